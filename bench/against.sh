@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Debian's fs_mark and dbench beside ours, on the same directory, in both orders by turns: against.sh DIR [TURNS].
-# Rates ought to lie within each other's spread. Ours is $XFSKIT (default target/release/xfskit).
+# Compares Debian's fs_mark and dbench with ours on one directory, in alternating order: against.sh DIR [TURNS].
+# The rates should lie within each other's spread. Ours is $XFSKIT (default target/release/xfskit).
 set -euo pipefail
 dir=${1:?against.sh DIR [TURNS]} turns=${2:-6}
 xfskit=$(realpath "${XFSKIT:-$(dirname "$0")/../target/release/xfskit}")
@@ -11,12 +11,12 @@ done
 work=$(mktemp -d "$dir/xfskit-against.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Files/sec, the mean over the iterations: -S0 empty files, and -S1 files of 4 KiB with an fsync each.
+# Prints Files/sec, the mean over the iterations.
 marked() { awk '$1 ~ /^[0-9]+$/ && NF >= 5 { n++; sum += $4 } END { printf "%.1f\n", sum / n }'; }
 mark() { # NAME PROGRAM OPTIONS...
     local name=$1; shift
     rm -rf "$work/files"; mkdir "$work/files"; sync
-    # A relative name: fs_mark takes fewer than 40 bytes.
+    # A relative name, because fs_mark accepts fewer than 40 bytes.
     (cd "$work" && "$@" -d files 2>&1) | marked | sed "s|^|$name |"
 }
 clients() { # NAME PROGRAM OPTIONS...
@@ -25,14 +25,14 @@ clients() { # NAME PROGRAM OPTIONS...
     "$@" -t "$seconds" -c "$load" -D "$work" "$clients" | sed -n "s|^Throughput \([0-9.]*\).*|$name \1|p"
 }
 
-# Either program, on a directory of its own, everything before it written.
+# One run of a program on an empty directory, after a sync: -S0 empty files, -S1 files of 4 KiB with an fsync each, dbench.
 empty() { mark "fs_mark-empty $1" ${2:+"$2"} fs_mark -n 20000 -s 0 -S 0 -L 4; }
 fsync() { mark "fs_mark-fsync $1" ${2:+"$2"} fs_mark -n 1000 -s 4096 -S 1 -L 2; }
 serve() { clients "dbench $1" ${2:+"$2"} dbench; }
 
 for turn in $(seq "$turns"); do
     for what in empty fsync serve; do
-        # Whoever is second meets what the first one left: everybody is first every other turn.
+        # The first program leaves dirty state to the second, so the order alternates.
         if ((turn % 2)); then
             $what debian; $what xfskit "$xfskit"
         else

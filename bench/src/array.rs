@@ -1,4 +1,5 @@
-//! The array that arrays are measured on: a RAID6 of 24 members in memory, chunks of 512 KiB, left-symmetric.
+//! The array of the md benchmarks: a RAID6 of 24 members in memory, chunks of 512 KiB,
+//! left-symmetric.
 //!
 //! "Disks" are simulated: the same members behind [`LimitedDevice`]. MB are 10^6 bytes.
 
@@ -14,22 +15,22 @@ use xfskit_units::{ByteLen, ByteOffset, Sectors};
 pub const MEMBERS: u32 = 24;
 /// Bytes of a chunk.
 pub const CHUNK: u64 = 512 << 10;
-/// Bytes of the content of a row.
-pub const ROW: u64 = (MEMBERS as u64 - 2) * CHUNK;
+/// Bytes of data in a full stripe.
+pub const STRIPE: u64 = (MEMBERS as u64 - 2) * CHUNK;
 
-/// The members of an array that holds something, and what is known of it.
+/// The members of a filled array, and its geometry.
 #[derive(Debug)]
 pub struct Members {
     devices: Vec<Arc<dyn BlockDevice>>,
-    /// The array's numbers.
+    /// Geometry of the array.
     pub geometry: Geometry,
 }
 
 impl Members {
-    /// Members of `size` each, whose array is filled.
+    /// Creates members of `size` each and fills their array.
     ///
     /// # Panics
-    /// Where `size` is none for members.
+    /// If an array cannot have members of this size.
     pub fn new(size: Sectors) -> Self {
         let layout = Layout::default_of(Level::Raid6);
         let geometry =
@@ -39,20 +40,20 @@ impl Members {
         let members = Self { devices, geometry };
         let options = Options { stripe_cache: ByteLen(0), ..Options::default() };
         let array = members.array(None, options, |_, slot| slot);
-        let mut row = vec![0; usize::try_from(ROW).expect("fits")];
-        for at in (0..array.size().0).step_by(row.len()) {
-            fill(at, &mut row);
-            array.write_at(ByteOffset(at), &row).expect("memory");
+        let mut stripe = vec![0; usize::try_from(STRIPE).expect("fits")];
+        for at in (0..array.size().0).step_by(stripe.len()) {
+            fill(at, &mut stripe);
+            array.write_at(ByteOffset(at), &stripe).expect("memory");
         }
         drop(array);
         members
     }
 
-    /// The array, of members that pass so many bytes per second (without a limit where `None`), each as
-    /// `change` makes it.
+    /// Assembles the array; `change` may replace each slot. `speed` limits the members to this many
+    /// bytes per second.
     ///
     /// # Panics
-    /// Where `change` leaves too few members.
+    /// If `change` leaves too few members.
     pub fn array(
         &self,
         speed: Option<u64>,
@@ -72,7 +73,7 @@ impl Members {
     }
 }
 
-/// Content that is different in every sector.
+/// Fills the buffer with data that differs in every sector.
 fn fill(at: u64, buf: &mut [u8]) {
     let mut x = at | 1;
     for bytes in buf.chunks_exact_mut(8) {
@@ -81,10 +82,10 @@ fn fill(at: u64, buf: &mut [u8]) {
     }
 }
 
-/// User and system time of this process so far.
+/// Returns user and system time of this process so far.
 ///
 /// # Panics
-/// Where the system is not Linux.
+/// If the system is not Linux.
 pub fn processor() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let behind_name = stat.rsplit(')').next().expect("a name in parentheses");
@@ -93,8 +94,8 @@ pub fn processor() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// A count, for printing.
-#[allow(clippy::cast_precision_loss)] // as said
+/// Converts a count for printing.
+#[allow(clippy::cast_precision_loss)] // for printing
 pub fn number(n: u64) -> f64 {
     n as f64
 }

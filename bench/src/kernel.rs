@@ -1,25 +1,27 @@
-//! The kernel's side of a comparison: what a mounted volume has cost, beside what the workloads have.
+//! The kernel side of a comparison: the I/O of a mounted volume, and the helpers of the workload
+//! crate.
 
 use std::io;
 
 pub use xfskit_workload::kernel::{Mount, bulkstat, drop_caches, run};
 
-/// What a mounted volume has cost so far.
+/// I/O counters of a mounted volume.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Costs {
-    /// Flushes of the device, those of writes with FUA included: loop devices have no FUA of their own.
+pub struct IoCounters {
+    /// Flushes of the device. Writes with FUA are included, because loop devices have no FUA of
+    /// their own.
     pub flushes: u64,
-    /// Writes of the journal.
+    /// Journal writes.
     pub log_writes: u64,
-    /// Bytes of the journal.
+    /// Bytes written to the journal.
     pub log_bytes: u64,
 }
 
-impl Costs {
-    /// Those of `mount` so far, as the kernel counts.
+impl IoCounters {
+    /// Reads the kernel's counters of `mount`.
     ///
     /// # Errors
-    /// Where the kernel does not count.
+    /// If the kernel does not provide the counters.
     pub fn of(mount: &Mount) -> io::Result<Self> {
         let name = mount.device().name().trim_start_matches("/dev/");
         let read = |path: String| std::fs::read_to_string(path);

@@ -1,4 +1,4 @@
-//! Benchmarks: each prints both sides of a claim from one run.
+//! Benchmarks: each measures both sides of a claim in one run.
 
 pub mod array;
 pub mod kernel;

@@ -1,19 +1,19 @@
-//! Turns: the contestants of one comparison run one after the other, again and again, so that
-//! whatever else the machine does meets all of them.
+//! Turns: the contenders of a comparison run alternately and repeatedly, so that other load on the
+//! machine meets all of them.
 
 use std::time::{Duration, Instant};
 
-/// How long `work` takes, and what it answers.
+/// Returns the elapsed time of `work` and its result.
 pub fn time<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = Instant::now();
-    let answer = work();
-    (start.elapsed(), answer)
+    let result = work();
+    (start.elapsed(), result)
 }
 
-/// The median, the shortest and the longest of some turns, in seconds.
+/// Returns the median, the shortest and the longest of some turns in seconds.
 ///
 /// # Panics
-/// Where there were none.
+/// If there are no turns.
 pub fn spread(turns: &mut [Duration]) -> (f64, f64, f64) {
     turns.sort_unstable();
     let second = |n: usize| turns[n].as_secs_f64();

@@ -1,4 +1,5 @@
-//! Tells the crate which commit it is built from: reports say it. Without a checkout, as in a published crate, nothing.
+//! Passes the commit of the checkout to the crate, for reports. Without a checkout, as in a
+//! published crate, it passes nothing.
 
 use std::process::Command;
 
@@ -9,11 +10,11 @@ fn main() {
             Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
         Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
     };
-    // Within somebody else's checkout it is not our commit.
+    // In a checkout of another project the commit is not ours.
     if git(&["rev-parse", "--show-prefix"]).as_deref() != Some("stack/6-workload/") {
         return;
     }
-    // Every commit and every change of branch appends a line there.
+    // Every commit and every switch of branches appends a line to this file.
     let history = git(&["rev-parse", "--git-path", "logs/HEAD"]);
     if let (Some(history), Some(commit)) = (history, git(&["rev-parse", "--short=12", "HEAD"])) {
         println!("cargo:rerun-if-changed={history}");

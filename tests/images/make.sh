@@ -54,5 +54,5 @@ keep "$work/i" v5-dirty
 # may not mount version 4): tests/tools/vm-xfs.sh; mkfs.xfs -m crc=0 (v4, v4-dirty), and
 # -m crc=0 -i attr=1,projid32bit=0 -l version=1,lazy-count=0 -n ftype=0 -b size=1024 (v4-old).
 
-# intents*.img.zst, journals with unfinished intents, are moments of a storm: tests/recovery/tests/storm.rs,
-# `moments_worth_keeping`.
+# intents*.img.zst, journals with unfinished intents, are crash points of a stress run: tests/recovery/tests/stress.rs,
+# `make_images_with_open_intents`.

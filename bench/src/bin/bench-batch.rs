@@ -1,8 +1,8 @@
-//! A batch of scattered reads: `FileDevice::read_batch` beside one read after the other, beside
-//! threads and beside io_uring, from one run, on data in the page cache and on data that is not.
+//! A batch of scattered reads: `FileDevice::read_batch` compared with sequential reads, with
+//! threads and with io_uring, on data in the page cache and on data that is not.
 //!
-//! `bench-batch IMAGE [TURNS]`: IMAGE is a file of some GiB on the disk to be measured; it is made with
-//! 1 GiB of data where it is missing. "Cold" means that the file's own pages were dropped
+//! `bench-batch IMAGE [TURNS]`: IMAGE is a file of some GiB on the measured disk. If it does not
+//! exist, it is created with 1 GiB of data. "Cold" means that the file's own pages were dropped
 //! (`POSIX_FADV_DONTNEED`) before each turn.
 
 #![allow(unsafe_code)] // io_uring takes pointers
@@ -22,8 +22,8 @@ const THREADS: usize = 8;
 const RING_ENTRIES: u32 = 256;
 const MADE_BYTES: u64 = 1 << 30;
 
-/// A contestant: its name, and how it reads a batch.
-type Contestant = (&'static str, fn(&FileDevice, &File, &mut [IoRead<'_>]));
+/// A contender: its name, and its function that reads a batch.
+type Contender = (&'static str, fn(&FileDevice, &File, &mut [IoRead<'_>]));
 
 fn one_by_one(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
     for io in batch {
@@ -43,7 +43,7 @@ fn read_batch(device: &FileDevice, _: &File, batch: &mut [IoRead<'_>]) {
     assert!(device.read_batch(batch).iter().all(Result::is_ok));
 }
 
-/// The road not taken: the same reads through one io_uring per thread.
+/// A design that was not chosen: the same reads through one io_uring per thread.
 fn uring(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
     thread_local! {
         static RING: RefCell<IoUring> =
@@ -55,8 +55,8 @@ fn uring(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
                 let len = u32::try_from(io.buf.len()).expect("reads are small");
                 let fd = types::Fd(file.as_raw_fd());
                 let read = opcode::Read::new(fd, io.buf.as_mut_ptr(), len).offset(io.offset.0);
-                // SAFETY: the buffer is borrowed until this function returns, which is after its
-                // read was reaped below.
+                // SAFETY: the buffer is borrowed until this function returns, and the read is
+                // reaped below before that.
                 unsafe { ring.submission().push(&read.build()).expect("the ring has room") };
             }
             ring.submit_and_wait(part.len()).expect("reads are taken");
@@ -65,7 +65,7 @@ fn uring(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
     });
 }
 
-const CONTESTANTS: [Contestant; 4] = [
+const CONTESTANTS: [Contender; 4] = [
     ("one by one", one_by_one),
     ("8 threads", threads),
     ("read_batch", read_batch),
@@ -119,7 +119,7 @@ fn main() {
             for ((cold, cached), (i, (_, read))) in
                 times.iter_mut().zip(CONTESTANTS.iter().enumerate())
             {
-                // Scattered, different in each turn, the same for nobody: no cache below helps.
+                // Scattered offsets that differ in each turn and contender: no cache below helps.
                 let seed = (round * CONTESTANTS.len() + i) as u64;
                 let offset = |n: u64| {
                     let hash = (seed << 32 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -132,11 +132,11 @@ fn main() {
             }
         }
         for ((name, _), (cold, cached)) in CONTESTANTS.iter().zip(times) {
-            let told = |mut t: Vec<f64>| {
+            let format_times = |mut t: Vec<f64>| {
                 t.sort_by(f64::total_cmp);
                 format!("{:7.2} /{:7.2}", t[t.len() / 2], t[0])
             };
-            println!("{name:<12}{reads:>8} {} {}", told(cold), told(cached));
+            println!("{name:<12}{reads:>8} {} {}", format_times(cold), format_times(cached));
         }
     }
 }

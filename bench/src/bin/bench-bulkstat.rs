@@ -1,10 +1,11 @@
-//! All inodes of a volume: our `bulkstat` beside the kernel's XFS_IOC_BULKSTAT, cold and warm.
+//! All inodes of a volume: our `bulkstat` compared with the kernel's XFS_IOC_BULKSTAT, cold and
+//! warm.
 //!
-//! `bench-bulkstat IMAGE [THREADS [TURNS]]`, as root. The image must not be mounted. Both sides list every
-//! inode in use on the same number of threads, a group each at a time, and sum up their sizes; the
-//! sums must agree. *Cold*: all caches are dropped before every turn, and the kernel's side reads
-//! through a loop device with direct I/O. *Warm*: a second pass over what the first left in memory.
-//! The mount itself, and our opening of the volume, are outside of the timed part.
+//! `bench-bulkstat IMAGE [THREADS [TURNS]]`, as root. The image must not be mounted. Both sides
+//! list every inode in use on the same number of threads, one group at a time each, and add up the
+//! file sizes; the sums must agree. *Cold*: all caches are dropped before every turn, and the
+//! kernel reads through a loop device with direct I/O. *Warm*: a second pass over cached data. The
+//! measured time excludes the mount and our opening of the volume.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +20,8 @@ use xfskit_bench::turns::{spread, time};
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 
-/// Inodes and the sum of their sizes.
-type Answer = (u64, u64);
+/// Number of inodes, and the sum of their sizes.
+type Listed = (u64, u64);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -29,24 +30,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let turns = args.next().map_or(Ok(5), |n| n.parse())?;
 
     let mut rows = [const { Vec::new() }; 4];
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..turns {
         let (kernel, ours) = (kernel_turn(&image, threads)?, our_turn(&image, threads)?);
-        for (row, (took, answer)) in rows.iter_mut().zip(kernel.into_iter().chain(ours)) {
+        for (row, (took, result)) in rows.iter_mut().zip(kernel.into_iter().chain(ours)) {
             row.push(took);
-            answers.push(answer);
+            results.push(result);
         }
     }
-    answers.dedup();
-    let [(count, _)] = answers[..] else {
-        return Err(format!("the two sides saw different things: {answers:?}").into());
+    results.dedup();
+    let [(count, _)] = results[..] else {
+        return Err(format!("the two sides list different inodes: {results:?}").into());
     };
     report(count, threads, &mut rows);
     Ok(())
 }
 
-/// The kernel: cold, then warm.
-fn kernel_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 2]> {
+/// Measures the kernel: cold, then warm.
+fn kernel_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Listed); 2]> {
     let mounted = Mount::new(image, "ro")?;
     let dir = File::open(mounted.path())?;
     kernel::drop_caches()?;
@@ -59,15 +60,15 @@ fn kernel_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 
     Ok([(cold, first?), (warm, second?)])
 }
 
-/// Ours: cold, then warm.
-fn our_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 2]> {
+/// Measures ours: cold, then warm.
+fn our_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Listed); 2]> {
     kernel::drop_caches()?;
     let vol = open(image)?;
-    // The kernel does not show these two.
+    // The kernel does not list these two inodes.
     let hidden = [vol.geo().rbmino, vol.geo().rsumino];
     let pass = || {
         let (count, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let answer = vol.bulkstat(threads, |batch| {
+        let result = vol.bulkstat(threads, |batch| {
             let sound = batch
                 .iter()
                 .filter(|entry| !hidden.contains(&Some(entry.ino)))
@@ -77,7 +78,7 @@ fn our_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 2]>
             bytes.fetch_add(size, Ordering::Relaxed);
             ControlFlow::Continue(())
         });
-        answer.map_err(io::Error::other)?;
+        result.map_err(io::Error::other)?;
         Ok::<_, io::Error>((count.into_inner(), bytes.into_inner()))
     };
     let (cold, first) = time(pass);

@@ -1,10 +1,11 @@
-//! Judging a whole volume: our `check` beside `xfs_repair -n`, cold and warm, time and memory.
+//! A check of a whole volume: our `check` compared with `xfs_repair -n`, cold and warm, time and
+//! memory.
 //!
-//! `bench-check IMAGE [TURNS [XFS_REPAIR…]]`, as root; every `XFS_REPAIR` named is a contestant, without
-//! one the machine's own. The image must not be mounted. Each contestant is a process of its own,
-//! ours this program once more, and `/usr/bin/time` tells wall clock, processor time and peak
-//! resident memory of each. *Cold*: all caches are dropped before the turn. *Warm*: once more
-//! directly behind it. Both sides must find the volume clean.
+//! `bench-check IMAGE [TURNS [XFS_REPAIR…]]`, as root. Every `XFS_REPAIR` is a contender; the
+//! default is the installed one. The image must not be mounted. Each contender is a process of its
+//! own; ours is this program again. `/usr/bin/time` reports wall clock, processor time and peak
+//! resident memory. *Cold*: all caches are dropped before the turn. *Warm*: a second run directly
+//! after it. Both sides must find the volume clean.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,44 +14,44 @@ use xfskit_bench::kernel::drop_caches;
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_check::{Options, check};
 
-/// One run of one contestant: seconds of wall clock, seconds of processor, kilobytes.
+/// One run of one contender: seconds of wall clock, seconds of processor time, kilobytes.
 type Run = [f64; 3];
 
-/// The hidden first argument that makes this program our contestant.
-const OURS: &str = "--judge";
+/// The hidden first argument that makes this program our contender.
+const OURS: &str = "--check";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [first, image] = &args[..]
         && first == OURS
     {
-        return judge(Path::new(image));
+        return run_check(Path::new(image));
     }
     let image = args.first().ok_or("bench-check IMAGE [TURNS [XFS_REPAIR...]]")?;
     let turns: usize = args.get(1).map_or(Ok(5), |n| n.parse())?;
-    let mut contestants = vec![("xfskit check".to_owned(), ours(image)?)];
+    let mut contenders = vec![("xfskit check".to_owned(), ours(image)?)];
     let repairs = args.get(2..).filter(|rest| !rest.is_empty());
     for repair in repairs.unwrap_or(&["xfs_repair".to_owned()]) {
         let command = [repair, "-n", "-f", image].map(str::to_owned);
-        contestants.push((format!("{} -n", version(repair)?), command.to_vec()));
+        contenders.push((format!("{} -n", version(repair)?), command.to_vec()));
     }
-    let mut cold = vec![Vec::new(); contestants.len()];
+    let mut cold = vec![Vec::new(); contenders.len()];
     let mut warm = cold.clone();
     for _ in 0..turns {
-        for (n, (_, command)) in contestants.iter().enumerate() {
+        for (n, (_, command)) in contenders.iter().enumerate() {
             drop_caches()?;
             cold[n].push(run(command)?);
             warm[n].push(run(command)?);
         }
     }
-    let names: Vec<&str> = contestants.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = contenders.iter().map(|(name, _)| name.as_str()).collect();
     report("cold", &names, &mut cold);
     report("warm", &names, &mut warm);
     Ok(())
 }
 
-/// Our contestant: a clean volume, or exit with 1.
-fn judge(image: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Runs our contender: exits with 1 unless the volume is clean.
+fn run_check(image: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let dev = FileDevice::open(image, OpenMode::ReadOnly)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let options = Options { threads, ..Options::default() };
@@ -63,7 +64,7 @@ fn ours(image: &str) -> std::io::Result<Vec<String>> {
     Ok(vec![own, OURS.to_owned(), image.to_owned()])
 }
 
-/// What the tool calls itself: "xfs_repair version 6.1.0".
+/// Returns the version that the tool prints: "xfs_repair version 6.1.0".
 fn version(repair: &str) -> std::io::Result<String> {
     let out = Command::new(repair).arg("-V").output()?;
     Ok(String::from_utf8_lossy(&out.stdout).trim().replace(" version", ""))
@@ -71,19 +72,19 @@ fn version(repair: &str) -> std::io::Result<String> {
 
 fn run(command: &[String]) -> Result<Run, Box<dyn std::error::Error>> {
     let out = Command::new("/usr/bin/time").args(["-f", "%e %U %S %M"]).args(command).output()?;
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
     if !out.status.success() {
-        return Err(format!("{} finds faults: {said}", command[0]).into());
+        return Err(format!("{} finds corruption: {output}", command[0]).into());
     }
-    let numbers = said.lines().last().unwrap_or("").split(' ').map(str::parse);
+    let numbers = output.lines().last().unwrap_or("").split(' ').map(str::parse);
     let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
     let [wall, user, system, memory] = numbers[..] else {
-        return Err(format!("/usr/bin/time said {said}").into());
+        return Err(format!("/usr/bin/time printed {output}").into());
     };
     Ok([wall, user + system, memory])
 }
 
-/// Medians of each column, and the contestants behind the first as multiples of it.
+/// Prints the medians of each column, and the other contenders as multiples of the first.
 fn report(title: &str, names: &[&str], runs: &mut [Vec<Run>]) {
     println!("{title:<18} {:>8} {:>8} {:>8} {:>9}  against ours", "wall s", "best", "cpu s", "MB");
     let mut ours = [1.0; 3];

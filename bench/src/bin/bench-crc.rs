@@ -1,20 +1,20 @@
-//! CRC32c: our routines beside the crates `crc32c` and `crc-fast` and Intel's ISA-L, from one run.
+//! CRC32c: our routines compared with the crates `crc32c` and `crc-fast` and with Intel's ISA-L.
 //!
-//! Every routine sums the same block again and again (it stays in the processor's cache, as a block
-//! does that has just been read), each sum beginning with the last one's result, so that sums do not
-//! overlap. The contestants take many short turns; the median turn and the best are printed (on a
-//! machine that does other work besides, the best is the processor's and the median the scheduler's).
-//! The second table is what XFS asks for: `verify`, the field counting as zero; one block after the
-//! other, so these may overlap.
+//! Every routine sums the same block repeatedly. The block stays in the processor's cache, like a
+//! block that has just been read. Each sum starts with the result of the last one, so that sums do
+//! not overlap. The contenders take many short turns, and the median and the best turn are printed.
+//! On a busy machine the best shows the processor, and the median the scheduler. The second table
+//! is the operation of XFS: `verify`, with the field counted as zero, one block after the other, so
+//! these may overlap.
 //!
-//! ISA-L is used where its shared library is installed (Debian: libisal2).
+//! ISA-L is used if its shared library is installed (Debian: libisal2).
 #![allow(unsafe_code)] // ISA-L speaks C
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// A contestant: its name, what it does before a turn, and how it sums.
-struct Contestant {
+/// A contender: its name, its preparation of a turn, and its function that sums.
+struct Contender {
     name: String,
     prepare: Box<dyn Fn()>,
     sum: Sum,
@@ -22,7 +22,7 @@ struct Contestant {
 
 type Sum = Box<dyn Fn(u32, &[u8]) -> u32>;
 
-impl Contestant {
+impl Contender {
     fn new(name: &str, sum: Sum) -> Self {
         Self { name: name.into(), prepare: Box::new(|| ()), sum }
     }
@@ -34,8 +34,8 @@ const TURN: Duration = Duration::from_micros(200);
 
 type IsalCrc = unsafe extern "C" fn(*mut u8, i32, u32) -> u32;
 
-/// ISA-L's `crc32_iscsi`: the register in, the register out.
-fn isal() -> Option<Contestant> {
+/// Loads `crc32_iscsi` of ISA-L, which takes and returns the register.
+fn isal() -> Option<Contender> {
     // SAFETY: loading ISA-L runs no initializers beyond its own processor detection.
     let library = unsafe { libloading::Library::new("libisal.so.2") }.ok()?;
     // SAFETY: this is the function's type as ISA-L's crc.h declares it.
@@ -46,19 +46,19 @@ fn isal() -> Option<Contestant> {
         // SAFETY: it reads `len` bytes and, in spite of its type, writes none.
         !unsafe { crc(data.as_ptr().cast_mut(), len, !seed) }
     };
-    Some(Contestant::new("ISA-L crc32_iscsi", Box::new(sum)))
+    Some(Contender::new("ISA-L crc32_iscsi", Box::new(sum)))
 }
 
-fn contestants() -> Vec<Contestant> {
-    let mut all: Vec<Contestant> = Vec::new();
+fn contenders() -> Vec<Contender> {
+    let mut all: Vec<Contender> = Vec::new();
     for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
-        all.push(Contestant {
+        all.push(Contender {
             name: format!("xfskit {}", routine.name),
             prepare: Box::new(|| assert!(xfskit_crc::select(routine.name))),
             sum: Box::new(xfskit_crc::append),
         });
     }
-    all.push(Contestant::new("crate crc32c", Box::new(crc32c::crc32c_append)));
+    all.push(Contender::new("crate crc32c", Box::new(crc32c::crc32c_append)));
     let fast = |seed: u32, data: &[u8]| {
         let mut digest = crc_fast::Digest::new_with_init_state(
             crc_fast::CrcAlgorithm::Crc32Iscsi,
@@ -67,12 +67,12 @@ fn contestants() -> Vec<Contestant> {
         digest.update(data);
         u32::try_from(digest.finalize()).expect("32 bits")
     };
-    all.push(Contestant::new("crate crc-fast", Box::new(fast)));
+    all.push(Contender::new("crate crc-fast", Box::new(fast)));
     all.extend(isal());
     all
 }
 
-/// Bytes per second of one turn.
+/// Runs one turn and returns bytes per second.
 #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn turn(mut sum: impl FnMut(u32) -> u32, bytes: usize) -> f64 {
     let (start, mut rounds, mut seed) = (Instant::now(), 0usize, 0);
@@ -86,8 +86,8 @@ fn turn(mut sum: impl FnMut(u32) -> u32, bytes: usize) -> f64 {
     (rounds * bytes) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The median and the best turn, in GB/s.
-fn told(mut rates: Vec<f64>) -> String {
+/// Formats the median and the best turn in GB/s.
+fn format_rates(mut rates: Vec<f64>) -> String {
     rates.sort_by(f64::total_cmp);
     format!("{:5.1} /{:5.1}", rates[rates.len() / 2] / 1e9, rates[rates.len() - 1] / 1e9)
 }
@@ -95,10 +95,10 @@ fn told(mut rates: Vec<f64>) -> String {
 fn main() {
     let data: Vec<u8> =
         (0..65_536u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-    let all = contestants();
-    for Contestant { name, prepare, sum } in &all {
+    let all = contenders();
+    for Contender { name, prepare, sum } in &all {
         prepare();
-        assert_eq!(sum(0, b"123456789"), 0xe306_9283, "{name} is no CRC32c");
+        assert_eq!(sum(0, b"123456789"), 0xe306_9283, "{name} is not CRC32c");
         assert_eq!(sum(sum(0, b"1234"), b"56789"), 0xe306_9283, "{name} does not append");
     }
     println!(
@@ -107,18 +107,18 @@ fn main() {
     );
     let mut rates = vec![vec![Vec::new(); SIZES.len()]; all.len()];
     for _ in 0..TURNS {
-        for (rates, Contestant { prepare, sum, .. }) in rates.iter_mut().zip(&all) {
+        for (rates, Contender { prepare, sum, .. }) in rates.iter_mut().zip(&all) {
             prepare();
             for (rates, size) in rates.iter_mut().zip(SIZES) {
                 rates.push(turn(|seed| sum(seed, black_box(&data[..size])), size));
             }
         }
     }
-    for (rates, Contestant { name, .. }) in rates.into_iter().zip(&all) {
-        let columns: Vec<String> = rates.into_iter().map(told).collect();
+    for (rates, Contender { name, .. }) in rates.into_iter().zip(&all) {
+        let columns: Vec<String> = rates.into_iter().map(format_rates).collect();
         println!("{name:<20}   {}", columns.join("   "));
     }
-    println!("\nverify, the field counting as zero (inode: 512 B at 100; block: 4 KiB at 4)");
+    println!("\nverify, with the field counted as zero (inode: 512 B at 100; block: 4 KiB at 4)");
     for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
         xfskit_crc::select(routine.name);
         let verify = |size: usize, field: usize| {
@@ -127,7 +127,7 @@ fn main() {
                 let block = black_box(block);
                 seed ^ u32::from(xfskit_crc::verify(block, field))
             };
-            told((0..TURNS).map(|_| turn(once, size)).collect())
+            format_rates((0..TURNS).map(|_| turn(once, size)).collect())
         };
         let (inode, block) = (verify(512, 100), verify(4096, 4));
         println!("{:<20}   {inode}   {block}", format!("xfskit {}", routine.name));

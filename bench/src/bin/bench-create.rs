@@ -1,8 +1,9 @@
-//! Zero-length files: created through the library beside the kernel's own XFS, one thread, the final sync
-//! timed.
+//! Zero-length files: created through the library and by the kernel's own XFS, on one thread, with
+//! the final sync in the time.
 //!
-//! `bench-create DIR [FILES] [TURNS]`, as root: images are made in DIR and removed. Both volumes are made by
-//! mkfs.xfs with the same options; the kernel's is mounted through a loop device with direct I/O.
+//! `bench-create DIR [FILES] [TURNS]`, as root. Images are created in DIR and removed. mkfs.xfs
+//! makes both volumes with the same options. The kernel's volume is mounted through a loop device
+//! with direct I/O.
 
 #![allow(clippy::cast_precision_loss)] // of rates
 
@@ -16,7 +17,7 @@ use xfskit::vfs::NewNode;
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
-/// Directories that the files are spread over.
+/// Directories that the files are distributed over.
 const DIRS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A new volume of 8 GiB with 16 groups.
+/// Creates a volume of 8 GiB with 16 groups.
 fn fresh(image: &Path) -> io::Result<()> {
     File::create(image)?.set_len(8 << 30)?;
     let image = image.to_string_lossy();

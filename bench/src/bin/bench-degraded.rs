@@ -1,14 +1,15 @@
-//! Sequential readers of a RAID6 with members missing, beside the same readers of the whole array.
+//! Sequential readers of a degraded RAID6, compared with the same readers of the healthy array.
 //!
-//! `bench-degraded [SECONDS] [TABLE…]`: 24 members, chunks of 512 KiB, left-symmetric, 50 readers, each
-//! reading its own file (a range of the array) again and again for SECONDS (default 3). Tables:
+//! `bench-degraded [SECONDS] [TABLE…]`: 24 members, chunks of 512 KiB, left-symmetric, 50 readers.
+//! Each reader reads its own file (a range of the array) repeatedly for SECONDS (default 3).
+//! Tables:
 //!
 //! | table | what |
 //! | --- | --- |
-//! | `disks` | members of 100 MB/s: throughput beside what the remaining members' bandwidth allows |
-//! | `speed` | the same with ever faster members |
-//! | `memory` | members in memory without a limit: throughput, processor time, bytes touched |
-//! | `requests` | the same by the size of the readers' requests |
+//! | `disks` | members of 100 MB/s: throughput compared with the bandwidth of the remaining members |
+//! | `speed` | as `disks`, with increasingly fast members |
+//! | `memory` | members in memory without a limit: throughput, processor time, memory traffic |
+//! | `requests` | as `memory`, by the size of the readers' requests |
 //! | `cache` | members of 100 MB/s, small requests: by the size of the stripe cache, in md's unit |
 //! | `threads` | members in memory: 1 to N readers |
 //!
@@ -18,20 +19,20 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use xfskit_bench::array::{CHUNK, MEMBERS, Members, ROW, number, processor};
+use xfskit_bench::array::{CHUNK, MEMBERS, Members, STRIPE, number, processor};
 use xfskit_block::BlockDevice;
 use xfskit_md::Slot;
 use xfskit_md::array::{Array, IoStats, Options};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 const READERS: u64 = 50;
-/// Rows of each reader's file: 22 MB.
-const FILE_ROWS: u64 = 2;
+/// Full stripes of each reader's file: 22 MB.
+const FILE_STRIPES: u64 = 2;
 
-/// One line of a table.
+/// The parameters of one line of a table.
 #[derive(Clone, Copy)]
 struct Setup {
-    /// Bytes per second of each member; without a limit where `None`.
+    /// Bytes per second of each member; `None` for no limit.
     speed: Option<u64>,
     missing: usize,
     readers: u64,
@@ -39,12 +40,12 @@ struct Setup {
     stripe_cache: ByteLen,
 }
 
-/// What came out.
+/// The result of a measurement.
 struct Outcome {
     bytes: u64,
     elapsed: Duration,
     processor: Duration,
-    touched: IoStats,
+    io_stats: IoStats,
 }
 
 impl Outcome {
@@ -64,7 +65,7 @@ struct Bench {
 
 impl Bench {
     fn new(seconds: f64) -> Self {
-        let sectors = Sectors(READERS * FILE_ROWS * CHUNK / 512);
+        let sectors = Sectors(READERS * FILE_STRIPES * CHUNK / 512);
         Self { members: Members::new(sectors), seconds }
     }
 
@@ -85,25 +86,26 @@ impl Bench {
                 let (array, bytes, stop) = (&array, &bytes, &stop);
                 scope.spawn(move || read_file(array, reader, request, bytes, stop));
             }
-            // The first moments are not counted: everybody starts at the same member, and the memory of
-            // rows is touched for the first time.
+            // The first moments are not counted: all readers start at the same member, and the
+            // memory of the stripe cache is used for the first time.
             std::thread::sleep(Duration::from_millis(1500));
             let (start, before) = (Instant::now(), counts());
             std::thread::sleep(Duration::from_secs_f64(self.seconds));
             let (elapsed, after) = (start.elapsed(), counts());
             stop.store(true, Ordering::Relaxed);
-            let touched = IoStats {
+            let io_stats = IoStats {
                 read: after.1.read - before.1.read,
                 loaded: after.1.loaded - before.1.loaded,
                 stored: after.1.stored - before.1.stored,
             };
             let processor = after.2.saturating_sub(before.2);
-            Outcome { bytes: after.0 - before.0, elapsed, processor, touched }
+            Outcome { bytes: after.0 - before.0, elapsed, processor, io_stats }
         })
     }
 
-    /// Throughput with 0, 1 and 2 missing members: beside what healthy gives times the members that are
-    /// left, bytes read of members per byte delivered, and nanoseconds of processor per byte.
+    /// Measures 0, 1 and 2 missing members. Prints the throughput as a fraction of the healthy one
+    /// scaled by the members that are left, the bytes read from members per byte delivered, and the
+    /// nanoseconds of processor time per byte.
     fn against_the_ceiling(&self, setup: Setup) -> String {
         let healthy = self.run(Setup { missing: 0, ..setup });
         let speed = healthy.megabytes_per_second();
@@ -112,7 +114,7 @@ impl Bench {
             let degraded = self.run(Setup { missing, ..setup });
             let left = number(u64::from(MEMBERS) - missing as u64) / f64::from(MEMBERS);
             let fraction = degraded.megabytes_per_second() / (speed * left);
-            let read = number(degraded.touched.read) / number(degraded.bytes);
+            let read = number(degraded.io_stats.read) / number(degraded.bytes);
             let (speed, time) = (degraded.megabytes_per_second(), degraded.nanoseconds_per_byte());
             write!(line, " | {speed:>7.0} {fraction:>8.3} {read:>5.2} {time:>5.3}")
                 .expect("a string");
@@ -124,11 +126,11 @@ impl Bench {
 const CEILING_HEAD: &str =
     "healthy ns/by | one gone fraction  read ns/by | two gone fraction  read ns/by";
 
-/// Reads a file from start to end until somebody says stop; readers start at different places.
+/// Reads a file from start to end until `stop` is set; readers start at different offsets.
 fn read_file(array: &Array, reader: u64, request: u64, bytes: &AtomicU64, stop: &AtomicBool) {
-    let (start, len) = (reader * FILE_ROWS * ROW, FILE_ROWS * ROW);
+    let (start, len) = (reader * FILE_STRIPES * STRIPE, FILE_STRIPES * STRIPE);
     let mut buf = vec![0; usize::try_from(request).expect("fits")];
-    let mut at = reader * ROW / 7 / request * request % len;
+    let mut at = reader * STRIPE / 7 / request * request % len;
     while !stop.load(Ordering::Relaxed) {
         let part = &mut buf[..usize::try_from(request.min(len - at)).expect("fits")];
         array.read_at(ByteOffset(start + at), part).expect("all is there");
@@ -140,7 +142,9 @@ fn read_file(array: &Array, reader: u64, request: u64, bytes: &AtomicU64, stop: 
 type Table = fn(&Bench, Setup);
 
 fn disks(bench: &Bench, setup: Setup) {
-    println!("\nmembers of 100 MB/s, requests of a row; fractions of (members left) x (healthy)");
+    println!(
+        "\nmembers of 100 MB/s, requests of a full stripe; fractions of (members left) x (healthy)"
+    );
     println!("{CEILING_HEAD}");
     println!("{}", bench.against_the_ceiling(Setup { speed: Some(100_000_000), ..setup }));
 }
@@ -161,7 +165,7 @@ fn memory_line(bench: &Bench, setup: Setup, healthy: &mut f64) -> String {
         *healthy = speed;
     }
     let per_byte = |n: u64| number(n) / number(outcome.bytes);
-    let IoStats { read, loaded, stored } = outcome.touched;
+    let IoStats { read, loaded, stored } = outcome.io_stats;
     format!(
         "{:>7} {speed:>9.0} {:>8.3} {:>9.3} {:>7.3} {:>7.3} {:>7.3} {:>9.3}",
         setup.missing,
@@ -178,7 +182,7 @@ const MEMORY_HEAD: &str =
     "missing      MB/s fraction   ns/byte    read  loaded  stored touched/read";
 
 fn memory(bench: &Bench, setup: Setup) {
-    println!("\nmembers in memory, requests of a row; bytes per byte delivered");
+    println!("\nmembers in memory, requests of a full stripe; bytes per byte delivered");
     println!("{MEMORY_HEAD}");
     let mut healthy = 0.0;
     for missing in 0..=2 {
@@ -189,7 +193,7 @@ fn memory(bench: &Bench, setup: Setup) {
 fn requests(bench: &Bench, setup: Setup) {
     println!("\nthe same by size of request (bytes), with a stripe cache for every reader");
     println!("{:>9} {MEMORY_HEAD}", "request");
-    for request in [64 << 10, 256 << 10, 1 << 20, 4 << 20, ROW, 2 * ROW] {
+    for request in [64 << 10, 256 << 10, 1 << 20, 4 << 20, STRIPE, 2 * STRIPE] {
         let mut healthy = 0.0;
         for missing in 0..=2 {
             let setup = Setup { missing, request, stripe_cache: ByteLen(1 << 30), ..setup };
@@ -212,7 +216,7 @@ fn cache(bench: &Bench, setup: Setup) {
 }
 
 fn threads(bench: &Bench, setup: Setup) {
-    println!("\nmembers in memory, requests of a row, by readers");
+    println!("\nmembers in memory, requests of a full stripe, by readers");
     println!("{:>9} {MEMORY_HEAD}", "readers");
     for readers in [1, 2, 4, 8, 50] {
         let mut healthy = 0.0;
@@ -238,7 +242,7 @@ fn main() {
         speed: None,
         missing: 0,
         readers: READERS,
-        request: ROW,
+        request: STRIPE,
         stripe_cache: ByteLen(256 << 20),
     };
     let tables: [(&str, Table); 6] = [

@@ -1,8 +1,9 @@
-//! Makes a volume to measure on: `bench-fill IMAGE DIRS FILES BYTES`, as root.
+//! Makes a volume for the other benchmarks: `bench-fill IMAGE DIRS FILES BYTES`, as root.
 //!
-//! DIRS directories of FILES files each; a file's length is spread evenly from 0 to twice BYTES, by
-//! a fixed rule. `bench-fill inodes.img 1000 800 0` is the volume of 800,000 empty files, `bench-fill files.img
-//! 1000 100 4096` that of 100,000 small ones. The kernel writes it, on a volume of our mkfs.
+//! It has DIRS directories of FILES files each. File lengths are uniformly distributed from 0 to
+//! twice BYTES, by a fixed rule. `bench-fill inodes.img 1000 800 0` makes the volume of 800,000
+//! empty files, and `bench-fill files.img 1000 100 4096` that of 100,000 small ones. The kernel
+//! writes the files, on a volume of our mkfs.
 
 use std::fs;
 use std::io;
@@ -20,7 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (image, bytes) = (PathBuf::from(image), bytes.parse::<usize>()?);
     let (dirs, files) = (dirs.parse::<usize>()?, files.parse::<usize>()?);
-    // Data in whole blocks, twice; and inodes may take a quarter of a volume: the file is sparse.
+    // Twice the data in whole blocks, and space for inodes, which may take a quarter of a volume:
+    // the file is sparse.
     let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;
     make(&image, ByteLen(need.max(1 << 30)))?;
     {

@@ -1,10 +1,10 @@
-//! All names of a volume: our sweep beside mount and `find`, cold.
+//! All names of a volume: our sweep compared with mount and `find`, cold.
 //!
-//! `bench-find IMAGE [TURNS]`, as root. The image must not be mounted. Both sides do it twice: names alone
-//! (`find DIR`), and with every file's size (`find DIR -size +1k`), and must find as many. All caches
-//! are dropped before every turn; the kernel reads through a loop device with direct I/O. Mounting
-//! and unmounting, and our opening of the volume, are inside the timed part: this is what it takes
-//! to look into an image.
+//! `bench-find IMAGE [TURNS]`, as root. The image must not be mounted. Both sides search twice, by
+//! name alone (`find DIR`) and by file size (`find DIR -size +1k`), and must find the same number.
+//! All caches are dropped before every turn. The kernel reads through a loop device with direct
+//! I/O. The measured time includes mounting and unmounting, and our opening of the volume: it is
+//! the time to look into an image.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use xfskit::vfs::{Child, Error, Visitor};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
-/// Sizes above this are found, in bytes.
+/// Limit of the search in bytes: larger files match.
 const SIZE: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,7 +73,7 @@ fn our_find(image: &Path, sizes: bool) -> io::Result<u64> {
     Ok(count.found.into_inner())
 }
 
-/// Counts what is found.
+/// Counts the matching names.
 struct Count {
     sizes: bool,
     found: AtomicU64,

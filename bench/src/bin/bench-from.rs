@@ -1,10 +1,10 @@
-//! A volume from a tree: `xfskit mkfs --from` beside mkfs, mount, `cp -a`, sync and umount, and
-//! beside `mkfs.xfs -p DIR` of xfsprogs 7.2 or later (`MKFS_WITH_TREE` names it).
+//! A volume from a tree: `xfskit mkfs --from` compared with mkfs, mount, `cp -a`, sync and umount,
+//! and with `mkfs.xfs -p DIR` of xfsprogs 7.2 or later (`MKFS_WITH_TREE` names it).
 //!
-//! `bench-from TREE DIR SIZE [TURNS] [cold]`, as root, with GNU time. Where there is no TREE yet, it is made:
-//! 100,000 files of 0.1 to 9 KB in 200 directories. Images of SIZE are made in DIR, one
-//! at a time, and removed. A sync of the filesystem they lie on is inside the timed part of every
-//! side. The tree is in the cache, unless `cold` drops all caches before each turn.
+//! `bench-from TREE DIR SIZE [TURNS] [cold]`, as root, with GNU time. If TREE does not exist, it is
+//! created: 100,000 files of 0.1 to 9 KB in 200 directories. Images of SIZE are created in DIR, one
+//! at a time, and removed. The measured time of each side includes a sync of the filesystem below
+//! the image. The tree is cached, unless `cold` drops all caches before each turn.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
-/// One contestant.
+/// One contender.
 struct Side {
     name: &'static str,
     make: fn(&Job) -> io::Result<u64>,
@@ -83,10 +83,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Directories of the tree that is made where there is none, and files in each.
+/// Directories of the generated tree, and files in each.
 const DIRS: usize = 200;
 const FILES: usize = 500;
-/// Their sizes, in bytes.
+/// Sizes of the files in bytes.
 const SIZES: Range<usize> = 100..9000;
 
 fn make_tree(tree: &Path) -> io::Result<()> {
@@ -103,12 +103,12 @@ fn make_tree(tree: &Path) -> io::Result<()> {
     kernel::run("sync", &[]).map(|_| ())
 }
 
-/// `4G` in bytes.
+/// Parses `4G` to bytes.
 fn bytes(size: &str) -> io::Result<u64> {
     xfskit::target::size::parse(size).map(|len| len.0).map_err(io::Error::other)
 }
 
-/// Runs a command below GNU time, and answers with its peak memory in KiB.
+/// Runs a command below GNU time, and returns its peak memory in KiB.
 fn measured(program: &Path, args: &[&str]) -> io::Result<u64> {
     let report = std::env::temp_dir().join(format!("xfskit-bench-time-{}", std::process::id()));
     let out = Command::new("time")
@@ -118,8 +118,8 @@ fn measured(program: &Path, args: &[&str]) -> io::Result<u64> {
         .args(args)
         .output()?;
     if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        return Err(io::Error::other(format!("{}: {said}", program.display())));
+        let output = String::from_utf8_lossy(&out.stderr).into_owned();
+        return Err(io::Error::other(format!("{}: {output}", program.display())));
     }
     let text = std::fs::read_to_string(&report)?;
     std::fs::remove_file(&report)?;

@@ -1,9 +1,9 @@
-//! A whole tree out of a volume: our `get` beside mount and `cp -a`, cold.
+//! A whole tree out of a volume: our `get` compared with mount and `cp -a`, cold.
 //!
-//! `bench-get IMAGE DIR [TURNS]`, as root. The image must not be mounted; copies are made in DIR, one at a
-//! time, and removed. All caches are dropped before every turn; the kernel reads through a loop
-//! device with direct I/O. Mounting and unmounting, our opening of the volume, and a final sync of
-//! the receiving side are inside the timed part.
+//! `bench-get IMAGE DIR [TURNS]`, as root. The image must not be mounted. Copies are made in DIR,
+//! one at a time, and removed. All caches are dropped before every turn. The kernel reads through a
+//! loop device with direct I/O. The measured time includes mounting and unmounting, our opening of
+//! the volume, and a final sync of the receiving filesystem.
 
 use std::fs::File;
 use std::io;

@@ -1,11 +1,13 @@
-//! What one operation costs as a directory, a file or a volume grows: no more than a logarithm.
+//! The cost of one operation as a directory, a file or a volume grows: it must grow at most
+//! logarithmically.
 //!
-//! `bench-growth DIR [directory|file|inodes|volume]`: images are made in DIR and removed. Each table has the size
-//! from 10^3 to 10^6 downwards, and an operation's cost in microseconds and, behind it, in blocks that it asked the
-//! buffer cache for: of a thousand at places all over, the median of batches of 50, in a volume with the default cache.
-//! What was made before is synced first, so that nobody pays for others. The blocks say how the cost grows, whatever
-//! the processor's caches do: what is searched within a block is bounded by the block. Beside the directory stands the
-//! same one of the kernel's, through a loop mount.
+//! `bench-growth DIR [directory|file|inodes|volume]`: images are created in DIR and removed. Each
+//! table has sizes from 10^3 to 10^6. A cell has an operation's cost in microseconds and, behind
+//! it, in blocks requested from the buffer cache: the median of batches of 50, of a thousand random
+//! operations, with the default cache. Earlier changes are synced first, so that no operation pays
+//! for another one. The number of blocks shows the growth independently of the processor's caches,
+//! because the search within a block is bounded. The table of the directory also has the kernel's
+//! directory, through a loop mount.
 
 #![allow(clippy::cast_precision_loss)] // of means
 
@@ -22,14 +24,14 @@ use xfskit_bench::turns::{spread, time};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Measures and prints, with this image.
+/// A function that measures one table with this image and prints it.
 type Table = fn(&Path) -> Result<()>;
 
 /// Operations of one measurement.
 const PROBES: usize = 1000;
-/// Operations that are timed together.
+/// Operations of a batch, which are timed together.
 const BATCH: usize = 50;
-/// Sizes that are measured.
+/// Sizes to measure.
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
@@ -48,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A new volume of `gib` GiB, open.
+/// Creates and opens a volume of `gib` GiB.
 fn fresh(image: &Path, gib: u64, options: &[&str]) -> Result<Volume> {
     File::create(image)?.set_len(gib << 30)?;
     let name = image.to_string_lossy();
@@ -56,16 +58,16 @@ fn fresh(image: &Path, gib: u64, options: &[&str]) -> Result<Volume> {
     Ok(xfskit::open_for_writing(&name)?)
 }
 
-/// What one operation costs.
+/// The cost of one operation.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     /// Microseconds.
     time: f64,
-    /// Blocks that it asked the cache for, where they are counted.
+    /// Blocks requested from the cache, if they are counted.
     blocks: Option<f64>,
 }
 
-/// What one of [`PROBES`] operations costs, the median of batches; what they left is synced afterwards.
+/// Measures the median cost of an operation over [`PROBES`] calls in batches, and then syncs.
 fn each(volume: &Volume, operation: impl FnMut(usize) -> xfskit::vfs::Result<()>) -> Result<Cost> {
     let lookups = || volume.fs().volume().cache().stats().lookups;
     let cost = batches(|| Some(lookups()), operation)?;
@@ -73,7 +75,7 @@ fn each(volume: &Volume, operation: impl FnMut(usize) -> xfskit::vfs::Result<()>
     Ok(cost)
 }
 
-/// The same with what counts blocks, where something does.
+/// Measures an operation with `blocks` as the block counter.
 fn batches<E: Error + 'static>(
     blocks: impl Fn() -> Option<u64>,
     mut operation: impl FnMut(usize) -> std::result::Result<(), E>,
@@ -92,10 +94,10 @@ fn batches<E: Error + 'static>(
     Ok(Cost { time: median * 1e6 / BATCH as f64, blocks })
 }
 
-/// Numbers below `size` in no order, none twice: probe `n` of a thousand.
-fn somewhere(n: usize, size: usize) -> usize {
+/// Returns index `n` of a thousand different pseudo-random indices below `size`.
+fn scattered(n: usize, size: usize) -> usize {
     let step = size / PROBES;
-    // 617 has no divisor in common with 1000.
+    // 617 and 1000 are coprime.
     n * 617 % PROBES * step + n % step.max(1)
 }
 
@@ -116,17 +118,17 @@ fn row(size: &str, costs: &[Cost]) {
     println!();
 }
 
-/// A probe's name, or that of a file that is there.
+/// Returns the name of an existing file or of a probe.
 fn name(n: usize) -> String {
     format!("name{n:08}")
 }
 
-/// One that is not.
-fn absent(n: usize) -> String {
+/// Returns the name of a missing file.
+fn missing_name(n: usize) -> String {
     format!("none{n:08}")
 }
 
-/// Names of one directory, ours and the kernel's.
+/// Measures the names of one directory, ours and the kernel's.
 fn directory(image: &Path) -> Result<()> {
     let columns = ["create", "look up", "absent", "remove"];
     header(
@@ -151,15 +153,15 @@ fn own_directory(image: &Path, size: usize) -> Result<[Cost; 4]> {
     let create = each(&volume, |n| make(size + n))?;
     let inode = fs.inode(dir)?;
     let look_up = |name: String| fs.lookup(&inode, name.as_bytes()).map(drop);
-    let look = each(&volume, |n| look_up(name(somewhere(n, size))))?;
-    let none = each(&volume, |n| look_up(absent(n)))?;
-    let remove = each(&volume, |n| fs.unlink(dir, name(somewhere(n, size)).as_bytes()))?;
+    let look = each(&volume, |n| look_up(name(scattered(n, size))))?;
+    let missing = each(&volume, |n| look_up(missing_name(n)))?;
+    let remove = each(&volume, |n| fs.unlink(dir, name(scattered(n, size)).as_bytes()))?;
     volume.close()?;
-    Ok([create, look, none, remove])
+    Ok([create, look, missing, remove])
 }
 
-/// The same through system calls: creates, look-ups of what is not there (of what is, the kernel has the answer elsewhere),
-/// removals.
+/// Measures the kernel's directory through system calls: creates, look-ups of missing names, and
+/// removals. Existing names would come from the kernel's dentry cache.
 fn kernels_directory(image: &Path, size: usize) -> Result<[Cost; 3]> {
     drop(fresh(image, 8, &["-d", "agcount=16"])?);
     let mounted = Mount::new(image, "rw")?;
@@ -171,18 +173,18 @@ fn kernels_directory(image: &Path, size: usize) -> Result<[Cost; 3]> {
     sync()?;
     let create = batches(|| None, |n| make(size + n))?;
     sync()?;
-    let none = batches(
+    let missing = batches(
         || None,
-        |n| match std::fs::symlink_metadata(dir.join(absent(n))) {
+        |n| match std::fs::symlink_metadata(dir.join(missing_name(n))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            answer => answer.map(drop),
+            result => result.map(drop),
         },
     )?;
-    let remove = batches(|| None, |n| std::fs::remove_file(dir.join(name(somewhere(n, size)))))?;
-    Ok([create, none, remove])
+    let remove = batches(|| None, |n| std::fs::remove_file(dir.join(name(scattered(n, size)))))?;
+    Ok([create, missing, remove])
 }
 
-/// Extents of one file: every second block is mapped.
+/// Measures the extents of one file with every second block mapped.
 fn file(image: &Path) -> Result<()> {
     header("one file: extents", &["append", "look up", "convert", "share", "CoW", "punch"]);
     for size in SIZES {
@@ -199,7 +201,7 @@ fn file(image: &Path) -> Result<()> {
         volume.sync()?;
         let append = each(&volume, |n| map(&file, size + n))?;
         let probe = |n: usize| {
-            let at = start(somewhere(n, size));
+            let at = start(scattered(n, size));
             at..at + BLOCK
         };
         let mut block = vec![1; 4096];
@@ -215,20 +217,20 @@ fn file(image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where extent `n` of the file begins.
+/// Returns the start of extent `n` of the file.
 fn start(n: usize) -> u64 {
     n as u64 * 2 * BLOCK
 }
 
-/// Gives extent `n` its block.
+/// Allocates the block of extent `n`.
 fn map(file: &Handle<'_>, n: usize) -> xfskit::vfs::Result<()> {
     file.preallocate(start(n)..start(n) + BLOCK, false)
 }
 
-/// What a file costs that is made, given a block, loses it, and goes.
-fn life(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
+/// Measures a file that is created, gets a block, loses it, and is removed.
+fn lifecycle(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
     let (fs, name) = (volume.fs(), |n: usize| format!("probe{n:08}").into_bytes());
-    let dir = |n: usize| dirs[somewhere(n, dirs.len().max(PROBES)) % dirs.len()];
+    let dir = |n: usize| dirs[scattered(n, dirs.len().max(PROBES)) % dirs.len()];
     let mut files = Vec::new();
     let create = each(volume, |n| {
         files.push(fs.make(dir(n), &name(n), &NewNode::file(0o644))?);
@@ -241,21 +243,21 @@ fn life(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
     Ok([create, look, allocate, free, remove])
 }
 
-const LIFE: [&str; 5] = ["create", "look up", "allocate", "free", "remove"];
+const LIFECYCLE: [&str; 5] = ["create", "look up", "allocate", "free", "remove"];
 
-/// Inodes of a volume, a hundred in each directory.
+/// Measures volumes by their inodes, a hundred in each directory.
 fn inodes(image: &Path) -> Result<()> {
-    header("one volume: inodes", &LIFE);
+    header("one volume: inodes", &LIFECYCLE);
     for size in SIZES {
         let volume = fresh(image, 16, &["-d", "agcount=16"])?;
         let dirs = fill(&volume, size / 100)?;
-        row(&size.to_string(), &life(&volume, &dirs)?);
+        row(&size.to_string(), &lifecycle(&volume, &dirs)?);
         volume.close()?;
     }
     Ok(())
 }
 
-/// `count` directories of 99 files.
+/// Creates `count` directories of 99 files.
 fn fill(volume: &Volume, count: usize) -> Result<Vec<Ino>> {
     let mut dirs = Vec::new();
     for d in 0..count {
@@ -270,14 +272,14 @@ fn fill(volume: &Volume, count: usize) -> Result<Vec<Ino>> {
     Ok(dirs)
 }
 
-/// Size of a volume, with the groups that mkfs gives it.
+/// Measures volumes by their size, with the default number of groups.
 fn volume(image: &Path) -> Result<()> {
-    header("one volume: GiB (groups)", &LIFE);
+    header("one volume: GiB (groups)", &LIFECYCLE);
     for gib in [1, 16, 128, 1024, 8192] {
         let volume = fresh(image, gib, &[])?;
         let groups = volume.fs().volume().geo().agcount;
         let dirs = fill(&volume, 10)?;
-        row(&format!("{gib} ({groups})"), &life(&volume, &dirs)?);
+        row(&format!("{gib} ({groups})"), &lifecycle(&volume, &dirs)?);
         volume.close()?;
     }
     Ok(())

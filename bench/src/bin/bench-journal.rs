@@ -1,7 +1,7 @@
-//! What a checkpoint costs: `LogWriter::append` of payloads like those of metadata, in memory (the
-//! processor's part) and on a file (the device's part, flushes included).
+//! The cost of a checkpoint: `LogWriter::append` of payloads like those of metadata, in memory
+//! (processor time) and on a file (device time, flushes included).
 //!
-//! `bench-journal FILE [SECONDS]`: FILE is made, 256 MiB, on the disk to be measured, and removed.
+//! `bench-journal FILE [SECONDS]`: FILE is created with 256 MiB on the measured disk, and removed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Uuid};
 
 const LOG_BYTES: u64 = 256 << 20;
 
-/// Items of about 300 bytes, as creating files makes them, `bytes` in all.
+/// Creates items of about 300 bytes, as file creation logs them, `bytes` in all.
 fn payload(bytes: usize) -> Payload {
     let mut payload = Payload::new();
     let lens = [56, 176, 24, 24, 128, 24, 256];
@@ -79,7 +79,7 @@ fn main() {
     std::fs::remove_file(path).expect("removed");
 }
 
-/// A volume with a journal of this size on a device of its own.
+/// Creates a volume with an external journal of this size.
 fn geometry() -> Geometry {
     let log = MemDevice::new(ByteLen(LOG_BYTES));
     let data = MemDevice::new(ByteLen(4 << 30));

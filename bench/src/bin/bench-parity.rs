@@ -1,12 +1,12 @@
-//! P and Q and their recoveries: our routines beside Intel's ISA-L and snapraid, from one run.
+//! P and Q and their recoveries: our routines compared with Intel's ISA-L and with snapraid.
 //!
-//! A row's chunks stay in the processor's cache. The contestants take many short turns one after the
-//! other; the median turn and the best are printed (on a machine that does other work besides, the
-//! best is the processor's and the median the scheduler's). Rates are bytes of sources per second.
+//! The chunks of a stripe stay in the processor's cache. The contenders take many short turns
+//! alternately, and the median and the best turn are printed. On a busy machine the best shows the
+//! processor, and the median the scheduler. Rates are bytes of sources per second.
 //!
-//! ISA-L is used where its shared library is installed (Debian: libisal2), snapraid where its program
-//! is and `--snapraid` is given: its own speed test, which takes a minute of a machine that does nothing
-//! else, says how fast it is, and ours is measured on a row of the same shape.
+//! ISA-L is used if its shared library is installed (Debian: libisal2), snapraid if it is installed
+//! and `--snapraid` is given. Its own speed test, which needs a minute on an idle machine, gives
+//! its rates, and our routines run on a stripe of the same shape.
 #![allow(unsafe_code)] // ISA-L speaks C
 
 use std::ffi::c_void;
@@ -15,13 +15,13 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Data members, and bytes of a block: ISA-L's and snapraid's shapes among them.
+/// Numbers of data members and block sizes, among them the shapes of ISA-L and snapraid.
 const SHAPES: [(usize, usize); 6] =
     [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
 const TURNS: usize = 100;
 const TURN: Duration = Duration::from_micros(150);
 
-/// One row in memory: chunks, P and Q, each aligned to 64 bytes and a little apart.
+/// One stripe in memory: chunks, P and Q, each aligned to 64 bytes with a gap between them.
 struct Members {
     memory: Vec<u8>,
     chunks: usize,
@@ -30,7 +30,7 @@ struct Members {
 }
 
 impl Members {
-    /// `data` chunks, P and Q, and two more blocks for results.
+    /// Allocates `data` chunks, P and Q, and two more blocks for results.
     fn new(data: usize, len: usize) -> Self {
         let (chunks, apart) = (data + 4, len + 1792);
         let mut memory = vec![0u8; chunks * apart + 64];
@@ -42,7 +42,7 @@ impl Members {
         Self { memory, chunks, len, apart }
     }
 
-    /// All blocks, each to be written to.
+    /// Returns all blocks for writing.
     fn split(&mut self) -> Vec<&mut [u8]> {
         let begin = self.memory.as_ptr().align_offset(64);
         let (len, apart, chunks) = (self.len, self.apart, self.chunks);
@@ -52,10 +52,10 @@ impl Members {
 
 type PqGen = unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> i32;
 
-/// The functions of ISA-L, with their types as raid.h and erasure_code.h declare them.
+/// The functions of ISA-L, with the types that raid.h and erasure_code.h declare.
 struct Isal {
     pq_gen: PqGen,
-    /// What processors without AVX-512 get, where this one has it: beside our routine for those.
+    /// The AVX2 routine, for a comparison on processors with AVX-512.
     pq_gen_avx2: Option<PqGen>,
     init_tables: unsafe extern "C" fn(i32, i32, *const u8, *mut u8),
     encode: unsafe extern "C" fn(i32, i32, i32, *const u8, *const *const u8, *const *mut u8),
@@ -78,7 +78,7 @@ impl Isal {
         }
     }
 
-    /// The rows' factors as ISA-L wants them: two outputs of `k` sources.
+    /// Expands the factors to ISA-L's tables: two outputs of `k` sources.
     fn tables(&self, factors: &[u8], k: usize) -> Vec<u8> {
         assert_eq!(factors.len(), 2 * k);
         let mut tables = vec![0; 32 * factors.len()];
@@ -92,7 +92,7 @@ fn small(n: usize) -> i32 {
     i32::try_from(n).expect("a block's length")
 }
 
-/// Calls until a turn is over; bytes per second.
+/// Calls the routine until a turn is over, and returns bytes per second.
 #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn turn(bytes: usize, mut call: impl FnMut()) -> f64 {
     let batch = (2_000_000 / bytes).max(1);
@@ -116,8 +116,8 @@ fn median(rates: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The median and the best turn, in GB/s.
-fn told(rates: &[f64]) -> String {
+/// Formats the median and the best turn in GB/s.
+fn format_rates(rates: &[f64]) -> String {
     if rates.is_empty() {
         return String::new();
     }
@@ -128,11 +128,11 @@ fn routines() -> Vec<&'static str> {
     xfskit_parity::routines().iter().filter(|r| r.available()).map(|r| r.name).collect()
 }
 
-fn places<'a>(chunks: &'a [&mut [u8]]) -> Vec<Option<&'a [u8]>> {
+fn as_sources<'a>(chunks: &'a [&mut [u8]]) -> Vec<Option<&'a [u8]>> {
     chunks.iter().map(|c| Some(&**c)).collect()
 }
 
-/// One shape, all contestants by turns: the rates of (P+Q, two members recovered), by contestant.
+/// Measures one shape with all contenders: the rates of (P+Q, two members recovered).
 fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>; 2])> {
     let mut members = Members::new(data, len);
     let mut blocks = members.split();
@@ -143,10 +143,11 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
         routines().iter().map(|name| (format!("xfskit {name}"), Default::default())).collect();
     all.push(("ISA-L avx2".into(), Default::default()));
     all.push(("ISA-L".into(), Default::default()));
-    let whole = places(chunks);
+    let whole = as_sources(chunks);
     let mut without = whole.clone();
     (without[1], without[data - 2]) = (None, None);
-    // What ISA-L is given: the others, P and Q, with the factors that make the two lost ones.
+    // The input of ISA-L: the surviving chunks, P and Q, with the factors that give the two lost
+    // chunks.
     let factors = recovery_factors(data, 1, data - 2);
     let sources: Vec<*const u8> = (0..data + 2)
         .filter(|i| *i != 1 && *i != data - 2)
@@ -171,7 +172,8 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
                 pointers[..data + 2].iter().map(|p| p.cast()).collect();
             let mut generate = |pq_gen: PqGen| {
                 turn(data * len, || {
-                    // SAFETY: the row's blocks, each of `len` bytes, a multiple of 32 and aligned so.
+                    // SAFETY: the stripe's blocks have `len` bytes each, a multiple of 32, and are
+                    // aligned to 32.
                     unsafe { pq_gen(small(data + 2), small(len), black_box(array.as_mut_ptr())) };
                 })
             };
@@ -201,11 +203,12 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
 
 fn table(all: &[(String, [Vec<f64>; 2])]) {
     for (name, [pq, dd]) in all.iter().filter(|(_, [pq, _])| !pq.is_empty()) {
-        println!("{name:<22}{:>15}{:>20}", told(pq), told(dd));
+        println!("{name:<22}{:>15}{:>20}", format_rates(pq), format_rates(dd));
     }
 }
 
-/// By which each source (the chunks but `x` and `y`, then P and Q) is multiplied to give `x`, then `y`.
+/// Returns the factors of each source (the chunks except `x` and `y`, then P and Q) that give `x`,
+/// then `y`.
 fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
     use xfskit_parity::field::{inverse, power, product};
     let b = inverse(power(x) ^ power(y));
@@ -216,8 +219,9 @@ fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
     for_x.iter().copied().chain(for_y).collect()
 }
 
-/// P+Q on `threads` at once, each on a row of its own: bytes per second of all, in the upper quartile of
-/// turns (other work on the machine takes a processor away from some, so the median is no use).
+/// Measures P+Q on `threads` threads, each with a stripe of its own. Returns the bytes per second
+/// of all, in the upper quartile of turns: other load takes processors away in some turns, so the
+/// median is useless.
 fn together(threads: usize, data: usize, len: usize) -> f64 {
     let barrier = Barrier::new(threads);
     let mut sums = vec![0.0; TURNS];
@@ -227,7 +231,7 @@ fn together(threads: usize, data: usize, len: usize) -> f64 {
             let mut blocks = members.split();
             let (chunks, rest) = blocks.split_at_mut(data);
             let [p, q, ..] = rest else { unreachable!("four blocks behind the data") };
-            let whole = places(chunks);
+            let whole = as_sources(chunks);
             let rates = (0..TURNS).map(|_| {
                 barrier.wait();
                 turn(data * len, || xfskit_parity::pq(black_box(&whole), p, q))
@@ -246,7 +250,7 @@ fn together(threads: usize, data: usize, len: usize) -> f64 {
     sums[TURNS * 3 / 4]
 }
 
-/// What `snapraid -T` says of its fastest P+Q and two-member recovery, in bytes per second.
+/// Runs `snapraid -T` and returns its fastest P+Q and two-member recovery in bytes per second.
 fn snapraid() -> Option<[f64; 2]> {
     let out = Command::new("snapraid").arg("-T").output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout);
@@ -285,7 +289,7 @@ fn main() {
         println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
     }
     if std::env::args().any(|a| a == "--snapraid") {
-        println!("\nsnapraid -T, and ours on a row of its shape (8 of 262144 bytes)");
+        println!("\nsnapraid -T, and ours on a stripe of its shape (8 of 262144 bytes)");
         if let Some([pq, dd]) = snapraid() {
             println!("{:<22}{:15.1}{:20.1}", "snapraid", pq / 1e9, dd / 1e9);
         }

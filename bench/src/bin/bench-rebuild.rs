@@ -1,9 +1,10 @@
-//! A member of a RAID6 is rebuilt: beside the bandwidth of the slowest member.
+//! The rebuild of RAID6 members, compared with the bandwidth of the slowest member.
 //!
-//! `bench-rebuild [MIB]`: 24 members of MIB (default 64) each, chunks of 512 KiB, left-symmetric, in memory or as
-//! simulated disks (`LimitedDevice`); one or two members are new. All others are read from start to end once,
-//! the new ones written once, so a rebuild cannot be faster than one member passes: the last column is the
-//! fraction of that. A scrub reads all. MB are 10^6 bytes.
+//! `bench-rebuild [MIB]`: 24 members of MIB (default 64) each, chunks of 512 KiB, left-symmetric,
+//! in memory or as simulated disks (`LimitedDevice`). One or two members are new. The others are
+//! read once from start to end, and the new ones are written once, so the bandwidth of one member
+//! bounds the rebuild. The last column is the fraction of that bound. A scrub reads all members. MB
+//! are 10^6 bytes.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -18,7 +19,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The array, of which the first `new` members hold nothing.
+    /// Assembles the array with the first `new` members empty.
     fn array(&self, speed: Option<u64>, new: usize, threads: usize) -> Array {
         let options = Options { stripe_cache: ByteLen(0), threads };
         let slot = |role, slot| {

@@ -1,17 +1,18 @@
-//! Many threads at once: what the engine does beside the kernel's own XFS.
+//! Many threads: the engine compared with the kernel's own XFS.
 //!
-//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root: an image of 8 GiB is made in DIR and removed.
+//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root. An image of 8 GiB
+//! is created in DIR and removed.
 //!
 //! | part | what | COUNT |
 //! | --- | --- | --- |
-//! | `names` | eight writers in eight directories of a volume with 16 groups: zero-length creates, sync included; look-up and stat of all, cold; unlink of all, sync included | files, 400,000 |
-//! | `threads` | the same creates by one thread, by two and by eight; by one on one processor, and two on two | files, 400,000 |
+//! | `names` | eight writers in eight directories of a volume with 16 groups: zero-length creates with sync; cold look-up and stat of all; unlink of all with sync | files, 400,000 |
+//! | `threads` | the same creates on one, two and eight threads; on one thread with one processor, and two with two | files, 400,000 |
 //! | `fsync` | eight threads that append 100 bytes and fsync, each to its own file | fsyncs, 4,000 |
-//! | `crc` | what checksums take of the creates and of the fsyncs, hardware routine and table | files, 400,000 |
-//! | `memory` | creates below a cache of 256 MiB, which the whole process must keep to: only where asked for | files, 20,000,000 |
+//! | `crc` | the cost of checksums in the creates and the fsyncs, hardware routine and table | files, 400,000 |
+//! | `memory` | creates with a cache of 256 MiB, which bounds the memory of the process: only on request | files, 20,000,000 |
 //!
-//! Both sides have volumes made by mkfs.xfs with the same options, and take turns. Processor time is this process's
-//! own, the kernel's threads not included.
+//! mkfs.xfs makes the volumes of both sides with the same options, and the sides take turns.
+//! Processor time is that of this process, without the kernel's threads.
 
 #![allow(clippy::cast_precision_loss)] // of rates
 
@@ -29,15 +30,15 @@ use xfskit::core::LockStats;
 use xfskit::units::Ino;
 use xfskit::vfs::NewNode;
 use xfskit::{OpenOptions, Volume};
-use xfskit_bench::kernel::{self, Costs, Mount};
+use xfskit_bench::kernel::{self, IoCounters, Mount};
 use xfskit_bench::turns::{spread, time};
 use xfskit_crc::{meter, routines, select};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Writers, and directories.
+/// Number of writers and of directories.
 const WRITERS: usize = 8;
-/// Bytes of one append.
+/// Bytes of an append.
 const APPEND: usize = 100;
 
 fn main() -> Result<()> {
@@ -70,8 +71,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A new volume of 8 GiB with 16 groups. The image is written from end to end when it is made, so that the filesystem below
-/// has nothing to allocate while it is measured: a disk has not either.
+/// Creates a volume of 8 GiB with 16 groups. The image is written from end to end first, so that
+/// the filesystem below does not allocate during the measurement, as a disk would not either.
 fn fresh(image: &Path) -> Result<()> {
     if !image.exists() {
         let (mut file, zeroes) = (File::create(image)?, vec![0; 16 << 20]);
@@ -91,7 +92,7 @@ fn open(image: &Path, write: bool) -> Result<Volume> {
     Ok(OpenOptions { write, ..OpenOptions::default() }.open(&image.to_string_lossy())?)
 }
 
-/// Seconds of processor time that this process has had, its own and in system calls.
+/// Returns the processor time of this process so far in seconds: user and system.
 fn processor_seconds() -> [f64; 2] {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind = stat.rsplit(')').next().unwrap_or_default();
@@ -99,19 +100,19 @@ fn processor_seconds() -> [f64; 2] {
     [(); 2].map(|()| ticks.next().unwrap_or(0.0))
 }
 
-/// Adds to `sum` what was taken since `before`.
+/// Adds the processor time since `before` to `sum`.
 fn add_since(sum: &mut [f64; 2], before: [f64; 2]) {
     let now = processor_seconds();
     (0..2).for_each(|i| sum[i] += now[i] - before[i]);
 }
 
-/// Of each of `count`, in words.
+/// Formats the processor time per operation.
 fn of_each(seconds: [f64; 2], count: usize) -> String {
     let [own, system] = seconds.map(|seconds| seconds * 1e6 / count as f64);
     format!("processor time of a create: {:.2} µs ({own:.2} own, {system:.2} system)", own + system)
 }
 
-/// Runs `work` in `count` threads, and answers how long all of them took.
+/// Runs `work` in `count` threads, and returns the total elapsed time.
 fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<Duration> {
     let (took, done) = time(|| {
         thread::scope(|scope| {
@@ -124,7 +125,8 @@ fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result
     done.map(|()| took)
 }
 
-/// `file00000042`, without the formatting machinery: both sides' times have it in them.
+/// Formats `file00000042` without the formatting machinery, because the times of both sides include
+/// it.
 fn name_of(n: usize) -> Name {
     let mut name = *b"file00000000";
     let mut rest = n;
@@ -135,7 +137,7 @@ fn name_of(n: usize) -> Name {
     Name(name)
 }
 
-/// A file's name.
+/// The name of a file.
 struct Name([u8; 12]);
 
 impl Name {
@@ -150,7 +152,7 @@ impl AsRef<Path> for Name {
     }
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 /// Seconds of the three steps, of all turns.
 #[derive(Default)]
@@ -158,9 +160,9 @@ struct Steps {
     create: Vec<Duration>,
     stat: Vec<Duration>,
     unlink: Vec<Duration>,
-    /// Of the creates.
+    /// Processor time of the creates.
     processor: [f64; 2],
-    /// The locks, after the creates.
+    /// Lock statistics after the creates.
     locks: Vec<(&'static str, LockStats)>,
 }
 
@@ -281,7 +283,8 @@ fn make_dirs(volume: &Volume) -> Result<Vec<Ino>> {
     Ok((0..WRITERS).map(make).collect::<std::result::Result<_, _>>()?)
 }
 
-/// `each` files in every directory, the directories shared out among `threads` threads; then a sync.
+/// Creates `each` files in every directory, with the directories divided among `threads` threads;
+/// then syncs.
 fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Result<Duration> {
     let (took, done) = time(|| -> Result<()> {
         in_threads(threads, |thread| {
@@ -297,9 +300,9 @@ fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Res
     done.map(|()| took)
 }
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
-/// Threads that create, and processors that they and the engine's own threads may use.
+/// Number of creating threads, and of processors that they and the engine's own threads may use.
 struct Crew {
     threads: usize,
     processors: usize,
@@ -318,7 +321,7 @@ impl Crew {
         let mut some = CpuSet::new();
         let of_all = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number));
         of_all.take(self.processors).for_each(|number| some.set(number));
-        // Threads inherit it.
+        // New threads inherit the affinity.
         sched_setaffinity(None, &some)?;
         let volume = open(image, true)?;
         let dirs = make_dirs(&volume)?;
@@ -330,8 +333,8 @@ impl Crew {
     }
 }
 
-/// Two threads beside one say how far the engine's own threads, which the one has beside it, leave processors idle. One
-/// thread on one processor beside two on two says how the engine scales.
+/// Compares numbers of threads. Two threads against one show how many processors the engine's own
+/// threads leave idle. One thread on one processor against two on two show how the engine scales.
 fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
     let all = thread::available_parallelism()?.get();
     let mut crews = [(1, 1), (2, 2), (1, all), (2, all), (WRITERS, all)]
@@ -359,15 +362,15 @@ fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
     Ok(())
 }
 
-// ---- fsync ---------------------------------------------------------------------------------------
+// ---- fsync --------------------------------------------------------------------------------------
 
-/// What appends with fsync took, and cost.
+/// Times and counters of appends with fsync.
 #[derive(Default)]
 struct Appends {
     took: Vec<Duration>,
-    /// Of all turns.
-    costs: Costs,
-    /// Of the log's checksums, where they are counted.
+    /// Seconds of all turns.
+    costs: IoCounters,
+    /// Cost of the log's checksums, if they are counted.
     sum_cycles: u64,
 }
 
@@ -381,14 +384,14 @@ fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
     }
     println!("{count} appends of {APPEND} bytes, each with fsync, {WRITERS} threads");
     println!("          fsyncs/s, median (best, worst)   flushes, log writes, log bytes of each");
-    for (who, mut appends) in [("kernel", kernel), ("xfskit", ours)] {
+    for (name, mut appends) in [("kernel", kernel), ("xfskit", ours)] {
         let (median, best, worst) = spread(&mut appends.took);
         let rate = |seconds: f64| count as f64 / seconds;
         let rates = format!("{:.0} ({:.0}, {:.0})", rate(median), rate(best), rate(worst));
-        let Costs { flushes, log_writes, log_bytes } = appends.costs;
+        let IoCounters { flushes, log_writes, log_bytes } = appends.costs;
         let each = |cost: u64| cost as f64 / (count * turns) as f64;
         let (flushes, log_writes, log_bytes) = (each(flushes), each(log_writes), each(log_bytes));
-        println!("  {who}  {rates:<32} {flushes:.2}  {log_writes:.2}  {log_bytes:.0}");
+        println!("  {name}  {rates:<32} {flushes:.2}  {log_writes:.2}  {log_bytes:.0}");
     }
     Ok(())
 }
@@ -396,7 +399,7 @@ fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
 fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
-    let before = Costs::of(&mounted)?;
+    let before = IoCounters::of(&mounted)?;
     sum.took.push(in_threads(WRITERS, |n| {
         let mut file = File::create(root.join(name_of(n)))?;
         for _ in 0..each {
@@ -405,7 +408,7 @@ fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> 
         }
         Ok(())
     })?);
-    let after = Costs::of(&mounted)?;
+    let after = IoCounters::of(&mounted)?;
     sum.costs.flushes += after.flushes - before.flushes;
     sum.costs.log_writes += after.log_writes - before.log_writes;
     sum.costs.log_bytes += after.log_bytes - before.log_bytes;
@@ -432,16 +435,16 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     Ok(volume.close()?)
 }
 
-// ---- checksums -----------------------------------------------------------------------------------
+// ---- checksums ----------------------------------------------------------------------------------
 
-/// Of the checksums of one run of creates.
+/// The cost of checksums in one run of creates.
 struct Sums {
-    /// Percent of busy cycles.
+    /// Percentage of busy cycles.
     busy: f64,
-    /// Nanoseconds of each file, and how many of them the clock took that is read before and behind each sum.
+    /// Nanoseconds per file, and the part that reading the clock before and after each sum takes.
     nanos: f64,
     clock: f64,
-    /// Sums and bytes of each file.
+    /// Checksums and bytes per file.
     count: f64,
     bytes: f64,
 }
@@ -488,7 +491,7 @@ fn cycles_per_second() -> f64 {
     (meter::now() - start) as f64 * 10.0
 }
 
-/// Cycles between two readings of the clock with nothing in between.
+/// Returns the cycles between two consecutive readings of the clock.
 fn clock_cycles() -> f64 {
     const READINGS: u64 = 100_000;
     let between: u64 = (0..READINGS)
@@ -523,11 +526,11 @@ fn sums_of_creates(image: &Path, files: usize) -> Result<Sums> {
     })
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 fn memory(image: &Path, files: usize) -> Result<()> {
     const CACHE: usize = 256 << 20;
-    // A quarter of the volume may be inodes.
+    // Inodes may take a quarter of the volume.
     File::create(image)?.set_len(64 << 30)?;
     mkfs(image)?;
     xfskit::allocator::keep_to(CACHE);

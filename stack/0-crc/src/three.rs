@@ -32,10 +32,10 @@ pub(crate) static SHIFTS: [u32; 2 * WORDS_MAX + 1] = {
     shifts
 };
 
-/// Defines the routine `$name(register, data)`, and `$moved(register, bytes)`, which moves a register
-/// over so many zero bytes (`None` beyond 8 KiB), from the processor's instructions: `$word(register,
-/// u64)`, `$half(register, u32)` and `$byte(register, u8)` continue a register, `$shift(register,
-/// power)` multiplies it.
+/// Defines the routine `$name(register, data)`, and `$moved(register, bytes)`, which moves a
+/// register over `bytes` zero bytes (`None` beyond 8 KiB), from the processor's instructions:
+/// `$word(register, u64)`, `$half(register, u32)` and `$byte(register, u8)` continue a register,
+/// `$shift(register, power)` multiplies it.
 macro_rules! three_streams {
     ($(#[$attr:meta])* $name:ident, $moved:ident,
      $word:path, $half:path, $byte:path, $shift:path) => {

@@ -54,7 +54,8 @@ pub(crate) fn try_ticket(word: &AtomicU32) -> bool {
             .is_ok()
 }
 
-/// Only the holder changes the low half, so no carry into the high half is lost or made.
+/// Serves the next number. Only the holder changes the low half, so no carry into the high half is
+/// lost or made.
 pub(crate) fn next_ticket(word: &AtomicU32) {
     if served(word.load(Ordering::Relaxed)) == DRAWN - 1 {
         word.fetch_sub(DRAWN - 1, Ordering::Release);

@@ -7,8 +7,8 @@ use crate::{Features, FsBlock, Geometry, Ino, RfsBlock, Version};
 /// The UUID of the example.
 pub const UUID: Uuid = Uuid::from_u128(0x1111_1111_2222_3333_4444_5555_5555_5555);
 
-/// 1 GiB as mkfs.xfs 6.13 makes it: 4 KiB blocks, 512-byte inodes and sectors, 4 groups of 65536
-/// blocks, every default feature (rmapbt, reflink, finobt, sparse, bigtime, nrext64).
+/// Returns 1 GiB as mkfs.xfs 6.13 makes it: 4 KiB blocks, 512-byte inodes and sectors, 4 groups of
+/// 65536 blocks, every default feature (rmapbt, reflink, finobt, sparse, bigtime, nrext64).
 pub const fn geometry() -> Geometry {
     Geometry {
         features: Features {

@@ -157,7 +157,7 @@ impl Geometry {
     pub fn log_bbs(&self) -> u32 {
         self.logblocks << (self.blocklog - 9)
     }
-    /// True on version 5: metadata has CRC, LSN, UUID, address and owner.
+    /// Returns true on version 5: metadata has CRC, LSN, UUID, address and owner.
     pub fn v5(&self) -> bool {
         self.features.version == Version::V5
     }
@@ -188,7 +188,8 @@ impl Geometry {
 
     // ---- inode chunks ------------------------------------------------------------------------
 
-    /// Returns the number of blocks in one inode chunk: 64 inodes, or one block where a block holds more.
+    /// Returns the number of blocks in one inode chunk: 64 inodes, or one block if a block holds
+    /// more.
     pub fn chunk_blocks(&self) -> u32 {
         (64 / self.inopblock()).max(1)
     }
@@ -267,8 +268,8 @@ impl Geometry {
 
     // ---- blocks ------------------------------------------------------------------------------
 
-    /// Returns the group and block of `fsbno`; `None` where the group does not exist or the block lies
-    /// in the gap behind it.
+    /// Returns the group and block of `fsbno`; `None` if the group does not exist or the block lies
+    /// in the gap after it.
     pub fn fsb_split(&self, fsbno: FsBlock) -> Option<(AgNumber, AgBlock)> {
         let agno = AgNumber(u32::try_from(fsbno.0 >> self.agblklog).ok()?);
         let agbno = u32::try_from(fsbno.0 & low_mask(self.agblklog.into())).ok()?;
@@ -285,17 +286,18 @@ impl Geometry {
         RfsBlock(u64::from(agno.0) * u64::from(self.agblocks) + u64::from(agbno.0))
     }
 
-    /// Returns where `agbno` of group `agno` lives on the data device, in 512-byte sectors.
+    /// Returns the address of block `agbno` of group `agno` on the data device, in 512-byte
+    /// sectors.
     pub fn agb_to_daddr(&self, agno: AgNumber, agbno: AgBlock) -> Daddr {
         Daddr(self.agb_to_rfs(agno, agbno).0 << (self.blocklog - 9))
     }
 
-    /// Returns where `fsbno` lives on the data device; `None` where no such block exists.
+    /// Returns the address of `fsbno` on the data device; `None` if no such block exists.
     pub fn fsb_to_daddr(&self, fsbno: FsBlock) -> Option<Daddr> {
         self.fsb_split(fsbno).map(|(agno, agbno)| self.agb_to_daddr(agno, agbno))
     }
 
-    /// Returns where `fsbno` lives on the data device, in bytes; `None` where no such block exists.
+    /// Returns the offset of `fsbno` on the data device, in bytes; `None` if no such block exists.
     pub fn fsb_to_byte(&self, fsbno: FsBlock) -> Option<ByteOffset> {
         self.fsb_to_daddr(fsbno).map(Daddr::byte_offset)
     }
@@ -360,7 +362,7 @@ impl Geometry {
         ((agino.0 & (self.inopblock() - 1)) as usize) << self.inodelog
     }
 
-    /// Returns where inode `ino` lives on the data device, in bytes; `None` where it cannot exist.
+    /// Returns the offset of inode `ino` on the data device, in bytes; `None` if it cannot exist.
     pub fn ino_to_byte(&self, ino: Ino) -> Option<ByteOffset> {
         let (agno, agino) = self.ino_split(ino)?;
         let agbno = self.agino_to_agb(agino);

@@ -5,9 +5,9 @@ use std::fmt;
 
 use crate::LogBlock;
 
-/// A position in the journal, unique over its whole life: the cycle in the high 32 bits, the 512-byte block in
-/// the low 32. LSNs order as the journal was written. 0 means "never logged"; all ones means
-/// "unknown" and is stored in blocks that are never logged (remote attribute values).
+/// A position in the journal, unique over its whole life: the cycle in the high 32 bits, the
+/// 512-byte block in the low 32. LSNs order as the journal was written. 0 means "never logged". All
+/// ones mean "unknown" and are stored in blocks that are never logged (remote attribute values).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -74,7 +74,7 @@ macro_rules! unit {
 }
 
 unit! {
-    /// An offset in bytes, on a device or in a file; its doc says which.
+    /// An offset in bytes, on a device or in a file, as its use documents.
     ByteOffset(u64)
 }
 unit! {

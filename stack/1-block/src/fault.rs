@@ -1,7 +1,7 @@
-//! Fails, delays, tears, misplaces, loses and rots: what disks do, on demand and replayable.
+//! Fault injection: I/O errors, latency, torn, misdirected and lost writes, and bit rot.
 //!
-//! Every decision is a function of the seed and of the number of the I/O (or, for rot, of the
-//! sector), so a run on one thread with the same seed meets the same faults.
+//! Every decision is a function of the seed and of the I/O's number, or for rot of the sector. A
+//! single-threaded run with the same seed thus has the same faults.
 
 use std::io;
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 use crate::device::{BlockDevice, Error, Result};
 use crate::forward::forward;
 
-/// What becomes of a write though the device says that all is well.
+/// A fault of a write for which the device reports success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silent {
-    /// It stops after some of its 512-byte sectors.
+pub enum SilentFault {
+    /// The write stops after some of its 512-byte sectors.
     Torn,
-    /// It lands up to 64 KiB from where it was sent.
+    /// The write goes to an offset up to 64 KiB after the requested one.
     Misdirected,
-    /// It never happens: what stood there before is stale.
+    /// The write is dropped, so the old content remains.
     Lost,
 }
 
-/// Which faults to inject. `one_in` fields: one of so many on average, 0 for never.
+/// The faults to inject. A field `…_one_in` gives the average: one I/O in this many; 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultPlan {
-    /// All chance comes from here.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// Fail the I/O of this number, counted from 1, and no other. Reads, writes, flushes and
-    /// ranges of zeroes count.
+    /// Fails the I/O of this number, counted from 1, and no other. Reads, writes, flushes and
+    /// writes of zeroes count.
     pub fail_nth: Option<u64>,
-    /// Fail the I/O of this number and all that follow: the device is gone.
+    /// Fails the I/O of this number and all later ones, like a removed device.
     pub fail_from: Option<u64>,
-    /// Fail one I/O in so many.
+    /// Fails one I/O in this many.
     pub fail_one_in: u64,
-    /// The write of this number, counted from 1 among writes, comes to this.
-    pub silent_nth: Option<(u64, Silent)>,
-    /// Every I/O takes at least this long.
+    /// Injects a silent fault into the write of this number, counted from 1 among writes.
+    pub silent_nth: Option<(u64, SilentFault)>,
+    /// Least duration of every I/O.
     pub latency: Duration,
-    /// One 512-byte sector in so many has one bit wrong whenever it is read, always the same bit.
+    /// One 512-byte sector in this many has one wrong bit in every read, always the same bit.
     pub rot_one_in: u64,
-    /// One write in so many stops after some of its 512-byte sectors, and says that all is well.
+    /// One write in this many is torn: see [`SilentFault::Torn`].
     pub torn_one_in: u64,
-    /// One write in so many lands up to 64 KiB from where it was sent, and says that all is well.
+    /// One write in this many is misdirected: see [`SilentFault::Misdirected`].
     pub misdirected_one_in: u64,
-    /// One write in so many never happens, and says that all is well.
+    /// One write in this many is lost: see [`SilentFault::Lost`].
     pub lost_one_in: u64,
 }
 
-/// A device that misbehaves according to a [`FaultPlan`].
+/// A device with the injected faults of a [`FaultPlan`].
 #[derive(Debug)]
 pub struct FaultDevice {
     base: Arc<dyn BlockDevice>,
@@ -60,7 +60,7 @@ pub struct FaultDevice {
     writes: AtomicU64,
 }
 
-/// What chance is asked about; each draws from numbers of its own.
+/// A kind of random decision; each has an independent sequence.
 #[derive(Clone, Copy)]
 enum Draw {
     Fail = 1,
@@ -70,7 +70,7 @@ enum Draw {
     Lost,
 }
 
-/// SplitMix64's finisher: a good hash of one 64-bit number.
+/// Hashes a 64-bit number (the finaliser of SplitMix64).
 fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -78,34 +78,34 @@ fn mix(n: u64) -> u64 {
 }
 
 impl FaultDevice {
-    /// `base`, with the faults of `plan`.
+    /// Returns a device over `base` with the faults of `plan`.
     pub fn new(base: Arc<dyn BlockDevice>, plan: FaultPlan) -> Self {
         Self { base, plan, ios: AtomicU64::new(0), writes: AtomicU64::new(0) }
     }
 
-    /// How many I/Os were asked so far: a run that asked fewer than `fail_nth` met no failure.
+    /// Returns the number of I/Os so far. A run with fewer than `fail_nth` had no failure.
     pub fn io_count(&self) -> u64 {
         self.ios.load(Ordering::Relaxed)
     }
 
-    /// How many writes were asked so far, those that failed aside.
+    /// Returns the number of writes so far, without those that failed.
     pub fn write_count(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
     }
 
-    /// The random number for `draw` about I/O or sector `n`.
+    /// Returns the random number for `draw` and the I/O or sector `n`.
     fn random(&self, draw: Draw, n: u64) -> u64 {
         mix(self.plan.seed ^ mix(n.wrapping_add(mix(draw as u64))))
     }
 
-    /// A random number where the fault strikes.
+    /// Returns a random number if the fault applies to `n`.
     fn strikes(&self, draw: Draw, n: u64, one_in: u64) -> Option<u64> {
         let random = self.random(draw, n);
-        // The quotient is as good as fresh chance for what the fault does next.
+        // The quotient is independent of the remainder, so it decides the details of the fault.
         random.checked_rem(one_in).filter(|rest| *rest == 0).map(|_| random / one_in)
     }
 
-    /// Counts one I/O, waits, and fails where the plan says so. Answers the I/O's number.
+    /// Counts one I/O, waits, and fails if the plan says so. Returns the I/O's number.
     fn begin(&self, op: &'static str, offset: ByteOffset, len: usize) -> Result<u64> {
         let n = self.ios.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.plan.latency.is_zero() {
@@ -121,7 +121,7 @@ impl FaultDevice {
         Ok(n)
     }
 
-    /// Flips the rotten bits among the bytes of `buf`, which begin at `offset`.
+    /// Flips the rotten bits of `buf`, which begins at `offset`.
     fn rot(&self, offset: ByteOffset, buf: &mut [u8]) {
         if self.plan.rot_one_in == 0 || buf.is_empty() {
             return;
@@ -151,21 +151,22 @@ impl BlockDevice for FaultDevice {
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let n = self.begin("write", offset, buf.len())?;
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
-        let strikes = |what: Silent, draw: Draw, one_in| {
-            let asked_for = self.plan.silent_nth == Some((write, what));
+        let strikes = |what: SilentFault, draw: Draw, one_in| {
+            let is_planned = self.plan.silent_nth == Some((write, what));
             let random = self.random(draw, n);
-            asked_for.then_some(random).or_else(|| self.strikes(draw, n, one_in))
+            is_planned.then_some(random).or_else(|| self.strikes(draw, n, one_in))
         };
-        if strikes(Silent::Lost, Draw::Lost, self.plan.lost_one_in).is_some() {
+        if strikes(SilentFault::Lost, Draw::Lost, self.plan.lost_one_in).is_some() {
             return Ok(());
         }
-        let away = strikes(Silent::Misdirected, Draw::Misdirected, self.plan.misdirected_one_in);
+        let away =
+            strikes(SilentFault::Misdirected, Draw::Misdirected, self.plan.misdirected_one_in);
         if let Some(random) = away {
             let away = (1 + random % 128) * BASIC_BLOCK;
             let elsewhere = ByteOffset(offset.0.saturating_add(away));
             return self.base.write_at(elsewhere, buf).or(Ok(())); // off the device: lost
         }
-        if let Some(random) = strikes(Silent::Torn, Draw::Torn, self.plan.torn_one_in) {
+        if let Some(random) = strikes(SilentFault::Torn, Draw::Torn, self.plan.torn_one_in) {
             let sectors = (buf.len() as u64).div_ceil(BASIC_BLOCK).max(1);
             let kept = index(random % sectors * BASIC_BLOCK);
             return self.base.write_at(offset, &buf[..kept.min(buf.len())]);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn misdirected_and_lost_writes_do_not_arrive_and_say_nothing() {
+    fn misdirected_and_lost_writes_do_not_arrive_and_report_success() {
         let (base, device) =
             faulty(FaultPlan { seed: 2, misdirected_one_in: 1, ..FaultPlan::default() });
         device.write_at(ByteOffset(0), &[1; 512]).unwrap();
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn exactly_the_nth_write_is_lost() {
-        let silent_nth = Some((2, Silent::Lost));
+        let silent_nth = Some((2, SilentFault::Lost));
         let (base, device) = faulty(FaultPlan { silent_nth, ..FaultPlan::default() });
         for i in 0..3u64 {
             device.flush().unwrap();
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_meets_the_same_faults_and_another_seed_others() {
+    fn the_same_seed_injects_the_same_faults_and_another_seed_others() {
         let run = |seed| {
             let plan = FaultPlan { seed, fail_one_in: 5, torn_one_in: 5, ..FaultPlan::default() };
             let (base, device) = faulty(plan);

@@ -41,8 +41,8 @@ pub(crate) fn is_read_only(device: &File) -> io::Result<bool> {
 
 /// Returns the stripes of a block device as the kernel reports them.
 pub(crate) fn topology(device: &File) -> io::Result<Topology> {
-    // SAFETY: BLKIOMIN, BLKIOOPT and BLKALIGNOFF write one int each; on anything but a block device the
-    // kernel returns ENOTTY.
+    // SAFETY: BLKIOMIN, BLKIOOPT and BLKALIGNOFF write one int each; on anything but a block device
+    // the kernel returns ENOTTY.
     let requests = unsafe {
         (
             Getter::<BLKIOMIN, u32>::new(),
@@ -73,8 +73,8 @@ pub(crate) struct LoopStatus {
 
 /// Queries the file behind a loop device.
 pub(crate) fn loop_status(device: &File) -> io::Result<LoopStatus> {
-    // SAFETY: LOOP_GET_STATUS64 writes a loop_info64, 232 bytes whose alignment is that of a u64; on
-    // anything but a loop device the kernel returns ENOTTY or ENXIO.
+    // SAFETY: LOOP_GET_STATUS64 writes a loop_info64, 232 bytes whose alignment is that of a u64;
+    // on anything but a loop device the kernel returns ENOTTY or ENXIO.
     let request = unsafe { Getter::<LOOP_GET_STATUS64, [u64; 29]>::new() };
     // SAFETY: as above.
     let [dev, ino, rdev, ..] = unsafe { ioctl(device, request) }?;

@@ -43,7 +43,7 @@ pub use count::{CountingDevice, Counts};
 pub use cow::CowDevice;
 pub use device::{BlockDevice, Error, Holder, IoRead, Result};
 pub use direct::AlignedBuf;
-pub use fault::{FaultDevice, FaultPlan, Silent};
+pub use fault::{FaultDevice, FaultPlan, SilentFault};
 pub use file::{FileDevice, OpenMode};
 pub use limited::LimitedDevice;
 pub use memory::MemDevice;

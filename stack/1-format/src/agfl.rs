@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
 
-    /// AG 0 of 1 GiB, written by mkfs.xfs 6.13: blocks 7 to 12 in slots 1 to 6.
+    /// Returns AG 0 of 1 GiB, written by mkfs.xfs 6.13: blocks 7 to 12 in slots 1 to 6.
     fn agfl_0() -> Vec<u8> {
         let mut agfl = golden(
             512,

@@ -163,7 +163,7 @@ impl Extent {
         } else {
             ctx.geo.valid_fsb_extent(self.startblock, self.blockcount.0)
         };
-        let wanted = "blocks of one group, behind its headers";
+        let wanted = "blocks of one group, after its headers";
         ctx.require("bmbt.rec.startblock", exists, wanted, self.startblock)?;
         let state = rules.unwritten || !self.unwritten;
         ctx.require("bmbt.rec.state", state, "written, unless data of a regular file", "unwritten")
@@ -288,7 +288,7 @@ fn verify_children(
     }
     for (index, ptr) in ptrs.iter().enumerate() {
         let exists = ctx.geo.valid_fsbno(FsBlock(ptr.get()));
-        let wanted = "a block behind the group headers";
+        let wanted = "a block after the group headers";
         ctx.entry(index).require(ptr_id, exists, wanted, ptr.get())?;
     }
     Ok(())

@@ -302,8 +302,8 @@ pub fn init_short(
     image.put(size_of::<agbtree::Header>(), &own);
 }
 
-/// Writes the header of a new block of the tree of a fork of `ino`: empty, without siblings; LSN and CRC
-/// are 0.
+/// Writes the header of a new block of the tree of a fork of `ino`: empty, without siblings; LSN
+/// and CRC are 0.
 pub fn init_long(image: &mut impl Image, geo: &Geometry, level: u16, ino: Ino, daddr: Daddr) {
     let head = bmbt::Header {
         magic: Layout::V5.bmap_magic.into(),

@@ -194,6 +194,6 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn agbno(&self, check: &'static str, agno: AgNumber, found: u32) -> VerifyResult {
         let valid = self.geo.valid_agbno(agno, AgBlock(found));
-        self.require(check, valid, "a block of the group behind its headers", found)
+        self.require(check, valid, "a block of the group after its headers", found)
     }
 }

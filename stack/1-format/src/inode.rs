@@ -195,11 +195,11 @@ impl<'a> Dinode<'a> {
     pub fn is_regular(&self) -> bool {
         self.file_type() == Some(FileType::Regular)
     }
-    /// Owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         self.core.uid.get()
     }
-    /// Group.
+    /// Returns the group.
     pub fn gid(&self) -> u32 {
         self.core.gid.get()
     }
@@ -223,7 +223,7 @@ impl<'a> Dinode<'a> {
         let next = self.core.next_unlinked.get();
         (next != NULLAGINO).then_some(AgIno(next))
     }
-    /// [`flags`].
+    /// Returns the [`flags`].
     pub fn flags(&self) -> u16 {
         self.core.flags.get()
     }

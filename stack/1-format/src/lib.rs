@@ -13,12 +13,14 @@
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
 //! | [`sb_search`] | finds copies of the superblock when the primary is lost
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
-//! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
+//! | [`agbtree`] | one block of a per-AG btree |
+//! | [`alloc`], [`inobt`], [`rmap`], [`refcount`] | the records of those btrees |
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
 //! | [`btree_edit`] | edits blocks of any btree |
-//! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
-//! | [`hash`], [`da`], [`da_edit`] | the name hash and the hash btree that serve directories and attributes |
+//! | [`symlink`], [`dquot`] | remote symlink targets, quota records |
+//! | [`rtsb`] | the realtime superblock |
+//! | [`hash`], [`da`], [`da_edit`] | name hash and hash btree of directories and attributes |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
 //! | [`verify`] | verifies a block by its magic before it is written |

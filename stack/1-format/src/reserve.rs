@@ -1,13 +1,13 @@
 //! The free blocks that Linux withholds, so that a full volume can still be changed. Nothing of it
 //! is on disk.
 //!
-//! | reserve | blocks |
-//! | --- | --- |
-//! | growth of the refcountbt and the rmapbt of each group | as large as they are when every block of the group has a record and their own blocks are half full (the rmapbt at least a hundredth of the group), without what they have |
-//! | growth of the finobt | the same for a record of 64 inodes |
-//! | blocks of bnobt, cntbt and rmapbt | what they have beside their roots: the superblock counts them as free |
-//! | [`SET_ASIDE`] | in each group, to refill the AGFL |
-//! | [`pool`] | a twentieth of the volume, at most 8192 |
+//! - The growth of the refcountbt and the rmapbt of each group: their size if every block of the
+//!   group had a record and their own blocks were half full (the rmapbt at least a hundredth of the
+//!   group), minus their present size.
+//! - The growth of the finobt: likewise, with a record for every 64 inodes.
+//! - The blocks of bnobt, cntbt and rmapbt beside their roots: the superblock counts them as free.
+//! - [`SET_ASIDE`] blocks in each group, to refill the AGFL.
+//! - [`pool`]: a twentieth of the volume, at most 8192 blocks.
 //!
 //! A journal in the group is ignored. Found by comparing the kernel's `statfs` with the
 //! superblock's counters over a hundred geometries (`docs/format/volume.md`).
@@ -65,8 +65,8 @@ pub fn growth(geo: &Geometry, agno: AgNumber, have: &TreeBlocks) -> u64 {
     refcount.saturating_add(fino).saturating_add(rmap)
 }
 
-/// Returns the blocks that the superblock counts as free and that Linux gives to nothing but the trees
-/// of group `agno`.
+/// Returns the blocks that the superblock counts as free and that Linux reserves for the trees of
+/// group `agno`.
 pub fn of_group(geo: &Geometry, agno: AgNumber, agf: &Agf, agi: &Agi) -> u64 {
     let trees = growth(geo, agno, &TreeBlocks::of(geo, agf, agi));
     trees.saturating_add(agf.btreeblks.get().into()).saturating_add(SET_ASIDE)

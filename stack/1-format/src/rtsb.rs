@@ -49,7 +49,7 @@ impl RtSuperblock {
         ctx.eq("rtsb.uuid", ctx.geo.uuid, Uuid::from_bytes(rtsb.uuid))?;
         ctx.uuid("rtsb.meta_uuid", rtsb.meta_uuid)?;
         let zero = rest.iter().all(|&byte| byte == 0);
-        ctx.require("rtsb.rest", zero, "zeroes behind the fields", zero)?;
+        ctx.require("rtsb.rest", zero, "zeroes after the fields", zero)?;
         Ok(rtsb)
     }
 }

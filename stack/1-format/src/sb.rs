@@ -644,9 +644,9 @@ mod tests {
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
         assert!(matches!(refused, SbError::NotXfs { .. }));
         assert_eq!(refused.corruption().check, CheckId("sb.magicnum"));
-        let mut broken = golden(512, PRIMARY_1G);
-        broken[120] = 17;
-        let corrupt = Superblock::verify(&broken, AgNumber(0)).unwrap_err();
+        let mut unsealed = golden(512, PRIMARY_1G);
+        unsealed[120] = 17;
+        let corrupt = Superblock::verify(&unsealed, AgNumber(0)).unwrap_err();
         assert_eq!(corrupt.corruption().check, CheckId("sb.crc"));
         let good = golden(512, PRIMARY_1G);
         for (check, offset, bytes) in

@@ -5,12 +5,13 @@ use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Version, example}
 
 use crate::corruption::Corruption;
 
-/// 1 GiB of version 5, with every default feature.
+/// Returns 1 GiB of version 5, with every default feature.
 pub(crate) fn geo_v5() -> Geometry {
     example::geometry()
 }
 
-/// 320 MiB as `mkfs.xfs -m crc=0` 6.1 makes it: 4 KiB blocks, 256-byte inodes, 4 groups of 20480.
+/// Returns 320 MiB as `mkfs.xfs -m crc=0` 6.1 makes it: 4 KiB blocks, 256-byte inodes, 4 groups of
+/// 20480.
 pub(crate) fn geo_v4() -> Geometry {
     Geometry {
         features: Features {
@@ -86,8 +87,8 @@ pub(crate) fn each_check_fails(
     }
 }
 
-/// 320 MiB with blocks of 1 KiB and directory blocks of 4 KiB, as `mkfs.xfs -b size=1024
-/// -n parent=1` 6.13 makes it: so that golden blocks are short.
+/// Returns 320 MiB with blocks of 1 KiB and directory blocks of 4 KiB, as `mkfs.xfs -b size=1024 -n
+/// parent=1` 6.13 makes it, so that golden blocks are short.
 pub(crate) fn geo_v5_1k() -> Geometry {
     let geo = geo_v5();
     Geometry {
@@ -120,8 +121,8 @@ pub(crate) fn geo_v4_1k() -> Geometry {
     }
 }
 
-/// 64 MiB as `mkfs.xfs -m crc=0 -i projid32bit=0 -l version=1,lazy-count=0 -n ftype=0 -b size=1024`
-/// 6.1 makes it: the volume kept as `v4-old`, with nothing that came after 2008.
+/// Returns 64 MiB as `mkfs.xfs -m crc=0 -i projid32bit=0 -l version=1,lazy-count=0 -n ftype=0 -b
+/// size=1024` 6.1 makes it: the volume kept as `v4-old`, without any feature newer than 2008.
 pub(crate) fn geo_v4_old() -> Geometry {
     let v4 = geo_v4_1k();
     Geometry {

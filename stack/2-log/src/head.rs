@@ -71,7 +71,8 @@ pub(crate) fn search(ring: &Ring<'_>) -> Result<Search> {
     Ok(found)
 }
 
-// ---- the head ------------------------------------------------------------------------------------
+// ---- the head
+// ------------------------------------------------------------------------------------
 
 /// Returns the block after the newest whole record, and what was cut off there; `None` in a ring
 /// that was never written.
@@ -158,7 +159,8 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
     Ok((head, torn))
 }
 
-// ---- headers, backwards --------------------------------------------------------------------------
+// ---- headers, backwards
+// --------------------------------------------------------------------------
 
 /// Returns the block of the nearest record header before `block`.
 fn last_header(ring: &Ring<'_>, block: LogBlock) -> Result<LogBlock> {
@@ -195,7 +197,8 @@ pub(crate) fn header_at(ring: &Ring<'_>, at: LogBlock) -> Result<Box<RecordHeade
     Ok(Box::new(RecordHeader::verify(&block, &ring.ctx(at), at)?.clone()))
 }
 
-// ---- the tail ------------------------------------------------------------------------------------
+// ---- the tail
+// ------------------------------------------------------------------------------------
 
 /// Returns the state that the record before `head` describes.
 fn state(ring: &Ring<'_>, head: LogBlock) -> Result<Search> {
@@ -244,7 +247,8 @@ fn check_tail(ring: &Ring<'_>, at: LogBlock, head: Lsn, tail: Lsn) -> Result<()>
     Ok(())
 }
 
-// ---- records in flight ---------------------------------------------------------------------------
+// ---- records in flight
+// ---------------------------------------------------------------------------
 
 /// Returns the first of the newest records that is not intact.
 fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {

@@ -75,7 +75,8 @@ pub(crate) fn search(ring: &mut Ring<'_>) -> Result<(Search, Vec<HealedRecord>)>
                 let (tail, head) = (found.tail.block(), found.head.block());
                 let between = ring.distance(tail, record.at) < ring.distance(tail, head);
                 let newest = found.last_record == Some(record.at);
-                (between || newest) && record.lsn.cycle() == cycle_before_head(found.head, record.at)
+                (between || newest)
+                    && record.lsn.cycle() == cycle_before_head(found.head, record.at)
             };
             let rewritten = rewrite(ring, &patches);
             let records = records.into_iter().filter(|(record, _)| counts(record));

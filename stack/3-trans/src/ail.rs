@@ -1,8 +1,9 @@
-//! The active-item list: what is durable in the journal and not yet in place.
+//! The AIL (active item list): items that are durable in the journal and not yet in place.
 //!
-//! Items stand in batches, one for each checkpoint, under its start LSN; a log item that is logged again
-//! moves to the newer batch. The oldest batch that still holds one is the journal's tail: a log item leaves
-//! the list when it is in place and flushed ([`crate::writeback`]), or logged again.
+//! Items are kept in batches, one for each checkpoint, under its start LSN. A log item that is
+//! logged again moves to the newer batch. The oldest batch that still holds an item is the
+//! journal's tail. A log item leaves the list when it is in place and flushed
+//! ([`crate::writeback`]).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,15 +15,15 @@ use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::log_item::LogItem;
 use crate::sync::atomic::Ordering;
 
-/// What one checkpoint left to be written.
+/// The items of one checkpoint.
 #[derive(Debug, Default)]
 struct Batch {
     items: Vec<Arc<LogItem>>,
-    /// How many of `items` still belong here: not written, not logged again.
+    /// Number of `items` that still belong here: not written, not logged again.
     live: usize,
 }
 
-/// The list.
+/// The active item list.
 #[derive(Debug)]
 pub(crate) struct Ail {
     /// Rank [`LockRank::Ail`].
@@ -34,18 +35,19 @@ impl Ail {
         Self { batches: RankedMutex::new(LockRank::Ail, BTreeMap::new()) }
     }
 
-    /// Its lock.
+    /// Returns the statistics of its lock.
     pub(crate) fn lock_stats(&self) -> LockStats {
         self.batches.stats()
     }
 
-    /// The oldest LSN with something left to write.
+    /// Returns the oldest LSN with an item that is not in place.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.batches.lock().first_key_value().map(|(lsn, _)| *lsn)
     }
 
-    /// Where there are more than `most` items: the LSN up to which to write back, so that half as many are left.
-    pub(crate) fn too_many(&self, most: usize) -> Option<Lsn> {
+    /// Returns the LSN up to which to push if there are more than `most` items. Half of `most` are
+    /// left then.
+    pub(crate) fn excess_lsn(&self, most: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let mut left: usize = batches.values().map(|batch| batch.live).sum();
         if left <= most {
@@ -58,7 +60,7 @@ impl Ail {
         enough.map(|(lsn, _)| *lsn)
     }
 
-    /// Takes in items whose change is durable under `lsn`, and unpins them.
+    /// Inserts items whose change is durable under `lsn`, and unpins them.
     pub(crate) fn insert(&self, items: Vec<Arc<LogItem>>, lsn: Lsn) {
         if items.is_empty() {
             return;
@@ -66,7 +68,7 @@ impl Ail {
         let mut batches = self.batches.lock();
         for item in &items {
             let old = item.ail_lsn.swap(lsn.0, Ordering::AcqRel);
-            leave(&mut batches, Lsn(old));
+            remove_one(&mut batches, Lsn(old));
             item.unpin();
         }
         let batch = batches.entry(lsn).or_default();
@@ -74,19 +76,20 @@ impl Ail {
         batch.items.extend(items);
     }
 
-    /// These items are in place as of their LSNs, or will never be written.
+    /// Removes items that are in place as of their LSNs, or will never be written.
     pub(crate) fn remove<'o>(&self, items: impl Iterator<Item = (&'o LogItem, Lsn)>) {
         let mut batches = self.batches.lock();
         for (item, lsn) in items {
             let gone = (Ordering::AcqRel, Ordering::Relaxed);
             if item.ail_lsn.compare_exchange(lsn.0, 0, gone.0, gone.1).is_ok() {
-                leave(&mut batches, lsn);
+                remove_one(&mut batches, lsn);
             }
         }
     }
 
-    /// The LSN up to which about `enough` items stand behind `after`, at most `upto`; `None` where there are none.
-    pub(crate) fn portion(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
+    /// Returns the LSN at which about `enough` items lie between `after` and it; at most `upto`.
+    /// Returns `None` if there are no items.
+    pub(crate) fn portion_end(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let (mut last, mut count) = (None, 0);
         for (lsn, batch) in batches.range((Bound::Excluded(after), Bound::Included(upto))) {
@@ -99,7 +102,7 @@ impl Ail {
         last
     }
 
-    /// Every item that stands under an LSN up to `upto`, and may be written now.
+    /// Returns the unpinned items under LSNs up to `upto`.
     pub(crate) fn due(&self, upto: Lsn) -> Vec<Arc<LogItem>> {
         let batches = self.batches.lock();
         let due = |lsn: Lsn, item: &Arc<LogItem>| {
@@ -113,8 +116,8 @@ impl Ail {
     }
 }
 
-/// One item fewer stands under `lsn`.
-fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
+/// Removes one item from the count under `lsn`, and the batch with its last item.
+fn remove_one(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
     if let Some(batch) = batches.get_mut(&lsn) {
         batch.live -= 1;
         if batch.live == 0 {
@@ -131,7 +134,7 @@ mod tests {
     use crate::testing::map;
 
     #[test]
-    fn a_portion_is_of_whole_checkpoints() {
+    fn a_portion_consists_of_whole_checkpoints() {
         let ail = Ail::new();
         let item =
             |n| LogItem::new(DiskLocation::Block(map(n)), ItemState::new(Bytes::default(), true));
@@ -143,7 +146,7 @@ mod tests {
             );
         }
         let portion =
-            |after, upto, enough| ail.portion(Lsn(after), Lsn(upto), enough).map(|lsn| lsn.0);
+            |after, upto, enough| ail.portion_end(Lsn(after), Lsn(upto), enough).map(|lsn| lsn.0);
         assert_eq!(
             [1, 3, 4, 7, 8, 99].map(|enough| portion(0, 99, enough)),
             [10, 10, 20, 20, 30, 30].map(Some)

@@ -1,26 +1,26 @@
-//! The buffer cache: metadata blocks, verified once when read, shared by all who need them.
+//! The buffer cache: metadata blocks, verified once when read, and shared by all threads.
 //!
-//! A buffer is one metadata block as a whole: an AG header, a btree block, an inode cluster, a
-//! directory block, which may consist of several pieces on disk ([`BufMap`]). Buffers are found by
-//! the address and length of their first piece.
+//! A buffer is one whole metadata block: an AG header, a btree block, an inode cluster, or a
+//! directory block, which may consist of several pieces on disk ([`BufMap`]). The key of a buffer
+//! is the address of its first piece and its length.
 //!
 //! 1. A buffer that a caller gets has passed the caller's verifier since it was read.
-//! 2. Memory stays below the limit given at [`BufCache::new`], apart from buffers in use: those that
-//!    are held by somebody, and those that are changed and not yet written back.
-//! 3. Nothing on a hit is shared by all threads: shards have their own locks. The device is read under
-//!    the lock of the buffer alone: two threads that miss the same block read it once.
-//! 4. There is one buffer for a block at most: one that somebody holds, or may come to hold by a `Weak`, is in the
-//!    table.
+//! 2. Memory stays below the limit given to [`BufCache::new`], apart from buffers in use: those
+//!    that are referenced, and those that are changed and not yet written in place.
+//! 3. A hit touches nothing that all threads share: each shard has its own lock. The device is read
+//!    under the lock of the buffer alone, so two threads that miss the same block read it once.
+//! 4. A block has one buffer at most: a buffer that is referenced, or that a `Weak` may upgrade to,
+//!    is in the table.
 //!
-//! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity): see
-//! [`heal`].
+//! If a block fails its verifier, the cache asks the device for the block's alternatives (mirrors,
+//! parity): see [`heal`].
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
-use xfskit_format::{Ctx, Corruption, VerifyResult};
+use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::bytes::Bytes;
@@ -38,8 +38,8 @@ const JOIN_GAP: u64 = 16 * 1024;
 /// Longest single read of a read-ahead, in bytes.
 const JOIN_MAX: u64 = 1 << 20;
 
-/// Where a buffer lives: its pieces on the device, in order. Nearly always one, which takes no memory of its
-/// own.
+/// Location of a buffer: its pieces on the device, in order. Nearly always one, which takes no
+/// allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufMap {
     first: (Daddr, Sectors),
@@ -47,39 +47,40 @@ pub struct BufMap {
 }
 
 impl BufMap {
-    /// A buffer in one piece.
+    /// Returns the location of a buffer in one piece.
     pub const fn single(daddr: Daddr, len: Sectors) -> Self {
         Self { first: (daddr, len), rest: Vec::new() }
     }
 
-    /// A buffer of several pieces; `None` for no pieces or an empty one.
+    /// Returns the location of a buffer in several pieces, or `None` if there are no pieces or one
+    /// is empty.
     pub fn pieces(mut pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
         let whole = !pieces.is_empty() && pieces.iter().all(|(_, len)| len.0 > 0);
         whole.then(|| Self { first: pieces.remove(0), rest: pieces })
     }
 
-    /// Address and length of the first piece.
+    /// Returns the address and length of the first piece.
     pub fn first(&self) -> (Daddr, Sectors) {
         self.first
     }
 
-    /// Address and length, where it is in one piece.
+    /// Returns the address and length of a buffer in one piece.
     pub fn as_single(&self) -> Option<(Daddr, Sectors)> {
         self.rest.is_empty().then_some(self.first)
     }
 
-    /// All pieces, in order.
+    /// Returns all pieces, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Daddr, Sectors)> + '_ {
         std::iter::once(self.first).chain(self.rest.iter().copied())
     }
 
-    /// Length of the whole buffer.
+    /// Returns the length of the whole buffer.
     pub fn sectors(&self) -> Sectors {
         let rest: u64 = self.rest.iter().map(|(_, len)| len.0).sum();
         Sectors(self.first.1.0 + rest)
     }
 
-    /// Length of the whole buffer in bytes.
+    /// Returns the length of the whole buffer in bytes.
     pub fn byte_len(&self) -> usize {
         index(self.sectors().byte_len().0)
     }
@@ -91,7 +92,7 @@ impl BufMap {
 
 type Key = (Daddr, usize);
 
-/// Why a buffer could not be had.
+/// Why a buffer could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BufError {
     /// The device failed.
@@ -102,22 +103,22 @@ pub enum BufError {
     Corrupt(#[from] Box<Corruption>),
 }
 
-/// What the cache has done so far.
+/// Counters of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Buffers asked for.
+    /// Look-ups.
     pub lookups: u64,
-    /// Found in memory, or made there.
+    /// Look-ups that found the buffer in memory, or created it there.
     pub hits: u64,
     /// Bytes read from the device, read-ahead included.
     pub bytes_read: u64,
-    /// Blocks that failed their verifier and were had in another way.
+    /// Blocks that failed their verifier and were read in another way.
     pub healed: u64,
 }
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Counted where the device is read: a hit writes to nothing that all threads share.
+    /// Counted on reads of the device: a hit writes to nothing that all threads share.
     misses: AtomicU64,
     bytes_read: AtomicU64,
 }
@@ -129,9 +130,10 @@ struct Slot {
     item: Arc<LogItem>,
 }
 
-/// A part of the cache: a table for those who look for a block, and a ring that the clock hand goes around. Both hold
-/// every buffer, so that a hit touches nothing but the table and the buffer itself, which has its second chance
-/// ([`LogItem::used`]). Each is on cache lines of its own, as threads write to them with every block.
+/// One shard of the cache: a table for look-ups, and a ring for the clock hand. Both hold every
+/// buffer, so that a hit touches nothing but the table and the buffer itself, which records its
+/// second chance ([`LogItem::used`]). Each shard is on cache lines of its own, because threads
+/// write to them on every look-up.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
@@ -142,7 +144,7 @@ struct Shard {
     lookups: u64,
 }
 
-/// References that the cache itself holds to a buffer: the table's and the ring's.
+/// References of the cache itself to a buffer: those of the table and of the ring.
 const OWN_REFS: usize = 2;
 
 impl Shard {
@@ -152,63 +154,65 @@ impl Shard {
         Some(Arc::clone(item))
     }
 
-    /// Keeps `item`, unless another thread was first: then answers that one's.
+    /// Inserts `item`, and returns it. If another thread was first, returns that thread's item.
     fn insert(&mut self, key: Key, item: Arc<LogItem>, limit: usize) -> Arc<LogItem> {
         if let Some(first) = self.get(key) {
             return first;
         }
         while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
-        self.keep(key, &item);
+        self.add(key, &item);
         item
     }
 
-    fn keep(&mut self, key: Key, item: &Arc<LogItem>) {
+    fn add(&mut self, key: Key, item: &Arc<LogItem>) {
         self.bytes += key.1;
         self.table.insert(key, Arc::clone(item));
         self.ring.push(Slot { key, item: Arc::clone(item) });
     }
 
-    /// Advances the hand to the first buffer that nobody else holds and that was not used since the hand
-    /// last passed it, and drops it. False where two rounds find none.
+    /// Advances the hand to the first buffer that has no other reference and was not used since the
+    /// hand last passed it, and drops that buffer. Returns false if two rounds find none.
     fn evict_one(&mut self) -> bool {
         (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
             let item = &self.ring[self.hand].item;
-            let free = !item.used.take() && Arc::strong_count(item) == OWN_REFS;
-            let gone = free && self.drop_at_hand();
-            // The newest buffer has taken the place of one that is gone, and the hand passes it.
+            let free = !item.used.clear() && Arc::strong_count(item) == OWN_REFS;
+            let dropped = free && self.drop_at_hand();
+            // The last buffer of the ring has taken the slot of a dropped one, and the hand passes
+            // it.
             self.hand += 1;
-            gone
+            dropped
         })
     }
 
-    /// Drops the buffer at the hand. False where somebody who remembers it has taken it up since it was looked at: then it
-    /// stays, as the newest.
+    /// Drops the buffer at the hand. Returns false if another thread has upgraded a `Weak` to it
+    /// meanwhile: then it stays, as the newest.
     fn drop_at_hand(&mut self) -> bool {
         let Slot { key, item } = self.ring.swap_remove(self.hand);
         self.bytes -= key.1;
         self.table.remove(&key);
-        // From here on no `Weak` brings it to life, or it has been done already.
+        // From here on no `Weak` can be upgraded, unless that has happened already.
         let left = Arc::try_unwrap(item);
-        left.map_err(|item| self.keep(key, &item)).is_ok()
+        left.map_err(|item| self.add(key, &item)).is_ok()
     }
 }
 
-/// The cache of one device. Shared by all threads.
+/// The buffer cache of one device. All threads share it.
 #[derive(Debug)]
 pub struct BufCache {
     dev: Arc<dyn BlockDevice>,
-    /// Each covers its table and ring; rank [`LockRank::Leaf`].
+    /// Each lock covers a table and its ring; rank [`LockRank::Leaf`].
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
-    /// Where blocks change, by whom: then what is read beside the cache may be old.
+    /// The CIL whose transactions change blocks. If it is set, read-ahead must not fill the cache,
+    /// because what it reads may be old.
     cil: OnceLock<Arc<Cil>>,
     counters: Counters,
     heals: Arc<Heals>,
 }
 
 impl BufCache {
-    /// A cache of blocks of `dev` that keeps at most `limit` bytes.
+    /// Returns a cache of blocks of `dev` that keeps at most `limit` bytes.
     pub fn new(dev: Arc<dyn BlockDevice>, limit: usize) -> Self {
         let shard = || RankedMutex::new(LockRank::Leaf, Shard::default());
         Self {
@@ -221,17 +225,17 @@ impl BufCache {
         }
     }
 
-    /// The blocks that were bad in one way and good in another.
+    /// Returns the blocks that failed their verifier and were read in another way.
     pub fn heals(&self) -> &Arc<Heals> {
         &self.heals
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.dev
     }
 
-    /// What the cache has done so far.
+    /// Returns the counters of the cache.
     pub fn stats(&self) -> Stats {
         let c = &self.counters;
         let lookups: u64 = self.shards.iter().map(|shard| shard.lock().lookups).sum();
@@ -248,18 +252,18 @@ impl BufCache {
     }
 
     fn shard(&self, key: Key) -> &RankedMutex<Shard> {
-        // Blocks are powers of two apart: mix, then take high bits.
+        // Addresses are multiples of powers of two: mix them, then take the high bits.
         let mixed = key.0.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[index(mixed >> 58)]
     }
 
-    /// The buffer at `map`, judged by `verify` with `ctx` (once per time it is read).
+    /// Returns the buffer at `map`. Runs `verify` with `ctx` on it once each time it is read.
     ///
     /// A caller that parses the bytes again may do so with [`Ctx::crc_known`].
     ///
     /// # Errors
-    /// [`BufError::Device`] where the device fails, [`BufError::Corrupt`] where no copy of the
-    /// block passes.
+    /// [`BufError::Device`] if the device fails, [`BufError::Corrupt`] if no copy of the block
+    /// passes.
     pub fn read(
         &self,
         map: &BufMap,
@@ -276,7 +280,7 @@ impl BufCache {
         self.load(map, &mut item.write(self.cil()), ctx, verify)
     }
 
-    /// The item at `map`, read or not.
+    /// Returns the item at `map`, read or not.
     pub(crate) fn item(&self, map: &BufMap) -> Arc<LogItem> {
         let key = map.key();
         let mut shard = self.shard(key).lock();
@@ -289,7 +293,7 @@ impl BufCache {
         shard.insert(key, Arc::new(new), self.shard_limit)
     }
 
-    /// Sees to it that `content` (of the item at `map`, locked by the caller) is read and judged.
+    /// Reads and verifies the item at `map` if its `state`, locked by the caller, is not verified.
     pub(crate) fn load(
         &self,
         map: &BufMap,
@@ -297,7 +301,7 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
-        state.made(ctx.geo, map.byte_len());
+        state.materialize(ctx.geo, map.byte_len());
         if let Some(bytes) = state.bytes.share()
             && (state.verified || verify(&bytes, ctx).is_ok())
         {
@@ -312,15 +316,17 @@ impl BufCache {
         Ok(bytes)
     }
 
-    /// The cluster of the inode at `location`, where nothing of it was ever needed but single inodes.
-    pub fn untaken(&self, location: &InodeLocation) -> Option<NewCluster> {
+    /// Returns the template of the inode cluster at `location` if the cluster is new and no thread
+    /// has needed all of it yet.
+    pub fn unmaterialized_cluster(&self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
-        self.item(&BufMap::single(daddr, len)).read(self.cil()).untaken()
+        self.item(&BufMap::single(daddr, len)).read(self.cil()).unmaterialized_cluster()
     }
 
-    /// From now on transactions of `cil` change blocks: what is read ahead goes to the system's cache only.
-    pub(crate) fn becomes_writable(&self, cil: Arc<Cil>) {
-        // Once: a cache has one engine.
+    /// Records that transactions of `cil` change blocks from now on. Read-ahead then fills the
+    /// system's page cache only.
+    pub(crate) fn attach_cil(&self, cil: Arc<Cil>) {
+        // A cache has one engine, so this happens once.
         let _first = self.cil.set(cil);
     }
 
@@ -328,8 +334,8 @@ impl BufCache {
         self.cil.get().map(|cil| &**cil)
     }
 
-    /// The bytes at `map` as they stand on the device, unjudged and uncached: for a look at a
-    /// damaged block.
+    /// Returns the bytes at `map` from the device, unverified and uncached, to inspect a damaged
+    /// block.
     ///
     /// # Errors
     /// [`BufError::Device`].
@@ -339,7 +345,7 @@ impl BufCache {
         Ok(bytes)
     }
 
-    /// Reads `map`, in another way where the first does not pass `verify`.
+    /// Reads `map`, and reads it in other ways if the first does not pass `verify`.
     fn read_verified(
         &self,
         map: &BufMap,
@@ -373,20 +379,22 @@ impl BufCache {
         Ok(bytes)
     }
 
-    /// Has the device make `bytes`, had in this way, what it holds in every way. False where it did not.
+    /// Lets the device rewrite its other copies with `bytes`, which were read in this way. Returns
+    /// false if it did not.
     fn rewrite(&self, map: &BufMap, bytes: &[u8], way: usize) -> bool {
         let (mut rest, mut any) = (bytes, false);
         for (daddr, len) in map.iter() {
-            let (piece, behind) = rest.split_at(index(len.byte_len().0));
+            let (piece, after) = rest.split_at(index(len.byte_len().0));
             let ways = self.dev.alternatives(daddr.byte_offset(), len.byte_len());
             let healed = self.dev.heal(daddr.byte_offset(), piece, way.min(ways - 1));
             any |= healed.unwrap_or(false);
-            rest = behind;
+            rest = after;
         }
         any
     }
 
-    /// Reads all pieces in the ordinary way, or in the one given: a piece that has fewer in its last.
+    /// Reads all pieces in the ordinary way, or in the given one. A piece with fewer ways is read
+    /// in its last.
     fn read_pieces(
         &self,
         map: &BufMap,
@@ -396,7 +404,7 @@ impl BufCache {
         self.counters.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut rest = bytes;
         for (daddr, len) in map.iter() {
-            let (piece, behind) = rest.split_at_mut(index(len.byte_len().0));
+            let (piece, after) = rest.split_at_mut(index(len.byte_len().0));
             match way {
                 None => self.dev.read_at(daddr.byte_offset(), piece)?,
                 Some(k) => {
@@ -404,13 +412,13 @@ impl BufCache {
                     self.dev.read_alternative(daddr.byte_offset(), piece, k.min(ways - 1))?;
                 }
             }
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }
 
-    /// Reads blocks that will be wanted soon, near ones together, without judging them yet.
-    /// A hint: what cannot be read now will be tried again, and reported, by [`read`](Self::read).
+    /// Reads blocks that will be needed soon, joining near ones, without verifying them. This is a
+    /// hint: [`read`](Self::read) tries again what cannot be read now, and reports the error.
     pub fn read_ahead(&self, wanted: &[(Daddr, Sectors)]) {
         let mut missing: Vec<(Daddr, Sectors)> = wanted
             .iter()
@@ -435,9 +443,9 @@ impl BufCache {
             .zip(&mut bufs)
             .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
             .collect();
-        let answers = self.dev.read_batch(&mut batch);
-        for ((run, buf), answer) in runs.iter().zip(&bufs).zip(answers) {
-            if answer.is_err() {
+        let results = self.dev.read_batch(&mut batch);
+        for ((run, buf), result) in runs.iter().zip(&bufs).zip(results) {
+            if result.is_err() {
                 continue;
             }
             self.counters.bytes_read.fetch_add(run.len, Ordering::Relaxed);
@@ -453,15 +461,15 @@ impl BufCache {
         }
     }
 
-    /// Forgets everything that is in place: for a device whose content changed underneath. Waits for transactions
-    /// that hold a block.
+    /// Drops the bytes of everything that is in place, for a device whose content changed
+    /// underneath. Waits for transactions that hold a block.
     pub fn clear(&self) {
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().table.values().cloned().collect();
             for item in all {
                 let mut state = item.write(self.cil());
                 if !item.is_dirty() {
-                    // Somebody may remember it, and must not take it for what stands there from now on.
+                    // A `Weak` to it may exist, and must not return the old bytes.
                     (state.bytes, state.verified) = Default::default();
                 }
             }
@@ -560,8 +568,9 @@ mod tests {
         assert_eq!((buf.len(), buf[7], buf[4096 + 7]), (8192, 5, 3));
     }
 
-    /// A cache with room for one block of 4 KiB in each shard, and blocks enough to drive out all that are there.
-    fn one_each() -> (BufCache, impl Fn(&BufCache)) {
+    /// Returns a cache that holds one block of 4 KiB in each shard, and a function that evicts all
+    /// other blocks.
+    fn one_block_per_shard() -> (BufCache, impl Fn(&BufCache)) {
         let others = |cache: &BufCache| {
             for n in 100..100 + 8 * SHARDS as u64 {
                 cache.item(&BufMap::single(Daddr(8 * n), Sectors(8)));
@@ -572,15 +581,15 @@ mod tests {
 
     #[test]
     fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
-        let (cache, drive_out) = one_each();
+        let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let remembered = Arc::downgrade(&cache.item(&map));
         let taken_up = remembered.upgrade().unwrap();
-        drive_out(&cache);
+        evict_others(&cache);
         assert!(Arc::ptr_eq(&cache.item(&map), &taken_up));
         drop(taken_up);
-        drive_out(&cache);
-        drive_out(&cache);
+        evict_others(&cache);
+        evict_others(&cache);
         assert!(remembered.upgrade().is_none());
         assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
         for shard in &cache.shards {
@@ -594,7 +603,7 @@ mod tests {
 
     #[test]
     fn there_is_one_buffer_for_a_block_whoever_finds_it() {
-        let (cache, drive_out) = one_each();
+        let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let gone = AtomicU64::new(0);
         let look = || {
@@ -606,7 +615,7 @@ mod tests {
                     remembered = Arc::downgrade(&cache.item(&map));
                     gone.fetch_add(1, Ordering::Relaxed);
                 }
-                drive_out(&cache);
+                evict_others(&cache);
             }
         };
         std::thread::scope(|scope| {

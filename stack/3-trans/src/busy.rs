@@ -1,9 +1,10 @@
-//! Busy extents: freed, but not to be used again before the checkpoint that freed them is durable.
+//! Busy extents: freed, but not reused before the checkpoint that freed them is durable.
 //!
-//! File data and remote attribute values are written in place without the journal. Written into a block
-//! whose freeing a crash can still undo, they would destroy the file that the block then belongs to
-//! again. Linux lets metadata reuse such blocks at once; here nobody does, for a transaction may end the
-//! checkpoint instead ([`Engine::checkpoint`](crate::Engine::checkpoint)) and try again.
+//! File data and remote attribute values are written in place without the journal. A crash can undo
+//! a free that is not durable. If the block had been reused, the new data would then be found in
+//! the file that the block belongs to again. Linux lets metadata reuse such blocks at once; xfskit
+//! does not, because a transaction may force the checkpoint instead
+//! ([`Engine::checkpoint`](crate::Engine::checkpoint)) and try again.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen};
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::trans::Freed;
 
-/// Extents of one group: start to length and the checkpoint's number.
+/// Extents of one group: from start to length and number of the checkpoint.
 type Extents = BTreeMap<u32, (u32, u64)>;
 
 /// The busy extents of a volume.
@@ -36,8 +37,8 @@ impl BusyExtents {
         }
     }
 
-    /// Checkpoint `done` is durable.
-    pub(crate) fn commit_parked(&self, done: u64) {
+    /// Removes the extents of checkpoints up to `done`, which are durable.
+    pub(crate) fn mark_durable(&self, done: u64) {
         for group in &self.groups {
             let mut extents = group.lock();
             if !extents.is_empty() {
@@ -46,7 +47,7 @@ impl BusyExtents {
         }
     }
 
-    /// The first busy extent of group `agno` that overlaps `[agbno, agbno + len)`.
+    /// Returns the first busy extent of group `agno` that overlaps `[agbno, agbno + len)`.
     pub fn overlap(
         &self,
         agno: AgNumber,
@@ -67,7 +68,7 @@ impl BusyExtents {
         self.groups.iter().map(RankedMutex::stats).sum()
     }
 
-    /// True where group `agno` has any.
+    /// Returns true if group `agno` has busy extents.
     pub fn any(&self, agno: AgNumber) -> bool {
         self.groups.get(agno.0 as usize).is_some_and(|group| !group.lock().is_empty())
     }
@@ -91,9 +92,9 @@ mod tests {
         );
         assert_eq!(over(15, 86), Some(100));
         assert!(!busy.any(AgNumber(0)));
-        busy.commit_parked(6);
+        busy.mark_durable(6);
         assert!(busy.any(AgNumber(1)));
-        busy.commit_parked(7);
+        busy.mark_durable(7);
         assert!(!busy.any(AgNumber(1)));
     }
 }

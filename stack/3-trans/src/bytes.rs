@@ -1,11 +1,12 @@
-//! The bytes of a log item: shared with whoever took a snapshot, changed in place where nobody did.
+//! The bytes of a log item: shared with snapshots, and changed in place if there are none.
 //!
-//! A transaction edits a log item a dozen times. That its bytes are nobody else's is asked of the `Arc` once, which costs
-//! two atomic operations, and known from then on, for there is one way only to share them: the reason for the `unsafe`
-//! of this file.
+//! A transaction edits a log item a dozen times. The first edit asks the `Arc` whether the bytes
+//! are shared, which costs two atomic operations. Later edits know the answer, because only one
+//! function shares them. That is the reason for the `unsafe` in this file.
 //!
-//! Of a new inode there is its core, and all the rest is zeroes: it is kept as a [`CompactInode`] one, a third of its bytes, until
-//! somebody reads or edits it. The journal and write-back, which mostly are all that ever look at it, need no more.
+//! A new inode has a core, and zeroes behind it. It is image as a [`CompactInode`], a third of its
+//! bytes, until a thread reads or edits it. The journal and the AIL push, mostly the only readers,
+//! need no more.
 
 #![allow(unsafe_code)]
 
@@ -25,12 +26,12 @@ pub(crate) struct CompactInode {
     core: [u8; CORE],
     /// Bytes of the whole inode.
     len: usize,
-    /// All of it, once somebody wanted to see that.
+    /// The whole inode, once it has been asked for.
     whole: OnceLock<Arc<Buf>>,
 }
 
 impl CompactInode {
-    /// `len` bytes, of which a core is the first.
+    /// Returns an inode of `len` bytes that begins with `core`.
     pub(crate) fn new(core: [u8; CORE], len: usize) -> Self {
         Self { core, len, whole: OnceLock::new() }
     }
@@ -41,11 +42,11 @@ impl CompactInode {
 
     fn expanded(&self) -> Arc<Buf> {
         let mut whole = zeroed(self.len);
-        self.put(Arc::get_mut(&mut whole).expect("nobody else has it yet"));
+        self.put(Arc::get_mut(&mut whole).expect("no other reference exists yet"));
         whole
     }
 
-    /// Makes `image`, as long as the inode, this one.
+    /// Fills `image`, which is as long as the inode.
     fn put(&self, image: &mut [u8]) {
         let (core, forks) = image.split_at_mut(CORE);
         core.copy_from_slice(&self.core);
@@ -53,7 +54,7 @@ impl CompactInode {
     }
 }
 
-/// The bytes of a log item as they were at one moment, the short way.
+/// A snapshot of the bytes of a log item, compact where possible.
 #[derive(Clone, Debug)]
 pub(crate) enum Frozen {
     Whole(Arc<Buf>),
@@ -61,7 +62,7 @@ pub(crate) enum Frozen {
 }
 
 impl Frozen {
-    /// How many bytes they are.
+    /// Returns the number of bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Whole(buf) => buf.len(),
@@ -69,12 +70,12 @@ impl Frozen {
         }
     }
 
-    /// True where all behind an inode's core is zeroes, for sure.
+    /// Returns true if everything behind an inode's core is known to be zero.
     pub(crate) fn is_compact(&self) -> bool {
         matches!(self, Self::Compact(_))
     }
 
-    /// Copies them to `image`, which is as long.
+    /// Copies the bytes to `image`, which is as long.
     pub(crate) fn put(&self, image: &mut [u8]) {
         match self {
             Self::Whole(buf) => image.copy_from_slice(buf),
@@ -82,7 +83,7 @@ impl Frozen {
         }
     }
 
-    /// All of them, in `scratch` where they stand nowhere as a whole.
+    /// Returns all bytes; those of a compact inode are put together in `scratch`.
     pub(crate) fn whole<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self {
             Self::Whole(buf) => buf,
@@ -95,53 +96,53 @@ impl Frozen {
     }
 }
 
-/// Room for one inode as a whole, all zeroes behind the core.
+/// Space for one whole inode, all zeroes behind the core.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch(Vec<u8>);
 
-/// The bytes, if they are in memory.
+/// The bytes of a log item, if they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
-    kept: Option<Frozen>,
-    /// True only where `kept` is whole, and no other `Arc` and no `Weak` refers to it.
+    image: Option<Frozen>,
+    /// True only if `image` is whole, and no other `Arc` and no `Weak` refers to it.
     unshared: AtomicBool,
 }
 
 impl From<Arc<Buf>> for Bytes {
     fn from(buf: Arc<Buf>) -> Self {
-        Self { kept: Some(Frozen::Whole(buf)), unshared: AtomicBool::new(false) }
+        Self { image: Some(Frozen::Whole(buf)), unshared: AtomicBool::new(false) }
     }
 }
 
 impl From<CompactInode> for Bytes {
     fn from(compact: CompactInode) -> Self {
-        Self { kept: Some(Frozen::Compact(Arc::new(compact))), unshared: AtomicBool::new(false) }
+        Self { image: Some(Frozen::Compact(Arc::new(compact))), unshared: AtomicBool::new(false) }
     }
 }
 
 impl Bytes {
-    /// True where they are in memory.
+    /// Returns true if the bytes are in memory.
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
-        self.kept.is_some()
+        self.image.is_some()
     }
 
-    /// How many there are in memory.
+    /// Returns the number of bytes in memory.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.kept.as_ref().map_or(0, Frozen::len)
+        self.image.as_ref().map_or(0, Frozen::len)
     }
 
-    /// As they are now.
+    /// Returns the current bytes.
     #[inline]
     pub(crate) fn get(&self) -> Option<&Buf> {
-        Some(match self.kept.as_ref()? {
+        Some(match self.image.as_ref()? {
             Frozen::Whole(buf) => buf,
             Frozen::Compact(compact) => compact.whole(),
         })
     }
 
-    /// A snapshot, which stays as it is.
+    /// Returns a snapshot of the bytes.
     pub(crate) fn share(&self) -> Option<Arc<Buf>> {
         Some(match self.freeze()? {
             Frozen::Whole(buf) => buf,
@@ -149,32 +150,33 @@ impl Bytes {
         })
     }
 
-    /// The same as it is kept.
+    /// Returns a snapshot without expanding a compact inode.
     pub(crate) fn freeze(&self) -> Option<Frozen> {
-        // Who edits has `&mut self`, and the lock of the item between this and that.
+        // An editor has `&mut self`, and the lock of the item orders its access after this one.
         self.unshared.store(false, Ordering::Relaxed);
-        self.kept.clone()
+        self.image.clone()
     }
 
-    /// Keeps an inode that is no longer new as a whole.
+    /// Expands a compact inode.
     pub(crate) fn expand(&mut self) {
-        if let Some(Frozen::Compact(compact)) = &self.kept {
+        if let Some(Frozen::Compact(compact)) = &self.image {
             *self = compact.whole.get().cloned().unwrap_or_else(|| compact.expanded()).into();
         }
     }
 
-    /// The bytes, to be changed: copied first where a snapshot of them is still held.
+    /// Returns the bytes for change. Copies them first if a snapshot of them exists.
     #[inline]
     pub(crate) fn edit(&mut self) -> Option<&mut Buf> {
         if !*self.unshared.get_mut() {
             self.expand();
         }
-        let Some(Frozen::Whole(buf)) = &mut self.kept else { return None };
+        let Some(Frozen::Whole(buf)) = &mut self.image else { return None };
         if !*self.unshared.get_mut() {
             Arc::make_mut(buf);
             *self.unshared.get_mut() = true;
         }
-        // SAFETY: `make_mut` left this as the only reference, and `freeze`, which makes others, says so in `unshared`.
+        // SAFETY: `make_mut` left this as the only reference, and `freeze`, which makes others,
+        // clears `unshared`.
         Some(unsafe { &mut *Arc::as_ptr(buf).cast_mut() })
     }
 }
@@ -184,14 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_stays_as_it_is() {
+    fn an_edit_does_not_change_a_snapshot() {
         let first: Arc<Buf> = Arc::from(*b"one");
         let mut bytes = Bytes::from(Arc::clone(&first));
         bytes.edit().unwrap().copy_from_slice(b"two");
         assert_eq!(&first[..], b"one");
         let at = bytes.get().unwrap().as_ptr();
         bytes.edit().unwrap()[0] = b'T';
-        assert_eq!(bytes.get().unwrap().as_ptr(), at, "nobody else has it");
+        assert_eq!(bytes.get().unwrap().as_ptr(), at, "edited in place");
         let second = bytes.share().unwrap();
         bytes.edit().unwrap().copy_from_slice(b"six");
         assert_eq!((&second[..], bytes.get().unwrap()), (&b"Two"[..], &b"six"[..]));
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_inode_is_like_any_other() {
+    fn a_compact_inode_has_the_bytes_of_a_whole_one() {
         let whole: Vec<u8> = [[7; CORE].as_slice(), &[0; 512 - CORE]].concat();
         let mut bytes = Bytes::from(CompactInode::new([7; CORE], 512));
         let before = bytes.freeze().unwrap();

@@ -1,30 +1,31 @@
-//! The checkpoint: what is listed becomes records in the journal.
+//! The checkpoint: writes the items of the CIL as records into the journal.
 //!
-//! 1. The gate is closed, a snapshot is taken of every listed item and of what changed of it, the gate is opened.
-//!    Who changes a log item again changes a copy.
-//! 2. The changed ranges are copied into the payload as log items. Data that the changes refer to is waited for.
-//! 3. The records are written and durable. What stood under older LSNs than the tail that they carry is in place and
-//!    flushed (`writeback`).
-//! 4. The items go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
-//!    extents may be used again.
-//! 5. Write-back is asked to make the journal roomy for the next checkpoint (engine, invariant 2).
+//! 1. The context lock is taken exclusively, every item in the CIL and its changes are snapshotted,
+//!    and the lock is released. A later change of an item changes a copy.
+//! 2. The changed ranges are copied into the payload as log items. The checkpoint waits for data
+//!    that the changes refer to.
+//! 3. The records are written and durable. Everything under older LSNs than the tail in these
+//!    records is in place and flushed (`writeback`).
+//! 4. The items move to the AIL and are unpinned. Freed extents may be reused once no older copy of
+//!    them is being written to the device.
+//! 5. The AIL push is requested, so that the next checkpoint finds space (engine, invariant 2).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_format::bytes;
 use xfskit_format::log::item::{Regions, encode};
-use xfskit_log::{AppendError, Before, LogWriter, Payload, Stats};
+use xfskit_log::{AppendError, FlushBefore, LogWriter, Payload, Stats};
 use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
 use crate::bytes::{Frozen, Scratch};
-use crate::engine::{Engine, TakenList};
+use crate::engine::{Engine, TakenCil};
 use crate::intents::OpenIntents;
 use crate::log_item::{DiskLocation, LogItem, Unplaced};
 
-/// Where an inode's unlinked pointer stands in it, in bytes.
+/// Offset of the unlinked pointer in an inode, in bytes.
 const NEXT_UNLINKED: usize = 96;
 
 /// Why a checkpoint could not be written.
@@ -43,104 +44,117 @@ pub(crate) enum JournalError {
 pub struct Journal {
     writer: LogWriter,
     payload: Payload,
-    /// Start of the newest checkpoint: the tail where everything is in place.
+    /// Start of the newest checkpoint: the tail if everything is in place.
     last: Lsn,
-    /// What was promised since the journal was opened, and is not kept.
+    /// Intents that were logged since the journal was opened and are not done.
     intents: OpenIntents,
-    /// Where older promises stand: the tail goes no further.
-    held: Option<Lsn>,
+    /// Start of older intents that recovery has not finished: the tail stays at or before it.
+    recovery_tail: Option<Lsn>,
 }
 
 impl Journal {
-    /// The journal behind `writer`: everything that it held before is in place, or promised where its tail is.
+    /// Returns the journal behind `writer`. Everything before the writer's tail is in place;
+    /// intents may stand at the tail.
     pub fn new(writer: LogWriter) -> Self {
         let (last, tail) = (writer.next_lsn(), writer.tail());
-        let held = (tail < last).then_some(tail);
-        Self { writer, payload: Payload::new(), last, intents: OpenIntents::default(), held }
+        let recovery_tail = (tail < last).then_some(tail);
+        Self {
+            writer,
+            payload: Payload::new(),
+            last,
+            intents: OpenIntents::default(),
+            recovery_tail,
+        }
     }
 
-    /// See [`Engine::let_tail_go`].
-    pub(crate) fn let_tail_go(&mut self) {
-        self.held = None;
+    /// See [`Engine::release_tail`].
+    pub(crate) fn release_tail(&mut self) {
+        self.recovery_tail = None;
     }
 
-    /// What was written so far.
+    /// Returns what was written so far.
     pub fn stats(&self) -> Stats {
         self.writer.stats()
     }
 
-    /// Start LSN of the oldest checkpoint that is not in place yet, or holds a promise that is not kept.
+    /// Returns the start LSN of the oldest checkpoint that is not in place yet or holds an open
+    /// intent.
     fn tail(&self, engine: &Engine) -> Lsn {
-        let needed = [engine.ail.tail(), self.intents.tail(), self.held];
+        let needed = [engine.ail.tail(), self.intents.tail(), self.recovery_tail];
         needed.into_iter().flatten().min().unwrap_or(self.last)
     }
 
-    /// Writes all that is items.
+    /// Writes all items of the CIL.
     pub(crate) fn checkpoint(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        // Until this checkpoint is durable, what it answers is needed too.
+        // The intents that this checkpoint finishes are needed until it is durable.
         let tail = self.tail(engine);
         let Self { writer, payload, intents, .. } = self;
         payload.clear();
         let lsn = writer.next_lsn();
-        let old = writer.lsn_behind_head(writer.size() / 4);
-        let taken = engine.take_list(|items| {
+        let old = writer.lsn_before_head(writer.size() / 4);
+        let taken = engine.take_cil(|items| {
             intents.format(&items.intents, payload, (lsn, old), &engine.intent_ids);
             items.items.iter().map(Snapshot::take).collect()
         });
         format(engine.geo(), &taken, payload, lsn);
-        let before = if taken.data.wait() { Before::Data } else { Before::Nothing };
+        let before = if taken.data.wait() { FlushBefore::Data } else { FlushBefore::Nothing };
         let number = taken.number;
         if !taken.items.is_empty() || !self.payload.is_empty() {
             self.append(engine, taken, tail, before)?;
         }
         engine.mark_durable(number);
-        self.make_room(engine)
+        self.free_log_space(engine)
     }
 
     fn append(
         &mut self,
         engine: &Engine,
-        taken: TakenList<Vec<Snapshot>>,
+        taken: TakenCil<Vec<Snapshot>>,
         tail: Lsn,
-        before: Before,
+        before: FlushBefore,
     ) -> Result<(), JournalError> {
         let written = self.writer.append(&self.payload, tail, before)?;
         self.last = written.start;
-        let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.items.len()));
+        let (mut cancelled, mut logged) = (Vec::new(), Vec::with_capacity(taken.items.len()));
         for (item, snapshot) in taken.items.into_iter().zip(taken.snapshots) {
-            if let Snapshot::Gone = snapshot { gone.push(item) } else { kept.push(item) }
+            if let Snapshot::Cancelled = snapshot {
+                cancelled.push(item)
+            } else {
+                logged.push(item)
+            }
         }
-        engine.ail.remove(gone.iter().filter_map(|item| Some((&**item, item.lsn()?))));
-        for item in &gone {
+        engine.ail.remove(cancelled.iter().filter_map(|item| Some((&**item, item.lsn()?))));
+        for item in &cancelled {
             item.unpin();
         }
-        if !gone.is_empty() {
-            engine.write_back.commit_parked();
+        if !cancelled.is_empty() {
+            engine.write_back.wait_in_flight();
         }
-        engine.ail.insert(kept, written.start);
+        engine.ail.insert(logged, written.start);
         Ok(())
     }
 
-    /// Has the oldest written back, so that the next checkpoint finds room, and no more memory is taken for what is not in
-    /// place than the engine may have. Write-back begins early, and is waited for where it comes too late.
-    fn make_room(&self, engine: &Engine) -> Result<(), JournalError> {
+    /// Pushes the oldest items of the AIL, so that the next checkpoint finds space, and the items
+    /// that are not in place take no more memory than allowed. The push thread is asked early;
+    /// where it is late, the caller pushes.
+    fn free_log_space(&self, engine: &Engine) -> Result<(), JournalError> {
         let (writer, write_back) = (&self.writer, &engine.write_back);
         let (size, free) = (writer.size(), writer.free(self.tail(engine)));
         let (early, late) = (size / 8 * 5, size / 8 * 3);
-        let upto = writer.lsn_behind_head(size / 4);
+        let upto = writer.lsn_before_head(size / 4);
         match free {
             _ if free < late => {
                 let is_enough = || writer.free(self.tail(engine)) >= late;
                 write_back.push_until(engine, upto, is_enough)?;
             }
-            _ if free < early => write_back.ask(engine, upto)?,
+            _ if free < early => write_back.request(engine, upto)?,
             _ => {}
         }
-        let most = engine.objects_max();
-        if let Some(upto) = engine.ail.too_many(most) {
+        let max_items = engine.items_max();
+        if let Some(upto) = engine.ail.excess_lsn(max_items) {
             write_back.push(engine, upto)?;
-        } else if let Some(upto) = engine.ail.too_many(most / 2) {
-            write_back.ask(engine, upto)?;
+        } else if let Some(upto) = engine.ail.excess_lsn(max_items / 2) {
+            write_back.request(engine, upto)?;
         }
         Ok(())
     }
@@ -151,19 +165,19 @@ impl Journal {
     }
 }
 
-/// What a checkpoint says of one item.
+/// The record of one item in a checkpoint.
 #[derive(Debug)]
 enum Snapshot {
-    /// It was freed, and is cancelled.
-    Gone,
-    /// This, as it was when the gate was closed.
+    /// The item was freed, and is cancelled.
+    Cancelled,
+    /// The bytes as of the snapshot, and the part to log.
     Changed(Frozen, Unplaced),
-    /// Nothing: it is written in place, unlogged.
+    /// Not logged: the item is only written in place.
     Ordered,
 }
 
 impl Snapshot {
-    /// Takes what is listed of `item` off it. The caller has closed the ctx_lock.
+    /// Moves the committed changes out of `item`. The caller holds the context lock exclusively.
     fn take(item: &Arc<LogItem>) -> Self {
         let mut state = item.lock.write();
         let state = &mut *state;
@@ -173,31 +187,31 @@ impl Snapshot {
         });
         state.in_cil = false;
         if std::mem::take(&mut state.stale) {
-            // Whoever needs what comes to stand there reads it anew.
+            // A later user of these blocks reads them anew.
             (state.bytes, state.verified, state.new) = Default::default();
             (state.logged, state.writing) = Default::default();
-            return Self::Gone;
+            return Self::Cancelled;
         }
         if state.new.is_some() {
             return Self::Ordered;
         }
         match state.bytes.freeze() {
-            None => Self::Gone,
+            None => Self::Cancelled,
             Some(bytes) => Self::Changed(bytes, state.unplaced()),
         }
     }
 }
 
-/// Copies what was taken into the payload.
-fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payload, lsn: Lsn) {
+/// Copies the snapshots into the payload.
+fn format(geo: &Geometry, taken: &TakenCil<Vec<Snapshot>>, payload: &mut Payload, lsn: Lsn) {
     for icreate in &taken.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
     let (mut runs, mut scratch) = (Vec::new(), Scratch::default());
     for (item, snapshot) in taken.items.iter().zip(&taken.snapshots) {
         match (snapshot, item.location()) {
-            (Snapshot::Gone, DiskLocation::Block(map)) => {
-                map.iter().for_each(|place| encode::cancel(payload, place));
+            (Snapshot::Cancelled, DiskLocation::Block(map)) => {
+                map.iter().for_each(|piece| encode::cancel(payload, piece));
             }
             (Snapshot::Changed(bytes, unplaced), location) => {
                 runs.clear();
@@ -205,12 +219,12 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
                 let image = bytes.whole(&mut scratch);
                 format_changed(geo, payload, lsn, location, (image, &runs, unplaced.unlinked));
             }
-            (Snapshot::Gone, DiskLocation::Inode { .. }) | (Snapshot::Ordered, _) => {}
+            (Snapshot::Cancelled, DiskLocation::Inode { .. }) | (Snapshot::Ordered, _) => {}
         }
     }
 }
 
-/// Copies the `runs` that changed of one item, and its unlinked pointer where that did.
+/// Copies the changed `runs` of one item, and its unlinked pointer if that changed.
 fn format_changed(
     geo: &Geometry,
     payload: &mut Payload,

@@ -1,8 +1,10 @@
-//! The committed-item list: what was committed since the last checkpoint, and the gate before it.
+//! The CIL (committed item list): the items committed since the last checkpoint, and the context
+//! lock that protects them.
 //!
-//! Both are in shards, one for each thread, so that threads do not meet there. A transaction holds its shard's gate shared from
-//! begin to end; a checkpoint closes all gates to take the list over. Between two changes of its thread a
-//! transaction may [rest](crate::park), the gate held.
+//! The list and the context lock are sharded by thread, so that threads do not contend. A
+//! transaction holds its shard of the context lock shared from begin to end. A checkpoint takes all
+//! shards exclusively to take the list over. A transaction may be [parked](crate::park) between two
+//! changes of its thread; it keeps the context lock.
 
 use std::sync::Arc;
 
@@ -19,10 +21,10 @@ use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Orderin
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
 use crate::trans::Delta;
 
-/// Shards of gate and list: threads take one each, more threads share.
+/// Shards of the CIL and of its context lock. Threads take them in turn; more threads share them.
 pub(crate) const SHARDS: usize = 16;
 
-/// One shard of the gate and the committed-item list, on cache lines of its own.
+/// One shard of the CIL and of its context lock, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Shard {
@@ -42,19 +44,19 @@ impl Default for Shard {
     }
 }
 
-/// What was committed since the last checkpoint, on one shard.
+/// The items committed since the last checkpoint, on one shard.
 #[derive(Debug, Default)]
 pub(crate) struct CilItems {
     pub items: Vec<Arc<LogItem>>,
     pub icreates: Vec<Icreate>,
     pub intents: Vec<IntentItem>,
-    /// Bytes, roughly, that are not in [`Cil::bytes`] yet.
+    /// Bytes, roughly, that [`Cil::bytes`] does not include yet.
     pub bytes: usize,
     pub tally: Tally,
 }
 
 impl CilItems {
-    /// Takes over all of `other`.
+    /// Moves everything from `other` to the end of this list.
     fn append(&mut self, other: &mut Self) {
         self.items.append(&mut other.items);
         self.icreates.append(&mut other.icreates);
@@ -63,7 +65,7 @@ impl CilItems {
         self.tally.take(&mut other.tally);
     }
 
-    /// Forgets everything that was changed, and keeps the memory.
+    /// Removes all items and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.items.clear();
         self.icreates.clear();
@@ -72,7 +74,7 @@ impl CilItems {
     }
 }
 
-/// The ctx_lock, held by a transaction.
+/// The context lock, held by a transaction.
 #[derive(Debug)]
 pub(crate) struct CtxGuard<'l> {
     _rank: Ranked,
@@ -81,53 +83,55 @@ pub(crate) struct CtxGuard<'l> {
 }
 
 impl<'l> CtxGuard<'l> {
-    /// True where no other transaction runs.
+    /// Returns true if no other transaction can run.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.exclusive.is_some()
     }
 
-    /// Leaves the gate held by a transaction at rest.
-    pub(crate) fn leave(self) {
-        guard::leave(self.shard);
+    /// Keeps the context lock held on behalf of a parked transaction.
+    pub(crate) fn forget(self) {
+        guard::forget(self.shard);
     }
 
-    /// Takes it over from a transaction at rest in `shard`.
-    pub(crate) fn again(shard: &'l Shard) -> Self {
+    /// Takes the context lock over from the transaction parked in `shard`.
+    pub(crate) fn reclaim(shard: &'l Shard) -> Self {
         let rank = Ranked::take(LockRank::CilContext);
-        Self { _rank: rank, shard: guard::again(&shard.ctx_lock), exclusive: None }
+        Self { _rank: rank, shard: guard::reclaim(&shard.ctx_lock), exclusive: None }
     }
 }
 
-/// The list and its ctx_lock, and what every commit counts. Shared by the engine and by the caches, whose readers may have to end
-/// a transaction at rest.
+/// The CIL, its context lock, and the counters that every commit changes. The engine and the caches
+/// share it, because a reader of a cache may have to commit a parked transaction.
 #[derive(Debug)]
 pub(crate) struct Cil {
     pub shards: Vec<Shard>,
-    /// True from when somebody wants to close the gate until it is open again.
+    /// True while a thread waits for, or holds, the context lock exclusively.
     pub closing: AtomicBool,
-    /// Held meanwhile: who is to begin waits here, apart from those who are to end.
+    /// Held exclusively during that time. New transactions wait here, so that they do not delay the
+    /// transactions that must end first.
     ctx_entry: RwLock<()>,
-    /// In small journals: held by the one transaction that runs.
+    /// Held by the running transaction in small journals, where one transaction runs at a time.
     exclusive: Option<Mutex<()>>,
-    /// Bytes on the list, roughly.
+    /// Bytes in the CIL, roughly.
     bytes: AtomicUsize,
-    /// At this many bytes nobody adds to the list any more.
+    /// From this many bytes on, transactions wait before they begin.
     limit: usize,
     /// Wakes the thread that writes checkpoints.
     pub signal: WorkerSignal,
-    /// Held for a moment when the list was taken over, and by those who find it full.
+    /// Protects the condition that [`space`](Self::space) signals.
     full: Mutex<()>,
-    /// Tells them.
+    /// Signalled when a checkpoint has taken the CIL over.
     space: Condvar,
-    /// Number of the checkpoint that commits go into.
+    /// Number of the checkpoint that will contain current commits.
     number: AtomicU64,
     pub counters: Counters,
-    /// Threads that wait for a log item that a transaction at rest may hold: nobody rests meanwhile.
+    /// Threads that wait for a log item that a parked transaction may hold. No transaction is
+    /// parked while there are any.
     pub waiting: AtomicUsize,
 }
 
 impl Cil {
-    /// A list of at most `limit` bytes; with `exclusive`, of one transaction at a time.
+    /// Returns an empty CIL of at most `limit` bytes. With `exclusive`, one transaction runs at a time.
     pub(crate) fn new(limit: usize, exclusive: bool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -145,22 +149,23 @@ impl Cil {
         }
     }
 
-    /// True where transactions run beside each other.
+    /// Returns true if transactions run concurrently.
     pub(crate) fn is_concurrent(&self) -> bool {
         self.exclusive.is_none()
     }
 
-    /// Number of the checkpoint that is to come.
+    /// Returns the number of the next checkpoint.
     pub(crate) fn checkpoint_number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// True where nobody may add to the list.
+    /// Returns true if the CIL has reached its limit.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) >= self.limit
     }
 
-    /// Waits while the list is full and `goes_on`; false where there is nobody to take it over.
+    /// Waits while the CIL is full and `goes_on` returns true. Returns false if no thread writes
+    /// checkpoints.
     pub(crate) fn wait_for_space(&self, goes_on: impl Fn() -> bool) -> bool {
         let mut full = self.full.lock();
         while self.is_full() && goes_on() {
@@ -172,28 +177,28 @@ impl Cil {
         true
     }
 
-    /// Whoever [waits for room](Self::wait_for_space) looks again.
+    /// Wakes the threads that [wait for space](Self::wait_for_space).
     pub(crate) fn notify_space(&self) {
         drop(self.full.lock());
         self.space.notify_all();
     }
 
-    /// True where a checkpoint is due.
+    /// Returns true if a checkpoint is due.
     pub(crate) fn is_due(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) >= self.limit / 2
     }
 
-    /// Bytes, roughly, that a transaction at rest may add to the list: all of them together little.
+    /// Returns the bytes, roughly, up to which a transaction may be parked. All parked ones together stay small.
     pub(crate) fn park_limit(&self) -> usize {
         self.limit / (8 * SHARDS)
     }
 
-    /// The thread's shard.
+    /// Returns the calling thread's shard.
     pub(crate) fn shard(&self) -> &Shard {
         &self.shards[shard_of_thread()]
     }
 
-    /// Enters the ctx_lock, and says in the second what that took.
+    /// Takes the context lock shared. Returns the guard, and the wait as lock statistics.
     pub(crate) fn enter(&self) -> (CtxGuard<'_>, LockStats) {
         let rank = Ranked::take(LockRank::CilContext);
         let exclusive = self.exclusive.as_ref().map(Mutex::lock);
@@ -207,11 +212,12 @@ impl Cil {
         (CtxGuard { _rank: rank, shard, exclusive }, waited)
     }
 
-    /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the ctx_lock.
+    /// Moves the items of a commit into the CIL; the caller keeps the emptied vectors. The caller
+    /// holds the context lock.
     pub(crate) fn insert(&self, items: &mut CilItems) {
         let mut list = self.shard().list.lock();
         list.append(items);
-        // The sum is shared by all threads: add to it seldom.
+        // All threads share the sum, so it is updated seldom.
         if list.bytes >= self.limit / (4 * SHARDS) {
             let more = std::mem::take(&mut list.bytes);
             let before = self.bytes.fetch_add(more, Ordering::Relaxed);
@@ -221,12 +227,13 @@ impl Cil {
         }
     }
 
-    /// Closes the ctx_lock, takes over the list, lets `take` look at what is on it, and opens the ctx_lock: what is committed from
-    /// then on belongs to the next checkpoint. Answers the list, the number of the checkpoint, and what `take` said.
+    /// Takes the CIL over for a checkpoint. Holds the context lock exclusively while it collects
+    /// the items of all shards and calls `take` on them; later commits belong to the next
+    /// checkpoint. Returns the items, the number of the checkpoint, and the result of `take`.
     pub(crate) fn take_over<T>(&self, take: impl FnOnce(&mut CilItems) -> T) -> (CilItems, u64, T) {
         let _rank = Ranked::take(LockRank::CilContext);
-        // Those who are to begin wait at the door, at once and all of them: what runs meanwhile is what is to end. There may
-        // be many more of them than processors.
+        // New transactions wait for the entry lock, all at once, so only running transactions have
+        // to end. There may be many more threads than processors.
         let ctx_entry = self.ctx_entry.write();
         self.closing.store(true, Ordering::SeqCst);
         self.commit_parked();
@@ -236,33 +243,34 @@ impl Cil {
             all.append(&mut shard.list.lock());
         }
         self.bytes.store(0, Ordering::Relaxed);
-        let answer = take(&mut all);
+        let taken = take(&mut all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
         drop(ctx_locks);
         self.closing.store(false, Ordering::SeqCst);
         drop(ctx_entry);
         self.notify_space();
-        (all, number, answer)
+        (all, number, taken)
     }
 
-    /// What transactions counted since the last checkpoint, and the locks of the list.
+    /// Returns the sum of all shards' tallies, and the statistics of the shards' locks.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
         let mut sum = Tally::default();
         for shard in &self.shards {
-            let mut of_shard = shard.list.lock().tally;
-            sum.take(&mut of_shard);
+            let mut shard_tally = shard.list.lock().tally;
+            sum.take(&mut shard_tally);
         }
         (sum, self.shards.iter().map(|shard| shard.list.stats()).sum())
     }
 }
 
-/// The superblock's counters, as of all commits so far. On cache lines of their own: every thread reads what stands beside.
+/// The superblock's counters, including all commits so far. They have cache lines of their own, because every thread
+/// reads the fields beside them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
     icount: AtomicI64,
     fdblocks: AtomicI64,
-    /// What each shard of threads took and gave back: it changes with every file, and is seldom asked for.
+    /// Changes by shard of threads: every create changes them, and they are seldom summed.
     ifree: [OwnLine; SHARDS],
 }
 
@@ -272,7 +280,7 @@ pub struct Counters {
 struct OwnLine(AtomicI64);
 
 impl Counters {
-    /// Inodes that exist, inodes that are free, blocks that are free.
+    /// Returns the numbers of allocated inodes, free inodes and free blocks.
     pub fn get(&self) -> Delta {
         Delta {
             icount: self.icount.load(Ordering::Relaxed),
@@ -294,7 +302,7 @@ impl Counters {
     }
 }
 
-/// Threads take the shards in turn.
+/// Returns the shard of the calling thread. Threads take the shards in turn.
 pub(crate) fn shard_of_thread() -> usize {
     thread_number() % SHARDS
 }

@@ -1,14 +1,15 @@
-//! The engine of one writable volume: caches, ctx_lock, cil, journal, and what ends it.
+//! The engine of one writable volume: caches, CIL, journal, AIL, and shutdown.
 //!
 //! ```text
 //!   Trans ──commit──▶ CIL ──checkpoint──▶ journal ──▶ AIL ──write-back──▶ device
 //! ```
 //!
-//! 1. A transaction starts only while the list has room; a checkpoint, however full the list gets
-//!    meanwhile, is at most a sixth of the journal. A thread of the engine's own ([`Running`](crate::Running)) writes it as soon
-//!    as the list is half full, so that nobody waits.
-//! 2. After a checkpoint at most half of the journal lies between tail and head, apart from what is
-//!    pinned by the next checkpoint; so the next one always finds room.
+//! 1. A transaction starts only while the CIL has space. However full the CIL gets meanwhile, a
+//!    checkpoint takes at most a sixth of the journal. A thread of the engine
+//!    ([`Running`](crate::Running)) writes it as soon as the CIL is half full, so that transactions
+//!    rarely wait.
+//! 2. After a checkpoint at most half of the journal lies between tail and head, apart from items
+//!    that the next checkpoint pins; so the next one always finds space.
 //! 3. After the first error inside a committed change nothing is written any more.
 
 use std::sync::Arc;
@@ -37,19 +38,21 @@ use crate::sync::{Condvar, Mutex, RwLock};
 use crate::trans::{Delta, Trans, TransError};
 use crate::writeback::WriteBack;
 
-/// A list is due at the latest when it reaches this many bytes.
+/// Largest limit of the CIL, in bytes.
 const CIL_MAX: usize = 32 << 20;
-/// However little memory there is, so many items may wait to be written in place.
-const OBJECTS_MIN: usize = 512;
-/// In journals smaller than this, one transaction runs at a time: a few more could overfill it.
+/// Items that may wait to be written in place, however little memory there is.
+const ITEMS_MIN: usize = 512;
+/// In journals smaller than this, in bytes, one transaction runs at a time: a few more could
+/// overfill them.
 const SMALL_LOG: u64 = 32 << 20;
 
-/// Why the volume was shut down: the first cause.
+/// The first cause of the shutdown of a volume.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the volume was shut down: {0}")]
 pub struct ShutDown(pub Arc<str>);
 
-/// Data that a committed change refers to is still to be written; dropped when it is.
+/// File data that a committed change refers to and that is still to be written. The ticket is
+/// dropped once the data is written.
 #[derive(Debug)]
 pub struct DataTicket(Arc<DataInFlight>);
 
@@ -60,17 +63,18 @@ impl Drop for DataTicket {
     }
 }
 
-/// Tickets given out for one checkpoint.
+/// The tickets of one checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct DataInFlight {
     count: Mutex<usize>,
     zero: Condvar,
-    /// The device holds data, or will, that the checkpoint's changes refer to, and that was not flushed.
+    /// The device holds, or will hold, data that the checkpoint's changes refer to and that was not
+    /// flushed.
     unflushed: AtomicBool,
 }
 
 impl DataInFlight {
-    /// Waits until all of it is written; true where the device is to be flushed then.
+    /// Waits until all data is written. Returns true if the device must be flushed then.
     pub(crate) fn wait(&self) -> bool {
         let mut count = self.count.lock();
         while *count > 0 {
@@ -80,7 +84,7 @@ impl DataInFlight {
     }
 }
 
-/// What makes a volume writable. Shared by all threads.
+/// The engine of a writable volume. All threads share it.
 #[derive(Debug)]
 pub struct Engine {
     geo: Geometry,
@@ -89,17 +93,17 @@ pub struct Engine {
     busy: BusyExtents,
     remapped: RemappedExtents,
     pub(crate) cil: Arc<Cil>,
-    /// Objects that may wait to be written in place: they stay in memory.
-    objects_max: usize,
+    /// Items that may wait to be written in place: they stay in memory.
+    items_max: usize,
     data: RwLock<Arc<DataInFlight>>,
     pub(crate) intent_ids: Ids,
     /// Rank [`LockRank::Journal`].
     pub(crate) journal: RankedMutex<Journal>,
-    /// Those who wait for a checkpoint to be durable.
+    /// Threads that wait for a checkpoint to be durable.
     pub(crate) forcing: Forcing,
-    /// What was done, as of the newest checkpoint; rank [`LockRank::Leaf`].
+    /// Counters as of the newest checkpoint; rank [`LockRank::Leaf`].
     tally: RankedMutex<Tally>,
-    /// The newest durable checkpoint.
+    /// Number of the newest durable checkpoint.
     durable: AtomicU64,
     pub(crate) ail: Ail,
     pub(crate) write_back: WriteBack,
@@ -107,9 +111,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine of the volume `geo` in `cache`, with its journal opened for writing. `counters` are
-    /// the superblock's, summed anew after recovery. About `inodes` inodes are kept in memory, and so many
-    /// items that are not in place.
+    /// Returns the engine of the volume `geo` in `cache`, with its journal open for writing.
+    /// `counters` are the superblock's, summed anew after recovery. About `inodes` inodes are kept
+    /// in memory, and as many items may wait to be written in place.
     pub fn new(
         geo: Geometry,
         cache: Arc<BufCache>,
@@ -118,12 +122,12 @@ impl Engine {
         inodes: usize,
     ) -> Self {
         let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
-        let objects_max = inodes.max(OBJECTS_MIN);
-        let list_max = CIL_MAX.min(objects_max.saturating_mul(CHUNK));
-        let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max);
+        let items_max = inodes.max(ITEMS_MIN);
+        let cil_max = CIL_MAX.min(items_max.saturating_mul(CHUNK));
+        let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(cil_max);
         let cil = Arc::new(Cil::new(limit, log_bytes < SMALL_LOG));
         cil.counters.add(counters);
-        cache.becomes_writable(Arc::clone(&cil));
+        cache.attach_cil(Arc::clone(&cil));
         Self {
             busy: BusyExtents::new(geo.agcount),
             remapped: RemappedExtents::new(geo.agcount),
@@ -131,7 +135,7 @@ impl Engine {
             cache,
             inodes: InodeCache::new(inodes, Arc::clone(&cil)),
             cil,
-            objects_max,
+            items_max,
             data: RwLock::default(),
             intent_ids: Ids::default(),
             ail: Ail::new(),
@@ -144,62 +148,64 @@ impl Engine {
         }
     }
 
-    /// Sizes and conversions.
+    /// Returns the geometry of the volume.
     pub fn geo(&self) -> &Geometry {
         &self.geo
     }
 
-    /// Metadata blocks.
+    /// Returns the cache of metadata blocks.
     pub fn cache(&self) -> &BufCache {
         &self.cache
     }
 
-    /// Inodes.
+    /// Returns the inode cache.
     pub fn inodes(&self) -> &InodeCache {
         &self.inodes
     }
 
-    /// Blocks that were freed too recently.
+    /// Returns the busy extents.
     pub fn busy(&self) -> &BusyExtents {
         &self.busy
     }
 
-    /// An extent that begins with `block` moves in the checkpoint to come. The caller holds the ctx_lock.
-    pub(crate) fn note_moved(&self, block: FsBlock) {
+    /// Records that the extent at `block` is remapped in the current checkpoint. The caller holds
+    /// the context lock.
+    pub(crate) fn note_remapped(&self, block: FsBlock) {
         if let Some((agno, _)) = self.geo.fsb_split(block) {
             self.remapped.note(agno, self.checkpoint_number());
         }
     }
 
-    /// The checkpoint that must be durable before an extent that begins with `block` is written in place; `None` where
-    /// it is. What moved is known by group only.
-    pub fn moved_in(&self, block: FsBlock) -> Option<u64> {
+    /// Returns the number of the checkpoint that must be durable before the extent at `block` is
+    /// written in place, or `None` if it is durable. Remapped extents are recorded by group only.
+    pub fn remapped_in(&self, block: FsBlock) -> Option<u64> {
         let (agno, _) = self.geo.fsb_split(block)?;
         let last = self.remapped.last(agno);
         (last > self.durable.load(Ordering::Acquire)).then_some(last)
     }
 
-    /// The superblock's counters. Of transactions at rest, the free inodes are not in them ([`settle`](Self::settle)).
+    /// Returns the superblock's counters. The free inodes of parked transactions are not included
+    /// ([`commit_parked`](Self::commit_parked)).
     pub fn counters(&self) -> &Counters {
         &self.cil.counters
     }
 
-    /// Commits all transactions at rest.
+    /// Commits all parked transactions.
     pub fn commit_parked(&self) {
         self.cil.commit_parked();
     }
 
-    /// The data device.
+    /// Returns the data device.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.cache.device()
     }
 
-    /// Starts a transaction; waits for room in the committed-item list. The caller holds no item.
+    /// Starts a transaction. Waits for space in the CIL. The caller holds no log item.
     ///
     /// # Errors
     /// [`TransError::ShutDown`].
     pub fn begin(&self) -> Result<Trans<'_>, TransError> {
-        // Where there is no thread for it, who needs a checkpoint writes it.
+        // Without a thread of the engine, the caller writes the checkpoint.
         if self.cil.is_full() && !self.cil.wait_for_space(|| self.check_not_shut_down().is_ok()) {
             self.checkpoint_if(|engine| engine.cil.is_full())?;
         }
@@ -208,14 +214,14 @@ impl Engine {
         Ok(Trans::new(self, ctx_lock, waited))
     }
 
-    /// Goes on in the transaction in which the thread's last change [rests](Trans::rest), else starts one.
+    /// Resumes the thread's [parked](Trans::park) transaction, or starts a new one.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn resume(&self) -> Result<Trans<'_>, TransError> {
         match self.cil.resume() {
             Some((work, ctx_lock)) => {
-                let trans = Trans::again(self, work, ctx_lock);
+                let trans = Trans::resume(self, work, ctx_lock);
                 self.check_not_shut_down()?;
                 Ok(trans)
             }
@@ -223,17 +229,17 @@ impl Engine {
         }
     }
 
-    pub(crate) fn objects_max(&self) -> usize {
-        self.objects_max
+    pub(crate) fn items_max(&self) -> usize {
+        self.items_max
     }
 
-    /// What the journal's writer did, and the journal's lock.
+    /// Returns the statistics of the journal's writer and of the journal's lock.
     pub(crate) fn journal_stats(&self) -> (xfskit_log::Stats, LockStats) {
         let log = self.journal.lock().stats();
         (log, self.journal.stats())
     }
 
-    /// What transactions did, and the locks of the list.
+    /// Returns the counters of transactions, and the statistics of the CIL's locks.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
         self.commit_parked();
         let (mut sum, locks) = self.cil.tally();
@@ -252,12 +258,14 @@ impl Engine {
         DataTicket(data)
     }
 
-    /// The caller, who holds the ctx_lock, wrote to the device what the journal does not have.
-    pub(crate) fn wrote_unlogged(&self) {
+    /// Records that the caller wrote to the device without logging. The caller holds the context
+    /// lock.
+    pub(crate) fn note_unlogged_write(&self) {
         self.data.read().unflushed.store(true, Ordering::Release);
     }
 
-    /// True where transactions run beside each other, and so may threads that write the journal and in place.
+    /// Returns true if transactions run concurrently. Then checkpoints and AIL pushes have threads
+    /// too.
     pub(crate) fn is_concurrent(&self) -> bool {
         self.cil.is_concurrent()
     }
@@ -266,20 +274,20 @@ impl Engine {
         &self.cil.signal
     }
 
-    /// A checkpoint, where the list is half full.
+    /// Writes a checkpoint if the CIL is half full.
     pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
         self.checkpoint_if(|engine| engine.cil.is_due())
     }
 
-    /// All that is committed becomes durable.
+    /// Makes all committed changes durable.
     ///
     /// # Errors
-    /// [`TransError::ShutDown`] where the journal could not be written, now or earlier.
+    /// [`TransError::ShutDown`] if the journal cannot be written, now or earlier.
     pub fn checkpoint(&self) -> Result<(), TransError> {
         self.checkpoint_if(|_| true)
     }
 
-    /// All that is committed up to checkpoint `number` becomes durable. Several threads that ask at once
+    /// Makes all changes up to checkpoint `number` durable. Threads that call this concurrently
     /// share one write of the journal.
     ///
     /// # Errors
@@ -296,53 +304,55 @@ impl Engine {
         self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
     }
 
-    /// All that is committed of `item` becomes durable.
+    /// Makes all committed changes of `item` durable.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
-    pub fn force_object(&self, item: &LogItem) -> Result<(), TransError> {
+    pub fn force_item(&self, item: &LogItem) -> Result<(), TransError> {
         self.commit_parked();
         self.force(item.listed_in())
     }
 
-    /// One checkpoint, if `due` still says so when its turn comes.
+    /// Takes the journal's lock and writes a checkpoint if `due` still returns true.
     fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
         let mut journal = self.journal.lock();
         self.check_not_shut_down()?;
         if !due(self) {
             return Ok(());
         }
-        let answer = journal.checkpoint(self);
-        answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+        let done = journal.checkpoint(self);
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
-    /// Takes over the list, and lets `take` look at what is on it while the gate is closed ([`Cil::take_over`]).
-    pub(crate) fn take_list<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenList<T> {
+    /// Takes the CIL over for a checkpoint, and calls `take` on its items under the exclusive
+    /// context lock ([`Cil::take_over`]).
+    pub(crate) fn take_cil<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenCil<T> {
         let (all, number, (snapshots, data)) = self.cil.take_over(|all| {
             self.tally.lock().take(&mut all.tally);
             (take(all), std::mem::take(&mut *self.data.write()))
         });
         let CilItems { items, icreates, .. } = all;
-        TakenList { number, items, icreates, snapshots, data }
+        TakenCil { number, items, icreates, snapshots, data }
     }
 
-    /// Numbers of promises up to `newest` are taken: the journal has them from an earlier life of the volume.
-    pub fn promises_follow(&self, newest: u64) {
-        self.intent_ids.follow(newest);
+    /// Reserves the intent ids up to `newest`: the journal holds intents with them from an earlier
+    /// mount.
+    pub fn reserve_intent_ids(&self, newest: u64) {
+        self.intent_ids.reserve(newest);
     }
 
-    /// Whatever the journal promised when it was opened is answered: its tail need not stay there.
-    pub fn let_tail_go(&self) {
-        self.journal.lock().let_tail_go();
+    /// Releases the journal's tail: all intents that recovery found are done.
+    pub fn release_tail(&self) {
+        self.journal.lock().release_tail();
     }
 
     pub(crate) fn mark_durable(&self, number: u64) {
         self.durable.store(number, Ordering::Release);
-        self.busy.commit_parked(number);
+        self.busy.mark_durable(number);
     }
 
-    /// All that is committed becomes durable and goes in place, and the journal is marked clean. The caller
-    /// lets no transaction begin any more.
+    /// Makes all committed changes durable, writes them in place, and marks the journal clean. The
+    /// caller starts no further transaction.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
@@ -353,7 +363,7 @@ impl Engine {
         done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
-    /// Everything that is durable in the journal goes in place: memory becomes free.
+    /// Writes everything in place that is durable in the journal. That frees memory.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
@@ -361,9 +371,9 @@ impl Engine {
         self.write_back_with(|| self.write_back.push(self, Lsn(u64::MAX)))
     }
 
-    /// What the thread that writes in place was asked for.
-    pub(crate) fn write_back_wanted(&self) -> Result<(), TransError> {
-        self.write_back_with(|| self.write_back.push_wanted(self))
+    /// Writes in place what the AIL push thread was asked for.
+    pub(crate) fn write_back_requested(&self) -> Result<(), TransError> {
+        self.write_back_with(|| self.write_back.push_requested(self))
     }
 
     fn write_back_with(
@@ -377,7 +387,7 @@ impl Engine {
         })
     }
 
-    /// Ends all writing; the first cause is kept, and answered.
+    /// Shuts the volume down: nothing is written any more. Returns the first cause.
     pub fn shut_down(&self, cause: &str) -> ShutDown {
         let first = self.shut.get_or_init(|| {
             tracing::error!(cause, "the volume is shut down");
@@ -388,18 +398,18 @@ impl Engine {
         first
     }
 
-    /// Fails where the volume was shut down.
+    /// Fails if the volume was shut down.
     ///
     /// # Errors
-    /// The first cause.
+    /// The first cause of the shutdown.
     pub fn check_not_shut_down(&self) -> Result<(), ShutDown> {
         self.shut.get().map_or(Ok(()), |cause| Err(cause.clone()))
     }
 }
 
-/// A list that was taken over.
+/// The CIL as a checkpoint took it over.
 #[derive(Debug)]
-pub(crate) struct TakenList<T> {
+pub(crate) struct TakenCil<T> {
     pub number: u64,
     pub items: Vec<Arc<LogItem>>,
     pub icreates: Vec<Icreate>,

@@ -1,9 +1,10 @@
 //! Group commit: many threads in fsync share one checkpoint, with its flushes.
 //!
-//! One of those who ask leads and writes a checkpoint; the others wait for it. Who comes while it is being
-//! written mostly finds that it was begun too early for him, and waits for the next one. So two groups would
-//! take turns, each at half its size, were it not for the leader's patience: he first waits for as
-//! many as there were the last time, a part of what a checkpoint takes at most.
+//! One of the callers leads and writes a checkpoint; the others wait for it. A caller that arrives
+//! while the checkpoint is being written has mostly committed too late for it, and waits for the
+//! next one. So two groups would take turns, each at half the size. To prevent that, the leader
+//! first waits until the group is as large as the last one, for a fraction of the time that a
+//! checkpoint takes at most.
 
 use std::time::{Duration, Instant};
 
@@ -11,34 +12,34 @@ use crate::sync::{Condvar, Mutex};
 
 use crate::lock::LockStats;
 
-/// Part of the last checkpoint's time that a leader waits for others.
-const PATIENCE: u32 = 3;
+/// The leader waits for others for the time of the last checkpoint divided by this.
+const WAIT_DIVISOR: u32 = 3;
 
-/// Those who want a checkpoint to be durable.
+/// Threads that wait for a checkpoint to be durable.
 #[derive(Debug, Default)]
 pub(crate) struct Forcing {
-    /// Held for moments, and nothing is taken under it.
+    /// Held briefly; no lock is taken under it.
     state: Mutex<State>,
-    /// The leader is done.
+    /// Signalled when the leader is done.
     done: Condvar,
-    /// All whom the leader waits for are there.
+    /// Signalled when the group is complete.
     complete: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    led: bool,
+    has_leader: bool,
     waiting: usize,
-    /// How many there were at the end of the last checkpoint, its leader included.
-    crowd: usize,
-    /// What that took.
+    /// Size of the last group, its leader included.
+    last_group: usize,
+    /// Duration of the last checkpoint.
     took: Duration,
     stats: LockStats,
 }
 
 impl State {
-    /// Somebody is served, or leads, after waiting since then.
-    fn came(&mut self, waiting_since: Option<Instant>) {
+    /// Counts a caller that returns or leads; it has waited since then, if it waited.
+    fn count(&mut self, waiting_since: Option<Instant>) {
         match waiting_since {
             Some(start) => self.stats.waited(start),
             None => self.stats.taken += 1,
@@ -47,41 +48,41 @@ impl State {
 }
 
 impl Forcing {
-    /// Returns when `is_done` says so, which it does not before a checkpoint: writes one with `write`, or waits for
-    /// another thread's.
+    /// Returns the result of `is_done` once it has one, which requires a checkpoint: writes one
+    /// with `write`, or waits for another thread's.
     pub(crate) fn run<T>(&self, is_done: impl Fn() -> Option<T>, write: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         let start = Instant::now();
         let mut waited = false;
         loop {
-            if let Some(answer) = is_done() {
-                state.came(waited.then_some(start));
-                return answer;
+            if let Some(result) = is_done() {
+                state.count(waited.then_some(start));
+                return result;
             }
-            if !state.led {
+            if !state.has_leader {
                 break;
             }
             state.waiting += 1;
-            if state.waiting + 1 >= state.crowd {
+            if state.waiting + 1 >= state.last_group {
                 self.complete.notify_one();
             }
             waited = true;
             self.done.wait(&mut state);
         }
-        state.came(waited.then_some(start));
-        state.led = true;
+        state.count(waited.then_some(start));
+        state.has_leader = true;
         let leader = Leader(self);
-        let until = Instant::now() + state.took / PATIENCE;
-        while state.waiting + 1 < state.crowd {
+        let until = Instant::now() + state.took / WAIT_DIVISOR;
+        while state.waiting + 1 < state.last_group {
             if self.complete.wait_until(&mut state, until).timed_out() {
                 break;
             }
         }
         drop(state);
         let start = Instant::now();
-        let answer = write();
-        leader.wrote(start.elapsed());
-        answer
+        let result = write();
+        leader.set_duration(start.elapsed());
+        result
     }
 
     pub(crate) fn stats(&self) -> LockStats {
@@ -89,11 +90,11 @@ impl Forcing {
     }
 }
 
-/// Leads until dropped, by a panic too.
+/// The lead of a group, given up on drop, by a panic too.
 struct Leader<'f>(&'f Forcing);
 
 impl Leader<'_> {
-    fn wrote(&self, took: Duration) {
+    fn set_duration(&self, took: Duration) {
         self.0.state.lock().took = took;
     }
 }
@@ -101,8 +102,8 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.led = false;
-        state.crowd = state.waiting + 1;
+        state.has_leader = false;
+        state.last_group = state.waiting + 1;
         state.waiting = 0;
         self.0.done.notify_all();
     }
@@ -115,10 +116,10 @@ mod tests {
 
     use super::*;
 
-    /// Each thread commits, which is a number, and forces it; a checkpoint makes all numbers durable that
-    /// were given out before it.
+    /// Each thread commits a number and forces it; a checkpoint makes all numbers durable that were
+    /// committed before it.
     #[test]
-    fn everybody_returns_with_his_own_number_durable_and_checkpoints_are_shared() {
+    fn each_thread_returns_with_its_number_durable_and_checkpoints_are_shared() {
         let forcing = Forcing::default();
         let [committed, durable, written] = [0, 0, 0].map(AtomicU64::new);
         let one = || {
@@ -142,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_panics_leaves_the_lead_to_others() {
+    fn a_leader_that_panics_gives_up_the_lead() {
         let forcing = Forcing::default();
         thread::scope(|scope| {
-            let died = scope.spawn(|| forcing.run(|| None, || panic!("as the test wants")));
+            let died = scope.spawn(|| forcing.run(|| None, || panic!("panic of the test")));
             assert!(died.join().is_err());
         });
         assert_eq!(forcing.run(|| None, || 7), 7);

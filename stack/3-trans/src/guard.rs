@@ -1,7 +1,9 @@
-//! Guards of an [`LogItem`] that keep it in memory: a transaction gathers them in a vector.
+//! Guards of a [`LogItem`] that keep it in memory, so that a transaction can store them in a
+//! vector.
 //!
-//! The locks' own guards borrow what they lock, or want an allocation for the lock alone. These hold the item's
-//! `Arc`, and release in `drop` what they took when they were made: the reason for the `unsafe` of this file.
+//! The guards of the lock crate borrow the lock, or need an allocation for each lock. These guards
+//! hold the item's `Arc`, and release in `drop` what was locked when they were made. That is the
+//! reason for the `unsafe` in this file.
 
 #![allow(unsafe_code)]
 
@@ -14,34 +16,35 @@ use crate::cil::Cil;
 use crate::log_item::{ItemState, LogItem};
 use crate::sync::{RwLock, RwLockReadGuard};
 
-/// Leaves a gate held: [`again`] is who holds it next, maybe in another thread.
-pub(crate) fn leave(ctx_lock: RwLockReadGuard<'_, ()>) {
+/// Leaves a context lock held. [`reclaim`] takes it over, maybe in another thread.
+pub(crate) fn forget(ctx_lock: RwLockReadGuard<'_, ()>) {
     mem::forget(ctx_lock);
 }
 
-/// Takes over a gate that was left held, once for each time.
-pub(crate) fn again(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
-    // SAFETY: it is held: who left it forgot the guard, and said so to nobody but the caller (`park`).
+/// Takes over a context lock that was left held, once for each time.
+pub(crate) fn reclaim(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
+    // SAFETY: the lock is held: [`forget`] forgot its guard, and only the caller (`park`) takes it
+    // over.
     unsafe { ctx_lock.make_read_guard_unchecked() }
 }
 
-/// A log item, held alone.
+/// A log item, locked exclusively.
 pub(crate) struct Locked(Arc<LogItem>);
 
 impl Locked {
-    /// Waits for it.
+    /// Locks the item, and waits for it.
     pub(crate) fn take(item: Arc<LogItem>, cil: &Cil) -> Self {
         mem::forget(item.write(Some(cil)));
         Self(item)
     }
 
-    /// Takes it where nobody holds it, else gives it back.
+    /// Locks the item if it is free, else returns it.
     pub(crate) fn try_take(item: Arc<LogItem>) -> Result<Self, Arc<LogItem>> {
         let taken = item.lock.try_write().map(mem::forget).is_some();
         if taken { Ok(Self(item)) } else { Err(item) }
     }
 
-    /// The item.
+    /// Returns the item.
     pub(crate) fn item(&self) -> &Arc<LogItem> {
         &self.0
     }
@@ -51,7 +54,7 @@ impl Deref for Locked {
     type Target = ItemState;
     #[inline]
     fn deref(&self) -> &ItemState {
-        // SAFETY: made with the lock held alone, which only `drop` releases.
+        // SAFETY: this was made with the lock held exclusively, which only `drop` releases.
         unsafe { &*self.0.lock.data_ptr() }
     }
 }
@@ -59,19 +62,20 @@ impl Deref for Locked {
 impl DerefMut for Locked {
     #[inline]
     fn deref_mut(&mut self) -> &mut ItemState {
-        // SAFETY: as above, and `self` is borrowed alone.
+        // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { &mut *self.0.lock.data_ptr() }
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // SAFETY: made with the lock held alone, its guard forgotten.
+        // SAFETY: this was made with the lock held exclusively and its guard forgotten.
         unsafe { self.0.lock.force_unlock_write() }
     }
 }
 
-/// A log item that stays as it is: [`InodeCache::share`](crate::InodeCache::share).
+/// A log item, locked shared, so that it does not change:
+/// [`InodeCache::share`](crate::InodeCache::share).
 pub struct Shared(Arc<LogItem>);
 
 impl Shared {
@@ -83,7 +87,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: made with the lock shared, its guard forgotten.
+        // SAFETY: this was made with the lock held shared and its guard forgotten.
         unsafe { self.0.lock.force_unlock_read() }
     }
 }

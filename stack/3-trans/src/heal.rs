@@ -1,9 +1,9 @@
-//! What was bad in one way and good in another: blocks that healed.
+//! Healing: blocks that failed their verifier and were read in another way.
 //!
-//! A block that fails its verifier is asked for in every other way that the device has (copies, parity). Of
-//! the answers that pass (an old copy passes, too) the newest counts, by the LSN in the block; the verifier
-//! refuses what is ahead of the journal. Where blocks may be changed, that is, on a target opened for
-//! writing whose journal was replayed, the device is told what is right and rewrites who lied.
+//! A block that fails its verifier is read in every other way that the device has (copies, parity).
+//! An old copy passes the verifier too, so of all the copies that pass, the one with the newest LSN
+//! is taken; the verifier refuses an LSN ahead of the journal. If blocks may be changed (the target
+//! is open for writing, and its journal was replayed), the device rewrites the bad copies.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -13,53 +13,53 @@ use xfskit_format::log::Stamp;
 use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Lsn};
 
-/// Blocks that are kept by name; more are only counted.
-const KEPT_MAX: usize = 1000;
+/// Healed blocks that are listed; more are only counted.
+const LIST_MAX: usize = 1000;
 
 /// A block that was bad in the way it was read first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
-    /// What was wrong with it there, and where that is.
+    /// What the verifier found there, and where.
     pub fault: Corruption,
-    /// The device holds the right content in every way now.
+    /// The device has rewritten its bad copies.
     pub rewritten: bool,
 }
 
 impl fmt::Display for Healed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.rewritten { "rewritten" } else { "not rewritten" };
-        write!(f, "healed: {}; had from the other members, {what}", self.fault)
+        write!(f, "healed: {}; read from the other members, {what}", self.fault)
     }
 }
 
-/// What healed so far. The lock is a leaf.
+/// The blocks that were healed so far. The lock is a leaf.
 #[derive(Debug, Default)]
 pub struct Heals(Mutex<(Vec<Healed>, u64)>);
 
 impl Heals {
-    /// One more.
+    /// Records a healed block.
     pub fn note(&self, fault: Box<Corruption>, rewritten: bool) {
         tracing::warn!(%fault, rewritten, "bad copy; another one is used");
         let (kept, count) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
-        if kept.len() < KEPT_MAX {
+        if kept.len() < LIST_MAX {
             kept.push(Healed { fault: *fault, rewritten });
         }
     }
 
-    /// How many there were.
+    /// Returns the number of healed blocks.
     pub fn count(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// The first thousand of them.
+    /// Returns the first thousand healed blocks.
     pub fn list(&self) -> Vec<Healed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
-/// The other ways to obtain `bytes`, which failed: `read` fills it in way `k` of so many. Answers the way of
-/// the newest content that passes, which is in `bytes` then.
+/// Reads a block in its other ways: `read` fills a buffer in way `k` of `ways`. Returns the way of
+/// the newest copy that passes `verify`, and leaves that copy in `bytes`.
 pub(crate) fn newest(
     ways: usize,
     bytes: &mut [u8],
@@ -82,13 +82,13 @@ pub(crate) fn newest(
     best.map(|(_, k)| k)
 }
 
-/// Fills `buf` from `offset` in the first way but the ordinary one that passes `judge`.
-pub fn read_other_way(
+/// Fills `buf` from `offset` in the first way that `accepts` accepts. Returns false if there is none.
+pub fn read_alternative(
     dev: &dyn BlockDevice,
     offset: ByteOffset,
     buf: &mut [u8],
-    judge: impl Fn(&[u8]) -> bool,
+    accepts: impl Fn(&[u8]) -> bool,
 ) -> bool {
     let ways = dev.alternatives(offset, ByteLen(buf.len() as u64));
-    ways > 1 && (0..ways).any(|k| dev.read_alternative(offset, buf, k).is_ok() && judge(buf))
+    ways > 1 && (0..ways).any(|k| dev.read_alternative(offset, buf, k).is_ok() && accepts(buf))
 }

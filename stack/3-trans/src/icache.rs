@@ -1,7 +1,7 @@
-//! The inode cache: inodes in use by transactions, as items of their own.
+//! The inode cache: each inode that transactions use, as a log item.
 //!
-//! Inodes are read from their cluster and written back into it, but changed, locked and logged one by
-//! one, so that two writers of neighbours do not meet.
+//! Inodes are read from their cluster and written back into it. They are locked, changed and logged
+//! one by one, so that writers of neighbouring inodes do not contend.
 
 use std::sync::Arc;
 
@@ -25,92 +25,94 @@ pub struct InodeLocation {
     pub offset: usize,
 }
 
-/// Inodes whose numbers differ in the last four bits only, each in its place: found together, for those of a chunk are
-/// made one after another.
-type Row = [Option<Arc<LogItem>>; 16];
+/// Sixteen inodes whose numbers differ in the last four bits only. They are found together, because
+/// inodes of a chunk are created one after another.
+type IcacheNode = [Option<Arc<LogItem>>; 16];
 
-/// The number of an inode's row, and its place there.
-fn place(ino: Ino) -> (u64, usize) {
+/// Returns the number of an inode's node, and the inode's index in the node.
+fn split(ino: Ino) -> (u64, usize) {
     (ino.0 >> 4, index(ino.0 & 15))
 }
 
-/// A part of the cache, on cache lines of its own.
+/// One shard of the cache, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
-    rows: FxHashMap<u64, Box<Row>>,
-    /// Inodes in all rows.
+    nodes: FxHashMap<u64, Box<IcacheNode>>,
+    /// Inodes in all nodes.
     count: usize,
-    /// How many there may be before those that nobody needs are dropped. Where most are needed, the next
-    /// time is when there are some more: looking at all of them costs.
+    /// Number of inodes from which on unused ones are dropped. If most are in use, the next sweep
+    /// comes when there are half as many more, because a sweep looks at all of them.
     sweep_at: usize,
 }
 
 impl Shard {
     fn get(&self, ino: Ino) -> Option<&Arc<LogItem>> {
-        let (row, at) = place(ino);
-        self.rows.get(&row)?[at].as_ref()
+        let (node, at) = split(ino);
+        self.nodes.get(&node)?[at].as_ref()
     }
 
     fn insert(&mut self, ino: Ino, item: &Arc<LogItem>) {
-        let (row, at) = place(ino);
-        self.rows.entry(row).or_default()[at] = Some(Arc::clone(item));
+        let (node, at) = split(ino);
+        self.nodes.entry(node).or_default()[at] = Some(Arc::clone(item));
         self.count += 1;
     }
 
     fn sweep(&mut self, limit: usize) {
         let mut left = 0;
-        self.rows.retain(|_, row| {
-            for place in row.iter_mut() {
-                place.take_if(|item| Arc::strong_count(item) == 1);
+        self.nodes.retain(|_, node| {
+            for slot in node.iter_mut() {
+                slot.take_if(|item| Arc::strong_count(item) == 1);
             }
-            let kept = row.iter().flatten().count();
-            left += kept;
-            kept > 0
+            let left_in_node = node.iter().flatten().count();
+            left += left_in_node;
+            left_in_node > 0
         });
         self.count = left;
         self.sweep_at = limit.max(left.saturating_add(limit / 2));
     }
 }
 
-/// The cache. Shared by all threads.
+/// The inode cache. All threads share it.
 #[derive(Debug)]
 pub struct InodeCache {
     /// Rank [`LockRank::Leaf`].
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
-    /// Those who hold inodes and rest.
+    /// The CIL, for parked transactions that hold inodes.
     cil: Arc<Cil>,
 }
 
 impl InodeCache {
-    /// A cache that keeps about `limit` inodes, and all that are changed or in use by transactions of `cil`.
+    /// Returns a cache that keeps about `limit` inodes, besides those that are changed or that
+    /// transactions of `cil` use.
     pub(crate) fn new(limit: usize, cil: Arc<Cil>) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
-        let empty = || Shard { rows: FxHashMap::default(), count: 0, sweep_at: shard_limit };
+        let empty = || Shard { nodes: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, cil }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
-        let (row, _) = place(ino);
-        &self.shards[index(row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+        let (node, _) = split(ino);
+        &self.shards[index(node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
     }
 
     pub(crate) fn lock_stats(&self) -> LockStats {
         self.shards.iter().map(RankedMutex::stats).sum()
     }
 
-    /// The inode, if it is in memory.
+    /// Returns the inode if it is in memory.
     pub fn get(&self, ino: Ino) -> Option<Arc<LogItem>> {
         self.shard(ino).lock().get(ino).cloned()
     }
 
-    /// The inode at `location` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
-    /// answer lives. It has been read, with `load` where it was not in memory: who holds the lock shared could not.
+    /// Locks the inode at `location` shared: no transaction changes it, nor what its ILOCK covers,
+    /// while the guard lives. Reads it first with `load` if it is not in memory, because a holder
+    /// of the shared lock could not.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// The errors of `load`.
     pub fn share<E>(
         &self,
         ino: Ino,
@@ -128,8 +130,8 @@ impl InodeCache {
         }
     }
 
-    /// The inode at `location`, read or not. Nothing about it is cached anywhere else, so whoever loads it
-    /// does so under its lock.
+    /// Returns the inode at `location`, read or not. A caller reads it under its lock, because
+    /// nothing else caches it.
     pub(crate) fn item(&self, ino: Ino, location: &InodeLocation) -> Arc<LogItem> {
         let mut shard = self.shard(ino).lock();
         if let Some(found) = shard.get(ino) {
@@ -145,10 +147,10 @@ impl InodeCache {
         new
     }
 
-    /// The inode as it was committed last, read with `load` where it is not in memory.
+    /// Returns the inode as last committed. Reads it with `load` if it is not in memory.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// The errors of `load`.
     pub fn read<E>(
         &self,
         ino: Ino,
@@ -163,7 +165,7 @@ impl InodeCache {
     }
 }
 
-/// Sees to it that `content`, an inode's, locked by the caller, is read.
+/// Reads an inode with `load` if its `state`, locked by the caller, has no bytes.
 pub(crate) fn fill<E>(
     state: &mut ItemState,
     load: impl FnOnce() -> Result<Arc<Buf>, E>,
@@ -184,11 +186,11 @@ mod tests {
     use crate::log_item::zeroed;
 
     #[test]
-    fn an_inode_that_is_shared_has_been_read() {
+    fn a_shared_inode_has_been_read() {
         let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 512 };
         let load = || Ok::<_, ()>(zeroed(512));
-        // Whoever read it before may have seen it dropped since.
+        // An inode that was read before may have been dropped since.
         for number in 0..100 {
             let ino = Ino(number);
             cache.read(ino, &location, load).unwrap();
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_dropped_row_by_row() {
+    fn a_sweep_drops_the_inodes_that_are_not_referenced() {
         let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 0 };
         let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.item(Ino(n), &location)).collect();

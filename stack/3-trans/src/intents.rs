@@ -1,13 +1,14 @@
-//! OpenIntents: what the journal says of work in several transactions.
+//! Intents and done items: work that takes several transactions.
 //!
-//! Who does such work promises in each of its transactions what is still to be done, and says that what the one before
-//! promised is done. Recovery finishes what it finds promised and not done, so the journal's tail must not
-//! pass a promise before it is kept, and a promise must not hold up the tail.
+//! Each transaction of such work logs an intent for what is left, and a done item for the intent of
+//! the transaction before. Recovery finishes the intents that it finds without a done item. So the
+//! journal's tail must not pass an open intent, and an old intent must not hold up the tail.
 //!
-//! 1. The tail stays at or before the oldest checkpoint with a promise that no durable checkpoint answers.
-//! 2. A promise that was made and kept between two checkpoints leaves no trace in the journal.
-//! 3. A promise that grows old without being kept is made again: the next checkpoint answers it and
-//!    writes it anew, under another id. Whoever made it need not know.
+//! 1. The tail stays at or before the oldest checkpoint with an intent for which no durable
+//!    checkpoint holds a done item.
+//! 2. An intent that is logged and done between two checkpoints leaves no trace in the journal.
+//! 3. An intent that grows old is relogged: the next checkpoint holds a done item for it and the
+//!    same intent under another id. The code that logged it need not know.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, HashSet};
@@ -16,19 +17,19 @@ use xfskit_format::log::item::{Done, Family, Intent, encode};
 use xfskit_log::Payload;
 use xfskit_units::Lsn;
 
-/// What a transaction says of work in several steps.
+/// A log item about work in several transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentItem {
-    /// This shall be done.
+    /// The work is to be done.
     Intent(Intent),
-    /// That was done.
+    /// The work of the intent is done.
     Done(Done),
 }
 
-/// Promises are known by family and number.
+/// Intents are identified by family and id.
 type Key = (Family, u64);
 
-/// Numbers for intents: none that a promise has which is not kept yet.
+/// Source of intent ids. An id is never that of an open intent.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(AtomicU64);
 
@@ -37,51 +38,51 @@ impl Ids {
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Numbers up to `newest` are taken.
-    pub(crate) fn follow(&self, newest: u64) {
+    /// Reserves the ids up to `newest`.
+    pub(crate) fn reserve(&self, newest: u64) {
         self.0.fetch_max(newest, Ordering::Relaxed);
     }
 }
 
-/// A promise in the journal.
+/// An intent in the journal without a done item.
 #[derive(Debug)]
 struct Open {
-    /// As the journal has it.
+    /// The intent as the journal holds it.
     intent: Intent,
-    /// Start of the checkpoint that it is in.
+    /// Start of the checkpoint that holds it.
     lsn: Lsn,
 }
 
-/// The promises in the journal that are not kept, under the numbers that those who made them know.
+/// The open intents in the journal, by the ids under which they were logged first.
 #[derive(Debug, Default)]
 pub(crate) struct OpenIntents(BTreeMap<Key, Open>);
 
 impl OpenIntents {
-    /// Start of the oldest checkpoint that is needed for them.
+    /// Returns the start of the oldest checkpoint that holds one.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.0.values().map(|open| open.lsn).min()
     }
 
-    /// Writes into the checkpoint that begins at `lsn` what transactions `said`, and makes those anew that stand
-    /// before `old`.
+    /// Writes the intents and done items of `items` into the checkpoint that begins at `lsn`, and
+    /// relogs the open intents of checkpoints before `old`.
     pub(crate) fn format(
         &mut self,
-        said: &[IntentItem],
+        items: &[IntentItem],
         payload: &mut Payload,
         (lsn, old): (Lsn, Lsn),
         ids: &Ids,
     ) {
-        let (made, kept) = keys(said);
-        for promise in said {
-            match promise {
-                IntentItem::Intent(intent) if !kept.contains(&(intent.family, intent.id)) => {
+        let (intents, dones) = keys(items);
+        for item in items {
+            match item {
+                IntentItem::Intent(intent) if !dones.contains(&(intent.family, intent.id)) => {
                     encode::intent(payload, intent);
                     let open = Open { intent: intent.clone(), lsn };
                     self.0.insert((intent.family, intent.id), open);
                 }
-                IntentItem::Done(done) if !made.contains(&(done.family, done.id)) => {
+                IntentItem::Done(done) if !intents.contains(&(done.family, done.id)) => {
                     let open = self.0.remove(&(done.family, done.id));
-                    // One that is not known here, an earlier life of the volume has made.
+                    // An unknown intent was logged before the volume was opened.
                     let done = open.map_or_else(|| done.clone(), |open| open.intent.done());
                     encode::done(payload, &done);
                 }
@@ -97,16 +98,16 @@ impl OpenIntents {
     }
 }
 
-/// What was made, and what was kept.
-fn keys(said: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
-    let (mut made, mut kept) = (HashSet::new(), HashSet::new());
-    for promise in said {
-        match promise {
-            IntentItem::Intent(intent) => made.insert((intent.family, intent.id)),
-            IntentItem::Done(done) => kept.insert((done.family, done.id)),
+/// Returns the keys of the intents and of the done items.
+fn keys(items: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
+    let (mut intents, mut dones) = (HashSet::new(), HashSet::new());
+    for item in items {
+        match item {
+            IntentItem::Intent(intent) => intents.insert((intent.family, intent.id)),
+            IntentItem::Done(done) => dones.insert((done.family, done.id)),
         };
     }
-    (made, kept)
+    (intents, dones)
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
     use crate::testing::{engine_and_log, geo};
     use crate::{BufMap, Engine};
 
-    /// Work by which one knows a promise.
+    /// Returns work that identifies an intent.
     fn work(number: u64) -> Work {
         Work::Free(vec![FreeExtent { start: number.into(), len: 1.into(), pad: 0.into() }])
     }
@@ -133,18 +134,18 @@ mod tests {
         extents[0].start.get()
     }
 
-    /// In one transaction: keeps `kept`, and promises `made`.
-    fn roll(engine: &Engine, kept: Option<&Intent>, made: Option<u64>) -> Option<Intent> {
+    /// Logs the done item of `done` and an intent for `new` in one transaction.
+    fn roll(engine: &Engine, done: Option<&Intent>, new: Option<u64>) -> Option<Intent> {
         let mut tx = engine.begin().unwrap();
-        if let Some(intent) = kept {
+        if let Some(intent) = done {
             tx.log_done(intent.done());
         }
-        let promised = made.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
+        let intent = new.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
         tx.commit();
-        promised
+        intent
     }
 
-    /// What recovery would find: how many items of promises there are, and which are not kept.
+    /// Returns what recovery would find: the number of intent and done items, and the open intents.
     fn found(log_dev: &dyn BlockDevice) -> (usize, Vec<u64>, Lsn) {
         let geo = geo();
         let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
@@ -164,7 +165,7 @@ mod tests {
         (items, open.values().map(number).collect(), log.tail())
     }
 
-    /// A checkpoint of 64 KiB.
+    /// Writes a checkpoint of 64 KiB.
     fn fill(engine: &Engine) {
         let mut tx = engine.begin().unwrap();
         for block in 3000..3016 {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_in_the_same_checkpoint_leaves_no_trace() {
+    fn an_intent_done_in_the_same_checkpoint_leaves_no_trace() {
         let (engine, log_dev) = engine_and_log();
         let first = roll(&engine, None, Some(1));
         let second = roll(&engine, first.as_ref(), Some(2));
@@ -189,29 +190,29 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_waits_for_the_newest_promise_only() {
+    fn the_tail_stays_at_the_newest_intent_only() {
         let (engine, log_dev) = engine_and_log();
-        let mut promise = roll(&engine, None, Some(0));
+        let mut intent = roll(&engine, None, Some(0));
         fill(&engine);
         for n in 1..300 {
-            promise = roll(&engine, promise.as_ref(), Some(n));
+            intent = roll(&engine, intent.as_ref(), Some(n));
             fill(&engine);
             engine.write_back().unwrap();
             assert_eq!(found(&*log_dev).1, [n], "at {n}");
         }
         let before = found(&*log_dev).2;
-        roll(&engine, promise.as_ref(), None);
+        roll(&engine, intent.as_ref(), None);
         fill(&engine);
         engine.write_back().unwrap();
         fill(&engine);
         assert!(found(&*log_dev).1.is_empty() && found(&*log_dev).2 > before);
     }
 
-    /// 64 MiB of journal, written three times over.
+    /// Writes the 64 MiB of the journal three times over.
     #[test]
-    fn a_promise_that_nobody_keeps_is_never_lost_and_never_in_the_way() {
+    fn an_old_intent_is_relogged_and_does_not_hold_the_tail() {
         let (engine, log_dev) = engine_and_log();
-        let promises = [1, 2].map(|n| roll(&engine, None, Some(n)));
+        let intents = [1, 2].map(|n| roll(&engine, None, Some(n)));
         for n in 0..3000 {
             fill(&engine);
             engine.write_back().unwrap();
@@ -221,8 +222,8 @@ mod tests {
                 assert_eq!(open, [1, 2], "at {n}");
             }
         }
-        for promise in &promises {
-            roll(&engine, promise.as_ref(), None);
+        for intent in &intents {
+            roll(&engine, intent.as_ref(), None);
         }
         fill(&engine);
         assert_eq!(found(&*log_dev).1, []);

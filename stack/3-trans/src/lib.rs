@@ -1,31 +1,33 @@
-//! Floor 3: the buffer cache, and what will make changes atomic.
+//! Floor 3: the buffer and inode caches, transactions, the CIL, the AIL and the lock order.
 //!
-//! This floor knows *blocks* and *atomicity*, not trees: what a block means is told by the caller
-//! as a verifier, and (with the transactional engine) what a change means as a log item.
+//! This floor knows *blocks* and *atomicity*, not trees. The caller passes a verifier that defines
+//! what a block contains, and a [log item](log_item) records what a transaction changed.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`lock`] | [`LockRank`](lock::LockRank): the one lock order of the stack, checked in debug builds |
 //! | [`log_item`] | [`LogItem`]: one block or inode in memory, its states from clean to in place again |
-//! | `bytes` | the bytes of a log item, shared with snapshots; of a new inode the core alone |
+//! | `bytes` | the bytes of a log item, shared with snapshots; only the core of a new inode |
 //! | [`buf`] | [`BufCache`]: verified metadata blocks, shared by all readers, in bounded memory |
-//! | [`heal`] | [`Heals`]: blocks that were bad in one way and good in another |
-//! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
+//! | [`heal`] | [`Heals`]: blocks that failed their verifier and were read in another way |
+//! | [`icache`] | [`InodeCache`]: inodes, locked, changed and logged one by one |
 //! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
-//! | `work` | what a transaction gathers: held items, undo, what it lists |
-//! | `park` | transactions at rest between two changes of their thread |
-//! | `cil` | the committed-item list, and the gate before it |
-//! | [`engine`] | [`Engine`]: when a checkpoint is due, what it takes, shutdown |
+//! | `work` | the state of a transaction: joined items, undo, items for the CIL |
+//! | `park` | transactions parked between two changes of their thread |
+//! | `cil` | the CIL (committed item list) and its context lock |
+//! | [`engine`] | [`Engine`]: caches, CIL, journal and AIL of a writable volume; shutdown |
 //! | `force` | group commit: many threads in fsync share one checkpoint |
-//! | [`running`] | [`Running`]: an engine with a thread that writes checkpoints beside the transactions |
-//! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
-//! | `intents` | work in several transactions: what the journal says is still to be done |
-//! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
-//! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
-//! | `remapped` | moved, and not to be written in place yet |
-//! | [`stats`] | [`Stats`]: what was done so far, and which locks were waited for |
+//! | [`running`] | [`Running`]: an engine with threads that write checkpoints and push the AIL |
+//! | [`checkpoint`] | [`Journal`]: writes the CIL as a checkpoint into the journal |
+//! | `intents` | intents and done items: work that takes several transactions |
+//! | `ail` | the AIL (active item list): items to write in place; the journal's tail |
+//! | `writeback` | AIL push: writes items in place, sorted and stamped |
+//! | [`busy`] | [`BusyExtents`]: freed extents, not reused until their checkpoint is durable |
+//! | `remapped` | remapped extents, not written in place until their checkpoint is durable |
+//! | [`stats`] | [`Stats`]: counters of work done and of lock waits |
 //!
-//! ARCHITECTURE.md draws the way of a write; `docs/design/transactions.md` says why it is this way.
+//! `ARCHITECTURE.md` follows a write through these modules; `docs/design/transactions.md` gives the
+//! reasons.
 
 mod ail;
 pub mod buf;

@@ -72,7 +72,7 @@ mod held {
     }
 }
 
-/// Says that the thread holds a lock of this rank which is no [`RankedMutex`].
+/// Records that the thread holds a lock of this rank which is not a [`RankedMutex`].
 #[derive(Debug)]
 pub(crate) struct Ranked {
     #[cfg(debug_assertions)]
@@ -80,7 +80,7 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Said before the lock is waited for.
+    /// Records the rank, before the lock is waited for.
     #[cfg_attr(not(debug_assertions), allow(unused_variables))]
     pub(crate) fn take(rank: LockRank) -> Self {
         #[cfg(debug_assertions)]
@@ -99,18 +99,18 @@ impl Drop for Ranked {
     }
 }
 
-/// How often a lock was taken, and what that cost.
+/// How often a lock was taken, and the time that this cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockStats {
     /// Acquisitions.
     pub taken: u64,
-    /// Of these, those that had to wait.
+    /// Acquisitions that had to wait.
     pub waits: u64,
-    /// What they waited in all, in nanoseconds.
+    /// Total time waited, in nanoseconds.
     pub wait_nanos: u64,
-    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](LockConfig::timed).
+    /// Total time held, in nanoseconds; 0 unless the lock was created [timed](LockConfig::timed).
     pub held_nanos: u64,
-    /// Mutexes that these figures are of; 0 of locks that are none.
+    /// Number of mutexes in these figures; 0 for other kinds of locks.
     pub mutexes: u64,
 }
 
@@ -119,7 +119,7 @@ fn nanos_since(start: Instant) -> u64 {
 }
 
 impl LockStats {
-    /// It was taken, after waiting since `start`.
+    /// Counts an acquisition that waited since `start`.
     pub(crate) fn waited(&mut self, start: Instant) {
         self.taken += 1;
         self.waits += 1;
@@ -137,7 +137,7 @@ impl AddAssign for LockStats {
     }
 }
 
-/// Of several locks of one kind together.
+/// The sum over several locks of one kind.
 impl Sum for LockStats {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
@@ -147,8 +147,9 @@ impl Sum for LockStats {
     }
 }
 
-/// A mutex that knows its place in the lock order, and counts: under the lock itself, so that it costs an
-/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::with_config) where it is made.
+/// A mutex with a rank in the lock order, and with counters. It counts under the lock itself, so
+/// that without contention counting costs an addition. Its kind is the one
+/// [configured](xfskit_lock::with_config) when it is created.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     rank: LockRank,
@@ -158,7 +159,7 @@ pub struct RankedMutex<T> {
 #[derive(Debug)]
 struct Counted<T> {
     stats: LockStats,
-    /// Since when it is held, where that is asked for.
+    /// The start of the current hold, if the lock is timed.
     timed: Option<Box<Instant>>,
     value: T,
 }
@@ -179,18 +180,18 @@ impl<T> Counted<T> {
 }
 
 impl<T> RankedMutex<T> {
-    /// A mutex of this rank around `value`.
+    /// Returns a mutex of this rank around `value`.
     pub fn new(rank: LockRank, value: T) -> Self {
         let stats = LockStats { mutexes: 1, ..LockStats::default() };
         let timed = LockConfig::current().timed.then(|| Box::new(Instant::now()));
         Self { rank, inner: chosen(Counted { stats, timed, value }) }
     }
 
-    /// Takes the lock, waiting for it. A panic of an earlier holder is not passed on: what these
-    /// locks cover is kept consistent at every step.
+    /// Takes the lock, and waits for it. A panic of an earlier holder is not passed on, because
+    /// what these locks cover is consistent at every step.
     ///
     /// # Panics
-    /// In debug builds, when the calling thread holds a lock of a higher rank.
+    /// In debug builds, if the calling thread holds a lock of a higher rank.
     #[inline]
     pub fn lock(&self) -> RankedGuard<'_, T> {
         #[cfg(debug_assertions)]
@@ -214,7 +215,7 @@ impl<T> RankedMutex<T> {
         guard
     }
 
-    /// Takes the lock where it is free.
+    /// Takes the lock if it is free.
     ///
     /// # Panics
     /// As [`lock`](Self::lock).
@@ -226,13 +227,13 @@ impl<T> RankedMutex<T> {
         Some(RankedGuard { rank: self.rank, guard })
     }
 
-    /// How often it was taken so far.
+    /// Returns the statistics of the lock.
     pub fn stats(&self) -> LockStats {
         self.inner.lock().stats
     }
 }
 
-/// The lock, held.
+/// Guard of a [`RankedMutex`].
 #[derive(Debug)]
 pub struct RankedGuard<'a, T> {
     #[cfg_attr(not(debug_assertions), allow(dead_code))]
@@ -287,7 +288,8 @@ mod tests {
             let guard = lock.lock();
             assert!(lock.try_lock().is_none());
             scope.spawn(|| *lock.lock() += 1);
-            // The other thread waits, unless it has not come so far yet: then nothing is proved.
+            // The other thread waits, unless it has not reached the lock yet: then nothing is
+            // proved.
             std::thread::sleep(std::time::Duration::from_millis(20));
             drop(guard);
         });

@@ -1,7 +1,7 @@
-//! An [`LogItem`]: one image that transactions change, a metadata block or an inode.
+//! A [`LogItem`]: one image that transactions change, a metadata block or an inode.
 //!
-//! A log item is found through the cache ([`BufCache`](crate::BufCache), [`InodeCache`](crate::InodeCache)),
-//! locked by one transaction at a time, and passes through these states:
+//! A transaction finds a log item through its cache ([`BufCache`](crate::BufCache),
+//! [`InodeCache`](crate::InodeCache)) and locks it. A log item passes through these states:
 //!
 //! ```text
 //!   clean ──commit──▶ listed (CIL) ──checkpoint──▶ in the AIL ──write-back──▶ clean
@@ -9,11 +9,12 @@
 //!                        └───────────commit────────────┘
 //! ```
 //!
-//! 1. Readers share the bytes as they are after the last commit, and never see what is not committed.
-//! 2. A log item is *pinned* while a checkpoint that holds a change of it is not durable: from the commit
-//!    that lists it to the end of the checkpoint. Pinned items are not written in place.
-//! 3. A listed, pinned or AIL item stays in memory: the lists hold references, and the caches keep
-//!    what others refer to.
+//! 1. Readers share the bytes as of the last commit, and never see uncommitted changes.
+//! 2. A log item is *pinned* while a checkpoint that holds a change of it is not durable: from the
+//!    commit that inserts it into the CIL to the end of the checkpoint. Pinned items are not
+//!    written in place.
+//! 3. An item that is in the CIL, pinned, or in the AIL stays in memory: the lists hold references,
+//!    and the caches keep every item that is referenced elsewhere.
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
@@ -32,7 +33,7 @@ use crate::cil::Cil;
 /// The bytes of a log item as they were at one moment. Snapshots are `Arc<Buf>`s.
 pub type Buf = [u8];
 
-/// `len` zeroes that nobody else refers to yet.
+/// Returns `len` zeroes with no other reference to them.
 pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
     std::iter::repeat_n(0, len).collect()
 }
@@ -44,7 +45,7 @@ pub enum DiskLocation {
     Block(BufMap),
     /// An inode: `offset` bytes into its cluster.
     Inode {
-        /// Its number.
+        /// Inode number.
         ino: Ino,
         /// Its cluster, one buffer.
         cluster: (Daddr, Sectors),
@@ -53,13 +54,13 @@ pub enum DiskLocation {
     },
 }
 
-/// Which 128-byte chunks of a block changed: the journal's own granularity. Blocks of up to 8 KiB, and inodes, take
-/// one word; those up to 64 KiB, the longest there are, take memory of their own.
+/// The 128-byte chunks of a block that changed: the granularity of the journal. Blocks of up to 8
+/// KiB, and inodes, take one word; blocks of up to 64 KiB, the longest, take allocated memory.
 #[derive(Clone, Debug)]
 pub enum Chunks {
     /// The first 64 chunks.
     Word(u64),
-    /// 512 of them.
+    /// 512 chunks.
     Words(Box<[u64; 8]>),
 }
 
@@ -77,7 +78,7 @@ impl Chunks {
         }
     }
 
-    /// The words, at least `count` of them.
+    /// Returns the words, at least `count` of them.
     fn words_mut(&mut self, count: usize) -> &mut [u64] {
         if let (Self::Word(word), 2..) = (&*self, count) {
             *self = Self::Words(Box::new([*word, 0, 0, 0, 0, 0, 0, 0]));
@@ -91,7 +92,7 @@ impl Chunks {
     /// Marks every chunk that `range` (bytes) touches.
     ///
     /// # Panics
-    /// Beyond 64 KiB.
+    /// If `range` reaches beyond 64 KiB.
     #[inline]
     pub fn mark(&mut self, range: &Range<usize>) {
         let (first, end) = (range.start / CHUNK, range.end.saturating_add(CHUNK - 1) / CHUNK);
@@ -109,9 +110,9 @@ impl Chunks {
         }
         for (number, word) in self.words_mut(end.div_ceil(64)).iter_mut().enumerate() {
             let start = number * 64;
-            let of_word =
+            let bits_of_word =
                 first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start;
-            *word |= bits(of_word);
+            *word |= bits(bits_of_word);
         }
     }
 
@@ -128,23 +129,23 @@ impl Chunks {
         }
     }
 
-    /// How many chunks are marked.
+    /// Returns the number of marked chunks.
     pub fn count(&self) -> usize {
         self.words().iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// True where nothing is marked.
+    /// Returns true if no chunk is marked.
     pub fn is_empty(&self) -> bool {
         self.words().iter().all(|&word| word == 0)
     }
 
-    /// True where the chunk with byte `offset` is marked.
+    /// Returns true if the chunk with byte `offset` is marked.
     pub fn has(&self, offset: usize) -> bool {
         let chunk = offset / CHUNK;
         self.words().get(chunk / 64).is_some_and(|word| word & (1 << (chunk % 64)) != 0)
     }
 
-    /// The runs of marked chunks as byte ranges, within a block of `len` bytes.
+    /// Returns the runs of marked chunks as byte ranges, within a block of `len` bytes.
     pub fn runs(&self, len: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let chunks = len.div_ceil(CHUNK);
         let mut at = 0;
@@ -161,30 +162,32 @@ impl Chunks {
     }
 }
 
-/// The bits of `range`, which lies within 0 to 64.
+/// Returns a word with the bits of `range` set, which lies within 0 to 64.
 fn bits(range: Range<usize>) -> u64 {
     let below = |bit: usize| if bit < 64 { (1 << bit) - 1 } else { u64::MAX };
     below(range.end) & !below(range.start)
 }
 
-/// What inodes look like that were never taken: all there is to know of a new cluster.
+/// The template of a new inode cluster: it defines the content of every inode that was never
+/// allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCluster {
-    /// The first of them.
+    /// The first inode.
     pub first: Ino,
-    /// The generation of all of them.
+    /// The generation of every inode.
     pub generation: u32,
 }
 
 impl NewCluster {
-    /// `len` bytes from byte `offset` on, both whole inodes, none with a CRC.
+    /// Returns the inodes from byte `offset` on, `len` bytes of them. Both are multiples of the
+    /// inode size; the inodes carry no CRC.
     pub fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
         let mut image = zeroed(len);
-        self.fill(geo, offset, Arc::get_mut(&mut image).expect("nobody else has it yet"));
+        self.fill(geo, offset, Arc::get_mut(&mut image).expect("no other reference exists yet"));
         image
     }
 
-    /// Makes `bytes` the inodes from byte `offset` on.
+    /// Fills `bytes` with the inodes from byte `offset` on.
     pub(crate) fn fill(&self, geo: &Geometry, offset: usize, bytes: &mut [u8]) {
         let first = self.first.0.saturating_add((offset >> geo.inodelog) as u64);
         for (ino, inode) in (first..).zip(bytes.chunks_exact_mut(geo.inodesize())) {
@@ -193,16 +196,17 @@ impl NewCluster {
     }
 }
 
-/// Bytes of a log item in the journal, the core of an inode included, without what it says of chunks.
+/// Bytes that a log item takes in the journal, the core of an inode included and its chunks
+/// excluded.
 const ITEM: usize = 128;
 /// Bytes of the header of a region of a log item.
 const REGION: usize = 12;
 
-/// What of a log item is in the journal and not in place.
+/// The part of a log item that is in the journal and not in place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unplaced {
     pub chunks: Chunks,
-    /// Of an inode: its unlinked pointer.
+    /// For an inode: its unlinked pointer.
     pub unlinked: bool,
 }
 
@@ -214,36 +218,38 @@ impl Unplaced {
     }
 }
 
-/// What a log item's lock covers: in front what every transaction asks for ([`LogItem`]).
+/// The state that the lock of a log item covers. The fields that every transaction needs come first
+/// ([`LogItem`]).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ItemState {
-    /// None until it is read, and again where reading failed or a fresh block was undone.
+    /// Empty until it is read, and again after a failed read or after a fresh block was undone.
     pub bytes: Bytes,
-    /// False for bytes that were read ahead and not judged.
+    /// False for bytes that were read ahead and not verified.
     pub verified: bool,
-    /// On the committed-item list.
+    /// True while the item is in the CIL.
     pub in_cil: bool,
     /// Freed: the checkpoint cancels it instead of logging it.
     pub stale: bool,
-    /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
+    /// For an inode: its unlinked pointer changed, which an inode item does not carry.
     pub unlinked: bool,
-    /// A cluster of inodes that was never written: written back with them, but not logged. The ICREATE item says what stands
-    /// there, and its inodes are logged one by one. It takes no memory until somebody wants all of it; then its inodes
-    /// carry no CRC.
+    /// The template of an inode cluster that was never written. The cluster is written with its
+    /// inodes, but not logged: the ICREATE item describes it, and its inodes are logged one by one.
+    /// It takes no memory until a thread needs all of it; then its inodes carry no CRC.
     pub new: Option<Box<NewCluster>>,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
-    /// Logged since it was last copied to be written in place. The journal's tail passes older items of a log item
-    /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
+    /// Logged since the item was last copied to be written in place. The journal's tail passes
+    /// older items of a log item as soon as there is a newer one, so each must hold all that is not
+    /// in place, not only what is new.
     pub logged: Unplaced,
-    /// Logged before that, and on its way: not in place yet for all one knows.
+    /// Logged before that, and being written: it counts as not in place until the flush.
     pub writing: Unplaced,
 }
 
 impl ItemState {
-    /// Bytes, roughly and at most, that the next checkpoint takes more for a change of `dirty`, and of the unlinked pointer:
-    /// what is not in place goes into it again.
+    /// Returns roughly, and at most, how many bytes a change of `dirty`, and of the unlinked
+    /// pointer, adds to the next checkpoint: it logs again what is not in place.
     #[inline]
     pub(crate) fn bytes_to_log(&self, dirty: &Chunks, unlinked: bool) -> usize {
         let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
@@ -254,10 +260,10 @@ impl ItemState {
             Chunks::Word(dirty),
         ) = (&self.dirty, logged, writing, dirty)
         {
-            let again = logged | writing;
-            let before = if self.in_cil { listed | again } else { 0 };
-            match (dirty | again) & !before {
-                // Mostly it is listed with all of that.
+            let unplaced = logged | writing;
+            let before = if self.in_cil { listed | unplaced } else { 0 };
+            match (dirty | unplaced) & !before {
+                // In the common case the item is in the CIL with all of that.
                 0 => 0,
                 more => more.count_ones() as usize,
             }
@@ -273,20 +279,20 @@ impl ItemState {
         item + chunks * (CHUNK + REGION) + pointer
     }
 
-    /// A new cluster, where nothing of it was ever needed but single inodes.
-    pub(crate) fn untaken(&self) -> Option<NewCluster> {
+    /// Returns the template of a new cluster of which only single inodes were needed so far.
+    pub(crate) fn unmaterialized_cluster(&self) -> Option<NewCluster> {
         self.new.as_deref().filter(|_| !self.bytes.is_some()).copied()
     }
 
-    /// All that is in the journal and not known to be in place.
+    /// Returns all that is in the journal and not known to be in place.
     pub(crate) fn unplaced(&self) -> Unplaced {
         let mut all = self.logged.clone();
         all.merge(&self.writing);
         all
     }
 
-    /// The bytes: of a new cluster they are made here.
-    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
+    /// Returns the bytes for change. Creates them for a new cluster.
+    pub(crate) fn materialize(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
         if let (false, Some(new)) = (self.bytes.is_some(), &self.new) {
             self.bytes = new.image(geo, 0, len).into();
             self.verified = true;
@@ -294,7 +300,7 @@ impl ItemState {
         self.bytes.edit()
     }
 
-    /// What is logged is copied now, to be written in place.
+    /// Records that the logged part is copied now, to be written in place.
     pub(crate) fn begin_write(&mut self) {
         let logged = std::mem::take(&mut self.logged);
         self.writing.merge(&logged);
@@ -316,33 +322,34 @@ impl ItemState {
     }
 }
 
-/// Whether something was used since somebody last looked: a buffer's second chance before the clock hand.
+/// A reference bit: gives a buffer its second chance before the clock hand.
 #[derive(Debug, Default)]
 pub(crate) struct Used(AtomicBool);
 
 impl Used {
-    /// It was used. Writes only where that is news: all threads read this line.
+    /// Sets the bit. Writes only if it is clear, because all threads read this cache line.
     pub(crate) fn mark(&self) {
         if !self.0.load(Ordering::Relaxed) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Was it? From now on it was not.
-    pub(crate) fn take(&self) -> bool {
+    /// Clears the bit. Returns whether it was set.
+    pub(crate) fn clear(&self) -> bool {
         let was = self.0.load(Ordering::Relaxed);
         self.0.store(false, Ordering::Relaxed);
         was
     }
 }
 
-/// One image in memory.
+/// One block or inode in memory.
 ///
-/// Laid out in the order in which it is met: who finds it counts a reference (before all fields) and marks it used, then
-/// takes the lock and looks for the bytes. That is one line of the processor's cache, or two neighbours.
+/// The fields lie in the order of use: a look-up counts a reference (before all fields) and marks
+/// the item used, then takes the lock and reads the bytes. That is one cache line of the processor,
+/// or two neighbours.
 #[repr(C)]
 pub struct LogItem {
-    /// Since the buffer cache's hand last passed.
+    /// Used since the hand of the buffer cache last passed.
     pub(crate) used: Used,
     /// Checkpoints that hold a change of this item and are not durable yet.
     pub(crate) pins: AtomicU32,
@@ -367,13 +374,13 @@ impl LogItem {
         }
     }
 
-    /// What it is and where it is written in place.
+    /// Returns the identity of the item and where it is written in place.
     pub fn location(&self) -> &DiskLocation {
         &self.location
     }
 
-    /// Its state, shared; waits for a transaction that holds it, and settles one that rests. Without `cil` there
-    /// are no transactions.
+    /// Locks the state shared. Waits for a transaction that holds it, and commits a parked one.
+    /// Without `cil` there are no transactions.
     pub(crate) fn read<'o>(
         &'o self,
         cil: Option<&Cil>,
@@ -385,7 +392,7 @@ impl LogItem {
         }
     }
 
-    /// The same, alone.
+    /// Locks the state exclusively, as [`read`](Self::read) does shared.
     pub(crate) fn write<'o>(
         &'o self,
         cil: Option<&Cil>,
@@ -397,17 +404,17 @@ impl LogItem {
         }
     }
 
-    /// True while a change of it is in memory only, or in the journal only.
+    /// Returns true while a change of the item is not in place: in memory only, or in the journal.
     pub fn is_dirty(&self) -> bool {
         self.pins.load(Ordering::Acquire) > 0 || self.lsn().is_some()
     }
 
-    /// The checkpoint, by number, that must be durable for all committed changes of this item to be.
+    /// Returns the number of the checkpoint that makes all committed changes of this item durable.
     pub fn listed_in(&self) -> u64 {
         self.listed_in.load(Ordering::Acquire)
     }
 
-    /// One checkpoint with a change of it is durable.
+    /// Removes one pin: a checkpoint with a change of this item is durable.
     pub(crate) fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::AcqRel);
     }
@@ -428,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_chunks_come_back_as_runs() {
+    fn marked_chunks_are_returned_as_runs() {
         let mut chunks = Chunks::default();
         for range in [5..6, 127..129, 7..7, 1000..1001, 65535..65536] {
             chunks.mark(&range);

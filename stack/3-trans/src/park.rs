@@ -1,20 +1,23 @@
-//! Transactions at rest.
+//! Parked transactions.
 //!
-//! A thread mostly changes what it changed just before: the same directory, the same group, the next inode. So when a change is
-//! complete its transaction need not end there. It rests, its locks held, and the next change of the thread goes on
-//! in it: nothing is looked for, locked, listed and let go of again. All its changes are committed at once.
+//! A thread mostly changes what it has just changed: the same directory, the same group, the next inode. So a
+//! transaction need not end when a change is complete. It is parked with its locks held, and the thread's next change
+//! resumes it. Nothing is looked up, locked, listed and released again, and all its changes are committed at once.
 //!
 //! ```text
-//!   begin ──▶ change ──▶ rest ──▶ change ──▶ rest ── … ──▶ commit: when it is large enough, or does more than edit,
-//!                           └──────────────────────────▶ or settled by whoever waits for what it holds
+//!   begin ──▶ change ──▶ park ──▶ resume, change ──▶ park ── … ──▶ commit: it is large, or did more than edit
+//!                           └────────────────────────────────────▶ commit by a thread that needs one of its locks
 //! ```
 //!
-//! 1. A change that is complete happens: one that fails later in the same transaction undoes itself alone.
-//! 2. What rests has only edited, and made inodes in chunks that exist: blocks that were allocated or freed are committed at once.
-//! 3. Nobody waits for a transaction at rest. Whoever would (for a log item or, to write a checkpoint, for the ctx_lock) first
-//!    says that he is waiting, then settles all that rest. Whoever lies down to rest does so first and then looks whether
-//!    anybody is waiting. So one of the two sees the other.
-//! 4. There is a place for each shard of threads; who finds his taken does not rest.
+//! 1. A complete change is final. A change that fails later in the same transaction undoes only
+//!    itself.
+//! 2. A parked transaction has only edited blocks, and taken inodes from existing chunks.
+//!    Allocations and frees of blocks are committed at once.
+//! 3. No thread waits for a parked transaction. A thread that needs a log item, or the context lock
+//!    exclusively, first announces that it waits, then commits all parked transactions. A thread
+//!    that parks a transaction does so first and then checks for waiters. So one of the two sees
+//!    the other.
+//! 4. Each shard has one slot. A thread that finds its slot taken commits instead of parking.
 
 use std::fmt;
 
@@ -24,19 +27,19 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread_number};
 use crate::work::ReusedWork;
 
-/// A transaction at rest. It holds the gate of its shard.
+/// A parked transaction. It holds the context lock of its shard.
 pub(crate) struct Parked {
     work: ReusedWork,
-    /// Whose it is.
+    /// The thread that parked it.
     thread: usize,
 }
 
-/// LockPosition for one.
+/// A slot for one parked transaction.
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// Whether there is one: changed under the lock, asked without.
+    /// True if there is one. Changed under the lock, read without it.
     taken: AtomicBool,
-    /// Nothing is taken under it.
+    /// No lock is taken under it.
     parked: Mutex<Option<Parked>>,
 }
 
@@ -48,33 +51,33 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     fn put(&self, parked: Parked) -> Result<(), Parked> {
-        let mut place = self.parked.lock();
-        if place.is_some() {
+        let mut slot = self.parked.lock();
+        if slot.is_some() {
             return Err(parked);
         }
-        *place = Some(parked);
+        *slot = Some(parked);
         self.taken.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    fn take(&self, which: impl FnOnce(&Parked) -> bool) -> Option<Parked> {
+    fn take(&self, matches: impl FnOnce(&Parked) -> bool) -> Option<Parked> {
         if !self.taken.load(Ordering::SeqCst) {
             return None;
         }
-        let mut place = self.parked.lock();
-        let parked = place.take_if(|parked| which(parked));
-        self.taken.store(place.is_some(), Ordering::SeqCst);
+        let mut slot = self.parked.lock();
+        let parked = slot.take_if(|parked| matches(parked));
+        self.taken.store(slot.is_some(), Ordering::SeqCst);
         parked
     }
 }
 
 impl Cil {
-    /// True where somebody waits for those who rest.
+    /// Returns true if a thread waits for a lock that a parked transaction may hold.
     fn has_waiters(&self) -> bool {
         self.closing.load(Ordering::SeqCst) || self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Lets the thread's transaction rest, where it may.
+    /// Parks the thread's transaction; returns it if it must be committed instead.
     pub(crate) fn park<'l>(
         &'l self,
         work: ReusedWork,
@@ -88,21 +91,21 @@ impl Cil {
         {
             return Err((work, ctx_lock));
         }
-        ctx_lock.leave();
+        ctx_lock.forget();
         if self.has_waiters() {
             self.commit_parked_in(shard);
         }
         Ok(())
     }
 
-    /// The thread's transaction at rest, which goes on.
+    /// Takes the thread's parked transaction, to be continued.
     pub(crate) fn resume(&self) -> Option<(ReusedWork, CtxGuard<'_>)> {
         let shard = self.shard();
-        let Parked { work, .. } = shard.parked.take(|it| it.thread == thread_number())?;
-        Some((work, CtxGuard::again(shard)))
+        let Parked { work, .. } = shard.parked.take(|parked| parked.thread == thread_number())?;
+        Some((work, CtxGuard::reclaim(shard)))
     }
 
-    /// Commits all that rest.
+    /// Commits all parked transactions.
     pub(crate) fn commit_parked(&self) {
         self.shards.iter().for_each(|shard| self.commit_parked_in(shard));
     }
@@ -111,11 +114,11 @@ impl Cil {
         if let Some(Parked { mut work, .. }) = shard.parked.take(|_| true) {
             work.commit(self);
             drop(work);
-            drop(guard::again(&shard.ctx_lock));
+            drop(guard::reclaim(&shard.ctx_lock));
         }
     }
 
-    /// Waits, with `take`, for a lock that a transaction at rest may hold.
+    /// Waits, by calling `take`, for a lock that a parked transaction may hold.
     #[cold]
     pub(crate) fn wait<T>(&self, take: impl FnOnce() -> T) -> T {
         self.waiting.fetch_add(1, Ordering::SeqCst);

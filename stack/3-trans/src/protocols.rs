@@ -1,8 +1,9 @@
-//! The engine's protocols, its steps taken in thousands of orders: `make protocols`.
+//! The engine's protocols, with their steps taken in thousands of orders: `make protocols`.
 //!
-//! Each test is a few threads, all of whose locks, waits and atomics belong to a scheduler; it runs them again and again,
-//! choosing who goes on after each step: at random, and with few changes of mind, which finds other things. Where nobody
-//! can go on, that is a deadlock, and fails. The seeds are fixed; a failure prints the order that led to it.
+//! Each test runs a few threads whose locks, waits and atomics belong to a scheduler. The scheduler
+//! runs them again and again, and chooses the next thread after each step: at random, and with few
+//! preemptions, which reaches other orders. A deadlock fails the test. The seeds are fixed; a
+//! failure prints the order that led to it.
 
 use std::sync::Arc;
 
@@ -19,11 +20,11 @@ use crate::{Engine, Freed, Running};
 
 /// Orders of each kind.
 const ORDERS: usize = 1000;
-/// Where a thread is interrupted against the scheduler's preference, at most.
+/// Most preemptions of a thread that the scheduler prefers.
 const CHANGES: usize = 4;
-/// Inodes that there is memory for: so many that transactions rest.
+/// Inodes that there is memory for: enough for transactions to be parked.
 const INODES: usize = 1 << 16;
-/// A block that is nobody's.
+/// A block that belongs to no structure.
 const BLOCK: u64 = 3000;
 
 /// Runs `protocol` in many orders.
@@ -39,7 +40,7 @@ fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
 }
 
-/// A device with a cache that a crash empties: what was not flushed is not there afterwards.
+/// A device with a cache that a crash empties: what was not flushed is lost.
 #[derive(Debug)]
 struct Caching {
     now: MemDevice,
@@ -55,7 +56,7 @@ impl BlockDevice for Caching {
         self.now.read_at(offset, buf)
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> xfskit_block::Result<()> {
-        // Devices take their time, and others go on.
+        // A device takes time, and other threads run meanwhile.
         thread::yield_now();
         self.unflushed.lock().push((offset, buf.into()));
         self.now.write_at(offset, buf)
@@ -66,7 +67,7 @@ impl BlockDevice for Caching {
     }
 }
 
-/// An engine, its device and that of its journal.
+/// An engine, its device, and the device of its journal.
 #[derive(Clone)]
 struct Volume {
     engine: Arc<Engine>,
@@ -82,20 +83,21 @@ impl Volume {
         Self { engine: Arc::new(engine), dev, log_dev }
     }
 
-    /// Puts `value` into each of `blocks`, all at once; answers the checkpoint that has it.
+    /// Puts `value` into each of `blocks`, in one transaction. Returns the checkpoint that contains
+    /// it.
     fn change(&self, blocks: &[u64], value: u8) -> u64 {
         let mut tx = self.engine.begin().unwrap();
         for &block in blocks {
             let handle = read(&mut tx, block, None).unwrap();
-            // Somewhere else each time: a block's items add up.
+            // At another offset each time: the changes of a block add up.
             tx.image(handle).put(usize::from(value) * 256, &[value]);
             tx.image(handle).put(0, &[value]);
         }
         tx.commit()
     }
 
-    /// The same in a transaction that rests then.
-    fn change_and_rest(&self, blocks: &[u64], value: u8) {
+    /// Adds `value` to each of `blocks` in a transaction, and parks it.
+    fn change_and_park(&self, blocks: &[u64], value: u8) {
         let mut tx = self.engine.resume().unwrap();
         for &block in blocks {
             let handle = read(&mut tx, block, None).unwrap();
@@ -105,12 +107,12 @@ impl Volume {
         tx.park();
     }
 
-    /// What a crash now would leave of a block.
+    /// Returns what a crash now would leave of a block.
     fn after_crash(&self, block: u64) -> Vec<u8> {
         recovered_on(&self.dev.durable, &*self.log_dev, block)
     }
 
-    /// What stands in its place.
+    /// Returns the first byte of a block on the device.
     fn in_place(&self, block: u64) -> u8 {
         let mut byte = [0];
         self.engine.device().read_at(ByteOffset(block * 4096), &mut byte).unwrap();
@@ -130,7 +132,7 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
 }
 
 #[test]
-fn who_forces_returns_with_his_change_durable_whoever_led() {
+fn force_returns_with_the_change_durable_whichever_thread_leads() {
     explore(|| {
         let volume = Volume::new();
         let one = |n: u8| {
@@ -147,12 +149,12 @@ fn who_forces_returns_with_his_change_durable_whoever_led() {
 }
 
 #[test]
-fn nobody_waits_for_a_transaction_at_rest() {
+fn no_thread_waits_for_a_parked_transaction() {
     explore(|| {
         let volume = Volume::new();
         let writer = |blocks: [u64; 2]| {
             volume.spawn(move |volume| {
-                (0..3).for_each(|_| volume.change_and_rest(&blocks, 1));
+                (0..3).for_each(|_| volume.change_and_park(&blocks, 1));
             })
         };
         let checkpoints = volume.spawn(|volume| {
@@ -216,7 +218,7 @@ fn a_crash_sees_transactions_whole_and_nothing_in_place_that_is_not_durable() {
 }
 
 #[test]
-fn nothing_is_lost_that_is_written_back_while_it_is_changed_again() {
+fn a_change_during_the_push_of_its_block_is_not_lost() {
     explore(|| {
         let volume = Volume::new();
         let writer = volume.spawn(|volume| {
@@ -239,7 +241,7 @@ fn nothing_is_lost_that_is_written_back_while_it_is_changed_again() {
 }
 
 #[test]
-fn what_was_freed_is_not_written_over_who_has_its_place_next() {
+fn a_freed_block_is_not_written_over_its_next_content() {
     explore(|| {
         let volume = Volume::new();
         let writer = volume.spawn(|volume| {
@@ -250,7 +252,7 @@ fn what_was_freed_is_not_written_over_who_has_its_place_next() {
             tx.invalidate(handle);
             let freed = tx.commit();
             volume.engine.force(freed).unwrap();
-            // ItemState of a file.
+            // The content of a file.
             volume.dev.now.write_at(ByteOffset(BLOCK * 4096), &[9; 4096]).unwrap();
         });
         let write_back = volume.spawn(|volume| {
@@ -264,7 +266,7 @@ fn what_was_freed_is_not_written_over_who_has_its_place_next() {
 }
 
 #[test]
-fn pins_and_items_add_up_when_many_change_what_is_written_back() {
+fn pins_and_items_add_up_when_blocks_change_during_a_push() {
     explore(|| {
         let volume = Volume::new();
         let writers = (0..2).map(|n| {
@@ -304,7 +306,7 @@ fn a_change_is_durable_only_after_the_data_it_refers_to() {
                 let mut tx = volume.engine.begin().unwrap();
                 let handle = read(&mut tx, BLOCK, None).unwrap();
                 tx.image(handle).put(0, &[1]);
-                let ticket = tx.data_to_come();
+                let ticket = tx.data_ticket();
                 tx.commit();
                 written.store(true, Ordering::SeqCst);
                 drop(ticket);
@@ -322,7 +324,7 @@ fn a_change_is_durable_only_after_the_data_it_refers_to() {
 }
 
 #[test]
-fn what_was_freed_or_moved_is_known_until_that_is_durable() {
+fn freed_and_remapped_extents_are_recorded_until_the_checkpoint_is_durable() {
     explore(|| {
         let volume = Volume::new();
         let writer = volume.spawn(|volume| {
@@ -330,33 +332,33 @@ fn what_was_freed_or_moved_is_known_until_that_is_durable() {
             let handle = read(&mut tx, BLOCK, None).unwrap();
             tx.image(handle).put(0, &[1]);
             tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
-            tx.remapped(FsBlock(20));
+            tx.note_remapped(FsBlock(20));
             tx.commit();
         });
         let checkpoints = volume.spawn(|volume| {
             volume.engine.checkpoint().unwrap();
             volume.engine.checkpoint().unwrap();
         });
-        let looker = volume.spawn(|volume| {
+        let observer = volume.spawn(|volume| {
             for _ in 0..3 {
                 let mut tx = volume.engine.begin().unwrap();
                 let handle = read(&mut tx, BLOCK, None).unwrap();
                 let changed = tx.bytes(handle)[0] == 1;
                 let busy = volume.engine.busy().any(AgNumber(0));
-                let moved = volume.engine.moved_in(FsBlock(20)).is_some();
-                if changed && !(busy && moved) {
-                    assert_eq!(volume.after_crash(BLOCK)[0], 1, "busy {busy}, moved {moved}");
+                let remapped = volume.engine.remapped_in(FsBlock(20)).is_some();
+                if changed && !(busy && remapped) {
+                    assert_eq!(volume.after_crash(BLOCK)[0], 1, "busy {busy}, remapped {remapped}");
                 }
                 drop(tx);
                 thread::yield_now();
             }
         });
-        join(vec![writer, checkpoints, looker]);
+        join(vec![writer, checkpoints, observer]);
     });
 }
 
 #[test]
-fn the_journals_thread_hears_every_call_and_the_last() {
+fn the_journal_thread_receives_every_signal_and_the_last() {
     explore(|| {
         let (engine, log_dev) = engine_and_log();
         let engine = Arc::new(Running::new(engine));
@@ -375,14 +377,14 @@ fn the_journals_thread_hears_every_call_and_the_last() {
         engine.checkpoint().unwrap();
         assert_eq!(recovered(&engine, &*log_dev, BLOCK + 3)[0], 1);
         thread.join().unwrap();
-        // Whoever is last stops the thread, which must hear it wherever it is.
+        // The last owner stops the thread, which must receive that wherever it is.
         drop(engine);
     });
 }
 
-/// Changes all of twelve blocks from `from` on, one after another: two threads that do so find the list full. Stops where
-/// the volume is shut down.
-fn fill_the_list(engine: &Running, from: u64) {
+/// Changes all bytes of twelve blocks from `from` on, one after another: two threads that do so
+/// find the CIL full. Stops if the volume is shut down.
+fn fill_cil(engine: &Running, from: u64) {
     for block in from..from + 12 {
         let Ok(mut tx) = engine.begin() else { return };
         let handle = read(&mut tx, block, None).unwrap();
@@ -392,13 +394,13 @@ fn fill_the_list(engine: &Running, from: u64) {
 }
 
 #[test]
-fn who_finds_the_list_full_goes_on_when_it_is_taken_over() {
+fn a_thread_that_finds_the_cil_full_continues_after_the_take_over() {
     explore(|| {
         let (engine, log_dev) = engine_and_log();
         let engine = Arc::new(Running::new(engine));
         let other = Arc::clone(&engine);
-        let thread = thread::spawn(move || fill_the_list(&other, BLOCK + 12));
-        fill_the_list(&engine, BLOCK);
+        let thread = thread::spawn(move || fill_cil(&other, BLOCK + 12));
+        fill_cil(&engine, BLOCK);
         thread.join().unwrap();
         engine.checkpoint().unwrap();
         assert_eq!(recovered(&engine, &*log_dev, BLOCK + 23), [1; 4096]);
@@ -406,14 +408,14 @@ fn who_finds_the_list_full_goes_on_when_it_is_taken_over() {
 }
 
 #[test]
-fn who_finds_the_list_full_hears_that_the_volume_is_shut_down() {
+fn a_thread_that_finds_the_cil_full_returns_when_the_volume_is_shut_down() {
     explore(|| {
         let engine = Arc::new(Running::new(engine_and_log().0));
         let other = Arc::clone(&engine);
-        let thread = thread::spawn(move || fill_the_list(&other, BLOCK + 12));
+        let thread = thread::spawn(move || fill_cil(&other, BLOCK + 12));
         let last = Arc::clone(&engine);
         let shuts = thread::spawn(move || drop(last.shut_down("by a test")));
-        fill_the_list(&engine, BLOCK);
+        fill_cil(&engine, BLOCK);
         thread.join().unwrap();
         shuts.join().unwrap();
         assert!(engine.begin().is_err());

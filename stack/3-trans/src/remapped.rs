@@ -1,14 +1,15 @@
-//! RemappedExtents extents: blocks that came to another place or file, or that one file has alone which several shared.
+//! Remapped extents: blocks that moved to another offset or file, or that are no longer shared.
 //!
-//! Until the checkpoint that says so is durable, a crash brings the old map back: then they are content of the file
-//! and the place where they were. File data is written in place without the journal, so written too soon it would
-//! turn up there. Whoever writes in place asks first, and waits for that checkpoint.
+//! Until the checkpoint that remaps them is durable, a crash brings the old map back, and the
+//! blocks are again content of their former file and offset. File data is written in place without
+//! the journal, so data written too soon would turn up there. A thread that writes in place waits
+//! for that checkpoint first.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit_units::AgNumber;
 
-/// When extents of each group were moved last.
+/// The last checkpoint in which extents of each group were remapped.
 #[derive(Debug)]
 pub(crate) struct RemappedExtents {
     /// Numbers of checkpoints.
@@ -26,7 +27,8 @@ impl RemappedExtents {
         }
     }
 
-    /// The checkpoint that extents of group `agno` were moved in last; 0 is none.
+    /// Returns the number of the last checkpoint in which extents of group `agno` were remapped; 0
+    /// is none.
     pub(crate) fn last(&self, agno: AgNumber) -> u64 {
         self.groups.get(agno.0 as usize).map_or(0, |group| group.load(Ordering::Acquire))
     }

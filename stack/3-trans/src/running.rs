@@ -1,5 +1,5 @@
-//! An engine with threads of its own: one writes checkpoints, one writes in place, so that transactions go on
-//! meanwhile.
+//! An engine with threads of its own: one writes checkpoints, one pushes the AIL, while
+//! transactions run.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex};
 use crate::trans::TransError;
 
-/// What wakes a thread.
+/// A signal that wakes a thread of the engine.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSignal {
-    /// Somebody hears it.
+    /// True while a thread waits for the signal or works.
     has_worker: AtomicBool,
     call: Mutex<Call>,
     changed: Condvar,
@@ -23,14 +23,14 @@ pub(crate) struct WorkerSignal {
 enum Call {
     #[default]
     Nothing,
-    /// Something is to be done.
+    /// There is work to do.
     Work,
-    /// The engine goes away.
+    /// The engine is being dropped.
     Stop,
 }
 
 impl WorkerSignal {
-    /// Wakes the thread; false where there is none.
+    /// Wakes the thread. Returns false if there is none.
     pub(crate) fn notify(&self) -> bool {
         let has_worker = self.has_worker.load(Ordering::Acquire);
         if has_worker {
@@ -47,7 +47,7 @@ impl WorkerSignal {
         }
     }
 
-    /// Waits for a call; false where it is to stop.
+    /// Waits for a call. Returns false if the thread must stop.
     fn wait(&self) -> bool {
         let mut call = self.call.lock();
         while *call == Call::Nothing {
@@ -61,9 +61,10 @@ impl WorkerSignal {
     }
 }
 
-/// An [`Engine`], its threads running. Dropped, it waits for what they are writing, and they begin nothing further.
+/// An [`Engine`] with its threads running. Dropping it waits for writes in progress and starts no
+/// further ones.
 ///
-/// Engines of small journals have none: there, one transaction runs at a time anyway.
+/// Engines of small journals have no threads: one transaction runs at a time there.
 #[derive(Debug)]
 pub struct Running {
     engine: Arc<Engine>,
@@ -71,8 +72,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the threads. Without them, where the system gives none, whoever finds the list or the journal full does their
-    /// work.
+    /// Starts the threads. If the system gives none, a caller that finds the CIL or the journal
+    /// full does their work.
     pub fn new(engine: Engine) -> Self {
         let engine = Arc::new(engine);
         let mut threads = Vec::new();
@@ -80,13 +81,18 @@ impl Running {
             let signals: [fn(&Engine) -> &WorkerSignal; 2] =
                 [Engine::signal, |engine| engine.write_back.signal()];
             threads.extend(start("xfskit-journal", &engine, signals[0], Engine::checkpoint_if_due));
-            threads.extend(start("xfskit-writes", &engine, signals[1], Engine::write_back_wanted));
+            threads.extend(start(
+                "xfskit-writes",
+                &engine,
+                signals[1],
+                Engine::write_back_requested,
+            ));
         }
         Self { engine, threads }
     }
 }
 
-/// A thread that does `work` as often as its signal rings.
+/// Starts a thread that calls `work` each time it is signalled.
 fn start(
     name: &str,
     engine: &Arc<Engine>,
@@ -95,10 +101,10 @@ fn start(
 ) -> Option<JoinHandle<()>> {
     let with = Arc::clone(engine);
     let run = move || {
-        let _leaves = Leaves(&with, signal);
+        let _exit = WorkerExit(&with, signal);
         while signal(&with).wait() {
-            // A failure shuts the engine down, which tells everybody.
-            let _told = work(&with);
+            // A failure shuts the engine down, and later calls return its cause.
+            let _result = work(&with);
         }
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
@@ -106,10 +112,10 @@ fn start(
     Some(thread)
 }
 
-/// Says so when a thread ends, be it by a panic: nobody hears its signal any more.
-struct Leaves<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
+/// Records that a thread ends, be it by a panic: its signal has no receiver any more.
+struct WorkerExit<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
 
-impl Drop for Leaves<'_> {
+impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         let Self(engine, signal) = *self;
         signal(engine).has_worker.store(false, Ordering::Release);
@@ -129,8 +135,8 @@ impl Drop for Running {
         self.engine.signal().set(Call::Stop);
         self.engine.write_back.signal().set(Call::Stop);
         for thread in self.threads.drain(..) {
-            // What it panicked of, if it did, it has said.
-            let _said = thread.join();
+            // The panic was reported by the thread.
+            let _result = thread.join();
         }
     }
 }

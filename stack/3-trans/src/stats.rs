@@ -1,8 +1,7 @@
-//! What an engine has done so far, in the spirit of what Linux counts for each mounted XFS.
+//! Counters of an engine, in the spirit of those that Linux keeps for each mounted XFS.
 //!
-//! Counting must not cost what it counts: mutexes count under themselves ([`crate::lock`]), and what
-//! transactions do is counted by their thread in a `Tally` that its next commit hands over together with what
-//! it cil.
+//! Counting must be cheap. Mutexes count under their own lock ([`crate::lock`]). A thread counts
+//! what its transactions do in a `Tally`, and its next commit adds that to the CIL.
 
 use std::time::Instant;
 
@@ -10,50 +9,50 @@ use crate::engine::Engine;
 use crate::lock::LockStats;
 use crate::trans::LockPosition;
 
-/// What an engine has done so far: [`Engine::stats`].
+/// The counters of an engine: [`Engine::stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What transactions did.
+    /// Counters of transactions.
     pub transactions: Transactions,
     /// The journal: checkpoints, records, bytes, writes, flushes.
     pub log: xfskit_log::Stats,
-    /// Write-back.
+    /// AIL pushes.
     pub ail: AilStats,
     /// The buffer cache.
     pub buffers: crate::buf::Stats,
-    /// The hot locks by name, those of one kind together.
+    /// The hot locks by name, each name with the sum of its kind.
     pub locks: Vec<(&'static str, LockStats)>,
 }
 
-/// What transactions did.
+/// Counters of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transactions {
-    /// Committed, and something was changed.
+    /// Changes committed that changed something.
     pub committed: u64,
-    /// Committed, and nothing was changed.
+    /// Changes committed that changed nothing.
     pub empty: u64,
-    /// Undone: after an error, or to be run again.
+    /// Changes undone, after an error or before another attempt.
     pub undone: u64,
-    /// Objects that a commit listed for the next checkpoint.
+    /// Items that a commit inserted into the CIL.
     pub items: u64,
-    /// Objects that a commit changed and that were on the list already: they are written once.
+    /// Items that a commit changed and that were in the CIL already: they are written once.
     pub relogged: u64,
 }
 
-/// What write-back did.
+/// Counters of AIL pushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AilStats {
-    /// Times that the oldest were written back.
+    /// Number of pushes.
     pub pushes: u64,
-    /// Objects written in place.
+    /// Items written in position.
     pub items: u64,
-    /// Bytes written in place.
+    /// Bytes written in position.
     pub bytes: u64,
-    /// Flushes of the device behind them.
+    /// Flushes of the device after pushes.
     pub flushes: u64,
 }
 
-/// What one thread's transactions did since they handed it over last.
+/// Counters of one thread's transactions since its last commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) transactions: Transactions,
@@ -65,9 +64,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// The locks of items with this place in the lock order.
-    pub(crate) fn of_place(&mut self, place: Option<LockPosition>) -> &mut LockStats {
-        match place {
+    /// Returns the statistics for locks with this position in the lock order.
+    pub(crate) fn locks_at(&mut self, position: Option<LockPosition>) -> &mut LockStats {
+        match position {
             Some(LockPosition::Inode(_)) => &mut self.inodes,
             Some(LockPosition::Agi(_)) => &mut self.agi,
             Some(LockPosition::Agf(_)) => &mut self.agf,
@@ -75,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// Takes over all of `other`.
+    /// Adds all of `other`, and clears it.
     pub(crate) fn take(&mut self, other: &mut Self) {
         let other = std::mem::take(other);
         let (mine, theirs) = (&mut self.transactions, other.transactions);
@@ -92,7 +91,7 @@ impl Tally {
     }
 }
 
-/// Takes over a lock that `attempt` got, or else waits for it with `wait`, and counts which it was.
+/// Returns the lock that `attempt` got, or waits for it with `wait`. Counts which it was.
 pub(crate) fn counted<T, E>(
     stats: &mut LockStats,
     attempt: Result<T, E>,
@@ -113,10 +112,10 @@ pub(crate) fn counted<T, E>(
 }
 
 impl Engine {
-    /// What was done so far. What other threads did since their last commit is not in it.
+    /// Returns the counters. Changes by other threads since their last commit are not included.
     pub fn stats(&self) -> Stats {
         let (log, journal) = self.journal_stats();
-        let (tally, list) = self.tally();
+        let (tally, cil) = self.tally();
         let (ail, write_back) = self.write_back.stats();
         let locks = vec![
             ("cil context", tally.ctx_lock),
@@ -124,7 +123,7 @@ impl Engine {
             ("agi", tally.agi),
             ("agf", tally.agf),
             ("block", tally.blocks),
-            ("list", list),
+            ("cil", cil),
             ("journal", journal),
             ("fsync", self.forcing.stats()),
             ("write-back", write_back),

@@ -1,8 +1,8 @@
 //! Locks, atomics and threads of this crate.
 //!
-//! They are parking_lot's and the standard library's. Built with `--cfg shuttle` they are those of a scheduler that
-//! decides itself who takes the next step, and tries one order after another: `tests/protocols` runs the engine
-//! under it.
+//! They are those of parking_lot and of the standard library. Built with `--cfg shuttle` they
+//! belong to a scheduler that decides itself which thread takes the next step, and tries one order
+//! after another: `tests/protocols` runs the engine under it.
 
 #[cfg(not(shuttle))]
 mod real {
@@ -15,7 +15,7 @@ mod real {
 
     use atomic::{AtomicUsize, Ordering};
 
-    /// A number of the thread that calls: they are given out in turn.
+    /// Returns a number for the calling thread. Numbers are assigned in turn.
     pub(crate) fn thread_number() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {

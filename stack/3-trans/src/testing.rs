@@ -1,4 +1,4 @@
-//! What tests share: a small volume's geometry, and an engine on a device in memory.
+//! Shared by tests: the geometry of a small volume, and an engine on a device in memory.
 
 use std::sync::Arc;
 
@@ -28,22 +28,23 @@ pub(crate) fn geo() -> Geometry {
     }
 }
 
-/// An engine with 1,000 free blocks; blocks from 3000 on are nobody's.
+/// Returns an engine with 1,000 free blocks; blocks from 3000 on belong to no structure.
 pub(crate) fn engine() -> Engine {
     engine_and_log().0
 }
 
-/// The same, and the device of its journal.
+/// Returns an engine and the device of its journal.
 pub(crate) fn engine_and_log() -> (Engine, Arc<dyn BlockDevice>) {
     engine_on(Arc::new(MemDevice::new(SIZE)))
 }
 
-/// The same on `dev`.
+/// Returns an engine on `dev` and the device of its journal.
 pub(crate) fn engine_on(dev: Arc<dyn BlockDevice>) -> (Engine, Arc<dyn BlockDevice>) {
     engine_of(dev, 100)
 }
 
-/// The same with memory for so many inodes: with few, transactions do not rest.
+/// Returns an engine with memory for `inodes` inodes, and the device of its journal. With few
+/// inodes, transactions are not parked.
 pub(crate) fn engine_of(
     dev: Arc<dyn BlockDevice>,
     inodes: usize,
@@ -58,27 +59,28 @@ pub(crate) fn engine_of(
     (Engine::new(geo, cache, Journal::new(writer), counters, inodes), log_dev)
 }
 
-/// Block `block` of 4 KiB.
+/// Returns the location of block `block`, 4 KiB.
 pub(crate) fn map(block: u64) -> BufMap {
     BufMap::single(Daddr(block * 8), Sectors(8))
 }
 
-/// Takes block `block` into a transaction; whatever it says is fine.
+/// Joins block `block` to a transaction; the verifier accepts everything.
 pub(crate) fn read(
     tx: &mut Trans<'_>,
     block: u64,
-    place: Option<LockPosition>,
+    position: Option<LockPosition>,
 ) -> Result<Handle, TransError> {
     let geo = geo();
-    tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
+    tx.read(&map(block), position, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
 }
 
-/// What the journal says of the block `block` from its tail on, laid over what is in place.
+/// Returns block `block` as recovery would leave it: the journal's changes from its tail on,
+/// applied to what is in position.
 pub(crate) fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
     recovered_on(&**engine.device(), log_dev, block)
 }
 
-/// The same, where `dev` is what is left of the device.
+/// Returns what [`recovered`] does, with `dev` as what is left of the device.
 pub(crate) fn recovered_on(
     dev: &dyn BlockDevice,
     log_dev: &dyn BlockDevice,

@@ -1,4 +1,4 @@
-//! Transactions on a device in memory: undo, visibility, locks, cil.
+//! Transactions on a device in memory: undo, visibility, locks, the CIL.
 
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn seen(engine: &Engine, block: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_dropped_leaves_no_trace() {
+fn a_dropped_transaction_leaves_no_trace() {
     let engine = engine();
     {
         let mut tx = engine.begin().unwrap();
@@ -52,19 +52,19 @@ fn what_is_dropped_leaves_no_trace() {
 }
 
 #[test]
-fn a_block_is_recalled_where_it_is_in_use_and_nobody_else_has_it() {
+fn try_join_returns_a_block_that_is_in_use_and_not_locked() {
     let engine = engine();
     let at = (Daddr(3000 * 8), 4096);
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
     let block = std::sync::Arc::downgrade(tx.item(a));
     tx.image(a).put(0, b"abcd");
-    assert_eq!(tx.recall(at, None), Some(a), "this transaction has it");
+    assert_eq!(tx.try_join(at, None), Some(a), "this transaction has it");
     tx.commit();
     {
         let mut tx = engine.begin().unwrap();
-        assert_eq!(tx.recall(at, None), None, "nobody says where it is");
-        let a = tx.recall(at, Some(&block)).unwrap();
+        assert_eq!(tx.try_join(at, None), None, "no reference is given");
+        let a = tx.try_join(at, Some(&block)).unwrap();
         assert_eq!((&tx.bytes(a)[..4], tx.held_at(&map(3000))), (&b"abcd"[..], Some(a)));
         tx.image(a).put(0, b"undo");
         assert_eq!(read(&mut tx, 3000, None).unwrap(), a);
@@ -72,18 +72,18 @@ fn a_block_is_recalled_where_it_is_in_use_and_nobody_else_has_it() {
     assert_eq!(seen(&engine, 3000), b"abcd");
     engine.cache().clear();
     let mut tx = engine.begin().unwrap();
-    let a = tx.recall(at, Some(&block)).expect("what is not in place is not forgotten");
+    let a = tx.try_join(at, Some(&block)).expect("what is not in place is not forgotten");
     tx.invalidate(a);
     tx.commit();
-    assert_eq!(engine.begin().unwrap().recall(at, Some(&block)), None, "it was freed");
+    assert_eq!(engine.begin().unwrap().try_join(at, Some(&block)), None, "it was freed");
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
     engine.cache().clear();
-    assert_eq!(engine.begin().unwrap().recall(at, Some(&block)), None, "it is to be read first");
+    assert_eq!(engine.begin().unwrap().try_join(at, Some(&block)), None, "it is to be read first");
 }
 
 #[test]
-fn what_is_committed_is_seen_then_goes_in_place() {
+fn a_committed_change_is_visible_and_is_written_in_place() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
@@ -102,38 +102,40 @@ fn what_is_committed_is_seen_then_goes_in_place() {
 }
 
 #[test]
-fn a_remembered_block_is_had_while_it_is_what_it_was() {
+fn join_if_returns_a_block_only_while_it_matches() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();
     let block = read(&mut tx, 3000, None).unwrap();
     tx.image(block).put(0, b"mine");
     let remembered = tx.item(block).clone();
     let is_mine = |bytes: &[u8]| bytes.starts_with(b"mine");
-    assert_eq!(tx.known(&remembered, None, is_mine).unwrap(), Some(block), "held already");
-    assert_eq!(tx.known(&remembered, None, |_| false).unwrap(), None);
+    assert_eq!(tx.join_if(&remembered, None, is_mine).unwrap(), Some(block), "held already");
+    assert_eq!(tx.join_if(&remembered, None, |_| false).unwrap(), None);
     tx.image(block).put(4, b"still held");
-    // Somebody else holds it: it is not waited for.
+    // Another transaction holds it: it is not waited for.
     std::thread::scope(|scope| {
-        let other = || engine.begin().unwrap().known(&remembered, None, is_mine).unwrap().is_some();
+        let other =
+            || engine.begin().unwrap().join_if(&remembered, None, is_mine).unwrap().is_some();
         assert!(!scope.spawn(other).join().unwrap());
     });
     tx.commit();
 
     let mut tx = engine.begin().unwrap();
-    assert!(tx.known(&remembered, None, |_| false).unwrap().is_none());
-    assert!(!tx.holds(&map(3000)), "what it is no more is let go at once");
-    let block = tx.known(&remembered, None, is_mine).unwrap().unwrap();
+    assert!(tx.join_if(&remembered, None, |_| false).unwrap().is_none());
+    assert!(!tx.holds(&map(3000)), "a block that does not match is released at once");
+    let block = tx.join_if(&remembered, None, is_mine).unwrap().unwrap();
     tx.invalidate(block);
-    assert!(tx.known(&remembered, None, is_mine).unwrap().is_none(), "freed just now");
+    assert!(tx.join_if(&remembered, None, is_mine).unwrap().is_none(), "freed just now");
     tx.commit();
-    let known = || engine.begin().unwrap().known(&remembered, None, |_| true).unwrap().is_some();
-    assert!(!known(), "freed");
+    let is_joined =
+        || engine.begin().unwrap().join_if(&remembered, None, |_| true).unwrap().is_some();
+    assert!(!is_joined(), "freed");
     engine.checkpoint().unwrap();
-    assert!(!known(), "not in memory any more");
+    assert!(!is_joined(), "not in memory any more");
 }
 
 #[test]
-fn what_is_not_durable_is_not_written_in_place() {
+fn a_change_that_is_not_durable_is_not_written_in_place() {
     let engine = engine();
     let change = |text: &[u8; 4]| {
         let mut tx = engine.begin().unwrap();
@@ -147,7 +149,7 @@ fn what_is_not_durable_is_not_written_in_place() {
     engine.write_back().unwrap();
     let mut block = [0; 4];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
-    assert_eq!(block, [0; 4], "pinned by the list");
+    assert_eq!(block, [0; 4], "pinned by the CIL");
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
@@ -155,7 +157,7 @@ fn what_is_not_durable_is_not_written_in_place() {
 }
 
 #[test]
-fn what_the_tail_passes_is_in_place_or_said_again() {
+fn a_change_that_the_tail_passes_is_in_place_or_logged_again() {
     let (engine, log_dev) = engine_and_log();
     let mut expected = vec![0; 4096];
     for n in 0..40u8 {
@@ -175,7 +177,7 @@ fn what_the_tail_passes_is_in_place_or_said_again() {
 }
 
 #[test]
-fn locks_out_of_order_are_tried_and_answer_busy() {
+fn locks_out_of_order_are_tried_and_return_busy() {
     let engine = engine();
     let mut first = engine.begin().unwrap();
     read(&mut first, 1, Some(LockPosition::Agf(AgNumber(0)))).unwrap();
@@ -194,13 +196,13 @@ fn locks_out_of_order_are_tried_and_answer_busy() {
     });
 }
 
-/// An engine whose transactions rest.
-fn restful() -> (Engine, Arc<dyn BlockDevice>) {
+/// Returns an engine whose transactions may be parked.
+fn parking_engine() -> (Engine, Arc<dyn BlockDevice>) {
     engine_of(Arc::new(MemDevice::new(SIZE)), 1 << 16)
 }
 
-/// Puts `text` into a block, in a transaction that rests then.
-fn put_and_rest(engine: &Engine, block: u64, text: &str) -> u64 {
+/// Puts `text` into a block, in a transaction that is parked then.
+fn put_and_park(engine: &Engine, block: u64, text: &str) -> u64 {
     let mut tx = engine.resume().unwrap();
     let handle = read(&mut tx, block, None).unwrap();
     tx.image(handle).put(0, text.as_bytes());
@@ -208,16 +210,16 @@ fn put_and_rest(engine: &Engine, block: u64, text: &str) -> u64 {
     tx.park()
 }
 
-fn rests(engine: &Engine) -> bool {
+fn is_parked(engine: &Engine) -> bool {
     engine.cache().item(&map(3000)).lock.is_locked()
 }
 
 #[test]
 fn a_change_that_fails_undoes_itself_alone() {
-    let (engine, _) = restful();
-    put_and_rest(&engine, 3000, "aaaa");
-    put_and_rest(&engine, 3001, "bbbb");
-    assert!(rests(&engine));
+    let (engine, _) = parking_engine();
+    put_and_park(&engine, 3000, "aaaa");
+    put_and_park(&engine, 3001, "bbbb");
+    assert!(is_parked(&engine));
     {
         let mut tx = engine.resume().unwrap();
         let [a, c] = [3000, 3002].map(|block| read(&mut tx, block, None).unwrap());
@@ -230,7 +232,7 @@ fn a_change_that_fails_undoes_itself_alone() {
         tx.delta.ifree += 5;
         tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
     }
-    assert!(!rests(&engine), "what was complete is committed");
+    assert!(!is_parked(&engine), "complete changes are committed");
     assert_eq!([3000, 3001].map(|block| seen(&engine, block)), [b"aaaa", b"bbbb"]);
     assert_eq!(seen(&engine, 3002), [0; 4]);
     assert_eq!(engine.counters().get().ifree, 2);
@@ -240,29 +242,29 @@ fn a_change_that_fails_undoes_itself_alone() {
 }
 
 #[test]
-fn nobody_waits_for_what_rests() {
-    let (engine, log_dev) = restful();
-    let number = put_and_rest(&engine, 3000, "aaaa");
-    assert!(rests(&engine));
+fn no_thread_waits_for_a_parked_transaction() {
+    let (engine, log_dev) = parking_engine();
+    let number = put_and_park(&engine, 3000, "aaaa");
+    assert!(is_parked(&engine));
     assert_eq!(seen(&engine, 3000), b"aaaa", "to a reader in the same thread");
-    assert!(!rests(&engine));
+    assert!(!is_parked(&engine));
 
-    put_and_rest(&engine, 3000, "bbbb");
+    put_and_park(&engine, 3000, "bbbb");
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(seen(&engine, 3000) == b"bbbb")).join().unwrap();
-        put_and_rest(&engine, 3000, "cccc");
-        scope.spawn(|| put_and_rest(&engine, 3000, "dddd")).join().unwrap();
+        put_and_park(&engine, 3000, "cccc");
+        scope.spawn(|| put_and_park(&engine, 3000, "dddd")).join().unwrap();
     });
-    assert!(rests(&engine), "in a thread that is gone");
-    assert_eq!(put_and_rest(&engine, 3000, "eeee"), number);
+    assert!(is_parked(&engine), "in a thread that is gone");
+    assert_eq!(put_and_park(&engine, 3000, "eeee"), number);
     engine.force(number).unwrap();
     assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"eeee");
 
-    let later = put_and_rest(&engine, 3000, "ffff");
+    let later = put_and_park(&engine, 3000, "ffff");
     assert_eq!(later, number + 1);
-    engine.force_object(&engine.cache().item(&map(3000))).unwrap();
+    engine.force_item(&engine.cache().item(&map(3000))).unwrap();
     assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"ffff");
-    put_and_rest(&engine, 3000, "gggg");
+    put_and_park(&engine, 3000, "gggg");
     engine.unmount().unwrap();
     let mut block = [0; 4];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
@@ -270,31 +272,31 @@ fn nobody_waits_for_what_rests() {
 }
 
 #[test]
-fn what_does_more_than_edit_does_not_rest() {
+fn a_change_that_does_more_than_edit_is_not_parked() {
     type Change = fn(&mut Trans<'_>, Handle);
     let changes: [Change; 5] = [
         |tx, block| tx.invalidate(block),
         |tx, _| tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) }),
-        |tx, _| drop(tx.data_to_come()),
+        |tx, _| drop(tx.data_ticket()),
         |tx, _| tx.delta.fdblocks -= 1,
         |tx, _| assert_ne!(tx.fresh(&map(3001)).unwrap(), Handle(0)),
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let (engine, _) = restful();
-        put_and_rest(&engine, 3000, "aaaa");
+        let (engine, _) = parking_engine();
+        put_and_park(&engine, 3000, "aaaa");
         let mut tx = engine.resume().unwrap();
         let block = read(&mut tx, 3000, None).unwrap();
         change(&mut tx, block);
         tx.park();
-        assert!(!rests(&engine), "{number}");
+        assert!(!is_parked(&engine), "{number}");
     }
     let small = engine();
-    put_and_rest(&small, 3000, "aaaa");
-    assert!(!rests(&small), "there is no room for it");
+    put_and_park(&small, 3000, "aaaa");
+    assert!(!is_parked(&small), "there is no space for it");
 }
 
 #[test]
-fn extents_that_were_freed_are_busy_until_the_checkpoint() {
+fn freed_extents_are_busy_until_the_checkpoint() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
@@ -312,7 +314,7 @@ fn a_checkpoint_waits_for_the_data_it_refers_to() {
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
     tx.image(a).put(0, b"x");
-    let ticket = tx.data_to_come();
+    let ticket = tx.data_ticket();
     tx.commit();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -327,7 +329,7 @@ fn a_checkpoint_waits_for_the_data_it_refers_to() {
 }
 
 #[test]
-fn many_threads_add_up() {
+fn changes_of_many_threads_add_up() {
     let engine = engine();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -358,7 +360,7 @@ fn damage_in_memory_does_not_reach_the_device() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();
     let a = tx.fresh(&map(3000)).unwrap();
-    // A block of a directory, says its magic; nothing else in it does.
+    // The magic says a directory block; nothing else in it does.
     tx.image(a).put(0, b"XDD3");
     tx.commit();
     engine.checkpoint().unwrap();
@@ -370,7 +372,7 @@ fn damage_in_memory_does_not_reach_the_device() {
 }
 
 #[test]
-fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
+fn a_thread_writes_the_checkpoint_when_the_cil_is_half_full() {
     let engine = Running::new(engine());
     let mut tx = engine.begin().unwrap();
     tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
@@ -381,7 +383,7 @@ fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
         tx.image(a).put(0, b"text");
         tx.commit();
     }
-    // Nobody asked for a checkpoint, and there was room in the list for more.
+    // No test code asked for a checkpoint, and the CIL had space for more.
     let end = Instant::now() + Duration::from_secs(60);
     while engine.busy().any(AgNumber(0)) {
         assert!(Instant::now() < end, "no checkpoint was written");
@@ -391,7 +393,7 @@ fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
 
 // ---- new clusters of inodes ----------------------------------------------------------------------
 
-/// The cluster in the tests below, 4 blocks of which nobody knows anything.
+/// The cluster in the tests below: 4 blocks that belong to no structure.
 fn cluster() -> BufMap {
     BufMap::single(Daddr(3000 * 8), Sectors(32))
 }
@@ -403,40 +405,40 @@ fn location(number: usize) -> InodeLocation {
     InodeLocation { cluster, offset: number * geo().inodesize() }
 }
 
-/// Takes inode `number` of the cluster, and lets it say `text` behind its core.
-fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
+/// Allocates inode `number` of the cluster, and puts `text` behind its core.
+fn alloc_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     let (mut tx, geo) = (engine.begin().unwrap(), geo());
     let ino = Ino(NEW.first.0 + number as u64);
     let (inode, bytes) = tx.new_inode(ino, &location(number)).unwrap();
     assert!(bytes.is_none());
-    let new = tx.untaken(&location(number)).expect("a new cluster");
+    let new = tx.unmaterialized_cluster(&location(number)).expect("a new cluster");
     let image = new.image(&geo, location(number).offset, geo.inodesize());
     tx.init_inode(inode, CoreV3::read_from_prefix(&image).unwrap().0, geo.inodesize());
     tx.edit(inode, 400..404).copy_from_slice(&text);
     tx.commit();
 }
 
-/// The cluster as it stands on the device, each inode judged; what each says behind its core.
+/// Returns the text behind the core of each inode of the cluster on the device; verifies each.
 fn in_place(engine: &Engine) -> Vec<[u8; 4]> {
     let geo = geo();
     let mut bytes = vec![0; cluster().byte_len()];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut bytes).unwrap();
-    let judged = (NEW.first.0..).zip(bytes.chunks_exact(geo.inodesize())).map(|(ino, inode)| {
+    let texts = (NEW.first.0..).zip(bytes.chunks_exact(geo.inodesize())).map(|(ino, inode)| {
         let ctx = Ctx::new(&geo, Location::of("test").ino(Ino(ino)));
         Dinode::verify(inode, &ctx, Ino(ino)).unwrap();
         inode[400..404].try_into().unwrap()
     });
-    judged.collect()
+    texts.collect()
 }
 
 fn make_cluster(engine: &Engine) {
     drop({
         let mut tx = engine.begin().unwrap();
         tx.new_cluster(&cluster(), NEW).unwrap();
-        assert!(tx.untaken(&location(3)).is_some());
+        assert!(tx.unmaterialized_cluster(&location(3)).is_some());
         tx
     });
-    assert!(engine.cache().untaken(&location(3)).is_none(), "it was undone");
+    assert!(engine.cache().unmaterialized_cluster(&location(3)).is_none(), "it was undone");
     let mut tx = engine.begin().unwrap();
     tx.new_cluster(&cluster(), NEW).unwrap();
     tx.commit();
@@ -447,17 +449,20 @@ fn is_in_memory(engine: &Engine) -> bool {
 }
 
 #[test]
-fn a_new_cluster_is_written_with_the_inodes_that_nobody_took() {
+fn a_new_cluster_is_written_with_its_free_inodes() {
     let engine = engine();
     make_cluster(&engine);
-    take_inode(&engine, 3, *b"mine");
+    alloc_inode(&engine, 3, *b"mine");
     assert!(!is_in_memory(&engine));
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
-    let said = in_place(&engine);
+    let texts = in_place(&engine);
     let mine = |number| if number == 3 { *b"mine" } else { [0; 4] };
-    assert_eq!(said, (0..said.len()).map(mine).collect::<Vec<_>>());
-    assert!(engine.cache().untaken(&location(4)).is_none(), "it is not new any more");
+    assert_eq!(texts, (0..texts.len()).map(mine).collect::<Vec<_>>());
+    assert!(
+        engine.cache().unmaterialized_cluster(&location(4)).is_none(),
+        "it is not new any more"
+    );
 }
 
 #[test]
@@ -466,12 +471,12 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     make_cluster(&engine);
     let count = cluster().byte_len() / geo().inodesize();
     let text = |number: usize| u32::try_from(number).unwrap().to_be_bytes();
-    (0..count).for_each(|number| take_inode(&engine, number, text(number)));
+    (0..count).for_each(|number| alloc_inode(&engine, number, text(number)));
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
     assert_eq!(in_place(&engine), (0..count).map(text).collect::<Vec<_>>());
     assert!(!is_in_memory(&engine));
-    // One changes once more: the others are read from where they were written.
+    // One inode changes again: the others are read from where they were written.
     let mut tx = engine.begin().unwrap();
     let load = || -> Result<_, TransError> { panic!("it is in memory") };
     let inode = tx.inode(Ino(NEW.first.0 + 5), &location(5), load).unwrap();
@@ -483,7 +488,8 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     assert_eq!(in_place(&engine), (0..count).map(more).collect::<Vec<_>>());
 }
 
-/// Blocks from 3000 on that say who they are, so many that two threads put them in place.
+/// Writes their own number into blocks from 3000 on, enough for two push threads. Returns the
+/// blocks.
 fn change_many(engine: &Engine) -> std::ops::Range<u64> {
     let many = 3000..3000 + 2 * SPLIT_PUSH_ITEMS as u64;
     for block in many.clone() {
@@ -512,7 +518,7 @@ fn two_threads_put_each_block_in_place_once() {
 }
 
 #[test]
-fn what_one_of_two_threads_cannot_write_ends_the_volume() {
+fn a_failed_write_of_one_push_thread_shuts_the_volume_down() {
     for failing in [1, 6, 16] {
         // Each block was read before.
         let nth = 2 * SPLIT_PUSH_ITEMS as u64 + failing;
@@ -521,23 +527,23 @@ fn what_one_of_two_threads_cannot_write_ends_the_volume() {
         let (engine, log_dev) = engine_on(dev);
         let many = change_many(&engine);
         assert!(matches!(engine.write_back(), Err(TransError::ShutDown(_))), "write {failing}");
-        assert!(engine.ail.tail().is_some(), "nothing is said to be in place");
+        assert!(engine.ail.tail().is_some(), "nothing is texts to be in place");
         let last = many.end - 1;
         assert_eq!(recovered(&engine, &*log_dev, last)[..8], last.to_be_bytes());
     }
 }
 
 #[test]
-fn a_new_cluster_that_somebody_wanted_whole_is_written_as_it_is_by_then() {
+fn a_new_cluster_that_was_read_whole_is_written_with_later_changes() {
     let engine = engine();
     make_cluster(&engine);
-    take_inode(&engine, 0, *b"mine");
+    alloc_inode(&engine, 0, *b"mine");
     let geo = geo();
     let ctx = Ctx::new(&geo, Location::of("test"));
     engine.cache().read(&cluster(), &ctx, &|_, _| Ok(())).unwrap();
     assert!(is_in_memory(&engine));
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
-    let said = in_place(&engine);
-    assert_eq!((said[0], said[1]), (*b"mine", [0; 4]));
+    let texts = in_place(&engine);
+    assert_eq!((texts[0], texts[1]), (*b"mine", [0; 4]));
 }

@@ -1,14 +1,15 @@
-//! A transaction: items locked, changed through declared ranges, then committed or undone.
+//! A transaction: it locks log items, changes declared byte ranges, and then commits or undoes.
 //!
 //! ```text
 //!   begin ──▶ join items (their locks) ──▶ edit ──▶ commit: listed for the next checkpoint
 //!                                              └────▶ drop:   every byte as it was before
 //! ```
 //!
-//! 1. A transaction lies in one checkpoint as a whole: it holds the gate from begin to end.
+//! 1. A transaction lies in one checkpoint as a whole: it holds the context lock from begin to end.
 //! 2. A transaction that is dropped leaves no trace: neither bytes nor flags nor counters.
-//! 3. Locks that have an order ([`LockPosition`]) are waited for in that order only; out of order they are
-//!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
+//! 3. A transaction waits for locks that have a [`LockPosition`] in that order only. Out of order
+//!    it tries; [`TransError::Busy`] names the lock to wait for, while nothing is held, before the
+//!    next attempt.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -33,34 +34,35 @@ use crate::log_item::{Buf, Chunks, DiskLocation, ItemState, LogItem, NewCluster}
 use crate::stats::counted;
 use crate::work::{JoinedItem, Key, ReusedWork};
 
-/// Why a transaction cannot go on.
+/// Why a transaction cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TransError {
-    /// A block could not be had.
+    /// A block could not be read.
     #[error(transparent)]
     Buf(#[from] BufError),
-    /// Somebody else holds a lock that this transaction may not wait for: drop it,
-    /// [`wait`](Busy::wait), and run it again.
-    #[error("another transaction holds what this one needs")]
+    /// Another transaction holds a lock that this one may not wait for. The caller drops this
+    /// transaction, calls [`wait`](Busy::wait), and runs it again.
+    #[error("another transaction holds a lock that this one needs")]
     Busy(Busy),
     /// The volume was shut down earlier.
     #[error(transparent)]
     ShutDown(#[from] ShutDown),
 }
 
-/// A lock to wait for.
+/// The lock that a transaction could not take.
 #[derive(Debug)]
 pub struct Busy(Arc<LogItem>);
 
 impl Busy {
-    /// Waits until the lock was free once. The caller holds no transaction.
+    /// Waits until the lock has been free once. The caller holds no transaction.
     pub fn wait(self, engine: &Engine) {
         drop(self.0.write(Some(&engine.cil)));
     }
 }
 
-/// The place of a lock in the order in which transactions wait for them: inodes by number, then the
-/// AGI and AGF of each group, ascending. Other blocks are protected by one of these and have no place.
+/// The position of a lock in the order in which transactions wait: inodes by number, then the AGI
+/// and AGF of each group, ascending. One of these locks protects every other block, so other blocks
+/// have no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockPosition {
     /// An inode's ILOCK.
@@ -71,44 +73,44 @@ pub enum LockPosition {
     Agf(AgNumber),
 }
 
-/// A log item of a transaction. Good for this transaction only.
+/// Identifies a log item within one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub(crate) u32);
 
 /// Changes of the superblock's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// Inodes that exist.
+    /// Allocated inodes, free ones included.
     pub icount: i64,
-    /// Inodes that are free.
+    /// Free inodes.
     pub ifree: i64,
-    /// Blocks that are free.
+    /// Free blocks.
     pub fdblocks: i64,
 }
 
 impl Delta {
-    /// True where inodes were taken and given back at most.
-    fn is_of_edits(self) -> bool {
+    /// Returns true if the change at most took or released existing inodes.
+    fn only_takes_inodes(self) -> bool {
         (self.icount, self.fdblocks) == (0, 0)
     }
 }
 
-/// Blocks that a transaction freed: not to be used again before its checkpoint is durable.
+/// Blocks that a transaction freed. They are not reused before its checkpoint is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// The group.
     pub agno: AgNumber,
     /// First block.
     pub agbno: AgBlock,
-    /// How many.
+    /// Length in blocks.
     pub len: ExtLen,
 }
 
-/// A transaction. Dropped without [`commit`](Trans::commit), it undoes itself.
+/// A transaction. It undoes itself when it is dropped without [`commit`](Trans::commit).
 pub struct Trans<'e> {
     engine: &'e Engine,
     work: ReusedWork,
-    /// Held to the end: fields are dropped in this order. None of one that rests.
+    /// Released last: fields are dropped in this order. `None` once the transaction is parked.
     ctx_lock: Option<CtxGuard<'e>>,
     /// Changes of the superblock's counters, applied at commit.
     pub delta: Delta,
@@ -125,29 +127,29 @@ impl<'e> Trans<'e> {
     pub(crate) fn new(engine: &'e Engine, ctx_lock: CtxGuard<'e>, ctx_waits: LockStats) -> Self {
         let mut work = ReusedWork::new();
         work.cil_items.tally.ctx_lock += ctx_waits;
-        Self::again(engine, work, ctx_lock)
+        Self::resume(engine, work, ctx_lock)
     }
 
-    /// The transaction of `work` goes on.
-    pub(crate) fn again(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
+    /// Continues the transaction of `work`.
+    pub(crate) fn resume(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
         let delta = work.delta();
         Self { engine, work, ctx_lock: Some(ctx_lock), delta, waits_for_data: false }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &'e Engine {
         self.engine
     }
 
-    /// The block at `map`, judged by `verify` when it is read from the device, locked for change. A block
-    /// with a `place` in the lock order is waited for only in that order.
+    /// Locks the block at `map` for change, and runs `verify` on it when it is read from the
+    /// device. A block with a `position` in the lock order is waited for only in that order.
     ///
     /// # Errors
     /// [`TransError::Buf`], [`TransError::Busy`].
     pub fn read(
         &mut self,
         map: &BufMap,
-        place: Option<LockPosition>,
+        position: Option<LockPosition>,
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle, TransError> {
@@ -155,7 +157,7 @@ impl<'e> Trans<'e> {
         if let Some(handle) = self.work.find(key) {
             return Ok(handle);
         }
-        let handle = self.join(self.engine.cache().item(map), key, place)?;
+        let handle = self.join(self.engine.cache().item(map), key, position)?;
         let state = &mut self.work.held_mut(handle).state;
         if !(state.verified && state.bytes.is_some()) {
             let loaded =
@@ -168,18 +170,18 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
-    /// The block at `map`, where this transaction holds it.
+    /// Returns the block at `map` if this transaction holds it.
     pub fn held_at(&self, map: &BufMap) -> Option<Handle> {
         self.work.find(Key::of_block(map))
     }
 
-    /// Inode `ino`, where this transaction holds it.
+    /// Returns inode `ino` if this transaction holds it.
     pub fn held_inode(&self, ino: Ino) -> Option<Handle> {
         self.work.find(Key::Inode(ino))
     }
 
-    /// The block at `map` as of now: as this transaction changed it, or as it was committed last.
-    /// The block is not held afterwards.
+    /// Returns the current bytes of the block at `map`: with the changes of this transaction, or as
+    /// last committed. The transaction does not hold the block afterwards.
     ///
     /// # Errors
     /// [`TransError::Buf`].
@@ -195,17 +197,18 @@ impl<'e> Trans<'e> {
         }
     }
 
-    /// The block at `map`, just allocated: all zeroes, whatever stood there, and logged as a whole.
+    /// Takes the newly allocated block at `map`: all zeroes, whatever it held before, and logged as
+    /// a whole.
     ///
     /// # Errors
-    /// [`TransError::Busy`], never for a block that nobody else knows.
+    /// [`TransError::Busy`], never for a block that no other thread knows.
     pub fn fresh(&mut self, map: &BufMap) -> Result<Handle, TransError> {
         let handle = self.take_unread(map)?;
         self.replace(handle, zeroed(map.byte_len()));
         Ok(handle)
     }
 
-    /// The block at `map`, whatever stands there.
+    /// Locks the block at `map` without reading it.
     fn take_unread(&mut self, map: &BufMap) -> Result<Handle, TransError> {
         let key = Key::of_block(map);
         match self.work.find(key) {
@@ -214,44 +217,45 @@ impl<'e> Trans<'e> {
         }
     }
 
-    /// All of a log item is new.
+    /// Replaces all bytes of a log item.
     fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let all = 0..bytes.len();
         self.work.is_structural = true;
-        self.work.becomes(handle, bytes.into(), None).dirty.mark(&all);
+        self.work.replace(handle, bytes.into(), None).dirty.mark(&all);
     }
 
-    /// The cluster of inodes at `map`, just allocated: written back but never logged.
-    /// [`icreate`](Self::icreate) is what the journal says of it.
+    /// Takes the newly allocated inode cluster at `map`: written in position, but never logged.
+    /// [`icreate`](Self::icreate) logs it instead.
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
     pub fn new_cluster(&mut self, map: &BufMap, new: NewCluster) -> Result<(), TransError> {
         let handle = self.take_unread(map)?;
         self.work.is_structural = true;
-        self.work.becomes(handle, Bytes::default(), Some(Box::new(new))).dirty = Chunks::default();
+        self.work.replace(handle, Bytes::default(), Some(Box::new(new))).dirty = Chunks::default();
         Ok(())
     }
 
-    /// The cluster of the inode at `location`, where nothing of it was ever needed but single inodes.
-    pub fn untaken(&mut self, location: &InodeLocation) -> Option<NewCluster> {
+    /// Returns the template of the inode cluster at `location` if the cluster is new and no thread
+    /// has needed all of it yet.
+    pub fn unmaterialized_cluster(&mut self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
         let cluster = BufMap::single(daddr, len);
         let last = self.work.cluster.take().filter(|(at, _)| *at == daddr);
         let find = || (daddr, self.engine.cache().item(&cluster));
         let (_, item) = self.work.cluster.insert(last.unwrap_or_else(find));
-        // Mostly nobody holds it, then neither does this transaction.
+        // In the common case no transaction holds it, and then neither does this one.
         if let Some(state) = item.lock.try_read() {
-            return state.untaken();
+            return state.unmaterialized_cluster();
         }
         match self.held_at(&cluster) {
             Some(handle) => self.work.held(handle).state.new.as_deref().copied(),
-            None => self.engine.cache().untaken(location),
+            None => self.engine.cache().unmaterialized_cluster(location),
         }
     }
 
-    /// The block at `map`, just allocated, holds `bytes` from now on, which the caller writes to the device
-    /// itself, before the commit: never logged, never written back.
+    /// Takes the newly allocated block at `map` with the content `bytes`. The block is never logged
+    /// and never written by the AIL push: the caller writes it to the device before the commit.
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
@@ -259,18 +263,19 @@ impl<'e> Trans<'e> {
         let handle = self.fresh(map)?;
         self.replace(handle, bytes);
         self.work.held_mut(handle).dirty = Chunks::default();
-        self.engine.wrote_unlogged();
+        self.engine.note_unlogged_write();
         Ok(())
     }
 
-    /// Logs that a chunk of inodes was made.
+    /// Logs the initialization of an inode chunk.
     pub fn icreate(&mut self, item: Icreate) {
         self.work.is_structural = true;
         self.work.cil_items.icreates.push(item);
     }
 
-    /// Logs that something shall be done, should this transaction be the last before a crash. Answers the promise,
-    /// whose [`done`](Intent::done) the transaction that does it [`log_done`](Self::log_done)s.
+    /// Logs an intent for `work`, to be finished by recovery if the machine crashes after this
+    /// transaction. Returns the intent; the transaction that does the work passes its
+    /// [`done`](Intent::done) item to [`log_done`](Self::log_done).
     pub fn log_intent(&mut self, family: Family, work: IntentWork) -> Intent {
         let intent = Intent { family, id: self.engine.intent_ids.next(), work };
         self.work.is_structural = true;
@@ -278,16 +283,16 @@ impl<'e> Trans<'e> {
         intent
     }
 
-    /// Logs that this transaction does what was promised.
+    /// Logs that this transaction does the work of an intent.
     pub fn log_done(&mut self, done: Done) {
         self.work.is_structural = true;
         self.work.cil_items.intents.push(IntentItem::Done(done));
     }
 
-    /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory.
+    /// Takes the ILOCK of inode `ino`, and reads the inode with `load` if it is not in memory.
     ///
     /// # Errors
-    /// [`TransError::Busy`], and those of `load`.
+    /// [`TransError::Busy`], and the errors of `load`.
     pub fn inode<E: From<TransError>>(
         &mut self,
         ino: Ino,
@@ -306,7 +311,8 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
-    /// Inode `ino`, free so far: known to nobody else, it may be taken out of order. What it held, if that is in memory.
+    /// Locks inode `ino`, which is being allocated. No other thread knows it, so its lock may be
+    /// taken out of order. Returns the previous bytes if they are in memory.
     ///
     /// # Errors
     /// [`TransError::Busy`].
@@ -316,10 +322,10 @@ impl<'e> Trans<'e> {
         location: &InodeLocation,
     ) -> Result<(Handle, Option<Arc<Buf>>), TransError> {
         let key = Key::Inode(ino);
-        // Mostly nobody holds it, then neither does this transaction.
+        // In the common case no transaction holds it, and then neither does this one.
         let handle = match Locked::try_take(self.engine.inodes().item(ino, location)) {
             Ok(state) => {
-                self.work.cil_items.tally.of_place(None).taken += 1;
+                self.work.cil_items.tally.locks_at(None).taken += 1;
                 self.work.join(key, JoinedItem::new(state, None))
             }
             Err(item) => match self.work.find(key) {
@@ -330,15 +336,15 @@ impl<'e> Trans<'e> {
         Ok((handle, self.work.held(handle).state.bytes.share()))
     }
 
-    /// All of a newborn inode, `len` bytes long, is `core`, and forks without state.
+    /// Initializes a newly allocated inode of `len` bytes from `core`, with empty forks.
     pub fn init_inode(&mut self, handle: Handle, core: CoreV3, len: usize) {
         let compact = CompactInode::new(zerocopy::transmute!(core), len);
-        // The journal is told all of a core where any of it is; empty forks need not be.
-        let told = 0..offset_of!(CoreV3, crc);
-        self.work.becomes(handle, compact.into(), None).dirty.mark(&told);
+        // The journal receives all of a core if any of it changed; empty forks need not be logged.
+        let logged = 0..offset_of!(CoreV3, crc);
+        self.work.replace(handle, compact.into(), None).dirty.mark(&logged);
     }
 
-    /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
+    /// Discards inode `ino` from memory, because its chunk was freed. The inode is never written.
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
@@ -353,45 +359,47 @@ impl<'e> Trans<'e> {
         Ok(())
     }
 
-    /// A block that somebody remembers, where it is still in memory, in use, and what `is_it` says; held then. One without
-    /// a place in the lock order may be anything by now, so it is not waited for.
+    /// Returns the cached block, locked, if it is still in memory and in use, and `matches` accepts
+    /// it. A block without a position in the lock order may have been reused for anything, so it is
+    /// not waited for.
     ///
     /// # Errors
-    /// [`TransError::Busy`], for one with a place.
-    pub fn known(
+    /// [`TransError::Busy`], for a block with a position.
+    pub fn join_if(
         &mut self,
         item: &Arc<LogItem>,
-        place: Option<LockPosition>,
-        is_it: impl FnOnce(&[u8]) -> bool,
+        position: Option<LockPosition>,
+        matches: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<Handle>, TransError> {
-        let sound = |held: &JoinedItem| {
+        let usable = |held: &JoinedItem| {
             let ItemState { bytes, verified, stale, .. } = &*held.state;
             let bytes = bytes.get().filter(|_| *verified && !*stale && !held.stale);
-            bytes.is_some_and(is_it)
+            bytes.is_some_and(matches)
         };
         let key = Key::of(item.location());
         if let Some(handle) = self.work.find(key) {
-            return Ok(sound(self.work.held(handle)).then_some(handle));
+            return Ok(usable(self.work.held(handle)).then_some(handle));
         }
         let item = Arc::clone(item);
-        let handle = match place {
-            Some(_) => self.join(item, key, place)?,
+        let handle = match position {
+            Some(_) => self.join(item, key, position)?,
             None => match Locked::try_take(item) {
                 Ok(state) => self.work.join(key, JoinedItem::new(state, None)),
                 Err(_) => return Ok(None),
             },
         };
-        let sound = sound(self.work.held(handle));
-        if !sound {
+        let usable = usable(self.work.held(handle));
+        if !usable {
             self.release(handle);
         }
-        Ok(sound.then_some(handle))
+        Ok(usable.then_some(handle))
     }
 
-    /// The block at `at` (address and length in bytes), which somebody may remember as `item` of the buffer cache: held, where
-    /// this transaction does so, or where it is still in memory, in use, and nobody's. Else the cache is to be asked.
+    /// Returns the block at `at` (address, and length in bytes) if this transaction holds it, or
+    /// locks it through `item`, a weak reference into the buffer cache. Returns `None` if the block
+    /// is not in memory, not in use, or locked; the caller then asks the cache.
     #[inline]
-    pub fn recall(&mut self, at: (Daddr, usize), item: Option<&Weak<LogItem>>) -> Option<Handle> {
+    pub fn try_join(&mut self, at: (Daddr, usize), item: Option<&Weak<LogItem>>) -> Option<Handle> {
         let key = Key::Block(at.0, at.1);
         if let Some(handle) = self.work.find(key) {
             return Some(handle);
@@ -401,84 +409,84 @@ impl<'e> Trans<'e> {
             return None;
         }
         state.item().used.mark();
-        self.work.cil_items.tally.of_place(None).taken += 1;
+        self.work.cil_items.tally.locks_at(None).taken += 1;
         Some(self.work.join(key, JoinedItem::new(state, None)))
     }
 
-    /// Takes a log item's lock: waits for it where the order allows, else tries.
+    /// Takes the lock of a log item. Waits where the lock order allows it, else only tries.
     fn join(
         &mut self,
         item: Arc<LogItem>,
         key: Key,
-        place: Option<LockPosition>,
+        position: Option<LockPosition>,
     ) -> Result<Handle, TransError> {
-        let in_order = place.is_none_or(|place| {
-            self.work.all().all(|held| held.place.is_none_or(|other| other < place))
+        let in_order = position.is_none_or(|position| {
+            self.work.all().all(|held| held.position.is_none_or(|other| other < position))
         });
-        let stats = self.work.cil_items.tally.of_place(place);
+        let stats = self.work.cil_items.tally.locks_at(position);
         let state = match Locked::try_take(item) {
             Err(item) if !in_order => return Err(TransError::Busy(Busy(item))),
             attempt => counted(stats, attempt, |item| Locked::take(item, &self.engine.cil)),
         };
-        Ok(self.work.join(key, JoinedItem::new(state, place)))
+        Ok(self.work.join(key, JoinedItem::new(state, position)))
     }
 
-    /// True where this transaction holds the block at `map`.
+    /// Returns true if this transaction holds the block at `map`.
     pub fn holds(&self, map: &BufMap) -> bool {
         self.held_at(map).is_some()
     }
 
-    /// True where somebody holds the block at `map` just now, as far as one can see without waiting.
+    /// Returns true if the block at `map` is locked at this moment. Does not wait.
     pub fn is_contended(&self, map: &BufMap) -> bool {
         self.engine.cache().item(map).lock.is_locked()
     }
 
-    /// The item behind a handle.
+    /// Returns the log item of a handle.
     pub fn item(&self, handle: Handle) -> &Arc<LogItem> {
         self.work.held(handle).state.item()
     }
 
-    /// Its bytes, with this transaction's changes.
+    /// Returns the bytes of a log item, with the changes of this transaction.
     pub fn bytes(&self, handle: Handle) -> &[u8] {
         self.work.held(handle).state.bytes.get().unwrap_or(&[])
     }
 
-    /// Its bytes as a snapshot: it stays as it is, whatever this transaction does next.
+    /// Returns a snapshot of the bytes. Later changes by this transaction do not affect it.
     pub fn snapshot(&self, handle: Handle) -> Arc<Buf> {
         self.work.held(handle).state.bytes.share().expect("a joined item has been read")
     }
 
-    /// Its bytes, to be edited.
+    /// Returns the log item as an [`Image`], for editing.
     pub fn image(&mut self, handle: Handle) -> Held<'_, 'e> {
         Held { trans: self, handle }
     }
 
-    /// The part `range` of a log item, to be changed: saved for undo, marked for the journal.
+    /// Returns the bytes in `range` for change. Saves them for undo and marks them for the journal.
     ///
     /// # Panics
-    /// Where `range` lies outside of the item.
+    /// If `range` lies outside the item.
     pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         self.work.edit(handle, range)
     }
 
-    /// Says that an inode's unlinked pointer changes: inode items do not carry it.
+    /// Marks the unlinked pointer of an inode as changed: inode items do not carry it.
     pub fn log_unlinked(&mut self, handle: Handle) {
         self.work.held_mut(handle).unlinked = true;
     }
 
-    /// Lets go of a log item that this transaction has not changed; changed ones stay held.
+    /// Releases a log item that this transaction has not changed. Changed items stay locked.
     pub fn release(&mut self, handle: Handle) {
         self.work.release(handle);
     }
 
-    /// The block was freed: the journal cancels it, nothing of it is written any more.
+    /// Marks the block as freed. The journal cancels it, and it is not written any more.
     pub fn invalidate(&mut self, handle: Handle) {
         self.work.is_structural = true;
         self.work.held_mut(handle).stale = true;
     }
 
-    /// The block at `map` was freed, which nobody reads now: like [`invalidate`](Self::invalidate),
-    /// without reading it first.
+    /// Marks the block at `map` as freed, like [`invalidate`](Self::invalidate), without reading it
+    /// first.
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
@@ -488,24 +496,27 @@ impl<'e> Trans<'e> {
         Ok(())
     }
 
-    /// Blocks that this transaction gave back: not to be used again before its checkpoint is durable.
+    /// Records an extent that this transaction freed. It is not reused before the checkpoint is
+    /// durable.
     pub fn freed(&mut self, extent: Freed) {
         self.work.is_structural = true;
         self.work.freed.push(extent);
     }
 
-    /// An extent that begins with `block` came to another place or file, or is no longer shared: it is not to be written in
-    /// place before this transaction's checkpoint is durable ([`Engine::moved_in`]).
-    pub fn moved(&self, block: FsBlock) {
-        self.engine.note_moved(block);
+    /// Records that the extent at `block` was remapped to another offset or file, or is no longer
+    /// shared. It is not written in position before this transaction's checkpoint is durable
+    /// ([`Engine::remapped_in`]).
+    pub fn note_remapped(&self, block: FsBlock) {
+        self.engine.note_remapped(block);
     }
 
-    /// What this transaction gave back so far.
+    /// Returns the extents that this transaction has freed so far.
     pub fn freed_so_far(&self) -> &[Freed] {
         &self.work.freed
     }
 
-    /// Bytes that this transaction adds to the journal, roughly: when to stop and go on in another.
+    /// Returns roughly how many bytes this transaction adds to the journal. A caller uses it to
+    /// decide when to continue in another transaction.
     pub fn dirty_bytes(&self) -> usize {
         self.work
             .all()
@@ -519,38 +530,38 @@ impl<'e> Trans<'e> {
             .sum()
     }
 
-    /// The data that this transaction's metadata refers to will be written behind the commit, before
-    /// the ticket is dropped; the checkpoint waits for it.
-    pub fn data_to_come(&mut self) -> DataTicket {
+    /// Registers file data that this transaction's metadata refers to, and that is written after
+    /// the commit. The checkpoint waits until the ticket is dropped.
+    pub fn data_ticket(&mut self) -> DataTicket {
         self.waits_for_data = true;
         self.engine.data_ticket()
     }
 
-    /// True where its checkpoint waits for data that is yet to be written.
+    /// Returns true if the checkpoint of this transaction waits for data that is not written yet.
     pub fn waits_for_data(&self) -> bool {
         self.waits_for_data
     }
 
-    /// Makes the changes visible, and lists them for the next checkpoint; answers its number
-    /// ([`Engine::force`]).
+    /// Makes the changes visible and inserts the changed items into the CIL. Returns the number of
+    /// the checkpoint that will contain them ([`Engine::force`]).
     pub fn commit(mut self) -> u64 {
-        // Before anybody else has the group.
+        // Before another transaction can lock the group.
         self.engine.busy().add(&self.work.freed, self.engine.checkpoint_number());
         self.work.complete_change(self.delta);
         self.work.commit(&self.engine.cil)
     }
 
-    /// Ends a change, which happens: the transaction rests, and the thread's next change goes on in it
-    /// ([`Engine::resume`]). Where it may not rest it is committed. Answers the number of its checkpoint, as
-    /// [`commit`](Self::commit) does.
+    /// Completes the running change and parks the transaction, so that the thread's next change
+    /// continues in it ([`Engine::resume`]). Commits it instead if it may not be parked. Returns
+    /// the number of its checkpoint, as [`commit`](Self::commit) does.
     pub fn park(mut self) -> u64 {
-        let only_edits = !self.work.is_structural && self.delta.is_of_edits();
+        let only_edits = !self.work.is_structural && self.delta.only_takes_inodes();
         if !only_edits || self.waits_for_data {
             return self.commit();
         }
         self.work.complete_change(self.delta);
         let seq = self.engine.checkpoint_number();
-        if let (Some(work), Some(ctx_lock)) = (self.work.leave(), self.ctx_lock.take())
+        if let (Some(work), Some(ctx_lock)) = (self.work.detach(), self.ctx_lock.take())
             && let Err((work, ctx_lock)) = self.engine.cil.park(work, ctx_lock)
         {
             (self.work, self.ctx_lock) = (work, Some(ctx_lock));
@@ -561,7 +572,7 @@ impl<'e> Trans<'e> {
 }
 
 impl Drop for Trans<'_> {
-    /// Undoes the change that was not complete, and commits those before it.
+    /// Undoes the incomplete change, and commits the complete ones before it.
     fn drop(&mut self) {
         if let Some(work) = self.work.get() {
             work.end(&self.engine.cil);
@@ -569,7 +580,7 @@ impl Drop for Trans<'_> {
     }
 }
 
-/// One item of a transaction, as an [`Image`].
+/// A log item of a transaction, as an [`Image`].
 #[derive(Debug)]
 pub struct Held<'t, 'e> {
     trans: &'t mut Trans<'e>,

@@ -1,7 +1,8 @@
-//! What a transaction gathers: the items it holds and what it changed of them, how to undo that, and what its commit cil.
+//! The state of a transaction: the items it has joined, what it changed of them, how to undo that,
+//! and what its commit inserts into the CIL.
 //!
-//! A transaction has one change or, where it [rested](crate::park) in between, several: those that are complete, and one
-//! that runs and may be undone.
+//! A transaction has one change or, if it was [parked](crate::park) in between, several: the
+//! complete ones, and a running one that can be undone.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
@@ -17,10 +18,10 @@ use crate::log_item::{Chunks, DiskLocation, LogItem, NewCluster};
 use crate::sync::atomic::Ordering;
 use crate::trans::{Delta, Freed, Handle, LockPosition};
 
-/// What a log item of a transaction is found by, without a look into the caches.
+/// Identifies a log item within a transaction, without a look-up in the caches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// A block: the address of its first piece, its length in bytes.
+    /// A block: the address of its first piece, and its length in bytes.
     Block(Daddr, usize),
     /// An inode.
     Inode(Ino),
@@ -39,28 +40,28 @@ impl Key {
     }
 }
 
-/// One item, held.
+/// A log item that the transaction holds locked.
 pub(crate) struct JoinedItem {
     pub state: Locked,
-    pub place: Option<LockPosition>,
-    /// What this transaction changed.
+    pub position: Option<LockPosition>,
+    /// The chunks that this transaction changed.
     pub dirty: Chunks,
     pub unlinked: bool,
-    /// It is a new cluster.
+    /// The item is a new inode cluster.
     pub new: bool,
     pub stale: bool,
-    /// Undo for all of it, where all of it became new.
+    /// Undo for the whole item, if all of it was replaced.
     pub before: Option<Before>,
 }
 
 impl JoinedItem {
-    pub(crate) fn new(state: Locked, place: Option<LockPosition>) -> Self {
+    pub(crate) fn new(state: Locked, position: Option<LockPosition>) -> Self {
         let dirty = Chunks::default();
-        Self { state, place, dirty, unlinked: false, new: false, stale: false, before: None }
+        Self { state, position, dirty, unlinked: false, new: false, stale: false, before: None }
     }
 
-    /// All of it is new.
-    pub(crate) fn becomes(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
+    /// Replaces all bytes of the item.
+    pub(crate) fn replace(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
         self.new = new.is_some();
         let state = &mut *self.state;
         let before = Before {
@@ -72,33 +73,34 @@ impl JoinedItem {
         self.stale = false;
     }
 
-    /// True where the commit has something to say of it.
+    /// Returns true if the commit must insert the item into the CIL.
     pub(crate) fn is_changed(&self) -> bool {
         !self.dirty.is_empty() || self.stale || self.unlinked || self.new
     }
 
-    /// Gives it back what stood there before all of it became new.
+    /// Restores the bytes from before the item was replaced.
     fn undo(&mut self) {
         if let Some(Before { bytes, new }) = self.before.take() {
             let state = &mut *self.state;
             state.verified = state.verified && (bytes.is_some() || new.is_some());
             (state.bytes, state.new) = (bytes, new);
         }
-        // Changes that are complete, and not committed, have freed nothing.
+        // Complete changes that are not committed have freed nothing.
         self.stale = false;
     }
 
-    /// The change that took it is complete. A new inode is one among others from now on. Answers its bytes.
+    /// Completes the change that joined the item. From now on a new inode has a position like any
+    /// other. Returns the length of its bytes.
     fn complete_change(&mut self, key: Key) -> usize {
         self.before = None;
-        if let (Key::Inode(ino), None) = (key, self.place) {
-            self.place = Some(LockPosition::Inode(ino));
+        if let (Key::Inode(ino), None) = (key, self.position) {
+            self.position = Some(LockPosition::Inode(ino));
         }
         self.state.bytes.len()
     }
 
-    /// Adds to the item what was changed of it. Answers the bytes that it takes more on the list, and whether it is new
-    /// there.
+    /// Merges the change into the committed state of the item. Returns the bytes that it adds to
+    /// the CIL, and whether the item is new there.
     fn commit(&mut self, seq: u64) -> (usize, bool) {
         let state = &mut *self.state;
         let added = state.bytes_to_log(&self.dirty, self.unlinked);
@@ -121,35 +123,35 @@ impl JoinedItem {
     }
 }
 
-/// What stood in a block before it was taken over as fresh.
+/// The bytes of a block from before it was replaced.
 pub(crate) struct Before {
-    /// None where it had not been read.
+    /// Empty if it had not been read.
     bytes: Bytes,
     new: Option<Box<NewCluster>>,
 }
 
-/// Bytes that stood in a log item before an edit.
+/// The bytes of a log item from before an edit.
 struct Undo {
     handle: Handle,
     start: usize,
     len: usize,
-    /// What stood there where that is short; else it is in [`Work::undo_bytes`].
+    /// The old bytes if they are few; else they are in [`Work::undo_bytes`].
     short: [u8; SHORT],
 }
 
-/// Most edits are of one field.
+/// Longest edit whose old bytes are kept in position, in bytes: most edits are of one field.
 const SHORT: usize = 16;
 
 impl Undo {
-    /// Undo for the part `range` of `bytes`.
+    /// Returns the undo for `range` of `bytes`.
     #[inline]
-    fn of(handle: Handle, bytes: &[u8], range: &Range<usize>, long: &mut Vec<u8>) -> Self {
+    fn new(handle: Handle, bytes: &[u8], range: &Range<usize>, long: &mut Vec<u8>) -> Self {
         let Range { start, end } = *range;
         let (len, mut short) = (end - start, [0; SHORT]);
         if len > SHORT {
             long.extend_from_slice(&bytes[start..end]);
         } else if let Some(around) = bytes.get(start..start + SHORT) {
-            // More than is asked for is one step, where as much would be a call.
+            // Copying a fixed length is one instruction; copying `len` bytes is a call.
             short.copy_from_slice(around);
         } else {
             short[..len].copy_from_slice(&bytes[start..end]);
@@ -157,8 +159,8 @@ impl Undo {
         Self { handle, start, len, short }
     }
 
-    /// Puts back into `bytes` what stood there, the last of `long` where it was long.
-    fn put_back(&self, bytes: Option<&mut [u8]>, long: &mut Vec<u8>) {
+    /// Restores the old bytes in `bytes`; long ones are taken from the end of `long`.
+    fn restore(&self, bytes: Option<&mut [u8]>, long: &mut Vec<u8>) {
         let from = if self.len > SHORT { long.len() - self.len } else { long.len() };
         let old = if self.len > SHORT { &long[from..] } else { &self.short[..self.len] };
         if let Some(bytes) = bytes {
@@ -168,34 +170,34 @@ impl Undo {
     }
 }
 
-/// What a transaction gathers.
+/// The state of a transaction.
 #[derive(Default)]
 pub(crate) struct Work {
     joined: Vec<Option<JoinedItem>>,
-    /// What each of `joined` is found by, apart: they are searched often.
+    /// The keys of `joined`, apart from them because they are searched often.
     keys: Vec<Key>,
     undo: Vec<Undo>,
     undo_bytes: Vec<u8>,
     pub freed: Vec<Freed>,
-    /// What the commit cil.
+    /// What the commit inserts into the CIL.
     pub cil_items: CilItems,
-    /// The change that runs does more than edit, and make inodes where inodes were free.
+    /// The running change does more than edit blocks and take inodes from existing chunks.
     pub is_structural: bool,
-    /// The change that runs changes anything at all.
+    /// The running change has changed anything at all.
     changes: bool,
     complete: Complete,
     is_committed: bool,
-    /// The cluster that was asked for last, and where it is: those of a chunk are taken one after another.
+    /// The inode cluster that was looked up last: inodes of a chunk are taken one after another.
     pub cluster: Option<(Daddr, Arc<LogItem>)>,
 }
 
-/// The changes of a transaction that are complete: they happen, whatever becomes of the next.
+/// The complete changes of a transaction: they are committed whatever happens to the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Complete {
     changes: u64,
-    /// Besides, those that changed nothing.
+    /// Complete changes that changed nothing, counted apart.
     empty: u64,
-    /// Of the items, those that were joined by then.
+    /// Number of items that had been joined when the last of them was complete.
     joined: usize,
     /// Bytes of these items.
     bytes: usize,
@@ -219,40 +221,41 @@ impl Work {
             .and_then(|(at, _)| u32::try_from(at).ok().map(Handle))
     }
 
-    /// All that is held.
+    /// Returns all joined items.
     pub(crate) fn all(&self) -> impl Iterator<Item = &JoinedItem> {
         self.joined.iter().flatten()
     }
 
     pub(crate) fn held(&self, handle: Handle) -> &JoinedItem {
-        self.joined[handle.0 as usize].as_ref().expect("a handle of a log item that is held")
+        self.joined[handle.0 as usize].as_ref().expect("the handle of a joined item")
     }
 
     pub(crate) fn held_mut(&mut self, handle: Handle) -> &mut JoinedItem {
-        self.joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held")
+        self.joined[handle.0 as usize].as_mut().expect("the handle of a joined item")
     }
 
-    /// Lets go of a log item that nothing was changed of.
+    /// Releases an unchanged log item.
     pub(crate) fn release(&mut self, handle: Handle) {
         let slot = &mut self.joined[handle.0 as usize];
         slot.take_if(|held| !held.is_changed() && held.before.is_none());
     }
 
-    /// The part `range` of a log item, to be changed: saved for undo, marked for the journal.
+    /// Returns the bytes in `range` for change. Saves them for undo and marks them for the journal.
     pub(crate) fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         let Self { joined, undo, undo_bytes, .. } = self;
-        let held = joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held");
+        let held = joined[handle.0 as usize].as_mut().expect("the handle of a joined item");
         self.changes = true;
         held.dirty.mark(&range);
         let bytes = held.state.bytes.edit().expect("a joined item has been read");
         if held.before.is_none() {
-            undo.push(Undo::of(handle, bytes, &range, undo_bytes));
+            undo.push(Undo::new(handle, bytes, &range, undo_bytes));
         }
         &mut bytes[range]
     }
 
-    /// All of a log item becomes new. Of one that an earlier change has, that could not be told apart when it is undone.
-    pub(crate) fn becomes(
+    /// Replaces all bytes of a log item. If an earlier change joined the item, undo could not tell
+    /// the two changes apart, so the change counts as structural.
+    pub(crate) fn replace(
         &mut self,
         handle: Handle,
         bytes: Bytes,
@@ -261,23 +264,23 @@ impl Work {
         self.is_structural |= (handle.0 as usize) < self.complete.joined;
         self.changes = true;
         let held = self.held_mut(handle);
-        held.becomes(bytes, new);
+        held.replace(bytes, new);
         held
     }
 
     // ---- changes -----------------------------------------------------------------------------
 
-    /// Bytes, roughly and at most, that the complete changes add to the list.
+    /// Returns roughly, and at most, how many bytes the complete changes add to the CIL.
     pub(crate) fn bytes(&self) -> usize {
         self.complete.bytes
     }
 
-    /// What the complete changes do to the superblock's counters.
+    /// Returns what the complete changes add to the superblock's counters.
     pub(crate) fn delta(&self) -> Delta {
         self.complete.delta
     }
 
-    /// The change that ran is complete, and cannot be undone any more.
+    /// Completes the running change. It can no longer be undone.
     pub(crate) fn complete_change(&mut self, delta: Delta) {
         let before = self.complete.joined;
         let complete = &mut self.complete;
@@ -291,14 +294,14 @@ impl Work {
         self.undo_bytes.clear();
     }
 
-    /// Undoes the change that runs, the newest edit first: blocks taken over as fresh get back what stood there, then every
-    /// edit before that is taken back.
+    /// Undoes the running change: first restores the blocks that were replaced, then the edits, the
+    /// newest first.
     fn undo(&mut self) {
         self.joined.iter_mut().flatten().for_each(JoinedItem::undo);
         while let Some(undo) = self.undo.pop() {
             let held = self.joined.get_mut(undo.handle.0 as usize).and_then(Option::as_mut);
             let bytes = held.and_then(|held| held.state.bytes.edit());
-            undo.put_back(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
+            undo.restore(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
         }
         self.joined.truncate(self.complete.joined);
         self.keys.truncate(self.complete.joined);
@@ -308,7 +311,7 @@ impl Work {
         self.cil_items.tally.transactions.undone += 1;
     }
 
-    /// The transaction ends: the change that runs is undone, those before it are committed.
+    /// Ends the transaction: undoes the running change, and commits the complete ones.
     pub(crate) fn end(&mut self, cil: &Cil) {
         if self.is_committed {
             return;
@@ -319,8 +322,8 @@ impl Work {
         }
     }
 
-    /// Makes the complete changes visible, and lists them for the next checkpoint; answers its number. The caller holds
-    /// the ctx_lock.
+    /// Makes the complete changes visible and inserts their items into the CIL. Returns the number
+    /// of the checkpoint. The caller holds the context lock.
     pub(crate) fn commit(&mut self, cil: &Cil) -> u64 {
         let seq = cil.checkpoint_number();
         let Self { joined, cil_items, complete, .. } = self;
@@ -345,7 +348,7 @@ impl Work {
         seq
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears everything, and keeps the memory.
     fn clear(&mut self) {
         self.joined.clear();
         self.keys.clear();
@@ -359,27 +362,28 @@ impl Work {
     }
 }
 
-/// Undo of more bytes than this is not kept for the next transaction.
-const UNDO_KEPT: usize = 1 << 20;
+/// An undo buffer with more bytes than this is not kept for the next transaction.
+const UNDO_MAX: usize = 1 << 20;
 
 thread_local! {
-    static KEPT: Cell<Option<Box<Work>>> = const { Cell::new(None) };
+    static REUSED: Cell<Option<Box<Work>>> = const { Cell::new(None) };
 }
 
-/// A [`Work`] that its thread keeps for the next transaction, so that the vectors need not grow again.
+/// A [`Work`] that a thread reuses for its next transaction, so that its vectors need not grow
+/// again.
 pub(crate) struct ReusedWork(Option<Box<Work>>);
 
 impl ReusedWork {
     pub(crate) fn new() -> Self {
-        Self(Some(KEPT.take().unwrap_or_default()))
+        Self(Some(REUSED.take().unwrap_or_default()))
     }
 
-    /// Takes it away from a transaction, which has none then; `None` where it has none.
-    pub(crate) fn leave(&mut self) -> Option<Self> {
+    /// Takes the work away from a transaction. Returns `None` if that has happened before.
+    pub(crate) fn detach(&mut self) -> Option<Self> {
         self.0.take().map(|work| Self(Some(work)))
     }
 
-    /// It, unless it was taken away.
+    /// Returns the work, unless it was taken away.
     pub(crate) fn get(&mut self) -> Option<&mut Work> {
         self.0.as_deref_mut()
     }
@@ -388,23 +392,23 @@ impl ReusedWork {
 impl Deref for ReusedWork {
     type Target = Work;
     fn deref(&self) -> &Work {
-        self.0.as_ref().expect("it is there until it is dropped, or taken away at the end")
+        self.0.as_ref().expect("the work is present until it is detached or dropped")
     }
 }
 
 impl DerefMut for ReusedWork {
     fn deref_mut(&mut self) -> &mut Work {
-        self.0.as_mut().expect("it is there until it is dropped, or taken away at the end")
+        self.0.as_mut().expect("the work is present until it is detached or dropped")
     }
 }
 
 impl Drop for ReusedWork {
-    /// Empties it, and leaves it for the thread's next transaction.
+    /// Clears the work, and keeps it for the thread's next transaction.
     fn drop(&mut self) {
         let Some(mut work) = self.0.take() else { return };
         work.clear();
-        if work.undo_bytes.capacity() <= UNDO_KEPT {
-            KEPT.set(Some(work));
+        if work.undo_bytes.capacity() <= UNDO_MAX {
+            REUSED.set(Some(work));
         }
     }
 }

@@ -1,17 +1,19 @@
-//! Write-back: what is durable in the journal goes in place.
+//! AIL push: writes items in place that are durable in the journal.
 //!
-//! It takes the oldest of the [`Ail`](crate::ail), sorts them by address, stamps copies with LSN and CRC, writes them in large
-//! batches, two threads where there is much, and flushes the device; then they leave the list, and the journal's tail may
-//! pass them. A thread of the engine's own does it beside transactions and checkpoints ([`Running`](crate::Running)); where that is late, or there
-//! is none, whoever writes checkpoints does it himself.
+//! A push takes the oldest items of the [`Ail`](crate::ail) and sorts them by address. It stamps
+//! copies with LSN and CRC, writes them in large batches, with two threads if there are many, and
+//! flushes the device. Then the items leave the AIL, and the journal's tail may pass them. A thread
+//! of the engine pushes beside transactions and checkpoints ([`Running`](crate::Running)). If that
+//! thread is late, or there is none, the thread that writes checkpoints pushes.
 //!
-//! 1. What is written is judged before by the verifiers that judge it when it is read: damage in memory ends
-//!    the volume, and does not reach the device.
-//! 2. Pinned items are passed over: their newest change is not durable yet.
-//! 3. Inodes are written with their whole cluster, in one go with their neighbours.
-//! 4. What changes and is logged while a copy of it is on its way counts as not in place ([`ItemState::logged`]
-//!    beside [`ItemState::writing`]), and so does everything until it is flushed.
-//! 5. What was freed is not written any more once its blocks may be used again: [`WriteBack::settle`].
+//! 1. Every block is verified before it is written, with the verifier for reads: damage in memory
+//!    shuts the volume down, and does not reach the device.
+//! 2. Pinned items are skipped: their newest change is not durable yet.
+//! 3. Inodes are written with their whole cluster, together with their neighbours.
+//! 4. A change that is logged while a copy of the item is being written counts as not in place
+//!    ([`ItemState::logged`] beside [`ItemState::writing`]), and so does the copy until it is
+//!    flushed.
+//! 5. A freed block is not written any more once it may be reused: [`WriteBack::wait_in_flight`].
 //!
 //! [`ItemState::logged`]: crate::log_item::ItemState::logged
 //! [`ItemState::writing`]: crate::log_item::ItemState::writing
@@ -38,34 +40,34 @@ use crate::stats::AilStats;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 
-/// Bytes of one batch, about.
+/// Approximate size of a batch in bytes.
 const BATCH: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
-/// So many items are worth a second thread.
+/// From this many items on, a second thread takes part.
 pub(crate) const SPLIT_PUSH_ITEMS: usize = if cfg!(test) { 128 } else { 4096 };
 
-/// Objects of one portion: a device that seeks is not asked for less at once.
+/// Items of one portion. It is large because a device that seeks should get many writes at once.
 const PORTION: usize = 8192;
 
-/// Who writes in place, and what was written.
+/// State of the AIL push.
 #[derive(Debug)]
 pub(crate) struct WriteBack {
-    /// One at a time; rank [`LockRank::WriteBack`].
+    /// Held by the one thread that pushes; rank [`LockRank::WriteBack`].
     turn: RankedMutex<Turn>,
     /// Held shared from the copy of a block until it is written; rank [`LockRank::InFlight`].
     in_flight: RwLock<()>,
-    /// What the thread is asked for: everything under LSNs up to this one.
-    wanted: AtomicU64,
+    /// LSN up to which the thread is asked to push.
+    requested: AtomicU64,
     /// Wakes the thread.
     signal: WorkerSignal,
 }
 
-/// What passes from one who writes to the next.
+/// State that a push leaves for the next one.
 #[derive(Debug, Default)]
 struct Turn {
     stats: AilStats,
-    /// Empty: memory for batches, which need not be asked for anew.
-    hands: [AlignedBuf; 2],
+    /// Empty buffers, whose memory is reused for batches.
+    buffers: [AlignedBuf; 2],
 }
 
 impl WriteBack {
@@ -73,12 +75,12 @@ impl WriteBack {
         Self {
             turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
             in_flight: RwLock::default(),
-            wanted: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             signal: WorkerSignal::default(),
         }
     }
 
-    /// What was done so far, and the lock of those who do it.
+    /// Returns the counters of pushes, and the statistics of their lock.
     pub(crate) fn stats(&self) -> (AilStats, LockStats) {
         let done = self.turn.lock().stats;
         (done, self.turn.stats())
@@ -88,23 +90,24 @@ impl WriteBack {
         &self.signal
     }
 
-    /// Asks the thread for everything under LSNs up to `upto`; does it at once where there is none.
+    /// Asks the thread to push everything under LSNs up to `upto`. Pushes at once if there is no
+    /// thread.
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    pub(crate) fn ask(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
-        self.wanted.fetch_max(upto.0, Ordering::AcqRel);
-        if self.signal.notify() { Ok(()) } else { self.push_wanted(engine) }
+    pub(crate) fn request(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
+        self.requested.fetch_max(upto.0, Ordering::AcqRel);
+        if self.signal.notify() { Ok(()) } else { self.push_requested(engine) }
     }
 
-    /// What was asked for.
-    pub(crate) fn push_wanted(&self, engine: &Engine) -> Result<(), BufError> {
-        let upto = Lsn(self.wanted.swap(0, Ordering::AcqRel));
+    /// Pushes what was asked for.
+    pub(crate) fn push_requested(&self, engine: &Engine) -> Result<(), BufError> {
+        let upto = Lsn(self.requested.swap(0, Ordering::AcqRel));
         self.push_until(engine, upto, || false)
     }
 
-    /// [`push`](Self::push)es the oldest, a portion at a time, until `is_enough`: who waits for the journal's tail
-    /// waits for no more than he needs.
+    /// [`push`](Self::push)es the oldest items, a portion at a time, until `is_enough` returns
+    /// true, so that a thread that waits for the journal's tail waits no longer than necessary.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -116,7 +119,7 @@ impl WriteBack {
     ) -> Result<(), BufError> {
         let mut after = Lsn(0);
         while !is_enough()
-            && let Some(lsn) = engine.ail.portion(after, upto, PORTION)
+            && let Some(lsn) = engine.ail.portion_end(after, upto, PORTION)
         {
             self.push(engine, lsn)?;
             after = lsn;
@@ -124,23 +127,24 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Waits until no copy is on its way that was made before now.
-    pub(crate) fn commit_parked(&self) {
+    /// Waits until every copy made before now is written.
+    pub(crate) fn wait_in_flight(&self) {
         let _rank = Ranked::take(LockRank::InFlight);
         drop(self.in_flight.write());
     }
 
-    /// Writes everything in place that stands under LSNs up to `upto` and is not pinned, and flushes the device.
+    /// Writes in place everything under LSNs up to `upto` that is not pinned, and flushes the
+    /// device.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// If the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let mut turn = self.turn.lock();
-        let Turn { stats, hands } = &mut *turn;
+        let Turn { stats, buffers } = &mut *turn;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;
-        let done = self.write_all(engine, &due, hands)?;
+        let done = self.write_all(engine, &due, buffers)?;
         stats.bytes += done.bytes;
         if done.items.is_empty() {
             return Ok(());
@@ -155,23 +159,24 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Writes `due`, sorted by address. Where there is much of it by two threads: while one waits for the device, the other
-    /// copies.
+    /// Writes `due`, sorted by address. Two threads share a large push: while one waits for the
+    /// device, the other copies.
     fn write_all(
         &self,
         engine: &Engine,
         due: &[Due],
         [first, second]: &mut [AlignedBuf; 2],
     ) -> Result<Done, BufError> {
-        let rest = Mutex::new(due);
+        let remaining = Mutex::new(due);
         if !engine.is_concurrent() || due.len() < SPLIT_PUSH_ITEMS {
-            return self.write_rest(engine, &rest, first);
+            return self.write_remaining(engine, &remaining, first);
         }
         thread::scope(|scope| {
             let other = thread::Builder::new().name("xfskit-writes".into());
-            // Where the system gives no thread, one writes everything.
-            let other = other.spawn_scoped(scope, || self.write_rest(engine, &rest, second)).ok();
-            let mut done = self.write_rest(engine, &rest, first)?;
+            // If the system gives no thread, one writes everything.
+            let other =
+                other.spawn_scoped(scope, || self.write_remaining(engine, &remaining, second)).ok();
+            let mut done = self.write_remaining(engine, &remaining, first)?;
             if let Some(other) = other {
                 done.join(other.join().unwrap_or_else(|panic| resume_unwind(panic))?);
             }
@@ -179,19 +184,19 @@ impl WriteBack {
         })
     }
 
-    /// Writes what is left of `park`, a batch at a time, which is copied to `hand` first.
-    fn write_rest(
+    /// Writes what remains, a batch at a time, copied to `buffer` first.
+    fn write_remaining(
         &self,
         engine: &Engine,
-        rest: &Mutex<&[Due]>,
-        hand: &mut AlignedBuf,
+        remaining: &Mutex<&[Due]>,
+        buffer: &mut AlignedBuf,
     ) -> Result<Done, BufError> {
-        let mut staging = Staging::into(hand);
+        let mut staging = Staging::into(buffer);
         let mut bytes = 0;
         loop {
             let _rank = Ranked::take(LockRank::InFlight);
             let _in_flight = self.in_flight.read();
-            let batch = take_batch(&mut rest.lock());
+            let batch = take_batch(&mut remaining.lock());
             if batch.is_empty() {
                 return Ok(Done { items: staging.written, bytes });
             }
@@ -203,7 +208,7 @@ impl WriteBack {
     }
 }
 
-/// What was written, under which LSNs, and how many bytes that took.
+/// The items that were written, their LSNs, and the number of bytes.
 #[derive(Debug, Default)]
 struct Done {
     items: Vec<(Arc<LogItem>, Lsn)>,
@@ -217,24 +222,24 @@ impl Done {
     }
 }
 
-/// Takes a batch off the front of `park`: units that come to [`BATCH`] bytes or a little more.
-fn take_batch<'d>(rest: &mut &'d [Due]) -> &'d [Due] {
+/// Takes a batch off the front of `remaining`: units of [`BATCH`] bytes together, or a little more.
+fn take_batch<'d>(remaining: &mut &'d [Due]) -> &'d [Due] {
     let mut bytes = 0;
-    let enough = units(rest).take_while(|unit| {
+    let enough = units(remaining).take_while(|unit| {
         let before = bytes;
         bytes += unit[0].address.1.byte_len().0;
         before < BATCH
     });
     let len = enough.map(<[Due]>::len).sum();
-    let (batch, behind) = rest.split_at(len);
-    *rest = behind;
+    let (batch, behind) = remaining.split_at(len);
+    *remaining = behind;
     batch
 }
 
-/// A log item to be written back.
+/// A log item to be written in place.
 #[derive(Debug)]
 struct Due {
-    /// Address and length of what is written: an inode's is its cluster's.
+    /// Address and length of the write: for an inode those of its cluster.
     address: (Daddr, Sectors),
     item: Arc<LogItem>,
 }
@@ -248,45 +253,46 @@ impl Due {
         Self { address, item }
     }
 
-    /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
-    /// was logged of them is being written from here on.
+    /// Returns the bytes and the LSN to write them with, or `None` if the item is not to be
+    /// written, for now or ever. Its logged part counts as being written from here on.
     fn copy(&self, cil: &Cil) -> Option<(Frozen, Lsn)> {
         let mut state = self.item.write(Some(cil));
         let pinned = self.item.pins.load(Ordering::Acquire) > 0;
         let bytes = state.bytes.freeze().filter(|_| !pinned && !state.stale)?;
-        // Behind the pins: the last checkpoint set it before it let go of the item.
+        // Read after the pins: the last checkpoint set it before it unpinned the item.
         let lsn = self.item.lsn()?;
         state.begin_write();
         Some((bytes, lsn))
     }
 
-    /// True for an inode, and for a new cluster of them.
+    /// Returns true for an inode, and for a new inode cluster.
     fn is_of_cluster(&self, cil: &Cil) -> bool {
         matches!(self.item.location(), DiskLocation::Inode { .. })
             || self.item.read(Some(cil)).new.is_some()
     }
 }
 
-/// What is written as one, of `due` sorted by address: a block alone, a cluster with all of its inodes.
+/// Splits `due`, sorted by address, into units of one write: a block, or a cluster with all of its
+/// inodes.
 fn units(due: &[Due]) -> impl Iterator<Item = &[Due]> {
     due.chunk_by(|one, next| one.address == next.address)
 }
 
-/// Stamped copies, and what they are copies of.
+/// Stamped copies and the items that they are copies of.
 #[derive(Debug)]
 struct Staging<'t> {
     bytes: &'t mut AlignedBuf,
     /// Pieces of `bytes` and where they go.
     writes: Vec<(ByteOffset, Range<usize>)>,
-    /// Clusters in `bytes`: they stay in memory until they are written, for a reader must not find the old ones.
-    /// True for those that were not in memory as a whole.
+    /// Clusters in `bytes`. They stay in memory until they are written, because a reader must not
+    /// find the old ones. True for clusters that were not in memory as a whole.
     clusters: Vec<(Arc<LogItem>, bool)>,
-    /// All that was copied, and the LSNs that were current then.
+    /// All copied items, with their LSNs at that time.
     written: Vec<(Arc<LogItem>, Lsn)>,
 }
 
 impl<'t> Staging<'t> {
-    /// Nothing yet, in memory that is there.
+    /// Returns an empty staging area that reuses the memory of `bytes`.
     fn into(bytes: &'t mut AlignedBuf) -> Self {
         bytes.clear();
         Self { bytes, writes: Vec::new(), clusters: Vec::new(), written: Vec::new() }
@@ -308,8 +314,8 @@ impl<'t> Staging<'t> {
         Ok(())
     }
 
-    /// Puts inodes into their cluster, and copies it. The cluster's own lock is taken last and alone:
-    /// who reads an inode takes the inode's first.
+    /// Copies inodes into their cluster, and copies the cluster. The cluster's lock is taken last,
+    /// with no other: a reader of an inode takes the inode's lock first.
     fn add_cluster(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
         let (daddr, len) = unit[0].address;
         let (geo, map) = (engine.geo(), BufMap::single(daddr, len));
@@ -321,21 +327,22 @@ impl<'t> Staging<'t> {
             return Ok(());
         }
         let new = cluster.lsn();
-        // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
+        // If all of its inodes are written, the old content does not matter and need not be in
+        // memory.
         let whole = !state.bytes.is_some() && inodes.len() << geo.inodelog == map.byte_len();
         if whole {
-            let staged = self.place(&map);
+            let staged = self.reserve(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
             if !state.bytes.is_some() && state.new.is_none() {
                 state.bytes = engine.cache().read_raw(&map)?.into();
             }
-            let Some(bytes) = state.made(geo, map.byte_len()) else { return Ok(()) };
+            let Some(bytes) = state.materialize(geo, map.byte_len()) else { return Ok(()) };
             if new.is_some() {
                 stamp_others(bytes, geo.inodesize(), &inodes);
             }
             put_inodes(geo, bytes, &inodes)?;
-            let staged = self.place(&map);
+            let staged = self.reserve(&map);
             self.bytes[staged].copy_from_slice(bytes);
         }
         if let Some(lsn) = new {
@@ -349,7 +356,7 @@ impl<'t> Staging<'t> {
     }
 
     fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
-        let staged = self.place(map);
+        let staged = self.reserve(map);
         let bytes = &mut self.bytes[staged];
         bytes.copy_from_slice(buf);
         if let Some((stamp, lsn)) = stamp {
@@ -357,8 +364,8 @@ impl<'t> Staging<'t> {
         }
     }
 
-    /// Room for what goes to `map`.
-    fn place(&mut self, map: &BufMap) -> Range<usize> {
+    /// Reserves space for the bytes of `map`.
+    fn reserve(&mut self, map: &BufMap) -> Range<usize> {
         let len = map.byte_len();
         // Runs of whole pages go to the device without a copy.
         if len.is_multiple_of(AlignedBuf::ALIGN) {
@@ -375,7 +382,7 @@ impl<'t> Staging<'t> {
         start..start + len
     }
 
-    /// Writes what was gathered, neighbours in one write; answers how many bytes.
+    /// Writes the copies, joining neighbours into one write. Returns the number of bytes.
     fn write(&mut self, engine: &Engine) -> Result<u64, BufError> {
         let mut joined: Vec<(ByteOffset, Range<usize>)> = Vec::with_capacity(self.writes.len());
         for (offset, range) in self.writes.drain(..) {
@@ -390,13 +397,13 @@ impl<'t> Staging<'t> {
         }
         let batch: Vec<_> =
             joined.iter().map(|(at, range)| (*at, &self.bytes[range.clone()])).collect();
-        let answers = engine.device().write_batch(&batch);
-        answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
+        let results = engine.device().write_batch(&batch);
+        results.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         let bytes = self.bytes.len() as u64;
         for (cluster, whole) in self.clusters.drain(..) {
             let mut state = cluster.write(Some(&engine.cil));
             state.new = None;
-            // It may have been asked for meanwhile, as it was before.
+            // A reader may have asked for the cluster meanwhile.
             if whole && !state.in_cil && state.unplaced().chunks.is_empty() {
                 state.bytes = Bytes::default();
             }
@@ -406,7 +413,7 @@ impl<'t> Staging<'t> {
     }
 }
 
-/// An inode as it is to be written.
+/// The copy of an inode to be written.
 struct InodeCopy {
     item: Arc<LogItem>,
     ino: Ino,
@@ -423,7 +430,7 @@ impl InodeCopy {
     }
 }
 
-/// Puts `inodes` into their cluster.
+/// Copies `inodes` into their cluster.
 fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> VerifyResult {
     for inode in inodes {
         let at = Location::of("inode to be written").ino(inode.ino);
@@ -440,8 +447,8 @@ fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verif
     Ok(())
 }
 
-/// Stamps the inodes of a new cluster that do not come from `inodes`: none of them has a CRC so far, for most are taken and
-/// stamped before they are ever written.
+/// Stamps the inodes of a new cluster that are not among `inodes`. None of them has a CRC so far,
+/// because most are allocated, and then stamped, before they are ever written.
 fn stamp_others(cluster: &mut [u8], inodesize: usize, inodes: &[InodeCopy]) {
     for (offset, bytes) in (0..).step_by(inodesize).zip(cluster.chunks_exact_mut(inodesize)) {
         if inodes.iter().all(|inode| inode.offset != offset) {

@@ -1,8 +1,8 @@
 //! Extended attributes: listing them, and reading their values.
 //!
-//! Two views: [`Attr`]s as XFS stores them (a namespace and a name, parent pointers among them),
-//! and *xattrs* as programs see them: `user.x`, and ACLs as `system.posix_acl_access` in the
-//! kernel's own form.
+//! There are two views. [`Attr`] is an attribute as XFS stores it: a namespace and a name, parent
+//! pointers among them. An *xattr* is an attribute as programs see it: `user.x`, and ACLs as
+//! `system.posix_acl_access` in the kernel's own form.
 
 mod blocks;
 pub mod change;
@@ -17,7 +17,7 @@ mod tree_tests;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use xfskit_format::attr::leaf::{self, AttrValue, Leaf};
+use xfskit_format::attr::leaf::{self, Leaf};
 use xfskit_format::attr::{Namespace, acl, remote, sf::Sf};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, hash, inode};
@@ -32,42 +32,46 @@ use crate::volume::Volume;
 /// An attribute as XFS stores it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attr {
-    /// Where the name belongs.
+    /// The namespace of the name.
     pub namespace: Namespace,
     /// 1 to 255 bytes, without the namespace's prefix.
     pub name: Vec<u8>,
-    /// Length of its value, in bytes, at most 65536.
+    /// Length of the value, in bytes, at most 65536.
     pub value_len: u32,
 }
 
 /// An attribute with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttrValue<'a> {
-    /// Where the name belongs.
+    /// The namespace of the name.
     pub namespace: Namespace,
     /// 1 to 255 bytes, without the namespace's prefix.
     pub name: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: Cow<'a, [u8]>,
 }
 
-/// What a listing calls for each attribute, and for each part that it cannot read.
+/// The callback of a listing. It is called for each attribute, and for each part that cannot be
+/// read.
 pub type EachAttr<'e> = dyn FnMut(Result<AttrValue<'_>>) -> ControlFlow<()> + 'e;
 
 /// An attribute as programs see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr<'a> {
-    /// With its prefix: `user.x`, `system.posix_acl_access`.
+    /// The name with its prefix: `user.x`, `system.posix_acl_access`.
     pub name: Vec<u8>,
-    /// In the form that the kernel hands out.
+    /// The value, in the form that the kernel returns to programs.
     pub value: Cow<'a, [u8]>,
 }
 
-/// What a listing of xattrs calls for each, and for each part that it cannot read.
+/// The callback of a listing of xattrs. It is called for each xattr, and for each part that cannot
+/// be read.
 pub type EachXattr<'e> = dyn FnMut(Result<Xattr<'_>>) -> ControlFlow<()> + 'e;
 
-/// What a listing of names calls for each attribute: namespace, name, and the value's place.
-type EachPlace<'e> = dyn FnMut(Result<(Namespace, &[u8], AttrValue<'_>)>) -> ControlFlow<()> + 'e;
+/// The callback of a listing of names. It gets namespace, name and the location of the value of
+/// each attribute.
+type EachPlace<'e> =
+    dyn FnMut(Result<(Namespace, &[u8], leaf::AttrValue<'_>)>) -> ControlFlow<()> + 'e;
 
 /// The attributes of one inode.
 #[derive(Debug)]
@@ -85,10 +89,11 @@ impl Volume {
         Ok(Attrs { core: inode.core(), da: DaFork::open(self, inode, Fork::Attr)? })
     }
 
-    /// All attributes of `inode`, parent pointers too, in no particular order.
+    /// Returns all attributes of `inode`, parent pointers too, in no particular order.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): the first there is.
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): the
+    /// first there is.
     pub fn attr_list(&self, inode: &Inode) -> Result<Vec<Attr>> {
         let mut list = Vec::new();
         let mut failed = None;
@@ -106,7 +111,7 @@ impl Volume {
         failed.map_or(Ok(list), Err)
     }
 
-    /// The value of one attribute of `inode`; `None` where it has none of this name.
+    /// Returns the value of one attribute of `inode`, or `None` if there is none of this name.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -120,21 +125,22 @@ impl Volume {
         Attrs { core: inode.core(), da }.get(namespace, name)
     }
 
-    /// All attributes of `inode` with their values. What cannot be read is told to `each` in its
-    /// place, and the listing goes on.
+    /// Lists all attributes of `inode` with their values. Parts that cannot be read are passed to
+    /// `each` as errors, and the listing continues.
     ///
     /// # Errors
-    /// Where the attribute fork as a whole cannot be read.
+    /// If the attribute fork as a whole cannot be read.
     pub fn attrs_with_values(&self, inode: &Inode, each: &mut EachAttr<'_>) -> Result<()> {
         self.open_attrs(inode)?.each(each);
         Ok(())
     }
 
-    /// The xattrs of `inode` as programs see them, names with their prefix, values in the
-    /// kernel's form. What cannot be read is told to `each`, and the listing goes on.
+    /// Lists the xattrs of `inode` as programs see them: names with their prefix, values in the
+    /// kernel's form. Parts that cannot be read are passed to `each` as errors, and the listing
+    /// continues.
     ///
     /// # Errors
-    /// Where the attribute fork as a whole cannot be read.
+    /// If the attribute fork as a whole cannot be read.
     pub fn xattrs(&self, inode: &Inode, each: &mut EachXattr<'_>) -> Result<()> {
         self.attrs_with_values(inode, &mut |attr| match attr {
             Ok(attr) => match xattr_name(attr.namespace, attr.name) {
@@ -149,8 +155,8 @@ impl Volume {
         })
     }
 
-    /// The value of the xattr `name` (`user.x`, `system.posix_acl_access`, …) of `inode`, in the
-    /// kernel's form.
+    /// Returns the value of the xattr `name` (`user.x`, `system.posix_acl_access`, …) of `inode`,
+    /// in the kernel's form.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -174,7 +180,7 @@ fn acl_value(vol: &Volume, ino: Ino, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(acl::to_xattr(stored).ok_or_else(|| ctx.short("attr.acl", stored.len()))?)
 }
 
-/// What programs call an attribute; `None` for what they do not see.
+/// Returns the name by which programs know an attribute, or `None` if it is invisible to them.
 pub fn xattr_name(namespace: Namespace, name: &[u8]) -> Option<Vec<u8>> {
     match (namespace, name) {
         (Namespace::Parent, _) => None,
@@ -184,7 +190,7 @@ pub fn xattr_name(namespace: Namespace, name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Under which name, and where, XFS stores what programs call `name`.
+/// Returns the namespace and the name under which XFS stores the xattr `name`.
 pub fn stored_name(name: &[u8]) -> Option<(Namespace, &[u8])> {
     if name == acl::ACCESS_XATTR.as_bytes() {
         return Some((Namespace::Trusted, acl::ACCESS));
@@ -212,7 +218,7 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         Some((self.core.fork(Fork::Attr).unwrap_or(&[]), self.da.vol.ctx(at)))
     }
 
-    /// All attributes with their values, until `each` breaks.
+    /// Passes all attributes with their values to `each`, until it breaks.
     pub fn each(&self, each: &mut EachAttr<'_>) {
         self.each_place(&mut |attr| match attr {
             Ok((namespace, name, place)) => {
@@ -223,7 +229,8 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         });
     }
 
-    /// All attributes that exist, with the places of their values, until `each` breaks.
+    /// Passes all complete attributes with the locations of their values to `each`, until it
+    /// breaks.
     fn each_place(&self, each: &mut EachPlace<'_>) {
         let _stopped = match self.short_form() {
             Some((fork, ctx)) => each_short(fork, &ctx, each),
@@ -238,8 +245,8 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         };
     }
 
-    /// The leaves in the order of their hashes, until `each` breaks: how full they are is seen here. None
-    /// where the attributes stand in the inode.
+    /// Passes the leaves in the order of their hashes to `each`, until it breaks. Tests use this to
+    /// see how full leaves are. There are no leaves if the attributes are in the inode.
     pub fn each_leaf(&self, each: &mut dyn FnMut(Result<Leaf<'_>>) -> ControlFlow<()>) {
         if self.short_form().is_some() || self.da.extents.is_empty() {
             return;
@@ -253,7 +260,7 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         });
     }
 
-    /// The value of one attribute.
+    /// Returns the value of one attribute.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -284,17 +291,17 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         Ok(None)
     }
 
-    /// The value at `place`.
-    fn value<'v>(&self, place: AttrValue<'v>) -> Result<Cow<'v, [u8]>> {
+    /// Returns the value at `place`.
+    fn value<'v>(&self, place: leaf::AttrValue<'v>) -> Result<Cow<'v, [u8]>> {
         match place {
-            AttrValue::Local(value) => Ok(Cow::Borrowed(value)),
-            AttrValue::Remote { valueblk, valuelen } => {
+            leaf::AttrValue::Local(value) => Ok(Cow::Borrowed(value)),
+            leaf::AttrValue::Remote { valueblk, valuelen } => {
                 self.remote_value(valueblk, valuelen).map(Cow::Owned)
             }
         }
     }
 
-    /// A value in blocks of its own. Its length is that of a verified entry, at most 64 KiB.
+    /// Reads a value in blocks of its own. Its length is that of a verified entry, at most 64 KiB.
     fn remote_value(&self, valueblk: DaBlock, valuelen: u32) -> Result<Vec<u8>> {
         let blocks = remote::blocks(self.geo(), valuelen);
         let fileoff = |i: u32| FileOff(u64::from(valueblk.0).saturating_add(i.into()));
@@ -313,7 +320,7 @@ impl<'a, M: Mapping> Attrs<'a, M> {
     }
 }
 
-/// The attributes of a short form, as far as they can be read.
+/// Passes the attributes of a short form to `each`, as far as they can be read.
 fn each_short(fork: &[u8], ctx: &Ctx<'_>, each: &mut EachPlace<'_>) -> ControlFlow<()> {
     if let Err(fault) = Sf::verify(fork, ctx) {
         each(Err(fault.into()))?;
@@ -321,13 +328,13 @@ fn each_short(fork: &[u8], ctx: &Ctx<'_>, each: &mut EachPlace<'_>) -> ControlFl
     let entries = Sf::parse(fork).into_iter().flat_map(|sf| sf.entries());
     for entry in entries {
         if let Some(namespace) = entry.namespace() {
-            each(Ok((namespace, entry.name, AttrValue::Local(entry.value))))?;
+            each(Ok((namespace, entry.name, leaf::AttrValue::Local(entry.value))))?;
         }
     }
     ControlFlow::Continue(())
 }
 
-/// Passes on an attribute that exists.
+/// Passes a complete attribute to `each`.
 fn tell(attr: &leaf::Attr<'_>, each: &mut EachPlace<'_>) -> ControlFlow<()> {
     match attr.namespace() {
         Some(namespace) if !attr.is_incomplete() => each(Ok((namespace, attr.name, attr.value))),

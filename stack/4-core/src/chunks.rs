@@ -1,10 +1,10 @@
-//! All inodes of a volume, straight from the inode btrees.
+//! All inodes of a volume, read straight from the inode btrees.
 //!
-//! A group's inobt lists its inodes in chunks of 64. [`bulkstat`](Volume::bulkstat) hands the trees'
-//! leaves, of up to some 16,000 inodes each, to threads; each thread joins the chunks of its leaf
-//! into large reads of its own, past the buffer cache, verifies the inodes in use where they were
-//! read, and shows them to the caller in batches. Nothing is copied, nothing is shared between
-//! threads but the list of leaves.
+//! A group's inobt lists its inodes in chunks of 64. [`bulkstat`](Volume::bulkstat) distributes the
+//! trees' leaves, of up to some 16,000 inodes each, to threads. Each thread merges the chunks of
+//! its leaf into large reads of its own, past the buffer cache. It verifies the inodes in use in
+//! its read buffer, and passes them to the caller in batches. Nothing is copied, and threads share
+//! only the list of leaves.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,41 +22,42 @@ use zerocopy::big_endian::U32;
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// Blocks of the tree announced to the device at once.
+/// Number of tree blocks that are read ahead at once.
 const READ_AHEAD: usize = 64;
 /// Longest read of inodes, in bytes.
 const RUN_MAX: u64 = 1 << 20;
-/// Reads of one batch.
+/// Number of reads in one batch.
 const RUNS_AT_ONCE: usize = 4;
-/// Chunks that lie at most this far apart are read together, in bytes.
+/// Largest gap between chunks that are read together, in bytes.
 const JOIN_GAP: u64 = 16 * 1024;
 
-/// One inode in use that [`Volume::bulkstat`] met: sound, or the check that it failed.
+/// One inode in use that [`Volume::bulkstat`] visited: the valid inode, or the check that failed.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Its number.
+    /// The inode number.
     pub ino: Ino,
-    /// What it says, or why it cannot be believed.
+    /// The inode's core, or its corruption.
     pub inode: VerifyResult<Dinode<'a>>,
 }
 
-/// A block of an inobt, and what its parent says of it.
+/// A block of an inobt, and the bounds that its parent gives.
 #[derive(Clone, Copy, Debug)]
 struct TreeBlock {
     agno: AgNumber,
     agbno: AgBlock,
-    /// First inode of its first record; nobody says it of the root.
+    /// First inode of its first record; `None` for the root, which has no parent.
     first: Option<AgIno>,
     /// All its inodes are below this one, the first of its right neighbour.
     end: AgIno,
 }
 
 impl Volume {
-    /// Shows `visit` every chunk of inodes of group `agno`, in order, its inobt judged on the way.
+    /// Passes every chunk of inodes of group `agno` to `visit`, in order, and verifies the inobt on
+    /// the way.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt), and
-    /// what `visit` answers.
+    /// errors of `visit`.
     pub fn for_each_chunk(
         &self,
         agno: AgNumber,
@@ -73,8 +74,9 @@ impl Volume {
         Ok(())
     }
 
-    /// True for an inode that is the volume's own and no file of its users: the realtime bitmap and summary, quota, and
-    /// whatever lies in the metadata directory tree. [`bulkstat`](Self::bulkstat) shows these too; the kernel's does not.
+    /// Returns true for an inode that is internal to the volume: the realtime bitmap and summary,
+    /// quota, and everything in the metadata directory tree. [`bulkstat`](Self::bulkstat) visits
+    /// these too; the kernel's does not.
     pub fn is_internal(&self, ino: Ino, inode: &Dinode<'_>) -> bool {
         let (geo, sb) = (self.geo(), self.superblock());
         let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
@@ -83,15 +85,15 @@ impl Volume {
             || inode.flags2() & flags2::METADATA != 0
     }
 
-    /// Shows `visit` every inode in use of the whole volume, in batches of up to some thousand, on
-    /// `threads` threads at once and in no particular order. `visit` may stop it all.
+    /// Passes every inode in use of the whole volume to `visit`, in batches of up to some thousand,
+    /// on `threads` threads at once and in no particular order. `visit` may stop the walk.
     ///
-    /// An inode that fails its checks is shown as such; chunks that cannot be found for a damaged
-    /// btree, and devices that fail, end the walk.
+    /// An inode that fails its checks is passed as such. The walk ends if a damaged btree hides
+    /// chunks, or if the device fails.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): the
-    /// first that any thread met.
+    /// first error of any thread.
     pub fn bulkstat(
         &self,
         threads: usize,
@@ -130,8 +132,9 @@ impl Volume {
 
     // ---- the tree ----------------------------------------------------------------------------
 
-    /// The leaves of a group's inobt, from left to right. Every level is one below the last, so
-    /// the walk ends; a block that is met twice fails the check of its first key or its order.
+    /// Returns the leaves of a group's inobt, from left to right. Every level is one below the
+    /// last, so the walk ends. A block that is visited twice fails the check of its first key or
+    /// its order.
     fn inobt_leaves(&self, agno: AgNumber) -> Result<Vec<TreeBlock>> {
         let agi = self.agi(agno)?;
         let (agbno, end) = (AgBlock(agi.root.get()), AgIno(u32::MAX));
@@ -173,7 +176,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The chunks of a leaf.
+    /// Returns the chunks of a leaf.
     fn read_leaf(&self, leaf: &TreeBlock) -> Result<Vec<Chunk>> {
         let (buf, ctx) = self.read_inobt(leaf)?;
         let block = Block::verify(&buf, &ctx, Tree::Ino, leaf.agno)?;
@@ -216,8 +219,8 @@ impl Volume {
 
     // ---- the inodes --------------------------------------------------------------------------
 
-    /// Shows `visit` the inodes in use of one leaf. `bufs` is memory to read into, kept from leaf
-    /// to leaf.
+    /// Passes the inodes in use of one leaf to `visit`. `bufs` is read memory that is reused from
+    /// leaf to leaf.
     fn stat_leaf(
         &self,
         leaf: &TreeBlock,
@@ -246,7 +249,7 @@ impl Volume {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Joins the inodes in use of some chunks into long reads.
+    /// Merges the inodes in use of some chunks into long reads.
     fn runs(&self, agno: AgNumber, chunks: &[Chunk]) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
@@ -267,7 +270,7 @@ impl Volume {
         runs
     }
 
-    /// Where `agino` of group `agno` lies on the device, in bytes: inodes lie in line.
+    /// Returns the device offset of `agino` of group `agno`, in bytes. Inodes are contiguous.
     fn byte_of(&self, agno: AgNumber, agino: AgIno) -> u64 {
         let group = self.geo().agb_to_daddr(agno, AgBlock(0)).byte_offset();
         group.saturating_add(u64::from(agino.0) << self.geo().inodelog).0
@@ -311,7 +314,7 @@ impl Volume {
         entries
     }
 
-    /// Puts sound copies of bad inodes into `bytes`, where the device has any.
+    /// Reads intact copies of bad inodes into `bytes`, if the device has any.
     fn heal(&self, run: &Run, bad: &[Ino], bytes: &mut [u8]) {
         for &ino in bad {
             let (Ok(inode), Some(start)) = (self.iget(ino), self.geo().ino_to_byte(ino)) else {
@@ -325,9 +328,9 @@ impl Volume {
 
 /// Some chunks that are read together.
 struct Run {
-    /// Where on the device.
+    /// Byte range on the device.
     bytes: Range<u64>,
-    /// Which chunks of their leaf.
+    /// Indices of the chunks in their leaf.
     chunks: Range<usize>,
 }
 
@@ -337,12 +340,12 @@ impl Run {
     }
 }
 
-/// First and last bit that is set, as a range.
+/// Returns the range from the first to the last bit that is set.
 fn bounds(mask: u64) -> Option<Range<u32>> {
     (mask != 0).then(|| mask.trailing_zeros()..64 - mask.leading_zeros())
 }
 
-/// Fails where a block does not begin with the inode that its parent said.
+/// Fails if a block does not begin with the inode that its parent gives.
 fn check_first(ctx: &Ctx<'_>, block: &TreeBlock, first: Option<&U32>) -> VerifyResult {
     match (block.first, first) {
         (Some(expected), Some(found)) => ctx.eq("inobt.key", expected, AgIno(found.get())),

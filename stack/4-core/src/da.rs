@@ -1,6 +1,6 @@
-//! The hash btree of one fork: a directory's, or that of an attribute fork.
+//! The hash btree of one fork: a directory's data fork, or an attribute fork.
 //!
-//! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
+//! Every walk ends, whatever the blocks contain. Each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
 pub(crate) mod cuts;

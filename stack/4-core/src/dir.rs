@@ -1,16 +1,16 @@
-//! Directories: listing them, and finding a name.
+//! Directories: listing them, and looking up a name.
 //!
-//! A [`Dir`] is an open directory. It remembers where its blocks lie, so that many look-ups cost
-//! one reading of the extent map. [`Volume::lookup`] reads of the map what leads to one name.
+//! A [`Dir`] is an open directory. It keeps its extent map, so that many look-ups read the map
+//! once. [`Volume::lookup`] reads only the part of the map that leads to one name.
 //!
-//! *Listing goes on where it can.* A block that cannot be read, or fails its checks, is told to the
-//! caller as an `Err` between the entries. If the block still says that it is this directory's, the
-//! entries in it that are whole come out all the same.
+//! *Listing continues after damage.* A block that cannot be read, or fails its checks, is passed to
+//! the caller as an `Err` between the entries. If the block's header names this directory, the
+//! intact entries in it are listed nonetheless.
 //!
-//! Changing one is the business of the modules beside this: `names` and `node` know the forms and how
-//! they turn into one another, on any fork; `tx` gives them the fork of an inode in a transaction
-//! ([`Tx::dir_create`](crate::Tx::dir_create) and its kin); `room` remembers, for large directories,
-//! which data block has room, `direct` which leaf of the hash tree is where.
+//! The modules below this one change directories. `names` and `node` implement the forms and the
+//! conversions between them, on any fork. `tx` gives them the fork of an inode in a transaction
+//! ([`Tx::dir_create`](crate::Tx::dir_create) and the functions beside it). `cache` and `direct`
+//! are caches for large directories: free space in data blocks, and leaves of the hash tree.
 
 pub(crate) mod cache;
 mod direct;
@@ -46,23 +46,24 @@ use crate::inode::Inode;
 use crate::volume::Volume;
 use lookup::Lookup;
 
-/// Data blocks announced to the device at once.
+/// Number of data blocks that are read ahead at once.
 const READ_AHEAD: usize = 64;
 
-/// One name, as a listing tells it.
+/// One name of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
     /// 1 to 255 bytes, without slash and NUL.
     pub name: &'a [u8],
-    /// What it names.
+    /// The inode of the name.
     pub ino: Ino,
-    /// What that is, where the volume keeps types in its directories (FTYPE).
+    /// The inode's type, if the volume keeps types in its directories (FTYPE).
     pub ftype: Option<FileType>,
-    /// Where a later listing goes on behind this entry. Stays good while the directory changes.
+    /// The cookie with which a later listing continues behind this entry. It stays valid while the
+    /// directory changes.
     pub cookie: u64,
 }
 
-/// What a listing calls for each entry, and for each part that it cannot read.
+/// The callback of a listing. It is called for each entry, and for each part that cannot be read.
 pub type EachEntry<'e> = dyn FnMut(Result<DirEntry<'_>>) -> ControlFlow<()> + 'e;
 
 /// An open directory.
@@ -89,17 +90,18 @@ impl Volume {
         Ok(Dir { core, da: DaFork::open(self, inode, Fork::Data)? })
     }
 
-    /// Lists the directory `inode` from `cookie` on (0: from the start), "." and ".." included.
-    /// See [`Dir::read`].
+    /// Lists the directory `inode` from `cookie` on (0: from the start), "." and ".." included. See
+    /// [`Dir::read`].
     ///
     /// # Errors
-    /// As [`open_dir`](Self::open_dir); what is wrong inside goes to `each`.
+    /// As [`open_dir`](Self::open_dir); corruption inside the directory is passed to `each`.
     pub fn readdir(&self, inode: &Inode, cookie: u64, each: &mut EachEntry<'_>) -> Result<()> {
         self.open_dir(inode)?.read(cookie, each);
         Ok(())
     }
 
-    /// What `name` is in the directory `inode`; `None` where it has no such name.
+    /// Returns the inode and type of `name` in the directory `inode`, or `None` if there is no such
+    /// name.
     ///
     /// # Errors
     /// [`Error::NotDirectory`], [`Error::Device`], [`Error::Corrupt`].
@@ -107,7 +109,8 @@ impl Volume {
         self.lookup_kept(inode, name, None)
     }
 
-    /// The same for a directory that [`share`](Self::share) keeps as `inode` is: where its blocks lie is remembered.
+    /// Looks up a name like [`lookup`](Self::lookup), in a directory that [`share`](Self::share)
+    /// locks in the state of `inode`. The locations of its blocks are cached.
     ///
     /// # Errors
     /// As [`lookup`](Self::lookup).
@@ -132,12 +135,12 @@ impl<'a> Dir<'a> {
         self.da.geo()
     }
 
-    /// Its inode number.
+    /// Returns the inode number of the directory.
     pub fn ino(&self) -> Ino {
         self.da.ino
     }
 
-    /// Where its blocks lie; nothing for a short form.
+    /// Returns the extents of the directory's blocks; empty for a short form.
     pub fn extents(&self) -> &ExtentList {
         &self.da.extents
     }
@@ -146,7 +149,7 @@ impl<'a> Dir<'a> {
         Lookup { core: &self.core, da: &self.da }
     }
 
-    /// What `name` is; `None` where the directory has no such name.
+    /// Returns the inode and type of `name`, or `None` if the directory has no such name.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -155,7 +158,8 @@ impl<'a> Dir<'a> {
     }
 
     /// Lists the directory from `cookie` on (0: from the start), "." and ".." included, until
-    /// `each` breaks. Damage is told to `each` as well, in its place, and the listing goes on.
+    /// `each` breaks. Damage is passed to `each` as well, in its position, and the listing
+    /// continues.
     pub fn read(&self, cookie: u64, each: &mut EachEntry<'_>) {
         let _stopped = match self.names().short_form() {
             Some((fork, ctx)) => self.read_short(fork, &ctx, cookie, each),
@@ -192,7 +196,7 @@ impl<'a> Dir<'a> {
         sf.entries().try_for_each(|entry| self.tell(&entry, FileOff(0), cookie, ctx, each))
     }
 
-    /// Passes `entry` of the data block at `fileoff` on, where it is not before `cookie`.
+    /// Passes `entry` of the data block at `fileoff` to `each`, unless it is before `cookie`.
     #[inline]
     fn tell(
         &self,
@@ -219,8 +223,8 @@ impl<'a> Dir<'a> {
         }))
     }
 
-    /// Fails where "." or ".." stands anywhere but in its own place, at the directory's beginning: another name was
-    /// there, and is lost.
+    /// Fails if "." or ".." is anywhere but in its own position, at the directory's beginning. Such
+    /// an entry has overwritten another name.
     #[inline]
     fn verify_dots(&self, entry: &Entry<'_>, fileoff: FileOff, ctx: &Ctx<'_>) -> VerifyResult {
         let dot = Layout::of(self.geo()).dir_data_header;
@@ -252,7 +256,7 @@ impl<'a> Dir<'a> {
         ControlFlow::Continue(())
     }
 
-    /// The mapped data blocks from the one at `first` on, as far as the directory's size reaches.
+    /// Returns the mapped data blocks from the one at `first` on, within the directory's size.
     fn data_blocks(&self, first: FileOff) -> impl Iterator<Item = FileOff> {
         let geo = self.geo();
         let unit = u64::from(geo.dirblkfsbs());
@@ -293,7 +297,8 @@ impl<'a> Dir<'a> {
         }
     }
 
-    /// The whole entries of a block that failed its checks, if it says that it is ours.
+    /// Returns the intact entries of a block that failed its checks, if the block's header names
+    /// this directory.
     fn salvage_block(
         &self,
         fileoff: FileOff,
@@ -310,7 +315,7 @@ impl<'a> Dir<'a> {
         }
     }
 
-    /// True where a block that failed its checks still says that it holds this directory's names.
+    /// Returns true if a block that failed its checks still names this directory as its owner.
     fn is_ours(&self, block: &[u8]) -> bool {
         let owner_ok = !self.geo().v5() || bytes::be64(block, 40) == Some(self.ino().0);
         owner_ok && Form::of(block, self.geo()).is_some()

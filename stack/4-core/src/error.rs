@@ -1,31 +1,31 @@
-//! What can go wrong. A device's failure, a failed check, a refusal and a caller's mistake are four
-//! things, and stay four things up to the edge where one becomes an errno.
+//! Errors of a volume. Device failures, failed checks, refused requests and mistakes of the caller
+//! are four kinds. They stay apart up to the edge where each becomes an errno.
 
 use std::fmt;
 
+use xfskit_format::Corruption;
 use xfskit_format::inode::Dinode;
 use xfskit_format::sb::SbError;
-use xfskit_format::Corruption;
 use xfskit_trans::{BufError, TransError};
 use xfskit_units::{AgNumber, Ino, Lsn};
 
-/// What can go wrong with a volume.
+/// An error of a volume.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] xfskit_block::Error),
-    /// The superblock says that this is no volume for us.
+    /// The superblock is not one of a volume that this code can open.
     #[error(transparent)]
     Superblock(#[from] SbError),
-    /// The primary superblock is damaged: there is a copy to read by, and none to write by.
+    /// The primary superblock is damaged. A secondary allows reading, but not writing.
     #[error(
         "the primary superblock is damaged ({fault}); by the copy in group {agno} the volume can be read, not changed"
     )]
     PrimaryDamaged {
-        /// What is wrong with it.
+        /// The corruption of the primary.
         fault: Box<Corruption>,
-        /// The group that has the copy.
+        /// The group of the secondary.
         agno: AgNumber,
     },
     /// A check failed.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The journal cannot be read or replayed.
     #[error("the journal: {0}")]
     Journal(String),
-    /// The journal is damaged between tail and head, or what it changes is.
+    /// The journal is damaged between tail and head, or a block that it changes is damaged.
     #[error(transparent)]
     JournalDamaged(Box<JournalDamage>),
     /// No inode has this number, or it is free.
@@ -46,16 +46,16 @@ pub enum Error {
     /// A symbolic link was needed.
     #[error("inode {0} is not a symbolic link")]
     NotSymlink(Ino),
-    /// No directory was needed.
+    /// The inode is a directory, and must not be one.
     #[error("inode {0} is a directory")]
     IsDirectory(Ino),
     /// A regular file was needed.
     #[error("inode {0} is not a regular file")]
     NotFile(Ino),
-    /// The volume has nothing of this kind or number.
+    /// The volume does not have the structure or number that was asked for.
     #[error("this volume has no {0}")]
     Missing(&'static str),
-    /// The device, or the way it was opened, does not allow changes.
+    /// The device, or the mode in which the volume was opened, does not allow changes.
     #[error("the volume is open for reading only")]
     ReadOnly,
     /// No space, of this kind: blocks, inodes.
@@ -73,32 +73,32 @@ pub enum Error {
     /// No such name.
     #[error("no such name")]
     NoEntry,
-    /// Space that the change needs was freed too recently: it becomes usable with a checkpoint.
-    /// [`Volume::transact`](crate::Volume::transact) sees to that.
+    /// The change needs space that was freed too recently. The space becomes usable with a
+    /// checkpoint. [`Volume::transact`](crate::Volume::transact) waits for one and retries.
     #[error("free space waits for a checkpoint")]
     Settle,
-    /// The superblock does not say yet that some inode has attributes, and the change makes the first one that does.
-    /// [`Volume::transact`](crate::Volume::transact) sees to that.
+    /// The superblock does not have the ATTR bit yet, and the change makes the first attribute.
+    /// [`Volume::transact`](crate::Volume::transact) sets the bit and retries.
     #[error("the superblock's ATTR bit is not set")]
     AttrBit,
-    /// A transaction cannot go on.
+    /// A transaction cannot continue.
     #[error(transparent)]
     Trans(TransError),
-    /// Something the format has and this code does not support yet, by name.
+    /// A feature of the format that this code does not support, by name.
     #[error("{0} is not supported")]
     Unsupported(String),
 }
 
-/// Where a journal is damaged, and how much of it is whole before.
+/// The position of a journal's damage, and the intact part before it.
 #[derive(Clone, Debug)]
 pub struct JournalDamage {
-    /// What is wrong.
+    /// The corruption.
     pub fault: Corruption,
-    /// The record in which, by cycle and block. `None` where not even head and tail can be found.
+    /// The damaged record, by cycle and block. `None` if not even head and tail can be found.
     pub record: Option<Lsn>,
-    /// Committed transactions before it that can still be replayed.
+    /// Number of committed transactions before it that can still be replayed.
     pub transactions: u64,
-    /// The positions of the first and the last of these.
+    /// The positions of the first and the last of these transactions.
     pub whole: Option<(Lsn, Lsn)>,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for JournalDamage {
 
 impl std::error::Error for JournalDamage {}
 
-/// A volume's answer.
+/// The result of an operation on a volume.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl From<xfskit_log::Error> for Error {
@@ -164,12 +164,12 @@ impl From<TransError> for Error {
 }
 
 impl Error {
-    /// What is said of inode `ino`, which is no regular file.
+    /// Returns the error for inode `ino`, which is not a regular file.
     pub(crate) fn not_file(ino: Ino, core: &Dinode<'_>) -> Self {
         if core.is_dir() { Self::IsDirectory(ino) } else { Self::NotFile(ino) }
     }
 
-    /// The failed check, where this is one.
+    /// Returns the failed check, if this is one.
     pub fn corruption(&self) -> Option<&xfskit_format::Corruption> {
         match self {
             Self::JournalDamaged(damage) => Some(&damage.fault),

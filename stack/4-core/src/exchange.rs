@@ -1,9 +1,9 @@
-//! Content of two files changes places, step by step: for who exchanges it, and for recovery, which goes on where he,
-//! or Linux, was stopped.
+//! Exchange of the mappings of two files, in steps: for callers that exchange files, and for
+//! recovery, which finishes an exchange that this code or Linux began.
 //!
-//! Both files are walked side by side. Where both have a hole, or the same blocks, nothing is to be done; what
-//! is mapped in either changes places piece by piece, until it is all, or enough for one transaction. What is left
-//! then has the form in which the journal promises it (XMI).
+//! Both files are walked side by side. Ranges where both have a hole, or the same blocks, are
+//! skipped. A range that either file maps is exchanged piece by piece, until all is done or the
+//! transaction is full. The remaining work has the form of the journal's intent (XMI).
 
 use std::ops::Range;
 
@@ -30,15 +30,15 @@ impl Side {
     }
 }
 
-/// What one file maps from a place on.
+/// One mapping or hole of a file.
 struct Piece {
     extent: Option<Extent>,
     blocks: u64,
 }
 
 impl Tx<'_> {
-    /// Does as much of `work` between `files`, the first and the second, as goes into one transaction, and answers what
-    /// is left.
+    /// Does as much of `work` between the first and the second of `files` as fits into one
+    /// transaction. Returns the remaining work.
     pub(crate) fn exchange_some(
         &mut self,
         files: [TxInode; 2],
@@ -79,7 +79,7 @@ impl Tx<'_> {
         }))
     }
 
-    /// What `side` maps, or does not, of the next `most` blocks.
+    /// Returns the mapping or hole of `side` at its position, at most `most` blocks long.
     fn piece(&self, side: Side, most: u64) -> Result<Piece> {
         let Range { start, end } = side.range(most);
         let next = self.bmap_next(side.inode, Fork::Data, start)?;
@@ -95,7 +95,7 @@ impl Tx<'_> {
         })
     }
 
-    /// The next `blocks` blocks of both files change places.
+    /// Exchanges the next `blocks` blocks of both files.
     fn change_places(&mut self, sides: [Side; 2], blocks: u64) -> Result<()> {
         let [first, second] = sides;
         let going = self.bmap_take(first.inode, first.range(blocks))?;
@@ -109,8 +109,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The file that will be larger is marked: Linux, should it finish this, would else free on its way what lies behind
-    /// the end of the file so far. (It takes the sizes from the inodes and not from the journal, so they wait.)
+    /// Marks the file that will be larger. If Linux finishes the exchange, it would otherwise free
+    /// blocks behind the file's present end on its way. (Linux takes the sizes from the inodes and
+    /// not from the journal, so the sizes are set at the end.)
     fn keep_behind_end(&mut self, files: [TxInode; 2], work: &Exchange) {
         for (inode, size) in sizes(files, work) {
             let core = self.core(inode);
@@ -120,7 +121,7 @@ impl Tx<'_> {
         }
     }
 
-    /// What is to be done when everything has changed places.
+    /// Finishes an exchange after all mappings were exchanged.
     fn end_exchange(&mut self, files: [TxInode; 2], work: &Exchange) {
         for (inode, size) in sizes(files, work) {
             self.set_size(inode, size);
@@ -137,7 +138,7 @@ impl Tx<'_> {
     }
 }
 
-/// The sizes that both files have afterwards, where they change.
+/// Returns the sizes that both files have afterwards, if they change.
 fn sizes(files: [TxInode; 2], work: &Exchange) -> impl Iterator<Item = (TxInode, ByteLen)> {
     let changed = work.flags.get() & exchange::SET_SIZES != 0;
     let sizes = [work.isize1.get(), work.isize2.get()].map(ByteLen);

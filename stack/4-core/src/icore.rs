@@ -1,7 +1,7 @@
-//! The core of an inode, changed in a transaction.
+//! Changes of an inode's core, in a transaction.
 //!
-//! Every change of an inode goes through the inode's image: there is no other copy of it in memory. What is
-//! set here is a field at a time, so that undo and journal see no more than what changed.
+//! Every change of an inode goes through the inode's image: there is no other copy of it in memory.
+//! Fields are set one at a time, so that undo and journal hold only what changed.
 
 use std::mem::offset_of;
 
@@ -18,7 +18,7 @@ use crate::tx::{Tx, TxInode};
 /// Most links of an inode.
 pub const LINKS_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// Which times of an inode are set to now.
+/// The times of an inode that are set to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touch {
     /// Last access.
@@ -36,7 +36,7 @@ impl Touch {
     pub const INODE: Self = Self { atime: false, mtime: false, ctime: true };
 }
 
-/// What a new inode begins with.
+/// The initial state of a new inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewInode {
     /// Type and permissions.
@@ -47,24 +47,25 @@ pub struct NewInode {
     pub gid: u32,
     /// Project.
     pub projid: u32,
-    /// Of a device: major and minor number.
+    /// Major and minor number of a device.
     pub rdev: Option<(u32, u32)>,
-    /// Links: 0 for a file that is born unlinked.
+    /// Links: 0 for a file that is created unlinked.
     pub nlink: u32,
-    /// Flags, inherited or asked for.
+    /// Flags, inherited or requested.
     pub flags: u16,
-    /// The second word of flags, beside those that all inodes of such a volume have.
+    /// The second word of flags, beside the flags that all inodes of the volume have.
     pub flags2: u64,
     /// Extent size hint in blocks.
     pub extsize: u32,
-    /// The same for copies on write.
+    /// Extent size hint for copies on write, in blocks.
     pub cowextsize: u32,
-    /// All its times.
+    /// The value of all its times.
     pub now: Timestamp,
 }
 
 impl NewInode {
-    /// The core of inode `ino` of a volume like `geo`, of this generation, whose forks are empty.
+    /// Returns the core of inode `ino` of a volume like `geo`, of this generation, with empty
+    /// forks.
     pub(crate) fn core(&self, geo: &Geometry, ino: Ino, generation: u32) -> CoreV3 {
         let time = encode(self.now, geo.features.bigtime());
         let mut core: CoreV3 = zerocopy::FromZeros::new_zeroed();
@@ -92,7 +93,7 @@ impl NewInode {
         core
     }
 
-    /// Of a device: what its data fork says.
+    /// Returns the contents of a device's data fork.
     pub(crate) fn device(&self) -> Option<U32> {
         self.rdev.map(|(major, minor)| U32::new((major << 18) | minor))
     }
@@ -136,7 +137,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Sets the size of the content, in bytes.
+    /// Sets the size of the file's data, in bytes.
     pub fn set_size(&mut self, inode: TxInode, size: ByteLen) {
         self.put_core(inode, offset_of!(Core, size), &U64::new(size.0));
     }
@@ -156,8 +157,8 @@ impl Tx<'_> {
         self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2));
     }
 
-    /// Hints that content is best allocated in units of so many blocks, not 0; of a directory, that of the files that are
-    /// made in it.
+    /// Sets the extent size hint, in blocks, not 0. The hint of a directory is inherited by the
+    /// files that are made in it.
     pub fn set_extsize(&mut self, inode: TxInode, blocks: u32) {
         let core = self.core(inode);
         let flag = if core.is_dir() { flags::EXTSZINHERIT } else { flags::EXTSIZE };
@@ -166,22 +167,22 @@ impl Tx<'_> {
         self.set_flags(inode, flags);
     }
 
-    /// The same for copies of shared blocks.
+    /// Sets the extent size hint for copies of shared blocks.
     pub fn set_cowextsize(&mut self, inode: TxInode, blocks: u32) {
         let flags2 = self.core(inode).flags2() | flags2::COWEXTSIZE;
         self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(blocks));
         self.set_flags2(inode, flags2);
     }
 
-    /// Sets the next inode of the unlinked list that this one is on.
+    /// Sets the next inode of the unlinked list that this inode is on.
     pub(crate) fn set_next_unlinked(&mut self, inode: TxInode, next: Option<AgIno>) {
         let next = next.map_or(u32::MAX, |agino| agino.0);
         self.put_core(inode, offset_of!(Core, next_unlinked), &U32::new(next));
         self.log_unlinked(inode.handle);
     }
 
-    /// Sets times; `None` leaves one as it is. An inode with the older encoding is given the newer one
-    /// where the volume has it.
+    /// Sets times; `None` leaves a time as it is. An inode with the older encoding is given the
+    /// newer one if the volume has it.
     pub fn set_times(
         &mut self,
         inode: TxInode,
@@ -217,7 +218,7 @@ impl Tx<'_> {
         self.set_flags2(inode, flags2);
     }
 
-    /// The inode changed: sets times to `now` and counts the change.
+    /// Records a change of the inode: sets times to `now` and increments the change counter.
     pub fn touch(&mut self, inode: TxInode, what: Touch, now: Timestamp) {
         self.become_bigtime(inode);
         let core = self.core(inode);
@@ -241,7 +242,7 @@ impl Tx<'_> {
         put(last, count.into());
     }
 
-    /// Writes the core of an inode that is given back: free, of another generation.
+    /// Writes the core of an inode that is freed: unused, and of another generation.
     pub(crate) fn clear_core(&mut self, inode: TxInode) {
         let flags2 = default_flags2(self.volume().geo().features);
         let image = self.edit(inode.handle, 0..size_of::<CoreV3>());
@@ -256,14 +257,15 @@ impl Tx<'_> {
     }
 }
 
-/// What every new inode of such a volume has.
+/// Returns the flags that every new inode of such a volume has.
 fn default_flags2(features: xfskit_units::Features) -> u64 {
     let bigtime = if features.bigtime() { flags2::BIGTIME } else { 0 };
     let nrext64 = if features.nrext64() { flags2::NREXT64 } else { 0 };
     bigtime | nrext64
 }
 
-/// The form of an empty data fork: devices have their number there, everything else no extents yet.
+/// Returns the format of an empty data fork. Devices store their number there; everything else has
+/// no extents yet.
 fn first_format(mode: u16) -> u8 {
     match FileType::from_mode(mode) {
         Some(FileType::Regular | FileType::Directory | FileType::Symlink) => 2,
@@ -271,7 +273,7 @@ fn first_format(mode: u16) -> u8 {
     }
 }
 
-/// High and low half.
+/// Returns the high and the low half.
 fn halves(n: u32) -> (u16, u16) {
     let [a, b, c, d] = n.to_be_bytes();
     (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
@@ -281,7 +283,7 @@ pub(crate) fn encode(time: Timestamp, bigtime: bool) -> U64 {
     U64::new(if bigtime { time.to_bigtime() } else { time.to_legacy() })
 }
 
-/// What a directory hands down to files and directories that are made in it, of the second word of flags.
+/// Returns the flags of the second word that files and directories inherit from their directory.
 pub fn inherited_flags2(parent: u64, child: FileType) -> u64 {
     match child {
         FileType::Regular | FileType::Directory => parent & (flags2::COWEXTSIZE | flags2::DAX),
@@ -289,7 +291,7 @@ pub fn inherited_flags2(parent: u64, child: FileType) -> u64 {
     }
 }
 
-/// What a directory hands down to what is made in it.
+/// Returns the flags that an inode inherits from its directory.
 pub fn inherited_flags(parent: u16, child: FileType) -> u16 {
     let mut keep =
         flags::NOATIME | flags::NODUMP | flags::SYNC | flags::NODEFRAG | flags::FILESTREAM;

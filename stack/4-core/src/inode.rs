@@ -1,10 +1,10 @@
 //! Inodes, read one by one.
 //!
-//! The unit of inode I/O is the *cluster*: up to 16 KiB and more of consecutive inodes, one buffer
-//! in the cache, judged as a whole when it is read. Where one inode of a cluster is beyond help, its
-//! neighbours are not: each is then read and judged on its own.
+//! The unit of inode I/O is the *cluster*: 16 KiB or more of consecutive inodes. A cluster is one
+//! buffer in the cache and is verified as a whole when it is read. If one inode of a cluster is
+//! corrupt, its neighbours need not be: each is then read and verified alone.
 //!
-//! Whoever wants all inodes of a volume is better served by [`bulkstat`](Volume::bulkstat).
+//! To read all inodes of a volume, use [`bulkstat`](Volume::bulkstat).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, inde
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 
-/// One inode in use, verified when it was read. A copy: it does not follow later changes.
+/// One inode in use, verified when it was read. This is a copy that does not follow later changes.
 #[derive(Clone, Debug)]
 pub struct Inode {
     ino: Ino,
@@ -25,17 +25,17 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// Inode `ino`, whose verified bytes these are.
+    /// Makes inode `ino` from its verified bytes.
     pub(crate) fn new(ino: Ino, bytes: Arc<Buf>, geo: &Geometry) -> Self {
         Self { ino, bytes, layout: Layout::of(geo) }
     }
 
-    /// Its number.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         self.ino
     }
 
-    /// What it says.
+    /// Returns the inode's core.
     ///
     /// # Panics
     /// Never: the bytes were verified when the inode was made.
@@ -43,19 +43,20 @@ impl Inode {
         Dinode::from_core(&self.bytes, self.layout).expect("a verified inode has a core")
     }
 
-    /// The same inode, its bytes changed by `edit`; they have no checksum then.
+    /// Returns a copy of the inode whose bytes are changed by `edit`. Its checksum is not valid.
     pub(crate) fn with(&self, edit: impl FnOnce(&mut [u8])) -> Self {
         let mut bytes = self.bytes.to_vec();
         edit(&mut bytes);
         Self { bytes: bytes.into(), ..*self }
     }
 
-    /// True where `other` is a copy of the same file, maybe of another time: the number of a removed file is given to others.
+    /// Returns true if `other` is a copy of the same file, possibly from another time. An inode
+    /// number alone does not tell, because the number of a removed file is reused.
     pub fn is_same_file(&self, other: &Self) -> bool {
         self.ino == other.ino && self.core().generation() == other.core().generation()
     }
 
-    /// All its bytes, as they stand on disk.
+    /// Returns all bytes of the inode, as on disk.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -70,10 +71,10 @@ struct Cluster {
 }
 
 impl Volume {
-    /// Inode `ino`, which must be in use.
+    /// Returns inode `ino`, which must be in use.
     ///
     /// # Errors
-    /// [`Error::NoInode`] where it is free or cannot exist, [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NoInode`] if it is free or cannot exist, [`Error::Device`], [`Error::Corrupt`].
     pub fn iget(&self, ino: Ino) -> Result<Inode> {
         let geo = self.geo();
         let bytes = match self.live_dinode(ino)? {
@@ -87,16 +88,16 @@ impl Volume {
         Ok(inode)
     }
 
-    /// The bytes of inode `ino`, in use or free, verified, from its cluster: not what a transaction may
-    /// have made of it since.
+    /// Returns the verified bytes of inode `ino`, in use or free, from its cluster. Changes by
+    /// later transactions may not be in them.
     pub(crate) fn read_dinode(&self, ino: Ino) -> Result<Arc<Buf>> {
         self.read_dinode_at(ino, &self.inode_home(ino)?)
     }
 
-    /// The same for an inode that is written at `home`.
+    /// Returns the verified bytes of the inode at `home`, like [`read_dinode`](Self::read_dinode).
     pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeLocation) -> Result<Arc<Buf>> {
         if self.engine.is_some()
-            && let Some(cluster) = self.cache().untaken(home)
+            && let Some(cluster) = self.cache().unmaterialized_cluster(home)
         {
             return Ok(cluster.image(self.geo(), home.offset, self.geo().inodesize()));
         }
@@ -110,10 +111,10 @@ impl Volume {
         Ok(bytes.ok_or_else(short)?.into())
     }
 
-    /// Where inode `ino` is written in place.
+    /// Returns the disk location of inode `ino`.
     ///
     /// # Errors
-    /// [`Error::NoInode`] where it cannot exist.
+    /// [`Error::NoInode`] if it cannot exist.
     pub fn inode_home(&self, ino: Ino) -> Result<InodeLocation> {
         let (agno, agino) = self.locate(ino)?;
         let cluster = self.cluster_of(agno, agino);
@@ -122,26 +123,27 @@ impl Volume {
         Ok(InodeLocation { cluster: self.cluster_range(cluster), offset })
     }
 
-    /// Keeps inode `ino` as it is, its directory or attribute blocks too, while the answer lives; `None` on a volume
-    /// that is open for reading, where nothing changes. The caller is in no transaction.
+    /// Locks inode `ino` shared, including its directory and attribute blocks, until the returned
+    /// guard is dropped. Returns `None` on a volume that is open for reading, where nothing
+    /// changes. The caller must not be in a transaction.
     ///
     /// # Errors
-    /// [`Error::NoInode`] where it cannot exist, [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NoInode`] if it cannot exist, [`Error::Device`], [`Error::Corrupt`].
     pub fn share(&self, ino: Ino) -> Result<Option<Shared>> {
         let Some(engine) = &self.engine else { return Ok(None) };
         let home = self.inode_home(ino)?;
         Ok(Some(engine.inodes().share(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
 
-    /// Inode `ino` as it was committed last: from memory where a transaction knows it. `None` on a volume
-    /// that is open for reading.
+    /// Returns the last committed state of inode `ino`, from memory if a transaction has it.
+    /// Returns `None` on a volume that is open for reading.
     fn live_dinode(&self, ino: Ino) -> Result<Option<Arc<Buf>>> {
         let Some(engine) = &self.engine else { return Ok(None) };
         let home = self.inode_home(ino)?;
         Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
 
-    /// Announces the clusters of many inodes to the device, near ones together.
+    /// Starts read-ahead of the clusters of many inodes, merging neighbouring ones.
     pub fn read_ahead_inodes(&self, inos: &[Ino]) {
         let mut wanted: Vec<(Daddr, Sectors)> = inos
             .iter()
@@ -155,14 +157,13 @@ impl Volume {
         self.cache().read_ahead(&wanted);
     }
 
-    /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to
-    /// `inos[i]`.
+    /// Returns many inodes, with read-ahead of their clusters. Result `i` belongs to `inos[i]`.
     pub fn iget_many(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
         self.read_ahead_inodes(inos);
         inos.iter().map(|&ino| self.iget(ino)).collect()
     }
 
-    /// Group and number within it of an inode that can exist.
+    /// Returns the group of an inode, and its number within the group, if the inode can exist.
     fn locate(&self, ino: Ino) -> Result<(AgNumber, AgIno)> {
         match self.geo().ino_split(ino) {
             Some((agno, agino)) if self.geo().valid_agino(agno, agino) => Ok((agno, agino)),
@@ -170,8 +171,8 @@ impl Volume {
         }
     }
 
-    /// The cluster of an inode. Where clusters are not aligned, its start is written in the inode
-    /// btree only, and the inode's own block has to do.
+    /// Returns the cluster of an inode. If clusters are not aligned, only the inode btree records
+    /// their start. The inode's own block is used then.
     fn cluster_of(&self, agno: AgNumber, agino: AgIno) -> Cluster {
         let geo = self.geo();
         let agbno = geo.agino_to_agb(agino);
@@ -189,8 +190,8 @@ impl Volume {
         (geo.agb_to_daddr(cluster.agno, cluster.agbno), len)
     }
 
-    /// The cluster of an inode, all of whose inodes passed, and where in it the inode begins, in
-    /// bytes.
+    /// Returns the cluster of an inode, with all its inodes verified, and the inode's byte offset
+    /// in it.
     fn read_cluster(&self, agno: AgNumber, agino: AgIno) -> Result<(Arc<Buf>, usize)> {
         let geo = self.geo();
         let cluster = self.cluster_of(agno, agino);
@@ -204,7 +205,7 @@ impl Volume {
         Ok((buf, index(u64::from(ahead) << geo.inodelog)))
     }
 
-    /// The sectors around one inode, and where in them it begins, in bytes.
+    /// Returns the sectors around one inode, and the inode's byte offset in them.
     fn read_alone(&self, ino: Ino) -> Result<(Arc<Buf>, usize)> {
         let geo = self.geo();
         let start = geo.ino_to_byte(ino).ok_or(Error::NoInode(ino))?.0;
@@ -222,7 +223,7 @@ impl Volume {
     }
 }
 
-/// Judges every inode of a cluster that begins with inode `first`.
+/// Verifies every inode of a cluster that begins with inode `first`.
 fn verify_all(bytes: &[u8], ctx: &Ctx<'_>, first: Ino) -> VerifyResult {
     for (ino, inode) in (first.0..).map(Ino).zip(bytes.chunks_exact(ctx.geo.inodesize())) {
         Dinode::verify(inode, &ctx.at(inode::location(ctx.geo, ino)), ino)?;

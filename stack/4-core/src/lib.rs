@@ -1,28 +1,28 @@
 //! Floor 4: inodes, extent maps, directories, attributes, recovery.
 //!
-//! A [`Volume`] is an XFS filesystem on any [`BlockDevice`](xfskit_block::BlockDevice). Opening it
-//! judges the superblock, replays the journal (in memory, when the volume is opened for reading
-//! only) and sets up the buffer cache; after that every metadata block comes through the cache and
-//! has passed its verifier.
+//! A [`Volume`] is an XFS filesystem on any [`BlockDevice`](xfskit_block::BlockDevice). Opening a
+//! volume verifies the superblock, replays the journal and sets up the buffer cache. On a volume
+//! that is opened for reading only, the journal is replayed in memory. Afterwards every metadata
+//! block comes through the cache and has passed its verifier.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`error`] | what can go wrong, with device, corruption and refusal kept apart |
-//! | [`recovery`] | the journal's changes put in place |
+//! | [`error`] | errors: device failures, corruption and refused requests kept apart |
+//! | [`recovery`] | journal recovery |
 //! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
 //! | [`superblock`] | the superblock, or a copy where the primary is damaged |
-//! | [`inode`] | inodes one by one, by cluster |
-//! | [`bmap`] | extent lists: where a fork lies |
-//! | [`mod@file`] | content of files, targets of symlinks |
-//! | `exchange` | content of two files that changes places, in as many transactions as it takes |
-//! | [`dir`] | directories: listing, look-up by hash, names that come and go |
-//! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
-//! | [`icore`] | the core of an inode, changed field by field |
-//! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |
+//! | [`inode`] | inodes, read one by one or by cluster |
+//! | [`bmap`] | extent maps of forks |
+//! | [`mod@file`] | file data, symlink targets |
+//! | `exchange` | exchange of the mappings of two files, in several transactions |
+//! | [`dir`] | directories: listing, look-up by hash, adding and removing names |
+//! | [`attr`], [`parent`] | extended attributes, and the names of an inode from its parent pointers |
+//! | [`icore`] | changes of the fields of an inode's core |
+//! | [`tx`] | [`Tx`]: an atomic change of the volume |
 //! | [`btree`] | btrees of all kinds, changed in transactions |
-//! | [`space`] | free space: allocating and freeing extents, and work that is put off |
-//! | [`bulk`] | whole structures in one go, for a volume that is built from nothing |
-//! | [`uuid`] | another UUID for a volume |
+//! | [`space`] | free space: allocation and freeing of extents, deferred operations |
+//! | [`bulk`] | bulk building of whole structures, for a new volume |
+//! | [`uuid`] | changing a volume's UUID |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;

@@ -1,4 +1,4 @@
-//! How a volume is opened.
+//! Options for opening a volume.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,18 +6,19 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_log::{BUFFERS_MAX, RECORD_SIZE};
 
-/// How a volume is opened.
+/// Options for opening a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Replay a dirty journal (in memory). Off: what stands on disk is shown as it is.
+    /// Replay a dirty journal (in memory). When off, the volume is shown as it is on disk.
     pub recovery: bool,
-    /// Changes are wanted: the journal, where dirty, is replayed onto the device itself.
+    /// Open for writing: a dirty journal is replayed onto the device itself.
     pub write: bool,
     /// The device of an external log.
     pub log_dev: Option<Arc<dyn BlockDevice>>,
-    /// Memory for metadata, in bytes: blocks, inodes, and what is not written in place yet.
+    /// Memory for metadata, in bytes: blocks, inodes, and changes that are not written in place
+    /// yet.
     pub cache_bytes: usize,
-    /// How the journal of a volume that is open for writing is written.
+    /// Journal options of a volume that is open for writing.
     pub journal: JournalOptions,
 }
 
@@ -33,18 +34,18 @@ impl Default for OpenOptions {
     }
 }
 
-/// How the journal is written, in the words of mount(8): [`FromStr`] reads `logbsize=256k,wsync`.
+/// Journal options, in the words of mount(8): [`FromStr`] reads `logbsize=256k,wsync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Longest record in bytes: 16 KiB to 256 KiB, a power of two. The journal's stripe unit, where that
-    /// is more.
+    /// Longest record in bytes: 16 KiB to 256 KiB, a power of two. A larger stripe unit of the
+    /// journal takes precedence.
     pub logbsize: u32,
-    /// Records written between two flushes: 2 to 8.
+    /// Number of records written between two flushes: 2 to 8.
     pub logbufs: u32,
-    /// Every change is durable before it is answered.
+    /// Make every change durable before its call returns.
     pub wsync: bool,
-    /// Flush the devices where the order of writes matters. Off, a power failure may leave the volume damaged
-    /// beyond what its journal can mend.
+    /// Flush the devices where the order of writes matters. When off, a power failure may damage
+    /// the volume beyond what journal recovery can repair.
     pub barrier: bool,
 }
 
@@ -54,7 +55,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// Why a word is no option.
+/// The reason why an option cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// There is no such option.
@@ -68,7 +69,7 @@ pub enum OptionError {
     /// The value is out of range.
     #[error("{0}: logbufs is 2 to 8")]
     Logbufs(String),
-    /// A volume that changes has its journal replayed.
+    /// A volume that is open for writing always has its journal replayed.
     #[error("norecovery is for reading: a volume to be changed has its journal replayed first")]
     Norecovery,
 }
@@ -101,7 +102,7 @@ impl FromStr for JournalOptions {
     }
 }
 
-/// `32k` or `32768`, in bytes, where records may be that long.
+/// Parses `32k` or `32768` into bytes, if it is a valid record length.
 fn kibibytes(text: &str) -> Option<u32> {
     let bytes = match text.strip_suffix(['k', 'K']) {
         Some(number) => number.parse::<u32>().ok()?.checked_mul(1024)?,

@@ -1,4 +1,4 @@
-//! Parent pointers: from an inode to the names it has, without searching any directory.
+//! Parent pointers: from an inode to its names, without searching any directory.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub struct Parent {
 }
 
 impl Volume {
-    /// All names of `inode`, from its parent pointers.
+    /// Returns all names of `inode`, from its parent pointers.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a volume without parent pointers, [`Error::Device`],
@@ -61,11 +61,11 @@ impl Volume {
         Ok(Parent { ino: rec.ino(), generation: rec.p_gen.get(), name: name.to_vec() })
     }
 
-    /// The absolute paths of inode `ino`, at most `limit` of them. The root's is "/"; an inode
-    /// without a name has none.
+    /// Returns the absolute paths of inode `ino`, at most `limit` of them. The root's is "/"; an
+    /// inode without a name has none.
     ///
     /// # Errors
-    /// As [`parents`](Self::parents), and `attr.parent.loop` where directories are their own
+    /// As [`parents`](Self::parents), and `attr.parent.loop` if directories are their own
     /// ancestors.
     pub fn paths(&self, ino: Ino, limit: usize) -> Result<Vec<Vec<u8>>> {
         if ino == self.geo().rootino {
@@ -78,8 +78,8 @@ impl Volume {
         Ok(paths)
     }
 
-    /// The path that ends in `last`, a name of `ino`: up from directory to directory, each of which
-    /// has one parent.
+    /// Returns the path that ends in `last`, a name of `ino`. The walk goes up from directory to
+    /// directory, each of which has one parent.
     fn path_of(&self, ino: Ino, last: Parent) -> Result<Vec<u8>> {
         let mut names = vec![last.name];
         let mut dir = last.ino;

@@ -1,11 +1,12 @@
-//! The superblock that a volume is opened by: the primary, the primary in another way that the device has, or a copy.
+//! Finds the superblock that a volume is opened by: the primary, an alternative copy of the primary
+//! from a redundant device, or the superblock of another group.
 
 use xfskit_block::BlockDevice;
 use xfskit_format::Corruption;
 use xfskit_format::corruption::CheckId;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_format::sb_search::{self, Rebuilt, Source};
-use xfskit_trans::heal::read_other_way;
+use xfskit_trans::heal::read_alternative;
 use xfskit_units::{AgNumber, ByteOffset};
 
 use crate::error::{Error, Result};
@@ -15,29 +16,30 @@ use crate::error::{Error, Result};
 pub struct FoundSuperblock {
     /// The superblock.
     pub sb: Superblock,
-    /// What was wrong with the primary as it was read first, where the device had it in another way.
+    /// The corruption of the primary as first read, if an alternative copy from the device was
+    /// used.
     pub healed: Option<Box<Corruption>>,
-    /// The copy that it was made from, where the primary is damaged.
+    /// The secondary superblock that was used instead, if the primary is damaged.
     pub stand_in: Option<StandIn>,
 }
 
-/// A copy of the superblock, read in the place of the primary.
+/// A secondary superblock that is read in place of the primary.
 #[derive(Clone, Debug)]
 pub struct StandIn {
-    /// What is wrong with the primary.
+    /// The corruption of the primary.
     pub fault: Box<Corruption>,
-    /// The group that has the copy.
+    /// The group of the secondary superblock.
     pub agno: AgNumber,
-    /// Copies that agree with it, itself included.
+    /// Number of secondary superblocks that agree with it, itself included.
     pub agreeing: u32,
-    /// Copies that were compared.
+    /// Number of secondary superblocks that were compared.
     pub compared: u32,
 }
 
-/// The superblock, for reading: where the primary is damaged, made from a copy.
+/// Returns the superblock for reading. If the primary is damaged, it is rebuilt from a secondary.
 ///
 /// # Errors
-/// [`Error::Device`]; [`Error::Superblock`] for what is no XFS or needs a newer reader.
+/// [`Error::Device`]; [`Error::Superblock`] if this is not XFS or needs a newer reader.
 pub fn find_superblock(dev: &dyn BlockDevice) -> Result<FoundSuperblock> {
     let error = match read_healed_superblock(dev) {
         Ok((sb, healed)) => return Ok(FoundSuperblock { sb, healed, stand_in: None }),
@@ -51,10 +53,11 @@ pub fn find_superblock(dev: &dyn BlockDevice) -> Result<FoundSuperblock> {
     Ok(FoundSuperblock { sb, healed: None, stand_in: Some(stand_in) })
 }
 
-/// The primary superblock. A damaged one is not written over: a copy may be older than the journal.
+/// Returns the primary superblock for writing. A damaged one is not overwritten, because a
+/// secondary may be older than the journal.
 ///
 /// # Errors
-/// As [`read_superblock`]; [`Error::PrimaryDamaged`] where there is a copy to read by.
+/// As [`read_superblock`]; [`Error::PrimaryDamaged`] if there is a secondary to read by.
 pub(crate) fn superblock_to_write(dev: &dyn BlockDevice) -> Result<Superblock> {
     read_superblock(dev).map_err(|error| match &error {
         Error::Superblock(damage) => match copy_for(dev, damage) {
@@ -65,7 +68,7 @@ pub(crate) fn superblock_to_write(dev: &dyn BlockDevice) -> Result<Superblock> {
     })
 }
 
-/// A copy for a primary that is damaged. None for one that says what it is, and is refused for that.
+/// Returns a secondary for a damaged primary. Returns `None` if the primary is intact but refused.
 fn copy_for(dev: &dyn BlockDevice, damage: &SbError) -> Option<Rebuilt> {
     let is_damage = match damage {
         SbError::NotXfs { .. } | SbError::Version(_) => true,
@@ -81,7 +84,8 @@ fn copy_for(dev: &dyn BlockDevice, damage: &SbError) -> Option<Rebuilt> {
     is_damage.then(|| sb_search::find_copy(&source)).flatten()
 }
 
-/// Reads and judges the primary superblock; one that fails is had in another way, where the device has one.
+/// Reads and verifies the primary superblock. If it fails, alternative copies from the device are
+/// tried.
 ///
 /// # Errors
 /// [`Error::Device`] and [`Error::Superblock`].
@@ -89,7 +93,8 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     read_healed_superblock(dev).map(|(sb, _)| sb)
 }
 
-/// The primary superblock as it is read first. Its sector size is only known after a first look.
+/// Returns the primary superblock as first read. The sector size is only known after reading the
+/// start of it.
 fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     let mut first = vec![0; 512];
     dev.read_at(ByteOffset(0), &mut first)?;
@@ -98,14 +103,15 @@ fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     Ok(Superblock::verify(&sector, AgNumber(0))?.clone())
 }
 
-/// What the start of a superblock says of its length, in bytes.
+/// Returns the length of a superblock in bytes, from its start.
 fn judge_first(first: &[u8]) -> Result<usize> {
     let sb = Superblock::parse(first).ok_or(SbError::NotXfs { found: 0 })?;
     sb.check_readable()?;
     Ok(usize::from(sb.sectsize.get()).clamp(512, 32768))
 }
 
-/// [`read_superblock`], and the fault of the first way where another one was taken.
+/// Reads the superblock like [`read_superblock`], and returns the first corruption if an
+/// alternative copy was used.
 fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<Box<Corruption>>)> {
     let error = match read_first_superblock(dev) {
         Ok(sb) => return Ok((sb, None)),
@@ -116,12 +122,12 @@ fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<B
         _ => return Err(error),
     };
     let mut first = vec![0; 512];
-    if !read_other_way(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
+    if !read_alternative(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
         return Err(error);
     }
     let mut sector = vec![0; judge_first(&first)?];
     let sound = |sector: &[u8]| Superblock::verify(sector, AgNumber(0)).is_ok();
-    if !read_other_way(dev, ByteOffset(0), &mut sector, sound) {
+    if !read_alternative(dev, ByteOffset(0), &mut sector, sound) {
         return Err(error);
     }
     Ok((Superblock::verify(&sector, AgNumber(0))?.clone(), Some(fault)))

@@ -1,15 +1,15 @@
-//! Changes: a transaction of a volume.
+//! Transactions of a volume.
 //!
-//! [`Volume::transact`] runs a closure in a transaction: all of what it does happens, or nothing. The closure
-//! may run more than once, so it decides everything anew each time: it takes its locks and reads what it
-//! needs inside.
+//! [`Volume::transact`] runs a closure in a transaction: either all of its changes happen or none.
+//! The closure may run more than once. It therefore takes its locks and reads what it needs inside,
+//! anew each time.
 //!
-//! Inodes are taken in ascending order of their numbers, then groups in ascending order: AGI before AGF.
-//! Where an operation finds out late that it needs an earlier one, [`Tx`] tries, and if that fails,
-//! the closure ends with an error that `transact` answers with another run.
+//! Inodes are locked in ascending order of their numbers, then groups in ascending order: AGI
+//! before AGF. An operation that needs an earlier lock late only tries to take it. If that fails,
+//! the closure ends with an error on which `transact` runs it again.
 //!
-//! What an operation leaves to the end of its transaction (extents to free, reverse mappings, reference
-//! counts) is put off with [`Tx::defer`] and done, sorted by group, before the commit.
+//! Work that belongs to the end of a transaction (extents to free, reverse mappings, reference
+//! counts) is deferred with [`Tx::defer`]. It is done before the commit, sorted by group.
 
 use std::ops::{Deref, DerefMut};
 
@@ -21,7 +21,7 @@ use xfskit_units::{AgNumber, Ino};
 use zerocopy::big_endian::U32;
 
 use crate::error::{Error, Result};
-use crate::file::Room;
+use crate::file::BlockReservation;
 use crate::inode::Inode;
 use crate::space::Deferred;
 use crate::volume::Volume;
@@ -237,7 +237,8 @@ impl<'v> Tx<'v> {
     /// Never: the bytes were verified when the inode was read.
     pub fn core(&self, inode: TxInode) -> Dinode<'_> {
         let layout = Layout::of(self.volume.geo());
-        Dinode::from_core(self.trans.bytes(inode.handle), layout).expect("a verified inode has a core")
+        Dinode::from_core(self.trans.bytes(inode.handle), layout)
+            .expect("a verified inode has a core")
     }
 
     /// A copy of an inode as it is now, for the reading side.

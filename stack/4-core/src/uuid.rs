@@ -1,19 +1,20 @@
-//! Another UUID for a volume that is there.
+//! Changes the UUID of an existing volume.
 //!
-//! Every metadata block carries the UUID of its volume. Writing all of them anew is not necessary: with
-//! the feature META_UUID the superblock keeps what they carry in `meta_uuid`, and `uuid` is what the user
-//! sees. Records of the journal carry `uuid`.
+//! Every metadata block carries the UUID of its volume. They need not be rewritten: with the
+//! feature META_UUID the superblock keeps the UUID of the metadata in `meta_uuid`, and `uuid` is
+//! the one that users see. Records of the journal carry `uuid`.
 //!
-//! Superblocks and journal must agree, but lie apart. A record without a UUID fits every volume, so:
+//! Superblocks and journal must agree, but cannot be written together. A record without a UUID fits
+//! every volume. The steps are therefore:
 //!
 //! 1. the volume is opened and closed: everything is in place, and the journal clean;
 //! 2. the journal is marked clean once more, by a record without a UUID;
 //! 3. the superblocks change, the primary one last;
 //! 4. the journal is marked clean by a record with the new UUID.
 //!
-//! Cut anywhere, the volume mounts with one of the two UUIDs, and doing it again mends the copies of the
-//! superblock. Linux, which is only ever seen with a journal of one UUID, says "null uuid in log" between
-//! 2 and 4, and mounts.
+//! After an interruption at any step the volume mounts with one of the two UUIDs. Repeating the
+//! change repairs the copies of the superblock. Linux only ever writes a journal of one UUID.
+//! Between steps 2 and 4 it logs "null uuid in log", and mounts.
 
 use std::sync::Arc;
 
@@ -31,18 +32,18 @@ use crate::volume::Volume;
 /// The UUID that a volume is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewUuid {
-    /// This one.
+    /// The given UUID.
     Is(Uuid),
-    /// That with which it was made, which its metadata carries.
+    /// The UUID that the volume was made with, which its metadata carries.
     Original,
 }
 
-/// Gives the volume on `dev` another UUID; answers that, and the one in its metadata.
+/// Changes the UUID of the volume on `dev`. Returns the volume's UUID and its metadata UUID.
 /// [`OpenOptions::log_dev`] names an external journal.
 ///
 /// # Errors
-/// As [`Volume::open`] for writing, [`Error::Superblock`](crate::Error::Superblock) where one of the copies is damaged (nothing is
-/// changed then), and where the device fails.
+/// As [`Volume::open`] for writing; [`Error::Superblock`](crate::Error::Superblock) if one of the
+/// copies is damaged, in which case nothing is changed; and errors of the device.
 pub fn set_uuid(
     dev: &Arc<dyn BlockDevice>,
     options: &OpenOptions,
@@ -67,7 +68,7 @@ pub fn set_uuid(
     Ok((new, geo.meta_uuid))
 }
 
-/// The sector of the superblock of group `agno`, as it shall be.
+/// Returns the changed sector of the superblock of group `agno`.
 fn changed(dev: &dyn BlockDevice, geo: &Geometry, agno: AgNumber, new: Uuid) -> Result<Vec<u8>> {
     let mut sector = vec![0; geo.sectsize()];
     dev.read_at(offset(geo, agno), &mut sector)?;
@@ -89,7 +90,7 @@ fn changed(dev: &dyn BlockDevice, geo: &Geometry, agno: AgNumber, new: Uuid) -> 
     Ok(sector)
 }
 
-/// Where the superblock of group `agno` lies.
+/// Returns the device offset of the superblock of group `agno`.
 fn offset(geo: &Geometry, agno: AgNumber) -> ByteOffset {
     geo.ag_header_daddr(agno, 0).byte_offset()
 }

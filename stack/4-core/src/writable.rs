@@ -1,5 +1,5 @@
-//! What it takes to change a volume: nothing about it that we cannot write, its journal replayed onto the
-//! device, and its counters known.
+//! Preconditions for changing a volume: every feature can be written, the journal has been replayed
+//! onto the device, and the counters are known.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::options::OpenOptions;
 use crate::recovery::{self, Replay};
 use crate::volume::Volume;
 
-/// Memory that a cached inode takes, in bytes, roughly.
+/// Estimated memory that a cached inode takes, in bytes.
 const INODE_COST: usize = 1024;
 
 /// ATTR in `versionnum`.
@@ -28,7 +28,7 @@ const ATTR_BIT: u16 = versionnum::ATTR as u16;
 /// Longest label in bytes.
 const LABEL_MAX: usize = 12;
 
-/// Refuses, by name, what this code does not write.
+/// Refuses a volume with a feature that this code does not write, by its name.
 ///
 /// # Errors
 /// [`Error::Unsupported`], [`Error::ReadOnly`].
@@ -68,9 +68,9 @@ pub(crate) fn recover(
     recovery::replay_if(&**dev, log_dev, sb, recovery::refuse)
 }
 
-/// The engine of a volume whose journal is clean, or was replayed. It goes on where that ends: an unmount
-/// record comes when there are no more orphans either, whom nobody looks for behind one. What is promised there and
-/// not done keeps its tail where it is.
+/// Returns the engine of a volume whose journal is clean or was replayed. The engine continues the
+/// journal at its head. An unmount record is written only when no orphans are left, because
+/// recovery does not look for orphans behind one. Unfinished intents keep the tail where it is.
 pub(crate) fn engine(
     sb: &Superblock,
     cache: Arc<BufCache>,
@@ -99,8 +99,8 @@ pub(crate) fn engine(
     Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }
 
-/// Quota is not counted here: like Linux mounted without quota, the superblock says so before the first
-/// change, and the next mount with quota counts anew.
+/// Clears the quota-checked flags in the superblock, before the first change. Quota is not counted
+/// here. As after a mount of Linux without quota, the next mount with quota counts anew.
 ///
 /// # Errors
 /// As [`Volume::transact`].
@@ -111,8 +111,8 @@ pub(crate) fn reset_quota(volume: &Volume) -> Result<()> {
     edit_superblock(volume, |image| image.put(offset_of!(Superblock, qflags), &U16::new(0)))
 }
 
-/// Says in the superblock that there are attributes, in a transaction before the one that makes the first: Linux'
-/// online check calls every attribute fork of a volume without that bit corrupt.
+/// Sets the ATTR bit in the superblock, in a transaction before the one that makes the first
+/// attribute. Linux' online check calls every attribute fork of a volume without that bit corrupt.
 ///
 /// # Errors
 /// As [`Volume::transact`].
@@ -121,7 +121,7 @@ pub(crate) fn set_attr_bit(volume: &Volume) -> Result<()> {
     edit_superblock(volume, |image| image.put(offset_of!(Superblock, versionnum), &with_bit))
 }
 
-/// Writes the superblock's counters as of now.
+/// Writes the superblock's current counters.
 ///
 /// # Errors
 /// As [`Volume::transact`].
@@ -138,18 +138,18 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 }
 
 impl Volume {
-    /// True where the superblock says that there are attributes.
+    /// Returns true if the superblock has the ATTR bit.
     pub(crate) fn has_attr_bit(&self) -> bool {
         self.sb.read().versionnum.get() & ATTR_BIT != 0
     }
 
-    /// The label, as it is now.
+    /// Returns the current label.
     pub fn label(&self) -> Vec<u8> {
         let fname = self.superblock().fname;
         fname.split(|&b| b == 0).next().unwrap_or_default().to_vec()
     }
 
-    /// Has [`Volume::superblock`] answer what stands in the cache.
+    /// Updates [`Volume::superblock`] from the buffer cache.
     fn reread_superblock(&self) -> Result<()> {
         let place = sb::location(self.geo(), AgNumber(0));
         let buf = self.read_buf(place, &|bytes, _| judge(bytes, AgNumber(0)))?;
@@ -183,7 +183,7 @@ pub(crate) fn edit_superblock(volume: &Volume, edit: impl Fn(&mut Held<'_, '_>))
     edit_superblock_of(volume, AgNumber(0), edit)
 }
 
-/// The same for the copy in group `agno`.
+/// Changes the superblock copy in group `agno` in a transaction of its own.
 fn edit_superblock_of(
     volume: &Volume,
     agno: AgNumber,
@@ -205,7 +205,7 @@ fn edit_superblock_of(
     Ok(())
 }
 
-/// The superblock of group `agno`, as a block of metadata.
+/// Verifies the superblock of group `agno`, as a metadata block.
 fn judge(bytes: &[u8], agno: AgNumber) -> VerifyResult {
     Superblock::verify(bytes, agno).map(drop).map_err(|error| error.corruption())
 }

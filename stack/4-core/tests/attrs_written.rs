@@ -14,7 +14,7 @@ use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::inode::{FileType, Format};
 use xfskit_test_oracle::{
-    Image, Mount, Need, Scratch, Xfsprogs, judge, kernel, needs, ours, trees,
+    Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours, trees, verify,
 };
 use xfskit_units::Ino;
 
@@ -137,8 +137,8 @@ fn judged(image: &Image<'_>, tools: &Xfsprogs, what: &str) {
     for judge in Xfsprogs::all().iter().filter(|judge| judge.version >= tools.version) {
         judge.repair_n(image, &[]).unwrap_or_else(|why| panic!("{what}: {why}"));
     }
-    let verdict = ours::verdict(image);
-    assert!(verdict.is_silent(), "{what}: {verdict:?}");
+    let verdict = ours::check(image);
+    assert!(verdict.is_clean(), "{what}: {verdict:?}");
 }
 
 /// The kernel sees what the model says.
@@ -199,7 +199,7 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     assert!(most > 1, "in several transactions");
     vol.close().unwrap();
     judged(&image, &tools, "dropped");
-    judge::volume(&image, &scratch).unwrap();
+    verify::volume(&image, &scratch).unwrap();
 }
 
 /// Linux' online check calls attributes corrupt on a volume whose superblock does not say that there are any.
@@ -228,7 +228,7 @@ fn the_superblock_says_so_from_the_first_attribute_on() {
     assert_eq!(stored(&vol, Ino(root)).len(), 2);
     vol.close().unwrap();
     assert!(bit(&open(&image)));
-    judge::volume(&image, &scratch).unwrap();
+    verify::volume(&image, &scratch).unwrap();
 }
 
 /// A volume that runs full: what does not fit is refused, and nothing of it remains.
@@ -273,7 +273,7 @@ fn a_full_volume_refuses_an_attribute_and_stays_sound() {
     }
     vol.close().unwrap();
     judged(&image, &tools, "full");
-    judge::volume(&image, &scratch).unwrap();
+    verify::volume(&image, &scratch).unwrap();
 }
 
 fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
@@ -490,7 +490,7 @@ fn parent_pointers_come_go_and_change() {
     assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap(), first);
     vol.close().unwrap();
     judged(&image, &tools, "parents");
-    judge::volume(&image, &scratch).unwrap();
+    verify::volume(&image, &scratch).unwrap();
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn the_kernel_and_we_take_turns() {
     assert!(models.len() > 10);
     vol.close().unwrap();
     judged(&image, &tools, "our turn");
-    judge::volume(&image, &scratch).unwrap();
+    verify::volume(&image, &scratch).unwrap();
     let mount = Mount::read_only(&image, &scratch).unwrap();
     let linux = kernel::manifest(mount.path());
     mount.unmount().unwrap();
@@ -633,7 +633,7 @@ fn what_linux_left_unfinished_is_a_warning_and_goes_with_the_next_change() {
         }
         vol.close().unwrap();
         assert_eq!(leave_debris(&image, root, unnamed), debris);
-        let verdict = ours::verdict(&image);
+        let verdict = ours::check(&image);
         assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, debris), "{verdict:#?}");
 
         let vol = open(&image);
@@ -651,6 +651,6 @@ fn what_linux_left_unfinished_is_a_warning_and_goes_with_the_next_change() {
         left.retain(|(_, name), _| !removes || name != b"of-those-that-stay-1");
         assert!(stored(&vol, root) == left);
         vol.close().unwrap();
-        judge::volume(&image, &scratch).unwrap();
+        verify::volume(&image, &scratch).unwrap();
     }
 }

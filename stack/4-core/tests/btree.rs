@@ -215,7 +215,12 @@ fn step<K: AgKind>(
     Ok(())
 }
 
-fn ordeal<K: AgKind>(seed: u64, many: usize, make: impl Fn(&mut Random) -> K::Rec, levels: u16) {
+fn stress_case<K: AgKind>(
+    seed: u64,
+    many: usize,
+    make: impl Fn(&mut Random) -> K::Rec,
+    levels: u16,
+) {
     let volume = volume();
     let home = Lone::<K>::new(&volume);
     let mut model = BTreeMap::new();
@@ -275,17 +280,17 @@ fn extent(random: &mut Random) -> alloc::Rec {
 
 #[test]
 fn bnobt() {
-    ordeal::<ByBlock>(1, 12_000, extent, 3);
+    stress_case::<ByBlock>(1, 12_000, extent, 3);
 }
 
 #[test]
 fn cntbt() {
-    ordeal::<BySize>(2, 12_000, extent, 3);
+    stress_case::<BySize>(2, 12_000, extent, 3);
 }
 
 #[test]
 fn inobt() {
-    ordeal::<Chunks<true>>(3, 8000, chunk, 3);
+    stress_case::<Chunks<true>>(3, 8000, chunk, 3);
 }
 
 fn chunk(random: &mut Random) -> inobt::Rec {
@@ -300,7 +305,7 @@ fn chunk(random: &mut Random) -> inobt::Rec {
 
 #[test]
 fn refcountbt() {
-    ordeal::<Refcounts>(4, 12_000, shared, 3);
+    stress_case::<Refcounts>(4, 12_000, shared, 3);
 }
 
 fn shared(random: &mut Random) -> refcount::Rec {
@@ -324,7 +329,7 @@ fn mapping(random: &mut Random) -> rmap::Rec {
 
 #[test]
 fn rmapbt() {
-    ordeal::<Mappings>(5, 6000, mapping, 3);
+    stress_case::<Mappings>(5, 6000, mapping, 3);
 }
 
 #[test]

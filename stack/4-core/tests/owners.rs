@@ -11,7 +11,7 @@ use xfskit_core::space::{AllocRequest, Deferred, Owner};
 use xfskit_core::{OpenOptions, Tx, Volume};
 use xfskit_format::Fork;
 use xfskit_format::rmap::OFF_UNWRITTEN;
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, judge, needs};
+use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FileOff, FsBlock, Ino};
 
 /// xorshift64*.
@@ -47,7 +47,7 @@ fn judged(image: &Image) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    judge::volume(image, &Scratch::new("owners-judged")).unwrap();
+    verify::volume(image, &Scratch::new("owners-judged")).unwrap();
 }
 
 const SHARING: &[&str] = &["-m", "rmapbt=1,reflink=1"];

@@ -8,7 +8,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::file::Content;
 use xfskit_core::{Error, OpenOptions, Result, Volume};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
@@ -66,7 +66,7 @@ fn judge(image: &Image<'_>) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    judge::volume(image, &Scratch::new("sharing-judged")).unwrap();
+    verify::volume(image, &Scratch::new("sharing-judged")).unwrap();
 }
 
 /// Some open files, and what should be in them.
@@ -161,7 +161,7 @@ impl<'v> Files<'v> {
     }
 }
 
-fn ordeal(name: &str, mib: u64, options: &str, rounds: u64) {
+fn stress_case(name: &str, mib: u64, options: &str, rounds: u64) {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -237,15 +237,15 @@ fn who_shares_nothing_any_more_does_not_say_so() {
 
 #[test]
 fn files_that_share_blocks_hold_what_plain_bytes_say() {
-    ordeal("sharing", 320, "-m rmapbt=1,reflink=1", 250);
+    stress_case("sharing", 320, "-m rmapbt=1,reflink=1", 250);
 }
 
 #[test]
 fn and_so_they_do_in_small_blocks() {
-    ordeal("sharing-small", 320, "-b size=1024 -m rmapbt=1,reflink=1 -d agcount=8", 250);
+    stress_case("sharing-small", 320, "-b size=1024 -m rmapbt=1,reflink=1 -d agcount=8", 250);
 }
 
 #[test]
 fn and_without_reverse_mappings() {
-    ordeal("sharing-plain", 320, "-b size=1024 -m rmapbt=0,reflink=1", 250);
+    stress_case("sharing-plain", 320, "-b size=1024 -m rmapbt=0,reflink=1", 250);
 }

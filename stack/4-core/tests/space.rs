@@ -12,7 +12,7 @@ use xfskit_core::space::{AllocRequest, Deferred, Owner};
 use xfskit_core::{Error, OpenOptions, Result, Tx, Volume};
 use xfskit_format::agf::Agf;
 use xfskit_format::{Ctx, agfl};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, judge, needs};
+use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 /// Whose the test's extents are: something that the reverse mappings do not tie to a file.
@@ -50,7 +50,7 @@ fn judged(image: &Image) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    judge::volume(image, &Scratch::new("space-judged")).unwrap();
+    verify::volume(image, &Scratch::new("space-judged")).unwrap();
 }
 
 /// All that is free in a group: by the bnobt, which the cntbt must repeat, and on the free list.
@@ -151,7 +151,7 @@ fn free_all(volume: &Volume, mine: &mut Mine) {
 /// Random requests until nothing is left, half of it freed again in random order, several times.
 ///
 /// True where a free list went around its end.
-fn ordeal(name: &str, options: &[&str], sizes: u32) -> bool {
+fn stress_case(name: &str, options: &[&str], sizes: u32) -> bool {
     let scratch = Scratch::new(name);
     let Some(image) = made(&scratch, 64, options) else { return true };
     let volume = open(image.path());
@@ -205,18 +205,18 @@ fn ordeal(name: &str, options: &[&str], sizes: u32) -> bool {
 #[test]
 fn small_extents_until_full_and_back() {
     let options = ["-b", "size=1024", "-m", "rmapbt=0", "-d", "agcount=4"];
-    assert!(ordeal("space-small", &options, 4), "no free list went around its end");
+    assert!(stress_case("space-small", &options, 4), "no free list went around its end");
 }
 
 #[test]
 fn longer_extents_until_full_and_back() {
-    ordeal("space-long", &["-m", "rmapbt=0,reflink=0"], 100);
+    stress_case("space-long", &["-m", "rmapbt=0,reflink=0"], 100);
 }
 
 #[test]
 fn with_reverse_mappings_until_full_and_back() {
     let options = ["-b", "size=1024", "-m", "rmapbt=1", "-d", "agcount=4"];
-    assert!(ordeal("space-rmap", &options, 4), "no free list went around its end");
+    assert!(stress_case("space-rmap", &options, 4), "no free list went around its end");
 }
 
 #[test]

@@ -249,7 +249,11 @@ impl Walk<'_, '_> {
         let describe = |key: Key| Expected::Described(format!("{key:?}").into());
         if self.tree == Tree::Bno && low.0 == child.low.0 && low != child.low {
             // Nobody compares the length in a key of this tree.
-            sink.warning(Err(ctx.corruption(self.ids.key, describe(child.low), format!("{low:?}"))));
+            sink.warning(Err(ctx.corruption(
+                self.ids.key,
+                describe(child.low),
+                format!("{low:?}"),
+            )));
         } else if low != child.low {
             sink.error(Err(ctx.corruption(self.ids.key, describe(child.low), format!("{low:?}"))));
         }

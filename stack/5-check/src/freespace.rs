@@ -25,7 +25,7 @@ pub(crate) fn collect(
         if valid {
             into.push(Extent { start, len });
         } else {
-            let wanted = "an extent of the group behind its headers";
+            let wanted = "an extent of the group after its headers";
             vol.sink.error(ctx.entry(index).require(id, false, wanted, found()));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
-use xfskit_format::{Ctx, Expected, Corruption, Fork, Location, Value, rmap};
+use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;

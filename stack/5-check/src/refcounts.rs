@@ -43,7 +43,7 @@ pub(crate) fn collect(
     for (index, rec) in block.recs::<refcount::Rec>().iter().enumerate() {
         let ctx = ctx.entry(index);
         let (start, len, count) = (rec.start().0, rec.blockcount.get(), rec.refcount.get());
-        let wanted = "an extent of the group behind its headers";
+        let wanted = "an extent of the group after its headers";
         let valid = valid_extent(vol, agno, start, len);
         let found = format!("{len} blocks from {start}");
         let mut sound = vol.sink.error(ctx.require("refcountbt.rec", valid, wanted, found));

@@ -205,7 +205,7 @@ pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
             } else if place == 0 {
                 let wanted = format!("{copy}, as all {} copies have it", copies.len());
                 let wanted = Expected::Described(wanted.into());
-                vol.sink.error(Err(primary_ctx.fault(id, wanted, primary)));
+                vol.sink.error(Err(primary_ctx.corruption(id, wanted, primary)));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use xfskit_block::BlockDevice;
 use xfskit_format::inode::Dinode;
 use xfskit_format::log::Stamp;
-use xfskit_format::{Ctx, Expected, Corruption, Location, VerifyResult};
+use xfskit_format::{Corruption, Ctx, Expected, Location, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Severity, Sink};

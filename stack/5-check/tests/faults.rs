@@ -6,9 +6,9 @@ use common::{Image, Place, ids};
 use xfskit_format::inode::{FileType, Format};
 
 /// What is broken: where, which byte, new bytes, and all the ids that are due.
-type Fault = (fn(&Image) -> Place, usize, &'static [u8], &'static [&'static str]);
+type InjectedFault = (fn(&Image) -> Place, usize, &'static [u8], &'static [&'static str]);
 
-fn judge_all(image: &Image, faults: &[Fault]) {
+fn verify_all(image: &Image, faults: &[InjectedFault]) {
     let mut wrong = Vec::new();
     for (number, (place, byte, new, due)) in faults.iter().enumerate() {
         let place = place(image);
@@ -114,7 +114,7 @@ fn attr_sf(image: &Image) -> Place {
 #[test]
 fn superblocks_and_group_headers() {
     let image = Image::kept("v5");
-    judge_all(
+    verify_all(
         &image,
         &[
             (sb, 144, &[0, 0, 0, 0, 0, 0, 1, 0], &["sb.fdblocks"]),
@@ -160,7 +160,7 @@ fn superblocks_and_group_headers() {
 #[test]
 fn group_btrees() {
     let image = Image::kept("v5");
-    judge_all(
+    verify_all(
         &image,
         &[
             (bnobt, 8, &[0, 0, 0, 50], &["bnobt.leftsib"]),
@@ -191,7 +191,7 @@ fn group_btrees() {
 #[test]
 fn inodes() {
     let image = Image::kept("v5");
-    judge_all(
+    verify_all(
         &image,
         &[
             (file, 0x10, &[0, 0, 0, 9], &["inode.nlink"]),
@@ -216,7 +216,7 @@ fn inodes() {
 #[test]
 fn directories() {
     let image = Image::kept("v5");
-    judge_all(
+    verify_all(
         &image,
         &[
             (sf_dir, 0xb0 + 6 + 4, &[2], &["dir.entry.ftype"]),
@@ -234,7 +234,7 @@ fn directories() {
 #[test]
 fn attributes() {
     let image = Image::kept("v5");
-    judge_all(
+    verify_all(
         &image,
         &[
             (attr_leaf, 0x3b, &[1], &["attr.leaf.usedbytes"]),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice, Topology, WindowDevice};
-use xfskit_md::create::{NewMember, CreateOptions, BitmapOption};
+use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
 use xfskit_md::superblock::Version;
 use xfskit_md::{Array, Layout, Level};
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, make, plan};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, Uuid, index};
 
 const KIB: u64 = 1 << 10;
@@ -160,7 +160,7 @@ fn a_volume_on_an_array_is_the_one_with_its_stripe_asked_for() {
         asked.read_at(ByteOffset(at), &mut b[..len]).unwrap();
         assert!(a[..len] == b[..len], "from byte {at}");
     }
-    judge::device(&array).unwrap();
+    verify::device(&array).unwrap();
 }
 
 #[test]

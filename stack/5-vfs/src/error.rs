@@ -168,9 +168,7 @@ impl Error {
             Self::NotAbsolute { .. }
             | Self::NotSymlink { .. }
             | Self::NotFile { .. }
-            | Self::Core(Core::NotSymlink(_) | Core::NotFile(_)) => {
-                Errno::INVAL
-            }
+            | Self::Core(Core::NotSymlink(_) | Core::NotFile(_)) => Errno::INVAL,
             Self::Core(Core::NoInode(_)) => Errno::STALE,
             Self::Core(Core::Unsupported(_)) => Errno::OPNOTSUPP,
             Self::DirTwice { .. } | Self::Core(Core::Corrupt(_) | Core::Superblock(_)) => {

@@ -44,7 +44,7 @@ fn exchange_range(a: &Handle<'_>, range: Range<u64>, b: &Handle<'_>, to: u64) {
     assert!(content(a) == one && content(b) == two, "{range:?} with what begins at {to}");
 }
 
-fn ordeal(options: &[(&str, &str)]) {
+fn stress_case(options: &[(&str, &str)]) {
     let dev = make(options);
     let fs = open(&dev, true);
     let block = 1_u64 << fs.volume().geo().blocklog;
@@ -77,17 +77,17 @@ fn ordeal(options: &[(&str, &str)]) {
 
 #[test]
 fn thousands_of_pieces_change_places() {
-    ordeal(&[("-i", "exchange=1")]);
+    stress_case(&[("-i", "exchange=1")]);
 }
 
 #[test]
 fn and_so_they_do_in_small_blocks_with_parent_pointers() {
-    ordeal(&[("-i", "exchange=1"), ("-n", "parent=1"), ("-b", "size=1024")]);
+    stress_case(&[("-i", "exchange=1"), ("-n", "parent=1"), ("-b", "size=1024")]);
 }
 
 #[test]
 fn and_without_reverse_mappings_and_shared_blocks() {
-    ordeal(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")]);
+    stress_case(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")]);
 }
 
 /// The maps of both files would grow, and there is no room for that: nothing has changed.

@@ -1,4 +1,4 @@
-//! Disks of studies in files: sparse, and without a name, so that none is left behind however a study ends.
+//! Disk images for studies: sparse and unlinked, so that none is left behind however a study ends.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,29 +10,30 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_target::size;
 use xfskit_units::ByteLen;
 
-/// The step in which [`largest`] looks for a size.
+/// The granularity of the search in [`largest_size`].
 const STEP: u64 = 1 << 30;
 
-/// A disk in a file that has no name. Its room is given back when it is dropped, or the process ends.
+/// A disk image in an unlinked file. Its space is freed when the value is dropped or the process
+/// ends.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// The file as this process has it open: other programs can open it there, too.
+    /// The file below `/proc` of this process, where other programs can open it, too.
     path: PathBuf,
     _file: File,
 }
 
 impl Image {
-    /// Makes one of `len` in `dir`.
+    /// Creates an image of `len` bytes in `dir`.
     ///
     /// # Errors
-    /// Where no file can be made there, or none of that size.
+    /// If no file, or none of that size, can be made in the directory.
     pub(crate) fn new(dir: &Path, len: ByteLen) -> io::Result<Self> {
-        let file = unnamed(dir)?;
+        let file = unlinked_file(dir)?;
         if !grow(&file, dir, len)? {
-            let most = size::format(largest(dir, len)?);
+            let most = size::format(largest_size(dir, len)?);
             let wanted = size::format(len);
             return Err(io::Error::other(format!(
-                "{}: a file there can have {most}, not {wanted}; --size names a smaller disk",
+                "{}: files there are limited to {most}, and {wanted} are needed; --size sets a smaller disk",
                 dir.display()
             )));
         }
@@ -40,26 +41,26 @@ impl Image {
         Ok(Self { path, _file: file })
     }
 
-    /// By which name it can be opened while this value lives.
+    /// Returns the path under which the image can be opened while this value lives.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The disk, for reading and writing.
+    /// Opens the image for reading and writing.
     ///
     /// # Errors
-    /// Where it cannot be opened once more.
+    /// If the file cannot be opened again.
     pub(crate) fn open(&self) -> io::Result<FileDevice> {
         FileDevice::open(&self.path, OpenMode::ReadWrite).map_err(io::Error::other)
     }
 }
 
-/// Returns `wanted`, or the largest size that files in `dir` can have, in whole GiB, where that is less.
+/// Returns `wanted`, or the largest file size in `dir` in whole GiB if that is less.
 ///
 /// # Errors
-/// Where no file can be made there.
-pub(crate) fn largest(dir: &Path, wanted: ByteLen) -> io::Result<ByteLen> {
-    let file = unnamed(dir)?;
+/// If no file can be made in the directory.
+pub(crate) fn largest_size(dir: &Path, wanted: ByteLen) -> io::Result<ByteLen> {
+    let file = unlinked_file(dir)?;
     if grow(&file, dir, wanted)? {
         return Ok(wanted);
     }
@@ -75,11 +76,12 @@ pub(crate) fn largest(dir: &Path, wanted: ByteLen) -> io::Result<ByteLen> {
     Ok(ByteLen(fits * STEP))
 }
 
-/// Gives `file` in `dir` that size. Returns false where files there cannot be that large.
+/// Sets the size of `file` in `dir`. Returns false if the filesystem does not support files of that
+/// size.
 fn grow(file: &File, dir: &Path, len: ByteLen) -> io::Result<bool> {
     match file.set_len(len.0) {
         Ok(()) => Ok(true),
-        // Some filesystems take the sizes that they do not know for invalid ones.
+        // Some filesystems report an unsupported size as an invalid argument.
         Err(err)
             if matches!(err.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput) =>
         {
@@ -89,8 +91,8 @@ fn grow(file: &File, dir: &Path, len: ByteLen) -> io::Result<bool> {
     }
 }
 
-/// A file in `dir` whose name is gone already.
-fn unnamed(dir: &Path) -> io::Result<File> {
+/// Creates a file in `dir` and unlinks it at once.
+fn unlinked_file(dir: &Path) -> io::Result<File> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = dir.join(format!("xfskit-bench-{}-{n}.img", std::process::id()));
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_has_no_name_and_another_program_can_open_it() {
+    fn an_image_is_unlinked_and_other_programs_can_open_it() {
         let dir = tempfile::tempdir().unwrap();
         let image = Image::new(dir.path(), ByteLen(1 << 20)).unwrap();
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
@@ -118,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_too_large_for_its_directory_is_refused_with_what_would_fit() {
+    fn an_image_too_large_for_its_directory_is_refused_with_the_size_that_fits() {
         let dir = tempfile::tempdir().unwrap();
-        // More than any file of Linux can have.
+        // More than the largest file on Linux.
         let wanted = ByteLen(1 << 63);
         let err = Image::new(dir.path(), wanted).unwrap_err().to_string();
-        assert!(err.contains("--size names a smaller disk"), "{err}");
-        let most = largest(dir.path(), wanted).unwrap();
+        assert!(err.contains("--size sets a smaller disk"), "{err}");
+        let most = largest_size(dir.path(), wanted).unwrap();
         assert!(most > ByteLen(1 << 40) && most < wanted, "{most:?}");
         assert!(Image::new(dir.path(), most).is_ok(), "{most:?}");
         assert!(Image::new(dir.path(), ByteLen(most.0 + 2 * STEP)).is_err(), "{most:?}");

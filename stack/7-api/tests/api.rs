@@ -7,7 +7,7 @@ use xfskit::block::{BlockDevice, MemDevice};
 use xfskit::core::uuid::NewUuid;
 use xfskit::units::{ByteLen, Uuid};
 use xfskit::vfs::{FileType, Follow, NewNode, RenameMode, Seek, SetMode};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 
 fn volume() -> (tempfile::TempDir, xfskit::Volume) {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images/v5.img.zst");
@@ -55,7 +55,7 @@ fn made() -> (Arc<dyn BlockDevice>, xfskit::Volume) {
 
 fn reopened(device: &Arc<dyn BlockDevice>) -> xfskit::Volume {
     let options = xfskit::OpenOptions { write: true, ..xfskit::OpenOptions::default() };
-    judge::device(&**device).unwrap();
+    verify::device(&**device).unwrap();
     options.open_device(Arc::clone(device), None).unwrap()
 }
 
@@ -174,5 +174,5 @@ fn a_volume_gets_another_uuid_and_its_own_back() {
     let volume = xfskit::open(name).unwrap();
     assert!(!volume.fs().volume().geo().features.meta_uuid());
     assert_eq!(volume.read("/f").unwrap(), b"content");
-    judge::device(&**volume.fs().volume().device()).unwrap();
+    verify::device(&**volume.fs().volume().device()).unwrap();
 }

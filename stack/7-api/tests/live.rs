@@ -6,11 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use xfskit::block::{BlockDevice, MemDevice};
 use xfskit::units::ByteLen;
-use xfskit::vfs::{
-    FileType, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp,
-};
+use xfskit::vfs::{FileType, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp};
 use xfskit::{OpenOptions, Volume};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 
 fn made() -> (Arc<dyn BlockDevice>, Volume) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(300 << 20)));
@@ -34,7 +32,7 @@ fn a_volume_that_is_dropped_closes_itself() {
         volume.write(format!("/{n}"), format!("content {n}").as_bytes()).unwrap();
     }
     drop(volume);
-    judge::device(&*device).unwrap();
+    verify::device(&*device).unwrap();
     let volume = again(&device);
     assert!(volume.fs().volume().replay().unwrap().clean);
     for n in 0..1000 {
@@ -113,7 +111,7 @@ fn what_is_read_whole_has_a_bound_and_streams_have_none() {
     };
     end(&volume);
     volume.close().unwrap();
-    judge::device(&*device).unwrap();
+    verify::device(&*device).unwrap();
     end(&again(&device));
 }
 
@@ -415,7 +413,7 @@ fn threads_see_each_others_files_whole() {
     }
     let slots: Vec<_> = slots.into_iter().map(|slot| slot.into_inner().unwrap().content).collect();
     volume.close().unwrap();
-    judge::device(&*device).unwrap();
+    verify::device(&*device).unwrap();
     let volume = again(&device);
     for (n, content) in slots.into_iter().enumerate() {
         let there = ["one", "two"].iter().filter_map(|dir| volume.read(format!("/{dir}/{n}")).ok());

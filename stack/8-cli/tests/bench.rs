@@ -53,7 +53,7 @@ fn the_inode_test_goes_through_its_steps() {
         .collect();
     assert_eq!(steps, ["create", "check", "bulkstat", "find", "list", "remove"]);
     let run = expect(0, &[&["bench", "inodes", "--shape", "racing"][..], &some].concat());
-    assert!(run.stdout.contains("removal races creation"), "{}", run.stdout);
+    assert!(run.stdout.contains("removal races with creation"), "{}", run.stdout);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_array_without_parity_is_only_read_whole() {
     let results = json(&[&["bench", "raid", "--quick", "--json"][..], &some].concat());
     let states: Vec<_> =
         results.iter().filter_map(|result| result["raid"]["state"].as_str()).collect();
-    assert_eq!(states, ["healthy", "healthy"], "requests of a row, and small ones");
+    assert_eq!(states, ["healthy", "healthy"], "requests of a full stripe, and small ones");
     let run = expect(2, &["bench", "raid", "--quick", "--level", "raid7"]);
     assert!(run.stderr.contains("raid7 is no level of md"), "{}", run.stderr);
 }
@@ -140,7 +140,7 @@ fn disks_in_a_directory_fit_its_filesystem_and_leave_nothing() {
     // Of 500 TB as published, or as much of that as files can have here (16 TiB on ext4).
     expect(0, &some);
     let run = expect(2, &[&some[..], &["--size", "8388607T"]].concat());
-    assert!(run.stderr.contains("--size names a smaller disk"), "{}", run.stderr);
+    assert!(run.stderr.contains("--size sets a smaller disk"), "{}", run.stderr);
     let raid = ["bench", "raid", "--members", "3", "--level", "raid5", "--readers", "1"];
     expect(2, &[&raid[..], &["--file-size", "4000000T", "--dir", &dir]].concat());
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
-use xfskit_test_oracle::{Image, Mount, Scratch, judge};
+use xfskit_test_oracle::{Image, Mount, Scratch, verify};
 
 /// A volume that is judged at the end.
 struct Made {
@@ -61,7 +61,7 @@ impl Drop for Made {
         }
         let run = expect(0, &["check", "-q", &self.image]);
         assert_eq!(run.stdout, "");
-        judge::file(&self.path).unwrap();
+        verify::file(&self.path).unwrap();
     }
 }
 

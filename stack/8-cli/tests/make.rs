@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, json, shown, signal};
-use xfskit_test_oracle::{Image, Scratch, judge};
+use xfskit_test_oracle::{Image, Scratch, verify};
 
 #[test]
 fn a_new_image_is_made_when_its_size_is_given() {
@@ -24,7 +24,7 @@ fn a_new_image_is_made_when_its_size_is_given() {
         let made = expect(0, &[&["mkfs"], args, &[image.as_str()]].concat());
         assert!(made.stdout.starts_with("meta-data="), "{}", made.stdout);
         expect(0, &["check", &image]);
-        judge::file(&path).unwrap_or_else(|why| panic!("{name}: {why}"));
+        verify::file(&path).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(expect(0, &["ls", &image]).stdout, "");
         // What is there already is not overwritten unasked.
         assert!(expect(2, &["mkfs", &image]).stderr.contains("use -f"));
@@ -52,7 +52,7 @@ fn the_same_uuid_gives_volumes_that_differ_in_time_alone() {
         let image = shown(&path);
         let uuid = "uuid=e7b49a86-7a1b-4c5f-9a53-0a5fbe0e1c1f";
         expect(0, &["mkfs", "-q", "-m", uuid, "--size", "300M", &image]);
-        judge::file(&path).unwrap();
+        verify::file(&path).unwrap();
         json(&["inspect", "--json", &image, "sb", "0"])
     };
     assert_eq!(make("a.img"), make("b.img"));
@@ -65,7 +65,7 @@ fn a_target_leaves_out_what_its_reader_does_not_know_and_says_so() {
     let image = shown(&path);
     let run = expect(0, &["mkfs", "--target", "linux-5.4,grub-2.04", "--size", "300M", &image]);
     assert!(run.stderr.contains("bigtime is left out for linux-5.4"), "{}", run.stderr);
-    judge::file(&path).unwrap();
+    verify::file(&path).unwrap();
     let verdicts = json(&["info", "--compat", "--json", &image]);
     let access =
         |target: &str| verdicts.iter().find(|v| v["target"] == target).unwrap()["access"].clone();
@@ -95,7 +95,7 @@ fn an_external_log_is_made_and_read() {
     assert_eq!(json(&["info", "--json", "--logdev", &log, &data])[0]["journal"]["clean"], true);
     assert!(expect(2, &["log", &data]).stderr.contains("--logdev"));
     expect(0, &["log", "--logdev", &log, &data]);
-    judge::volume(&both, &scratch).unwrap();
+    verify::volume(&both, &scratch).unwrap();
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_tree_becomes_an_image_as_large_as_it_takes() {
         assert_eq!(run[0]["inodes"], 6);
         assert!(run[0]["free_bytes"].as_u64().unwrap() >= 30 << 20);
         expect(0, &["check", &image]);
-        judge::file(&path).unwrap();
+        verify::file(&path).unwrap();
         assert_eq!(expect(0, &["cat", &image, "/again"]).stdout, "nothing\n");
         assert_eq!(json(&["stat", "--json", &image, "/etc/fstab"])[0]["nlink"], 2);
     }
@@ -162,7 +162,7 @@ fn a_tree_gives_the_same_bytes_from_every_archive_and_on_any_number_of_threads()
     };
     let first = make(&["--from", &from, "--threads", "1"], b"");
     expect(0, &["check", "-q", &image]);
-    judge::file(&path).unwrap();
+    verify::file(&path).unwrap();
     assert!(make(&["--from", &from, "--threads", "8"], b"") == first, "8 threads");
     for packing in ["", "--gzip", "--zstd", "--xz"] {
         let archive = shown(&bench.path(&format!("a.tar{packing}")));
@@ -200,7 +200,7 @@ fn archives_lie_over_each_other_and_whiteouts_are_obeyed_where_asked_for() {
     expect(1, &["stat", &image, "/etc/file-3"]);
     expect(1, &["stat", &image, "/etc/deep/deeper"]);
     assert_eq!(expect(0, &["cat", &image, "/etc/file-2"]).stdout, "new");
-    judge::file(image.as_ref()).unwrap();
+    verify::file(image.as_ref()).unwrap();
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn owners_and_labels_come_from_files_of_rules() {
     expect(0, &[&["mkfs", "-q", "--from", &from, &image], &rules[..]].concat());
     let uid = |path: &str| json(&["stat", "--json", &image, path])[0]["uid"].clone();
     assert_eq!((uid("/etc/file-1"), uid("/etc/deep/deeper")), (1000.into(), 7.into()));
-    judge::file(image.as_ref()).unwrap();
+    verify::file(image.as_ref()).unwrap();
     let label =
         |code, path: &str| expect(code, &["xattr", "get", &image, path, "security.selinux"]);
     assert!(label(0, "/again").stdout.starts_with("u:object_r:all_t:s0"));
@@ -263,7 +263,7 @@ fn free_is_refused_where_the_tree_does_not_decide_the_size() {
     assert!(!missing.exists() && fs::read(&there).unwrap().iter().all(|&b| b == 7));
     // A missing image without a size is as large as the tree takes.
     expect(0, &["mkfs", "-q", "--from", &tree, "--free", "30M", &missing_name]);
-    judge::file(&missing).unwrap();
+    verify::file(&missing).unwrap();
 }
 
 #[test]

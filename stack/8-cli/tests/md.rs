@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Bench, damage, expect, json, objects, shown};
 use xfskit_test_arrays::{Fixture, manifest};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 use xfskit_units::ByteOffset;
 
 /// The members of an array as files, zeroes left out.
@@ -214,13 +214,14 @@ fn a_file_system_on_an_array_is_changed_by_every_command() {
     let file = shown(&bench.file("motd", b"written through parity"));
     expect(0, &["put", &target, &file, "/motd"]);
     expect(0, &["check", &target]);
-    judge::file(&bench.file("whole.img", &expect(0, &["md", "dump", &target]).bytes)).unwrap();
+    verify::file(&bench.file("whole.img", &expect(0, &["md", "dump", &target]).bytes)).unwrap();
     // The same with two members less.
     names.drain(1..3);
     let degraded = format!("md:{}", names.join(","));
     assert_eq!(expect(0, &["cat", &degraded, "/motd"]).bytes, b"written through parity");
     expect(0, &["check", &degraded]);
-    judge::file(&bench.file("degraded.img", &expect(0, &["md", "dump", &degraded]).bytes)).unwrap();
+    verify::file(&bench.file("degraded.img", &expect(0, &["md", "dump", &degraded]).bytes))
+        .unwrap();
 }
 
 #[test]

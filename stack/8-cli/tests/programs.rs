@@ -44,7 +44,7 @@ fn dbench_reads_loadfiles_and_names_the_line_that_went_wrong() {
     assert!(run.stderr.contains("client 0, line 1: Close: file 7 is not open"), "{}", run.stderr);
     fs::write(&bad, "Dance 7\n").unwrap();
     let run = expect(2, &["dbench", "-c", &bad, "-D", &dir, "1"]);
-    assert!(run.stderr.contains("line 1: there is no operation Dance"), "{}", run.stderr);
+    assert!(run.stderr.contains("line 1: unknown operation Dance"), "{}", run.stderr);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
 /// Panics if they cannot be compared.
 pub fn is_consistent(array: &Array) -> bool {
     (0..array.scrub_stripes())
-        .all(|row| array.scrub_stripe(row, false).expect("members to compare").is_empty())
+        .all(|stripe| array.scrub_stripe(stripe, false).expect("members to compare").is_empty())
 }
 
 /// Returns the SHA-256 in hexadecimal.

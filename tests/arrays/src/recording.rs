@@ -192,17 +192,17 @@ impl WriteHistory {
         cut: usize,
         power: bool,
         found: &[u8],
-        row: Option<u64>,
+        stripe: Option<u64>,
     ) -> std::result::Result<(), usize> {
         let (sure, maybe) = self.at(cut, power);
-        let row = row.map_or(1, index);
+        let stripe = stripe.map_or(1, index);
         for start in (0..found.len()).step_by(SECTOR) {
             let here = start..(start + SECTOR).min(found.len());
-            let row = here.start / row * row..here.end.next_multiple_of(row);
+            let stripe = here.start / stripe * stripe..here.end.next_multiple_of(stripe);
             let meets = |range: &Range<usize>, (at, data): &(usize, Vec<u8>)| {
                 *at < range.end && range.start < at + data.len()
             };
-            if row.len() > SECTOR && maybe.iter().any(|written| meets(&row, written)) {
+            if stripe.len() > SECTOR && maybe.iter().any(|written| meets(&stripe, written)) {
                 continue;
             }
             let written: Vec<_> = maybe.iter().filter(|written| meets(&here, written)).collect();

@@ -88,8 +88,8 @@ fn unreadable_sectors_are_read_from_other_members_and_rewritten() {
         let array = assembly(&devices).open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
         // A resync reads parity and the copies that ordinary reads skip.
-        for row in 0..array.scrub_stripes() {
-            array.resync_stripe(row).unwrap();
+        for stripe in 0..array.scrub_stripes() {
+            array.resync_stripe(stripe).unwrap();
         }
         assert!(array.read_errors(1) > 0 && second.bad.lock().unwrap().is_empty(), "{name}");
         assert!(content(&array) == expected, "{name}");

@@ -26,7 +26,9 @@ const ARRAYS: [(Level, &str, usize); 8] = [
 const DATA: u64 = 2048 * 512;
 
 fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
-    (0..array.scrub_stripes()).flat_map(|row| array.scrub_stripe(row, repair).unwrap()).collect()
+    (0..array.scrub_stripes())
+        .flat_map(|stripe| array.scrub_stripe(stripe, repair).unwrap())
+        .collect()
 }
 
 /// Inverts a page of a member, bypassing the array.

@@ -194,7 +194,7 @@ fn check(
     if array.states().iter().any(|state| *state != MemberState::InSync) {
         return Err(format!("came back as {:?}", array.states()));
     }
-    let agree = |row| array.scrub_stripe(row, false).is_ok_and(|wrong| wrong.is_empty());
+    let agree = |stripe| array.scrub_stripe(stripe, false).is_ok_and(|wrong| wrong.is_empty());
     if content(&array) != expected || !(0..array.scrub_stripes()).all(agree) {
         return Err("came back with other content".into());
     }

@@ -66,13 +66,13 @@ impl Shape {
         let layouts = layouts();
         let (layout, members) = layouts[index(seed % layouts.len() as u64)];
         let chunk = if members == 24 { 4096 << (seed / 24 % 6) } else { 4096 << random.below(9) };
-        let rows = (256_u64 << 10).div_ceil(chunk).max(3);
+        let stripes = (256_u64 << 10).div_ceil(chunk).max(3);
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2];
         Self {
             layout,
             members,
             chunk: if layout == Layout::Raid1 { 0 } else { chunk },
-            size: rows * chunk,
+            size: stripes * chunk,
             version: versions[index(random.below(3))],
             bitmap: random.below(2) == 0,
         }
@@ -256,8 +256,8 @@ impl Scenario {
     }
 
     fn range(&mut self) -> (usize, usize) {
-        let row = self.shape.chunk * self.shape.members as u64;
-        self.random.range(self.content.len(), [600, 5_000, 70_000, 2 * row + 1])
+        let stripe = self.shape.chunk * self.shape.members as u64;
+        self.random.range(self.content.len(), [600, 5_000, 70_000, 2 * stripe + 1])
     }
 
     fn read(&mut self) {
@@ -402,8 +402,9 @@ impl Scenario {
         let all: Vec<_> = assembly.members.iter().map(freshness).collect();
         write!(self.last, ", leaves {all:?}, doubtful {doubtful}").unwrap();
         let found = content(&assembly.open_array().unwrap());
-        let rows = doubtful.then_some(self.shape.chunk * u64::from(assembly.geometry.data_disks()));
-        let checked = self.history.check_stripes(cut, power, &found, rows);
+        let stripes =
+            doubtful.then_some(self.shape.chunk * u64::from(assembly.geometry.data_disks()));
+        let checked = self.history.check_stripes(cut, power, &found, stripes);
         assert_eq!(checked, Ok(()), "what was durable is there");
         self.content = found;
         self.rewind(self.devices.clone());
@@ -413,7 +414,8 @@ impl Scenario {
         if doubtful {
             // What is there counts from now on, and the first write reported so.
             array.write_at(ByteOffset(0), &self.content[..512]).unwrap();
-            (0..array.scrub_stripes()).for_each(|row| assert!(array.resync_stripe(row).is_ok()));
+            (0..array.scrub_stripes())
+                .for_each(|stripe| assert!(array.resync_stripe(stripe).is_ok()));
         } else {
             assert!(array.resync(|_, _| true).unwrap());
         }

@@ -23,16 +23,16 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
         superblock::read(&fixture.members[0]).unwrap().unwrap().superblock.data_offset();
     let chunk = u64::from(sb.chunksize.get());
     let layout = assembly(&fixture.devices()).layout();
-    let row = |stripe| StripeLayout::new(layout, 3, stripe).unwrap();
+    let layout_of = |stripe| StripeLayout::new(layout, 3, stripe).unwrap();
     let mut missing = 0;
     for payload in entries.iter().flat_map(|entry| &entry.payloads) {
         let location = payload.location;
         let (role, sector) = match payload.kind {
             Kind::Data => {
                 let (stripe, d) = (location / chunk / 2, index(location / chunk % 2));
-                (row(stripe).data_role(d), stripe * chunk + location % chunk)
+                (layout_of(stripe).data_role(d), stripe * chunk + location % chunk)
             }
-            Kind::Parity => (row(location / chunk).p, location),
+            Kind::Parity => (layout_of(location / chunk).p, location),
             Kind::Flush => continue,
         };
         let at = ByteOffset((data_offset.0 + sector) * 512);

@@ -15,7 +15,9 @@ fn open(fixture: &Fixture) -> Array {
 }
 
 fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
-    (0..array.scrub_stripes()).flat_map(|row| array.scrub_stripe(row, repair).unwrap()).collect()
+    (0..array.scrub_stripes())
+        .flat_map(|stripe| array.scrub_stripe(stripe, repair).unwrap())
+        .collect()
 }
 
 #[test]
@@ -50,9 +52,9 @@ fn complete_arrays_of_the_kernel_have_no_mismatches() {
         }
         let array = open(&Fixture::open(&entry.name));
         if array.states().iter().all(|state| *state == xfskit_md::array::MemberState::InSync) {
-            let rows =
-                (0..array.scrub_stripes()).filter_map(|row| array.scrub_stripe(row, false).ok());
-            assert_eq!(rows.flatten().collect::<Vec<_>>(), [], "{}", entry.name);
+            let stripes = (0..array.scrub_stripes())
+                .filter_map(|stripe| array.scrub_stripe(stripe, false).ok());
+            assert_eq!(stripes.flatten().collect::<Vec<_>>(), [], "{}", entry.name);
             scrubbed += 1;
         }
     }

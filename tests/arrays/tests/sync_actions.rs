@@ -32,8 +32,8 @@ fn assert_whole(set: &MemberSet, expected: &[u8], what: &str) {
         assert!(content(&*one_less.open().unwrap()) == expected, "{what} without {role}");
     }
     let array = assembly.open_array().unwrap();
-    for row in 0..array.scrub_stripes() {
-        assert_eq!(array.scrub_stripe(row, false).unwrap(), [], "{what}");
+    for stripe in 0..array.scrub_stripes() {
+        assert_eq!(array.scrub_stripe(stripe, false).unwrap(), [], "{what}");
     }
 }
 

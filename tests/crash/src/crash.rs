@@ -1,4 +1,4 @@
-//! The devices that a crash may leave.
+//! The device states that a crash may leave.
 
 use std::sync::Arc;
 
@@ -7,51 +7,52 @@ use xfskit_units::{ByteOffset, index};
 
 use crate::random::Random;
 
-/// What becomes of writes that were on their way.
+/// The fate of writes that were in flight at the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wear {
-    /// The unit that arrives or does not: the sector of the disk, in bytes.
+pub struct WriteLoss {
+    /// The unit that arrives or is lost: the sector of the disk, in bytes.
     pub sector: usize,
-    /// Of so many units one is lost; 0 loses all, 1 half of them.
+    /// One unit in this many is lost: 0 loses all, 1 loses half of them.
     pub lost_one_in: usize,
-    /// Of so many units that arrive one is torn within; 0 for none.
+    /// One arriving unit in this many is torn within; 0 for none.
     pub torn_one_in: usize,
 }
 
-impl Wear {
-    /// No write arrives in part.
+impl WriteLoss {
+    /// Returns whether no write can arrive in part.
     pub fn is_all_or_nothing(&self) -> bool {
         [0, usize::MAX].contains(&self.lost_one_in) && self.torn_one_in == 0
     }
 }
 
-/// Ways in which writes may arrive: none, all, and some of them; whole blocks, sectors, torn ones.
-pub const WEARS: [Wear; 5] = [
-    Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
-    Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
-    Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
-    Wear { sector: 512, lost_one_in: 1, torn_one_in: 0 },
-    Wear { sector: 512, lost_one_in: 10, torn_one_in: 10 },
+/// The cases that are tested: no write arrives, all arrive, or some of them; in whole blocks, in
+/// sectors, and torn.
+pub const WRITE_LOSSES: [WriteLoss; 5] = [
+    WriteLoss { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
+    WriteLoss { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
+    WriteLoss { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
+    WriteLoss { sector: 512, lost_one_in: 1, torn_one_in: 0 },
+    WriteLoss { sector: 512, lost_one_in: 10, torn_one_in: 10 },
 ];
 
-/// A device after a crash, and when that was.
+/// A device after a crash, and the moment of the crash.
 #[derive(Clone, Debug)]
 pub struct Crash {
-    /// The device; writing to it changes no other.
+    /// The device. Writing to it changes no other.
     pub dev: Arc<OverlayDevice>,
-    /// Events that had returned before the crash.
+    /// Number of events that had returned before the crash.
     pub returned: usize,
-    /// Events that had begun.
+    /// Number of events that had begun.
     pub begun: usize,
-    /// What became of the last of them.
-    pub wear: Wear,
+    /// The fate of the writes in flight.
+    pub loss: WriteLoss,
 }
 
-/// Walks through what was written, crash by crash.
+/// Steps through the recorded events and makes crashes.
 #[derive(Debug)]
 pub struct Crashes<'r> {
     events: &'r [Event],
-    /// What no crash takes back any more.
+    /// The content that no crash can take back.
     durable: Arc<OverlayDevice>,
     /// Events that no flush has followed yet.
     pending: Vec<usize>,
@@ -59,21 +60,22 @@ pub struct Crashes<'r> {
 }
 
 impl<'r> Crashes<'r> {
-    /// From the start of `events`, which were written to `base`; that one stays as it is.
+    /// Starts before the first of `events`, which were written over `base`; `base` itself is never
+    /// written.
     pub fn new(base: Arc<dyn BlockDevice>, events: &'r [Event]) -> Self {
         let durable = Arc::new(OverlayDevice::new(base));
         Self { events, durable, pending: Vec::new(), next: 0 }
     }
 
-    /// Events left.
+    /// Returns the number of events left.
     pub fn left(&self) -> usize {
         self.events.len() - self.next
     }
 
-    /// Lets the next event happen.
+    /// Applies the next event.
     ///
     /// # Panics
-    /// Where the run has ended.
+    /// If no event is left.
     pub fn advance(&mut self) {
         match &self.events[self.next] {
             Event::Flush => {
@@ -86,43 +88,50 @@ impl<'r> Crashes<'r> {
         self.next += 1;
     }
 
-    /// A crash here and now: behind the newest event, or before it has returned.
+    /// Makes a crash at the current position: after the newest event, or before it has returned.
     ///
     /// # Panics
-    /// Never: the device is memory.
-    pub fn crash(&self, wear: Wear, random: &mut Random) -> Crash {
+    /// Never: the device is in memory.
+    pub fn crash(&self, loss: WriteLoss, random: &mut Random) -> Crash {
         let dev = Arc::new(OverlayDevice::new(self.durable.clone()));
         let returned = self.next - usize::from(self.next > 0 && random.one_in(2));
         for &at in &self.pending {
             match &self.events[at] {
                 Event::Write { offset, data, fua } if !fua || at >= returned => {
-                    arrive(&*dev, *offset, data, wear, random);
+                    apply_write(&*dev, *offset, data, loss, random);
                 }
                 event => event.play(&*dev).expect("in memory"),
             }
         }
-        Crash { dev, returned, begun: self.next, wear }
+        Crash { dev, returned, begun: self.next, loss }
     }
 }
 
-/// Bytes in which inodes and blocks have their LSN and CRC.
-const HEAD: usize = 128;
+/// The first bytes of a block, which hold the LSN and the CRC of inodes and blocks.
+const HEADER_BYTES: usize = 128;
 
-/// What of a write arrives.
-fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, random: &mut Random) {
+/// Applies the part of a write that arrives.
+fn apply_write(
+    dev: &dyn BlockDevice,
+    offset: ByteOffset,
+    data: &[u8],
+    loss: WriteLoss,
+    random: &mut Random,
+) {
     let mut at = 0;
     while at < data.len() {
         let here = index(offset.0) + at;
-        let end = data.len().min(at + wear.sector - here % wear.sector);
-        let lost = match wear.lost_one_in {
+        let end = data.len().min(at + loss.sector - here % loss.sector);
+        let lost = match loss.lost_one_in {
             0 => true,
             1 => random.one_in(2),
             n => random.one_in(n),
         };
-        // The first sector says where the journal is: XFS relies on disks that write it whole.
-        let torn = here > 0 && wear.torn_one_in > 0 && random.one_in(wear.torn_one_in);
-        // Half of them in the head, where the fields are that recovery asks first.
-        let most = if random.one_in(2) { HEAD.min(end - at) } else { end - at };
+        // The superblock's sector is never torn: it locates the journal, and XFS relies on the disk
+        // to write it whole.
+        let torn = here > 0 && loss.torn_one_in > 0 && random.one_in(loss.torn_one_in);
+        // Half of the tears are in the header, whose fields recovery reads first.
+        let most = if random.one_in(2) { HEADER_BYTES.min(end - at) } else { end - at };
         let upto = if torn { at + random.below(most) } else { end };
         if !lost {
             dev.write_at(ByteOffset(here as u64), &data[at..upto]).expect("in memory");

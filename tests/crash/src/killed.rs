@@ -1,8 +1,9 @@
-//! Kill -9: a process that writes to an image is killed at any moment, and another one goes on with what it left.
+//! `kill -9`: a process that writes to an image is killed at a random moment, and the next process
+//! continues on the volume it left.
 //!
-//! The process says on its standard output which files it has synced, each once it is. Whatever moment it is killed
-//! at, all it has said is so: the kernel recovers the volume and shows these files whole, `xfs_repair -n` finds
-//! nothing, and we recover it to the same.
+//! The process prints the name of each file once it has synced it. Whenever it is killed, every
+//! printed file must survive: the kernel recovers the volume and shows these files whole,
+//! `xfs_repair -n` finds nothing, and xfskit recovers it to the same tree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, judge, ours};
+use xfskit_test_oracle::{Image, Mount, Scratch, ours, verify};
 use xfskit_vfs::{Fs, Ino, NewNode, RenameMode};
 
 use crate::pattern;
@@ -22,25 +23,25 @@ use crate::random::Random;
 
 /// Threads of the process.
 const THREADS: u16 = 4;
-/// Files that each thread has at a time.
+/// Files that each thread keeps at a time.
 const FILES: u64 = 40;
-/// Longest life of a process, in milliseconds.
-const LIFE: usize = 400;
+/// Longest time until the kill, in milliseconds.
+const MAX_LIFETIME: usize = 400;
 
-/// All that was said of each file, the newest last.
-type Said = BTreeMap<String, Vec<Synced>>;
+/// All reported versions of each file, the newest last.
+type Reported = BTreeMap<String, Vec<Synced>>;
 
-/// What a file contains: so many bytes of operation `op`.
+/// The content of a file: this many bytes of operation `op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Synced {
     op: u16,
     len: usize,
 }
 
-/// What the process does until it is killed: to be run by `main` for `writer IMAGE SEED`.
+/// Writes until the process is killed; `main` runs it for `writer IMAGE SEED`.
 ///
 /// # Panics
-/// Where the volume breaks.
+/// If the volume fails.
 pub fn write_until_killed(image: &Path, seed: u64) {
     let device = FileDevice::open(image, OpenMode::ReadWrite).expect("the image");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -53,7 +54,7 @@ pub fn write_until_killed(image: &Path, seed: u64) {
                 let name = format!("home{thread}");
                 let dir = fs.inode(root).and_then(|root| fs.lookup(&root, name.as_bytes()));
                 let dir = dir.expect("the root").unwrap_or_else(|| {
-                    fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a home")
+                    fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a directory")
                 });
                 write(fs, dir, thread, Random::new(seed));
             });
@@ -61,8 +62,8 @@ pub fn write_until_killed(image: &Path, seed: u64) {
     });
 }
 
-/// Replaces files by new ones, as careful programs do: written, synced, renamed; and beside that, does work that nobody
-/// waits for.
+/// Replaces files by new ones as careful programs do: write, sync, rename. Between these it makes
+/// changes that are not synced.
 fn write(fs: &Fs, dir: Ino, thread: u16, mut random: Random) {
     loop {
         let (number, op) =
@@ -84,7 +85,7 @@ fn write(fs: &Fs, dir: Ino, thread: u16, mut random: Random) {
         fs.rename(dir, b"new", dir, name.as_bytes(), RenameMode::Replace).expect("renamed");
         fs.fsync(dir).expect("synced");
         let line = format!("{thread} {number} {op} {len}\n");
-        std::io::stdout().lock().write_all(line.as_bytes()).expect("somebody reads");
+        std::io::stdout().lock().write_all(line.as_bytes()).expect("the parent reads");
         for n in 0..random.below(20) {
             let name = format!("other{}", random.below(100));
             if n % 3 == 0 {
@@ -100,51 +101,54 @@ fn tag(thread: u16, number: u64) -> u16 {
     thread << 12 | u16::try_from(number).expect("few files")
 }
 
-/// Kills `rounds` processes, one after the other on the same volume; `program` is one that calls
-/// [`write_until_killed`]. Answers how many files were synced.
+/// Kills `rounds` processes, one after the other on the same volume; `program` must call
+/// [`write_until_killed`]. Returns the number of synced files.
 ///
 /// # Errors
-/// What is wrong after one of them.
+/// The first violation, after any of the processes.
 ///
 /// # Panics
-/// Where there is no room, or the program does not run.
+/// If there is no space, or the program does not run.
 pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<usize, String> {
     let scratch = Scratch::new("killed");
     let image = Image::sparse(&scratch, "volume.img", 300 << 20);
     ours::mkfs(&image, &[])?;
     let mut random = Random::new(seed);
-    let mut synced = Said::new();
+    let mut synced = Reported::new();
     let mut count = 0;
     for round in 0..rounds {
         let at = |why: String| format!("seed {seed}, round {round}: {why}");
-        let said = killed(program, image.path(), random.number() >> 16, random.below(LIFE));
-        count += said.len();
-        for (name, said) in said {
-            synced.entry(name).or_default().push(said);
+        let reported =
+            run_and_kill(program, image.path(), random.number() >> 16, random.below(MAX_LIFETIME));
+        count += reported.len();
+        for (name, reported) in reported {
+            synced.entry(name).or_default().push(reported);
         }
         let theirs = image.copy("kernels.img");
         let mount = Mount::read_write(&theirs, &scratch).map_err(at)?;
-        let by_kernel = whole(mount.path(), &mut synced);
+        let by_kernel = verify_files(mount.path(), &mut synced);
         mount.unmount().map_err(at)?;
         by_kernel.map_err(|why| at(format!("as the kernel recovers it: {why}")))?;
-        judge::repair(&theirs).map_err(at)?;
-        // The next process goes on with what one of the two recovered, or finds it as it is.
+        verify::repair(&theirs).map_err(at)?;
+        // The next process continues on the volume as the kernel or xfskit recovered it, or on the
+        // unrecovered one.
         match random.below(3) {
             0 => drop(fs::copy(theirs.path(), image.path()).expect("room")),
             1 => recover(image.path()).map_err(at)?,
             _ => continue,
         }
         let mount = Mount::read_only(&image, &scratch).map_err(at)?;
-        let now = whole(mount.path(), &mut synced);
+        let now = verify_files(mount.path(), &mut synced);
         mount.unmount().map_err(at)?;
         now.map_err(at)?;
-        judge::volume(&image, &scratch).map_err(at)?;
+        verify::volume(&image, &scratch).map_err(at)?;
     }
     Ok(count)
 }
 
-/// Lets the program write for so many milliseconds, kills it, and answers what it had said.
-fn killed(program: &Path, image: &Path, seed: u64, life: usize) -> Vec<(String, Synced)> {
+/// Lets the program write for `life` milliseconds, kills it, and returns the files that it
+/// reported.
+fn run_and_kill(program: &Path, image: &Path, seed: u64, lifetime: usize) -> Vec<(String, Synced)> {
     let mut command = Command::new(program);
     command.arg("writer").arg(image).arg(seed.to_string());
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program");
@@ -154,7 +158,7 @@ fn killed(program: &Path, image: &Path, seed: u64, life: usize) -> Vec<(String, 
         // The last line may be cut off.
         lines.filter_map(|line| parse(&line)).collect()
     });
-    std::thread::sleep(Duration::from_millis(30 + life as u64));
+    std::thread::sleep(Duration::from_millis(30 + lifetime as u64));
     child.kill().expect("killed");
     let status = child.wait().expect("ended");
     assert_eq!(status.code(), None, "the program ended by itself: {status}");
@@ -168,7 +172,7 @@ fn parse(line: &str) -> Option<(String, Synced)> {
     Some((format!("home{thread}/file{number}"), synced))
 }
 
-/// Recovers as opening for writing does.
+/// Recovers the volume, as opening it for writing does.
 fn recover(image: &Path) -> Result<(), String> {
     let device = FileDevice::open(image, OpenMode::ReadWrite).map_err(|why| why.to_string())?;
     let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -176,22 +180,25 @@ fn recover(image: &Path) -> Result<(), String> {
     volume.close().map_err(|why| why.to_string())
 }
 
-/// That all `synced` files are there, whole: as they were said to be last, or replaced by a newer one that was not said
-/// any more. That one is noted.
-fn whole(root: &Path, synced: &mut Said) -> Result<(), String> {
-    for (name, said) in synced {
+/// Verifies that all `synced` files are there, whole: in the last reported version, or in a newer
+/// one that was not reported before the kill. Notes the version that was found.
+fn verify_files(root: &Path, synced: &mut Reported) -> Result<(), String> {
+    for (name, reported) in synced {
         let content = fs::read(root.join(name)).map_err(|why| format!("{name} is lost: {why}"))?;
         let (thread, number) = name.trim_start_matches("home").split_once("/file").expect("a file");
         let tag = tag(thread.parse().expect("a number"), number.parse().expect("a number"));
         let op = content.get(4..6).map_or(0, |op| u16::from_le_bytes([op[0], op[1]]));
         let found = Synced { op, len: content.len() };
         if content != pattern::fill(tag, op, 0, content.len()) {
-            return Err(format!("{name}: not what its writer wrote, expected {:?}", said.last()));
+            return Err(format!(
+                "{name}: other content than written, expected {:?}",
+                reported.last()
+            ));
         }
-        match said.iter().rposition(|known| *known == found) {
-            Some(at) if at + 1 == said.len() => {}
-            Some(_) => return Err(format!("{name}: {found:?}, expected {:?}", said.last())),
-            None => said.push(found),
+        match reported.iter().rposition(|known| *known == found) {
+            Some(at) if at + 1 == reported.len() => {}
+            Some(_) => return Err(format!("{name}: {found:?}, expected {:?}", reported.last())),
+            None => reported.push(found),
         }
     }
     Ok(())

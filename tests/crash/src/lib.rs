@@ -1,45 +1,50 @@
-//! Crashes: a run of changes on a device that remembers every write, cut at any place, recovered, judged.
+//! Crash tests: a run of changes on a device that records every write is cut at any point,
+//! recovered and verified.
 //!
-//! The power may fail behind any write. What was written before the last flush that had returned is
-//! there then, and what was written with FUA; of the rest any part may be, in any order, down to single
-//! sectors, and a sector may even be torn. From each such device we recover and ask:
+//! The power may fail after any write. Writes before the last flush that had returned are durable,
+//! and so are writes with FUA. Of the other writes any subset may have arrived, in any order, down
+//! to single sectors, and a sector may even be torn. Each such device is recovered, and these
+//! claims are verified:
 //!
-//! 1. Does the volume open, with nothing for `check` to say?
-//! 2. Are the names such as they were between two operations, not before the last sync, and not behind the last
-//!    operation that had begun? Has every place of every file what was synced there, or what was written since?
-//! 3. Does recovery in memory come to the same tree, and the next recovery find nothing to do?
-//! 4. For one in some: does recovery that is itself cut, at any of its writes, come to the same when it is done again?
-//! 5. For one in twenty: does the kernel recover it as well, to the same tree, and `xfs_repair -n` agree?
+//! 1. The volume opens, and `check` has no findings.
+//! 2. The names are those between two operations: not before the last sync, and not after the last
+//!    operation that had begun. Each byte of each file is the one of the last sync, or was written
+//!    since.
+//! 3. Recovery in memory gives the same tree, and the next recovery finds nothing to do.
+//! 4. For a sample: a recovery that is itself interrupted at any of its writes gives the same
+//!    result when repeated.
+//! 5. For one crash in twenty: the kernel recovers the volume to the same tree, and `xfs_repair -n`
+//!    has no findings.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`workload`] | the kinds of work |
-//! | [`worker`] | a thread at work below a directory of its own |
-//! | [`diary`] | what it did and was promised, and what may be there after a crash |
-//! | [`run`] | a run: the device before, what was written, everybody's diary |
-//! | [`crash`] | the devices that a crash may leave |
-//! | [`judge`] | the questions |
-//! | [`torture`] | crash after crash |
-//! | [`killed`] | processes that are killed, and what they leave |
-//! | [`tree`] | what is seen of a tree |
-//! | [`pattern`] | contents that say where they belong |
-//! | [`random`] | choices without a pattern, from a seed |
+//! | [`workload`] | the workloads |
+//! | [`worker`] | a thread that works below a directory of its own |
+//! | [`history`] | its operations and syncs, and the states allowed after a crash |
+//! | [`run`] | a run: the device before, the writes, the histories |
+//! | [`crash`] | the device states that a crash may leave |
+//! | [`verify`] | the claims |
+//! | [`torture`] | repeated crashes of one workload |
+//! | [`killed`] | processes that are killed |
+//! | [`tree`] | a tree as a digest and file contents |
+//! | [`pattern`] | content that names its file, operation and offset |
+//! | [`random`] | random numbers from a seed |
 //!
-//! `make torture` (`cargo run --release -p xfskit-test-crash -- POINTS SEED WORKLOAD`) goes on until there were a hundred
-//! thousand crashes; `make test` takes some of each workload.
+//! `make torture` (`cargo run --release -p xfskit-test-crash -- POINTS SEED WORKLOAD`) makes a
+//! hundred thousand crashes; `make test` makes some of each workload.
 
 pub mod crash;
-pub mod diary;
-pub mod judge;
+pub mod history;
 pub mod killed;
 pub mod pattern;
 pub mod random;
 pub mod run;
 pub mod torture;
 pub mod tree;
+pub mod verify;
 pub mod worker;
 pub mod workload;
 
-pub use crash::{Crash, Crashes, Wear};
+pub use crash::{Crash, Crashes, WriteLoss};
 pub use random::Random;
 pub use run::Run;

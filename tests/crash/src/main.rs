@@ -1,4 +1,4 @@
-//! `make torture`: crashes by the hundred thousand.
+//! `make torture`: a hundred thousand crashes.
 //!
 //! `xfskit-torture [POINTS [SEED [WORKLOAD]]]`
 
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use xfskit_test_crash::killed;
-use xfskit_test_crash::torture::{Tally, Zeal, torture};
+use xfskit_test_crash::torture::{CrashCounts, Sampling, torture};
 use xfskit_test_crash::workload::WORKLOADS;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::needs;
 
-/// How often it is told how far the work is.
-const NEWS: Duration = Duration::from_secs(30);
+/// Interval between progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Processes that are killed in the end.
+/// Number of processes that are killed at the end.
 const KILLS: u64 = 300;
 
-/// What is known so far.
+/// Progress and results so far.
 struct State {
-    tally: Tally,
+    counts: CrashCounts,
     failed: Vec<String>,
-    told: Instant,
+    last_report: Instant,
 }
 
 fn main() -> ExitCode {
@@ -38,24 +38,31 @@ fn main() -> ExitCode {
     let (points, first) = (number(0, 100_000), number(1, 0));
     let wanted = |name: &str| args.get(2).is_none_or(|arg| arg == name);
     let workloads: Vec<_> = WORKLOADS.iter().filter(|w| wanted(w.name)).collect();
-    let ask_kernel = needs(&[Need::Mount, Need::Xfsprogs]);
-    let zeal =
-        Zeal { crash_one_in: 1, kernel_one_in: if ask_kernel { 19 } else { 0 }, again_one_in: 100 };
+    let with_kernel = needs(&[Need::Mount, Need::Xfsprogs]);
+    let sampling = Sampling {
+        crash_one_in: 1,
+        kernel_one_in: if with_kernel { 19 } else { 0 },
+        interrupt_one_in: 100,
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{points} crashes on {threads} threads, seeds from {first} on");
     let begun = Instant::now();
     let next = AtomicU64::new(0);
-    let state = Mutex::new(State { tally: Tally::default(), failed: Vec::new(), told: begun });
+    let state = Mutex::new(State {
+        counts: CrashCounts::default(),
+        failed: Vec::new(),
+        last_report: begun,
+    });
     let work = || {
-        while (state.lock().expect("no panic").tally.crashes as u64) < points {
+        while (state.lock().expect("no panic").counts.crashes as u64) < points {
             let turn = next.fetch_add(1, Ordering::Relaxed);
             let many = workloads.len() as u64;
             let workload = workloads[usize::try_from(turn % many).expect("small")];
             let seed = first + turn / many;
-            let answer = std::panic::catch_unwind(|| torture(workload, seed, zeal));
+            let result = std::panic::catch_unwind(|| torture(workload, seed, sampling));
             let mut state = state.lock().expect("no panic");
-            match answer {
-                Ok(Ok(tally)) => state.tally.add(tally),
+            match result {
+                Ok(Ok(counts)) => state.counts.add(counts),
                 Ok(Err(why)) => {
                     eprintln!("FAILED: {why}");
                     state.failed.push(format!("{} {seed}", workload.name));
@@ -65,16 +72,16 @@ fn main() -> ExitCode {
                     state.failed.push(format!("{} {seed}", workload.name));
                 }
             }
-            if state.told.elapsed() > NEWS {
-                println!("{:>6} s: {}", begun.elapsed().as_secs(), state.tally);
-                state.told = Instant::now();
+            if state.last_report.elapsed() > PROGRESS_INTERVAL {
+                println!("{:>6} s: {}", begun.elapsed().as_secs(), state.counts);
+                state.last_report = Instant::now();
             }
         }
     };
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let State { tally, mut failed, .. } = state.into_inner().expect("no panic");
-    println!("{tally}, in {} s", begun.elapsed().as_secs());
-    if ask_kernel && args.len() < 3 {
+    let State { counts, mut failed, .. } = state.into_inner().expect("no panic");
+    println!("{counts}, in {} s", begun.elapsed().as_secs());
+    if with_kernel && args.len() < 3 {
         let program = std::env::current_exe().expect("this program");
         match killed::rounds(&program, KILLS, first) {
             Ok(files) => println!("{KILLS} processes killed; {files} synced files were whole"),

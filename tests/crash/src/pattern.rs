@@ -1,16 +1,16 @@
-//! Contents that say where they belong: every eight bytes name their file, the operation that wrote them, and their
-//! offset, so that what turns up at a wrong place tells where it came from.
+//! Content that identifies itself: every eight bytes name their file, the operation that wrote
+//! them, and their offset. Misplaced bytes thus show where they come from.
 
 /// Length of a word, in bytes.
 pub const WORD: usize = 8;
 
-/// The word at `offset`, a multiple of eight, that operation `op` wrote to file `file`.
+/// Returns the word at `offset`, a multiple of eight, that operation `op` wrote to file `file`.
 fn word(file: u16, op: u16, offset: u64) -> u64 {
-    // An odd lowest bit: a word is never zero.
+    // The lowest bit is set, so a word is never zero.
     u64::from(file) << 48 | u64::from(op) << 32 | ((offset / 8) & 0x7fff_ffff) << 1 | 1
 }
 
-/// `len` bytes for `offset` of file `file`, from operation `op`.
+/// Returns `len` bytes for `offset` of file `file`, written by operation `op`.
 pub fn fill(file: u16, op: u16, offset: u64, len: usize) -> Vec<u8> {
     let skip = usize::try_from(offset % 8).expect("below 8");
     let first = offset - offset % 8;
@@ -21,7 +21,7 @@ pub fn fill(file: u16, op: u16, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What eight bytes say.
+/// Describes eight bytes.
 pub fn explain(bytes: &[u8]) -> String {
     let mut whole = [0; WORD];
     whole[..bytes.len().min(WORD)].copy_from_slice(&bytes[..bytes.len().min(WORD)]);

@@ -1,4 +1,5 @@
-//! A run: operations on a fresh volume in memory, what reached the device meanwhile, and what was promised.
+//! A run: operations on a fresh volume in memory, the writes that reached the device, and the
+//! history of each worker.
 
 use std::sync::Arc;
 
@@ -10,35 +11,35 @@ use xfskit_test_model::run::fill;
 use xfskit_units::ByteLen;
 use xfskit_vfs::{Clock, Fs, Ino, NewNode, Timestamp};
 
-use crate::diary::Diary;
+use crate::history::History;
 use crate::pattern;
 use crate::random::Random;
-use crate::tree::{self, Seen};
+use crate::tree::{self, TreeState};
 use crate::worker::Worker;
 use crate::workload::Workload;
 
-/// Content that lies about in free space below each home, in bytes: nobody may see it again.
-const JUNK: usize = 3 << 20;
-/// Who wrote it.
-const NOBODY: u16 = 0xffff;
+/// Old content in free space for each worker, in bytes. It must never become visible again.
+const OLD_CONTENT: usize = 3 << 20;
+/// The file number of that old content.
+const OLD_CONTENT_FILE: u16 = 0xffff;
 
 /// A finished run.
 #[derive(Debug)]
 pub struct Run {
-    /// The device before.
+    /// The device before the run.
     pub base: Arc<dyn BlockDevice>,
-    /// What was written.
+    /// The recorded writes and flushes.
     pub events: Vec<Event>,
-    /// Where everybody worked, and what they noted.
-    workers: Vec<(Ino, Diary)>,
+    /// The directory and the history of each worker.
+    workers: Vec<(Ino, History)>,
 }
 
-/// A clock that stands still.
+/// Returns a clock that stands still.
 fn clock() -> Clock {
     Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 })
 }
 
-/// Opens the volume on `dev` to change it.
+/// Opens the volume on `dev` for writing.
 ///
 /// # Errors
 /// Those of the volume.
@@ -46,81 +47,81 @@ pub fn open(dev: Arc<dyn BlockDevice>) -> Result<Fs, xfskit_core::Error> {
     Ok(Fs::with_clock(Volume::open(dev, &writable())?, clock()))
 }
 
-/// How volumes are opened here, to change them.
+/// Returns the options with which volumes are opened for writing here.
 pub fn writable() -> OpenOptions {
     OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
-/// Where a run is made by hand.
+/// A run whose operations the test itself makes.
 #[derive(Debug)]
-pub struct Workshop {
+pub struct Testbed {
     base: Arc<dyn BlockDevice>,
     recorder: Arc<RecordingDevice>,
-    /// The filesystem that is being changed.
+    /// The filesystem under test.
     pub fs: Fs,
-    diary: Diary,
+    history: History,
 }
 
-impl Workshop {
-    /// The volume on `base`, which stays as it is, opened with `options`.
+impl Testbed {
+    /// Opens the volume on `base` with `options`; `base` itself is never written.
     ///
     /// # Panics
-    /// Where it cannot be opened.
+    /// If the volume cannot be opened.
     pub fn over(base: Arc<dyn BlockDevice>, options: &OpenOptions) -> Self {
         let above = Arc::new(OverlayDevice::new(Arc::clone(&base)));
         let recorder = Arc::new(RecordingDevice::new(above));
         let volume = Volume::open(recorder.clone(), options).expect("a volume that opens");
         let fs = Fs::with_clock(volume, clock());
         let names = tree::names(&fs, fs.volume().geo().rootino).expect("a tree");
-        Self { base, recorder, fs, diary: Diary::new(names) }
+        Self { base, recorder, fs, history: History::new(names) }
     }
 
-    /// One operation. It may fail: then it must have changed nothing.
+    /// Runs one operation. If it fails, it must have changed nothing.
     ///
     /// # Panics
-    /// Where the tree cannot be read afterwards.
+    /// If the tree cannot be read afterwards.
     pub fn step<T>(&mut self, operation: impl FnOnce(&Fs) -> T) -> T {
-        self.diary.begin(self.recorder.event_count());
-        let answer = operation(&self.fs);
+        self.history.begin(self.recorder.event_count());
+        let result = operation(&self.fs);
         let root = self.fs.volume().geo().rootino;
-        self.diary.end(tree::names(&self.fs, root).expect("a tree"), true);
-        answer
+        self.history.end(tree::names(&self.fs, root).expect("a tree"), true);
+        result
     }
 
-    /// Ends the run, with the volume closed or not. What files contain is not part of it.
+    /// Ends the run, and closes the volume if `close` is set. File contents are not recorded.
     ///
     /// # Panics
-    /// Where it cannot be closed.
+    /// If the volume cannot be closed.
     pub fn finish(self, close: bool) -> Run {
         let root = self.fs.volume().geo().rootino;
         if close {
             self.fs.close().expect("closed");
         }
-        let workers = vec![(root, self.diary)];
+        let workers = vec![(root, self.history)];
         Run { base: self.base, events: self.recorder.events(), workers }
     }
 }
 
 impl Run {
-    /// Does the work, with choices from `seed`.
+    /// Runs the workload, with choices from `seed`.
     ///
     /// # Panics
-    /// Where the volume breaks before any crash.
+    /// If the volume fails before any crash.
     pub fn record(workload: &Workload, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let base = fresh(workload.size, workload.options);
-        let homes = furnish(&base, workload);
+        let own_dirs = prepare(&base, workload);
         let above = Arc::new(OverlayDevice::new(base.clone()));
         let recorder = Arc::new(RecordingDevice::new(above));
         let options = OpenOptions { cache_bytes: workload.cache, ..writable() };
         let volume = Volume::open(recorder.clone(), &options).expect("a volume that opens");
         let fs = Fs::with_clock(volume, clock());
-        let workers = homes.iter().zip(0..).map(|(&home, number)| {
+        let workers = own_dirs.iter().zip(0..).map(|(&own_dir, number)| {
             let random = Random::new(random.number());
-            Worker::new(number, &fs, &recorder, home, workload.taste, random)
+            Worker::new(number, &fs, &recorder, own_dir, workload.mix, random)
         });
         let workers: Vec<Worker<'_>> = workers.collect();
-        let diaries: Vec<Diary> = if workers.len() == 1 {
+        let histories: Vec<History> = if workers.len() == 1 {
             workers.into_iter().map(|worker| worker.work(workload.steps)).collect()
         } else {
             std::thread::scope(|scope| {
@@ -133,34 +134,37 @@ impl Run {
         if random.one_in(2) {
             fs.close().expect("closed");
         }
-        let workers = homes.into_iter().zip(diaries).collect();
+        let workers = own_dirs.into_iter().zip(histories).collect();
         Self { base, events: recorder.events(), workers }
     }
 
-    /// What is seen of everybody's work.
+    /// Returns the tree of each worker.
     ///
     /// # Errors
-    /// What cannot be read.
-    pub fn seen(&self, fs: &Fs) -> Result<Vec<Seen>, xfskit_vfs::Error> {
-        self.workers.iter().map(|(home, _)| tree::seen(fs, *home)).collect()
+    /// The first object that cannot be read.
+    pub fn state(&self, fs: &Fs) -> Result<Vec<TreeState>, xfskit_vfs::Error> {
+        self.workers.iter().map(|(own_dir, _)| tree::state(fs, *own_dir)).collect()
     }
 
-    /// Judges what is `seen` after a crash when the first `returned` events had returned, and `begun` had begun.
+    /// Verifies the trees that were found after a crash at which the first `returned` events had
+    /// returned and `begun` had begun.
     ///
     /// # Errors
-    /// What may not be.
-    pub fn judge(&self, seen: &[Seen], returned: usize, begun: usize) -> Result<(), String> {
-        for (number, ((_, diary), seen)) in self.workers.iter().zip(seen).enumerate() {
-            diary.judge(seen, returned, begun).map_err(|why| format!("worker {number}: {why}"))?;
+    /// A state that is not allowed.
+    pub fn verify(&self, seen: &[TreeState], returned: usize, begun: usize) -> Result<(), String> {
+        for (number, ((_, history), seen)) in self.workers.iter().zip(seen).enumerate() {
+            history
+                .verify(seen, returned, begun)
+                .map_err(|why| format!("worker {number}: {why}"))?;
         }
         Ok(())
     }
 }
 
-/// An empty volume of `bytes` bytes, made with these options of mkfs.
+/// Formats an empty volume of `bytes` bytes with these options of mkfs.
 ///
 /// # Panics
-/// Where it cannot be made.
+/// If it cannot be formatted.
 pub fn fresh(bytes: u64, words: &[(&str, &str)]) -> Arc<MemDevice> {
     let base = Arc::new(MemDevice::new(ByteLen(bytes)));
     let mut options = Options::default();
@@ -175,34 +179,37 @@ pub fn fresh(bytes: u64, words: &[(&str, &str)]) -> Arc<MemDevice> {
     base
 }
 
-/// Homes for everybody, old content in free space, and as little of that as is wanted.
-fn furnish(base: &Arc<MemDevice>, workload: &Workload) -> Vec<Ino> {
+/// Creates the workers' directories, puts old content into free space, and fills the volume as far
+/// as the workload requires.
+fn prepare(base: &Arc<MemDevice>, workload: &Workload) -> Vec<Ino> {
     let fs = open(base.clone()).expect("a volume that opens");
     let root = fs.volume().geo().rootino;
     let make = |number: u16| {
         let name = format!("home{number}");
-        let home = fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a home");
-        let junk = fs.make(home, b"junk", &NewNode::file(0o600)).expect("a file");
-        fs.write(junk, 0, &pattern::fill(NOBODY, number, 0, JUNK)).expect("written");
+        let own_dir =
+            fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a directory");
+        let junk = fs.make(own_dir, b"junk", &NewNode::file(0o600)).expect("a file");
+        fs.write(junk, 0, &pattern::fill(OLD_CONTENT_FILE, number, 0, OLD_CONTENT))
+            .expect("written");
         if workload.hint > 0 {
             let hint = |tx: &mut Tx<'_>| {
-                let home = tx.iget(home)?;
-                tx.set_extsize(home, workload.hint);
-                tx.set_cowextsize(home, workload.hint);
+                let own_dir = tx.iget(own_dir)?;
+                tx.set_extsize(own_dir, workload.hint);
+                tx.set_cowextsize(own_dir, workload.hint);
                 Ok(())
             };
             fs.volume().transact(hint).expect("hints");
         }
-        home
+        own_dir
     };
-    let homes: Vec<Ino> = (0..workload.threads).map(make).collect();
-    for &home in &homes {
-        fs.unlink(home, b"junk").expect("removed");
+    let own_dirs: Vec<Ino> = (0..workload.threads).map(make).collect();
+    for &own_dir in &own_dirs {
+        fs.unlink(own_dir, b"junk").expect("removed");
     }
     fs.sync().expect("synced");
     if let Some(leave) = workload.leave {
         fill(&fs, leave);
     }
     fs.close().expect("closed");
-    homes
+    own_dirs
 }

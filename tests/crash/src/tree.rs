@@ -1,50 +1,50 @@
-//! What is seen of a tree: its names in one number, and what its files contain.
+//! The state of a tree: a digest of its names and attributes, and the contents of its files.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use xfskit_vfs::{Error, FileType, Fs, Ino};
 
-/// A file: its inode's number, and which use of that inode it is.
+/// Identifies a file: inode number and generation.
 pub type Key = (Ino, u32);
 
-/// What is seen of the tree below a directory.
+/// The state of the tree below a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Names, kinds, modes, owners, times, links, attributes, targets, in one number.
+pub struct TreeState {
+    /// Digest of names, types, modes, owners, times, link counts, attributes and link targets.
     pub names: u64,
-    /// What its regular files contain.
+    /// Content of the regular files.
     pub files: BTreeMap<Key, Vec<u8>>,
 }
 
-/// The names below `home`, in one number.
+/// Returns the digest of the tree below `dir`.
 ///
 /// # Errors
-/// What cannot be read.
-pub fn names(fs: &Fs, home: Ino) -> Result<u64, Error> {
-    Ok(walk(fs, home, false)?.names)
+/// The first object that cannot be read.
+pub fn names(fs: &Fs, dir: Ino) -> Result<u64, Error> {
+    Ok(walk(fs, dir, false)?.names)
 }
 
-/// All that is seen below `home`.
+/// Returns the state of the tree below `dir`.
 ///
 /// # Errors
-/// What cannot be read.
-pub fn seen(fs: &Fs, home: Ino) -> Result<Seen, Error> {
-    walk(fs, home, true)
+/// The first object that cannot be read.
+pub fn state(fs: &Fs, dir: Ino) -> Result<TreeState, Error> {
+    walk(fs, dir, true)
 }
 
-/// Which file an inode is now.
+/// Returns the current identity of an inode.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// The inode cannot be read.
 pub fn key(fs: &Fs, ino: Ino) -> Result<Key, Error> {
     Ok((ino, fs.inode(ino)?.core().generation()))
 }
 
-/// What the file `ino` contains.
+/// Returns the content of file `ino`.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// The file cannot be read.
 pub fn content(fs: &Fs, ino: Ino, size: u64) -> Result<Vec<u8>, Error> {
     let mut content = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
     let len = fs.read(ino, 0, &mut content)?;
@@ -52,10 +52,10 @@ pub fn content(fs: &Fs, ino: Ino, size: u64) -> Result<Vec<u8>, Error> {
     Ok(content)
 }
 
-fn walk(fs: &Fs, home: Ino, contents: bool) -> Result<Seen, Error> {
-    let mut seen = Seen::default();
+fn walk(fs: &Fs, dir: Ino, contents: bool) -> Result<TreeState, Error> {
+    let mut seen = TreeState::default();
     let mut hasher = DefaultHasher::new();
-    node(fs, home, &mut hasher, &mut seen, contents)?;
+    node(fs, dir, &mut hasher, &mut seen, contents)?;
     seen.names = hasher.finish();
     Ok(seen)
 }
@@ -64,14 +64,15 @@ fn node(
     fs: &Fs,
     ino: Ino,
     hasher: &mut DefaultHasher,
-    seen: &mut Seen,
+    seen: &mut TreeState,
     contents: bool,
 ) -> Result<(), Error> {
     let inode = fs.inode(ino)?;
     let mut stat = fs.stat(&inode);
     let size = stat.size;
     if stat.file_type == FileType::Regular {
-        // These come with the content, and what takes several transactions passes through several of them.
+        // These change with the content, and operations of several transactions change them several
+        // times.
         (stat.size, stat.blocks, stat.nextents) = (0, 0, 0);
     }
     let generation = inode.core().generation();

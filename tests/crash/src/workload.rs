@@ -1,37 +1,38 @@
-//! The kinds of work that are cut off.
+//! The workloads.
 
-use crate::worker::Deed::{
+use crate::worker::OpMix;
+use crate::worker::Operation::{
     Collapse, Copy, Exchange, Insert, Link, Make, MakeDir, Orphan, Preallocate, Punch, Release,
     Remove, RemoveXattr, Rename, SetAttr, SetXattr, Share, Swap, Symlink, Truncate, Unshare, Write,
     Zero,
 };
-use crate::worker::Taste;
 
-/// Work of one kind on a volume of one kind.
+/// Operations of one kind on a volume of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// What it is called.
+    /// Name of the workload.
     pub name: &'static str,
     /// Options of mkfs, one per `-x y` pair.
     pub options: &'static [(&'static str, &'static str)],
-    /// Size of the volume, in bytes. The journal is the smallest that Linux accepts for it, unless said otherwise.
+    /// Size of the volume, in bytes. The journal is the smallest that Linux accepts for it, unless
+    /// an option sets it.
     pub size: u64,
-    /// Who works: each below a home of its own.
+    /// Number of workers, each with a directory of its own.
     pub threads: u16,
-    /// Operations of each.
+    /// Operations of each worker.
     pub steps: usize,
-    /// Blocks that are left free of a volume that is full otherwise.
+    /// Free blocks of an otherwise full volume; `None` for an empty one.
     pub leave: Option<u64>,
-    /// Extent size hint of what is made, for copies on write too, in blocks; 0 for none.
+    /// Extent size hint of new files, for copies on write too, in blocks; 0 for none.
     pub hint: u32,
-    /// Memory for metadata, in bytes: where it is little, blocks are written in place all the time.
+    /// Memory for metadata, in bytes. With little memory, blocks are written in place all the time.
     pub cache: usize,
-    /// What is done.
-    pub taste: Taste,
+    /// The mix of operations.
+    pub mix: OpMix,
 }
 
-const NAMES: Taste = Taste {
-    deeds: &[
+const NAMES: OpMix = OpMix {
+    operations: &[
         (Make, 6, 2),
         (MakeDir, 2, 0),
         (Symlink, 2, 1),
@@ -42,7 +43,7 @@ const NAMES: Taste = Taste {
         (SetAttr, 1, 1),
         (SetXattr, 1, 1),
     ],
-    tide: 40,
+    phase_len: 40,
     names: 60,
     name_max: 255,
     dirs: 3,
@@ -51,10 +52,10 @@ const NAMES: Taste = Taste {
     sync_one_in: 6,
 };
 
-/// One directory, through all forms and back; none of its names is there twice.
-const DIRECTORY: Taste = Taste {
-    deeds: &[(Make, 20, 1), (Symlink, 1, 0), (Link, 4, 0), (Rename, 2, 2), (Remove, 1, 24)],
-    tide: 130,
+/// One directory, through all forms and back. None of its names is in use twice.
+const DIRECTORY: OpMix = OpMix {
+    operations: &[(Make, 20, 1), (Symlink, 1, 0), (Link, 4, 0), (Rename, 2, 2), (Remove, 1, 24)],
+    phase_len: 130,
     names: 4000,
     name_max: 250,
     dirs: 0,
@@ -62,9 +63,9 @@ const DIRECTORY: Taste = Taste {
     ..NAMES
 };
 
-const ATTRIBUTES: Taste = Taste {
-    deeds: &[(Make, 2, 1), (SetXattr, 20, 3), (RemoveXattr, 2, 20), (Remove, 0, 1)],
-    tide: 60,
+const ATTRIBUTES: OpMix = OpMix {
+    operations: &[(Make, 2, 1), (SetXattr, 20, 3), (RemoveXattr, 2, 20), (Remove, 0, 1)],
+    phase_len: 60,
     names: 6,
     dirs: 0,
     value: 9000,
@@ -72,8 +73,8 @@ const ATTRIBUTES: Taste = Taste {
     ..NAMES
 };
 
-const CONTENT: Taste = Taste {
-    deeds: &[
+const CONTENT: OpMix = OpMix {
+    operations: &[
         (Make, 2, 1),
         (Write, 14, 6),
         (Truncate, 2, 4),
@@ -85,7 +86,7 @@ const CONTENT: Taste = Taste {
         (Rename, 1, 1),
         (Remove, 0, 2),
     ],
-    tide: 30,
+    phase_len: 30,
     names: 8,
     name_max: 30,
     dirs: 0,
@@ -94,8 +95,8 @@ const CONTENT: Taste = Taste {
     sync_one_in: 4,
 };
 
-const SHARING: Taste = Taste {
-    deeds: &[
+const SHARING: OpMix = OpMix {
+    operations: &[
         (Make, 2, 1),
         (Write, 10, 6),
         (Share, 6, 2),
@@ -109,8 +110,8 @@ const SHARING: Taste = Taste {
     ..CONTENT
 };
 
-const ORPHANS: Taste = Taste {
-    deeds: &[
+const ORPHANS: OpMix = OpMix {
+    operations: &[
         (Make, 6, 4),
         (Write, 6, 2),
         (SetXattr, 2, 1),
@@ -123,10 +124,10 @@ const ORPHANS: Taste = Taste {
     ..CONTENT
 };
 
-/// Whole chunks of inodes come and go.
-const CHUNKS: Taste = Taste {
-    deeds: &[(Make, 20, 0), (Symlink, 3, 0), (Remove, 0, 25), (MakeDir, 1, 0)],
-    tide: 150,
+/// Whole inode chunks are allocated and freed.
+const CHUNKS: OpMix = OpMix {
+    operations: &[(Make, 20, 0), (Symlink, 3, 0), (Remove, 0, 25), (MakeDir, 1, 0)],
+    phase_len: 150,
     names: 2000,
     name_max: 20,
     dirs: 1,
@@ -134,8 +135,8 @@ const CHUNKS: Taste = Taste {
     ..NAMES
 };
 
-const ANYTHING: Taste = Taste {
-    deeds: &[
+const ANYTHING: OpMix = OpMix {
+    operations: &[
         (Make, 8, 3),
         (MakeDir, 1, 1),
         (Symlink, 1, 1),
@@ -170,23 +171,23 @@ const ANYTHING: Taste = Taste {
 
 const SMALL: &[(&str, &str)] = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
 const EVERYTHING: &[(&str, &str)] = &[("-n", "parent=1"), ("-i", "exchange=1")];
-/// A journal that is large enough for transactions, checkpoints and write-back to run beside each other.
+/// A journal that is large enough for transactions, checkpoints and writeback to overlap.
 const CONCURRENT: &[(&str, &str)] = &[("-l", "size=32m")];
 const PLAIN: &[(&str, &str)] =
     &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")];
 
-/// Several threads with little memory: what they do is written in place while they go on.
-const fn beside(name: &'static str, threads: u16, steps: usize, taste: Taste) -> Workload {
+/// Several threads with little memory: writeback runs while they work.
+const fn concurrent(name: &'static str, threads: u16, steps: usize, mix: OpMix) -> Workload {
     let (size, cache) = (160 << 20, 1 << 20);
-    Workload { size, threads, steps, cache, ..work(name, CONCURRENT, taste) }
+    Workload { size, threads, steps, cache, ..work(name, CONCURRENT, mix) }
 }
 
-const fn work(name: &'static str, options: &'static [(&str, &str)], taste: Taste) -> Workload {
+const fn work(name: &'static str, options: &'static [(&str, &str)], mix: OpMix) -> Workload {
     let (size, cache) = (64 << 20, 16 << 20);
-    Workload { name, options, size, threads: 1, steps: 120, leave: None, hint: 0, cache, taste }
+    Workload { name, options, size, threads: 1, steps: 120, leave: None, hint: 0, cache, mix }
 }
 
-/// Every kind of work.
+/// All workloads.
 pub const WORKLOADS: &[Workload] = &[
     work("names", &[], NAMES),
     work("names-plain", PLAIN, NAMES),
@@ -212,6 +213,6 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { threads: 4, steps: 60, ..work("threads", &[], ANYTHING) },
     Workload { threads: 4, steps: 60, ..work("threads-small-blocks", SMALL, ANYTHING) },
     Workload { threads: 4, steps: 60, leave: Some(100), ..work("threads-full", &[], ANYTHING) },
-    beside("write-back", 4, 60, ANYTHING),
-    beside("write-back-chunks", 3, 200, CHUNKS),
+    concurrent("write-back", 4, 60, ANYTHING),
+    concurrent("write-back-chunks", 3, 200, CHUNKS),
 ];

@@ -1,27 +1,28 @@
-//! Two files of many pieces change places, every step in a checkpoint of its own, and the power fails anywhere: both
-//! are as they were, or both exchanged, whoever recovers.
+//! Exchange-range of two files with many extents, each step in a checkpoint of its own, with a
+//! power failure at any point. After recovery by xfskit or the kernel, both files are unchanged, or
+//! both are exchanged.
 
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_crash::run::{self, Run, Workshop};
-use xfskit_test_crash::{Crash, Crashes, Random, Wear, judge};
+use xfskit_test_crash::run::{self, Run, Testbed};
+use xfskit_test_crash::{Crash, Crashes, Random, WriteLoss, verify};
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::compare_finished;
 use xfskit_vfs::{Fs, Handle, NewNode};
 
-/// Ways in which writes may arrive. The kernel is asked about disks whose sectors are as long as blocks.
-const WEARS: [Wear; 4] = [
-    Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
-    Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
-    Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
-    Wear { sector: 512, lost_one_in: 3, torn_one_in: 30 },
+/// Which writes arrive. The kernel takes part for disks whose sectors are as long as blocks.
+const WRITE_LOSSES: [WriteLoss; 4] = [
+    WriteLoss { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
+    WriteLoss { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
+    WriteLoss { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
+    WriteLoss { sector: 512, lost_one_in: 3, torn_one_in: 30 },
 ];
 
-/// What is in both files.
+/// The content of both files.
 type Pair = [Vec<u8>; 2];
 
 fn find<'f>(fs: &'f Fs, name: &str) -> Handle<'f> {
@@ -43,32 +44,33 @@ fn pair(fs: &Fs) -> Pair {
     ["one", "two"].map(|name| content(fs, name))
 }
 
-/// A volume with two files of different lengths, in `pieces` pieces and more.
+/// Makes a volume with two files of different lengths, in at least `pieces` extents.
 fn base(options: &[(&str, &str)], pieces: u64) -> Arc<dyn BlockDevice> {
-    let shop = Workshop::over(run::fresh(300 << 20, options), &run::writable());
-    let root = shop.fs.volume().geo().rootino;
+    let testbed = Testbed::over(run::fresh(300 << 20, options), &run::writable());
+    let root = testbed.fs.volume().geo().rootino;
     for (name, every, count) in [("one", 2, pieces), ("two", 3, pieces + 40)] {
-        let ino = shop.fs.make(root, name.as_bytes(), &NewNode::file(0o644)).expect("made");
-        let handle = shop.fs.open(ino).expect("opened");
+        let ino = testbed.fs.make(root, name.as_bytes(), &NewNode::file(0o644)).expect("made");
+        let handle = testbed.fs.open(ino).expect("opened");
         for n in 0..count {
             let fill = (n % 250 + every).to_be_bytes()[7];
             handle.write(n * every * 4096, &[fill; 4096]).expect("written");
         }
         handle.close().expect("closed");
     }
-    let made = shop.finish(true);
+    let made = testbed.finish(true);
     let dev = OverlayDevice::new(made.base);
     made.events.iter().for_each(|event| event.play(&dev).expect("in memory"));
     Arc::new(dev)
 }
 
-/// Exchanges, each step durable before the next; answers what is in the files before and after.
+/// Runs the exchange, with each step durable before the next. Returns the content of the files
+/// before and after.
 fn exchange(base: Arc<dyn BlockDevice>, whole: bool) -> (Run, [Pair; 2]) {
     let mut options = run::writable();
     options.journal.wsync = true;
-    let mut shop = Workshop::over(base, &options);
-    let before = pair(&shop.fs);
-    shop.step(|fs| {
+    let mut testbed = Testbed::over(base, &options);
+    let before = pair(&testbed.fs);
+    testbed.step(|fs| {
         let (one, two) = (find(fs, "one"), find(fs, "two"));
         if whole {
             one.exchange(&two).expect("exchanged");
@@ -77,24 +79,24 @@ fn exchange(base: Arc<dyn BlockDevice>, whole: bool) -> (Run, [Pair; 2]) {
             one.exchange_range(5 * 4096..end - 4096, &two, 6 * 4096).expect("exchanged");
         }
     });
-    let after = pair(&shop.fs);
-    (shop.finish(false), [before, after])
+    let after = pair(&testbed.fs);
+    (testbed.finish(false), [before, after])
 }
 
-/// What is in the files when `dev` is recovered.
+/// Recovers `dev` and returns the content of the files.
 fn recovered(dev: Arc<dyn BlockDevice>) -> (usize, Pair) {
     let volume = Volume::open(dev, &OpenOptions::default()).expect("recovered in memory");
-    let promised = volume.replay().map_or(0, |replay| replay.finished);
-    (usize::try_from(promised).expect("few"), pair(&Fs::new(volume)))
+    let finished = volume.replay().map_or(0, |replay| replay.finished);
+    (usize::try_from(finished).expect("few"), pair(&Fs::new(volume)))
 }
 
-fn ask_kernel(name: &str, crash: &Crash) {
+fn with_kernel(name: &str, crash: &Crash) {
     let scratch = Scratch::new("crashed-exchange");
     let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
     compare_finished(name, &named("exchange"), &image, &scratch);
 }
 
-fn ordeal(options: &[(&str, &str)], whole: bool) {
+fn stress_case(options: &[(&str, &str)], whole: bool) {
     let kernel = needs(&[Need::Mount, Need::Xfsprogs]);
     let pieces = if long() { 1000 } else { 200 };
     let (run, both) = exchange(base(options, pieces), whole);
@@ -103,31 +105,33 @@ fn ordeal(options: &[(&str, &str)], whole: bool) {
     let (mut cut, mut asked, mut seen) = (0, 0, [0; 2]);
     while crashes.left() > 0 {
         crashes.advance();
-        for wear in WEARS {
-            let crash = crashes.crash(wear, &mut random);
-            let at = format!("{options:?}, {} events, {wear:?}", crash.begun);
-            judge::ours(&run, &crash).unwrap_or_else(|why| panic!("{at}: {why}"));
-            let (promised, found) = recovered(crash.dev.clone());
+        for loss in WRITE_LOSSES {
+            let crash = crashes.crash(loss, &mut random);
+            let at = format!("{options:?}, {} events, {loss:?}", crash.begun);
+            verify::recovery(&run, &crash).unwrap_or_else(|why| panic!("{at}: {why}"));
+            let (finished, found) = recovered(crash.dev.clone());
             let state = both.iter().position(|pair| *pair == found);
-            seen[state.unwrap_or_else(|| panic!("{at}: neither before nor after"))] += 1;
-            cut += promised;
+            seen[state.unwrap_or_else(|| {
+                panic!("{at}: neither the state before nor the state after")
+            })] += 1;
+            cut += finished;
             let often = if long() { 6 } else { 12 };
-            if kernel && promised > 0 && wear.sector == 4096 && random.one_in(often) {
-                ask_kernel(&at, &crash);
+            if kernel && finished > 0 && loss.sector == 4096 && random.one_in(often) {
+                with_kernel(&at, &crash);
                 asked += 1;
             }
         }
     }
     assert!(cut > 20 && seen[0] > 0 && seen[1] > 0, "{cut} cut, {seen:?}");
-    eprintln!("{cut} exchanges cut, {asked} of them finished by the kernel too; {seen:?}");
+    eprintln!("{cut} exchanges interrupted, {asked} of them finished by the kernel too; {seen:?}");
 }
 
 #[test]
-fn an_exchange_of_files_is_whole_after_every_crash() {
-    ordeal(&[("-i", "exchange=1"), ("-n", "parent=1")], true);
+fn an_exchange_of_files_is_atomic_across_every_crash() {
+    stress_case(&[("-i", "exchange=1"), ("-n", "parent=1")], true);
 }
 
 #[test]
-fn an_exchange_of_ranges_is_whole_after_every_crash() {
-    ordeal(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")], false);
+fn an_exchange_of_ranges_is_atomic_across_every_crash() {
+    stress_case(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")], false);
 }

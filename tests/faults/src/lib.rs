@@ -1,12 +1,13 @@
-//! Faulty devices: every access of a workload of all kinds of operations fails once, or comes to something else than the
-//! device says. What follows is a correct answer or a clean error, never a wrong one.
+//! Fault injection: every access of a workload with operations of all kinds fails once, or silently
+//! does something else than requested. A correct result or a clean error must follow, never a wrong
+//! result.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`work`] | the workload: operations one by one, and the volume they run on |
-//! | [`judge`] | runs on a faulty device, and what is asked of it afterwards |
-//! | [`tree`] | what a volume shows: every node of it, by path |
+//! | [`work`] | the workload: its operations, and the volume they run on |
+//! | [`verify`] | runs on a faulty device, and the verification afterwards |
+//! | [`tree`] | the tree of a volume: every node, by path |
 
-pub mod judge;
 pub mod tree;
+pub mod verify;
 pub mod work;

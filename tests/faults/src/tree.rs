@@ -1,25 +1,25 @@
-//! What a volume shows: every node, by path.
+//! The tree of a volume: every node, by path.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use xfskit_vfs::{Error, FileType, Fs, Ino};
 
-/// Depth at which a damaged tree that goes round in circles is left.
+/// Depth at which the walk of a damaged tree with a cycle ends.
 const DEEPEST: usize = 8;
 
-/// One node: what it says of itself, and its content, each as a number.
+/// One node: its attributes and its content, each as a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Kind, mode, owner, links, size, attributes, target, names.
-    pub said: u64,
-    /// Content of a regular file.
+    /// Digest of type, mode, owner, links, size, attributes, target, names.
+    pub attrs: u64,
+    /// Digest of a regular file's content.
     pub content: u64,
-    /// It is a directory.
+    /// Whether it is a directory.
     pub directory: bool,
 }
 
-/// A tree: nodes by path. One that cannot be read is an error.
+/// A tree: nodes by path.
 pub type Tree = BTreeMap<Vec<u8>, Node>;
 
 fn number(of: &impl Hash) -> u64 {
@@ -28,17 +28,18 @@ fn number(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// All of `fs`.
+/// Returns the tree of `fs`.
 ///
 /// # Errors
-/// The first thing that cannot be read.
+/// The first error of a read.
 pub fn tree(fs: &Fs) -> Result<Tree, Error> {
     let mut errors = Vec::new();
     let tree = readable(fs, &mut errors);
     errors.into_iter().next().map_or(Ok(tree), Err)
 }
 
-/// What can be read of `fs`; for the rest there are `errors`.
+/// Returns all nodes of `fs` that can be read, and appends an error to `errors` for each of the
+/// others.
 pub fn readable(fs: &Fs, errors: &mut Vec<Error>) -> Tree {
     let mut tree = Tree::new();
     let root = fs.volume().geo().rootino;
@@ -58,7 +59,7 @@ fn add(fs: &Fs, ino: Ino, path: &[u8], deep: usize, tree: &mut Tree, errors: &mu
     }
 }
 
-/// A node, and the entries of a directory.
+/// Returns a node, and the entries of a directory.
 fn node(fs: &Fs, ino: Ino) -> Result<(Node, BTreeMap<Vec<u8>, Ino>), Error> {
     let inode = fs.inode(ino)?;
     let stat = fs.stat(&inode);
@@ -85,9 +86,9 @@ fn node(fs: &Fs, ino: Ino) -> Result<(Node, BTreeMap<Vec<u8>, Ino>), Error> {
         _ => {}
     }
     let names: Vec<_> = entries.keys().collect();
-    // The size of a directory is its own affair.
+    // The size of a directory depends on its form.
     let size = if stat.file_type == FileType::Directory { 0 } else { stat.size };
     let core = (stat.mode, stat.nlink, stat.uid, stat.gid, size, stat.rdev);
     let directory = stat.file_type == FileType::Directory;
-    Ok((Node { said: number(&(core, xattrs, target, names)), content, directory }, entries))
+    Ok((Node { attrs: number(&(core, xattrs, target, names)), content, directory }, entries))
 }

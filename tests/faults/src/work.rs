@@ -1,4 +1,5 @@
-//! The workload: one operation of every kind, and some that need more than one block of everything.
+//! The workload: one operation of every kind, and some that need more than one block of every
+//! structure.
 
 use std::sync::Arc;
 
@@ -9,20 +10,22 @@ use xfskit_mkfs::{DeviceFacts, Options, Stamp, make, plan};
 use xfskit_units::{ByteLen, Ino};
 use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp};
 
-/// Bytes of the volume. Its journal is the smallest that there may be: no thread beside, and runs are all alike.
+/// Size of the volume, in bytes. Its journal is of the smallest size, so no background thread runs
+/// and all runs are alike.
 const SIZE: u64 = 64 << 20;
 const BLOCK: u64 = 1024;
 
 /// One operation.
 #[derive(Clone, Copy)]
 pub struct Step {
-    /// What it does.
+    /// Description of the operation.
     pub name: &'static str,
-    /// Does it.
+    /// Runs the operation.
     pub run: fn(&Fs) -> Result<(), Error>,
-    /// All before it, and it, are durable afterwards.
+    /// Whether the operation and all before it are durable afterwards.
     pub syncs: bool,
-    /// It takes several transactions, and may stop between them where the device fails.
+    /// Whether the operation takes several transactions and may stop between them if the device
+    /// fails.
     pub in_steps: bool,
 }
 
@@ -32,10 +35,10 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// A new volume.
+/// Formats a new volume.
 ///
 /// # Panics
-/// Where it cannot be made.
+/// If it cannot be formatted.
 pub fn volume() -> Arc<dyn BlockDevice> {
     let dev = Arc::new(MemDevice::new(ByteLen(SIZE)));
     let mut options = Options::default();
@@ -49,7 +52,7 @@ pub fn volume() -> Arc<dyn BlockDevice> {
     dev
 }
 
-/// Opens `dev` to change it, with little memory, so that blocks are read again and again.
+/// Opens `dev` for writing, with little memory, so that blocks are read repeatedly.
 ///
 /// # Errors
 /// Those of the volume.
@@ -59,10 +62,10 @@ pub fn open(dev: Arc<dyn BlockDevice>) -> Result<Fs, xfskit_core::Error> {
     Ok(Fs::with_clock(Volume::open(dev, &options)?, clock))
 }
 
-/// A volume on which some of the work was done, and that was not closed: its journal is dirty.
+/// Returns a volume with some of the steps done, which was not closed: its journal is dirty.
 ///
 /// # Panics
-/// Where that fails.
+/// If a step fails.
 pub fn dirty() -> Arc<dyn BlockDevice> {
     let dev: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(volume()));
     let fs = open(Arc::clone(&dev)).expect("opened");
@@ -95,14 +98,14 @@ fn find(fs: &Fs, path: &str) -> Result<Ino, Error> {
     Ok(ino)
 }
 
-/// Opens a file, does `work`, and closes it.
+/// Opens a file, runs `work`, and closes the file.
 fn with(fs: &Fs, path: &str, work: impl Fn(&Handle<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let handle = fs.open(find(fs, path)?)?;
     work(&handle)?;
     handle.close()
 }
 
-/// The same with two.
+/// Opens two files, runs `work`, and closes them.
 fn with_both(
     fs: &Fs,
     [one, other]: [&str; 2],
@@ -111,12 +114,12 @@ fn with_both(
     with(fs, one, |one| with(fs, other, |other| work(one, other)))
 }
 
-/// Makes what may be there already: the operation is asked for again when it failed.
+/// Creates a node, unless it already exists: the operation is repeated after a failure.
 fn make_one(fs: &Fs, dir: &str, name: &str, new: &NewNode) -> Result<(), Error> {
     let dir = if dir.is_empty() { root(fs) } else { find(fs, dir)? };
     match fs.make(dir, name.as_bytes(), new) {
         Err(Error::Core(xfskit_core::Error::Exists)) => Ok(()),
-        answer => answer.map(drop),
+        result => result.map(drop),
     }
 }
 
@@ -139,19 +142,19 @@ const WRITE_BACK: Step = step("write back", |fs| {
     engine.write_back().map_err(|error| Error::Core(error.into()))
 });
 
-/// Everything is in place, and nothing in memory.
-const COLD: Step = Step {
+/// Writes everything in place and empties the cache.
+const COLD_CACHE: Step = Step {
     syncs: true,
     ..step("sync and write back", |fs| {
         fs.sync()?;
         (WRITE_BACK.run)(fs)?;
-        // What comes next reads it again.
+        // The next steps read all blocks again.
         fs.volume().cache().clear();
         Ok(())
     })
 };
 
-/// All of the work.
+/// The steps of the workload.
 pub const STEPS: &[Step] = &[
     step("make a file", |fs| make_one(fs, "", "a", &NewNode::file(0o644))),
     step("write it", |fs| with(fs, "a", |a| a.write(0, &[1; 30_000]))),
@@ -182,7 +185,7 @@ pub const STEPS: &[Step] = &[
         make_one(fs, "", "e", &NewNode::file(0o644))?;
         with(fs, "e", |e| comb(e, 3, 5))
     }),
-    COLD,
+    COLD_CACHE,
     long("exchange", |fs| {
         with_both(fs, ["c", "e"], |c, e| {
             c.exchange(e)?;
@@ -190,26 +193,26 @@ pub const STEPS: &[Step] = &[
         })
     }),
     WRITE_BACK,
-    COLD,
+    COLD_CACHE,
     long("share", |fs| with_both(fs, ["c", "e"], |c, e| c.share(0, e, 0..40 * BLOCK))),
     step("write into it", |fs| with(fs, "c", |c| c.write(3 * BLOCK + 7, &[8; 3000]))),
-    COLD,
+    COLD_CACHE,
     long("punch", |fs| with(fs, "e", |e| e.punch(5 * BLOCK..50 * BLOCK))),
     long("preallocate", |fs| with(fs, "e", |e| e.preallocate(0..70 * BLOCK, true))),
     long("zero", |fs| with(fs, "e", |e| e.zero(2 * BLOCK + 5..9 * BLOCK, true))),
     SYNC,
-    COLD,
+    COLD_CACHE,
     long("collapse", |fs| with(fs, "c", |c| c.collapse(4 * BLOCK..10 * BLOCK))),
-    COLD,
+    COLD_CACHE,
     long("insert", |fs| with(fs, "c", |c| c.insert(2 * BLOCK..5 * BLOCK))),
-    COLD,
+    COLD_CACHE,
     long("unshare", |fs| with(fs, "c", |c| c.unshare(0..40 * BLOCK))),
     WRITE_BACK,
     step("rename", |fs| {
         let d = find(fs, "d")?;
         fs.rename(d, b"short", root(fs), b"moved", RenameMode::Replace)
     }),
-    COLD,
+    COLD_CACHE,
     step("rename over another", |fs| {
         fs.rename(root(fs), b"e", root(fs), b"a", RenameMode::Replace)
     }),
@@ -218,19 +221,19 @@ pub const STEPS: &[Step] = &[
         fs.set_attr(find(fs, "c")?, &set)
     }),
     SYNC,
-    COLD,
+    COLD_CACHE,
     step("remove an attribute", |fs| fs.remove_xattr(find(fs, "b")?, b"user.long")),
-    COLD,
+    COLD_CACHE,
     long("truncate", |fs| with(fs, "c", |c| c.truncate(BLOCK + 3))),
     step("unlink", |fs| fs.unlink(root(fs), b"b")),
-    COLD,
+    COLD_CACHE,
     long("unlink many", |fs| {
         let d = find(fs, "d")?;
         (0..60).step_by(2).try_for_each(|n| {
             let name = format!("name-{n}-{}", "y".repeat(30));
             match fs.unlink(d, name.as_bytes()) {
                 Err(Error::Core(xfskit_core::Error::NoEntry)) => Ok(()),
-                answer => answer,
+                result => result,
             }
         })
     }),

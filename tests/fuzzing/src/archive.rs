@@ -1,7 +1,8 @@
-//! Archives: tar in its dialects, compressed or not, made into a volume or put into one.
+//! Archives: tar in its dialects, compressed or not, built into a new volume or copied into an
+//! existing one.
 //!
-//! An input is one byte of choices and the archive. What must hold: no panic, no hang, no memory without
-//! bound; and what is built from an archive that was accepted is clean.
+//! An input is one byte of choices and the archive. No input may cause a panic, a hang or unbounded
+//! memory use. A volume that is built from an accepted archive must be clean.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,20 +21,20 @@ use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_units::{ByteLen, Uuid};
 use xfskit_vfs::Fs;
 
-/// Set in the first byte: checksums of headers are left as they are.
+/// Bit of the first byte: header checksums stay as they are.
 const KEEP_CHECKSUMS: u8 = 1;
-/// Set in the first byte: whiteouts are obeyed.
+/// Bit of the first byte: whiteouts are applied.
 const WHITEOUTS: u8 = 2;
-/// Set in the first byte: the archive is compressed with zstd before it is read.
+/// Bit of the first byte: the archive is compressed with zstd before it is read.
 const COMPRESS: u8 = 4;
-/// Set in the first byte: the archive is put into a volume that is there.
+/// Bit of the first byte: the archive is copied into an existing volume.
 const PUT: u8 = 8;
-/// Largest content of a tree that a volume is made from.
+/// Largest content of a tree that a volume is built from, in bytes.
 const CONTENT_MAX: u64 = 4 << 20;
-/// Bytes of a header.
+/// Size of a header, in bytes.
 const BLOCK: usize = 512;
 
-/// Puts the checksum of everything right that looks like a header.
+/// Recomputes the checksum of everything that looks like a header.
 fn seal(archive: &mut [u8]) {
     for block in archive.chunks_exact_mut(BLOCK) {
         if &block[257..262] != b"ustar" {
@@ -45,7 +46,7 @@ fn seal(archive: &mut [u8]) {
     }
 }
 
-/// A file in memory with these bytes, and its path.
+/// Returns a file in memory with these bytes, and its path.
 fn file(bytes: &[u8]) -> (OwnedFd, PathBuf) {
     let fd = rustix::fs::memfd_create("archive", MemfdFlags::CLOEXEC).expect("memory");
     let mut file = File::from(fd.try_clone().expect("a handle"));
@@ -54,7 +55,7 @@ fn file(bytes: &[u8]) -> (OwnedFd, PathBuf) {
     (fd, PathBuf::from(path))
 }
 
-/// Reads an archive and makes a volume of it.
+/// Reads an archive and builds a volume from it.
 pub fn read(data: &[u8]) {
     let Some((&choice, archive)) = data.split_first() else { return };
     let mut archive = archive.to_vec();
@@ -80,7 +81,7 @@ pub fn read(data: &[u8]) {
     if choice & PUT != 0 { put_into(&tree) } else { build_from(&tree) }
 }
 
-/// Bytes of all files' content; none where a file cannot be asked.
+/// Returns the size of all files' content, or `None` if a file cannot be read.
 fn content(tree: &Tree) -> Option<u64> {
     let files = tree.ids().filter(|&id| matches!(tree.node(id).kind, Kind::File { .. }));
     files
@@ -99,10 +100,11 @@ fn stamp() -> Stamp {
     Stamp { uuid: Uuid::from_bytes([7; 16]), seconds: 1, nanoseconds: 2, generation: 3 }
 }
 
-/// Makes a volume of the right size, which is clean.
+/// Builds a volume of the right size, which must be clean.
 fn build_from(tree: &Tree) {
-    let facts = DeviceFacts::file(ByteLen(64 << 20));
-    let Ok(plan) = build::fit(tree, &Options::default(), &facts, stamp(), Free::Bytes(0)) else {
+    let call_accessors = DeviceFacts::file(ByteLen(64 << 20));
+    let Ok(plan) = build::fit(tree, &Options::default(), &call_accessors, stamp(), Free::Bytes(0))
+    else {
         return;
     };
     let Ok(blueprint) = Blueprint::new(tree, &plan) else { return };
@@ -120,20 +122,20 @@ fn clean(dev: &dyn BlockDevice) {
     assert!(report.is_ok_and(|report| report.clean()), "not clean: {found:#?}");
 }
 
-/// An empty volume.
+/// Returns an empty volume.
 fn empty() -> &'static Arc<dyn BlockDevice> {
     static EMPTY: OnceLock<Arc<dyn BlockDevice>> = OnceLock::new();
     EMPTY.get_or_init(|| {
         let dev = MemDevice::new(ByteLen(64 << 20));
         let options = Options::default();
-        let facts = DeviceFacts::file(ByteLen(64 << 20));
-        let plan = xfskit_mkfs::plan(&options, &facts, stamp()).expect("a plan");
+        let call_accessors = DeviceFacts::file(ByteLen(64 << 20));
+        let plan = xfskit_mkfs::plan(&options, &call_accessors, stamp()).expect("a plan");
         xfskit_mkfs::make(&dev, None, &plan).expect("a volume");
         Arc::new(dev)
     })
 }
 
-/// Copies the tree into an empty volume, which is clean afterwards.
+/// Copies the tree into an empty volume, which must be clean afterwards.
 fn put_into(tree: &Tree) {
     let dev: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(Arc::clone(empty())));
     let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -145,7 +147,7 @@ fn put_into(tree: &Tree) {
     clean(&dev);
 }
 
-/// A header of one member.
+/// Returns the header of a member.
 fn header(name: &str, kind: u8, len: usize) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -159,7 +161,7 @@ fn header(name: &str, kind: u8, len: usize) -> Vec<u8> {
     block
 }
 
-/// One member with its content, padded.
+/// Returns a member with its content, padded.
 fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = header(name, kind, content.len());
     bytes.extend_from_slice(content);
@@ -167,7 +169,7 @@ fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A PAX record: its length, the word and the value.
+/// Returns a PAX record: its length, the keyword and the value.
 fn pax(word: &str, value: &str) -> Vec<u8> {
     let rest = format!(" {word}={value}\n");
     let digits = if rest.len() < 8 {
@@ -180,8 +182,8 @@ fn pax(word: &str, value: &str) -> Vec<u8> {
     format!("{}{rest}", rest.len() + digits).into_bytes()
 }
 
-/// Inputs to start from: members of every kind, PAX and GNU extensions, whiteouts, sparse files; each plain,
-/// compressed, and put.
+/// Returns the seeds: members of every type, PAX and GNU extensions, whiteouts, sparse files; each
+/// plain, compressed, and copied into a volume.
 pub fn seeds() -> Vec<Vec<u8>> {
     let link = |name: &str, kind: u8, target: &str| {
         let mut block = header(name, kind, 0);

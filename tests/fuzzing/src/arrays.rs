@@ -1,7 +1,7 @@
-//! md superblocks and what belongs to them: bitmaps, bad-block lists, partial parity logs, journals; alone,
-//! and as a set that is assembled.
+//! md superblocks and the structures that belong to them: bitmaps, bad block logs, partial parity
+//! logs, journals. Each is decoded alone, and as a set that is assembled.
 //!
-//! The arrays were made by Linux (`tests/images/md`). Checksums are made right after changes.
+//! Linux made the arrays (`tests/images/md`). Checksums are recomputed after changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use xfskit_units::{ByteOffset, Daddr};
 
 use crate::change::{self, Change};
 
-/// Kept arrays that are damaged in turn.
+/// Kept arrays to damage.
 const SETS: [&str; 19] = [
     "linear",
     "raid0-zones-original",
@@ -39,12 +39,13 @@ const SETS: [&str; 19] = [
 ];
 /// Most changes of one input.
 const CHANGES_MAX: usize = 16;
-/// Bytes of a structure that changes reach.
+/// The first bytes of a structure, which changes reach.
 const REACH: usize = 4096;
-/// Largest device that is read and written: members of kept arrays have a few MiB.
+/// Largest device that is read and written, in bytes: members of kept arrays have a few MiB.
 const LARGEST: u64 = 256 << 20;
 
-/// Decodes a superblock of the version that the first byte chooses, or a bitmap, a list of bad blocks, a log.
+/// Decodes a superblock of the version that the first byte selects, or a bitmap, a bad block log,
+/// or a log.
 pub fn superblocks(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
     let mut bytes = bytes.to_vec();
@@ -57,7 +58,7 @@ pub fn superblocks(data: &[u8]) {
             let bytes = if mends { superblock.encode() } else { bytes };
             let Some(superblock) = Superblock::decode(version, &bytes, Daddr(8)) else { return };
             if superblock.verify().is_ok() {
-                facts(&superblock);
+                call_accessors(&superblock);
                 assert_eq!(superblock.encode(), bytes, "a sound superblock encodes as it was");
             }
         }
@@ -84,13 +85,13 @@ pub fn superblocks(data: &[u8]) {
     }
 }
 
-/// Uses a value, so that reading it is not optimised away.
+/// Uses a value, so that the compiler does not remove the read.
 fn touch<T>(value: T) {
     std::hint::black_box(value);
 }
 
-/// Asks a superblock everything.
-fn facts(sb: &Superblock) {
+/// Calls every accessor of a superblock.
+fn call_accessors(sb: &Superblock) {
     touch((sb.set_uuid(), sb.bitmap_uuid(), sb.device_uuid(), sb.name(), sb.ctime(), sb.utime()));
     touch((sb.events(), sb.level(), sb.layout(), sb.chunk(), sb.raid_disks(), sb.size()));
     touch((sb.data_offset(), sb.data_size(), sb.dev_number(), sb.role(), sb.max_dev()));
@@ -98,7 +99,7 @@ fn facts(sb: &Superblock) {
     touch((sb.reshape(), (0..sb.max_dev().min(512)).map(|i| sb.role_of(i)).collect::<Vec<_>>()));
 }
 
-/// Puts the identity and the checksum of a partial parity log's header right.
+/// Restores the identity and the checksum of a partial parity log's header.
 fn seal_ppl(bytes: &mut [u8], set_uuid: [u8; 16]) {
     if bytes.len() >= ppl::HEADER_BYTES {
         bytes[512..516].copy_from_slice(&xfskit_crc::crc32c(&set_uuid).to_le_bytes());
@@ -106,7 +107,7 @@ fn seal_ppl(bytes: &mut [u8], set_uuid: [u8; 16]) {
     }
 }
 
-/// Puts the checksum of a meta block of the journal right.
+/// Recomputes the checksum of a meta block of the journal.
 fn seal_meta_block(bytes: &mut [u8], set_uuid: [u8; 16]) {
     if bytes.len() >= journal::BLOCK_BYTES {
         bytes[4..8].fill(0);
@@ -115,7 +116,7 @@ fn seal_meta_block(bytes: &mut [u8], set_uuid: [u8; 16]) {
     }
 }
 
-/// What of a member a change reaches.
+/// The area of a member that a change reaches.
 #[derive(Clone, Copy, Debug)]
 enum Area {
     Superblock,
@@ -137,7 +138,7 @@ impl Area {
         Self::Journal,
     ];
 
-    /// Where it lies on the member with this superblock, in bytes.
+    /// Returns the byte offset of the area on the member with this superblock.
     fn place(self, sb: &Superblock) -> Option<u64> {
         let at = match self {
             Self::Superblock => sb.at(),
@@ -163,7 +164,7 @@ impl Area {
     }
 }
 
-/// Makes one change on a member: two bits of `which` choose nothing but the area.
+/// Applies one change to a member: two bits of `which` select the area.
 fn damage(device: &dyn BlockDevice, change: Change) {
     let Ok(Some(found)) = superblock::read(device) else { return };
     let area = Area::ALL[change.which >> 8 & 7];
@@ -172,9 +173,9 @@ fn damage(device: &dyn BlockDevice, change: Change) {
     if device.read_at(ByteOffset(at), &mut bytes).is_err() {
         return;
     }
-    // Most of a superblock's meaning lies in its first bytes.
+    // The most significant fields of a superblock lie in its first bytes.
     change.apply(if change.which & 0x4000 == 0 { &mut bytes[..320] } else { &mut bytes });
-    if change.mends_checksum() {
+    if change.fixes_checksum() {
         area.seal(&mut bytes, &found.superblock, found.version);
     }
     let _ = device.write_at(ByteOffset(at), &bytes);
@@ -187,7 +188,7 @@ fn sets() -> &'static [Vec<Arc<dyn BlockDevice>>] {
 
 /// Assembles a damaged set, reads from the array, and writes to it.
 ///
-/// An input is a choice of set, a bit for each member that is missing, and a list of changes.
+/// An input is a choice of set, a bit for each missing member, and a list of changes.
 pub fn assembly(data: &[u8]) {
     let &[choice, missing, ref changes @ ..] = data else { return };
     let set = &sets()[usize::from(choice & 0x3f) % SETS.len()];
@@ -212,11 +213,11 @@ pub fn assembly(data: &[u8]) {
     }
 }
 
-/// Reads everything that one member says.
+/// Reads all metadata of one member.
 fn describe(device: &dyn BlockDevice) {
     let Ok(Some(found)) = superblock::read(device) else { return };
     let sb = &found.superblock;
-    facts(sb);
+    call_accessors(sb);
     if let Ok(Some(bitmap)) = Bitmap::read(device, sb) {
         touch((bitmap.dirty(), bitmap.superblock.state.get()));
     }
@@ -226,7 +227,8 @@ fn describe(device: &dyn BlockDevice) {
     touch(ppl::read(device, sb).is_ok());
 }
 
-/// Reads here and there; writes the first bytes back, which changes nothing but the array's own notes.
+/// Reads at several offsets, and writes the first bytes back, which changes only the array's
+/// metadata.
 fn use_array(found: &Assembly, write: bool) {
     touch((found.missing(), found.is_degraded(), found.is_dirty(), found.write_refusal()));
     touch((found.layout(), found.spares().len(), found.re_add_candidate("m0").is_some()));
@@ -249,7 +251,7 @@ fn use_array(found: &Assembly, write: bool) {
     }
 }
 
-/// Inputs to start from for [`superblocks`].
+/// Returns the seeds of [`superblocks`].
 pub fn superblock_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for member in sets().iter().flatten() {
@@ -273,7 +275,7 @@ pub fn superblock_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Inputs to start from for [`assembly`].
+/// Returns the seeds of [`assembly`].
 pub fn assembly_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for choice in (0u8..).take(SETS.len()) {

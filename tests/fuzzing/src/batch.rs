@@ -1,15 +1,18 @@
 //! Batches of changes to a damaged volume.
 //!
-//! Blocks of metadata of a volume that Linux filled are damaged, their checksums made right; then the volume
-//! is opened for writing, a list of operations is carried out, and it is closed. What must hold:
+//! Metadata blocks of a volume that Linux filled are damaged, with valid checksums. The volume is
+//! then opened for writing, a list of operations runs, and the volume is closed. These claims are
+//! verified:
 //!
 //! 1. No operation panics or hangs.
-//! 2. A copy that succeeds copies what reading gives: where reading the source is refused, so is the copy.
-//! 3. A volume that [`check`](xfskit_check::check()) calls clean before is clean afterwards, also where the
-//!    change ended in an error.
+//! 2. A successful copy gives the bytes that a read gives. If reading the source fails, so does the
+//!    copy.
+//! 3. A volume that [`check`](xfskit_check::check()) finds clean before is clean afterwards, even
+//!    if an operation ended in an error.
 //!
-//! An input is a choice of volume, a number of damages, that many [changes](crate::change), and operations
-//! of [`STEP`] bytes: which, and three numbers that choose inodes, names, offsets and lengths.
+//! An input is a choice of volume, a number of damages, that many [changes](crate::change), and
+//! operations of [`STEP`] bytes: the kind, and three numbers that select inodes, names, offsets and
+//! lengths.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -25,9 +28,9 @@ use xfskit_vfs::{
 use crate::change;
 use crate::image::Image;
 
-/// Kept images that batches change.
+/// Kept images for batches.
 pub const IMAGES: [&str; 5] = ["v5", "v5-1k", "v5-plain", "v5-dirty", "intents-parent"];
-/// Bytes of one operation.
+/// Size of one operation, in bytes.
 pub const STEP: usize = 8;
 /// Most operations of one batch.
 const OPS_MAX: usize = 24;
@@ -35,12 +38,12 @@ const OPS_MAX: usize = 24;
 const DAMAGES_MAX: usize = 6;
 /// Largest file that is read whole, in bytes.
 const CONTENT_MAX: u64 = 4 << 20;
-/// Names of a directory that operations may choose, where it has many.
+/// Names of a large directory that operations may select.
 const NAMES_PER_DIR: usize = 16;
 
-/// An image, and what operations may choose from.
+/// An image, and the objects that operations may select.
 #[derive(Debug)]
-struct Subject {
+struct SeedImage {
     image: Image,
     inos: Vec<Ino>,
     dirs: Vec<Ino>,
@@ -48,7 +51,7 @@ struct Subject {
     names: Vec<(Ino, Vec<u8>)>,
 }
 
-impl Subject {
+impl SeedImage {
     fn load(name: &str) -> Self {
         let image = Image::load(name);
         let volume = Volume::open(Arc::clone(&image.base), &OpenOptions::default());
@@ -77,9 +80,9 @@ impl Subject {
     }
 }
 
-fn subjects() -> &'static [Subject] {
-    static SUBJECTS_LOADED: OnceLock<Vec<Subject>> = OnceLock::new();
-    SUBJECTS_LOADED.get_or_init(|| IMAGES.iter().map(|name| Subject::load(name)).collect())
+fn subjects() -> &'static [SeedImage] {
+    static SUBJECTS_LOADED: OnceLock<Vec<SeedImage>> = OnceLock::new();
+    SUBJECTS_LOADED.get_or_init(|| IMAGES.iter().map(|name| SeedImage::load(name)).collect())
 }
 
 /// One operation of an input.
@@ -100,14 +103,14 @@ impl Op {
         from.get(usize::from(self.numbers[number]) % from.len().max(1))
     }
 
-    /// A range of a file: blocks, or bytes where `small` is odd.
+    /// Returns a range of a file: whole blocks, or bytes if `small` is odd.
     fn range(self) -> std::ops::Range<u64> {
         let unit = if self.small & 1 == 0 { 4096 } else { 61 };
         let start = u64::from(self.numbers[1] & 0x1ff) * unit;
         start..start + (1 + u64::from(self.numbers[2] & 0xff)) * unit
     }
 
-    /// One of a few new names, short or long.
+    /// Returns one of a few new names, short or long.
     fn name(self) -> Vec<u8> {
         let len = if self.small & 0x40 == 0 { 2 } else { 200 };
         let mut name = format!("n{}", self.small & 0x0f).into_bytes();
@@ -116,7 +119,7 @@ impl Op {
     }
 }
 
-/// The volume, open for writing; its changes are dated alike in every run.
+/// Opens the volume for writing, with a clock that is the same in every run.
 fn open(dev: &Arc<dyn BlockDevice>) -> Result<Fs> {
     let volume = Volume::open(Arc::clone(dev), &options())?;
     Ok(Fs::with_clock(volume, Clock::fixed(Timestamp::EPOCH)))
@@ -126,14 +129,14 @@ fn options() -> OpenOptions {
     OpenOptions { write: true, ..OpenOptions::default() }
 }
 
-/// True where check finds nothing wrong and the journal is clean.
+/// Returns whether check has no findings and the journal is clean.
 fn is_clean(dev: &dyn BlockDevice) -> bool {
     let options = xfskit_check::Options { threads: 1, ..Default::default() };
     let report = xfskit_check::check(dev, None, &options, &mut |_| {});
     report.is_ok_and(|report| report.clean() && report.log_clean)
 }
 
-/// Everything that check finds, for the message of a failure.
+/// Returns the findings of check, for a failure message.
 fn findings(dev: &dyn BlockDevice) -> Vec<String> {
     let mut found = Vec::new();
     let options = xfskit_check::Options { threads: 1, ..Default::default() };
@@ -144,10 +147,10 @@ fn findings(dev: &dyn BlockDevice) -> Vec<String> {
     found
 }
 
-/// Damages a volume, carries out a batch of operations, and judges what is left.
+/// Damages a volume, runs a batch of operations, and verifies the result.
 ///
 /// # Panics
-/// Where one of the rules is broken.
+/// If one of the claims does not hold.
 pub fn run(data: &[u8]) {
     let &[choice, damages, ref rest @ ..] = data else { return };
     let subject = &subjects()[usize::from(choice) % IMAGES.len()];
@@ -160,7 +163,7 @@ pub fn run(data: &[u8]) {
         return;
     }
     if let Err(error) = &result {
-        // What ended in an error is recovered by the next that opens the volume.
+        // If the batch ended in an error, the next open recovers the volume.
         let volume = Volume::open(Arc::clone(&dev), &options());
         let closed = volume.and_then(Volume::close);
         assert!(closed.is_ok(), "clean before, and not recovered after {error}: {closed:?}");
@@ -168,7 +171,7 @@ pub fn run(data: &[u8]) {
     assert!(is_clean(&dev), "clean before, not after ({result:?}): {:#?}", findings(&dev));
 }
 
-fn batch(subject: &Subject, dev: &Arc<dyn BlockDevice>, ops: &[u8]) -> Result<()> {
+fn batch(subject: &SeedImage, dev: &Arc<dyn BlockDevice>, ops: &[u8]) -> Result<()> {
     let mut fs = open(dev)?;
     for op in ops.chunks_exact(STEP).take(OPS_MAX).filter_map(Op::read) {
         if op.kind % 32 == 31 {
@@ -182,8 +185,8 @@ fn batch(subject: &Subject, dev: &Arc<dyn BlockDevice>, ops: &[u8]) -> Result<()
     fs.close()
 }
 
-/// Operations on directories, names, attributes.
-fn change_names(subject: &Subject, fs: &Fs, op: Op) -> Option<Result<()>> {
+/// Runs an operation on directories, names or attributes.
+fn change_names(subject: &SeedImage, fs: &Fs, op: Op) -> Option<Result<()>> {
     let &dir = op.pick(0, &subject.dirs)?;
     let &other_dir = op.pick(1, &subject.dirs)?;
     let (parent, name) = op.pick(0, &subject.names)?;
@@ -225,7 +228,7 @@ fn change_names(subject: &Subject, fs: &Fs, op: Op) -> Option<Result<()>> {
     })
 }
 
-/// Makes and removes many files: trees of inodes and names grow and shrink.
+/// Creates and removes many files, so that inode btrees and directories grow and shrink.
 fn many(fs: &Fs, dir: Ino, op: Op) -> Result<()> {
     let name = |i: u16| format!("many-{}-{i}", op.small).into_bytes();
     let count = op.numbers[1] % 80;
@@ -235,8 +238,8 @@ fn many(fs: &Fs, dir: Ino, op: Op) -> Result<()> {
     (0..count.min(op.numbers[2])).try_for_each(|i| fs.unlink(dir, &name(i)))
 }
 
-/// Operations on what files hold.
-fn change_content(subject: &Subject, fs: &Fs, op: Op) -> Option<Result<()>> {
+/// Runs an operation on file content.
+fn change_content(subject: &SeedImage, fs: &Fs, op: Op) -> Option<Result<()>> {
     if op.kind % 32 < 16 {
         return None;
     }
@@ -267,7 +270,7 @@ fn change_content(subject: &Subject, fs: &Fs, op: Op) -> Option<Result<()>> {
     Some(done.and(handle.close()))
 }
 
-/// What reading a file gives, as `cat` reads it.
+/// Returns a file's content, read sequentially as `cat` does.
 fn cat(fs: &Fs, ino: Ino) -> Result<Vec<u8>> {
     let inode = fs.inode(ino)?;
     let file = fs.volume().open_file(&inode)?;
@@ -277,7 +280,7 @@ fn cat(fs: &Fs, ino: Ino) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Copies between two files; what was copied is what reading the source gives.
+/// Copies between two files, and compares the copy with the source as it reads.
 fn copy(fs: &Fs, op: Op, to: Ino, from: Ino) -> Result<()> {
     if to == from {
         return Ok(());
@@ -305,7 +308,8 @@ fn copy(fs: &Fs, op: Op, to: Ino, from: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Inputs to start from: each operation alone on each sound volume, and with each kind of block damaged.
+/// Returns the seeds: each operation alone on each sound volume, and with each kind of block
+/// damaged.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (choice, subject) in (0u8..).zip(subjects()) {

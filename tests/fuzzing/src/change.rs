@@ -1,15 +1,15 @@
 //! Changes of a few bytes, as the targets' inputs list them.
 //!
-//! A change says where (a block of a list, an offset in it), how, and with what. Offsets and numbers of
-//! blocks are taken modulo what there is, so that every input means something.
+//! A change names a position (a block of a list, an offset in it), a kind of change, and a value.
+//! Offsets and block numbers are taken modulo the available ones, so that every input is valid.
 
 use xfskit_format::bytes::{be16, be32, be64};
 
-/// Bytes of one change in an input.
+/// Size of one change in an input, in bytes.
 pub const LEN: usize = 7;
-/// Set in `how`: the block's checksum is left wrong.
+/// Bit of `how`: the block's checksum is left wrong.
 const KEEP_CHECKSUM: u8 = 0x80;
-/// Values that lie at the edges of fields.
+/// Boundary values of fields.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -28,17 +28,17 @@ const EDGES: [u64; 12] = [
 /// One change: seven bytes of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which of the blocks.
+    /// Index of the block.
     pub which: usize,
-    /// Where in the block.
+    /// Offset in the block.
     at: usize,
-    /// What to do.
+    /// Kind of change.
     how: u8,
-    /// With what.
+    /// Value.
     value: [u8; 2],
 }
 
-/// The changes that `data` lists, at most `most`.
+/// Returns the changes that `data` lists, at most `most`.
 pub fn changes(data: &[u8], most: usize) -> impl Iterator<Item = Change> + '_ {
     data.chunks_exact(LEN).take(most).filter_map(|bytes| {
         let (which, at) = (be16(bytes, 0)?, be16(bytes, 2)?);
@@ -48,12 +48,12 @@ pub fn changes(data: &[u8], most: usize) -> impl Iterator<Item = Change> + '_ {
 }
 
 impl Change {
-    /// True where the checksum is to be made right afterwards.
-    pub fn mends_checksum(self) -> bool {
+    /// Returns whether the checksum is to be recomputed afterwards.
+    pub fn fixes_checksum(self) -> bool {
         self.how & KEEP_CHECKSUM == 0
     }
 
-    /// Makes the change in `bytes`.
+    /// Applies the change to `bytes`.
     pub fn apply(self, bytes: &mut [u8]) {
         if bytes.is_empty() {
             return;
@@ -94,7 +94,8 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..end].copy_from_slice(&value[..end - at]);
 }
 
-/// Where the record of `len` bytes that holds `at` begins, and the one so many records from it.
+/// Returns the offset of the record of `len` bytes that holds `at`, and the offset of the record at
+/// that distance.
 fn records(bytes: &[u8], at: usize, distance: u8, len: usize) -> Option<(usize, usize)> {
     let count = bytes.len() / len;
     let first = at / len;
@@ -102,7 +103,7 @@ fn records(bytes: &[u8], at: usize, distance: u8, len: usize) -> Option<(usize, 
     (first < count && other < count).then_some((first * len, other * len))
 }
 
-/// Swaps two records: a tree whose records are out of order.
+/// Swaps two records, so that a tree's records are out of order.
 fn swap(bytes: &mut [u8], at: usize, distance: u8, len: usize) {
     let Some((one, other)) = records(bytes, at, distance, len) else { return };
     for i in 0..len {

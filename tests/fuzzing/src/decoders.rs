@@ -1,5 +1,5 @@
-//! One target per family of structures. Input: a choice of volume (see [`volumes::pick`]), then
-//! the block.
+//! One target for each family of structures. Input: a choice of volume (see [`volumes::pick`]),
+//! then the block.
 
 use xfskit_format::agbtree::{self, Tree};
 use xfskit_format::agf::{self, Agf};
@@ -16,7 +16,7 @@ use xfskit_units::{AgBlock, AgNumber, ByteLen, FileOff, Geometry, Ino, LogBlock}
 
 use crate::volumes;
 
-/// The volume and the block of an input; `crc` is where the block keeps its checksum.
+/// Returns the volume and the block of an input; `crc` returns the offset of the block's checksum.
 fn split(data: &[u8], crc: impl Fn(&Geometry) -> Option<usize>) -> Option<(Geometry, Vec<u8>)> {
     let (&choice, block) = data.split_first()?;
     let (geo, fix) = volumes::pick(choice);
@@ -27,7 +27,7 @@ fn split(data: &[u8], crc: impl Fn(&Geometry) -> Option<usize>) -> Option<(Geome
     Some((geo, block))
 }
 
-/// The inode that the block says it belongs to, so that the owner check does not end every try.
+/// Returns the owner that the block itself names, so that the owner check does not end every run.
 fn owner(geo: &Geometry, block: &[u8]) -> Ino {
     let offset = match block.first_chunk() {
         Some(b"BMA3") => 56,
@@ -39,12 +39,12 @@ fn owner(geo: &Geometry, block: &[u8]) -> Ino {
     found.filter(|_| geo.v5()).map_or(Ino(131), |bytes| Ino(u64::from_be_bytes(bytes)))
 }
 
-/// Uses a value, so that reading it is not optimised away.
+/// Uses a value, so that the compiler does not remove the read.
 fn touch<T>(value: T) {
     std::hint::black_box(value);
 }
 
-/// Superblock and the geometry it describes.
+/// Decodes a superblock and its geometry.
 pub fn superblock(data: &[u8]) {
     let Some((_, mut sector)) = split(data, |_| Some(sb::CRC_OFFSET)) else { return };
     sector.resize(512, 0);
@@ -59,7 +59,7 @@ pub fn superblock(data: &[u8]) {
     }
 }
 
-/// AGF, AGI, AGFL, realtime superblock.
+/// Decodes AGF, AGI, AGFL and realtime superblock.
 pub fn ag_headers(data: &[u8]) {
     for field in [agf::CRC_OFFSET, agi::CRC_OFFSET, agfl::CRC_OFFSET] {
         let Some((geo, block)) = split(data, |_| Some(field)) else { return };
@@ -75,7 +75,7 @@ pub fn ag_headers(data: &[u8]) {
     }
 }
 
-/// Blocks of all six per-AG btrees.
+/// Decodes blocks of all six per-AG btrees.
 pub fn agbtree(data: &[u8]) {
     let Some((geo, block)) = split(data, |_| Some(agbtree::CRC_OFFSET)) else { return };
     let agno = AgNumber(block.get(51).copied().unwrap_or(0).into());
@@ -103,7 +103,7 @@ pub fn agbtree(data: &[u8]) {
     }
 }
 
-/// Inodes: verifier, every accessor, both forks.
+/// Decodes inodes: verifier, every accessor, both forks.
 pub fn inode(data: &[u8]) {
     let crc = |geo: &Geometry| geo.v5().then_some(inode::CRC_OFFSET);
     let Some((geo, mut bytes)) = split(data, crc) else { return };
@@ -127,7 +127,7 @@ pub fn inode(data: &[u8]) {
     }
 }
 
-/// Blocks of the block-map btree, remote symlinks, dquots.
+/// Decodes blocks of the block-map btree, remote symlinks, dquots.
 pub fn bmbt(data: &[u8]) {
     let Some((geo, block)) = split(data, |geo| geo.v5().then_some(bmbt::CRC_OFFSET)) else {
         return;
@@ -143,7 +143,7 @@ pub fn bmbt(data: &[u8]) {
     touch(dquot::Dqblk::verify(&block, &ctx, dquot::Kind::User, 0).is_ok());
 }
 
-/// Directory blocks of every form, and the short form.
+/// Decodes directory blocks of every form, and the short form.
 pub fn dir(data: &[u8]) {
     for field in [dir::data::CRC_OFFSET, da::CRC_OFFSET] {
         let crc = |geo: &Geometry| geo.v5().then_some(field);
@@ -183,7 +183,7 @@ fn touch_short_form(bytes: &[u8], geo: &Geometry) {
     touch(dir::sf::Sf::parse(bytes, geo).map(|sf| sf.entries().count()));
 }
 
-/// Attribute leaves, nodes, remote values, short forms, ACLs, parent pointers.
+/// Decodes attribute leaves, nodes, remote values, short forms, ACLs, parent pointers.
 pub fn attr(data: &[u8]) {
     let Some((geo, block)) = split(data, |geo| geo.v5().then_some(da::CRC_OFFSET)) else { return };
     let at = Location::of("attr leaf").ino(owner(&geo, &block)).fork(Fork::Attr);
@@ -204,7 +204,7 @@ pub fn attr(data: &[u8]) {
     touch((attr::acl::to_xattr(&block), attr::acl::from_xattr(&block)));
 }
 
-/// Log records, operations and items. The CRC is not looked at here.
+/// Decodes log records, operations and items. The CRC is not verified here.
 pub fn log(data: &[u8]) {
     let Some((geo, block)) = split(data, |_| None) else { return };
     let ctx = Ctx::new(&geo, Location::of("log record"));
@@ -213,7 +213,7 @@ pub fn log(data: &[u8]) {
     }
     let ops: Vec<_> = op::ops(&block, 1000, &ctx).map_while(Result::ok).collect();
     let mut regions: Vec<&[u8]> = ops.iter().map(|op| op.data).collect();
-    // Items are rarely reached through operations: take the raw bytes as regions as well.
+    // Random operations rarely hold whole items, so the raw bytes are decoded as regions as well.
     regions.extend(block.chunks(56));
     for item in item::split(&regions, &ctx).map_while(Result::ok) {
         match Item::decode(item, &ctx) {
@@ -224,7 +224,7 @@ pub fn log(data: &[u8]) {
     }
 }
 
-/// Inputs to start from: every metadata block of the kept images that `target` decodes, with the
+/// Returns the seeds: every metadata block of the kept images that `target` decodes, with the
 /// choice of volume that fits best.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let wanted = |magic: [u8; 4], at8: u16| match target {

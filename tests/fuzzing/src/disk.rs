@@ -1,8 +1,8 @@
-//! Partition tables and LVM metadata: what a disk says it holds.
+//! Partition tables and LVM metadata: the layout of a disk.
 //!
-//! The disks were made by sfdisk, sgdisk and LVM (`tests/images/target`). An input is a choice of disk and a
-//! list of [changes](crate::change) of its sectors, whose checksums are made right; or, for the choice
-//! behind the last disk, LVM's metadata text itself.
+//! sfdisk, sgdisk and LVM made the disks (`tests/images/target`). An input is a choice of disk and
+//! a list of [changes](crate::change) of its sectors, with recomputed checksums. If the choice is
+//! one above the last disk, the input is LVM's metadata text itself.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,10 +22,10 @@ const DISKS: [(&str, u64); 4] = [
 ];
 /// Most changes of one input.
 const CHANGES_MAX: usize = 24;
-/// Bytes read of each part.
-const TASTE: usize = 4096;
+/// Bytes read of each partition or logical volume.
+const SAMPLE_LEN: usize = 4096;
 
-/// A disk and where its sectors are that are not zero.
+/// A disk and its non-zero sectors.
 #[derive(Debug)]
 struct Disk {
     base: Arc<dyn BlockDevice>,
@@ -52,14 +52,14 @@ fn disks() -> &'static [Disk] {
     DISKS_LOADED.get_or_init(|| DISKS.iter().map(|(name, size)| Disk::load(name, *size)).collect())
 }
 
-/// LVM's checksum.
+/// Returns LVM's checksum.
 fn lvm_crc(bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
     hasher.update(bytes);
     (!hasher.finalize()).to_le_bytes()
 }
 
-/// Puts the checksum of a GPT header, an LVM label or a metadata area's header right.
+/// Recomputes the checksum of a GPT header, an LVM label or a metadata area's header.
 fn seal(sector: &mut [u8]) {
     if sector.starts_with(b"EFI PART") {
         sector[16..20].fill(0);
@@ -74,7 +74,8 @@ fn seal(sector: &mut [u8]) {
     }
 }
 
-/// Puts the checksum of a GPT's table of entries, where the header says it lies, right in that header.
+/// Recomputes the checksum of a GPT's entries, at the location that the header names, and stores it
+/// in that header.
 fn seal_table(disk: &dyn BlockDevice, sector: u64) {
     let mut header = vec![0; 512];
     disk.read_at(ByteOffset(sector), &mut header).expect("memory");
@@ -106,7 +107,7 @@ pub fn parts(data: &[u8]) {
         let mut sector = [0; 512];
         copy.read_at(at, &mut sector).expect("memory");
         change.apply(&mut sector);
-        if change.mends_checksum() {
+        if change.fixes_checksum() {
             seal(&mut sector);
         }
         copy.write_at(at, &sector).expect("memory");
@@ -116,12 +117,12 @@ pub fn parts(data: &[u8]) {
             seal_table(&copy, sector);
         }
     }
-    taste(&copy);
+    sample(&copy);
 }
 
 /// Opens every part of a disk and reads its first bytes.
-fn taste(disk: &Arc<dyn BlockDevice>) {
-    let mut start = [0; TASTE];
+fn sample(disk: &Arc<dyn BlockDevice>) {
+    let mut start = [0; SAMPLE_LEN];
     for found in discover(disk) {
         let Ok(target) = Target::parse(&format!("disk#{}", found.part)) else { continue };
         if let Ok(part) = part_of(&target, Arc::clone(disk)) {
@@ -131,7 +132,7 @@ fn taste(disk: &Arc<dyn BlockDevice>) {
     }
 }
 
-/// Reads LVM's metadata, as the text of the two physical volumes of the kept disk.
+/// Parses LVM's metadata, as the text of the two physical volumes of the kept disk.
 fn text(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     std::hint::black_box(lvm::text::parse(text));
@@ -144,7 +145,7 @@ fn text(bytes: &[u8]) {
     std::hint::black_box(lvm::groups(&volumes));
 }
 
-/// Inputs to start from: each disk as it is, a change of each of its sectors, and its own text.
+/// Returns the seeds: each disk as it is, a change of each of its sectors, and its own text.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (choice, disk) in (0u8..).zip(disks()) {

@@ -1,8 +1,8 @@
-//! Opening, walking and checking a whole image with damaged metadata.
+//! Opens, walks and checks a whole image with damaged metadata.
 //!
-//! The image is one that the kernel filled (`tests/images`). An input is a choice of image and a list of
-//! [changes](crate::change) of its metadata blocks. Blocks that carry a CRC get it made right, so that the
-//! damage reaches the checks behind.
+//! The kernel filled the image (`tests/images`). An input is a choice of image and a list of
+//! [changes](crate::change) of its metadata blocks. CRCs are recomputed, so that the damage reaches
+//! the checks behind them.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -16,7 +16,7 @@ use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 use crate::change::{self, Change};
 
-/// One metadata block of the image: where it is, how long, where its CRC is.
+/// One metadata block of the image: its offset, its length, and the offset of its CRC.
 #[derive(Clone, Copy, Debug)]
 struct Metadata {
     offset: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Image {
     metadata: Vec<Metadata>,
 }
 
-/// Kept images that are damaged in turn. The dirty one is checked as it stands on disk.
+/// Kept images to damage. The dirty one is checked without a replay.
 pub const IMAGES: [&str; 6] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old", "v5-dirty"];
 
 /// Unpacks the kept image `name`.
 ///
 /// # Panics
-/// When the repository does not hold it.
+/// If the repository does not hold it.
 pub fn unpack(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"));
     let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).expect("a kept image");
@@ -49,7 +49,7 @@ pub fn unpack(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Magic numbers at the start of a block, the block's length in units of `unit`, and its CRC field.
+/// Recognises a block by its magic number. Returns its length in bytes, and the offset of its CRC.
 fn classify(bytes: &[u8], blocksize: usize) -> Option<(usize, Option<usize>)> {
     let crc = |field| Some(field);
     let magic: [u8; 4] = bytes.first_chunk().copied()?;
@@ -100,12 +100,12 @@ impl Image {
         Self { base: Arc::new(base), metadata }
     }
 
-    /// How many metadata blocks there are.
+    /// Returns the number of metadata blocks.
     pub(crate) fn metadata_len(&self) -> usize {
         self.metadata.len()
     }
 
-    /// A copy-on-write copy with these changes made.
+    /// Returns a copy-on-write copy with these changes.
     pub(crate) fn damaged(&self, changes: impl Iterator<Item = Change>) -> Arc<dyn BlockDevice> {
         let copy = OverlayDevice::new(Arc::clone(&self.base));
         for change in changes {
@@ -114,7 +114,7 @@ impl Image {
             let offset = ByteOffset(block.offset);
             copy.read_at(offset, &mut bytes).expect("memory");
             change.apply(&mut bytes);
-            if let Some(field) = block.crc.filter(|_| change.mends_checksum()) {
+            if let Some(field) = block.crc.filter(|_| change.fixes_checksum()) {
                 xfskit_crc::update(&mut bytes, field);
             }
             copy.write_at(offset, &bytes).expect("memory");
@@ -133,8 +133,8 @@ const CHANGES_MAX: usize = 16;
 /// Most inodes that one walk visits; the images have fewer.
 const INODES_MAX: usize = 5000;
 
-/// Opens, walks and checks a damaged image: errors are fine, panics and hangs are not. A finding
-/// is demanded of nobody, for a change may be harmless; but the sound image must have none.
+/// Opens, walks and checks a damaged image. Errors are allowed, panics and hangs are not. No
+/// finding is required, since a change may be harmless, but the sound image must have none.
 pub fn open_walk_check(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let image = &images()[usize::from(choice) % images().len()];
@@ -150,7 +150,7 @@ pub fn open_walk_check(data: &[u8]) {
     }
 }
 
-/// Inputs to start from: each image as it is, and a change of many of its blocks.
+/// Returns the seeds: each image as it is, and a change of many of its blocks.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (choice, image) in (0u8..).zip(images()) {
@@ -163,7 +163,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Every inode that is in use or that a name leads to, with all it holds.
+/// Walks every inode that is allocated or that a name refers to, with all its content.
 pub(crate) fn walk(volume: &Volume) {
     let mut inodes: BTreeSet<Ino> = BTreeSet::from([volume.geo().rootino]);
     for agno in volume.geo().ags() {
@@ -184,7 +184,7 @@ pub(crate) fn walk(volume: &Volume) {
     }
 }
 
-/// Reads all there is to one inode; notes what its names lead to.
+/// Reads everything about one inode; adds the inodes that its names refer to.
 fn visit(volume: &Volume, ino: Ino, named: &mut BTreeSet<Ino>) {
     let Ok(inode) = volume.iget(ino) else { return };
     let _ = volume.readdir(&inode, 0, &mut |entry| {

@@ -1,13 +1,13 @@
 //! Replay of a damaged journal.
 //!
-//! Only what lies between tail and head is changed, and records get their cycle numbers and checksums made
-//! right: so the damage reaches the readers of operations and items, and replay. The images were left dirty
-//! by Linux (`tests/images`); most of what is on their volumes is in the journal alone.
+//! Only records between tail and head are changed. Their cycle numbers and checksums are
+//! recomputed, so that the damage reaches replay and the decoders of operations and items. Linux
+//! left the images dirty (`tests/images`); most of their trees exist in the journal alone.
 //!
-//! An input is a choice of image, with the highest bit set where the volume is opened for writing (not of
-//! version 4) and the next where it is walked after replay in memory; and a list of changes of [`STEP`]
-//! bytes: a record, an operation in it (the one behind the last is the record's header), and a
-//! change of the operation's header and data.
+//! An input is a choice of image and a list of changes. The highest bit of the choice opens the
+//! volume for writing (not version 4); the next bit walks it after replay in memory. A change has
+//! [`STEP`] bytes: a record, an operation in it (one above the last selects the record's header),
+//! and a change of the operation's header and data.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,13 +28,13 @@ use crate::image::{self, Image};
 /// Kept images with a dirty journal.
 pub const IMAGES: [&str; 5] =
     ["v5-dirty", "intents-1k", "intents-parent", "intents-exchange", "v4-dirty"];
-/// Bytes of one change: the record, then what [`change`] knows.
+/// Size of one change, in bytes: the record, then a [`change`].
 pub const STEP: usize = 1 + change::LEN;
 /// Most changes of one input.
 const CHANGES_MAX: usize = 12;
-/// Set in the first byte of an input: the volume is opened for writing.
+/// Bit of the first byte: the volume is opened for writing.
 const WRITE: u8 = 0x80;
-/// Set in the first byte of an input: the volume is walked after replay in memory.
+/// Bit of the first byte: the volume is walked after replay in memory.
 const WALK: u8 = 0x40;
 
 /// One record of the active journal.
@@ -44,9 +44,9 @@ struct Record {
     /// Blocks of its header.
     headers: usize,
     cycle: u32,
-    /// Header and payload, the payload as its writer had it in mind.
+    /// Header and payload, without the cycle numbers of the ring.
     bytes: Vec<u8>,
-    /// Where each operation lies in `bytes`, header and data, and last the record's own header.
+    /// The range of each operation in `bytes`, header and data, and last the record's own header.
     ops: Vec<std::ops::Range<usize>>,
 }
 
@@ -72,7 +72,7 @@ impl Dirty {
         Self { image, geo, start, records }
     }
 
-    /// A copy-on-write copy with the changes of `data` made in the journal.
+    /// Returns a copy-on-write copy with the changes of `data` applied to the journal.
     fn damaged(&self, data: &[u8]) -> Arc<dyn BlockDevice> {
         let copy = OverlayDevice::new(Arc::clone(&self.image.base));
         let mut changed: Vec<Option<Vec<u8>>> = vec![None; self.records.len()];
@@ -100,7 +100,7 @@ impl Record {
         }
     }
 
-    /// The record as it goes to the ring: cycle numbers in every block, the checksum right.
+    /// Returns the record as the ring stores it: cycle numbers in every block, valid checksum.
     fn sealed(&self, mut bytes: Vec<u8>, ring: &Ring<'_>) -> Vec<u8> {
         record::pack(&mut bytes, self.headers, self.cycle);
         let to_end = ring.distance(self.at, LogBlock(0));
@@ -113,7 +113,7 @@ impl Record {
     }
 }
 
-/// The records between tail and head.
+/// Returns the records between tail and head.
 fn records(dev: &dyn BlockDevice, start: Daddr, geo: &Geometry) -> Vec<Record> {
     let log = Log::open(dev, start, geo).expect("a good journal");
     let ctx = Ctx::new(geo, Location::of("log record"));
@@ -139,7 +139,7 @@ fn images() -> &'static [Dirty] {
     IMAGES_LOADED.get_or_init(|| IMAGES.iter().map(|name| Dirty::load(name)).collect())
 }
 
-/// Replays a damaged journal: in memory and walks what came of it, or onto the volume, which is clean then.
+/// Replays a damaged journal: in memory, with a walk, or onto the volume, which must be clean then.
 ///
 /// # Panics
 /// Where the sound journal is refused, or a volume that was opened and closed for writing is not clean and has no unlinked

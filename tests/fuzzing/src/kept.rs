@@ -1,5 +1,5 @@
-//! The kept corpus: inputs that a long run found worth keeping, minimised, an archive for each target; and
-//! inputs that once failed, each a file.
+//! The kept corpus: the minimised inputs of long runs, one archive for each target, and inputs that
+//! once failed, each in a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Window of the compressed archives, as a power of two.
 const WINDOW_LOG: u32 = 27;
-/// Strength of the compression.
+/// Compression level.
 const LEVEL: i32 = 19;
 
 fn folder() -> PathBuf {
@@ -18,10 +18,11 @@ fn archive(target: &str) -> PathBuf {
     folder().join(format!("{target}.tar.zst"))
 }
 
-/// The kept inputs of a target: its archive, then what failed once (`corpus/failed/TARGET-*`).
+/// Returns the kept inputs of a target: those of its archive, then those that once failed
+/// (`corpus/failed/TARGET-*`).
 ///
 /// # Panics
-/// Where the repository holds them and they cannot be read.
+/// If the repository holds them but they cannot be read.
 pub fn inputs(target: &str) -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     if let Ok(packed) = File::open(archive(target)) {
@@ -37,10 +38,10 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Inputs that once failed, with the names of their files, in the order of the names.
+/// Returns the inputs that once failed, with their file names, sorted by name.
 ///
 /// # Panics
-/// Where one cannot be read.
+/// If one cannot be read.
 pub fn failed(target: &str) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder().join("failed")) else { return Vec::new() };
     let prefix = format!("{target}-");
@@ -53,11 +54,11 @@ pub fn failed(target: &str) -> Vec<(String, Vec<u8>)> {
     paths.into_iter().filter_map(named).collect()
 }
 
-/// Keeps the files of `dir` as the corpus of `target`, the same bytes for the same files; nothing where there
-/// is no such directory.
+/// Packs the files of `dir` as the corpus of `target`. The same files give the same bytes. Does
+/// nothing if the directory does not exist.
 ///
 /// # Errors
-/// Where a file cannot be read or written.
+/// A file cannot be read or written.
 pub fn pack(target: &str, dir: &Path) -> io::Result<()> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     let mut inputs = Vec::new();

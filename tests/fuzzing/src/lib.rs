@@ -1,20 +1,20 @@
-//! What is fuzzed: decoders, whole images, journals, archives, disks and arrays, and batches of changes to
-//! damaged volumes. docs/fuzzing.md says how it is run and what was found.
+//! The fuzz targets: decoders, whole images, journals, archives, disks and arrays, and batches of
+//! changes to damaged volumes. docs/fuzzing.md describes how they run and what they found.
 //!
-//! Each target is a plain function over bytes, so that libFuzzer (`tests/fuzz`, `make fuzz`) and the replay of
-//! the kept corpus in `make test` (`tests/corpus.rs`) share it. A target must not panic, hang or allocate
-//! without bound, whatever the bytes.
+//! Each target is a plain function over bytes, shared by libFuzzer (`tests/fuzz`, `make fuzz`) and
+//! the replay of the kept corpus in `make test` (`tests/corpus.rs`). A target must not panic, hang
+//! or allocate without bound, whatever the bytes.
 //!
-//! The first byte of a decoder's input chooses the volume (version 4 or 5, block size) and whether
-//! the CRC is made right before judging: without that only the CRC check would be tested.
+//! The first byte of a decoder's input selects the volume (version 4 or 5, block size), and whether
+//! the CRC is recomputed before decoding: otherwise only the CRC check would be tested.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`decoders`] | every family of `1-format` |
-//! | [`image`] | a damaged image is opened, walked and checked |
-//! | [`journal`] | a damaged journal is replayed |
-//! | [`batch`] | a damaged volume is changed |
-//! | [`archive`] | tar into volumes |
+//! | [`decoders`] | every family of structures of `1-format` |
+//! | [`image`] | opens, walks and checks a damaged image |
+//! | [`journal`] | replays a damaged journal |
+//! | [`batch`] | changes a damaged volume |
+//! | [`archive`] | copies tar archives into volumes |
 //! | [`arrays`] | md superblocks, and sets of members |
 //! | [`disk`] | partition tables and LVM |
 //! | [`change`] | changes of a few bytes, as inputs list them |
@@ -31,18 +31,18 @@ pub mod journal;
 pub mod kept;
 pub mod volumes;
 
-/// One target.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its folder in the corpus.
+    /// Name of the target, and of its folder in the corpus.
     pub name: &'static str,
-    /// What to run.
+    /// Runs one input.
     pub run: fn(&[u8]),
-    /// Inputs to start from.
+    /// Returns the seeds.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Its share of a long run, in parts of all targets' sum.
+    /// Weight: its share of a long run, relative to the sum over all targets.
     pub weight: u32,
-    /// Bytes of its longest input.
+    /// Length of its longest input, in bytes.
     pub max_len: u32,
 }
 
@@ -65,7 +65,7 @@ pub const DECODERS: [Target; 8] = decoders![
 ];
 
 /// All other targets.
-pub const WHOLES: [Target; 7] = [
+pub const SYSTEMS: [Target; 7] = [
     whole("image", image::open_walk_check, image::seeds, 8, 113),
     whole("journal", journal::replay, journal::seeds, 24, 97),
     whole("batch", batch::run, batch::seeds, 32, 236),
@@ -85,17 +85,17 @@ const fn whole(
     Target { name, run, seeds, weight, max_len }
 }
 
-/// Every target.
+/// Returns every target.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
-    DECODERS.iter().chain(&WHOLES)
+    DECODERS.iter().chain(&SYSTEMS)
 }
 
-/// A small generator of reproducible bytes (splitmix64), for mutations.
+/// A generator of reproducible random numbers (splitmix64), for mutations.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -104,13 +104,13 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.bits() % n as u64).unwrap_or(0)
     }
 }
 
-/// `seed` with a few bytes changed: flipped bits, interesting values, copied stretches.
+/// Returns `seed` with a few bytes changed: flipped bits, boundary values, copied ranges.
 pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     if bytes.is_empty() {

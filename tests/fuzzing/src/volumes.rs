@@ -1,4 +1,4 @@
-//! The volumes that inputs belong to: those of the kept images.
+//! The volumes of decoder inputs: those of the kept images.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use xfskit_units::{AgNumber, Geometry};
 
 use crate::image;
 
-/// Kept images whose blocks seed the decoders, in the order in which an input chooses.
+/// Kept images whose blocks seed the decoders, in the order in which an input selects them.
 pub const NAMES: [&str; 4] = ["v5", "v5-1k", "v4", "v5-dirty"];
 
 fn geometries() -> &'static [Geometry] {
@@ -21,7 +21,7 @@ fn geometries() -> &'static [Geometry] {
     })
 }
 
-/// The volume that `choice` picks, and whether CRCs are to be made right.
+/// Returns the volume that `choice` selects, and whether CRCs are to be recomputed.
 pub fn pick(choice: u8) -> (Geometry, bool) {
     let geo = &geometries()[usize::from(choice) % NAMES.len()];
     (geo.clone(), choice & 0x80 == 0)

@@ -1,7 +1,8 @@
-//! The short fuzzing run of `make test`: every seed and kept input, and reproducible mutations of them.
+//! The short fuzzing run of `make test`: every seed and kept input, and reproducible mutations of
+//! them.
 //!
 //! `XFSKIT_FUZZ_ROUNDS=100000 cargo test -p xfskit-test-fuzzing --release` runs longer;
-//! `XFSKIT_FUZZ_SEED` starts elsewhere. A failure prints the target and the input in hexadecimal.
+//! `XFSKIT_FUZZ_SEED` sets another seed. A failure prints the target and the input in hexadecimal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,11 +25,11 @@ fn run(target: &Target, input: &[u8]) {
     assert!(outcome.is_ok(), "target {} panics on {}", target.name, hex(input));
 }
 
-/// Kept inputs, so many seeds, and `rounds` mutations spread over all of both.
+/// Runs the kept inputs, `seeds` seeds, and `rounds` mutations spread over both.
 fn fuzz(name: &str, seeds: usize, rounds: u64) {
     let target = targets().find(|t| t.name == name).expect("a target");
     let mut inputs = (target.seeds)();
-    assert!(!inputs.is_empty(), "{name}: no input to start from");
+    assert!(!inputs.is_empty(), "{name}: no seeds");
     for seed in inputs.iter().step_by(inputs.len().div_ceil(seeds)) {
         run(target, seed);
     }

@@ -1,5 +1,5 @@
-//! `tests/images/make.sh` fills every image with the same tree. So whatever the version, the block
-//! size, the features, and whether the journal was still dirty: the library must show that tree.
+//! `tests/images/make.sh` fills every image with the same tree. The library must show that tree
+//! whatever the version, the block size, the features, and the state of the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use xfskit::block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit::units::{ByteLen, ByteOffset};
 use xfskit_test_fuzzing::image::unpack;
 
-/// What the recipe says about one path, as one line: kind, permissions, owner, links, size or
-/// device, target or content, attributes.
+/// One line for each path of the recipe: type, permissions, owner, links, size or device, target or
+/// content, attributes.
 type Tree = BTreeMap<String, String>;
 
 fn device(name: &str) -> Arc<MemDevice> {
@@ -56,7 +56,7 @@ fn describe(volume: &xfskit::Volume, path: &str) -> String {
     format!("{kind} {mode:o} {uid}:{gid} {links} {size} {what} {}", attributes.join(","))
 }
 
-/// FNV-1a, enough to tell contents apart.
+/// FNV-1a, sufficient to tell contents apart.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -67,7 +67,7 @@ fn open(name: &str) -> xfskit::Volume {
     xfskit::OpenOptions::default().open_device(device(name), None).expect(name)
 }
 
-/// Those parts of the recipe that can be said in a line each, from the script itself.
+/// Verifies the parts of the recipe that take one line each, as the script has them.
 fn assert_recipe(name: &str, tree: &Tree) {
     let has = |path: &str, part: &str| {
         let line = tree.get(path).unwrap_or_else(|| panic!("{name}: {path} is missing"));
@@ -91,7 +91,7 @@ fn assert_recipe(name: &str, tree: &Tree) {
     has("/unwritten", &format!(" 262144 {:x}", sum(&vec![0; 262_144])));
     if !name.ends_with("dirty") {
         has("/sf/a", &format!(" 201 6 {:x}", sum(b"hello\n")));
-        // Data that was still in the kernel's memory at the shutdown was never on the volume.
+        // Data that was still in the page cache at the shutdown is not on the volume.
         let mut hole = vec![0; 1 << 20];
         hole.extend(b"end\n");
         has("/hole", &format!(" 1048580 {:x}", sum(&hole)));
@@ -103,13 +103,13 @@ fn assert_recipe(name: &str, tree: &Tree) {
 }
 
 #[test]
-fn every_version_shows_the_tree_that_was_written() {
+fn every_kept_image_shows_the_tree_of_the_recipe() {
     let reference = tree(&open("v5"));
     for name in ["v5-1k", "v5-plain", "v4", "v4-old"] {
         let mut tree = tree(&open(name));
         let mut expected = reference.clone();
         if name != "v5-1k" {
-            // No reflink on this volume: the clone is empty or was not made.
+            // Without reflink the clone is empty or was not made.
             tree.remove("/clone");
             expected.remove("/clone");
         }
@@ -122,7 +122,8 @@ fn every_version_shows_the_tree_that_was_written() {
     }
 }
 
-/// The guest that filled version 4 had no tool for ACLs, which show in the group permissions.
+/// Removes ACLs, which show in the group permissions: the guest that filled version 4 had no tool
+/// for them.
 fn without_acl_mode(tree: &mut Tree) {
     for line in tree.values_mut() {
         *line = line.replace("Regular 100664 ", "Regular 100644 ");
@@ -130,7 +131,7 @@ fn without_acl_mode(tree: &mut Tree) {
 }
 
 #[test]
-fn the_tree_is_what_the_recipe_says() {
+fn every_line_of_the_recipe_holds() {
     for name in ["v5", "v5-1k", "v5-plain", "v4", "v4-old", "v5-dirty", "v4-dirty"] {
         assert_recipe(name, &tree(&open(name)));
     }
@@ -157,7 +158,7 @@ fn a_dirty_journal_is_replayed_without_a_write() {
 }
 
 #[test]
-fn what_is_left_of_a_truncated_image_still_comes_out() {
+fn the_remaining_part_of_a_truncated_image_is_readable() {
     let bytes = unpack("v5");
     let cut = MemDevice::new(ByteLen(40 << 20));
     cut.write_at(ByteOffset(0), &bytes[..40 << 20]).expect("memory");

@@ -1,19 +1,19 @@
-//! Every check of floor 1 is seen to fail: each id that a verifier of `1-format` can answer with is
-//! expected by name in a test of that crate.
+//! Every check of floor 1 has a test that makes it fail: a test of `1-format` expects each id that
+//! a verifier of that crate can return.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The six trees lend these ids to those who walk them: order, content and keys of records are
-/// judged, and broken in tests, where several blocks are seen at once (`5-check`).
+/// The six trees pass these ids to the code that walks them. That code checks order, content and
+/// keys of records, and `5-check` tests it, since it needs several blocks at once.
 const LENT_BY: [&str; 6] = ["bnobt", "cntbt", "inobt", "finobt", "rmapbt", "refcountbt"];
 const LENT: [&str; 4] = [".order", ".rec", ".key", ".ptr"];
 
-/// Literals that look like ids and are the names under which programs see ACLs.
+/// Literals of the same form that are the names of ACLs.
 const OTHER_NAMES: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// Macros that spell several ids at once: what each appends to its argument.
+/// Macros that make several ids: the suffixes that each appends to its argument.
 type Macros = BTreeMap<String, Vec<String>>;
 
 fn crate_root() -> PathBuf {
@@ -31,7 +31,7 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A source file without its comments, in two parts: what ships, and what tests it.
+/// Splits a source file without its comments into code and tests.
 fn split(path: &Path) -> (String, String) {
     let text = fs::read_to_string(path).expect("UTF-8");
     let code = |line: &&str| !line.trim_start().starts_with("//");
@@ -46,14 +46,15 @@ fn split(path: &Path) -> (String, String) {
     (ships.to_owned(), tests.to_owned())
 }
 
-/// True for "agf.flcount" and "dir.data.bestfree".
+/// Returns whether the literal has the form of an id, such as "agf.flcount" and
+/// "dir.data.bestfree".
 fn is_id(literal: &str) -> bool {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let word = |word: &str| !word.is_empty() && word.chars().all(known);
     literal.contains('.') && literal.split('.').all(word) && !OTHER_NAMES.contains(&literal)
 }
 
-/// The macros of `text` with `magic: concat!($tree, ".magic")` and the like in them.
+/// Returns the macros of `text` that contain `magic: concat!($tree, ".magic")` and the like.
 fn macros(text: &str) -> Macros {
     let mut found = Macros::new();
     for body in text.split("macro_rules! ").skip(1) {
@@ -70,12 +71,12 @@ fn macros(text: &str) -> Macros {
     found
 }
 
-/// The ids in `text`: spelled out, or by one of `macros`.
+/// Returns the ids in `text`: literals, and those that `macros` make.
 fn ids(text: &str, macros: &Macros) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut text = text.to_owned();
     for (name, suffixes) in macros {
-        // What stands before the name tells `ids!` from `tree_ids!`.
+        // The character before the name distinguishes `ids!` from `tree_ids!`.
         for before in ["&", " ", "(", "[", "::"] {
             let call = format!("{before}{name}!(\"");
             for argument in text.split(&call).skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -90,7 +91,7 @@ fn ids(text: &str, macros: &Macros) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_check_is_broken_by_a_test_that_expects_its_id() {
+fn every_check_of_the_format_crate_has_a_test_that_expects_its_id() {
     let mut files = Vec::new();
     rust_files(&crate_root().join("src"), &mut files);
     rust_files(&crate_root().join("tests"), &mut files);
@@ -104,10 +105,10 @@ fn every_check_is_broken_by_a_test_that_expects_its_id() {
 
     let lent: BTreeSet<String> =
         LENT_BY.iter().flat_map(|tree| LENT.map(|id| format!("{tree}{id}"))).collect();
-    assert!(lent.is_subset(&used), "ids that nobody lends any more");
+    assert!(lent.is_subset(&used), "ids that no tree lends any more");
     let missing: Vec<_> = used.difference(&expected).filter(|id| !lent.contains(*id)).collect();
     assert!(missing.is_empty(), "checks that no test breaks: {missing:#?}");
-    // A word with a point in it may be something else; one that begins like a check is none.
+    // Other words with a dot count only if they begin like an id of the code.
     let family = |id: &str| id.split('.').next().unwrap_or("").to_owned();
     let families: BTreeSet<String> = used.iter().map(|id| family(id)).collect();
     let unknown: Vec<_> =

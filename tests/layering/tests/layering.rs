@@ -1,11 +1,11 @@
-//! The tree is the stack: a crate in `stack/N-name` names only crates on floors below N.
+//! The tree is the stack: a crate in `stack/N-name` depends only on crates on floors below N.
 
 use std::collections::HashMap;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// `stack/4-core/Cargo.toml` is on floor 4; anything outside `stack/` is on none.
+/// Returns the floor of a manifest: 4 for `stack/4-core/Cargo.toml`, none outside `stack/`.
 fn floor(manifest: &str) -> Option<u32> {
     let (_, rest) = manifest.rsplit_once("/stack/")?;
     rest.split_once('-')?.0.parse().ok()
@@ -21,7 +21,7 @@ fn metadata() -> Value {
 }
 
 #[test]
-fn a_crate_names_only_crates_on_lower_floors() {
+fn a_crate_depends_only_on_crates_of_lower_floors() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
     let floors: HashMap<&str, u32> = packages
@@ -48,7 +48,7 @@ fn a_crate_names_only_crates_on_lower_floors() {
 }
 
 #[test]
-fn no_program_beside_xfskit_takes_the_name_of_another() {
+fn no_two_programs_have_the_same_name() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
     let mut programs: Vec<&str> = packages

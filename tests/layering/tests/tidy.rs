@@ -158,7 +158,8 @@ fn comments_are_plain_english_and_fit_the_column_limit() {
             }
             for (opener, better) in OPENERS {
                 if sentences(comment).any(|s| s.split([' ', ',', '\'']).next() == Some(*opener)) {
-                    found.push(format!("{name}:{number}: \"{opener}\" begins a sentence: {better}"));
+                    found
+                        .push(format!("{name}:{number}: \"{opener}\" begins a sentence: {better}"));
                 }
             }
         }

@@ -1,27 +1,27 @@
-//! The content of a file in the model: its bytes, and which of its blocks may hold data.
+//! The model's content of a file: its bytes, and a map of the blocks that may hold data.
 
 use std::ops::Range;
 
-use crate::deed::{Between, Reshape};
-use crate::mem::{Facts, Refusal};
+use crate::mem::{Facts, OpError};
+use crate::operation::{Fallocate, TwoFileOp};
 
 /// Content of a regular file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// All bytes.
+    /// The bytes, as many as the file's size.
     pub bytes: Vec<u8>,
-    /// For each block whether it may hold data; the others are holes, or were never written.
+    /// For each block, whether it may hold data. The other blocks are holes or unwritten.
     pub data: Vec<bool>,
 }
 
-type Answer = Result<(), Refusal>;
+type OpResult = Result<(), OpError>;
 
 impl Content {
     fn size(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Cuts, or adds a hole.
+    /// Sets the size: cuts the content, or extends it with a hole.
     pub fn resize(&mut self, size: u64, facts: &Facts) {
         self.bytes.resize(at(size), 0);
         self.data.resize(at(size.div_ceil(facts.block)), false);
@@ -31,7 +31,7 @@ impl Content {
         self.resize(size.max(self.size()), facts);
     }
 
-    /// Writes.
+    /// Writes `bytes` at `offset`, in bytes.
     pub fn write(&mut self, offset: u64, bytes: &[u8], facts: &Facts) {
         let range = offset..offset + bytes.len() as u64;
         if bytes.is_empty() {
@@ -42,32 +42,32 @@ impl Content {
         self.data[at(offset / facts.block)..at(range.end.div_ceil(facts.block))].fill(true);
     }
 
-    /// One of the ways in which a range of a file changes.
+    /// Changes `range`, in bytes, as one mode of `fallocate` does.
     ///
     /// # Errors
-    /// Where the range is no good for it.
-    pub fn reshape(&mut self, how: Reshape, range: &Range<u64>, facts: &Facts) -> Answer {
+    /// The range is not valid for that mode.
+    pub fn fallocate(&mut self, how: Fallocate, range: &Range<u64>, facts: &Facts) -> OpResult {
         match how {
-            Reshape::Punch => self.zero(range, facts),
-            Reshape::Zero { keep_size } => {
+            Fallocate::Punch => self.zero(range, facts),
+            Fallocate::Zero { keep_size } => {
                 if !keep_size {
                     self.grow(range.end, facts);
                 }
                 self.zero(range, facts);
             }
-            Reshape::Preallocate { keep_size: false } => self.grow(range.end, facts),
-            Reshape::Preallocate { keep_size: true } | Reshape::Unshare => {}
-            Reshape::Collapse => {
+            Fallocate::Preallocate { keep_size: false } => self.grow(range.end, facts),
+            Fallocate::Preallocate { keep_size: true } | Fallocate::Unshare => {}
+            Fallocate::Collapse => {
                 if range.end >= self.size() {
-                    return Err(Refusal::Senseless);
+                    return Err(OpError::Invalid);
                 }
                 let blocks = facts.whole(range)?;
                 self.bytes.drain(at(range.start)..at(range.end));
                 self.data.drain(blocks);
             }
-            Reshape::Insert => {
+            Fallocate::Insert => {
                 if range.start >= self.size() {
-                    return Err(Refusal::Senseless);
+                    return Err(OpError::Invalid);
                 }
                 let blocks = facts.whole(range)?;
                 let (start, len) = (at(range.start), at(range.end - range.start));
@@ -80,7 +80,7 @@ impl Content {
         Ok(())
     }
 
-    /// Zeroes within the file; whole blocks become holes.
+    /// Zeroes `range` within the file. Whole blocks become holes.
     fn zero(&mut self, range: &Range<u64>, facts: &Facts) {
         let inside = range.start.min(self.size())..range.end.min(self.size());
         self.bytes[at(inside.start)..at(inside.end)].fill(0);
@@ -91,14 +91,14 @@ impl Content {
         }
     }
 
-    /// The bytes and blocks of a range that begins with a block.
+    /// Returns the bytes and blocks of `range`, which must begin on a block boundary.
     fn part(&self, range: &Range<u64>, facts: &Facts) -> Self {
         let blocks = at(range.start / facts.block)..at(range.end.div_ceil(facts.block));
         let bytes = self.bytes[at(range.start)..at(range.end)].to_vec();
         Self { bytes, data: self.data[blocks].to_vec() }
     }
 
-    /// Puts such a part at `offset`.
+    /// Writes the bytes and block map of `part` at `offset`.
     fn put(&mut self, offset: u64, part: &Self, facts: &Facts) {
         self.grow(offset + part.size(), facts);
         let (start, block) = (at(offset), at(offset / facts.block));
@@ -107,25 +107,25 @@ impl Content {
     }
 }
 
-/// What becomes of two files (or one, twice) in which `how` is done; `None` where it is refused. Both come back.
+/// Returns the content of both files after the operation `how`. Both may be the same file.
 ///
 /// # Errors
-/// Where the ranges, or the volume, are no good for it.
+/// The ranges are not valid, or the volume does not support the operation.
 pub fn between(
-    how: Between,
+    how: TwoFileOp,
     (to, offset): (&Content, u64),
     (from, source): (&Content, &Range<u64>),
     itself: bool,
     facts: &Facts,
-) -> Result<(Content, Content), Refusal> {
+) -> Result<(Content, Content), OpError> {
     let (mut to, mut from) = (to.clone(), from.clone());
     let len = source.end.saturating_sub(source.start);
     let overlap = itself && source.start.abs_diff(offset) < len;
     let inside = source.end <= from.size();
     let aligned = source.start.is_multiple_of(facts.block) && offset.is_multiple_of(facts.block);
-    let no = Err(Refusal::Senseless);
+    let no = Err(OpError::Invalid);
     match how {
-        Between::Copy => {
+        TwoFileOp::Copy => {
             let source = source.start..source.end.min(from.size());
             let len = source.end.saturating_sub(source.start);
             if itself && source.start.abs_diff(offset) < len {
@@ -136,7 +136,7 @@ pub fn between(
                 to.write(offset, &bytes, facts);
             }
         }
-        Between::Share => {
+        TwoFileOp::Share => {
             let ends = source.end == from.size() && offset + len >= to.size();
             if !facts.reflink || overlap || !inside || !aligned {
                 return no;
@@ -146,7 +146,7 @@ pub fn between(
             }
             to.put(offset, &from.part(source, facts), facts);
         }
-        Between::ExchangeRange => {
+        TwoFileOp::ExchangeRange => {
             let ends = source.end == from.size() && offset + len == to.size();
             if !facts.exchange || itself || len == 0 || !inside || offset + len > to.size() {
                 return no;
@@ -159,7 +159,7 @@ pub fn between(
             to.put(offset, &theirs, facts);
             from.put(source.start, &ours, facts);
         }
-        Between::Exchange => {
+        TwoFileOp::Exchange => {
             if !facts.exchange || itself {
                 return no;
             }
@@ -170,16 +170,16 @@ pub fn between(
 }
 
 impl Facts {
-    /// The blocks that `range` consists of.
-    fn whole(&self, range: &Range<u64>) -> Result<Range<usize>, Refusal> {
+    /// Returns the blocks of `range`, which must consist of whole blocks.
+    fn whole(&self, range: &Range<u64>) -> Result<Range<usize>, OpError> {
         let whole = range.start.is_multiple_of(self.block) && range.end.is_multiple_of(self.block);
         if !whole || range.is_empty() {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         Ok(at(range.start / self.block)..at(range.end / self.block))
     }
 }
 
 fn at(n: u64) -> usize {
-    usize::try_from(n).expect("files of the model fit into memory")
+    usize::try_from(n).expect("the model's files fit into memory")
 }

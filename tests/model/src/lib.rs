@@ -1,22 +1,23 @@
-//! Random operations on a volume and on a plain model in memory, compared step by step; and Linux doing the
-//! same, in turns.
+//! Model tests: random operations run on a volume and on a plain in-memory model, and both are
+//! compared
+//! after each step. Another test lets Linux and xfskit change one volume in turns.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
 //! | [`mem`] | the model: a filesystem as maps |
-//! | [`content`] | what the model's files hold |
-//! | [`op`] | operations, drawn from a seed |
-//! | [`deed`] | what an operation comes to on a given tree |
-//! | [`ours`] | xfskit does it |
-//! | [`linux`] | Linux does it |
-//! | [`run`] | xfskit and the model do the same; what differs is told |
-//! | [`shrink`] | the shortest sequence that still fails |
+//! | [`content`] | the content of the model's files |
+//! | [`drawn`] | operations drawn from a seed |
+//! | [`operation`] | operations resolved against a tree |
+//! | [`ours`] | applies operations with xfskit |
+//! | [`linux`] | applies operations with Linux |
+//! | [`run`] | runs both sides and reports differences |
+//! | [`shrink`] | finds a shorter sequence that still fails |
 
 pub mod content;
-pub mod deed;
+pub mod drawn;
 pub mod linux;
 pub mod mem;
-pub mod op;
+pub mod operation;
 pub mod ours;
 pub mod run;
 pub mod shrink;

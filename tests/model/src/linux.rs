@@ -1,4 +1,4 @@
-//! Linux' side: system calls in a mounted volume.
+//! The Linux side: system calls in a mounted volume.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,43 +14,44 @@ use rustix::io::Errno;
 use xfskit_test_oracle::{Manifest, Xfsprogs};
 use xfskit_vfs::RenameMode;
 
-use crate::deed::{Between, Deed, New, Reshape, Time};
-use crate::mem::{Answer, Id, Kind, Mem, Refusal};
+use crate::mem::{Id, Kind, Mem, OpError, OpResult};
+use crate::operation::{Fallocate, New, Operation, Time, TwoFileOp};
 use crate::ours::{Difference, may_hold, same, same_bytes};
 
-/// A mounted volume, and an xfs_io that knows how to exchange content.
+/// A mounted volume, and an xfs_io that supports `exchangerange`.
 #[derive(Debug)]
 pub struct Linux {
     root: PathBuf,
     tools: Xfsprogs,
 }
 
-type Done<T = ()> = Result<T, Errno>;
+type SysResult<T = ()> = Result<T, Errno>;
 
 impl Linux {
-    /// The volume mounted at `root`.
+    /// Returns the Linux side of the volume mounted at `root`.
     pub fn new(root: &Path, tools: Xfsprogs) -> Self {
         Self { root: root.to_path_buf(), tools }
     }
 
-    /// Does it on the tree of `mem`. Answers how many bytes were copied, where it is about that.
+    /// Applies `op` to the tree of `mem`. Returns the number of bytes copied, or 0 if it copies
+    /// nothing.
     ///
     /// # Errors
-    /// Why not.
-    pub fn apply(&self, deed: &Deed, mem: &Mem) -> Answer<u64> {
+    /// The error of the system call.
+    pub fn apply(&self, operation: &Operation, mem: &Mem) -> OpResult<u64> {
         let paths = mem.paths();
         let path = |id: Id| self.root.join(OsStr::from_bytes(&paths[&id]));
         let entry = |dir: Id, name: &[u8]| path(dir).join(OsStr::from_bytes(name));
-        let done = match deed {
-            Deed::Make { dir, name, new } => make(&path(*dir), &entry(*dir, name), new),
-            Deed::Unnamed { dir, name, new } => {
+        let done = match operation {
+            Operation::Make { dir, name, new } => make(&path(*dir), &entry(*dir, name), new),
+            Operation::Unnamed { dir, name, new } => {
                 let to = name.as_ref().map(|name| entry(*dir, name));
                 unnamed(&path(*dir), to.as_deref(), new)
             }
-            Deed::Link { node, dir, name } => rustix::fs::link(path(*node), entry(*dir, name)),
-            Deed::Unlink { dir, name } => rustix::fs::unlink(entry(*dir, name)),
-            Deed::Rmdir { dir, name } => rustix::fs::rmdir(entry(*dir, name)),
-            Deed::Rename { from, old, to, new, mode } => {
+            Operation::Link { node, dir, name } => rustix::fs::link(path(*node), entry(*dir, name)),
+            Operation::Unlink { dir, name } => rustix::fs::unlink(entry(*dir, name)),
+            Operation::Rmdir { dir, name } => rustix::fs::rmdir(entry(*dir, name)),
+            Operation::Rename { from, old, to, new, mode } => {
                 let flags = match mode {
                     RenameMode::Replace => RenameFlags::empty(),
                     RenameMode::NoReplace => RenameFlags::NOREPLACE,
@@ -58,40 +59,40 @@ impl Linux {
                 };
                 rustix::fs::renameat_with(CWD, entry(*from, old), CWD, entry(*to, new), flags)
             }
-            Deed::SetPerm { node, perm } => set_perm(&path(*node), *perm),
-            // Linux takes setuid and setgid from a file that gets another owner: they are given back.
-            Deed::SetOwner { node, owner } => {
+            Operation::SetPerm { node, perm } => set_perm(&path(*node), *perm),
+            // Linux clears setuid and setgid when the owner changes, so they are set again.
+            Operation::SetOwner { node, owner } => {
                 let is_link = matches!(mem.nodes[*node].kind, Kind::Symlink(_));
                 set_owner(&path(*node), *owner).and_then(|()| {
                     if is_link { Ok(()) } else { set_perm(&path(*node), mem.nodes[*node].perm) }
                 })
             }
-            Deed::SetTimes { node, atime, mtime } => set_times(&path(*node), *atime, *mtime),
-            Deed::SetXattr { node, name, value } => {
+            Operation::SetTimes { node, atime, mtime } => set_times(&path(*node), *atime, *mtime),
+            Operation::SetXattr { node, name, value } => {
                 rustix::fs::lsetxattr(path(*node), name.as_slice(), value, XattrFlags::empty())
             }
-            Deed::RemoveXattr { node, name } => {
+            Operation::RemoveXattr { node, name } => {
                 rustix::fs::lremovexattr(path(*node), name.as_slice())
             }
-            Deed::Write { node, offset, bytes } => {
+            Operation::Write { node, offset, bytes } => {
                 open(&path(*node)).and_then(|file| write(&file, *offset, bytes))
             }
-            Deed::Truncate { node, size } => {
+            Operation::Truncate { node, size } => {
                 open(&path(*node)).and_then(|file| rustix::fs::ftruncate(&file, *size))
             }
-            Deed::Reshape { node, how, range } => open(&path(*node)).and_then(|file| {
+            Operation::Fallocate { node, how, range } => open(&path(*node)).and_then(|file| {
                 let size = mem.size(*node);
-                reshape(&file, *how, range.start, range.end - range.start, size)
+                fallocate(&file, *how, range.start, range.end - range.start, size)
             }),
-            Deed::Between { node, offset, other, source, how } => {
+            Operation::TwoFile { node, offset, other, source, how } => {
                 let (to, from) = (path(*node), path(*other));
                 return self.between(*how, (&to, *offset), (&from, source), mem);
             }
-            Deed::Label(label) => {
+            Operation::Label(label) => {
                 let label = String::from_utf8_lossy(label);
                 return self.xfs_io(&format!("label -s \"{label}\""), &self.root);
             }
-            Deed::Fsync { node } => match mem.nodes[*node].kind {
+            Operation::Fsync { node } => match mem.nodes[*node].kind {
                 Kind::File(_) | Kind::Dir(_) => {
                     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
                     rustix::fs::open(path(*node), flags, Mode::empty())
@@ -99,57 +100,57 @@ impl Linux {
                 }
                 _ => Ok(()),
             },
-            Deed::Sync => rustix::fs::open(&self.root, OFlags::RDONLY, Mode::empty())
+            Operation::Sync => rustix::fs::open(&self.root, OFlags::RDONLY, Mode::empty())
                 .and_then(|fd| rustix::fs::syncfs(&fd)),
         };
-        done.map(|()| 0).map_err(refusal)
+        done.map(|()| 0).map_err(op_error)
     }
 
     fn between(
         &self,
-        how: Between,
+        how: TwoFileOp,
         (to, offset): (&Path, u64),
         (from, source): (&Path, &std::ops::Range<u64>),
         mem: &Mem,
-    ) -> Answer<u64> {
+    ) -> OpResult<u64> {
         let len = source.end - source.start;
-        if how == Between::Share {
+        if how == TwoFileOp::Share {
             let places = format!("{} {offset} {len}", source.start);
             return self.xfs_io(&format!("reflink {} {places}", from.display()), to);
         }
-        if how == Between::Copy {
+        if how == TwoFileOp::Copy {
             let both = open(to).and_then(|to| Ok((to, open(from)?)));
-            let (to, from) = both.map_err(refusal)?;
-            return copy(&to, offset, &from, source.clone()).map_err(refusal);
+            let (to, from) = both.map_err(op_error)?;
+            return copy(&to, offset, &from, source.clone()).map_err(op_error);
         }
         if !mem.facts.exchange || to == from {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         let range = match how {
-            Between::ExchangeRange => format!("-d {offset} -s {} -l {len} ", source.start),
+            TwoFileOp::ExchangeRange => format!("-d {offset} -s {} -l {len} ", source.start),
             _ => String::new(),
         };
         self.xfs_io(&format!("exchangerange {range}{}", from.display()), to)
     }
 
-    /// What only XFS's own calls do.
-    fn xfs_io(&self, command: &str, path: &Path) -> Answer<u64> {
+    /// Runs an xfs_io command, for operations that only XFS ioctls offer.
+    fn xfs_io(&self, command: &str, path: &Path) -> OpResult<u64> {
         let mut xfs_io = self.tools.command("xfs_io");
         let output = xfs_io.args(["-c", command]).arg(path).output();
-        let output = output.map_err(|error| Refusal::Failed(error.to_string()))?;
+        let output = output.map_err(|error| OpError::Failed(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        // xfs_io exits with 0 whatever happens, almost.
+        // xfs_io exits with 0 after most errors, so its output decides.
         if text.is_empty() && output.status.success() {
             return Ok(0);
         }
         let refused = ["Invalid argument", "Operation not supported"];
         if refused.iter().any(|why| text.contains(why)) {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
-        Err(Refusal::Failed(text))
+        Err(OpError::Failed(text))
     }
 
-    /// Compares what Linux shows with the model: `shown` is the tree of a read-only mount at our root.
+    /// Compares the model with `shown`, the tree of a read-only mount at the same root.
     ///
     /// # Errors
     /// The first difference.
@@ -187,10 +188,10 @@ impl Linux {
         same(&format!("nlink of {id}"), &entry.nlink, &node.nlink)?;
         same(&format!("rdev of {id}"), &entry.rdev, &rdev)?;
         same(&format!("xattrs of {id}"), &entry.xattrs, &node.xattrs)?;
-        for (what, shown, said) in
+        for (what, shown, expected) in
             [("atime", entry.atime, node.atime), ("mtime", entry.mtime, node.mtime)]
         {
-            same(&format!("{what} of {id}"), &said.map(|_| shown), &said)?;
+            same(&format!("{what} of {id}"), &expected.map(|_| shown), &expected)?;
         }
         match &node.kind {
             Kind::Symlink(target) => {
@@ -218,7 +219,7 @@ fn kind_of(kind: &Kind) -> (FileType, (u32, u32)) {
     }
 }
 
-fn make(dir: &Path, path: &Path, new: &New) -> Done {
+fn make(dir: &Path, path: &Path, new: &New) -> SysResult {
     let handed_down = dir.metadata().map_err(errno)?;
     match &new.kind {
         Kind::Symlink(target) => rustix::fs::symlink(target.as_slice(), path)?,
@@ -239,7 +240,7 @@ fn make(dir: &Path, path: &Path, new: &New) -> Done {
     }
 }
 
-fn unnamed(dir: &Path, to: Option<&Path>, new: &New) -> Done {
+fn unnamed(dir: &Path, to: Option<&Path>, new: &New) -> SysResult {
     let handed_down = dir.metadata().map_err(errno)?;
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600))?);
@@ -256,56 +257,56 @@ fn unnamed(dir: &Path, to: Option<&Path>, new: &New) -> Done {
     }
 }
 
-fn set_perm(path: &Path, perm: u16) -> Done {
-    // Without following: what links point to is somewhere else.
+fn set_perm(path: &Path, perm: u16) -> SysResult {
+    // Does not follow symbolic links: their targets lie outside the tree.
     if path.symlink_metadata().map_err(errno)?.is_symlink() {
         return Err(Errno::OPNOTSUPP);
     }
     rustix::fs::chmod(path, Mode::from_raw_mode(perm.into()))
 }
 
-fn set_owner(path: &Path, (uid, gid): (u32, u32)) -> Done {
+fn set_owner(path: &Path, (uid, gid): (u32, u32)) -> SysResult {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn set_times(path: &Path, atime: Time, mtime: Time) -> Done {
+fn set_times(path: &Path, atime: Time, mtime: Time) -> SysResult {
     let spec = |(sec, nsec): Time| Timespec { tv_sec: sec, tv_nsec: nsec.into() };
     let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn open(path: &Path) -> Done<File> {
+fn open(path: &Path) -> SysResult<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-fn write(file: &File, offset: u64, bytes: &[u8]) -> Done {
+fn write(file: &File, offset: u64, bytes: &[u8]) -> SysResult {
     file.write_all_at(bytes, offset).map_err(errno)
 }
 
-fn reshape(file: &File, how: Reshape, start: u64, len: u64, size: u64) -> Done {
+fn fallocate(file: &File, how: Fallocate, start: u64, len: u64, size: u64) -> SysResult {
     let keep = |keep: bool| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
     let flags = match how {
-        Reshape::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        Reshape::Zero { keep_size } => FallocateFlags::ZERO_RANGE | keep(keep_size),
-        Reshape::Preallocate { keep_size } => keep(keep_size),
-        Reshape::Collapse => FallocateFlags::COLLAPSE_RANGE,
-        Reshape::Insert => FallocateFlags::INSERT_RANGE,
-        Reshape::Unshare => FallocateFlags::UNSHARE_RANGE | FallocateFlags::KEEP_SIZE,
+        Fallocate::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        Fallocate::Zero { keep_size } => FallocateFlags::ZERO_RANGE | keep(keep_size),
+        Fallocate::Preallocate { keep_size } => keep(keep_size),
+        Fallocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
+        Fallocate::Insert => FallocateFlags::INSERT_RANGE,
+        Fallocate::Unshare => FallocateFlags::UNSHARE_RANGE | FallocateFlags::KEEP_SIZE,
     };
-    let len = if how == Reshape::Unshare { len.min(size.saturating_sub(start)) } else { len };
+    let len = if how == Fallocate::Unshare { len.min(size.saturating_sub(start)) } else { len };
     if len == 0 {
         return Ok(());
     }
     match rustix::fs::fallocate(file, flags, start, len) {
-        // On a volume without reflink there is nothing to unshare.
-        Err(Errno::OPNOTSUPP) if how == Reshape::Unshare => Ok(()),
-        answer => answer,
+        // A volume without reflink has no shared extents to unshare.
+        Err(Errno::OPNOTSUPP) if how == Fallocate::Unshare => Ok(()),
+        result => result,
     }
 }
 
-fn copy(to: &File, offset: u64, from: &File, source: std::ops::Range<u64>) -> Done<u64> {
+fn copy(to: &File, offset: u64, from: &File, source: std::ops::Range<u64>) -> SysResult<u64> {
     let (mut start, mut at) = (source.start, offset);
     while start < source.end {
         let left = usize::try_from(source.end - start).unwrap_or(usize::MAX);
@@ -321,15 +322,15 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-fn refusal(errno: Errno) -> Refusal {
+fn op_error(errno: Errno) -> OpError {
     match errno {
-        Errno::EXIST => Refusal::Exists,
-        Errno::NOENT | Errno::NODATA => Refusal::NoEntry,
-        Errno::NOTEMPTY => Refusal::NotEmpty,
-        Errno::NOSPC => Refusal::NoSpace,
+        Errno::EXIST => OpError::Exists,
+        Errno::NOENT | Errno::NODATA => OpError::NoEntry,
+        Errno::NOTEMPTY => OpError::NotEmpty,
+        Errno::NOSPC => OpError::NoSpace,
         Errno::INVAL | Errno::ISDIR | Errno::NOTDIR | Errno::PERM | Errno::OPNOTSUPP => {
-            Refusal::Senseless
+            OpError::Invalid
         }
-        other => Refusal::Failed(other.to_string()),
+        other => OpError::Failed(other.to_string()),
     }
 }

@@ -1,46 +1,47 @@
-//! The model: a filesystem as maps. Slow, small, obviously right.
+//! The model: a filesystem as maps. It is slow and small, and simple enough to be checked by
+//! reading.
 
 use std::collections::BTreeMap;
 
 use crate::content::{Content, between};
-use crate::deed::{Between, Deed, New, Time};
+use crate::operation::{New, Operation, Time, TwoFileOp};
 
-/// Number of a node; the root is 0.
+/// Index of a node. The root is 0.
 pub type Id = usize;
 
-/// What a volume can do, as far as answers depend on it.
+/// Properties of the volume on which results depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Bytes of a block.
+    /// Size of a filesystem block, in bytes.
     pub block: u64,
-    /// Files may share blocks.
+    /// Whether the volume supports reflink.
     pub reflink: bool,
-    /// They may exchange content.
+    /// Whether the volume supports exchange-range.
     pub exchange: bool,
 }
 
-/// What a node is.
+/// The type of a node, with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Content, byte by byte.
+    /// A regular file.
     File(Content),
-    /// Names.
+    /// A directory: names and nodes.
     Dir(BTreeMap<Vec<u8>, Id>),
-    /// Target.
+    /// A symbolic link: its target.
     Symlink(Vec<u8>),
-    /// Named pipe.
+    /// A named pipe.
     Fifo,
-    /// Character device.
+    /// A character device: major and minor number.
     Device(u32, u32),
 }
 
 impl Kind {
-    /// An empty file.
+    /// Returns an empty file.
     pub fn file() -> Self {
         Self::File(Content::default())
     }
 
-    /// An empty directory.
+    /// Returns an empty directory.
     pub fn dir() -> Self {
         Self::Dir(BTreeMap::new())
     }
@@ -49,124 +50,126 @@ impl Kind {
 /// One inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// File type and content.
     pub kind: Kind,
-    /// Permissions.
+    /// Permission bits.
     pub perm: u16,
     /// Owner and group.
     pub owner: (u32, u32),
-    /// Links.
+    /// Link count.
     pub nlink: u32,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// When it was read last, where that was said.
+    /// Access time, if an operation set it.
     pub atime: Option<Time>,
-    /// When its content changed last, where that was said and is still true.
+    /// Modification time, if an operation set it and no later change made it unknown.
     pub mtime: Option<Time>,
-    /// Of a directory: the one above.
+    /// The parent, of a directory.
     pub up: Id,
 }
 
 impl Node {
-    /// A new node, linked once.
+    /// Returns a new node with one link (two for a directory).
     pub fn new(kind: Kind, perm: u16, owner: (u32, u32), up: Id) -> Self {
         let nlink = if matches!(kind, Kind::Dir(_)) { 2 } else { 1 };
         Self { kind, perm, owner, nlink, xattrs: BTreeMap::new(), atime: None, mtime: None, up }
     }
 }
 
-/// Why somebody refuses: what everybody must answer.
+/// Why an operation fails. All sides must report the same error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OpError {
     /// The name exists.
     Exists,
-    /// It does not.
+    /// The name or attribute does not exist.
     NoEntry,
     /// The directory has entries.
     NotEmpty,
-    /// A directory is in the way, or below itself, or anything else that makes no sense.
-    Senseless,
-    /// There is no space: the model has always some.
+    /// Any other invalid operation, for example on a directory, or one that moves a directory below
+    /// itself.
+    Invalid,
+    /// No space. The model itself never runs out of space.
     NoSpace,
-    /// Something went wrong that nothing justifies.
+    /// An error that the operation does not justify.
     Failed(String),
 }
 
-/// The filesystem.
+/// The model filesystem.
 #[derive(Clone, Debug)]
 pub struct Mem {
-    /// What the volume can do.
+    /// Properties of the volume.
     pub facts: Facts,
-    /// All nodes ever; those without links are gone.
+    /// All nodes ever created. Nodes without links have been removed.
     pub nodes: Vec<Node>,
-    /// The label of the volume, where it was set.
+    /// The volume label, if an operation set it.
     pub label: Option<Vec<u8>>,
 }
 
-/// The answer: how many bytes were copied, where it was about that.
-pub type Answer<T = ()> = Result<T, Refusal>;
+/// Result of an operation.
+pub type OpResult<T = ()> = Result<T, OpError>;
 
 impl Mem {
-    /// An empty filesystem.
+    /// Returns an empty filesystem.
     pub fn new(facts: Facts) -> Self {
         let root = Node::new(Kind::dir(), 0o755, (0, 0), 0);
         Self { facts, nodes: vec![root], label: None }
     }
 
-    /// Does it.
+    /// Applies `op`.
     ///
     /// # Errors
-    /// Where it makes no sense: then nothing has changed.
-    pub fn apply(&mut self, deed: &Deed) -> Answer {
-        match deed {
-            Deed::Make { dir, name, new } | Deed::Unnamed { dir, name: Some(name), new } => {
-                self.make(*dir, name, new)
+    /// The operation is invalid; then the model is unchanged.
+    pub fn apply(&mut self, operation: &Operation) -> OpResult {
+        match operation {
+            Operation::Make { dir, name, new }
+            | Operation::Unnamed { dir, name: Some(name), new } => self.make(*dir, name, new),
+            Operation::Unnamed { name: None, .. } | Operation::Fsync { .. } | Operation::Sync => {
+                Ok(())
             }
-            Deed::Unnamed { name: None, .. } | Deed::Fsync { .. } | Deed::Sync => Ok(()),
-            Deed::Link { node, dir, name } => self.link(*node, *dir, name),
-            Deed::Unlink { dir, name } => self.unlink(*dir, name),
-            Deed::Rmdir { dir, name } => self.rmdir(*dir, name),
-            Deed::Rename { from, old, to, new, mode } => {
+            Operation::Link { node, dir, name } => self.link(*node, *dir, name),
+            Operation::Unlink { dir, name } => self.unlink(*dir, name),
+            Operation::Rmdir { dir, name } => self.rmdir(*dir, name),
+            Operation::Rename { from, old, to, new, mode } => {
                 self.rename((*from, old), (*to, new), *mode)
             }
-            Deed::SetPerm { node, perm } => {
+            Operation::SetPerm { node, perm } => {
                 if matches!(self.nodes[*node].kind, Kind::Symlink(_)) {
-                    return Err(Refusal::Senseless);
+                    return Err(OpError::Invalid);
                 }
                 self.nodes[*node].perm = *perm;
                 Ok(())
             }
-            Deed::SetOwner { node, owner } => {
+            Operation::SetOwner { node, owner } => {
                 self.nodes[*node].owner = *owner;
                 Ok(())
             }
-            Deed::SetTimes { node, atime, mtime } => {
+            Operation::SetTimes { node, atime, mtime } => {
                 let node = &mut self.nodes[*node];
                 (node.atime, node.mtime) = (Some(*atime), Some(*mtime));
                 Ok(())
             }
-            Deed::SetXattr { node, name, value } => self.set_xattr(*node, name, value),
-            Deed::RemoveXattr { node, name } => self.remove_xattr(*node, name),
-            Deed::Label(label) => {
+            Operation::SetXattr { node, name, value } => self.set_xattr(*node, name, value),
+            Operation::RemoveXattr { node, name } => self.remove_xattr(*node, name),
+            Operation::Label(label) => {
                 self.label = Some(label.clone());
                 Ok(())
             }
-            Deed::Write { node, offset, bytes } => self.change(*node, |content, facts| {
+            Operation::Write { node, offset, bytes } => self.change(*node, |content, facts| {
                 content.write(*offset, bytes, facts);
                 Ok(())
             }),
-            Deed::Truncate { node, size } => self.change(*node, |content, facts| {
+            Operation::Truncate { node, size } => self.change(*node, |content, facts| {
                 content.resize(*size, facts);
                 Ok(())
             }),
-            Deed::Reshape { node, how, range } => {
-                self.change(*node, |content, facts| content.reshape(*how, range, facts))
+            Operation::Fallocate { node, how, range } => {
+                self.change(*node, |content, facts| content.fallocate(*how, range, facts))
             }
-            Deed::Between { node, offset, other, source, how } => {
+            Operation::TwoFile { node, offset, other, source, how } => {
                 let (to, from) = (self.content(*node), self.content(*other));
                 let same = node == other;
                 let (to, from) = between(*how, (to, *offset), (from, source), same, &self.facts)?;
-                if matches!(how, Between::ExchangeRange | Between::Exchange) {
+                if matches!(how, TwoFileOp::ExchangeRange | TwoFileOp::Exchange) {
                     self.put_content(*other, from);
                 }
                 self.put_content(*node, to);
@@ -175,11 +178,11 @@ impl Mem {
         }
     }
 
-    /// The content of what `deed` is about may have got another date.
-    pub fn forget_mtime(&mut self, deed: &Deed) {
-        match deed {
-            Deed::Reshape { node, .. } => self.nodes[*node].mtime = None,
-            Deed::Between { node, other, .. } => {
+    /// Marks the modification times of the files that `op` names as unknown.
+    pub fn forget_mtime(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Fallocate { node, .. } => self.nodes[*node].mtime = None,
+            Operation::TwoFile { node, other, .. } => {
                 self.nodes[*node].mtime = None;
                 self.nodes[*other].mtime = None;
             }
@@ -187,10 +190,10 @@ impl Mem {
         }
     }
 
-    /// The names in directory `dir`.
+    /// Returns the entries of directory `dir`.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If `dir` is not a directory.
     pub fn entries(&self, dir: Id) -> &BTreeMap<Vec<u8>, Id> {
         match &self.nodes[dir].kind {
             Kind::Dir(entries) => entries,
@@ -209,23 +212,23 @@ impl Mem {
         matches!(self.nodes[id].kind, Kind::Dir(_))
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether the node is a regular file.
     pub fn is_file(&self, id: Id) -> bool {
         matches!(self.nodes[id].kind, Kind::File(_))
     }
 
-    /// Bytes of a regular file.
+    /// Returns the size of a regular file, in bytes.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If the node is not a regular file.
     pub fn size(&self, id: Id) -> u64 {
         self.content(id).bytes.len() as u64
     }
 
-    /// The content of a regular file.
+    /// Returns the content of a regular file.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If the node is not a regular file.
     pub fn content(&self, id: Id) -> &Content {
         match &self.nodes[id].kind {
             Kind::File(content) => content,
@@ -238,14 +241,14 @@ impl Mem {
         self.nodes[id].mtime = None;
     }
 
-    fn change(&mut self, id: Id, how: impl Fn(&mut Content, &Facts) -> Answer) -> Answer {
+    fn change(&mut self, id: Id, how: impl Fn(&mut Content, &Facts) -> OpResult) -> OpResult {
         let mut content = self.content(id).clone();
         how(&mut content, &self.facts)?;
         self.put_content(id, content);
         Ok(())
     }
 
-    /// One of the paths of each node that can be reached, from the root, without a slash at the beginning.
+    /// Returns one path of each reachable node, from the root, without a leading slash.
     pub fn paths(&self) -> BTreeMap<Id, Vec<u8>> {
         let mut paths = BTreeMap::from([(0, Vec::new())]);
         for dir in self.dirs() {
@@ -258,7 +261,7 @@ impl Mem {
         paths
     }
 
-    /// All directories that can be reached, the root first.
+    /// Returns all reachable directories, the root first.
     pub fn dirs(&self) -> Vec<Id> {
         let mut found = vec![0];
         let mut at = 0;
@@ -270,7 +273,7 @@ impl Mem {
         found
     }
 
-    /// All nodes that can be reached, each once.
+    /// Returns all reachable nodes, each once.
     pub fn reachable(&self) -> Vec<Id> {
         let mut found = vec![0];
         for dir in self.dirs() {
@@ -281,9 +284,9 @@ impl Mem {
         found
     }
 
-    fn make(&mut self, dir: Id, name: &[u8], new: &New) -> Answer {
+    fn make(&mut self, dir: Id, name: &[u8], new: &New) -> OpResult {
         if self.entries(dir).contains_key(name) {
-            return Err(Refusal::Exists);
+            return Err(OpError::Exists);
         }
         let id = self.nodes.len();
         let mut node = Node::new(new.kind.clone(), new.perm, new.owner, dir);
@@ -291,7 +294,7 @@ impl Mem {
         if is_dir {
             self.nodes[dir].nlink += 1;
         }
-        // A directory with the setgid bit hands down its group, and to directories the bit.
+        // A setgid directory passes on its group, and to directories the bit as well.
         let above = &self.nodes[dir];
         if above.perm & 0o2000 != 0 {
             node.owner.1 = above.owner.1;
@@ -302,61 +305,61 @@ impl Mem {
         Ok(())
     }
 
-    /// A directory gets an entry, or another one of that name.
+    /// Adds an entry to `dir`, or replaces the entry of that name.
     fn enter(&mut self, dir: Id, name: &[u8], id: Id) {
         self.entries_mut(dir).insert(name.to_vec(), id);
         self.nodes[dir].mtime = None;
     }
 
-    /// It loses one.
+    /// Removes an entry from `dir`.
     fn leave(&mut self, dir: Id, name: &[u8]) {
         self.entries_mut(dir).remove(name);
         self.nodes[dir].mtime = None;
     }
 
-    /// Linux keeps attributes for users on files and directories only.
-    fn set_xattr(&mut self, id: Id, name: &[u8], value: &[u8]) -> Answer {
+    /// Sets an attribute. Linux keeps `user` attributes on files and directories only.
+    fn set_xattr(&mut self, id: Id, name: &[u8], value: &[u8]) -> OpResult {
         let for_users = matches!(self.nodes[id].kind, Kind::File(_) | Kind::Dir(_));
         if name.starts_with(b"user.") && !for_users {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         self.nodes[id].xattrs.insert(name.to_vec(), value.to_vec());
         Ok(())
     }
 
-    fn remove_xattr(&mut self, id: Id, name: &[u8]) -> Answer {
-        self.nodes[id].xattrs.remove(name).map(drop).ok_or(Refusal::NoEntry)
+    fn remove_xattr(&mut self, id: Id, name: &[u8]) -> OpResult {
+        self.nodes[id].xattrs.remove(name).map(drop).ok_or(OpError::NoEntry)
     }
 
-    fn link(&mut self, id: Id, dir: Id, name: &[u8]) -> Answer {
+    fn link(&mut self, id: Id, dir: Id, name: &[u8]) -> OpResult {
         if self.is_dir(id) {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         if self.entries(dir).contains_key(name) {
-            return Err(Refusal::Exists);
+            return Err(OpError::Exists);
         }
         self.enter(dir, name, id);
         self.nodes[id].nlink += 1;
         Ok(())
     }
 
-    fn unlink(&mut self, dir: Id, name: &[u8]) -> Answer {
-        let id = *self.entries(dir).get(name).ok_or(Refusal::NoEntry)?;
+    fn unlink(&mut self, dir: Id, name: &[u8]) -> OpResult {
+        let id = *self.entries(dir).get(name).ok_or(OpError::NoEntry)?;
         if self.is_dir(id) {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         self.leave(dir, name);
         self.nodes[id].nlink -= 1;
         Ok(())
     }
 
-    fn rmdir(&mut self, dir: Id, name: &[u8]) -> Answer {
-        let id = *self.entries(dir).get(name).ok_or(Refusal::NoEntry)?;
+    fn rmdir(&mut self, dir: Id, name: &[u8]) -> OpResult {
+        let id = *self.entries(dir).get(name).ok_or(OpError::NoEntry)?;
         if !self.is_dir(id) {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         if !self.entries(id).is_empty() {
-            return Err(Refusal::NotEmpty);
+            return Err(OpError::NotEmpty);
         }
         self.leave(dir, name);
         self.nodes[dir].nlink -= 1;
@@ -381,23 +384,23 @@ impl Mem {
         (from, from_name): (Id, &[u8]),
         (to, to_name): (Id, &[u8]),
         mode: xfskit_vfs::RenameMode,
-    ) -> Answer {
+    ) -> OpResult {
         use xfskit_vfs::RenameMode::{Exchange, NoReplace};
-        let id = *self.entries(from).get(from_name).ok_or(Refusal::NoEntry)?;
+        let id = *self.entries(from).get(from_name).ok_or(OpError::NoEntry)?;
         let there = self.entries(to).get(to_name).copied();
         match mode {
-            NoReplace if there.is_some() => return Err(Refusal::Exists),
-            Exchange if there.is_none() => return Err(Refusal::NoEntry),
+            NoReplace if there.is_some() => return Err(OpError::Exists),
+            Exchange if there.is_none() => return Err(OpError::NoEntry),
             _ if there == Some(id) => return Ok(()),
             _ => {}
         }
         if self.is_dir(id) && self.is_below(id, to) {
-            return Err(Refusal::Senseless);
+            return Err(OpError::Invalid);
         }
         match (there, mode) {
             (Some(other), Exchange) => {
                 if self.is_dir(other) && self.is_below(other, from) {
-                    return Err(Refusal::Senseless);
+                    return Err(OpError::Invalid);
                 }
                 self.enter(from, from_name, other);
                 self.enter(to, to_name, id);
@@ -406,9 +409,9 @@ impl Mem {
                 return Ok(());
             }
             (Some(other), _) => match (self.is_dir(id), self.is_dir(other)) {
-                (true, false) | (false, true) => return Err(Refusal::Senseless),
+                (true, false) | (false, true) => return Err(OpError::Invalid),
                 (true, true) if !self.entries(other).is_empty() => {
-                    return Err(Refusal::NotEmpty);
+                    return Err(OpError::NotEmpty);
                 }
                 (true, true) => {
                     self.nodes[to].nlink -= 1;

@@ -1,4 +1,4 @@
-//! xfskit's side: everything goes through the library.
+//! The xfskit side: operations go through the library.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -9,13 +9,13 @@ use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 use xfskit_vfs::{Error, Fs, Handle, NewNode, SetAttr, SetMode, Stat, Timestamp};
 
-use crate::deed::{Between, Deed, New, Reshape, Time};
-use crate::mem::{Answer, Facts, Id, Kind, Mem, Node, Refusal};
+use crate::mem::{Facts, Id, Kind, Mem, Node, OpError, OpResult};
+use crate::operation::{Fallocate, New, Operation, Time, TwoFileOp};
 
-/// A difference between two sides.
+/// A description of how two sides differ.
 pub type Difference = String;
 
-/// A directory of a volume that xfskit has open.
+/// A directory tree of a volume that xfskit has open.
 #[derive(Debug)]
 pub struct Ours {
     fs: Arc<Fs>,
@@ -24,15 +24,16 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// The empty directory `root`.
+    /// Returns the tree below the empty directory `root`.
     pub fn below(fs: Arc<Fs>, root: Ino) -> Self {
         Self { fs, inos: HashMap::from([(0, root)]) }
     }
 
-    /// The root directory of a volume, which holds what `mem` says: every node is looked up by its path.
+    /// Returns the tree of a volume that holds the nodes of `mem`. Each node is looked up by its
+    /// path.
     ///
     /// # Errors
-    /// What is not there.
+    /// The first node that is missing.
     pub fn find(fs: Arc<Fs>, mem: &Mem) -> Result<Self, Difference> {
         let root = fs.volume().geo().rootino;
         let mut side = Self::below(fs, root);
@@ -48,7 +49,7 @@ impl Ours {
         Ok(side)
     }
 
-    /// What the volume can do.
+    /// Returns the properties of the volume.
     pub fn facts(&self) -> Facts {
         let geo = self.fs.volume().geo();
         Facts {
@@ -58,12 +59,12 @@ impl Ours {
         }
     }
 
-    /// The volume.
+    /// Returns the filesystem.
     pub fn fs(&self) -> &Fs {
         &self.fs
     }
 
-    /// Another way to the same volume, opened anew.
+    /// Reopens the volume with `open` and keeps the inode numbers.
     pub fn reopened(
         self,
         open: impl FnOnce(Fs) -> Result<Fs, Difference>,
@@ -72,10 +73,10 @@ impl Ours {
         Ok(Self { fs: Arc::new(open(fs)?), inos: self.inos })
     }
 
-    /// Nobody else has it open: for closing it.
+    /// Returns the filesystem, to close it.
     ///
     /// # Errors
-    /// Where somebody has.
+    /// The filesystem is still shared with another owner.
     pub fn into_fs(self) -> Result<Fs, Difference> {
         Arc::into_inner(self.fs).ok_or_else(|| "close: others have the volume open".into())
     }
@@ -88,27 +89,28 @@ impl Ours {
         self.fs.inode(self.ino(id)).map_err(|error| format!("node {id}: {error}"))
     }
 
-    /// Does it; a node that is made is `fresh`. Answers how many bytes were copied, where it is about that.
+    /// Applies `op`. A node that it creates gets the id `fresh`. Returns the number of bytes
+    /// copied, or 0 if it copies nothing.
     ///
     /// # Errors
-    /// Why not: then nothing has changed.
-    pub fn apply(&mut self, deed: &Deed, fresh: Id) -> Answer<u64> {
-        match deed {
-            Deed::Make { dir, name, new } => {
+    /// The operation failed; then nothing has changed.
+    pub fn apply(&mut self, operation: &Operation, fresh: Id) -> OpResult<u64> {
+        match operation {
+            Operation::Make { dir, name, new } => {
                 let made = self.fs.make(self.ino(*dir), name, &node_of(new));
                 return self.made(made, fresh);
             }
-            Deed::Unnamed { dir, name, new } => {
+            Operation::Unnamed { dir, name, new } => {
                 let made = self.unnamed(self.ino(*dir), name.as_deref(), new);
                 return self.made(made, fresh);
             }
             _ => {}
         }
-        self.change(deed).map_err(refusal)
+        self.change(operation).map_err(op_error)
     }
 
-    fn made(&mut self, made: Result<Ino, Error>, fresh: Id) -> Answer<u64> {
-        self.inos.insert(fresh, made.map_err(refusal)?);
+    fn made(&mut self, made: Result<Ino, Error>, fresh: Id) -> OpResult<u64> {
+        self.inos.insert(fresh, made.map_err(op_error)?);
         Ok(0)
     }
 
@@ -123,17 +125,19 @@ impl Ours {
         Ok(hold.ino())
     }
 
-    fn change(&self, deed: &Deed) -> Result<u64, Error> {
+    fn change(&self, operation: &Operation) -> Result<u64, Error> {
         let fs = &self.fs;
-        match deed {
-            Deed::Make { .. } | Deed::Unnamed { .. } => {}
-            Deed::Link { node, dir, name } => fs.link(self.ino(*node), self.ino(*dir), name)?,
-            Deed::Unlink { dir, name } => fs.unlink(self.ino(*dir), name)?,
-            Deed::Rmdir { dir, name } => fs.rmdir(self.ino(*dir), name)?,
-            Deed::Rename { from, old, to, new, mode } => {
+        match operation {
+            Operation::Make { .. } | Operation::Unnamed { .. } => {}
+            Operation::Link { node, dir, name } => {
+                fs.link(self.ino(*node), self.ino(*dir), name)?;
+            }
+            Operation::Unlink { dir, name } => fs.unlink(self.ino(*dir), name)?,
+            Operation::Rmdir { dir, name } => fs.rmdir(self.ino(*dir), name)?,
+            Operation::Rename { from, old, to, new, mode } => {
                 fs.rename(self.ino(*from), old, self.ino(*to), new, *mode)?;
             }
-            Deed::SetPerm { node, perm } => {
+            Operation::SetPerm { node, perm } => {
                 let inode = fs.inode(self.ino(*node))?;
                 if inode.core().file_type() == Some(FileType::Symlink) {
                     return Err(Core::Limit("Linux does not change modes of symbolic links").into());
@@ -141,46 +145,48 @@ impl Ours {
                 let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
                 fs.set_attr(self.ino(*node), &set)?;
             }
-            Deed::SetOwner { node, owner: (uid, gid) } => {
+            Operation::SetOwner { node, owner: (uid, gid) } => {
                 let set = SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() };
                 fs.set_attr(self.ino(*node), &set)?;
             }
-            Deed::SetTimes { node, atime, mtime } => {
+            Operation::SetTimes { node, atime, mtime } => {
                 let stamp = |(sec, nsec): Time| Some(Timestamp { sec, nsec });
                 let (atime, mtime) = (stamp(*atime), stamp(*mtime));
                 let set = SetAttr { atime, mtime, ..SetAttr::default() };
                 fs.set_attr(self.ino(*node), &set)?;
             }
-            Deed::SetXattr { node, name, value } => {
+            Operation::SetXattr { node, name, value } => {
                 fs.set_xattr(self.ino(*node), name, value, SetMode::Any)?;
             }
-            Deed::RemoveXattr { node, name } => fs.remove_xattr(self.ino(*node), name)?,
-            Deed::Write { node, offset, bytes } => fs.write(self.ino(*node), *offset, bytes)?,
-            Deed::Truncate { node, size } => fs.truncate(self.ino(*node), *size)?,
-            Deed::Reshape { node, how, range } => {
+            Operation::RemoveXattr { node, name } => fs.remove_xattr(self.ino(*node), name)?,
+            Operation::Write { node, offset, bytes } => {
+                fs.write(self.ino(*node), *offset, bytes)?;
+            }
+            Operation::Truncate { node, size } => fs.truncate(self.ino(*node), *size)?,
+            Operation::Fallocate { node, how, range } => {
                 let handle = fs.open(self.ino(*node))?;
-                reshape(&handle, *how, range.clone())?;
+                fallocate(&handle, *how, range.clone())?;
                 handle.close()?;
             }
-            Deed::Between { node, offset, other, source, how } => {
+            Operation::TwoFile { node, offset, other, source, how } => {
                 let (to, from) = (fs.open(self.ino(*node))?, fs.open(self.ino(*other))?);
                 let mut copied = 0;
                 match how {
-                    Between::Share => to.share(*offset, &from, source.clone())?,
-                    Between::Copy => copied = to.copy_range(*offset, &from, source.clone())?,
-                    Between::ExchangeRange => {
+                    TwoFileOp::Share => to.share(*offset, &from, source.clone())?,
+                    TwoFileOp::Copy => copied = to.copy_range(*offset, &from, source.clone())?,
+                    TwoFileOp::ExchangeRange => {
                         let len = source.end - source.start;
                         to.exchange_range(*offset..*offset + len, &from, source.start)?;
                     }
-                    Between::Exchange => to.exchange(&from)?,
+                    TwoFileOp::Exchange => to.exchange(&from)?,
                 }
                 to.close()?;
                 from.close()?;
                 return Ok(copied);
             }
-            Deed::Label(label) => fs.volume().set_label(label)?,
-            Deed::Fsync { node } => fs.fsync(self.ino(*node))?,
-            Deed::Sync => fs.sync()?,
+            Operation::Label(label) => fs.volume().set_label(label)?,
+            Operation::Fsync { node } => fs.fsync(self.ino(*node))?,
+            Operation::Sync => fs.sync()?,
         }
         Ok(0)
     }
@@ -232,14 +238,18 @@ impl Ours {
     }
 }
 
-fn reshape(handle: &Handle<'_>, how: Reshape, range: std::ops::Range<u64>) -> Result<(), Error> {
+fn fallocate(
+    handle: &Handle<'_>,
+    how: Fallocate,
+    range: std::ops::Range<u64>,
+) -> Result<(), Error> {
     match how {
-        Reshape::Punch => handle.punch(range),
-        Reshape::Zero { keep_size } => handle.zero(range, keep_size),
-        Reshape::Preallocate { keep_size } => handle.preallocate(range, keep_size),
-        Reshape::Collapse => handle.collapse(range),
-        Reshape::Insert => handle.insert(range),
-        Reshape::Unshare => handle.unshare(range),
+        Fallocate::Punch => handle.punch(range),
+        Fallocate::Zero { keep_size } => handle.zero(range, keep_size),
+        Fallocate::Preallocate { keep_size } => handle.preallocate(range, keep_size),
+        Fallocate::Collapse => handle.collapse(range),
+        Fallocate::Insert => handle.insert(range),
+        Fallocate::Unshare => handle.unshare(range),
     }
 }
 
@@ -261,20 +271,20 @@ fn node_of(new: &New) -> NewNode {
     }
 }
 
-fn refusal(error: Error) -> Refusal {
+fn op_error(error: Error) -> OpError {
     match error {
-        Error::Core(Core::Exists) => Refusal::Exists,
-        Error::Core(Core::NoEntry) => Refusal::NoEntry,
-        Error::Core(Core::NotEmpty) => Refusal::NotEmpty,
-        Error::Core(Core::NoSpace(_)) => Refusal::NoSpace,
+        Error::Core(Core::Exists) => OpError::Exists,
+        Error::Core(Core::NoEntry) => OpError::NoEntry,
+        Error::Core(Core::NotEmpty) => OpError::NotEmpty,
+        Error::Core(Core::NoSpace(_)) => OpError::NoSpace,
         Error::Core(
             Core::NotDirectory(_)
             | Core::IsDirectory(_)
             | Core::NotFile(_)
             | Core::Limit(_)
             | Core::Unsupported(_),
-        ) => Refusal::Senseless,
-        other => Refusal::Failed(other.to_string()),
+        ) => OpError::Invalid,
+        other => OpError::Failed(other.to_string()),
     }
 }
 
@@ -282,10 +292,11 @@ fn compare_stat(id: Id, node: &Node, stat: &Stat) -> Result<(), Difference> {
     same(&format!("perm of {id}"), &(stat.mode & 0o7777), &node.perm)?;
     same(&format!("owner of {id}"), &(stat.uid, stat.gid), &node.owner)?;
     same(&format!("nlink of {id}"), &stat.nlink, &node.nlink)?;
-    for (what, ours, said) in [("atime", stat.atime, node.atime), ("mtime", stat.mtime, node.mtime)]
+    for (what, ours, expected) in
+        [("atime", stat.atime, node.atime), ("mtime", stat.mtime, node.mtime)]
     {
-        let ours = said.map(|_| (ours.sec, ours.nsec));
-        same(&format!("{what} of {id}"), &ours, &said)?;
+        let ours = expected.map(|_| (ours.sec, ours.nsec));
+        same(&format!("{what} of {id}"), &ours, &expected)?;
     }
     if let Kind::Device(major, minor) = node.kind {
         same(&format!("rdev of {id}"), &stat.rdev, &Some((major, minor)))?;
@@ -293,7 +304,7 @@ fn compare_stat(id: Id, node: &Node, stat: &Stat) -> Result<(), Difference> {
     Ok(())
 }
 
-/// Fails, naming `what` differs.
+/// Compares two values; `what` names them in the error.
 ///
 /// # Errors
 /// The difference.
@@ -312,7 +323,7 @@ pub(crate) fn same_bytes(id: Id, ours: &[u8], theirs: &[u8]) -> Result<(), Diffe
     Err(format!("content of {id}: {} and {} bytes, differ at {at:?}", ours.len(), theirs.len()))
 }
 
-/// Data lies only where the model allows it.
+/// Checks that data lies only in blocks where the model allows it.
 pub(crate) fn may_hold(
     id: Id,
     allowed: &[bool],

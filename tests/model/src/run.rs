@@ -1,4 +1,4 @@
-//! xfskit and the model do the same; what differs is told.
+//! Runs operations on xfskit and on the model, and reports differences.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::tx::Tx;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 use xfskit_units::{ByteLen, Ino, Uuid};
 use xfskit_vfs::{Clock, Error, Fs, NewNode, Timestamp};
 
-use crate::deed::{Between, Deed};
-use crate::mem::{Answer, Mem, Refusal};
-use crate::op::Op;
+use crate::drawn::DrawnOp;
+use crate::mem::{Mem, OpError, OpResult};
+use crate::operation::{Operation, TwoFileOp};
 use crate::ours::{Difference, Ours, same};
 
-/// A volume to try on: mkfs options, one per `-x y` pair, and its size.
+/// A volume to test on: mkfs options, one per `-x y` pair, and its size.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct VolumeSpec {
     /// Options as mkfs.xfs takes them: `("-m", "rmapbt=0")`.
     pub options: &'static [(&'static str, &'static str)],
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Extent size hint of the root directory, for copies on write too, in blocks; 0 for none.
     pub hint: u32,
 }
 
-impl Shape {
-    /// A volume of `size` bytes without hints.
+impl VolumeSpec {
+    /// Returns a volume of `size` bytes without a hint.
     pub const fn of(options: &'static [(&'static str, &'static str)], size: u64) -> Self {
         Self { options, size, hint: 0 }
     }
 
-    /// The same with a hint of so many blocks.
+    /// Sets the extent size hint, in blocks.
     pub const fn hinted(self, hint: u32) -> Self {
         Self { hint, ..self }
     }
@@ -42,32 +42,32 @@ impl Shape {
 #[derive(Debug)]
 pub struct Pair {
     dev: Arc<MemDevice>,
-    /// There between operations.
+    /// Always `Some` between operations.
     ours: Option<Ours>,
     mem: Mem,
     refused: usize,
 }
 
-/// A new volume of this shape.
+/// Formats a new volume in memory.
 ///
 /// # Panics
-/// Where it cannot be made.
-pub fn make(shape: Shape) -> Arc<MemDevice> {
-    let dev = Arc::new(MemDevice::new(ByteLen(shape.size)));
+/// If it cannot be formatted.
+pub fn make(spec: VolumeSpec) -> Arc<MemDevice> {
+    let dev = Arc::new(MemDevice::new(ByteLen(spec.size)));
     let mut options = Options::default();
-    for (option, argument) in shape.options {
+    for (option, argument) in spec.options {
         options.sub(option, argument).unwrap();
     }
     let stamp =
         Stamp { uuid: Uuid::from_u128(7), seconds: 1_600_000_000, nanoseconds: 0, generation: 9 };
     let plan = xfskit_mkfs::plan(&options, &DeviceFacts::of(&*dev, None), stamp).unwrap();
     xfskit_mkfs::make(&*dev, None, &plan).unwrap();
-    if shape.hint > 0 {
+    if spec.hint > 0 {
         let fs = open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
         let hint = |tx: &mut Tx<'_>| {
             let root = tx.iget(tx.volume().geo().rootino)?;
-            tx.set_extsize(root, shape.hint);
-            tx.set_cowextsize(root, shape.hint);
+            tx.set_extsize(root, spec.hint);
+            tx.set_cowextsize(root, spec.hint);
             Ok(())
         };
         fs.volume().transact(hint).unwrap();
@@ -76,10 +76,10 @@ pub fn make(shape: Shape) -> Arc<MemDevice> {
     dev
 }
 
-/// Opens for writing.
+/// Opens a volume for writing.
 ///
 /// # Panics
-/// Where that fails.
+/// If that fails.
 pub fn open(dev: Arc<dyn BlockDevice>) -> Fs {
     let options = OpenOptions { write: true, cache_bytes: 4 << 20, ..OpenOptions::default() };
     let volume = Volume::open(dev, &options).unwrap();
@@ -89,16 +89,17 @@ pub fn open(dev: Arc<dyn BlockDevice>) -> Fs {
 }
 
 impl Pair {
-    /// A new volume of this shape, and the model of an empty one.
-    pub fn new(shape: Shape) -> Self {
-        let dev = make(shape);
+    /// Returns a new volume and the model of an empty one.
+    pub fn new(spec: VolumeSpec) -> Self {
+        let dev = make(spec);
         let fs = open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
         let root = fs.volume().geo().rootino;
         Self::below(dev, Arc::new(fs), root)
     }
 
-    /// The model of the empty directory `root`: mode 0755, owner and group 0. Others may have the volume open, too,
-    /// and change it outside of that directory; then [`Op::Reopen`] must not be asked for.
+    /// Returns a pair for the empty directory `root`: mode 0755, owner and group 0. Other owners of
+    /// `fs` may change the volume outside of that directory; then [`DrawnOp::Reopen`] must not be
+    /// run.
     pub fn below(dev: Arc<MemDevice>, fs: Arc<Fs>, root: Ino) -> Self {
         let ours = Ours::below(fs, root);
         let mem = Mem::new(ours.facts());
@@ -109,31 +110,31 @@ impl Pair {
         self.ours.as_ref().expect("open between operations")
     }
 
-    /// Does `op` on both sides.
+    /// Runs `op` on both sides.
     ///
     /// # Errors
-    /// Where one side answers what the other does not.
-    pub fn step(&mut self, op: &Op) -> Result<(), Difference> {
-        if matches!(op, Op::Reopen) {
+    /// The sides return different results.
+    pub fn step(&mut self, op: &DrawnOp) -> Result<(), Difference> {
+        if matches!(op, DrawnOp::Reopen) {
             return self.reopen();
         }
-        let Some(deed) = Deed::of(op, &self.mem) else { return Ok(()) };
+        let Some(operation) = Operation::of(op, &self.mem) else { return Ok(()) };
         let ours = self.ours.as_mut().expect("open between operations");
-        let answer = ours.apply(&deed, self.mem.nodes.len());
-        if answer == Err(Refusal::NoSpace) {
+        let result = ours.apply(&operation, self.mem.nodes.len());
+        if result == Err(OpError::NoSpace) {
             self.refused += 1;
             return Ok(());
         }
-        let theirs = self.mem.apply(&as_far_as(deed, &answer));
-        same("answer", &answer.map(drop), &theirs)
+        let theirs = self.mem.apply(&with_copied_len(operation, &result));
+        same("result", &result.map(drop), &theirs)
     }
 
-    /// Operations that found no space, and changed nothing.
+    /// Returns the number of operations that found no space and changed nothing.
     pub fn refused(&self) -> usize {
         self.refused
     }
 
-    /// Closes, lets the judge look, and opens again.
+    /// Closes the volume, checks it, and opens it again.
     fn reopen(&mut self) -> Result<(), Difference> {
         self.compare_label()?;
         if let Some(ours) = self.ours.take() {
@@ -148,7 +149,7 @@ impl Pair {
         self.compare()
     }
 
-    /// The label in the superblock.
+    /// Compares the label in the superblock.
     fn compare_label(&self) -> Result<(), Difference> {
         let Some(label) = &self.mem.label else { return Ok(()) };
         let mut expected = [0; 12];
@@ -156,18 +157,18 @@ impl Pair {
         same("label", &self.ours().fs().volume().superblock().fname, &expected)
     }
 
-    /// Closes, and lets all judges look.
+    /// Closes the volume and verifies it with all tools.
     ///
     /// # Errors
-    /// What they find.
+    /// Their first finding.
     pub fn close(&mut self) -> Result<(), Difference> {
         if let Some(ours) = self.ours.take() {
             ours.into_fs()?.close().map_err(|error| format!("close: {error}"))?;
         }
-        judge_all(&self.dev)
+        verify_all(&self.dev)
     }
 
-    /// Compares both trees, everything of them.
+    /// Compares both trees completely.
     ///
     /// # Errors
     /// The first difference.
@@ -176,10 +177,11 @@ impl Pair {
     }
 }
 
-/// Fills what is free but `leave` blocks, with the file `ballast` of many pieces: the volume is fragmented, too.
+/// Fills the volume up to `leave` free blocks with the file `ballast`. Its many extents fragment
+/// the free space, too.
 ///
 /// # Panics
-/// Where that fails for another reason than that there is no space.
+/// On any error other than no space.
 pub fn fill(fs: &Fs, leave: u64) {
     let root = fs.volume().geo().rootino;
     let blocksize = 1_u64 << fs.volume().geo().blocklog;
@@ -203,18 +205,20 @@ pub fn fill(fs: &Fs, leave: u64) {
     handle.close().unwrap();
 }
 
-/// What was done: a copy may end early.
-pub fn as_far_as(mut deed: Deed, answer: &Answer<u64>) -> Deed {
-    if let (Deed::Between { how: Between::Copy, source, .. }, Ok(done)) = (&mut deed, answer) {
+/// Cuts the source range of a copy to the bytes that were copied: a copy may end early.
+pub fn with_copied_len(mut operation: Operation, result: &OpResult<u64>) -> Operation {
+    if let (Operation::TwoFile { how: TwoFileOp::Copy, source, .. }, Ok(done)) =
+        (&mut operation, result)
+    {
         source.end = source.end.min(source.start + done);
     }
-    deed
+    operation
 }
 
-/// What our own judge has to say of the volume on `dev`.
+/// Checks the volume on `dev` with xfskit's own checker.
 ///
 /// # Errors
-/// Its first finding.
+/// The first finding.
 pub fn check(dev: &Arc<MemDevice>) -> Result<(), Difference> {
     let mut first = None;
     let mut note = |finding: xfskit_check::Finding| {
@@ -228,10 +232,11 @@ pub fn check(dev: &Arc<MemDevice>) -> Result<(), Difference> {
     }
 }
 
-/// What all judges have to say: ours, `xfs_repair -n`, and the kernel, which shows the same tree.
+/// Verifies the volume with xfskit's checker, with `xfs_repair -n`, and with the kernel, which must
+/// show the same tree.
 ///
 /// # Errors
-/// What they find.
-pub fn judge_all(dev: &Arc<MemDevice>) -> Result<(), Difference> {
-    judge::device(&**dev)
+/// The first finding.
+pub fn verify_all(dev: &Arc<MemDevice>) -> Result<(), Difference> {
+    verify::device(&**dev)
 }

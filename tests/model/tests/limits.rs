@@ -1,4 +1,5 @@
-//! As far as the format goes, and what is beyond: refused by name, with nothing changed and nothing leaked.
+//! Limits of the format. An operation beyond a limit fails with an error that names it, changes
+//! nothing and leaks nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +7,12 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::icore::LINKS_MAX;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
-use xfskit_test_model::run::{self, Shape};
+use xfskit_test_model::run::{self, VolumeSpec};
 use xfskit_test_oracle::long;
 use xfskit_test_oracle::trees::directories::name_of_one_hash;
 use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
-/// The most bytes that a file has.
+/// The largest size of a file, in bytes.
 const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 
 fn open(dev: &Arc<MemDevice>) -> Fs {
@@ -24,34 +25,34 @@ fn root(fs: &Fs) -> Ino {
 
 fn close(dev: &Arc<MemDevice>, fs: Fs) {
     fs.close().unwrap();
-    run::judge_all(dev).unwrap();
+    run::verify_all(dev).unwrap();
 }
 
-/// All that is known of the files of a directory, and what is free.
+/// Returns the attributes of all files of a directory, and the free space counters.
 fn state(fs: &Fs, dir: Ino) -> (BTreeMap<Vec<u8>, String>, String) {
     let entries = fs.read_dir(&fs.inode(dir).unwrap()).entries.into_iter();
-    let told = |ino| {
+    let describe = |ino| {
         let inode = fs.inode(ino).unwrap();
         format!("{:?} {:?}", fs.stat(&inode), fs.xattrs(&inode).0)
     };
-    let mut all: BTreeMap<_, _> = entries.map(|entry| (entry.name, told(entry.ino))).collect();
-    all.insert(b".".to_vec(), told(dir));
+    let mut all: BTreeMap<_, _> = entries.map(|entry| (entry.name, describe(entry.ino))).collect();
+    all.insert(b".".to_vec(), describe(dir));
     (all, format!("{:?}", fs.volume().engine().unwrap().counters().get()))
 }
 
-fn is_limit<T: std::fmt::Debug>(answer: Result<T, Error>) {
+fn is_limit<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(
         matches!(
-            answer,
+            result,
             Err(Error::Core(Core::Limit(_)) | Error::NameTooLong { .. } | Error::BadName { .. })
         ),
-        "{answer:?}"
+        "{result:?}"
     );
 }
 
 #[test]
-fn sixty_five_thousand_names_of_one_file() {
-    let dev = run::make(Shape::of(&[], 64 << 20));
+fn one_file_takes_sixty_five_thousand_links() {
+    let dev = run::make(VolumeSpec::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     let dir = fs.make(root(&fs), b"names", &NewNode::directory(0o755)).unwrap();
@@ -69,9 +70,9 @@ fn sixty_five_thousand_names_of_one_file() {
 }
 
 #[test]
-fn a_directory_of_very_many_entries_comes_and_goes() {
+fn a_directory_of_very_many_entries_is_filled_and_emptied() {
     let count = if long() { 1_000_000 } else { 15_000 };
-    let dev = run::make(Shape::of(&[], if long() { 4 << 30 } else { 128 << 20 }));
+    let dev = run::make(VolumeSpec::of(&[], if long() { 4 << 30 } else { 128 << 20 }));
     let fs = open(&dev);
     fs.sync().unwrap();
     let before = state(&fs, root(&fs)).1;
@@ -97,11 +98,12 @@ fn a_directory_of_very_many_entries_comes_and_goes() {
     close(&dev, fs);
 }
 
-/// Judged by xfs_repair 6.13, which the feature sees to: 6.1 takes a hash that goes on in the next leaf for a fault.
+/// The parent feature makes the test use xfs_repair 6.13: version 6.1 reports a hash that continues
+/// in the next leaf as corruption.
 #[test]
-fn names_of_one_hash_come_move_and_go() {
+fn names_with_equal_hashes_are_created_renamed_and_removed() {
     let options = &[("-i", "exchange=1"), ("-b", "size=1024")];
-    let dev = run::make(Shape::of(options, 64 << 20));
+    let dev = run::make(VolumeSpec::of(options, 64 << 20));
     let fs = open(&dev);
     let dir = fs.make(root(&fs), b"one", &NewNode::directory(0o755)).unwrap();
     let other = fs.make(root(&fs), b"other", &NewNode::directory(0o755)).unwrap();
@@ -126,8 +128,8 @@ fn names_of_one_hash_come_move_and_go() {
 }
 
 #[test]
-fn files_reach_to_the_end_of_what_the_format_can_say() {
-    let dev = run::make(Shape::of(&[], 64 << 20));
+fn a_file_extends_to_the_largest_offset_of_the_format() {
+    let dev = run::make(VolumeSpec::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     let handle = fs.open(file).unwrap();
@@ -142,7 +144,7 @@ fn files_reach_to_the_end_of_what_the_format_can_say() {
     is_limit(handle.preallocate(0..SIZE_MAX + 1, false));
     is_limit(handle.zero(SIZE_MAX..SIZE_MAX + 1, false));
     is_limit(handle.insert(4096..8192));
-    assert_eq!(state(&fs, root(&fs)), before, "what was refused changed something");
+    assert_eq!(state(&fs, root(&fs)), before, "an operation that failed changed something");
     let mut end = [0; 5];
     assert_eq!(handle.read(SIZE_MAX - 4, &mut end).unwrap(), 4);
     assert_eq!(&end, b"\0end\0");
@@ -154,8 +156,8 @@ fn files_reach_to_the_end_of_what_the_format_can_say() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
-    let dev = run::make(Shape::of(&[], 64 << 20));
+fn an_operation_beyond_a_limit_of_the_format_fails_and_changes_nothing() {
+    let dev = run::make(VolumeSpec::of(&[], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let file = fs.make(root, b"file", &NewNode::file(0o644)).unwrap();
@@ -177,17 +179,17 @@ fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
     is_limit(fs.set_xattr(file, &long_name, b"", SetMode::Any));
     is_limit(fs.set_xattr(file, b"user.large", &vec![1; 65537], SetMode::Any));
     is_limit(fs.set_xattr(file, b"nobody.knows", b"", SetMode::Any));
-    assert_eq!(state(&fs, root), before, "what was refused changed something");
+    assert_eq!(state(&fs, root), before, "an operation that failed changed something");
     close(&dev, fs);
 }
 
 #[test]
-fn a_link_too_many_is_refused() {
-    let dev = run::make(Shape::of(&[], 64 << 20));
+fn a_link_beyond_the_largest_link_count_fails() {
+    let dev = run::make(VolumeSpec::of(&[], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let file = fs.make(root, b"file", &NewNode::file(0o644)).unwrap();
-    // Nobody has two thousand million names at hand.
+    // Sets the link count directly, since two thousand million links cannot be created in a test.
     let pretend = |nlink| {
         fs.volume()
             .transact(|tx| {
@@ -200,14 +202,14 @@ fn a_link_too_many_is_refused() {
     fs.link(file, root, b"last").unwrap();
     let before = state(&fs, root);
     is_limit(fs.link(file, root, b"one too many"));
-    assert_eq!(state(&fs, root), before, "what was refused changed something");
+    assert_eq!(state(&fs, root), before, "an operation that failed changed something");
     pretend(2);
     close(&dev, fs);
 }
 
 #[test]
-fn no_more_inodes_than_the_volume_allows() {
-    let dev = run::make(Shape::of(&[("-i", "maxpct=1")], 64 << 20));
+fn creating_more_inodes_than_maxpct_allows_fails() {
+    let dev = run::make(VolumeSpec::of(&[("-i", "maxpct=1")], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let mut made = 0_u32;
@@ -219,26 +221,26 @@ fn no_more_inodes_than_the_volume_allows() {
         }
     };
     assert!(matches!(refused, Error::Core(Core::NoSpace("inodes"))), "{refused}");
-    // 163 blocks of 16384, whole chunks of eight blocks, and three inodes that mkfs made.
+    // 163 blocks of 16384, in whole chunks of eight blocks, less the three inodes that mkfs made.
     assert_eq!(made, 20 * 64 - 3);
     let before = state(&fs, root);
     assert!(fs.make(root, b"one more", &NewNode::file(0o644)).is_err());
-    assert_eq!(state(&fs, root), before, "what was refused changed something");
+    assert_eq!(state(&fs, root), before, "an operation that failed changed something");
     fs.unlink(root, &name(7)).unwrap();
     fs.make(root, b"one more", &NewNode::file(0o644)).unwrap();
     close(&dev, fs);
 }
 
 #[test]
-fn a_device_that_cannot_be_written_is_refused_before_anything() {
-    let dev = run::make(Shape::of(&[], 64 << 20));
+fn a_change_of_a_read_only_volume_fails_and_changes_nothing() {
+    let dev = run::make(VolumeSpec::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     close(&dev, fs);
     let reader = Volume::open(Arc::clone(&dev) as Arc<dyn BlockDevice>, &OpenOptions::default());
     let fs = Fs::new(reader.unwrap());
-    let read_only = |answer: Result<(), Error>| {
-        assert!(matches!(answer, Err(Error::Core(Core::ReadOnly))), "{answer:?}");
+    let read_only = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Core(Core::ReadOnly))), "{result:?}");
     };
     read_only(fs.make(root(&fs), b"new", &NewNode::file(0o644)).map(drop));
     read_only(fs.unlink(root(&fs), b"file"));
@@ -247,5 +249,5 @@ fn a_device_that_cannot_be_written_is_refused_before_anything() {
     read_only(fs.set_xattr(file, b"user.x", b"", SetMode::Any));
     read_only(fs.sync());
     fs.close().unwrap();
-    run::judge_all(&dev).unwrap();
+    run::verify_all(&dev).unwrap();
 }

@@ -1,41 +1,43 @@
-//! Linux and xfskit take turns on one volume, each changing what the other left. What they do comes from one seed,
-//! and a model in memory does it too. After each turn everybody looks: the tree is the model's as Linux shows it and
-//! as xfskit does, both show the same down to times and holes, and neither `xfskit check` nor `xfs_repair -n` finds
-//! anything.
+//! Linux and xfskit change one volume in turns. One seed determines their operations, and the
+//! in-memory model applies them too. After each turn the tree must equal the model both as Linux
+//! shows it and as xfskit shows it; both must agree on times and holes; and `xfskit check` and
+//! `xfs_repair -n` must find nothing.
 
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
-use xfskit_test_model::deed::Deed;
+use xfskit_test_model::drawn::{self, DrawnOp, OpMix};
 use xfskit_test_model::linux::Linux;
-use xfskit_test_model::mem::{Answer, Mem};
-use xfskit_test_model::op::{self, Op, Taste};
+use xfskit_test_model::mem::{Mem, OpResult};
+use xfskit_test_model::operation::Operation;
 use xfskit_test_model::ours::{Difference, Ours};
-use xfskit_test_model::run::{self, as_far_as};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, kernel, long, needs, ours};
+use xfskit_test_model::run::{self, with_copied_len};
+use xfskit_test_oracle::{
+    Image, Mount, Need, Scratch, Xfsprogs, kernel, long, needs, ours, verify,
+};
 use xfskit_vfs::Fs;
 
-const MIXED: Taste = Taste { names: 60, content: 60_000, value: 3000, removals: 22 };
-const CROWDED: Taste = Taste { names: 3000, content: 3000, value: 300, removals: 12 };
+const MIXED: OpMix = OpMix { names: 60, content: 60_000, value: 3000, removals: 22 };
+const CROWDED: OpMix = OpMix { names: 3000, content: 3000, value: 300, removals: 12 };
 
-/// A volume of `mkfs.xfs`.
+/// How a volume is formatted.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
-    /// Made by xfsprogs 6.13, not by the machine's own.
+    /// Formatted by xfsprogs 6.13 instead of the installed version.
     newer: bool,
     options: &'static [&'static str],
 }
 
-/// One volume, and what should be on it.
-struct Table<'s> {
+/// One volume and its model.
+struct Testbed<'s> {
     scratch: &'s Scratch,
     image: Image<'s>,
     mem: Mem,
     tools: Xfsprogs,
 }
 
-impl<'s> Table<'s> {
+impl<'s> Testbed<'s> {
     fn new(kind: Kind, scratch: &'s Scratch) -> Self {
         let tools = Xfsprogs::newer().expect("needed");
         let maker = if kind.newer { tools.clone() } else { Xfsprogs::installed().expect("needed") };
@@ -47,57 +49,58 @@ impl<'s> Table<'s> {
         Self { scratch, image, mem, tools }
     }
 
-    /// xfskit does all of `ops`.
-    fn our_turn(&mut self, ops: &[Op]) -> Result<(), Difference> {
+    /// Applies all of `ops` with xfskit.
+    fn xfskit_turn(&mut self, ops: &[DrawnOp]) -> Result<(), Difference> {
         let device = FileDevice::open(self.image.path(), OpenMode::ReadWrite);
         let fs = run::open(Arc::new(device.expect("the image")) as Arc<dyn BlockDevice>);
         let mut side = Ours::find(Arc::new(fs), &self.mem)?;
         for op in ops {
-            let Some(deed) = Deed::of(op, &self.mem) else { continue };
-            let answer = side.apply(&deed, self.mem.nodes.len());
-            self.follow(deed, answer, |ours, model| ours == model)?;
+            let Some(operation) = Operation::of(op, &self.mem) else { continue };
+            let result = side.apply(&operation, self.mem.nodes.len());
+            self.apply_to_model(operation, result, |ours, model| ours == model)?;
         }
         side.into_fs()?.close().map_err(|error| format!("close: {error}"))
     }
 
-    /// Linux does all of `ops`. It may name another reason where there is more than one, and dates a file before it
-    /// refuses to change it.
-    fn their_turn(&mut self, ops: &[Op]) -> Result<(), Difference> {
+    /// Applies all of `ops` with Linux. Where there is more than one reason to fail, Linux may
+    /// report another one than the model. It also updates the modification time before some
+    /// operations fail.
+    fn linux_turn(&mut self, ops: &[DrawnOp]) -> Result<(), Difference> {
         let mount = Mount::read_write_with(&self.image, self.scratch, "noatime")?;
         let side = Linux::new(mount.path(), self.tools.clone());
         for op in ops {
-            let Some(deed) = Deed::of(op, &self.mem) else { continue };
-            let answer = side.apply(&deed, &self.mem);
-            if answer.is_err() {
-                self.mem.forget_mtime(&deed);
+            let Some(operation) = Operation::of(op, &self.mem) else { continue };
+            let result = side.apply(&operation, &self.mem);
+            if result.is_err() {
+                self.mem.forget_mtime(&operation);
             }
-            self.follow(deed, answer, |linux, model| linux.is_ok() == model.is_ok())?;
+            self.apply_to_model(operation, result, |linux, model| linux.is_ok() == model.is_ok())?;
         }
         mount.unmount()
     }
 
-    /// The model does what somebody did.
-    fn follow(
+    /// Applies the operation to the model, and compares the results.
+    fn apply_to_model(
         &mut self,
-        deed: Deed,
-        answer: Answer<u64>,
-        agrees: impl Fn(&Answer, &Answer) -> bool,
+        operation: Operation,
+        result: OpResult<u64>,
+        agrees: impl Fn(&OpResult, &OpResult) -> bool,
     ) -> Result<(), Difference> {
-        let deed = as_far_as(deed, &answer);
-        let (answer, model) = (answer.map(drop), self.mem.apply(&deed));
-        if agrees(&answer, &model) {
+        let operation = with_copied_len(operation, &result);
+        let (result, model) = (result.map(drop), self.mem.apply(&operation));
+        if agrees(&result, &model) {
             return Ok(());
         }
-        Err(format!("{}: {answer:?}, expected {model:?}", brief(&deed)))
+        Err(format!("{}: {result:?}, expected {model:?}", shorten(&operation)))
     }
 
-    /// Everybody looks.
-    fn look(&self) -> Result<(), Difference> {
-        let verdict = ours::verdict(&self.image);
-        if !verdict.is_silent() {
-            return Err(format!("check: {verdict:#?}"));
+    /// Verifies the volume and compares it with the model, as Linux and as xfskit show it.
+    fn verify(&self) -> Result<(), Difference> {
+        let report = ours::check(&self.image);
+        if !report.is_clean() {
+            return Err(format!("check: {report:#?}"));
         }
-        judge::repair(&self.image)?;
+        verify::repair(&self.image)?;
         let mount = Mount::read_only(&self.image, self.scratch)?;
         let shown = kernel::manifest(mount.path());
         let side = Linux::new(mount.path(), self.tools.clone());
@@ -112,32 +115,33 @@ impl<'s> Table<'s> {
     }
 }
 
-/// What a message says of it.
-fn brief(deed: &Deed) -> String {
-    let mut text = format!("{deed:?}");
+/// Returns the operation as text, cut to 400 characters.
+fn shorten(operation: &Operation) -> String {
+    let mut text = format!("{operation:?}");
     if text.len() > 400 {
         text = text.chars().take(400).collect();
     }
     text
 }
 
-fn play(kind: Kind, taste: Taste, seed: u64, rounds: u64, count: usize) {
+fn alternate(kind: Kind, mix: OpMix, seed: u64, rounds: u64, count: usize) {
     if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }
     let scratch = Scratch::new(kind.name);
-    let mut table = Table::new(kind, &scratch);
+    let mut testbed = Testbed::new(kind, &scratch);
     let rounds = if long() { 8 * rounds } else { rounds };
     for round in 0..rounds {
-        let ops = op::draw(seed.wrapping_mul(1 << 20) + round, 2 * count, taste);
+        let ops = drawn::draw(seed.wrapping_mul(1 << 20) + round, 2 * count, mix);
         let (theirs, ours) = ops.split_at(count);
-        let answer = table.their_turn(theirs).and_then(|()| table.look());
-        answer.unwrap_or_else(|what| {
-            panic!("{}, seed {seed}, Linux' turn {round}: {what}", kind.name)
+        let result = testbed.linux_turn(theirs).and_then(|()| testbed.verify());
+        result.unwrap_or_else(|what| {
+            panic!("{}, seed {seed}, Linux turn {round}: {what}", kind.name)
         });
-        let answer = table.our_turn(ours).and_then(|()| table.look());
-        answer
-            .unwrap_or_else(|what| panic!("{}, seed {seed}, our turn {round}: {what}", kind.name));
+        let result = testbed.xfskit_turn(ours).and_then(|()| testbed.verify());
+        result.unwrap_or_else(|what| {
+            panic!("{}, seed {seed}, xfskit turn {round}: {what}", kind.name)
+        });
     }
 }
 
@@ -158,31 +162,31 @@ const BARE: Kind = Kind {
 };
 
 #[test]
-fn kernel_and_xfskit_take_turns_on_a_default_volume() {
-    play(DEFAULT, MIXED, 1, 2, 250);
+fn kernel_and_xfskit_change_a_default_volume_in_turns() {
+    alternate(DEFAULT, MIXED, 1, 2, 250);
 }
 
 #[test]
-fn kernel_and_xfskit_take_turns_on_a_volume_of_old_defaults() {
-    play(OLD, MIXED, 2, 2, 250);
+fn kernel_and_xfskit_change_a_volume_of_old_defaults_in_turns() {
+    alternate(OLD, MIXED, 2, 2, 250);
 }
 
 #[test]
-fn kernel_and_xfskit_take_turns_on_small_blocks() {
-    play(SMALL_BLOCKS, MIXED, 3, 2, 250);
+fn kernel_and_xfskit_change_small_blocks_in_turns() {
+    alternate(SMALL_BLOCKS, MIXED, 3, 2, 250);
 }
 
 #[test]
-fn kernel_and_xfskit_take_turns_on_large_directory_blocks() {
-    play(LARGE_DIRECTORY_BLOCKS, CROWDED, 4, 2, 900);
+fn kernel_and_xfskit_change_large_directory_blocks_in_turns() {
+    alternate(LARGE_DIRECTORY_BLOCKS, CROWDED, 4, 2, 900);
 }
 
 #[test]
-fn kernel_and_xfskit_take_turns_with_parent_pointers_and_exchange() {
-    play(EVERYTHING, MIXED, 5, 3, 250);
+fn kernel_and_xfskit_change_a_volume_with_parent_pointers_and_exchange_in_turns() {
+    alternate(EVERYTHING, MIXED, 5, 3, 250);
 }
 
 #[test]
-fn kernel_and_xfskit_take_turns_on_a_bare_volume() {
-    play(BARE, MIXED, 6, 1, 250);
+fn kernel_and_xfskit_change_a_bare_volume_in_turns() {
+    alternate(BARE, MIXED, 6, 1, 250);
 }

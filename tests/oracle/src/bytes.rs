@@ -1,4 +1,4 @@
-//! Two sparse images, byte by byte.
+//! Byte-by-byte comparison of two sparse images.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use rustix::io::Errno;
 /// Bytes compared at a time.
 const STEP: u64 = 1 << 20;
 
-/// The first places where two images differ, outside of `ignored`: one line for each differing
-/// sector, at most `limit`. Only what one of them stores is read: holes are zeroes.
+/// Returns the first differences of two images outside of `ignored`: one line for each differing
+/// sector, at most `limit`. Reads only ranges that one of the images stores; holes are zeroes.
 pub fn differences(
     ours: &Path,
     theirs: &Path,
@@ -40,7 +40,7 @@ pub fn differences(
     found
 }
 
-/// Where the next byte is that one of the files stores.
+/// Returns the next byte that one of the files stores.
 fn next_data(files: &[File; 2], at: u64) -> Option<u64> {
     let next = |file: &File| match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(next) => Some(next),

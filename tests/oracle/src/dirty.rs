@@ -1,5 +1,5 @@
-//! Volumes whose log the kernel left dirty: stopped in the middle of work, as by a power cut, or
-//! frozen and copied.
+//! Volumes with a dirty log of the kernel: shut down in the middle of work, as by a power failure,
+//! or frozen and copied.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,36 +17,37 @@ use crate::trees::{Shape, bytes, corners, fresh};
 /// How the work ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything is in the log, nothing more is written back.
+    /// A shutdown after a log flush: all changes are in the log, nothing more is written back.
     Flushed,
-    /// What was not yet in the log is lost.
+    /// A shutdown without a log flush: changes that have not reached the log are lost.
     Cut,
-    /// Stopped, mounted (which recovers), worked on again, stopped again.
+    /// A shutdown, a mount that recovers, more work, and another shutdown.
     Twice,
     /// The image is copied while the volume is frozen.
     Frozen,
 }
 
-/// Works in an empty directory; the files it returns stay open until the volume has stopped.
+/// Work in an empty directory. The files it returns stay open until the shutdown.
 pub type Work = fn(&Path) -> io::Result<Vec<File>>;
 
-/// One way to leave a log.
+/// One way to leave a dirty log.
 #[derive(Clone, Copy, Debug)]
 pub struct Crash {
-    /// Short, for messages.
+    /// Short name, for messages.
     pub name: &'static str,
-    /// The volume, as the matrix names it.
+    /// Name of the volume in the matrix.
     pub volume: &'static str,
-    /// Mount options beyond the usual.
+    /// Additional mount options.
     pub mount: &'static str,
-    /// What is done before the end.
+    /// The work before the end.
     pub work: Work,
-    /// How it ends.
+    /// How the work ends.
     pub end: End,
 }
 
 impl Crash {
-    /// Makes the volume and leaves its log so. `None`, with a note, where this machine cannot.
+    /// Makes the volume and leaves its log dirty. Returns `None`, with a note, if the machine
+    /// cannot.
     pub fn leave<'scratch>(&self, scratch: &'scratch Scratch) -> Option<Image<'scratch>> {
         let case: Case = named(self.volume);
         let image = case.make(scratch)?;
@@ -84,9 +85,12 @@ impl Crash {
         Some(image)
     }
 
-    /// The same, of a journal that Linux can recover, and the image as Linux recovered it. Now and then it leaves one
-    /// that it cannot recover itself: the tree of an orphan's fork is gone before the orphan is (seen with
-    /// 6.18, "xfs_inactive_ifree returned error -117"). Then another is made, at most three.
+    /// Leaves a dirty log that Linux can recover. Returns that image and the image as Linux
+    /// recovered it.
+    ///
+    /// Linux sometimes leaves a log that it cannot recover itself: the tree of an orphan's fork is
+    /// freed before the orphan is (seen with 6.18, "xfs_inactive_ifree returned error -117"). Up to
+    /// three attempts are made.
     pub fn leave_recoverable<'scratch>(
         &self,
         scratch: &'scratch Scratch,
@@ -103,7 +107,7 @@ impl Crash {
     }
 }
 
-/// All of them.
+/// All ways to leave a dirty log.
 pub const CRASHES: &[Crash] = &[
     crash("corners-flushed", "default", everything, End::Flushed),
     crash("corners-cut", "default-newer", everything, End::Cut),
@@ -126,8 +130,8 @@ pub const CRASHES: &[Crash] = &[
         ..crash("corners-small-records", "sector-4k", everything, End::Flushed)
     },
     crash("nothing-but-a-file", "default", one_file, End::Flushed),
-    crash("born-and-removed", "default-newer", born_and_removed, End::Flushed),
-    crash("born-and-removed-many-groups", "many-groups", born_and_removed, End::Flushed),
+    crash("created-and-removed", "default-newer", created_and_removed, End::Flushed),
+    crash("created-and-removed-many-groups", "many-groups", created_and_removed, End::Flushed),
     crash("synced-then-changed", "default-newer", synced_then_changed, End::Flushed),
     crash("synced-then-changed-parent", "parent", synced_then_changed, End::Flushed),
     crash("synced-then-cut", "default", synced_then_changed, End::Cut),
@@ -140,7 +144,7 @@ const fn crash(name: &'static str, volume: &'static str, work: Work, end: End) -
     Crash { name, volume, mount: "", work, end }
 }
 
-/// Every corner that this volume can hold.
+/// Makes every corner case that this volume can hold.
 fn everything(dir: &Path) -> io::Result<Vec<File>> {
     let block = rustix::fs::statvfs(dir)?.f_bsize;
     let probe = |name: &str| File::create_new(dir.join(name));
@@ -154,22 +158,22 @@ fn one_file(dir: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// Inode clusters that come and go within one log: buffers logged, then cancelled.
-fn born_and_removed(dir: &Path) -> io::Result<Vec<File>> {
+/// Creates and removes inode clusters within one log: their buffers are logged, then cancelled.
+fn created_and_removed(dir: &Path) -> io::Result<Vec<File>> {
     for round in 0..3 {
-        let born = fresh(dir, &format!("round{round}"))?;
+        let new_dir = fresh(dir, &format!("round{round}"))?;
         for number in 0..1500 {
-            fs::write(born.join(number.to_string()), number.to_string())?;
+            fs::write(new_dir.join(number.to_string()), number.to_string())?;
         }
         rustix::fs::syncfs(File::open(dir)?)?;
         for number in (0..1500).filter(|number| number % 400 > round * 30) {
-            fs::remove_file(born.join(number.to_string()))?;
+            fs::remove_file(new_dir.join(number.to_string()))?;
         }
     }
     Ok(Vec::new())
 }
 
-/// A tree on disk, and then a bit of everything in the log alone.
+/// Syncs a tree, then makes changes of many kinds that reach only the log.
 fn synced_then_changed(dir: &Path) -> io::Result<Vec<File>> {
     let old = fresh(dir, "old")?;
     everything(&old)?;
@@ -203,7 +207,7 @@ fn synced_then_changed(dir: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// Inodes on the unlinked lists: removed while open, and never named at all.
+/// Leaves inodes on the unlinked lists: removed while open, and created without a name.
 fn open_but_removed(dir: &Path) -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     for number in 0..300 {
@@ -220,7 +224,7 @@ fn open_but_removed(dir: &Path) -> io::Result<Vec<File>> {
     Ok(held)
 }
 
-/// More work than the log holds, so that it goes round.
+/// Does more work than the log holds, so that the log wraps.
 fn wrapped(dir: &Path) -> io::Result<Vec<File>> {
     for round in 0..30 {
         let part = fresh(dir, &format!("round{round}"))?;

@@ -1,5 +1,5 @@
 //! `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: inode flags, project and extent size hints, which
-//! no plain system call shows.
+//! plain system calls do not show.
 #![expect(unsafe_code, reason = "two ioctls that no crate wraps")]
 
 use std::os::fd::BorrowedFd;
@@ -13,13 +13,13 @@ use rustix::ioctl::{Getter, Setter, ioctl, opcode};
 pub struct FsXattr {
     /// `FS_XFLAG_*`.
     pub xflags: u32,
-    /// Extent size hint, bytes.
+    /// Extent size hint, in bytes.
     pub extsize: u32,
-    /// Extents of the data fork; ignored when set.
+    /// Extents of the data fork; ignored by `set`.
     pub nextents: u32,
-    /// Project.
+    /// Project id.
     pub projid: u32,
-    /// Extent size hint for copy on write, bytes.
+    /// Extent size hint for copy on write, in bytes.
     pub cowextsize: u32,
     pad: [u8; 8],
 }
@@ -46,19 +46,19 @@ pub const EXTSZINHERIT: u32 = 0x1000;
 pub const NODEFRAG: u32 = 0x2000;
 /// `FS_XFLAG_COWEXTSIZE`.
 pub const COWEXTSIZE: u32 = 0x10000;
-/// `FS_XFLAG_HASATTR`: there is an attribute fork.
+/// `FS_XFLAG_HASATTR`: the inode has an attribute fork.
 pub const HASATTR: u32 = 0x8000_0000;
 
 /// Reads the record of an open file.
 pub fn get(fd: BorrowedFd) -> Result<FsXattr> {
     const GET: u32 = opcode::read::<FsXattr>(b'X', 31);
-    // SAFETY: the opcode's kernel side writes exactly one `struct fsxattr`, which `FsXattr` is.
+    // SAFETY: the kernel writes exactly one `struct fsxattr` for this opcode, which `FsXattr` is.
     unsafe { ioctl(fd, Getter::<GET, FsXattr>::new()) }
 }
 
 /// Writes the record of an open file.
 pub fn set(fd: BorrowedFd, value: FsXattr) -> Result<()> {
     const SET: u32 = opcode::write::<FsXattr>(b'X', 32);
-    // SAFETY: the opcode's kernel side reads exactly one `struct fsxattr`, which `FsXattr` is.
+    // SAFETY: the kernel reads exactly one `struct fsxattr` for this opcode, which `FsXattr` is.
     unsafe { ioctl(fd, Setter::<SET, FsXattr>::new(value)) }
 }

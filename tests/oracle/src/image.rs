@@ -1,5 +1,5 @@
-//! Scratch directories, sparse images and mounts. Each ends with its guard, also when a test
-//! panics; the guards drop in the order mount, image, scratch because they borrow in that order.
+//! Scratch directories, sparse images and mounts. Each ends when its guard drops, also when a test
+//! panics. The borrows force the order mount, image, scratch.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,17 +13,17 @@ use xfskit_units::{ByteOffset, index};
 
 use crate::tools::run;
 
-/// A directory of one test, removed with everything in it at the end.
+/// The directory of one test, removed with its contents at the end.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A fresh directory; `purpose` is part of its name.
+    /// Creates a fresh directory; `purpose` is part of its name.
     pub fn new(purpose: &str) -> Self {
         Self::below(&Self::root(), purpose)
     }
 
-    /// The same where gigabytes of data have room.
+    /// Creates a fresh directory on a disk, with space for gigabytes of data.
     pub fn on_disk(purpose: &str) -> Self {
         let chosen = std::env::var_os("XFSKIT_SCRATCH").map(PathBuf::from);
         Self::below(&chosen.unwrap_or_else(std::env::temp_dir), purpose)
@@ -38,7 +38,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Memory where there is plenty of it (images are sparse), else the temporary directory.
+    /// Returns `/dev/shm` if it is large enough (images are sparse), else the temporary directory.
     fn root() -> PathBuf {
         if let Some(chosen) = std::env::var_os("XFSKIT_SCRATCH") {
             return PathBuf::from(chosen);
@@ -49,12 +49,12 @@ impl Scratch {
         if roomy { memory.to_path_buf() } else { std::env::temp_dir() }
     }
 
-    /// Where the directory is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether sparse files of `bytes` bytes are possible here (16 TiB is the end on ext4).
+    /// Returns whether sparse files of `bytes` bytes are possible here (ext4 ends at 16 TiB).
     pub fn holds(&self, bytes: u64) -> bool {
         let path = self.0.join("holds");
         let made = File::create(&path).and_then(|file| file.set_len(bytes));
@@ -66,13 +66,14 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if std::env::var_os("XFSKIT_KEEP").is_none() {
-            // What cannot be removed (a mount that would not end) is left for the reader.
+            // A directory that cannot be removed, for example because of a stuck mount, is left
+            // behind.
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 }
 
-/// A file that holds a volume, sparse.
+/// A sparse file that holds a volume.
 #[derive(Debug)]
 pub struct Image<'scratch> {
     path: PathBuf,
@@ -82,19 +83,19 @@ pub struct Image<'scratch> {
 }
 
 impl<'scratch> Image<'scratch> {
-    /// An all-hole file of `bytes` bytes.
+    /// Creates a file of `bytes` bytes without data.
     pub fn sparse(scratch: &'scratch Scratch, name: &str, bytes: u64) -> Self {
         let path = scratch.path().join(name);
         File::create(&path).and_then(|file| file.set_len(bytes)).expect("sparse image");
         Self { path, scratch, log: None }
     }
 
-    /// The file of that name that is in `scratch` already.
+    /// Returns an image over the file of that name in `scratch`.
     pub fn existing(scratch: &'scratch Scratch, name: &str) -> Self {
         Self { path: scratch.path().join(name), scratch, log: None }
     }
 
-    /// A file that holds what a device does, holes kept.
+    /// Creates a copy of a device's content, with holes kept.
     pub fn of_device(scratch: &'scratch Scratch, name: &str, device: &dyn BlockDevice) -> Self {
         let image = Self::sparse(scratch, name, device.size().0);
         let file = File::options().write(true).open(&image.path).expect("the image");
@@ -109,7 +110,7 @@ impl<'scratch> Image<'scratch> {
         image
     }
 
-    /// The same with a second file of `log_bytes` bytes for the log; [`Self::log`] names it.
+    /// Adds a second file of `log_bytes` bytes for the log; [`Self::log`] returns its path.
     pub fn with_external_log(mut self, log_bytes: u64) -> Self {
         let path = self.path.with_extension("log");
         File::create(&path).and_then(|file| file.set_len(log_bytes)).expect("sparse log");
@@ -117,7 +118,7 @@ impl<'scratch> Image<'scratch> {
         self
     }
 
-    /// A copy of the bytes as they are now, holes kept.
+    /// Creates a copy of the current bytes, with holes kept.
     pub fn copy(&self, name: &str) -> Self {
         let path = self.scratch.path().join(name);
         let copy = |from: &Path, to: &Path| {
@@ -132,18 +133,18 @@ impl<'scratch> Image<'scratch> {
         Self { path, scratch: self.scratch, log }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file of the external log, if there is one.
+    /// Returns the path of the external log, if there is one.
     pub fn log(&self) -> Option<&Path> {
         self.log.as_deref()
     }
 }
 
-/// A loop device over a file, for what `mount -o loop` does not attach by itself.
+/// A loop device over a file, where `mount -o loop` does not attach one itself.
 #[derive(Debug)]
 struct Loop(PathBuf);
 
@@ -160,7 +161,7 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted image; unmounted when dropped.
+/// A mounted image, unmounted when dropped.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -168,23 +169,24 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts to change the tree.
+    /// Mounts the image for writing.
     pub fn read_write(image: &Image, scratch: &Scratch) -> Result<Self, String> {
         Self::read_write_with(image, scratch, "")
     }
 
-    /// The same with more mount options, separated by commas.
+    /// Mounts the image for writing with more mount options, separated by commas.
     pub fn read_write_with(image: &Image, scratch: &Scratch, more: &str) -> Result<Self, String> {
         let options = ["loop,nouuid", more].join(if more.is_empty() { "" } else { "," });
         Self::with_options(image, scratch, &options)
     }
 
-    /// Mounts to change the tree, unless another volume with the same UUID is mounted.
+    /// Mounts the image for writing, with the kernel's check for duplicate UUIDs.
     pub fn checked(image: &Image, scratch: &Scratch) -> Result<Self, String> {
         Self::with_options(image, scratch, "loop")
     }
 
-    /// Mounts to look. A dirty log is refused: the loop device cannot be written.
+    /// Mounts the image read-only. The kernel refuses a dirty log, since the loop device cannot be
+    /// written.
     pub fn read_only(image: &Image, scratch: &Scratch) -> Result<Self, String> {
         Self::with_options(image, scratch, "loop,nouuid,ro,noatime")
     }
@@ -205,23 +207,23 @@ impl Mount {
         Ok(Self { path, _log: log })
     }
 
-    /// Has the kernel recover the log, and nothing else.
+    /// Lets the kernel recover the log, and unmounts.
     pub fn recover(image: &Image, scratch: &Scratch) -> Result<(), String> {
         Self::read_write(image, scratch)?.unmount()
     }
 
-    /// Where the volume's root directory is.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Stops the volume at once, as a crash would, with its log flushed first or not.
+    /// Shuts the volume down at once, as a crash would, after a log flush if `flush_log` is set.
     pub fn shutdown(&self, flush_log: bool) -> Result<(), String> {
         let command = if flush_log { "shutdown -f" } else { "shutdown" };
         run(Command::new("xfs_io").args(["-x", "-c", command]).arg(&self.path)).map(drop)
     }
 
-    /// Unmounts and says whether that went well, which `drop` cannot.
+    /// Unmounts and returns the error, which `drop` cannot.
     pub fn unmount(mut self) -> Result<(), String> {
         self.leave()
     }
@@ -232,7 +234,8 @@ impl Mount {
         }
         let path = std::mem::take(&mut self.path);
         let mut refusal = String::new();
-        // Somebody (a desktop's indexer, a child that is being born or dying) may hold it for a moment.
+        // Another process (a desktop's indexer, a child between fork and exec) may hold the mount
+        // for a moment.
         for n in 0..12 {
             match run(Command::new("umount").arg(&path)) {
                 Ok(_) => {

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use crate::fsxattr;
 use crate::manifest::{Digest, Entry, Extra, Manifest, Time, show};
 
-/// Walks the tree below `root`. Mount read-only with `noatime` before, or looking changes it.
+/// Walks the tree below `root`. The caller mounts read-only with `noatime`, so that reading changes
+/// nothing.
 pub fn manifest(root: &Path) -> Manifest {
     let mut found = Manifest::default();
     let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
@@ -23,8 +24,8 @@ pub fn manifest(root: &Path) -> Manifest {
     found
 }
 
-/// `linked` holds what is known of inodes with several names: one may have tens of thousands, and
-/// as many attributes (parent pointers) to go through each time.
+/// Walks one directory. `linked` caches the entries of inodes with several names: one inode may
+/// have tens of thousands of names, and as many attributes (parent pointers) to read each time.
 fn walk(dir: BorrowedFd, path: &[u8], found: &mut Manifest, linked: &mut HashMap<u64, Entry>) {
     let listing = rustix::fs::Dir::read_from(dir).expect("opendir");
     for listed in listing {
@@ -94,7 +95,7 @@ fn entry_at(dir: BorrowedFd, name: &[u8], path: &[u8]) -> Entry {
         }
         FileType::Directory => {
             let file = File::from(open_at(dir, name, OFlags::RDONLY | OFlags::DIRECTORY));
-            // For a short-form directory the call counts something else than extents.
+            // For a short-form directory the ioctl does not count extents.
             entry.extra = extra(&file).map(|extra| Extra { nextents: 0, ..extra });
         }
         _ => {}
@@ -113,17 +114,18 @@ fn extra(file: &File) -> Option<Extra> {
     })
 }
 
-/// There is no `lgetxattrat`: the directory's descriptor under `/proc` stands for it.
+/// Reads the attributes of an entry. There is no `lgetxattrat`, so the directory's descriptor under
+/// `/proc` is part of the path.
 fn xattrs_at(dir: BorrowedFd, name: &[u8], path: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let file = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat();
     let mut buffer = vec![0; 64 << 10];
     let length = match rustix::fs::llistxattr(file.as_slice(), &mut buffer) {
         Ok(length) => length,
-        // More than 64 KiB of names: XFS holds them, but listxattr(2) cannot tell them.
+        // XFS can hold more than 64 KiB of names, but listxattr(2) cannot return them.
         Err(Errno::TOOBIG) => panic!("{}: too many attributes to list", show(path)),
         Err(error) => panic!("listxattr {}: {error}", show(path)),
     };
-    // To root, Linux lists an access list twice: as it is stored, too. xfskit shows it once.
+    // To root, Linux lists an access list twice: also in its stored form. xfskit lists it once.
     let stored: [&[u8]; 2] = [b"trusted.SGI_ACL_FILE", b"trusted.SGI_ACL_DEFAULT"];
     let names = buffer[..length]
         .split(|&byte| byte == 0)
@@ -139,8 +141,8 @@ fn xattrs_at(dir: BorrowedFd, name: &[u8], path: &[u8]) -> BTreeMap<Vec<u8>, Vec
         .collect()
 }
 
-/// Where the file holds data, by `SEEK_DATA` and `SEEK_HOLE`; neighbours joined. Asked before
-/// anything is read: pages in the cache over unwritten space count as data.
+/// Returns the ranges that hold data, by `SEEK_DATA` and `SEEK_HOLE`, with neighbours merged. Must
+/// run before the file is read: cached pages over unwritten extents count as data.
 fn data_map(file: &File, size: u64) -> Vec<(u64, u64)> {
     let mut map: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;

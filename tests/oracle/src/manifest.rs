@@ -1,102 +1,103 @@
-//! One comparable record per file of a tree, and the difference of two trees.
+//! One comparable record for each file of a tree, and the differences of two trees.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
-/// Seconds since 1970 and nanoseconds.
+/// A time: seconds since 1970, and nanoseconds.
 pub type Time = (i64, u32);
 
-/// All that a program can learn about one file.
+/// All that a program can read about one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Inode number.
     pub ino: u64,
-    /// Type and permission bits, as `st_mode`.
+    /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Hard links.
+    /// Link count.
     pub nlink: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Space in use, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub blocks: u64,
-    /// Device number, major and minor; zero unless a device.
+    /// Device number, major and minor; zero for other files.
     pub rdev: (u32, u32),
-    /// Last access.
+    /// Access time.
     pub atime: Time,
-    /// Last change of the contents.
+    /// Modification time.
     pub mtime: Time,
-    /// Last change of the inode.
+    /// Change time.
     pub ctime: Time,
-    /// Birth.
+    /// Creation time.
     pub btime: Time,
-    /// Where a symbolic link points.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// Extended attributes by their full names, `user.…`, `trusted.…`, `security.…`, `system.…`.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Where a regular file holds data, as offset and length in bytes; the rest are holes.
+    /// Ranges of a regular file that hold data, as offset and length in bytes; the others are
+    /// holes.
     pub data: Vec<(u64, u64)>,
     /// Digest of the bytes in `data`.
     pub digest: u64,
-    /// What `FS_IOC_FSGETXATTR` tells of regular files and directories.
+    /// The record of `FS_IOC_FSGETXATTR`, for regular files and directories.
     pub extra: Option<Extra>,
 }
 
-/// Inode flags and numbers that only XFS's own call shows.
+/// Inode flags and numbers that only an ioctl shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     /// `FS_XFLAG_*`.
     pub xflags: u32,
-    /// Extent size hint, bytes.
+    /// Extent size hint, in bytes.
     pub extsize: u32,
     /// Extents of a regular file; 0 for directories.
     pub nextents: u32,
-    /// Project.
+    /// Project id.
     pub projid: u32,
-    /// Extent size hint for copy on write, bytes.
+    /// Extent size hint for copy on write, in bytes.
     pub cowextsize: u32,
 }
 
 /// A whole tree: path from its root (`/`, `/a`, `/a/b`) to entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Sorted by the bytes of the path.
+    /// Entries, sorted by the bytes of the path.
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-/// Feeds file contents to a digest, segment by segment.
+/// Digest of file contents, computed segment by segment.
 #[derive(Debug, Default)]
 pub struct Digest(DefaultHasher);
 
 impl Digest {
-    /// The next bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    /// The digest of everything fed.
+    /// Returns the digest.
     pub fn finish(self) -> u64 {
         self.0.finish()
     }
 }
 
 impl Manifest {
-    /// How `self` (what Linux shows) and `other` (what xfskit shows) differ, one line per
-    /// difference, at most `limit` lines; empty when they do not.
+    /// Returns how `self` (the tree that Linux shows) and `other` (the tree that xfskit shows)
+    /// differ: one line for each difference, at most `limit` lines.
     pub fn differences(&self, other: &Self, limit: usize) -> Vec<String> {
         let mut found = Vec::new();
         for (path, linux) in &self.entries {
             match other.entries.get(path) {
-                None => found.push(format!("{}: only Linux shows it", show(path))),
+                None => found.push(format!("{}: shown by Linux only", show(path))),
                 Some(ours) => linux.differences(ours, &show(path), &mut found),
             }
         }
         for path in other.entries.keys().filter(|path| !self.entries.contains_key(*path)) {
-            found.push(format!("{}: only xfskit shows it", show(path)));
+            found.push(format!("{}: shown by xfskit only", show(path)));
         }
         let more = found.len().saturating_sub(limit);
         found.truncate(limit);
@@ -106,13 +107,13 @@ impl Manifest {
         found
     }
 
-    /// The same but for the space in use.
+    /// Clears the allocated space of all entries.
     pub fn without_blocks(mut self) -> Self {
         self.entries.values_mut().for_each(|entry| entry.blocks = 0);
         self
     }
 
-    /// Fails, with the differences, unless both are the same.
+    /// Panics with the differences if the trees differ.
     pub fn assert_same(&self, other: &Self, what: &str) {
         let found = self.differences(other, 10);
         assert!(found.is_empty(), "{what}: {}", found.join("\n"));
@@ -127,7 +128,7 @@ impl Entry {
                 if self.$field != other.$field {
                     found.push(format!(
                         "{path}: {}: Linux {}, xfskit {}", stringify!($field),
-                        brief(&self.$field), brief(&other.$field)
+                        shorten(&self.$field), shorten(&other.$field)
                     ));
                 }
             )*};
@@ -144,8 +145,8 @@ impl Entry {
                 Some(ours) if ours != value => found.push(format!(
                     "{path}: xattr {}: Linux {}, xfskit {}",
                     show(name),
-                    brief(value),
-                    brief(ours)
+                    shorten(value),
+                    shorten(ours)
                 )),
                 Some(_) => {}
             }
@@ -156,8 +157,8 @@ impl Entry {
     }
 }
 
-/// A value, but never a page of it.
-fn brief(value: &impl std::fmt::Debug) -> String {
+/// Formats a value, cut to a short line.
+fn shorten(value: &impl std::fmt::Debug) -> String {
     let mut text = String::new();
     write!(text, "{value:?}").expect("strings grow");
     if text.chars().count() > 200 {
@@ -168,7 +169,7 @@ fn brief(value: &impl std::fmt::Debug) -> String {
     text
 }
 
-/// A path or name for people: other bytes escaped.
+/// Formats a path or name, with unprintable bytes escaped.
 pub fn show(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

@@ -1,4 +1,4 @@
-//! The matrix: one volume for every option of `mkfs.xfs` that changes what is on the disk.
+//! The matrix: one volume for every option of `mkfs.xfs` that changes the on-disk format.
 
 use crate::image::{Image, Mount, Scratch};
 use crate::need;
@@ -8,21 +8,21 @@ use crate::trees::{self, Shape};
 /// One volume of the matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Short, for messages.
+    /// Short name, for messages.
     pub name: &'static str,
-    /// Made by xfsprogs 6.13 rather than the machine's own.
+    /// Whether xfsprogs 6.13 formats it, instead of the installed version.
     pub newer: bool,
     /// Options of `mkfs.xfs`, separated by blanks.
     pub options: &'static str,
-    /// Size of the data device in MiB.
+    /// Size of the data device, in MiB.
     pub mebibytes: u64,
-    /// Size of an external log in MiB; 0 for an internal one.
+    /// Size of an external log, in MiB; 0 for an internal one.
     pub log_mebibytes: u64,
     /// Whether the volume's UUID is changed afterwards, which leaves the old one in the metadata.
     pub new_uuid: bool,
-    /// What the volume can hold.
+    /// Properties on which the trees depend.
     pub shape: Shape,
-    /// Only in the long run.
+    /// Whether it belongs to the long run only.
     pub long: bool,
 }
 
@@ -60,7 +60,7 @@ impl Case {
         Self { shape: Shape { reflink: false, ..self.shape }, ..self }
     }
 
-    /// Makes the volume. `None`, with a note, where this machine's tools do not offer the form.
+    /// Formats the volume. Returns `None`, with a note, if the tools do not support the options.
     pub fn make<'scratch>(&self, scratch: &'scratch Scratch) -> Option<Image<'scratch>> {
         let tools = if self.newer { Xfsprogs::newer() } else { Xfsprogs::installed() };
         let Some(tools) = tools else {
@@ -89,24 +89,24 @@ impl Case {
         Some(image)
     }
 
-    /// Makes the volume and has the kernel put every corner on it. `None`, with a note, where this
-    /// machine does not know the form.
+    /// Formats the volume and fills it with every corner case. Returns `None`, with a note, if the
+    /// machine does not support it.
     pub fn filled<'scratch>(&self, scratch: &'scratch Scratch) -> Option<Image<'scratch>> {
         let image = self.make(scratch)?;
         let mount = self.mount(&image, scratch, "")?;
-        trees::corners(mount.path(), &self.shape).expect("the kernel makes the corners");
+        trees::corners(mount.path(), &self.shape).expect("the kernel makes the corner cases");
         mount.unmount().expect("unmount");
         Some(image)
     }
 
-    /// The xfsprogs that know all features of the volume.
-    pub fn judges(&self) -> Vec<Xfsprogs> {
+    /// Returns the versions of xfsprogs that know all features of the volume.
+    pub fn repair_tools(&self) -> Vec<Xfsprogs> {
         let unknown_to_6_1 = ["parent=1", "exchange=1"];
         let only_newer = unknown_to_6_1.iter().any(|feature| self.options.contains(feature));
         if only_newer { Xfsprogs::newer().into_iter().collect() } else { Xfsprogs::all() }
     }
 
-    /// Mounts to change, with more `options`. `None`, with a note, where this kernel refuses.
+    /// Mounts for writing, with more `options`. Returns `None`, with a note, if the kernel refuses.
     pub fn mount(&self, image: &Image, scratch: &Scratch, options: &str) -> Option<Mount> {
         let mounted = Mount::read_write_with(image, scratch, options);
         mounted
@@ -117,19 +117,19 @@ impl Case {
     }
 }
 
-/// The case of that name.
+/// Returns the case of that name.
 pub fn named(name: &str) -> Case {
     *CASES.iter().find(|case| case.name == name).expect("a case of the matrix")
 }
 
-/// The volumes of `make test`, or of the long run as well.
+/// Returns the volumes of `make test`, or those of the long run as well.
 pub fn cases() -> Vec<Case> {
     CASES.iter().copied().filter(|case| crate::long() || !case.long).collect()
 }
 
 const BARE: &str = "-m finobt=0,rmapbt=0,reflink=0,bigtime=0,inobtcount=0 -i sparse=0";
 
-/// All of them.
+/// All volumes.
 pub const CASES: &[Case] = &[
     case("default", "").tall(),
     newer("default-newer", "").tall(),
@@ -172,6 +172,6 @@ pub const CASES: &[Case] = &[
     case("inherited", "-d projinherit=77,extszinherit=4,cowextsize=8").long(),
     Case { log_mebibytes: 64, ..case("external-log", "") },
     Case { log_mebibytes: 40, ..newer("external-log-newer", "-s size=4096") },
-    // Inode numbers of more than 32 bits: groups of a tebibyte each.
+    // Inode numbers of more than 32 bits: allocation groups of one TiB each.
     Case { mebibytes: 8 << 20, ..newer("huge", "-l size=64m") },
 ];

@@ -1,5 +1,6 @@
-//! What a test needs of the machine. A test that lacks it says so by name and counts as skipped;
-//! where skips are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
+//! Requirements of a test. If the machine lacks one, the test prints its name and the requirement,
+//! and counts as skipped. Where skips are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) the
+//! test fails instead.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -9,10 +10,10 @@ pub use xfskit_test_guest::skip;
 use crate::image::{Image, Mount, Scratch};
 use crate::tools::Xfsprogs;
 
-/// One thing a test cannot do without.
+/// A requirement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// `mkfs.xfs`, `xfs_repair` and `xfs_db` of the machine.
+    /// Installed `mkfs.xfs`, `xfs_repair` and `xfs_db`.
     Xfsprogs,
     /// xfsprogs 6.13, unpacked by `tests/setup-tools.sh`.
     NewerXfsprogs,
@@ -21,8 +22,8 @@ pub enum Need {
 }
 
 impl Need {
-    /// Why the need is not met, or nothing when it is.
-    fn lacking(self) -> Option<String> {
+    /// Returns why the requirement is not met, or `None` if it is.
+    fn missing(self) -> Option<String> {
         match self {
             Self::Xfsprogs => Xfsprogs::installed().is_none().then(|| {
                 "mkfs.xfs, xfs_repair, xfs_db (Debian package xfsprogs) on the PATH".to_owned()
@@ -30,15 +31,15 @@ impl Need {
             Self::NewerXfsprogs => Xfsprogs::newer().is_none().then(|| {
                 "xfsprogs 6.13 in .cache/xfsprogs-6.13 (run tests/setup-tools.sh)".to_owned()
             }),
-            Self::Mount => mount_refusal(),
+            Self::Mount => mount_error(),
         }
     }
 }
 
-/// True when all of `wanted` is there. Otherwise says what is missing and returns false; the test
+/// Returns whether all of `wanted` is available. Otherwise prints what is missing; the test then
 /// returns at once and counts as skipped.
 pub fn needs(wanted: &[Need]) -> bool {
-    let missing: Vec<String> = wanted.iter().filter_map(|need| need.lacking()).collect();
+    let missing: Vec<String> = wanted.iter().filter_map(|need| need.missing()).collect();
     if missing.is_empty() {
         return true;
     }
@@ -46,16 +47,16 @@ pub fn needs(wanted: &[Need]) -> bool {
     false
 }
 
-/// Says, past the test runner's capture, that a part of the running test does not apply here (a
-/// form of volume this kernel does not know, say): worth knowing, never a failure.
+/// Prints, past the test runner's capture, that a part of the running test does not apply here, for
+/// example because the kernel does not support a feature. That is never a failure.
 pub fn note(text: &str) {
     let thread = std::thread::current();
     let message = format!("NOTE {}: {text}\n", thread.name().unwrap_or("a test"));
     let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
-/// Tries the whole thing once: a small volume, mounted and unmounted.
-fn mount_refusal() -> Option<String> {
+/// Mounts and unmounts a small volume once. Returns the error if that fails.
+fn mount_error() -> Option<String> {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     REFUSAL
         .get_or_init(|| {

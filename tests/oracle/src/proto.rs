@@ -1,5 +1,5 @@
-//! Volumes that no kernel here mounts (version 4, names without case), filled by `mkfs.xfs -p` from
-//! a protofile and by `xfs_db`.
+//! Volumes that the kernel here does not mount (version 4, case-insensitive names), filled by
+//! `mkfs.xfs -p` from a protofile and by `xfs_db`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,39 +8,45 @@ use std::path::Path;
 
 use crate::trees::bytes;
 
-/// What the protofile says of one file.
+/// One file of a protofile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct ProtoFile {
     /// Type and permission bits.
     pub mode: u32,
     /// Owner and group.
     pub owner: (u32, u32),
     /// Device number.
     pub rdev: (u32, u32),
-    /// What a regular file holds, or where a link points.
+    /// Content of a regular file, or target of a symbolic link.
     pub content: Vec<u8>,
 }
 
-/// A protofile and the tree that it stands for.
+/// A protofile and the tree that it describes.
 #[derive(Debug, Default)]
 pub struct Proto {
     text: String,
-    /// By path.
-    pub files: BTreeMap<Vec<u8>, Made>,
+    /// The files by path.
+    pub files: BTreeMap<Vec<u8>, ProtoFile>,
 }
 
 impl Proto {
-    /// A tree with directories of all forms, files of some sizes, links and devices. Contents are
-    /// put into `dir`, from where mkfs.xfs copies them. Links have up to `longest_link` bytes.
+    /// Returns a tree with directories of all forms, files of several sizes, links and devices.
+    /// Contents are written to `dir`, from where mkfs.xfs copies them. Links have up to
+    /// `longest_link` bytes.
     pub fn corners(dir: &Path, longest_link: usize) -> Self {
         let mut proto = Self { text: "/dev/null\n0 0\nd--755 0 0\n".into(), ..Self::default() };
-        proto.put("/", Made { mode: 0o040_755, ..Made::default() });
+        proto.put("/", ProtoFile { mode: 0o040_755, ..ProtoFile::default() });
         for size in [0_usize, 1, 500, 4096, 70_000] {
             let source = dir.join(format!("content-{size}"));
             let content = bytes(size as u64, size);
             fs::write(&source, &content).expect("content");
             let _ = writeln!(proto.text, "file{size} -u-644 {size} 7 {}", source.display());
-            let made = Made { mode: 0o104_644, owner: (id(size), 7), content, ..Made::default() };
+            let made = ProtoFile {
+                mode: 0o104_644,
+                owner: (id(size), 7),
+                content,
+                ..ProtoFile::default()
+            };
             proto.put(&format!("/file{size}"), made);
         }
         let lengths = [1, 50, 155, 156, 157, 300, 411, 412, 500, 900, 1023];
@@ -50,20 +56,24 @@ impl Proto {
             let content = target.into_bytes();
             proto.put(
                 &format!("/link{length}"),
-                Made { mode: 0o120_777, content, ..Made::default() },
+                ProtoFile { mode: 0o120_777, content, ..ProtoFile::default() },
             );
         }
         for (major, minor) in [(1, 3), (255, 255), (300, 0x3_0000)] {
             for (letter, kind) in [('c', 0o020_640), ('b', 0o060_640)] {
                 let name = format!("{letter}{major}");
                 let _ = writeln!(proto.text, "{name} {letter}--640 0 5 {major} {minor}");
-                let made =
-                    Made { mode: kind, owner: (0, 5), rdev: (major, minor), ..Made::default() };
+                let made = ProtoFile {
+                    mode: kind,
+                    owner: (0, 5),
+                    rdev: (major, minor),
+                    ..ProtoFile::default()
+                };
                 proto.put(&format!("/{name}"), made);
             }
         }
         proto.text.push_str("fifo p--600 0 0\n");
-        proto.put("/fifo", Made { mode: 0o010_600, ..Made::default() });
+        proto.put("/fifo", ProtoFile { mode: 0o010_600, ..ProtoFile::default() });
         for count in [0, 1, 5, 30, 100, 300, 1500] {
             proto.directory(dir, count);
         }
@@ -76,18 +86,18 @@ impl Proto {
         let _ = writeln!(self.text, "dir{count} d--750 3 4");
         self.put(
             &format!("/dir{count}"),
-            Made { mode: 0o040_750, owner: (3, 4), ..Made::default() },
+            ProtoFile { mode: 0o040_750, owner: (3, 4), ..ProtoFile::default() },
         );
         for number in 0..count {
             let name = format!("entry-{number}-{}", "x".repeat(number % 40));
             let _ = writeln!(self.text, "{name} ---600 1 2 {}", source.display());
-            let made = Made { mode: 0o100_600, owner: (1, 2), ..Made::default() };
+            let made = ProtoFile { mode: 0o100_600, owner: (1, 2), ..ProtoFile::default() };
             self.put(&format!("/dir{count}/{name}"), made);
         }
         self.text.push_str("$\n");
     }
 
-    fn put(&mut self, path: &str, made: Made) {
+    fn put(&mut self, path: &str, made: ProtoFile) {
         self.files.insert(path.as_bytes().to_vec(), made);
     }
 

@@ -1,4 +1,4 @@
-//! The xfsprogs of the machine, and the newer one that `tests/setup-tools.sh` unpacks beside it.
+//! The installed xfsprogs, and the newer version that `tests/setup-tools.sh` unpacks beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,26 +9,26 @@ use crate::image::Image;
 /// One version of xfsprogs.
 #[derive(Clone, Debug)]
 pub struct Xfsprogs {
-    /// Directory of the tools; `None` is the `PATH`.
+    /// Directory of the tools; `None` for the `PATH`.
     bin: Option<PathBuf>,
-    /// As `mkfs.xfs -V` says, e.g. `6.13.0`.
+    /// Version that `mkfs.xfs -V` prints, for example `6.13.0`.
     pub version: String,
 }
 
 impl Xfsprogs {
-    /// The machine's own, on the `PATH`.
+    /// Returns the version on the `PATH`.
     pub fn installed() -> Option<Self> {
         static FOUND: OnceLock<Option<Xfsprogs>> = OnceLock::new();
         FOUND.get_or_init(|| Self::at(None)).clone()
     }
 
-    /// Version 6.13, where `tests/setup-tools.sh` has unpacked it.
+    /// Returns version 6.13, if `tests/setup-tools.sh` has unpacked it.
     pub fn newer() -> Option<Self> {
         static FOUND: OnceLock<Option<Xfsprogs>> = OnceLock::new();
         FOUND.get_or_init(|| Self::at(Some(&repository().join(".cache/xfsprogs-6.13/bin")))).clone()
     }
 
-    /// Every version at hand, the machine's own first.
+    /// Returns every available version, the installed one first.
     pub fn all() -> Vec<Self> {
         Self::installed().into_iter().chain(Self::newer()).collect()
     }
@@ -40,7 +40,7 @@ impl Xfsprogs {
         Some(Self { version: text.split_whitespace().last()?.to_owned(), ..found })
     }
 
-    /// The `tool` of this version, ready for arguments.
+    /// Returns a command for the `tool` of this version.
     pub fn command(&self, tool: &str) -> Command {
         match &self.bin {
             Some(bin) => Command::new(bin.join(tool)),
@@ -48,16 +48,16 @@ impl Xfsprogs {
         }
     }
 
-    /// Makes a volume. Sizes below mkfs.xfs's 300 MiB policy are allowed.
+    /// Formats a volume. Sizes below mkfs.xfs's policy of 300 MiB are allowed.
     pub fn mkfs(&self, image: &Image, options: &[&str]) -> Result<(), String> {
         let mut mkfs = self.command("mkfs.xfs");
         mkfs.args(["-q", "-f", "-K"]).args(options).arg(image.path());
-        // These three lift the policy (not the format's rule) of 300 MiB and two groups.
+        // These three variables lift the policy (not the format's rule) of 300 MiB and two groups.
         mkfs.envs([("TEST_DIR", "x"), ("TEST_DEV", "x"), ("QA_CHECK_FS", "x")]);
         run(&mut mkfs).map(drop)
     }
 
-    /// `xfs_repair -n` must exit with 0 and have nothing to say but the names of its phases.
+    /// Runs `xfs_repair -n`, which must exit with 0 and print nothing but the names of its phases.
     pub fn repair_n(&self, image: &Image, options: &[&str]) -> Result<(), String> {
         let mut repair = self.command("xfs_repair");
         repair.arg("-n").args(options);
@@ -67,14 +67,14 @@ impl Xfsprogs {
         repair.arg(image.path());
         let output = repair.output().map_err(|error| format!("xfs_repair: {error}"))?;
         let text = everything(&output);
-        let silent = text.lines().all(says_nothing);
+        let silent = text.lines().all(is_not_finding);
         if output.status.success() && silent {
             return Ok(());
         }
         Err(format!("xfs_repair {} -n, {}:\n{text}", self.version, output.status))
     }
 
-    /// What `xfs_db` prints for `commands`; `writable` opens in expert mode.
+    /// Returns the output of `xfs_db` for `commands`; `writable` opens in expert mode.
     pub fn db(&self, image: &Image, writable: bool, commands: &[&str]) -> Result<String, String> {
         let mut db = self.command("xfs_db");
         db.arg(if writable { "-x" } else { "-r" });
@@ -86,12 +86,12 @@ impl Xfsprogs {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a command to its end: what it printed, or, when it failed, the command and all it said.
+/// Runs a command. Returns its output, or if it fails, the command and all its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
@@ -100,9 +100,9 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{command:?}: {}:\n{}", output.status, everything(&output)))
 }
 
-/// The lines of `xfs_repair -n` that are no findings: its phases, and that it does not know the
-/// filesystem the image lies on.
-fn says_nothing(line: &str) -> bool {
+/// Returns whether a line of `xfs_repair -n` is not a finding: a phase, or a note that it does not
+/// know the filesystem that holds the image.
+fn is_not_finding(line: &str) -> bool {
     const BANNERS: [&str; 6] = [
         "Phase ",
         "        - ",

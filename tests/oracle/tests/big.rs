@@ -1,5 +1,5 @@
-//! Real trees: what this machine's own /usr becomes on a volume, and what xfskit makes of it.
-//! `make test` takes a part; `XFSKIT_LONG=1` all of it, over 100,000 files.
+//! Real trees: this machine's `/usr` on a volume, as xfskit shows it. `make test` takes a part,
+//! `XFSKIT_LONG=1` all of it, over 100,000 files.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use xfskit_test_oracle::{
     Image, Mount, Need, Scratch, Xfsprogs, kernel, long, matrix, needs, ours,
 };
 
-/// xfskit and Linux show the same tree, and nobody finds a fault.
-fn judge(image: &Image, scratch: &Scratch, at_least: usize) {
+/// Checks that xfskit and Linux show the same tree, and that no tool reports a finding.
+fn verify_volume(image: &Image, scratch: &Scratch, at_least: usize) {
     let mount = Mount::read_only(image, scratch).expect("mount");
     let linux = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
@@ -20,12 +20,12 @@ fn judge(image: &Image, scratch: &Scratch, at_least: usize) {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     let lookups = ours::lookups(image, &linux);
     assert!(lookups.is_empty(), "{}", lookups.join("\n"));
-    let verdict = ours::verdict(image);
-    assert!(verdict.errors.is_empty(), "check of a clean volume: {verdict:#?}");
+    let report = ours::check(image);
+    assert!(report.errors.is_empty(), "check of a clean volume: {report:#?}");
 }
 
 #[test]
-fn the_tree_of_this_machine() {
+fn the_tree_of_this_machine_is_read_as_written() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -43,11 +43,11 @@ fn the_tree_of_this_machine() {
             .expect("cp -a");
     }
     mount.unmount().expect("unmount");
-    judge(&image, &scratch, at_least);
+    verify_volume(&image, &scratch, at_least);
 }
 
 #[test]
-fn many_inodes_and_space_shared_in_many_pieces() {
+fn many_inodes_and_many_shared_extents_are_read_as_written() {
     if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }
@@ -58,13 +58,14 @@ fn many_inodes_and_space_shared_in_many_pieces() {
         let Some(mount) = case.mount(&image, &scratch, "") else { continue };
         trees::tall_groups(mount.path(), &case.shape).expect("the kernel makes tall trees");
         mount.unmount().expect("unmount");
-        judge(&image, &scratch, 5000);
+        verify_volume(&image, &scratch, 5000);
     }
 }
 
-/// xfs_repair 6.1 takes a hash that goes on in the next leaf for a fault; Linux and we do not.
+/// xfs_repair 6.1 reports a hash that continues in the next leaf as corruption; Linux and xfskit do
+/// not.
 #[test]
-fn more_names_of_one_hash_than_a_leaf_holds() {
+fn more_names_of_one_hash_than_a_leaf_holds_are_read_as_written() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -78,13 +79,13 @@ fn more_names_of_one_hash_than_a_leaf_holds() {
             directories::links_of_one_hash(&dir, count).expect("links");
         }
         mount.unmount().expect("unmount");
-        judge(&image, &scratch, 5000);
+        verify_volume(&image, &scratch, 5000);
     }
 }
 
-/// Where no room is left for a whole chunk of inodes, Linux makes sparse ones.
+/// Where no space is left for a whole chunk of inodes, Linux allocates sparse chunks.
 #[test]
-fn inode_chunks_with_holes() {
+fn sparse_inode_chunks_are_read_as_written() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -107,6 +108,6 @@ fn inode_chunks_with_holes() {
             })
         });
         assert!(holes, "`{options}`: no sparse chunk was made");
-        judge(&image, &scratch, 500);
+        verify_volume(&image, &scratch, 500);
     }
 }

@@ -1,4 +1,4 @@
-//! `FileDevice` on block devices of the kernel's own: loop devices.
+//! `FileDevice` on real block devices of the kernel: loop devices.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,7 @@ fn run(program: &str, args: &[&Path]) {
 }
 
 #[test]
-fn a_block_device_tells_its_sizes_and_can_be_zeroed_and_discarded() {
+fn a_block_device_reports_its_sizes_and_supports_zeroes_and_discard() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -61,7 +61,7 @@ fn a_block_device_tells_its_sizes_and_can_be_zeroed_and_discarded() {
     device.read_at(ByteOffset(0), &mut bytes).expect("reads");
     assert!(bytes.iter().all(|&b| b == 0), "a loop device reads zeroes where it was discarded");
     assert_eq!(
-        device.next_data(ByteOffset(0)).expect("answers"),
+        device.next_data(ByteOffset(0)).expect("supported"),
         Some(ByteOffset(0)..ByteOffset(SIZE)),
         "a block device cannot tell holes: all is data"
     );
@@ -69,7 +69,7 @@ fn a_block_device_tells_its_sizes_and_can_be_zeroed_and_discarded() {
 }
 
 #[test]
-fn a_mounted_block_device_is_refused_for_writing_and_not_for_reading() {
+fn a_mounted_block_device_opens_only_for_reading() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -89,7 +89,7 @@ fn a_mounted_block_device_is_refused_for_writing_and_not_for_reading() {
 }
 
 #[test]
-fn what_is_behind_a_loop_device_is_refused_for_writing_until_it_is_detached() {
+fn the_file_of_a_loop_device_opens_for_writing_only_after_detach() {
     if !needs(&[Need::Mount]) {
         return;
     }

@@ -1,6 +1,6 @@
-//! A volume that xfskit makes from a tree: the kernel shows that tree, `xfs_repair -n` and `xfskit
-//! check` have nothing to say, before and after the kernel has worked in it; and the same bytes
-//! come out every time.
+//! A volume that xfskit builds from a tree: the kernel shows that tree; `xfs_repair -n` and `xfskit
+//! check` have no findings before and after the kernel has worked in it; and repeated builds give
+//! the same bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use xfskit::mkfs::{self, DeviceFacts, Options, Stamp};
 use xfskit_test_oracle::manifest::Extra;
 use xfskit_test_oracle::trees::{self, Shape};
 use xfskit_test_oracle::{
-    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, judge, kernel, long, need, needs, ours,
+    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, kernel, long, need, needs, ours, verify,
 };
 
 const MIB: u64 = 1 << 20;
@@ -51,7 +51,7 @@ fn stamp() -> Stamp {
     }
 }
 
-/// Makes a volume of `tree` on `image`, on so many threads.
+/// Builds a volume from `tree` on `image` with `threads` threads.
 fn make(tree: &Tree, image: &Image, words: &str, threads: usize) -> Result<(), BuildError> {
     let open = |path: &Path| FileDevice::open(path, OpenMode::ReadWrite).expect("open the image");
     let device = open(image.path());
@@ -63,8 +63,8 @@ fn make(tree: &Tree, image: &Image, words: &str, threads: usize) -> Result<(), B
     build::write(&device, log, &blueprint, how, &|_| ControlFlow::Continue(()))
 }
 
-/// What a copy carries: everything but the place on the disk, the times of the copying itself, and
-/// what only XFS's own call shows.
+/// Returns the attributes that a copy carries. It excludes the location on disk, the times of the
+/// copying itself, and the values that only an ioctl shows.
 fn carried(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.ino, entry.blocks) = (0, 0);
@@ -77,7 +77,7 @@ fn carried(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// What Linux shows of a volume that nobody has read yet.
+/// Returns the tree that Linux shows of a volume that has not been read yet.
 fn shown(image: &Image, scratch: &Scratch) -> Manifest {
     let mount = Mount::read_only(image, scratch).expect("mount");
     let manifest = carried(kernel::manifest(mount.path()));
@@ -85,7 +85,7 @@ fn shown(image: &Image, scratch: &Scratch) -> Manifest {
     manifest
 }
 
-/// Without times before 1901 or behind 2038.
+/// Limits times to the range from 1901 to 2038.
 fn in_legacy_times(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         for time in [&mut entry.atime, &mut entry.mtime] {
@@ -95,27 +95,27 @@ fn in_legacy_times(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// Fails unless all judges are silent about `image`.
-fn judged(image: &Image, words: &str, when: &str) {
-    let judges = if words.contains("parent") {
+/// Panics unless all tools verify `image` without a finding.
+fn verified(image: &Image, words: &str, when: &str) {
+    let repair_tools = if words.contains("parent") {
         Xfsprogs::newer().into_iter().collect()
     } else {
         Xfsprogs::all()
     };
-    for tools in judges {
+    for tools in repair_tools {
         tools.repair_n(image, &[]).unwrap_or_else(|why| panic!("`{words}`, {when}: {why}"));
     }
-    let verdict = ours::verdict(image);
-    assert!(verdict.is_silent(), "`{words}`, {when}: check: {verdict:#?}");
+    let report = ours::check(image);
+    assert!(report.is_clean(), "`{words}`, {when}: check: {report:#?}");
 }
 
-/// The kernel makes, changes and removes files everywhere.
+/// Lets the kernel create, change and remove files everywhere.
 fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
     trees::tall_groups(&trees::fresh(root, "work")?, shape)?;
     let mut dirs = vec![root.to_path_buf()];
     let mut count = 0_u64;
     while let Some(dir) = dirs.pop() {
-        // Paths may be longer than a call takes.
+        // Paths may be longer than a system call accepts.
         let Ok(listing) = fs::read_dir(&dir) else { continue };
         for entry in listing {
             let path = entry?.path();
@@ -124,7 +124,7 @@ fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
             if kind.is_dir() {
                 dirs.push(path);
             } else if count.is_multiple_of(3) {
-                // Those that forbid it stay.
+                // Files with flags that forbid removal stay.
                 let _ = fs::remove_file(path);
             } else if count % 3 == 1 && kind.is_file() {
                 let name = path.file_name().map_or(&b"x"[..], OsStrExt::as_bytes);
@@ -135,7 +135,7 @@ fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
     trees::empty(&root.join("work/many-inodes"))
 }
 
-/// One set of options, tried with every corner of every form.
+/// Tests one set of options with the corner cases of every form.
 fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u64) {
     let scratch = Scratch::new("built");
     let mut image = Image::sparse(&scratch, "built.img", GIB);
@@ -143,7 +143,7 @@ fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u
         image = image.with_external_log(log);
     }
     make(tree, &image, words, 2).unwrap_or_else(|why| panic!("`{words}`: {why}"));
-    judged(&image, words, "made");
+    verified(&image, words, "made");
     let mount = match Mount::read_only(&image, &scratch) {
         Ok(mount) => mount,
         Err(why) if shape.block > 4096 => return need::note(&why),
@@ -161,11 +161,11 @@ fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u
     let mount = Mount::read_write(&image, &scratch).expect("mount");
     work(mount.path(), shape).unwrap_or_else(|why| panic!("`{words}`: {why}"));
     mount.unmount().expect("unmount");
-    judged(&image, words, "after the kernel's work");
+    verified(&image, words, "after the kernel's work");
 }
 
 #[test]
-fn the_kernel_shows_the_tree_and_works_in_it_whatever_the_options() {
+fn the_kernel_shows_and_changes_a_built_tree_with_all_options() {
     if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }
@@ -176,8 +176,8 @@ fn the_kernel_shows_the_tree_and_works_in_it_whatever_the_options() {
     trees::corners(mount.path(), &Shape::DEFAULT).expect("corners");
     mount.unmount().expect("unmount");
     let linux = shown(&source, &scratch);
-    // Unwritten space counts as a hole only as long as nobody has read it: the other volumes are
-    // made from this one, which has none.
+    // Unwritten extents count as holes only until they are read. The other volumes are therefore
+    // built from this one, which has none.
     let first = Image::sparse(&scratch, "first.img", GIB);
     let mount = Mount::read_only(&source, &scratch).expect("mount");
     make(&read(mount.path()), &first, "", 2).expect("make");
@@ -205,7 +205,7 @@ fn the_kernel_shows_the_tree_and_works_in_it_whatever_the_options() {
     }
 }
 
-/// Files, names and directories that need no root to make.
+/// Creates files, names and directories that do not need root.
 fn small_tree(root: &Path) {
     for dir in 0..30 {
         let dir = trees::fresh(root, &format!("dir{dir}")).expect("directory");
@@ -227,11 +227,11 @@ fn the_same_tree_gives_the_same_bytes_on_any_number_of_threads() {
     let root = trees::fresh(scratch.path(), "tree").expect("directory");
     small_tree(&root);
     let image = |name: &str| Image::sparse(&scratch, name, 400 * MIB);
-    // Reading changes access times, unless there is an epoch.
+    // Reading changes access times, unless an epoch is given.
     let read = |root: &Path| read_until(root, Some(Timestamp { sec: 1_800_000_000, nsec: 0 }));
     let first = image("first.img");
     make(&read(&root), &first, "-n parent=1", 1).expect("make");
-    judge::volume(&first, &scratch).expect("sound");
+    verify::volume(&first, &scratch).expect("sound");
     for threads in [1, 3, 8] {
         let again = image("again.img");
         make(&read(&root), &again, "-n parent=1", threads).expect("make");
@@ -241,7 +241,7 @@ fn the_same_tree_gives_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_volume_fits_its_tree() {
+fn a_volume_without_a_given_size_fits_its_tree() {
     if !needs(&[Need::Xfsprogs]) {
         return;
     }
@@ -263,12 +263,12 @@ fn a_volume_fits_its_tree() {
         assert!(found - wanted <= size / 20 + 8 * MIB, "{free:?}: {found} of {size}");
         let image = Image::sparse(&scratch, "fit.img", size);
         make(&tree, &image, "", 2).expect("make");
-        judge::volume(&image, &scratch).expect("sound");
+        verify::volume(&image, &scratch).expect("sound");
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_written() {
+fn a_tree_that_does_not_fit_fails_before_the_first_write() {
     let scratch = Scratch::new("too-small");
     let root = trees::fresh(scratch.path(), "tree").expect("directory");
     fs::write(root.join("large"), trees::bytes(1, 60 << 20)).expect("write");
@@ -282,7 +282,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn usr_becomes_a_volume() {
+fn a_volume_built_from_usr_shows_the_same_tree() {
     if !long() || !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }
@@ -292,7 +292,7 @@ fn usr_becomes_a_volume() {
     let plan = build::fit(&tree, &options(""), &facts, stamp(), Free::Percent(20)).expect("fit");
     let image = Image::sparse(&scratch, "usr.img", plan.geometry.data_bytes().0);
     make(&tree, &image, "", 2).expect("make");
-    judged(&image, "", "made");
+    verified(&image, "", "made");
     let mount = Mount::read_only(&image, &scratch).expect("mount");
     let quiet = |mut manifest: Manifest| {
         let mut names = HashMap::<u64, u32>::new();
@@ -300,7 +300,8 @@ fn usr_becomes_a_volume() {
             *names.entry(entry.ino).or_default() += 1;
         }
         for entry in manifest.entries.values_mut() {
-            // Looking at the source changes it; and some of its files have names elsewhere, too.
+            // Reading the source changes its access times, and some of its files have links
+            // elsewhere, too.
             entry.atime = (0, 0);
             if entry.mode & 0o170_000 != 0o040_000 {
                 entry.nlink = names[&entry.ino];
@@ -314,7 +315,7 @@ fn usr_becomes_a_volume() {
 }
 
 #[test]
-fn a_file_with_more_attributes_than_linux_lists_is_copied_without_them_and_named() {
+fn a_file_with_more_attributes_than_linux_lists_is_copied_without_them_and_reported() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -349,8 +350,8 @@ fn a_file_with_more_attributes_than_linux_lists_is_copied_without_them_and_named
     assert!(refused.to_string().contains("65536"), "{refused}");
     drop(copied);
     mount.unmount().expect("unmounted");
-    judged(&built, "", "without its attributes");
-    // What decides of access is there.
+    verified(&built, "", "without its attributes");
+    // The access control list is copied.
     let mount = Mount::read_only(&built, &scratch).expect("a sound volume");
     let mut value = [0; 100];
     let path = mount.path().join("many");

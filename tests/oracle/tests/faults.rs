@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use xfskit_test_oracle::corruption::{self, FAULTS, Fault, OLDER_VOLUME, Repair, VOLUME};
-use xfskit_test_oracle::ours::Verdict;
+use xfskit_test_oracle::corruption::{self, INJECTED_FAULTS, InjectedFault, OLDER_VOLUME, Repair, VOLUME};
+use xfskit_test_oracle::ours::VerifyResult;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
 
 /// The checks that failed.
-fn checks(verdict: &Verdict) -> BTreeSet<&str> {
+fn checks(verdict: &VerifyResult) -> BTreeSet<&str> {
     let findings = verdict.errors.iter().chain(&verdict.warnings);
     findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
 }
@@ -18,11 +18,11 @@ fn judge<'f>(
     image: &Image,
     scratch: &Scratch,
     judge: &Xfsprogs,
-    faults: impl Iterator<Item = &'f Fault>,
+    faults: impl Iterator<Item = &'f InjectedFault>,
 ) -> Vec<String> {
     let writer = Xfsprogs::newer().expect("needed");
     judge.repair_n(image, &[]).expect("healthy before");
-    let before = ours::verdict(image);
+    let before = ours::check(image);
     assert!(before.is_silent(), "check complains of a healthy volume: {before:#?}");
 
     let mount = Mount::read_only(image, scratch).unwrap();
@@ -31,18 +31,18 @@ fn judge<'f>(
     let mut wrong = Vec::new();
     for (fault, commands) in faults {
         let damage = fault.write(&writer, image, &commands);
-        let verdict = ours::verdict(image);
+        let verdict = ours::check(image);
         let found = checks(&verdict);
         if !found.contains(fault.due) {
             wrong.push(format!("{}: due {}, found {found:?}", fault.name, fault.due));
         }
-        if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Blind) {
+        if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Misses) {
             let version = &judge.version;
             wrong.push(format!("{}: not what xfs_repair {version} makes of it", fault.name));
         }
         drop(damage);
     }
-    assert!(ours::verdict(image).is_silent(), "every fault is taken back");
+    assert!(ours::check(image).is_silent(), "every fault is taken back");
     wrong
 }
 
@@ -54,8 +54,8 @@ fn check_names_every_fault_that_repair_sees_and_those_it_is_blind_to() {
     let scratch = Scratch::new("faults");
     let Some(image) = corruption::volume(&scratch, VOLUME) else { return };
     let newer = Xfsprogs::newer().expect("needed");
-    let wrong = judge(&image, &scratch, &newer, FAULTS.iter());
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
+    let wrong = judge(&image, &scratch, &newer, INJECTED_FAULTS.iter());
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), INJECTED_FAULTS.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn check_names_every_fault_that_an_older_repair_sees() {
     let scratch = Scratch::new("older-faults");
     let Some(image) = corruption::volume(&scratch, OLDER_VOLUME) else { return };
     let installed = Xfsprogs::installed().expect("needed");
-    let faults = FAULTS.iter().filter(|fault| !fault.name.starts_with("parent."));
+    let faults = INJECTED_FAULTS.iter().filter(|fault| !fault.name.starts_with("parent."));
     let wrong = judge(&image, &scratch, &installed, faults);
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), INJECTED_FAULTS.len(), wrong.join("\n"));
 }

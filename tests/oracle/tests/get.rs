@@ -1,4 +1,4 @@
-//! What `xfskit get` and its archives put on a mounted volume is the tree they were taken from.
+//! `xfskit get` and its archives restore, on a mounted volume, the tree they were taken from.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -9,9 +9,9 @@ use xfskit::copy::{Event, GetOptions, archive, get};
 use xfskit_test_oracle::manifest::Extra;
 use xfskit_test_oracle::tools::run;
 use xfskit_test_oracle::trees::{self, Shape};
-use xfskit_test_oracle::{Image, Manifest, Mount, Need, Scratch, Xfsprogs, judge, kernel, needs};
+use xfskit_test_oracle::{Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs, verify};
 
-/// A volume with all corners but `without`, and what Linux shows of it.
+/// Returns a volume with all corner cases but `without`, and the tree that Linux shows of it.
 fn source<'a>(scratch: &'a Scratch, without: &[&str]) -> (Image<'a>, Manifest) {
     let image = Image::sparse(scratch, "source.img", 1 << 30);
     Xfsprogs::installed().expect("needed").mkfs(&image, &[]).expect("mkfs");
@@ -27,35 +27,35 @@ fn source<'a>(scratch: &'a Scratch, without: &[&str]) -> (Image<'a>, Manifest) {
     (image, linux)
 }
 
-/// An empty volume to copy to.
+/// Returns an empty volume to copy to.
 fn destination(scratch: &Scratch) -> Image<'_> {
     let image = Image::sparse(scratch, "destination.img", 1 << 30);
     Xfsprogs::installed().expect("needed").mkfs(&image, &[]).expect("mkfs");
     image
 }
 
-/// What a copy carries: everything but the place on the disk, the times of the copying itself, and
-/// what only XFS's own call shows.
+/// Returns the attributes that a copy carries. It excludes the location on disk, the times of the
+/// copying itself, and the values that only an ioctl shows.
 fn carried(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.ino, entry.blocks) = (0, 0);
         (entry.ctime, entry.btime) = ((0, 0), (0, 0));
         entry.extra = None::<Extra>;
         if entry.mode & 0o170_000 == 0o040_000 {
-            // A directory's size is a matter of its history; reading it changes its atime.
+            // A directory's size depends on its history, and reading it changes its atime.
             (entry.size, entry.atime) = (0, (0, 0));
         }
     }
     manifest
 }
 
-/// Events that tell of anything but success.
+/// Returns the message of an event that reports anything but success.
 fn complaint(event: &Event<'_>) -> Option<String> {
     (!matches!(event, Event::Done { .. })).then(|| format!("{event:?}"))
 }
 
 #[test]
-fn get_makes_the_same_tree_elsewhere() {
+fn get_restores_the_same_tree_on_another_volume() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -78,16 +78,16 @@ fn get_makes_the_same_tree_elsewhere() {
     let copied = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
     carried(linux).assert_same(&carried(copied), "the copy");
-    judge::volume(&target, &scratch).expect("sound");
+    verify::volume(&target, &scratch).expect("sound");
 }
 
 #[test]
-fn an_archive_unpacked_by_gnu_tar_is_the_same_tree() {
+fn gnu_tar_restores_the_same_tree_from_an_archive() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
     let scratch = Scratch::new("tar");
-    // GNU tar gives up on paths that are longer than PATH_MAX.
+    // GNU tar does not handle paths longer than PATH_MAX.
     let (image, mut linux) = source(&scratch, &["directories/nested"]);
     let volume = xfskit::open(image.path().to_str().expect("a plain path")).expect("open");
     let root = volume.fs().root().expect("the root directory");
@@ -98,7 +98,7 @@ fn an_archive_unpacked_by_gnu_tar_is_the_same_tree() {
         complaints.lock().expect("alive").extend(complaint(&event));
     })
     .expect("archive");
-    // Tar has no place for sockets, and says so.
+    // Tar cannot store sockets and reports them.
     let complaints = complaints.into_inner().expect("alive");
     assert!(complaints.iter().all(|line| line.contains("socket")), "{complaints:?}");
     let target = destination(&scratch);
@@ -115,8 +115,8 @@ fn an_archive_unpacked_by_gnu_tar_is_the_same_tree() {
     let mut unpacked = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
     linux.entries.retain(|_, entry| entry.mode & 0o170_000 != 0o140_000);
-    // GNU tar sets access times only when asked to keep them while packing, and punches holes by
-    // its own map.
+    // GNU tar keeps access times only if the archive was packed so, and punches holes by its own
+    // map.
     for manifest in [&mut linux, &mut unpacked] {
         for entry in manifest.entries.values_mut() {
             entry.atime = (0, 0);

@@ -1,10 +1,10 @@
-//! The harness judges itself first: with Linux on both sides there must be nothing to say.
+//! The harness tests itself first: with Linux on both sides there must be no difference.
 
 use xfskit_test_oracle::trees::{self, Shape};
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs};
 
 #[test]
-fn a_tree_of_all_corners_outlives_a_remount_and_repair_is_silent() {
+fn the_tree_of_all_corner_cases_survives_a_remount_and_xfs_repair_finds_nothing() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -15,8 +15,8 @@ fn a_tree_of_all_corners_outlives_a_remount_and_repair_is_silent() {
         let mount = Mount::read_write(&image, &scratch).unwrap();
         trees::corners(mount.path(), &Shape { tall: true, ..Shape::DEFAULT }).unwrap();
         mount.unmount().unwrap();
-        for judge in Xfsprogs::all() {
-            judge.repair_n(&image, &[]).unwrap();
+        for tools in Xfsprogs::all() {
+            tools.repair_n(&image, &[]).unwrap();
         }
         let mount = Mount::read_only(&image, &scratch).unwrap();
         let once = kernel::manifest(mount.path());

@@ -1,5 +1,5 @@
-//! The rules by which an inode is called corrupt are the kernel's: single fields of sound inodes are
-//! changed, the checksum made right again, and both are asked.
+//! xfskit calls an inode corrupt by the kernel's rules. Single fields of sound inodes are changed,
+//! with valid checksums, and the results of both are compared.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -14,7 +14,7 @@ use xfskit_format::inode::{CoreV3, InodeMut, flags, flags2, stamp};
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
 use xfskit_units::{ByteOffset, Ino};
 
-/// A file, what is changed, and how.
+/// A file, the name of the change, and the change.
 type Case = (&'static str, &'static str, fn(&mut CoreV3));
 
 const EUCLEAN: i32 = 117;
@@ -112,8 +112,8 @@ fn fill(root: &Path) {
     }
 }
 
-/// Whether the kernel accepts the inode. One that it refuses with its whole cluster may even keep
-/// it from mounting.
+/// Returns whether the kernel accepts the inode. If it refuses the whole cluster, even the mount
+/// may fail.
 fn kernel_accepts(image: &Image, scratch: &Scratch, name: &str) -> bool {
     let Ok(mount) = Mount::read_only(image, scratch) else { return false };
     match fs::symlink_metadata(mount.path().join(name)) {
@@ -123,19 +123,19 @@ fn kernel_accepts(image: &Image, scratch: &Scratch, name: &str) -> bool {
     }
 }
 
-/// Whether we accept it, and if not, why.
-fn our_verdict(image: &Image, ino: Ino) -> Result<(), String> {
+/// Returns whether xfskit accepts the inode, or why not.
+fn xfskit_accepts(image: &Image, ino: Ino) -> Result<(), String> {
     let dev = FileDevice::open(image.path(), OpenMode::ReadOnly).unwrap();
     let vol = Volume::open(Arc::new(dev), &OpenOptions::default()).unwrap();
-    let answer = vol.iget(ino).and_then(|inode| {
+    let result = vol.iget(ino).and_then(|inode| {
         vol.extents(&inode, Fork::Data)?;
         vol.extents(&inode, Fork::Attr)
     });
-    answer.map(drop).map_err(|err| err.to_string())
+    result.map(drop).map_err(|err| err.to_string())
 }
 
 #[test]
-fn what_the_kernel_calls_a_corrupt_inode_so_do_we() {
+fn xfskit_and_the_kernel_reject_the_same_inodes() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -164,10 +164,10 @@ fn what_the_kernel_calls_a_corrupt_inode_so_do_we() {
         change(InodeMut::new(&mut changed).unwrap().core);
         stamp(&mut changed);
         file.write_all_at(&changed, at).unwrap();
-        let (kernel, ours) = (kernel_accepts(&image, &scratch, name), our_verdict(&image, ino));
+        let (kernel, ours) = (kernel_accepts(&image, &scratch, name), xfskit_accepts(&image, ino));
         file.write_all_at(&sound, at).unwrap();
         if kernel != ours.is_ok() {
-            wrong.push(format!("{name}, {what}: the kernel accepts: {kernel}; we: {ours:?}"));
+            wrong.push(format!("{name}, {what}: the kernel accepts: {kernel}; xfskit: {ours:?}"));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));

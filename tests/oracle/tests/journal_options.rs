@@ -1,5 +1,5 @@
-//! The options of mount(8) for the journal: what is durable when, how long records are, and that the kernel
-//! recovers all of it.
+//! The journal's options of mount(8): when changes are durable, how long records are, and that the
+//! kernel recovers all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +9,12 @@ use xfskit::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
 use xfskit::core::{OpenOptions, Volume};
 use xfskit::log::Log;
 use xfskit::vfs::{Clock, Fs, NewNode, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const FILES: usize = 300;
 
-/// Makes files, and leaves the volume as a crash does; answers the flushes that took, and the longest record.
+/// Creates files and leaves the volume dirty, as a crash does. Returns the number of flushes and
+/// the length of the longest record.
 fn leave_dirty(image: &Image, words: &str, sync: bool) -> (u64, u32) {
     let device = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open the image");
     let device = Arc::new(CountingDevice::new(Arc::new(device)));
@@ -46,7 +47,7 @@ fn name(n: usize) -> String {
 }
 
 #[test]
-fn every_option_does_what_it_says_and_the_kernel_recovers_it() {
+fn every_journal_option_has_its_effect_and_the_kernel_recovers_the_journal() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -79,6 +80,6 @@ fn every_option_does_what_it_says_and_the_kernel_recovers_it() {
             assert_eq!(fs::read_to_string(mount.path().join("file200")).unwrap(), name(200));
         }
         mount.unmount().expect("unmount");
-        judge::volume(&image, &scratch).expect("sound");
+        verify::volume(&image, &scratch).expect("sound");
     }
 }

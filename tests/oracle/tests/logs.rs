@@ -1,10 +1,10 @@
-//! Dirty logs that the kernel left: what xfskit shows, replaying in memory, is what the kernel
-//! shows after its own recovery.
+//! Dirty logs of the kernel: the tree that xfskit shows after replay in memory is the tree that the
+//! kernel shows after its own recovery.
 
 use xfskit_test_oracle::dirty::CRASHES;
 use xfskit_test_oracle::{Mount, Need, Scratch, kernel, needs, ours};
 
-/// One test per way to leave a log.
+/// Makes one test for each way to leave a dirty log.
 macro_rules! crashes {
     ($($test:ident: $name:literal,)*) => {
         $(
@@ -15,7 +15,7 @@ macro_rules! crashes {
         )*
 
         #[test]
-        fn every_crash_has_its_test() {
+        fn every_crash_has_a_test() {
             let tested = [$($name),*];
             assert!(CRASHES.iter().all(|crash| tested.contains(&crash.name)));
         }
@@ -23,29 +23,29 @@ macro_rules! crashes {
 }
 
 crashes! {
-    corners_flushed: "corners-flushed",
-    corners_cut: "corners-cut",
-    corners_parent: "corners-parent",
-    corners_1k: "corners-1k",
-    corners_16k: "corners-16k",
-    corners_dir_64k: "corners-dir-64k",
-    corners_inode_2k: "corners-inode-2k",
-    corners_bare: "corners-bare",
-    corners_external: "corners-external",
-    corners_external_4k: "corners-external-4k",
-    corners_twice: "corners-twice",
-    corners_frozen: "corners-frozen",
-    corners_large_records: "corners-large-records",
-    corners_small_records: "corners-small-records",
-    nothing_but_a_file: "nothing-but-a-file",
-    born_and_removed: "born-and-removed",
-    born_and_removed_many_groups: "born-and-removed-many-groups",
-    synced_then_changed: "synced-then-changed",
-    synced_then_changed_parent: "synced-then-changed-parent",
-    synced_then_cut: "synced-then-cut",
-    open_but_removed: "open-but-removed",
-    wrapped: "wrapped",
-    wrapped_cut: "wrapped-cut",
+    replay_in_memory_matches_the_kernel_after_corners_flushed: "corners-flushed",
+    replay_in_memory_matches_the_kernel_after_corners_cut: "corners-cut",
+    replay_in_memory_matches_the_kernel_after_corners_parent: "corners-parent",
+    replay_in_memory_matches_the_kernel_after_corners_1k: "corners-1k",
+    replay_in_memory_matches_the_kernel_after_corners_16k: "corners-16k",
+    replay_in_memory_matches_the_kernel_after_corners_dir_64k: "corners-dir-64k",
+    replay_in_memory_matches_the_kernel_after_corners_inode_2k: "corners-inode-2k",
+    replay_in_memory_matches_the_kernel_after_corners_bare: "corners-bare",
+    replay_in_memory_matches_the_kernel_after_corners_external: "corners-external",
+    replay_in_memory_matches_the_kernel_after_corners_external_4k: "corners-external-4k",
+    replay_in_memory_matches_the_kernel_after_corners_twice: "corners-twice",
+    replay_in_memory_matches_the_kernel_after_corners_frozen: "corners-frozen",
+    replay_in_memory_matches_the_kernel_after_corners_large_records: "corners-large-records",
+    replay_in_memory_matches_the_kernel_after_corners_small_records: "corners-small-records",
+    replay_in_memory_matches_the_kernel_after_nothing_but_a_file: "nothing-but-a-file",
+    replay_in_memory_matches_the_kernel_after_created_and_removed: "created-and-removed",
+    replay_in_memory_matches_the_kernel_after_created_and_removed_many_groups: "created-and-removed-many-groups",
+    replay_in_memory_matches_the_kernel_after_synced_then_changed: "synced-then-changed",
+    replay_in_memory_matches_the_kernel_after_synced_then_changed_parent: "synced-then-changed-parent",
+    replay_in_memory_matches_the_kernel_after_synced_then_cut: "synced-then-cut",
+    replay_in_memory_matches_the_kernel_after_open_but_removed: "open-but-removed",
+    replay_in_memory_matches_the_kernel_after_wrapped: "wrapped",
+    replay_in_memory_matches_the_kernel_after_wrapped_cut: "wrapped-cut",
 }
 
 fn recover(name: &str) {

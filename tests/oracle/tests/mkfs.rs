@@ -1,5 +1,5 @@
-//! `xfskit mkfs` against mkfs.xfs 6.13: the same bytes; and the kernel and `xfs_repair` content
-//! with what it made, before and after work.
+//! `xfskit mkfs` against mkfs.xfs 6.13: both write the same bytes, and the kernel and `xfs_repair`
+//! accept the volume before and after work.
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 
 use xfskit_test_oracle::trees::{self, Shape};
 use xfskit_test_oracle::{
-    Image, Mount, Need, Scratch, Xfsprogs, bytes, judge, long, need, needs, ours,
+    Image, Mount, Need, Scratch, Xfsprogs, bytes, long, need, needs, ours, verify,
 };
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Sizes of device at which a rule of the geometry changes, and odd ones.
+/// Device sizes at which a rule of the geometry changes, and odd sizes.
 const SIZES: &[u64] = &[
     300 * MIB,
     300 * MIB + 512 * 3,
@@ -84,7 +84,7 @@ struct Pair<'scratch> {
     theirs: Image<'scratch>,
 }
 
-/// Makes both. `None` where both refuse; a message where only one does.
+/// Formats with both. Returns `None` if both refuse, and an error if only one does.
 fn both<'a>(
     scratch: &'a Scratch,
     tools: &Xfsprogs,
@@ -122,8 +122,8 @@ fn head(text: &str) -> String {
     text.lines().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Times, generations and so the checksums of the inodes that mkfs makes: the options do not decide
-/// them. A chunk has 64 inodes, or a block of them if that is more.
+/// Returns the byte ranges that the options do not determine: times, generations and thus checksums
+/// of the inodes that mkfs makes. A chunk has 64 inodes, or a block of them if that is more.
 fn undecided(image: &Image) -> Vec<Range<u64>> {
     let file = File::open(image.path()).expect("open");
     let mut sector = [0; 264];
@@ -151,9 +151,9 @@ fn compare(tools: &Xfsprogs, size: u64, log: u64, options: &str) -> Option<Strin
                 found.extend(bytes::differences(ours, theirs, &[], 4));
             }
             if size <= GIB {
-                // xfs_repair 6.1 knows less of alignment.
+                // xfs_repair 6.1 knows fewer alignment rules.
                 let repair = |image: &Image| tools.repair_n(image, &[]);
-                found.extend(judge::volume_with(repair, &pair.ours, &scratch).err());
+                found.extend(verify::volume_with(repair, &pair.ours, &scratch).err());
             }
             found
         }
@@ -180,7 +180,7 @@ fn every_option_gives_the_bytes_of_mkfs_xfs() {
 #[test]
 fn every_size_gives_the_bytes_of_mkfs_xfs() {
     let Some(tools) = newer() else { return };
-    // mkfs.xfs writes the zeroes of its log: small ones, unless there is time.
+    // mkfs.xfs writes zeroes to its whole log, so the log is small except in the long run.
     let options: &[&str] = if long() {
         &["-l size=64m", "-l size=64m -d su=64k,sw=4", "-l size=64m -b size=1024", ""]
     } else {
@@ -206,7 +206,7 @@ fn an_external_log_gives_the_bytes_of_mkfs_xfs() {
 }
 
 #[test]
-fn the_kernel_fills_and_empties_what_xfskit_made_and_repair_stays_silent() {
+fn the_kernel_fills_and_empties_a_new_volume_and_xfs_repair_finds_nothing() {
     if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }
@@ -233,19 +233,19 @@ fn fill_and_empty(options: &str, shape: &Shape) {
     let image = Image::sparse(&scratch, "made.img", GIB);
     let words: Vec<&str> = options.split_whitespace().collect();
     ours::mkfs(&image, &words).unwrap_or_else(|why| panic!("`{options}`: {why}"));
-    let judges: Vec<Xfsprogs> = if options.contains("parent") {
+    let repair_tools: Vec<Xfsprogs> = if options.contains("parent") {
         Xfsprogs::newer().into_iter().collect()
     } else {
         Xfsprogs::all()
     };
-    let judge = |when: &str| {
-        for tools in &judges {
+    let verify = |when: &str| {
+        for tools in &repair_tools {
             tools.repair_n(&image, &[]).unwrap_or_else(|why| panic!("`{options}`, {when}: {why}"));
         }
-        let verdict = ours::verdict(&image);
-        assert!(verdict.errors.is_empty(), "`{options}`, {when}: check: {verdict:#?}");
+        let report = ours::check(&image);
+        assert!(report.errors.is_empty(), "`{options}`, {when}: check: {report:#?}");
     };
-    judge("new");
+    verify("new");
     let mount = match Mount::read_write(&image, &scratch) {
         Ok(mount) => mount,
         Err(why) if options.contains("16384") => return need::note(&why),
@@ -253,9 +253,9 @@ fn fill_and_empty(options: &str, shape: &Shape) {
     };
     trees::corners(mount.path(), shape).expect("fill");
     mount.unmount().expect("unmount");
-    judge("filled");
+    verify("filled");
     let mount = Mount::read_write(&image, &scratch).expect("mount again");
     trees::empty(mount.path()).expect("empty");
     mount.unmount().expect("unmount");
-    judge("emptied");
+    verify("emptied");
 }

@@ -1,5 +1,5 @@
-//! A volume that xfskit left in the middle of its work, with files that have no name any more, and others that
-//! share and exchanged their blocks: the kernel and xfskit recover it alike.
+//! A volume that xfskit left in the middle of its work, with unlinked files that were open, and
+//! others that share and exchanged their blocks. The kernel and xfskit recover it alike.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use xfskit::block::{FileDevice, OpenMode};
 use xfskit::core::{OpenOptions, Volume};
 use xfskit::units::Ino;
 use xfskit::vfs::{Clock, Fs, Handle, NewNode, Statfs, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const LEN: usize = 300_000;
 
@@ -30,24 +30,24 @@ fn file<'f>(fs: &'f Fs, name: &str, fill: u8) -> Handle<'f> {
     handle
 }
 
-fn judged(image: &Image) {
+fn verified(image: &Image) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).expect("xfs_repair");
     }
-    judge::volume(image, &Scratch::new("orphans-judged")).expect("sound");
+    verify::volume(image, &Scratch::new("orphans-verified")).expect("sound");
 }
 
-/// What xfskit says of the volume once it has been opened for writing.
+/// Returns the `statfs` of the volume after xfskit has opened it for writing.
 fn recovered(image: &Image) -> Statfs {
     let fs = open(image);
     let statfs = fs.statfs();
     fs.close().expect("close");
-    judged(image);
+    verified(image);
     statfs
 }
 
 #[test]
-fn orphans_that_xfskit_left_are_given_back_by_the_kernel_too() {
+fn the_kernel_frees_unlinked_inodes_that_xfskit_left() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -58,7 +58,7 @@ fn orphans_that_xfskit_left_are_given_back_by_the_kernel_too() {
     file(&fs, "stays", b'a').close().expect("close");
     fs.sync().expect("sync");
     let before = fs.statfs();
-    // In many lists, and in one list several.
+    // On many unlinked lists, and several inodes on one list.
     for n in 0..200 {
         let handle = file(&fs, "goes", b'b');
         let ino = handle.ino();
@@ -75,14 +75,14 @@ fn orphans_that_xfskit_left_are_given_back_by_the_kernel_too() {
     let (by_us, by_kernel) = (image.copy("us.img"), image.copy("kernel.img"));
     assert_eq!(recovered(&by_us).blocks_free, before.blocks_free);
     Mount::recover(&by_kernel, &scratch).expect("mount");
-    judged(&by_kernel);
+    verified(&by_kernel);
     // The kernel keeps some empty inode chunks.
     let free = recovered(&by_kernel).blocks_free;
     assert!(before.blocks_free - free < 200, "{free}, expected {}", before.blocks_free);
 }
 
 #[test]
-fn the_kernel_reads_what_was_shared_and_unshared() {
+fn the_kernel_reads_files_that_xfskit_shared_and_unshared() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -102,12 +102,12 @@ fn the_kernel_reads_what_was_shared_and_unshared() {
     expected[0][100_000..160_000].copy_from_slice(&piece);
     drop((a, b));
     fs.close().expect("close");
-    judged(&image);
+    verified(&image);
     let mount = Mount::read_write(&image, &scratch).expect("mount");
     for (name, content) in ["a", "b"].into_iter().zip(expected) {
         assert!(fs::read(mount.path().join(name)).expect("read") == content, "{name}");
         fs::remove_file(mount.path().join(name)).expect("remove");
     }
     mount.unmount().expect("unmount");
-    judged(&image);
+    verified(&image);
 }

@@ -1,23 +1,23 @@
-//! A volume that is kept under quota. xfskit does not count: like a kernel that is mounted without quota, it says so
-//! before the first change, and the next mount with quota counts anew.
+//! A volume with quota. xfskit does not account quota. Like a kernel that mounts without quota, it
+//! records that before the first change, so the next mount with quota counts anew.
 
 use std::sync::Arc;
 
 use xfskit::block::{FileDevice, OpenMode};
 use xfskit::core::{OpenOptions, Volume};
 use xfskit::vfs::{Fs, NewNode};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, judge, needs};
+use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
 
 fn field(tools: &Xfsprogs, image: &Image, name: &str) -> u64 {
     let print = format!("print {name}");
-    let said = tools.db(image, false, &["sb 0", &print]).expect("xfs_db");
-    let value = said.trim().rsplit(' ').next().expect("a value").to_owned();
+    let output = tools.db(image, false, &["sb 0", &print]).expect("xfs_db");
+    let value = output.trim().rsplit(' ').next().expect("a value").to_owned();
     let hex = value.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
     hex.unwrap_or_else(|| value.parse()).expect("a number")
 }
 
 #[test]
-fn a_volume_under_quota_is_written_such_that_the_kernel_counts_anew() {
+fn the_kernel_recounts_quota_after_xfskit_has_written() {
     if !needs(&[Need::Xfsprogs]) {
         return;
     }
@@ -30,7 +30,7 @@ fn a_volume_under_quota_is_written_such_that_the_kernel_counts_anew() {
         let options = OpenOptions { write, ..OpenOptions::default() };
         Fs::new(Volume::open(Arc::new(device), &options).expect("open the volume"))
     };
-    // All three kinds of quota, accounted, enforced and checked.
+    // All three types of quota, accounted, enforced and checked.
     tools.db(&image, true, &["sb 0", "write -d qflags 0x7cf"]).expect("xfs_db");
     assert_eq!(field(&tools, &image, "qflags"), 0x7cf);
 
@@ -42,5 +42,5 @@ fn a_volume_under_quota_is_written_such_that_the_kernel_counts_anew() {
     fs.make(root, b"uncounted", &NewNode::file(0o644).owner(1000, 2000)).expect("make");
     fs.close().expect("close");
     assert_eq!(field(&tools, &image, "qflags"), 0);
-    judge::volume(&image, &scratch).expect("sound");
+    verify::volume(&image, &scratch).expect("sound");
 }

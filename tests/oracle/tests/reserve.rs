@@ -1,5 +1,5 @@
-//! What Linux withholds of free space is withheld here: `statfs` gives the same numbers, and a volume that xfskit filled
-//! leaves Linux what it holds back.
+//! xfskit withholds the same free space as Linux: `statfs` returns the same numbers, and a volume
+//! that xfskit filled leaves Linux its reserved blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use xfskit::core::{OpenOptions, Volume};
 use xfskit::mkfs::{DeviceFacts, Options, Stamp};
 use xfskit::units::ByteLen;
 use xfskit::vfs::{Fs, NewNode, Statfs};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, judge, long, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, long, needs, ours, verify};
 
 const MIB: u64 = 1 << 20;
 
-/// With and without the trees that have room held back for them.
+/// With and without the trees that have per-AG reservations.
 const FEATURES: [&str; 4] =
     ["", "-m rmapbt=0", "-m reflink=0,rmapbt=0", "-m finobt=0,inobtcount=0,reflink=0,rmapbt=0"];
 const SHAPES: [&str; 6] =
     ["", "-b size=1024", "-d agcount=19", "-i size=1024", "-b size=2048", "-i maxpct=0"];
 const SIZES: [u64; 6] = [300 * MIB, 777 * MIB, 3072 * MIB, 10_241 * MIB, 1 << 40, 100 << 40];
 
-/// What Linux says of the volume.
+/// Returns the statfs numbers that Linux shows.
 fn linux(path: &Path) -> [u64; 4] {
-    let said = statvfs(path).expect("statfs");
-    assert_eq!(said.f_bfree, said.f_bavail);
-    [said.f_blocks, said.f_bfree, said.f_files, said.f_ffree]
+    let output = statvfs(path).expect("statfs");
+    assert_eq!(output.f_bfree, output.f_bavail);
+    [output.f_blocks, output.f_bfree, output.f_files, output.f_ffree]
 }
 
-/// What xfskit says of it.
+/// Returns the statfs numbers that xfskit shows.
 fn here(image: &Image<'_>) -> [u64; 4] {
     let Statfs { blocks, blocks_free, inodes, inodes_free, .. } =
         Fs::new(ours::open(image)).statfs();
@@ -42,7 +42,7 @@ fn words(options: &str) -> Vec<&str> {
 }
 
 #[test]
-fn statfs_says_what_linux_says() {
+fn statfs_of_a_new_volume_matches_linux() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -55,7 +55,7 @@ fn statfs_says_what_linux_says() {
                 let scratch = Scratch::new("statfs");
                 let image = Image::sparse(&scratch, "volume.img", size);
                 let options = format!("{features} {shape}");
-                // Some sizes are too small for some shapes.
+                // Some sizes are too small for some options.
                 if ours::mkfs(&image, &words(&options)).is_err() {
                     continue;
                 }
@@ -76,7 +76,7 @@ fn statfs_says_what_linux_says() {
 }
 
 #[test]
-fn statfs_says_what_linux_says_of_a_used_volume() {
+fn statfs_of_a_used_volume_matches_linux() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -99,7 +99,7 @@ fn statfs_says_what_linux_says_of_a_used_volume() {
     mount.unmount().expect("unmount");
 }
 
-/// Writes files until there is no room for more.
+/// Writes files until the volume is full.
 fn fill(image: &Image<'_>) {
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -123,7 +123,7 @@ fn fill(image: &Image<'_>) {
 }
 
 #[test]
-fn a_volume_filled_here_leaves_linux_what_it_holds_back() {
+fn a_volume_filled_by_xfskit_leaves_linux_its_reserved_blocks() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -132,8 +132,8 @@ fn a_volume_filled_here_leaves_linux_what_it_holds_back() {
         let image = Image::sparse(&scratch, "volume.img", 320 * MIB);
         ours::mkfs(&image, &words(options)).expect("mkfs");
         fill(&image);
-        // `check` has a warning for each group that is short.
-        judge::volume(&image, &scratch).expect("sound");
+        // `check` would warn for each group whose reservation is short.
+        verify::volume(&image, &scratch).expect("sound");
         let [blocks, free, ..] = here(&image);
         assert!(free < blocks / 20, "`{options}`: {free} of {blocks} blocks are left");
     }
@@ -220,7 +220,7 @@ fn a_full_volume_can_be_emptied() {
 }
 
 #[test]
-fn a_volume_of_just_the_right_size_leaves_linux_the_space_that_was_asked_for() {
+fn a_volume_built_with_free_space_gives_linux_that_space() {
     if !needs(&[Need::Mount]) {
         return;
     }

@@ -1,9 +1,10 @@
-//! Volumes that this kernel does not mount: version 4 in all its shapes, and names without case.
-//! mkfs.xfs fills them from a protofile, xfs_db adds attributes, xfs_repair judges them.
+//! Volumes that this kernel does not mount: version 4 with all its options, and case-insensitive
+//! names. mkfs.xfs fills them from a protofile, xfs_db adds attributes, and xfs_repair verifies
+//! them.
 
 use std::collections::BTreeMap;
 
-use xfskit_test_oracle::proto::{Made, Proto};
+use xfskit_test_oracle::proto::{Proto, ProtoFile};
 use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, need, needs, ours};
 
 const OPTIONS: &[&str] = &[
@@ -31,7 +32,7 @@ const OPTIONS: &[&str] = &[
     "-n version=ci -b size=1024",
 ];
 
-/// Sizes of the values that xfs_db stores, one attribute each.
+/// Sizes of the values that xfs_db stores, in bytes, one attribute each.
 const VALUES: [usize; 6] = [1, 10, 100, 300, 3500, 20_000];
 
 #[test]
@@ -41,16 +42,16 @@ fn volumes_from_protofiles_are_read_as_written() {
     }
     for tools in Xfsprogs::all() {
         for options in OPTIONS {
-            judge(&tools, options);
+            verify_volume(&tools, options);
         }
     }
 }
 
-fn judge(tools: &Xfsprogs, options: &str) {
+fn verify_volume(tools: &Xfsprogs, options: &str) {
     let what = format!("xfsprogs {}, `{options}`", tools.version);
     let scratch = Scratch::new("proto");
     let image = Image::sparse(&scratch, "proto.img", 1 << 30);
-    // What mkfs.xfs makes of remote links on version 5, its own xfs_repair finds corrupt.
+    // xfs_repair reports the remote links that mkfs.xfs itself makes on version 5 as corrupt.
     let longest_link = if options.contains("crc=0") { 1023 } else { 300 };
     let proto = Proto::corners(scratch.path(), longest_link);
     let protofile = scratch.path().join("protofile");
@@ -66,13 +67,13 @@ fn judge(tools: &Xfsprogs, options: &str) {
     let volume = ours::open(&image);
     let (ours, failed) = ours::manifest(&volume);
     assert!(failed.is_empty(), "{what}: {}", failed.join("\n"));
-    let found: BTreeMap<Vec<u8>, Made> = ours
+    let found: BTreeMap<Vec<u8>, ProtoFile> = ours
         .entries
         .iter()
         .map(|(path, entry)| {
             let content = entry.target.clone().unwrap_or_else(|| ours::content(&volume, entry.ino));
             let owner = (entry.uid, entry.gid);
-            (path.clone(), Made { mode: entry.mode, owner, rdev: entry.rdev, content })
+            (path.clone(), ProtoFile { mode: entry.mode, owner, rdev: entry.rdev, content })
         })
         .collect();
     for (path, made) in &proto.files {
@@ -87,17 +88,17 @@ fn judge(tools: &Xfsprogs, options: &str) {
         let expected: BTreeMap<Vec<u8>, usize> = expected.collect();
         assert_eq!(lengths.collect::<BTreeMap<_, _>>(), expected, "{what}");
     }
-    let verdict = ours::verdict(&image);
-    assert!(verdict.errors.is_empty(), "{what}: check: {verdict:#?}");
+    let report = ours::check(&image);
+    assert!(report.errors.is_empty(), "{what}: check: {report:#?}");
 }
 
-/// Has xfs_db set attributes of all sizes on one file, where it can.
+/// Sets attributes of all sizes on one file with xfs_db, if it supports that.
 fn attributes(tools: &Xfsprogs, image: &Image) -> bool {
     let set: Vec<String> =
         VALUES.iter().map(|size| format!("attr_set -n -v {size} a{size}")).collect();
     let mut commands = vec!["path /file500"];
     for command in &set {
-        // Each command leaves the cursor on the inode, read anew.
+        // After each command the cursor must return to the inode, read anew.
         commands.extend(["path /file500", command]);
     }
     tools.db(image, true, &commands).is_ok()

@@ -1,5 +1,6 @@
-//! Another UUID for a volume: the kernel mounts it beside its copy, before and after a crash, and both
-//! go on changing it; cut anywhere, it has one of the two UUIDs.
+//! A change of the UUID: the kernel mounts the volume beside its copy, before and after a crash,
+//! and both the kernel and xfskit can go on changing it. A change that is interrupted anywhere
+//! leaves one of the two UUIDs.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use xfskit::block::{BlockDevice, FileDevice, OpenMode, RecordingDevice};
 use xfskit::core::OpenOptions;
 use xfskit::core::uuid::{NewUuid, set_uuid};
 use xfskit::units::Uuid;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const NEW: Uuid = Uuid::from_u128(0x5d1e_0a0c_3f5b_4d2a_9c1f_7e60_0d35_b2a1);
 const OTHER: Uuid = Uuid::from_u128(5);
@@ -26,21 +27,21 @@ fn change(image: &Image, uuid: NewUuid) -> Uuid {
     set_uuid(&device(image.path()), &options(image), uuid).expect("a new UUID").0
 }
 
-fn judged(image: &Image, when: &str) {
+fn verified(image: &Image, when: &str) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap_or_else(|why| panic!("{when}: {why}"));
     }
-    judge::volume(image, &Scratch::new("uuid-judged"))
+    verify::volume(image, &Scratch::new("uuid-verified"))
         .unwrap_or_else(|why| panic!("{when}: {why}"));
 }
 
-/// The superblock's fields as `xfs_db` prints them.
+/// Returns fields of the superblock as `xfs_db` prints them.
 fn fields(image: &Image, names: &str) -> String {
     let tools = Xfsprogs::installed().expect("xfsprogs");
     tools.db(image, false, &["sb 3", &format!("p {names}")]).expect("xfs_db")
 }
 
-/// The kernel fills a directory.
+/// Fills a directory with the kernel.
 fn work(root: &Path, name: &str) {
     let dir = root.join(name);
     fs::create_dir(&dir).expect("mkdir");
@@ -49,7 +50,7 @@ fn work(root: &Path, name: &str) {
     }
 }
 
-/// xfskit fills a directory.
+/// Fills a directory with xfskit.
 fn ours_works(image: &Image, name: &str) {
     let options = xfskit::OpenOptions { write: true, ..Default::default() };
     let log = image.log().map(device);
@@ -62,7 +63,7 @@ fn ours_works(image: &Image, name: &str) {
 }
 
 #[test]
-fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
+fn the_kernel_and_xfskit_change_a_volume_after_a_change_of_its_uuid() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -84,7 +85,7 @@ fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
 
         let copy = image.copy("copy.img");
         assert_eq!(change(&image, NewUuid::Is(NEW)), NEW);
-        judged(&image, "after the change");
+        verified(&image, "after the change");
         assert!(fields(&image, "uuid").contains(&NEW.to_string()));
         let mount = Mount::checked(&image, &scratch).expect("mount");
         let other = Mount::checked(&copy, &scratch).expect("both have a UUID of their own");
@@ -93,21 +94,21 @@ fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
         mount.shutdown(true).expect("shutdown");
         mount.unmount().expect("unmount");
 
-        // The journal is dirty now.
+        // The journal is dirty here.
         assert_eq!(change(&image, NewUuid::Is(OTHER)), OTHER);
-        judged(&image, "after a change on top of a dirty journal");
+        verified(&image, "after a change on top of a dirty journal");
         ours_works(&image, "ours");
-        judged(&image, "after our work");
+        verified(&image, "after our work");
         let mount = Mount::read_write(&image, &scratch).expect("mount");
         for name in ["before", "kernel", "ours"] {
             assert_eq!(fs::read_dir(mount.path().join(name)).expect("list").count(), 300);
         }
         fs::remove_dir_all(mount.path().join("before")).expect("remove");
         mount.unmount().expect("unmount");
-        judged(&image, "after the kernel's work");
+        verified(&image, "after the kernel's work");
 
         change(&image, NewUuid::Original);
-        judged(&image, "after the original came back");
+        verified(&image, "after the original came back");
         let names = "uuid meta_uuid features_incompat";
         assert_eq!(fields(&image, names), fields(&copy, names));
         Mount::recover(&image, &scratch).expect("mount");
@@ -115,7 +116,7 @@ fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
 }
 
 #[test]
-fn a_change_of_uuid_that_was_cut_off_leaves_one_of_the_two() {
+fn an_interrupted_change_of_the_uuid_leaves_the_old_or_the_new_one() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -138,11 +139,11 @@ fn a_change_of_uuid_that_was_cut_off_leaves_one_of_the_two() {
         Mount::recover(&cut, &scratch).unwrap_or_else(|why| panic!("{when}: {why}"));
         let tools = Xfsprogs::installed().expect("xfsprogs");
         seen.push(tools.db(&cut, false, &["sb 0", "p uuid"]).expect("xfs_db"));
-        // A second attempt finishes it, also without a mount between.
+        // A second attempt completes the change, also without a mount between.
         let again = image.copy("again.img");
         recorder.replay(n, &*device(again.path())).expect("replay");
         change(&again, NewUuid::Is(NEW));
-        judged(&again, &when);
+        verified(&again, &when);
     }
     seen.dedup();
     assert_eq!(seen.len(), 2, "{seen:?}");

@@ -1,1 +1,2 @@
-//! Races: see `tests/`. `make tsan` runs them under ThreadSanitizer (docs/design/concurrency.md).
+//! Race tests: see `tests/`. `make tsan` runs them under ThreadSanitizer
+//! (docs/design/concurrency.md).

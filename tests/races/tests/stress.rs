@@ -1,6 +1,6 @@
-//! Everybody at once on a volume whose journal is small and whose caches are smaller: names, content, attributes, syncs,
-//! readers, the checkpoint thread and write-back. What they leave is in order; what ThreadSanitizer has to say of the
-//! way there, it says under `make tsan`.
+//! All threads at once on a volume with a small journal and smaller caches: names, content,
+//! attributes, syncs, readers, the checkpoint thread and writeback. The volume is sound afterwards.
+//! Under `make tsan`, ThreadSanitizer reports data races on the way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn volume(bytes: u64) -> Arc<dyn BlockDevice> {
     dev
 }
 
-/// Numbers without a pattern.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Random operations in a directory that all share and in one of the writer's own.
+/// Runs random operations in a directory that all threads share and in the writer's own.
 fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Error> {
     let dir = if random.below(3) == 0 { shared } else { own };
     let name = format!("name{}", random.below(50)).into_bytes();
@@ -64,13 +64,13 @@ fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Erro
     Ok(())
 }
 
-/// Looks at everything, again and again.
+/// Reads everything repeatedly.
 fn read(fs: &Fs, dir: Ino, stop: &AtomicBool) {
     let mut buf = vec![0; 10_000];
     while !stop.load(Ordering::Relaxed) {
         let Ok(inode) = fs.inode(dir) else { continue };
         for entry in fs.read_dir(&inode).entries {
-            // It may be gone by now, or be another one.
+            // The inode may have been removed or reused.
             if let Ok(inode) = fs.inode(entry.ino) {
                 let _ = (fs.stat(&inode), fs.xattrs(&inode));
                 let _ = fs.read(entry.ino, 0, &mut buf);
@@ -98,7 +98,8 @@ fn stress(bytes: u64, steps: usize) {
                     let mut random = Random(seed * 0x9e37_79b9);
                     for _ in 0..steps {
                         if let Err(error) = write(fs, shared, own, &mut random) {
-                            // EIO and EUCLEAN; all else is a matter of who came first.
+                            // EIO and EUCLEAN are failures. Other errors depend on the order of the
+                            // threads.
                             assert!(![5, 117].contains(&error.errno()), "{error}");
                         }
                     }
@@ -114,23 +115,23 @@ fn stress(bytes: u64, steps: usize) {
         assert!(ended.iter().all(Result::is_ok));
     });
     fs.close().unwrap();
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     let options = xfskit_check::Options::default();
-    xfskit_check::check(&*dev, None, &options, &mut |finding| said.push(finding)).unwrap();
-    assert!(said.is_empty(), "{said:?}");
+    xfskit_check::check(&*dev, None, &options, &mut |finding| findings.push(finding)).unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
 }
 
-/// Operations of each writer: more where `XFSKIT_LONG=1` asks for them.
+/// Returns the number of operations of each writer: more with `XFSKIT_LONG=1`.
 fn steps() -> usize {
     if std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1") { 20_000 } else { 800 }
 }
 
 #[test]
-fn one_transaction_at_a_time_where_the_journal_is_small() {
+fn threads_on_a_small_journal_leave_a_sound_volume() {
     stress(64 << 20, steps());
 }
 
 #[test]
-fn a_thread_of_its_own_writes_checkpoints_where_the_journal_is_large() {
+fn threads_beside_the_checkpoint_thread_leave_a_sound_volume() {
     stress(1 << 30, steps());
 }

@@ -5,8 +5,8 @@
 //! journal into the other copy and marks it clean. `xfs_repair -n` must have no findings in that
 //! copy, and both copies, mounted, must show the same tree: names, times, attributes, contents.
 
-mod by_hand;
-pub mod storm;
+mod journal_only;
+pub mod stress;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours
 
 use xfskit_units::{ByteOffset, index};
 
-pub use by_hand::ByHand;
-pub use storm::Storm;
+pub use journal_only::JournalOnly;
+pub use stress::Stress;
 
 /// The granularity of the slowest kernel clock for files.
 const TICK: Duration = Duration::from_millis(10);
@@ -143,7 +143,7 @@ pub fn compare_recovered(
 
     let mended = image.copy("ours.img");
     let replay = recover(&mended).unwrap_or_else(|why| panic!("{name}: {why}"));
-    judged(name, case, &mended, theirs);
+    verify_recovered(name, case, &mended, theirs);
     let differences = expected.differences(&shown(&mended, scratch).without_blocks(), 20);
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
     replay.finished
@@ -152,17 +152,17 @@ pub fn compare_recovered(
 /// Verifies that `xfs_repair -n` and `xfskit check` have no findings in `mended`. One state is
 /// allowed, since Linux leaves it too: an attribute with a remote value is set or removed in
 /// several transactions without an intent, and stays INCOMPLETE if a crash comes between them.
-fn judged(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
-    let mut of_linux = ours::VerifyResult::default();
-    for tools in case.judges() {
-        let said = complaints(&tools, mended);
-        if !said.is_empty() {
-            assert!(said.contains(" is INCOMPLETE"), "{name}: {said}");
-            assert_eq!(said, complaints(&tools, theirs), "{name}");
-            of_linux = ours::verdict(theirs);
+fn verify_recovered(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
+    let mut of_linux = ours::CheckReport::default();
+    for tools in case.repair_tools() {
+        let output = complaints(&tools, mended);
+        if !output.is_empty() {
+            assert!(output.contains(" is INCOMPLETE"), "{name}: {output}");
+            assert_eq!(output, complaints(&tools, theirs), "{name}");
+            of_linux = ours::check(theirs);
         }
     }
-    assert_eq!(ours::verdict(mended), of_linux, "{name}");
+    assert_eq!(ours::check(mended), of_linux, "{name}");
 }
 
 /// Copies times from `ours` that cannot be compared. Linux 6.18 sets the inode's ctime to the time
@@ -217,14 +217,14 @@ pub fn save(dev: &dyn BlockDevice, image: &Image<'_>) {
 
 /// Returns the findings of `xfs_repair -n` for `image`.
 pub fn complaints(tools: &Xfsprogs, image: &Image<'_>) -> String {
-    let said = tools.repair_n(image, &[]).err().unwrap_or_default();
-    let complaints: Vec<&str> = said.lines().filter(|line| !is_chatter(line)).collect();
+    let output = tools.repair_n(image, &[]).err().unwrap_or_default();
+    let complaints: Vec<&str> = output.lines().filter(|line| !is_not_finding(line)).collect();
     complaints.join("\n")
 }
 
 /// Returns whether a line of `xfs_repair` is not a finding. Staging extents of copy on write stay
 /// until the next mount for writing.
-fn is_chatter(line: &str) -> bool {
+fn is_not_finding(line: &str) -> bool {
     let known = ["xfs_repair ", "Phase ", "        - ", "No modify flag", "leftover CoW extent "];
     let about_host = ["Cannot get host", "Repair may fail", "the image and the host"];
     known.iter().chain(&about_host).any(|start| line.starts_with(start))

@@ -16,7 +16,7 @@ use xfskit_core::{OpenOptions, SetMode, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Mount, Scratch, judge, needs, ours};
+use xfskit_test_oracle::{Mount, Scratch, needs, ours, verify};
 use xfskit_test_recovery::{complaints, open, recover};
 
 /// Returns the content of the file of that name.
@@ -38,7 +38,7 @@ fn work(root: &Path, turn: usize) -> Vec<String> {
 }
 
 /// Verifies that all files are there, and `marks` of xfskit's attributes.
-fn whole(root: &Path, synced: &BTreeSet<String>, marks: u32, turn: &str) {
+fn verify_files(root: &Path, synced: &BTreeSet<String>, marks: u32, turn: &str) {
     for name in synced {
         let found = fs::read(root.join(name)).unwrap_or_else(|why| panic!("{turn}: {name}: {why}"));
         assert!(found == content(name), "{turn}: {name} has other content");
@@ -53,7 +53,7 @@ fn whole(root: &Path, synced: &BTreeSet<String>, marks: u32, turn: &str) {
 }
 
 #[test]
-fn nothing_synced_is_lost_from_hand_to_hand() {
+fn alternating_crashes_of_kernel_and_xfskit_lose_no_synced_data() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -69,7 +69,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
         let options = format!("logbsize={theirs}k");
         let mount = Mount::read_write_with(&image, &scratch, &options).expect("mount");
         synced.extend(work(mount.path(), turn));
-        whole(mount.path(), &synced, marks, &format!("turn {turn}"));
+        verify_files(mount.path(), &synced, marks, &format!("turn {turn}"));
         mount.shutdown(false).expect("shutdown");
         mount.unmount().expect("unmount");
 
@@ -94,12 +94,12 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
         drop(volume);
     }
     let mount = Mount::read_write_with(&image, &scratch, "logbsize=32k").expect("mount");
-    whole(mount.path(), &synced, marks, "in the end");
+    verify_files(mount.path(), &synced, marks, "in the end");
     mount.shutdown(true).expect("shutdown");
     mount.unmount().expect("unmount");
     recover(&image).expect("recovered");
-    judge::volume(&image, &scratch).expect("sound");
-    for tools in case.judges() {
+    verify::volume(&image, &scratch).expect("sound");
+    for tools in case.repair_tools() {
         assert_eq!(complaints(&tools, &image), "");
     }
     let volume = ours::open(&image);

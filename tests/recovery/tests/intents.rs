@@ -10,7 +10,7 @@ use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_test_fuzzing::image::unpack;
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Manifest, Scratch, judge, needs, ours};
+use xfskit_test_oracle::{Image, Manifest, Scratch, needs, ours, verify};
 use xfskit_test_recovery::compare_finished;
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -41,11 +41,11 @@ fn finish(dev: Arc<dyn BlockDevice>) -> Result<u64, Error> {
 }
 
 /// Returns the tree on `dev`, which `xfskit check` must find sound.
-fn judged(name: &str, dev: Arc<dyn BlockDevice>) -> Manifest {
-    let mut said = Vec::new();
-    check(&*dev, None, &Options::default(), &mut |finding| said.push(finding.to_string()))
+fn verify_recovered(name: &str, dev: Arc<dyn BlockDevice>) -> Manifest {
+    let mut findings = Vec::new();
+    check(&*dev, None, &Options::default(), &mut |finding| findings.push(finding.to_string()))
         .unwrap_or_else(|why| panic!("{name}: {why}"));
-    assert!(said.is_empty(), "{name}: {said:?}");
+    assert!(findings.is_empty(), "{name}: {findings:?}");
     let volume = Volume::open(dev, &OpenOptions::default()).expect("opened");
     let (tree, failed) = ours::manifest(&volume);
     assert!(failed.is_empty(), "{name}: {failed:?}");
@@ -58,7 +58,7 @@ fn same(name: &str, expected: &Manifest, found: &Manifest) {
 }
 
 #[test]
-fn what_was_promised_is_done_on_disk_and_in_memory_alike() {
+fn open_intents_are_finished_on_disk_and_in_memory_alike() {
     for (name, kinds) in KEPT {
         let base = memory(name);
         let sb = read_superblock(&*base).expect("superblock");
@@ -75,16 +75,16 @@ fn what_was_promised_is_done_on_disk_and_in_memory_alike() {
 
         let dev = Arc::new(OverlayDevice::new(base));
         assert_eq!(finish(dev.clone()).expect("finished"), open.len() as u64, "{name}");
-        same(name, &in_memory, &judged(name, dev.clone()));
+        same(name, &in_memory, &verify_recovered(name, dev.clone()));
         // The intents are finished only once.
         assert_eq!(finish(dev.clone()).expect("opened again"), 0, "{name}");
-        judge::device(&*dev).unwrap_or_else(|why| panic!("{name}: {why}"));
+        verify::device(&*dev).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
 }
 
 /// Interrupted at any write and run again, recovery gives the same result.
 #[test]
-fn finishing_may_be_cut_short_anywhere() {
+fn an_interrupted_recovery_of_intents_is_repeatable() {
     for (name, _) in KEPT {
         let base = memory(name);
         let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(base.clone()))));
@@ -93,7 +93,7 @@ fn finishing_may_be_cut_short_anywhere() {
         let expected = {
             let dev = OverlayDevice::new(base.clone());
             recorder.replay(events, &dev).expect("memory");
-            judged(name, Arc::new(dev))
+            verify_recovered(name, Arc::new(dev))
         };
         let step = if xfskit_test_oracle::long() { 1 } else { events.div_ceil(25) };
         for cut in (0..events).step_by(step.max(1)) {
@@ -101,14 +101,14 @@ fn finishing_may_be_cut_short_anywhere() {
             recorder.replay(cut, &*dev).expect("memory");
             let name = format!("{name}, cut at {cut} of {events}");
             finish(dev.clone()).unwrap_or_else(|why| panic!("{name}: {why}"));
-            same(&name, &expected, &judged(&name, dev));
+            same(&name, &expected, &verify_recovered(&name, dev));
         }
     }
 }
 
 /// After an interruption at each of the first writes, the kernel finishes what xfskit had begun.
 #[test]
-fn the_kernel_goes_on_where_we_stopped() {
+fn the_kernel_finishes_an_interrupted_recovery_of_xfskit() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }

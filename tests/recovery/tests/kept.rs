@@ -12,7 +12,7 @@ use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
 use xfskit_test_fuzzing::{Rng, image::unpack};
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Scratch, Xfsprogs, judge, needs};
+use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs, verify};
 use xfskit_test_recovery::{complaints, replay_in_place};
 use xfskit_units::{ByteLen, ByteOffset};
 use zerocopy::FromBytes;
@@ -27,7 +27,7 @@ fn memory(name: &str) -> Arc<MemDevice> {
 }
 
 #[test]
-fn xfs_repair_is_content_with_a_replayed_volume_of_either_version() {
+fn xfs_repair_finds_nothing_in_replayed_volumes_of_either_version() {
     if !needs(&[Need::Xfsprogs]) {
         return;
     }
@@ -43,13 +43,13 @@ fn xfs_repair_is_content_with_a_replayed_volume_of_either_version() {
         let tools = Xfsprogs::installed().expect("xfsprogs");
         assert_eq!(complaints(&tools, &image), "", "{name}");
         if name.starts_with("v5") {
-            judge::volume(&image, &scratch).unwrap_or_else(|why| panic!("{name}: {why}"));
+            verify::volume(&image, &scratch).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
     }
 }
 
 #[test]
-fn replaying_twice_changes_nothing() {
+fn a_second_replay_changes_nothing() {
     for name in KEPT {
         let dev = OverlayDevice::new(memory(name));
         let sb = read_superblock(&dev).expect("superblock");
@@ -110,7 +110,7 @@ fn intent(kind: u16, id: u64, words: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn promises_not_kept_are_named_and_those_kept_are_not() {
+fn replay_reports_open_intents_and_no_finished_ones() {
     let dev = OverlayDevice::new(memory("v5-dirty"));
     append(&dev, &intent(kind::EFI, 1, &[500, 0, 3, 0]));
     append(&dev, &intent(kind::RUI, 1, &[131, 0, 500, 0, 7, 0, 3, 3]));
@@ -138,7 +138,7 @@ fn refused(opened: Result<Volume, Error>) -> Error {
 }
 
 #[test]
-fn promises_that_nobody_here_keeps_are_refused_before_anything_is_written() {
+fn unsupported_intents_are_refused_before_the_first_write() {
     for (kind, words) in [
         (kind::EFI_RT, &[500, 0, 3, 0][..]),
         (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 1 << 29 | 1]),
@@ -157,7 +157,7 @@ fn promises_that_nobody_here_keeps_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn promises_that_make_no_sense_are_an_error_and_stay_in_the_journal() {
+fn invalid_intents_are_an_error_and_stay_in_the_journal() {
     for (kind, words, check) in [
         (kind::EFI, &[0xffff_ff00, 7, 3, 0][..], "log.intent.extent"),
         (kind::EFI, &[500, 0, 0, 0], "log.intent.extent"),
@@ -197,7 +197,7 @@ fn change_header(
 }
 
 #[test]
-fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
+fn a_damaged_record_before_the_head_is_reported_and_nothing_is_written() {
     let middle = |count: usize| count / 2;
     for (name, change) in [
         ("a wrong checksum", (|header| header.crc[0] ^= 1) as fn(&mut RecordHeader)),
@@ -223,7 +223,7 @@ fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
 }
 
 #[test]
-fn the_last_record_torn_ends_the_journal_before_it() {
+fn a_torn_last_record_ends_the_journal_before_it() {
     let base = OverlayDevice::new(memory("v5-dirty"));
     change_header(&base, |count| count - 1, |header| header.crc[0] ^= 1);
     let dev = Arc::new(base);
@@ -270,7 +270,7 @@ fn damage(dev: &dyn BlockDevice, rng: &mut Rng) {
 }
 
 #[test]
-fn a_damaged_journal_is_replayed_or_refused_but_never_brings_anything_down() {
+fn a_damaged_journal_is_replayed_or_refused_without_a_panic() {
     let (mut replayed, mut refused) = (0, 0);
     for name in KEPT {
         let base = memory(name);

@@ -12,14 +12,14 @@ const QUICK: &[&str] = &[
     "corners-large-records",
     "corners-small-records",
     "nothing-but-a-file",
-    "born-and-removed",
+    "created-and-removed",
     "synced-then-changed",
     "open-but-removed",
     "wrapped",
 ];
 
 #[test]
-fn a_dirty_journal_replays_to_what_the_kernel_recovers() {
+fn replay_gives_the_same_tree_as_recovery_by_the_kernel() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }

@@ -11,7 +11,7 @@ use xfskit_inspect::log::{Options, Show, Span, print};
 use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, dirty, needs};
-use xfskit_test_recovery::{ByHand, open};
+use xfskit_test_recovery::{JournalOnly, open};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, Ino, Sectors};
 use zerocopy::IntoBytes;
 
@@ -44,7 +44,7 @@ fn count(text: &str, words: &[&'static str]) -> BTreeMap<&'static str, usize> {
 }
 
 #[test]
-fn every_item_that_xfs_logprint_tells_is_told() {
+fn the_journal_dump_shows_every_item_that_xfs_logprint_shows() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -72,14 +72,14 @@ fn every_item_that_xfs_logprint_tells_is_told() {
 }
 
 #[test]
-fn xfs_logprint_tells_what_we_logged() {
+fn xfs_logprint_shows_the_items_that_xfskit_logged() {
     if !needs(&[Need::Xfsprogs]) {
         return;
     }
     let scratch = Scratch::new("logprint-ours");
     let image = Image::sparse(&scratch, "image", 400 << 20);
     Xfsprogs::installed().expect("xfsprogs").mkfs(&image, &[]).expect("mkfs");
-    let mut volume = ByHand::open(&image, 32 * 1024);
+    let mut volume = JournalOnly::open(&image, 32 * 1024);
     let tail = volume.writer.next_lsn();
     // The transaction spans several records, with split regions; repeated a few times.
     for _ in 0..3 {

@@ -11,11 +11,11 @@ use xfskit_block::BlockDevice;
 use xfskit_format::bmbt::{Rec, records};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::log::Stamp;
-use xfskit_format::log::item::encode::{self, Place};
+use xfskit_format::log::item::encode::{self, BufAddr};
 use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, judge, kernel, needs};
-use xfskit_test_recovery::{ByHand, compare, complaints, replay_in_place, shown};
+use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, verify};
+use xfskit_test_recovery::{JournalOnly, compare, complaints, replay_in_place, shown};
 use xfskit_units::{ByteOffset, Ino, index};
 
 /// Leaves free space in single blocks only: a file takes all blocks, then every other block is
@@ -52,7 +52,7 @@ fn link_many(root: &Path, name: &str, count: usize) {
 }
 
 #[test]
-fn directory_blocks_in_pieces_are_recovered_whole() {
+fn directory_blocks_of_several_extents_are_recovered() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -103,19 +103,19 @@ fn directory_blocks_in_pieces_are_recovered_whole() {
         assert_eq!(complaints(&tools, &image), "", "{dirblock}");
         let differences = expected.differences(&shown(&image, &scratch), 20);
         assert!(differences.is_empty(), "{dirblock}:\n{}", differences.join("\n"));
-        judge::volume(&image, &scratch).unwrap_or_else(|why| panic!("{dirblock}: {why}"));
+        verify::volume(&image, &scratch).unwrap_or_else(|why| panic!("{dirblock}: {why}"));
     }
 }
 
 /// Returns the blocks of directory `ino` that consist of several extents: the extents, and all
 /// bytes.
-fn blocks_in_pieces(volume: &ByHand, ino: Ino) -> Vec<(Vec<Place>, Vec<u8>)> {
+fn blocks_in_pieces(volume: &JournalOnly, ino: Ino) -> Vec<(Vec<BufAddr>, Vec<u8>)> {
     let geo = &volume.geo;
     let image = volume.inode(ino);
     let inode = Dinode::parse(&image, geo).expect("an inode");
     assert_eq!(inode.format(), Some(Format::Extents), "extents in the inode");
     let extents = records(inode.data_fork(), index(inode.nextents()));
-    let mut blocks: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
+    let mut blocks: BTreeMap<u64, Vec<BufAddr>> = BTreeMap::new();
     for extent in extents.iter().map(Rec::decode) {
         for n in 0..extent.blockcount.0 {
             let fsbno = extent.startblock.checked_add(n).expect("a block");
@@ -133,7 +133,7 @@ fn blocks_in_pieces(volume: &ByHand, ino: Ino) -> Vec<(Vec<Place>, Vec<u8>)> {
 }
 
 #[test]
-fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
+fn the_kernel_recovers_directory_blocks_of_several_extents_that_xfskit_logged() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -159,7 +159,7 @@ fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
     });
     mount.unmount().expect("unmount");
 
-    let mut volume = ByHand::open(&image, 32 * 1024);
+    let mut volume = JournalOnly::open(&image, 32 * 1024);
     let mut out = Payload::new();
     let lsn = volume.writer.next_lsn();
     let mut firsts = Vec::new();
@@ -189,7 +189,7 @@ fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
     let theirs = image.copy("kernels.img");
     Mount::recover(&theirs, &scratch).expect("recovered");
     assert_eq!(complaints(&tools, &theirs), "");
-    let recovered = ByHand::open(&theirs, 32 * 1024);
+    let recovered = JournalOnly::open(&theirs, 32 * 1024);
     for first in firsts {
         let bytes = recovered.read(first);
         let stamp = Stamp::of(&bytes, &recovered.geo).expect("a directory block");

@@ -15,7 +15,7 @@ use xfskit_format::bmbt::records;
 use xfskit_format::inode::Dinode;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, ours};
-use xfskit_test_recovery::{ByHand, complaints, open, recover, shown};
+use xfskit_test_recovery::{JournalOnly, complaints, open, recover, shown};
 use xfskit_units::{ByteOffset, Ino};
 
 /// Bytes of the block that arrived.
@@ -57,7 +57,7 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
     // The journal holds this change of the block, of which a part arrives in place.
     let theirs = image.copy("theirs.img");
     Mount::recover(&theirs, &scratch).expect("a whole one is recovered");
-    let recovered = ByHand::open(&theirs, 32 * 1024);
+    let recovered = JournalOnly::open(&theirs, 32 * 1024);
     let inode = recovered.inode(dir);
     let inode = Dinode::parse(&inode, &recovered.geo).expect("an inode");
     let first = records(inode.data_fork(), 1)[0].decode().startblock;
@@ -84,7 +84,7 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
 const LSN_END: u64 = 120;
 
 #[test]
-fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over() {
+fn an_inode_torn_within_its_lsn_is_recovered_where_linux_skips_its_change() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -93,7 +93,7 @@ fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over(
     fs::write(mount.path().join("file"), b"one").expect("a file");
     let ino = Ino(fs::metadata(mount.path().join("file")).expect("a file").ino());
     mount.unmount().expect("unmount");
-    let geo = ByHand::open(&image, 32 * 1024).geo;
+    let geo = JournalOnly::open(&image, 32 * 1024).geo;
     let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
     let mode = Permissions::from_mode(0o751);
     fs::set_permissions(mount.path().join("file"), mode).expect("changed");
@@ -124,7 +124,7 @@ fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over(
 const ICOUNT: u64 = 128;
 
 #[test]
-fn a_superblock_torn_within_its_sector_is_refused_by_linux_and_by_us_and_stays() {
+fn a_torn_superblock_is_refused_by_linux_and_xfskit_and_left_unchanged() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }

@@ -13,14 +13,14 @@ use xfskit_format::inode::Dinode;
 use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
-use xfskit_test_recovery::{ByHand, compare, shown};
+use xfskit_test_recovery::{JournalOnly, compare, shown};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, LogBlock, Sectors, index};
 
 /// Number of files whose modes change.
 const FILES: usize = 1200;
 
 /// Takes a free inode from the root directory's group, as creating a file does.
-fn take_inode(volume: &ByHand, out: &mut Payload) -> Ino {
+fn take_inode(volume: &JournalOnly, out: &mut Payload) -> Ino {
     let geo = &volume.geo;
     let agno = AgNumber(0);
     let sector = u64::try_from(geo.sectsize() / 512).unwrap();
@@ -91,15 +91,15 @@ fn populate(root: &Path) -> Known {
 }
 
 /// Writes `touch /created; chmod 0606 /pool/*` to the journal only.
-fn change(volume: &mut ByHand, known: &Known) {
+fn change(volume: &mut JournalOnly, known: &Known) {
     let mut out = Payload::new();
-    let born = take_inode(volume, &mut out);
+    let new_ino = take_inode(volume, &mut out);
     let mut file = volume.inode(known.files[0]);
-    file[152..160].copy_from_slice(&born.0.to_be_bytes());
+    file[152..160].copy_from_slice(&new_ino.0.to_be_bytes());
     file[92..96].copy_from_slice(&77u32.to_be_bytes());
-    volume.log_inode(&mut out, born, &file, true);
+    volume.log_inode(&mut out, new_ino, &file, true);
     let mut root = volume.inode(known.root);
-    add_name(&mut root, 176, b"created", born);
+    add_name(&mut root, 176, b"created", new_ino);
     volume.log_inode(&mut out, known.root, &root, true);
     for &ino in &known.files {
         let mut file = volume.inode(ino);
@@ -112,7 +112,7 @@ fn change(volume: &mut ByHand, known: &Known) {
 }
 
 #[test]
-fn the_kernel_recovers_what_we_wrote() {
+fn the_kernel_recovers_journals_that_xfskit_wrote() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -141,7 +141,7 @@ fn the_kernel_recovers_what_we_wrote() {
         mount.unmount().expect("unmount");
         let before = shown(&image, &scratch);
 
-        let mut volume = ByHand::open(&image, record_size);
+        let mut volume = JournalOnly::open(&image, record_size);
         change(&mut volume, &known);
         let stats = volume.writer.stats();
         eprintln!("{name}: {stats:?}");
@@ -167,7 +167,7 @@ fn the_kernel_recovers_what_we_wrote() {
 /// Up to 2 MiB may be in flight to the device at once, whatever the number of records. A sector
 /// that did not arrive therefore ends the journal, even twenty records behind the head.
 #[test]
-fn a_sector_that_did_not_arrive_ends_the_journal_for_both() {
+fn a_sector_that_did_not_arrive_ends_the_journal_for_the_kernel_and_xfskit() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
@@ -179,7 +179,7 @@ fn a_sector_that_did_not_arrive_ends_the_journal_for_both() {
     mount.unmount().expect("unmount");
     let before = shown(&image, &scratch);
 
-    let mut volume = ByHand::open(&image, 16 * 1024);
+    let mut volume = JournalOnly::open(&image, 16 * 1024);
     let head = volume.writer.next_lsn().block();
     change(&mut volume, &known);
     assert!(volume.writer.stats().records > 16);

@@ -1,10 +1,10 @@
 //! The first pages of an overlay: the devices that it belongs to.
 //!
 //! ```text
-//! page 0          magic; how many devices; the size of each, in bytes; CRC32c of page 0 (its own four bytes as zero)
-//!                 and of the records, little-endian, in the last four bytes
-//! records         version 2 only: 512 bytes for each device (whole pages): identity, padded with zeroes to 256 bytes,
-//!                 and state, padded to 256
+//! page 0          magic; number of devices; size of each in bytes. The last four bytes are the
+//!                 CRC32c, little-endian, of page 0 (its own four bytes as zero) and of the records
+//! records         version 2 only: 512 bytes for each device (whole pages): identity, padded with
+//!                 zeroes to 256 bytes, and state, padded to 256
 //! ```
 //!
 //! Version 1 has neither records nor checksum.
@@ -112,7 +112,7 @@ impl Header {
         file.write_fua(ByteOffset(0), &page)
     }
 
-    /// Returns where the bits of the first device begin, in bytes.
+    /// Returns the length of the header: the offset of the first device's bitmap, in bytes.
     pub(super) fn len(&self) -> u64 {
         if self.recorded.is_empty() { PAGE } else { PAGE + records_len(self.sizes.len()) }
     }

@@ -9,8 +9,9 @@
 //! node block             level 1…, head of a block | key key … | ptr ptr …
 //! ```
 //!
-//! A slot is two numbers: both halves of a record, or a key and its pointer. A fork in extents form is thus a
-//! tree whose root is its only leaf; it becomes what the format calls a btree when it grows a level.
+//! A slot is two numbers: both halves of a record, or a key and its pointer. A fork in extents form
+//! is thus a tree whose root is its only leaf; it becomes a btree of the format when it grows a
+//! level.
 
 use xfskit_units::{Daddr, FileOff, FsBlock, Geometry, Ino};
 use zerocopy::IntoBytes;
@@ -231,20 +232,20 @@ pub struct Identity {
 }
 
 /// Lays out an empty block of `level` over `block`, which is zeroed, on version 5.
-pub fn make_block(block: &mut impl Image, geo: &Geometry, level: u16, who: &Identity) -> Node {
+pub fn make_block(block: &mut impl Image, geo: &Geometry, level: u16, id: &Identity) -> Node {
     let sibling = |sib: Option<FsBlock>| U64::new(sib.map_or(NULLFSBLOCK, |sib| sib.0));
     let head = Header {
         magic: Layout::V5.bmap_magic.into(),
         level: level.into(),
         numrecs: 0.into(),
-        leftsib: sibling(who.leftsib),
-        rightsib: sibling(who.rightsib),
+        leftsib: sibling(id.leftsib),
+        rightsib: sibling(id.rightsib),
     };
     let own = SelfDescription {
-        bno: who.daddr.0.into(),
+        bno: id.daddr.0.into(),
         lsn: 0.into(),
         uuid: *geo.meta_uuid.as_bytes(),
-        owner: who.owner.0.into(),
+        owner: id.owner.0.into(),
         crc: [0; 4],
         pad: 0.into(),
     };
@@ -297,9 +298,8 @@ mod tests {
             };
             let mut block = vec![0; 4096];
             let at = Location::of("bmbt block").ino(Ino(131)).daddr(Daddr(800), Sectors(8));
-            let who =
-                Identity { daddr: Daddr(800), owner: Ino(131), leftsib: None, rightsib: None };
-            let mut node = make_block(&mut block, &geo, level, &who);
+            let id = Identity { daddr: Daddr(800), owner: Ino(131), leftsib: None, rightsib: None };
+            let mut node = make_block(&mut block, &geo, level, &id);
             for key in [40, 10, 30, 20] {
                 let index = node.upto(&block, FileOff(key));
                 node.insert(&mut block, index, &[slot(key)]);

@@ -2,10 +2,10 @@
 //!
 //! | form | names | lookup by hash |
 //! | --- | --- | --- |
-//! | short form ([`sf`]) | in the inode itself | none: a scan is fast enough |
-//! | block ([`data`]) | in one directory block | in the same block, after the names |
-//! | leaf ([`data`], [`leaf`]) | in data blocks | in one leaf, with a table of free space |
-//! | node ([`data`], [`da`](crate::da), [`leaf`], [`free`]) | in data blocks | in a btree of leaves |
+//! | short form ([`sf`]) | the inode itself | none: a scan is fast enough |
+//! | block ([`data`]) | one directory block | the same block, after the names |
+//! | leaf ([`data`], [`leaf`]) | data blocks | one leaf, with a table of free space |
+//! | node ([`data`], [`da`](crate::da), [`leaf`], [`free`]) | data blocks | a btree of leaves |
 //!
 //! One fork holds three address spaces: data from 0, leaves and nodes from 32 GiB, the free index
 //! from 64 GiB. A directory block is `2^dirblklog` filesystem blocks, which need not be adjacent on

@@ -1,4 +1,4 @@
-//! The unmount record: one operation that says "everything before this is in place".
+//! The unmount record: one operation that marks everything before it as in place.
 //!
 //! mkfs writes one as the first record of a new journal, without a checksum; an unmount writes one
 //! with a checksum. A journal whose last record is such a record is clean.

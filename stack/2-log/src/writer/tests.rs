@@ -203,7 +203,7 @@ fn a_checkpoint_takes_one_write_for_two_mebibytes_and_a_flush_if_there_is_data()
     assert_eq!(stats.writes, 4);
 }
 
-/// The device of a volume, and its content before a crash.
+/// Returns the device of a volume, and its content before a crash.
 fn crashed(
     before: &dyn BlockDevice,
     size: ByteLen,

@@ -257,7 +257,9 @@ impl Assembly {
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be trusted; let md resync it")
         } else if reference.events() > EVENTS_MAX {
-            Some("its event count is at its end, which no array reaches: its superblocks are damaged")
+            Some(
+                "its event count is at its end, which no array reaches: its superblocks are damaged",
+            )
         } else {
             None
         }

@@ -140,7 +140,7 @@ impl Assembly {
         if needs_space && !has_space_for_parity(array, &journal, writer.clone(), entries)? {
             return Ok(false);
         }
-        let waiting = rows(array, &journal, entries, true)?;
+        let waiting = collect_stripes(array, &journal, entries, true)?;
         array.flush()?;
         let mut waiting = in_order(&waiting);
         while let Some((_, oldest)) = waiting.first() {
@@ -151,7 +151,7 @@ impl Assembly {
                 writer.advance_tail(tail);
             }
             let some = waiting.iter().take(STRIPES_AT_ONCE);
-            let some = some.map(|(at, row)| WaitingStripe::of(array, &journal, **at, row));
+            let some = some.map(|(at, stripe)| WaitingStripe::of(array, &journal, **at, stripe));
             let some = some.collect::<Io<Vec<_>>>()?;
             let columns: Vec<StripePage<'_>> =
                 some.iter().map(WaitingStripe::parity_column).collect();
@@ -162,7 +162,7 @@ impl Assembly {
             // Without space for one page, parity is computed again after a crash; no member is
             // missing then.
             writer.append(&columns[..count])?;
-            some[..count].iter().try_for_each(|row| row.write(array))?;
+            some[..count].iter().try_for_each(|stripe| stripe.write(array))?;
             array.flush()?;
             waiting.drain(..count);
         }
@@ -181,10 +181,10 @@ fn publish_tail(member: &mut AssembledMember, tail: u64) -> Io<()> {
 }
 
 /// Returns the stripes whose data wait for their parity, the oldest first.
-fn in_order(rows: &BTreeMap<u64, PendingStripe>) -> Vec<(&u64, &PendingStripe)> {
-    let mut rows: Vec<_> = rows.iter().collect();
-    rows.sort_by_key(|(_, row)| row.entry);
-    rows
+fn in_order(stripes: &BTreeMap<u64, PendingStripe>) -> Vec<(&u64, &PendingStripe)> {
+    let mut stripes: Vec<_> = stripes.iter().collect();
+    stripes.sort_by_key(|(_, stripe)| stripe.entry);
+    stripes
 }
 
 /// Returns true if the journal has space for the parity of all waiting stripes, provided that each
@@ -197,9 +197,9 @@ fn has_space_for_parity(
 ) -> Io<bool> {
     let page = [0; BLOCK_BYTES];
     let parity = vec![&page[..]; index(u64::from(array.geometry().tolerates()))];
-    let waiting = rows(array, journal, entries, false)?;
-    Ok(in_order(&waiting).into_iter().all(|(at, row)| {
-        writer.advance_tail(entries[row.entry].position);
+    let waiting = collect_stripes(array, journal, entries, false)?;
+    Ok(in_order(&waiting).into_iter().all(|(at, stripe)| {
+        writer.advance_tail(entries[stripe.entry].position);
         let (data, parity) = (Vec::new(), parity.clone());
         writer.simulate_append(&[StripePage { data, member_sector: at / 512, parity }])
     }))
@@ -207,7 +207,7 @@ fn has_space_for_parity(
 
 /// Collects the stripes of a journal. With `replay`, writes stripes that are complete in the
 /// journal to their members. Returns the stripes without parity, by the byte of the members.
-fn rows(
+fn collect_stripes(
     array: &Array,
     journal: &JournalReader<'_>,
     entries: &[Entry],
@@ -225,15 +225,16 @@ fn rows(
                     if sector.saturating_add(8) > array.geometry().array_size().0 {
                         continue;
                     }
-                    let (row, d) = array.stripe_position(sector * 512);
-                    let row = pending.entry(row).or_insert_with(|| PendingStripe::since(entry));
-                    row.data.insert(d, *page);
+                    let (stripe, d) = array.stripe_position(sector * 512);
+                    let stripe =
+                        pending.entry(stripe).or_insert_with(|| PendingStripe::since(entry));
+                    stripe.data.insert(d, *page);
                 }
             }
             Kind::Parity => {
-                let row = payload.location.saturating_mul(512);
+                let stripe = payload.location.saturating_mul(512);
                 let inside = payload.location < array.geometry().component_size().0;
-                let Some(found) = pending.remove(&row).filter(|_| inside && replay) else {
+                let Some(found) = pending.remove(&stripe).filter(|_| inside && replay) else {
                     continue;
                 };
                 let page = |at: &u64| journal.page(*at);
@@ -242,7 +243,7 @@ fn rows(
                     found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
                 let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
                 let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
-                array.replay_stripe(row, &data, &parity)?;
+                array.replay_stripe(stripe, &data, &parity)?;
             }
             Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
         }
@@ -258,9 +259,9 @@ struct WaitingStripe {
 }
 
 impl WaitingStripe {
-    fn of(array: &Array, journal: &JournalReader<'_>, at: u64, row: &PendingStripe) -> Io<Self> {
+    fn of(array: &Array, journal: &JournalReader<'_>, at: u64, stripe: &PendingStripe) -> Io<Self> {
         let page = |(d, page): (&usize, &u64)| Ok((*d, journal.page(*page)?));
-        let data = row.data.iter().map(page).collect::<Io<Vec<_>>>()?;
+        let data = stripe.data.iter().map(page).collect::<Io<Vec<_>>>()?;
         let mut this = Self { at, data, parity: Vec::new() };
         this.parity = array.parity_with(at, &this.pages())?;
         Ok(this)

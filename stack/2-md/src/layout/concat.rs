@@ -79,10 +79,10 @@ impl Concat {
         let counted = if self.absolute { at / self.chunk } else { turn };
         #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11
         let role = zone.roles[(counted % members) as usize];
-        let row = (turn / members).saturating_mul(self.chunk);
+        let stripe = (turn / members).saturating_mul(self.chunk);
         MemberExtent {
             role,
-            at: zone.member_start + row + within,
+            at: zone.member_start + stripe + within,
             len: (self.chunk - within).min(zone_end - at),
         }
     }
@@ -96,10 +96,10 @@ impl Concat {
         let position = zone.roles.iter().position(|other| *other == role)? as u64;
         let members = zone.roles.len() as u64;
         let x = at - zone.member_start;
-        let (row, within) = (x / self.chunk, x % self.chunk);
+        let (stripe, within) = (x / self.chunk, x % self.chunk);
         // Chunks counted from the start of the array need not begin with the zone's first member.
         let first = if self.absolute { zone.start / self.chunk % members } else { 0 };
-        let turn = row * members + (position + members - first) % members;
+        let turn = stripe * members + (position + members - first) % members;
         let content = zone.start + turn.saturating_mul(self.chunk).saturating_add(within);
         let extent = self.locate(content);
         (extent.role == role && extent.at == at).then_some((content, extent.len))

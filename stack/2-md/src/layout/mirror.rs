@@ -40,12 +40,12 @@ impl Raid10 {
         let stripe_step = if this.layout.offset() { far } else { 1 };
         (0..near).flat_map(move |j| {
             let dev = first % this.disks + j;
-            let row = (first / this.disks + dev / this.disks) * stripe_step;
+            let stripe = (first / this.disks + dev / this.disks) * stripe_step;
             let dev = dev % this.disks;
             (0..far).map(move |f| Copy {
                 #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11
                 role: this.far_role(dev, f * near) as usize,
-                chunk: row + f * this.stride,
+                chunk: stripe + f * this.stride,
             })
         })
     }
@@ -54,14 +54,14 @@ impl Raid10 {
     /// none.
     pub fn chunk_at(&self, role: usize, chunk: u64) -> Option<u64> {
         let (near, far) = (u64::from(self.layout.near()), u64::from(self.layout.far()));
-        let (row, copy) = if self.layout.offset() {
+        let (stripe, copy) = if self.layout.offset() {
             (chunk / far, chunk % far)
         } else {
             (chunk.checked_rem(self.stride)?, chunk.checked_div(self.stride)?)
         };
         // The role with this far copy is `copy` steps behind the role with the first one.
         let dev = (0..self.disks).find(|dev| self.far_role(*dev, copy * near) == role as u64)?;
-        let found = (row * self.disks + dev) / near;
+        let found = (stripe * self.disks + dev) / near;
         let has = |place: Copy| place.role == role && place.chunk == chunk;
         (found < self.chunks && self.copies(found).any(has)).then_some(found)
     }

@@ -1,7 +1,7 @@
-//! The same names, for a scheduler that tries one order of steps after another.
+//! The names of `sync`, for a scheduler that tries one order of steps after another.
 //!
-//! The locks are parking_lot's in all but what they are made of: a lock's state stands under a mutex of the scheduler's, and
-//! who waits, waits for a condition of the scheduler's.
+//! The locks are those of parking_lot, on other raw locks: the state of a lock is protected by a
+//! mutex of the scheduler, and a waiting thread waits for a condition of the scheduler.
 
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ pub(crate) use shuttle::thread_local;
 
 pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-/// Of whatever kind: here a scheduler says who is next.
+/// The lock of every kind: here the scheduler chooses the next holder.
 pub(crate) type Chosen<T> = Mutex<T>;
 pub(crate) type ChosenGuard<'a, T> = MutexGuard<'a, T>;
 pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 pub(crate) type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 
-/// A number of the thread that calls.
+/// Returns a number for the calling thread.
 pub(crate) fn thread_number() -> usize {
     thread::current().id().into()
 }
@@ -28,7 +28,7 @@ pub(crate) fn chosen<T>(value: T) -> Chosen<T> {
     Mutex::new(value)
 }
 
-/// Who holds a lock: nobody at 0, so many readers, or -1 for one who has it alone.
+/// The holders of a lock: 0 if it is free, the number of readers, or -1 for a writer.
 #[derive(Debug)]
 pub(crate) struct RawRwLock {
     holders: shuttle::sync::Mutex<i32>,
@@ -40,7 +40,7 @@ impl RawRwLock {
         change(&mut self.holders.lock().expect("no panic"))
     }
 
-    /// Waits until `may` says so of the holders, who then are changed by `by`.
+    /// Waits until `may` accepts the holders, and then changes them by `by`.
     fn take(&self, may: impl Fn(i32) -> bool, by: i32) {
         let mut holders = self.holders.lock().expect("no panic");
         while !may(*holders) {
@@ -63,7 +63,7 @@ impl RawRwLock {
     }
 }
 
-// SAFETY: `holders` changes under a mutex, to -1 from 0 alone, and upwards from 0 or more alone.
+// SAFETY: `holders` changes under a mutex: to -1 only from 0, and upwards only from 0 or more.
 #[allow(unsafe_code)]
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const)]
@@ -94,7 +94,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 }
 
-// SAFETY: readers never wait for those who wait for the lock alone.
+// SAFETY: readers never wait for waiting writers.
 #[allow(unsafe_code)]
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     fn lock_shared_recursive(&self) {
@@ -105,11 +105,11 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     }
 }
 
-/// A lock that is held alone, always.
+/// A lock that is always exclusive.
 #[derive(Debug)]
 pub(crate) struct RawMutex(RawRwLock);
 
-// SAFETY: that of the lock within, which is held alone.
+// SAFETY: as for the inner lock, which is only taken exclusively.
 #[allow(unsafe_code)]
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)]
@@ -127,7 +127,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
-/// Whether a wait came to its end of time.
+/// Whether a wait timed out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedOut(bool);
 
@@ -137,21 +137,22 @@ impl TimedOut {
     }
 }
 
-/// A condition that threads wait for.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// Held from before a waiting thread gives up its own lock until it waits, and by whoever wakes it: no call is lost.
-    ctx_entry: shuttle::sync::Mutex<()>,
+    /// Held from before a waiting thread releases its own lock until it waits, and by a thread that
+    /// wakes it, so that no call is lost.
+    entry: shuttle::sync::Mutex<()>,
     call: shuttle::sync::Condvar,
 }
 
 impl Condvar {
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let ctx_entry = self.ctx_entry.lock().expect("no panic");
-        MutexGuard::unlocked(guard, || drop(self.call.wait(ctx_entry).expect("no panic")));
+        let entry = self.entry.lock().expect("no panic");
+        MutexGuard::unlocked(guard, || drop(self.call.wait(entry).expect("no panic")));
     }
 
-    /// How long something takes says nothing here: time is up at once, or somebody else is on time.
+    /// Durations mean nothing here: the wait times out at once, or the notification was in time.
     #[allow(clippy::unused_self)]
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> TimedOut {
         MutexGuard::unlocked(guard, thread::yield_now);
@@ -159,12 +160,12 @@ impl Condvar {
     }
 
     pub(crate) fn notify_one(&self) {
-        let _door = self.ctx_entry.lock().expect("no panic");
+        let _entry = self.entry.lock().expect("no panic");
         self.call.notify_one();
     }
 
     pub(crate) fn notify_all(&self) {
-        let _door = self.ctx_entry.lock().expect("no panic");
+        let _entry = self.entry.lock().expect("no panic");
         self.call.notify_all();
     }
 }

@@ -1,5 +1,5 @@
-//! The blocks of an attribute fork in a transaction: looked up by their place in the fork, held once asked
-//! for.
+//! The blocks of an attribute fork in a transaction: looked up by their offset in the fork, and
+//! locked at first use.
 
 use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};

@@ -1,15 +1,15 @@
-//! Extended attributes changed, in a transaction.
+//! Changes of extended attributes, in a transaction.
 //!
 //! | form | becomes the next | becomes the one before |
 //! | --- | --- | --- |
 //! | none | with the first attribute | |
-//! | short form, in the inode | when the inode has no more room, or a value is too long for it | when the last one goes |
-//! | leaf and node | | when all of them fit the inode again |
+//! | short form, in the inode | when the inode has no more space, or a value is too long for it | when the last one is removed |
+//! | leaf and node | | when all attributes fit into the inode again |
 //!
-//! The border between the forks ([`forkoff`]) moves with what the attributes need.
+//! The boundary between the forks ([`forkoff`]) moves with what the attributes need.
 //!
-//! An entry and its value appear and go in one transaction, so nothing is ever INCOMPLETE. Such
-//! entries, which Linux leaves behind after a crash, go with the next change (`debris`).
+//! An entry and its value are added and removed in one transaction, so no entry is ever INCOMPLETE.
+//! Linux leaves such entries behind after a crash. The next change removes them (`debris`).
 
 use std::mem::offset_of;
 

@@ -1,10 +1,12 @@
-//! What Linux left behind when power failed: entries that are INCOMPLETE, and blocks that no entry names.
+//! Cleanup after an interrupted attribute change of Linux: INCOMPLETE entries, and blocks that no
+//! entry names.
 //!
-//! Linux sets an attribute with a large value in several transactions, and recovery does not undo those that were done.
-//! The entry stays, flagged, and no program sees it. The next change of the attribute fork takes it away.
+//! Linux sets an attribute with a large value in several transactions, and recovery does not undo
+//! those that were done. The flagged entry stays, invisible to programs. The next change of the
+//! attribute fork removes it.
 //!
-//! A fork is looked through at its first change since the volume was opened, and no more once it has nothing of the
-//! kind: changes made here leave no such entry.
+//! A fork is scanned at its first change since the volume was opened. Once it has no such entry it
+//! is not scanned again, because changes made here leave none.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;

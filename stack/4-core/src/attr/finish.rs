@@ -1,8 +1,8 @@
-//! Attribute changes of Linux that a crash cut short, brought to their end.
+//! Completion of attribute changes of Linux that a crash interrupted.
 //!
-//! Linux changes attributes in steps. It may have done all of them but the last, or none; on the way, entries that
-//! are to come or to go are INCOMPLETE. Every change takes those away first (`debris`), and then what was
-//! to be done is done, unless it is.
+//! Linux changes attributes in steps. It may have done all steps but the last, or none. In between,
+//! entries to be added or removed are INCOMPLETE. Every change here removes those first (`debris`).
+//! Then the change itself is made, unless it is already in place.
 
 use xfskit_format::attr::Namespace;
 

@@ -1,8 +1,8 @@
-//! Where the attribute fork begins within an inode.
+//! The offset of the attribute fork within an inode.
 //!
-//! Linux takes any place that leaves the data fork what it needs and each fork the room for the
-//! root of an extent btree. Its own choice, and ours: behind 192 bytes of data fork, further
-//! in or out where that makes room for a short form.
+//! Linux accepts any offset that leaves the data fork what it needs, and each fork the space for
+//! the root of an extent btree. Its own choice, and ours, is behind 192 bytes of data fork, or
+//! before or behind that if it makes space for a short form.
 
 use xfskit_format::Layout;
 use xfskit_units::Geometry;

@@ -1,7 +1,8 @@
 //! Attributes in blocks of their own, changed in a transaction.
 //!
-//! A value too large for its leaf is written to the device at once, not logged: its blocks were free
-//! until now, and the checkpoint that makes its entry durable flushes the device before.
+//! A value too large for its leaf is written to the device at once and not logged. This is safe
+//! because its blocks were free until now, and the checkpoint that makes its entry durable flushes
+//! the device before.
 
 use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::leaf_edit::{self, Item};

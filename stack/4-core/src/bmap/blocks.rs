@@ -1,4 +1,4 @@
-//! The one place where maps meet the allocator, reverse mappings and reference counts.
+//! The only interface between extent maps and the allocator, reverse mappings and reference counts.
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};

@@ -1,4 +1,5 @@
-//! What other rooms ask of extent maps inside a transaction: look up, allocate and map, unmap and free.
+//! Changes of extent maps in a transaction, for other modules: look up, allocate and map, unmap and
+//! free.
 
 use std::ops::Range;
 
@@ -382,7 +383,7 @@ impl Tx<'_> {
     /// Maps, where there is a hole in the data fork, what was taken from another place or file.
     pub(crate) fn bmap_give(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
         self.bmap_insert(inode, Fork::Data, extent)?;
-        self.moved(extent.startblock);
+        self.note_remapped(extent.startblock);
         blocks::mapped(self, ForkOf { inode, fork: Fork::Data }, extent);
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! A place in a fork's map, and changes of the tree there.
+//! A position in a fork's map, and changes of the tree there.
 //!
-//! A cursor stands between two extents: all before it begin at or before the block it was sought for. The path
-//! from the root (in the inode) to the leaf names blocks by number and children by index; nothing is held
-//! until it is changed. A change that restructures the tree ends with seeking anew, which costs a few
-//! look-ups in memory and saves all bookkeeping.
+//! A cursor is positioned between two extents: all before it begin at or before the block that was
+//! looked up. The path from the root (in the inode) to the leaf names blocks by number and children
+//! by index. Blocks are locked only when they are changed. A change that restructures the tree ends
+//! with a new look-up. That costs a few steps in memory and avoids updating the path.
 //!
 //! 1. Every block is at least half full, except the only child of the root.
 //! 2. A fork whose extents fit without a tree has none.
 //! 3. A parent's key is its child's first key.
 //!
-//! Where the kernel left a map that breaks 1, it is used as it is.
+//! A map of the kernel that violates 1 is used as it is.
 
 use xfskit_format::bmbt::edit::{self, Identity, Node, Slot};
 use xfskit_format::bmbt::{self, Extent};

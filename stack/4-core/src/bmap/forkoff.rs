@@ -1,4 +1,5 @@
-//! The border between the two forks moves, and each fork takes the form that fits its new room.
+//! Moves the boundary between the two forks, and converts each fork to the form that fits its new
+//! space.
 
 use std::mem::offset_of;
 

@@ -1,7 +1,8 @@
-//! Extents put into a fork's map, and taken out of it.
+//! Adding extents to a fork's map, and removing them.
 //!
-//! Neighbours that continue each other, in the file and on the device and in the same state, are one extent,
-//! up to the longest that a record can say. Nothing here allocates or frees what is mapped.
+//! Neighbours that are contiguous in the file and on the device, and in the same state, are one
+//! extent, up to the longest that a record can hold. This module neither allocates nor frees the
+//! mapped blocks.
 
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::{Ctx, Expected, Fork};

@@ -1,8 +1,9 @@
-//! Where the blocks of a fork lie: from its whole map, or one by one from its tree.
+//! Two ways to map a fork's blocks: from its whole map, or one by one from its tree.
 //!
-//! Who reads all of a fork wants the [`ExtentList`]. Who wants one name of a directory of a million wants
-//! the few blocks that lead to it ([`OnDemand`]): the tree's height for each, whatever the fork's size. Of a directory
-//! that nobody changes meanwhile the places are remembered, so that the next look-up does not pay that for each of its blocks.
+//! A reader of a whole fork uses the [`ExtentList`]. A look-up of one name in a directory of a
+//! million needs only the few blocks on its path ([`OnDemand`]). Each costs the tree's height,
+//! whatever the fork's size. While a directory does not change, the results are cached, so that the
+//! next look-up does not pay that for each of its blocks.
 
 use xfskit_format::bmbt::edit::Node;
 use xfskit_format::bmbt::{self, BmdrRoot, Extent, ExtentRules};

@@ -1,10 +1,10 @@
-//! Extent maps: from a position in a fork to a place on the device.
+//! Extent maps: from an offset in a fork to a location on the device.
 //!
-//! An [`ExtentList`] is a fork's whole map in memory, 32 bytes for each extent. Making one judges
-//! every extent: in range, ascending, none overlapping. A fork in btree form is read level by level,
-//! each level's blocks announced to the device together. The walk ends whatever the blocks say: every
-//! level must be one below the last, every block must start where its parent said, and so none can
-//! be met twice.
+//! An [`ExtentList`] is a fork's whole map in memory, 32 bytes for each extent. Making one verifies
+//! that every extent is in range, and that extents ascend and do not overlap. A fork in btree form
+//! is read level by level, with read-ahead for the blocks of a level. The walk ends whatever the
+//! blocks contain. Every level must be one below the last, and every block must start where its
+//! parent states, so no block can be visited twice.
 
 mod blocks;
 mod change;

@@ -1,7 +1,7 @@
 //! The nodes of a fork's map in a transaction: the fork itself, and blocks.
 //!
-//! Whoever changes a map holds its inode, and that is the lock of all of the map's blocks. So they are looked
-//! at without taking their own locks, and taken only to be changed.
+//! A thread that changes a map holds its inode's lock, which protects all of the map's blocks. They
+//! are therefore read without their own locks, and locked only to be changed.
 
 use std::mem::offset_of;
 

@@ -1,4 +1,4 @@
-//! The six trees of a group: their kinds, and where they live.
+//! The six btrees of a group: their record types and their roots.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;

@@ -1,7 +1,8 @@
-//! Blocks of a tree kept between half full and full: split, moved over, joined; roots that grow and shrink.
+//! Rebalancing of btree blocks: splitting, shifting and joining blocks, and growing and shrinking
+//! the root.
 //!
-//! All of this stays below one parent. What a parent holds in all is not changed by it, so keys change
-//! in that parent alone.
+//! All of this happens below one parent. The total contents of a parent do not change, so keys
+//! change in that parent alone.
 
 use std::ops::Range;
 

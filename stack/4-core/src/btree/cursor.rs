@@ -1,4 +1,4 @@
-//! The cursor: a place in a tree, found from the root; walking, and changing one record.
+//! The cursor: a position in a tree, found from the root; walking, and changing one record.
 
 use std::cmp::Ordering;
 

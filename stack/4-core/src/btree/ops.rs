@@ -1,4 +1,4 @@
-//! What a cursor must know of its tree.
+//! The traits by which a cursor accesses its tree.
 
 use std::fmt::Debug;
 

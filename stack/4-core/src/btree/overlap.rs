@@ -1,4 +1,5 @@
-//! Look-up in a tree whose records may overlap: all that touch a range, by the high keys of nodes.
+//! Look-up in a tree with overlapping records: finds all that touch a range, by the high keys of
+//! nodes.
 
 use crate::btree::cursor::{Cursor, Key, Pos, Rec};
 use crate::btree::ops::{BtreeOps, Flaw, RecordOps};

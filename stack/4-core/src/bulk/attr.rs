@@ -1,12 +1,12 @@
-//! A whole attribute fork.
+//! Builds a whole attribute fork.
 //!
 //! ```text
 //! fork block   0      1 … leaves   … nodes, lower levels first   … values of their own
 //!              root   (with a single leaf the root is that leaf)
 //! ```
 //!
-//! Leaves are as full as an even share allows: a tree of four or more has none under two thirds
-//! unless its entries are very large. Runs of one hash stay in one leaf where they fit.
+//! Entries are distributed evenly over the leaves. A tree of four leaves or more has none under two
+//! thirds unless its entries are very large. Runs of one hash stay in one leaf where they fit.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A whole extent map: in the inode where it fits, else a btree below a root there.
+//! Builds a whole extent map: in the inode if it fits, else a btree below a root there.
 
 use xfskit_format::bmbt::{self, CRC_OFFSET, Extent, MAX_BLOCKCOUNT, NULLFSBLOCK, Rec};
 use xfskit_format::{Layout, inode::Format};

@@ -1,6 +1,6 @@
-//! A whole per-group btree.
+//! Builds a whole per-group btree.
 //!
-//! [`Shape`] says how many blocks it takes; [`load`] makes them once each has its place.
+//! [`Shape`] computes the number of blocks. [`load`] makes them once each has a location.
 
 use xfskit_format::agbtree::{CRC_OFFSET, Header, NULLAGBLOCK, SelfDescription, Tree};
 use xfskit_format::{alloc, inobt, refcount, rmap};

@@ -1,12 +1,12 @@
-//! A whole directory.
+//! Builds a whole directory.
 //!
 //! ```text
 //! fork offset  0           32 GiB                        64 GiB
 //!              names …     root, leaves, lower nodes …   free index …
 //! ```
 //!
-//! The form is the smallest that holds the names. They stand in their blocks in the order in which
-//! they are given, "." and ".." first. Leaves are as full as an even share allows.
+//! The form is the smallest that holds the names. Names are stored in the order in which they are
+//! given, "." and ".." first. Entries are distributed evenly over the leaves.
 
 use std::ops::Range;
 

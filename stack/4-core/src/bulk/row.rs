@@ -1,4 +1,4 @@
-//! One level of a btree that is built from the leaves up: so many items in so many blocks.
+//! One level of a btree that is built from the leaves up: the distribution of items to blocks.
 
 use std::ops::Range;
 

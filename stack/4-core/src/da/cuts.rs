@@ -1,9 +1,9 @@
-//! Sharing entries out among neighbouring blocks of one level.
+//! Positions at which the entries of neighbouring blocks of one level may be divided.
 //!
-//! A block is cut off only behind an entry, and where runs are kept whole only where the hash changes,
-//! unless a run of one hash is longer than a block. The format does not ask for that; but a look-up
-//! then reads one leaf, and `xfs_repair` 6.1 takes a hash that goes on in the next node for damage
-//! ("hashvalue inconsistency, expected >"), of Linux's making too.
+//! A block is divided only behind an entry. Where runs of one hash are kept whole, it is divided
+//! only where the hash changes, unless a run is longer than a block. The format does not require
+//! that, but a look-up then reads one leaf. `xfs_repair` 6.1 also reports a hash that continues in
+//! the next node as damage ("hashvalue inconsistency, expected >"), even in trees that Linux made.
 
 /// A place where a block may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,16 +1,18 @@
-//! How neighbouring blocks of one level share their entries when one overflows or is no longer full
-//! enough.
+//! Rebalancing plans: how neighbouring blocks of one level redistribute their entries when one
+//! overflows or is too empty.
 //!
 //! | | first choice | else |
 //! | --- | --- | --- |
-//! | overflow | two, three or four neighbours share | three become four, four become five |
-//! | under two thirds | two, three or four neighbours share | four become three |
+//! | overflow | rebalance two, three or four neighbours | three become four, four become five |
+//! | under two thirds | rebalance two, three or four neighbours | four become three |
 //!
-//! A share is even, so that the next changes of the same block find room. Where neighbours that share
-//! would be nearly full again at once, a block more is better, if all stay above two thirds with
-//! it; and where they would soon be under two thirds again, a block less. A level of less than four blocks cannot promise two thirds: there a block may go down to one.
+//! Entries are distributed evenly, so that the next changes of the same block find space. If the
+//! blocks would be nearly full again at once, one more block is used, provided that all stay above
+//! two thirds with it. If they would soon be under two thirds again, one block less is used. A
+//! level of less than four blocks cannot guarantee two thirds: there a block may shrink to one
+//! entry.
 //!
-//! Very large entries break every rule of this kind. For them what is found is legal and no more.
+//! Very large entries break every rule of this kind. For them the plan is valid, but nothing more.
 
 use std::borrow::Cow;
 use std::ops::Range;

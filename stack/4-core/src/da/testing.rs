@@ -1,4 +1,4 @@
-//! A judge of attribute trees in memory, for tests.
+//! A checker for attribute trees in memory, for tests.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,15 +1,15 @@
-//! The hash btree's write side: entries put in and taken out, and the tree kept in shape.
+//! The write side of the hash btree: inserting and removing entries, and rebalancing the tree.
 //!
-//! A leaf or node is never left to overflow or run empty on its own: its neighbours under the same
-//! parent help. The blocks that share are at most four, [`plan`](super::plan) says how they share,
-//! and the same code serves every level.
+//! A leaf or node that overflows or becomes too empty is rebalanced with its neighbours under the
+//! same parent. At most four blocks take part. [`plan`](super::plan) decides how, and the same code
+//! serves every level.
 //!
-//! 1. The root stays at its address: what stands there moves down when the tree grows, and a last
-//!    child moves up when it shrinks.
+//! 1. The root stays at its address: its contents move down when the tree grows, and a last child
+//!    moves up when it shrinks.
 //! 2. A node's entry for a child carries the hash of the child's last entry.
 //! 3. Blocks of one level are chained in hash order.
-//! 4. In a tree of four leaves or more whose entries take at most 300 bytes (blocks of 4 KiB) no leaf
-//!    is less than two thirds full.
+//! 4. In a tree of four leaves or more whose entries take at most 300 bytes (blocks of 4 KiB) no
+//!    leaf is less than two thirds full.
 //! 5. One change of an entry touches a number of blocks that is bounded by the depth of the tree.
 
 use std::ops::Range;

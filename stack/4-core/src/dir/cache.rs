@@ -1,14 +1,15 @@
-//! Where a large directory has room: the free index, prepared for the question "which data block has
-//! so many bytes in one piece?".
+//! The free space of large directories: an index for the query "which data block has this many
+//! bytes in one piece?".
 //!
-//! The free index is a plain list, and a directory of a million names has thousands of data blocks.
-//! [`FreeSpaceIndex`] holds the longest unused space of each as the leaves of a binary tree, whose inner nodes
-//! hold the longest below them: the first block that fits is found in the tree's height.
+//! The free index on disk is a plain list, and a directory of a million names has thousands of data
+//! blocks. [`FreeSpaceIndex`] holds the longest unused space of each data block as the leaves of a
+//! binary tree. An inner node holds the longest space below it, so the first block that fits is
+//! found in the tree's height.
 //!
-//! 1. It is a guess. Transactions are undone without telling it, so whoever uses an answer looks at
-//!    the free index itself, and tells [`FreeSpaceIndex`] where it was wrong.
-//! 2. It errs on the side of room: what names take is noticed only when the guess turns out wrong.
-//!    So no room is forgotten.
+//! 1. The index is a hint. Transactions are undone without updating it. A caller verifies a result
+//!    against the free index on disk, and corrects [`FreeSpaceIndex`] where it was wrong.
+//! 2. The index may report too much space, never too little: space that names take is noticed only
+//!    when a hint turns out wrong. No free space is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;

@@ -1,17 +1,18 @@
-//! Straight to the leaf of the hash tree where a name stands or goes: neither root nor nodes are looked at, nor is it asked
-//! which form the directory has.
+//! Direct access to the leaf of the hash tree for a name, without reading root, nodes or the
+//! directory's form.
 //!
-//! [`Leaves`] remembers where leaves began when somebody came to them through the tree.
+//! [`Leaves`] caches the hash at which leaves begin, as seen by earlier descents through the tree.
 //!
-//! 1. It is a guess, judged on the block itself, which the transaction holds: a leaf of a hash tree, with entries of lower
-//!    hashes and of higher ones. Leaves stand in the order of their entries, so all entries of a hash between are in this one,
-//!    and a new one goes nowhere else. A block that is mapped and such a leaf is part of the tree, and the directory is of the
-//!    node form.
-//! 2. Done here is what concerns the leaf alone: an entry that fits, and leaves the last one as it is, whose hash the nodes
-//!    repeat; an entry less where enough are left. All else goes the way through the tree, which tells [`Leaves`] to which
-//!    leaf it came.
-//! 3. Transactions are undone without telling it, and leaves share their entries with others or go: then the guess is wrong,
-//!    and the way through the tree finds a better one.
+//! 1. A cached position is a hint. It is verified on the block itself, which the transaction holds:
+//!    the block must be a leaf of a hash tree, with entries of lower and of higher hashes. Leaves
+//!    are in the order of their entries. All entries of a hash in between are therefore in this
+//!    leaf, and a new one belongs there too. A block that is mapped and such a leaf is part of the
+//!    tree, so the directory is in node form.
+//! 2. Only changes that concern the leaf alone are made here: an added entry that fits and leaves
+//!    the last entry as it is, because the nodes repeat its hash; and a removed entry where enough
+//!    are left. All other changes descend through the tree, which records the leaf in [`Leaves`].
+//! 3. Transactions are undone without updating the cache, and leaves are rebalanced or removed. The
+//!    hint is wrong then, and a descent through the tree finds a better one.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Guesses of leaves, right and wrong.
+//! Tests of cached leaf positions, right and wrong.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the write side needs of a directory's inode and its data fork.
+//! The interface between the write side of directories and the inode's data fork.
 
 use xfskit_format::Image;
 use xfskit_format::dir::DataPtr;

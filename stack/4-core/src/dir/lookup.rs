@@ -1,4 +1,4 @@
-//! Finding a name.
+//! Look-up of a name.
 
 use xfskit_format::dir;
 use xfskit_format::dir::data::{Data, Form};

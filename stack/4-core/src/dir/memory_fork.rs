@@ -1,4 +1,4 @@
-//! A directory in memory, for tests: its inode's fork and its blocks, and nothing else.
+//! A directory in memory, for tests: its inode's fork and its blocks.
 
 use std::collections::BTreeSet;
 

@@ -1,17 +1,18 @@
-//! The write side: names come, go and change, and the directory takes the form that fits.
+//! The write side: adds, removes and changes names, and converts the directory to the form that
+//! fits.
 //!
 //! ```text
-//!          no room in the inode        no room in the block        no room in the leaf
+//!         no space in the inode       no space in the block       no space in the leaf
 //!   short ──────────────────────▶ block ─────────────────▶ leaf ──────────────────────▶ node
 //!         ◀──────────────────────       ◀─────────────────      ◀──────────────────────
 //!          fits the inode              one data block,             one leaf, and the free
 //!                                      table fits behind           index fits behind it
 //! ```
 //!
-//! 1. A name never moves within the data space once it has a place there, whatever the form.
+//! 1. A name in the data space never moves, whatever the form.
 //! 2. Every change leaves all tables exact: `bestfree`, `bests`, hash leaves, the hashes in nodes.
-//! 3. A data block without names is given back; the first one, with "." and "..", never is.
-//! 4. An error leaves things half done: the caller's transaction is undone.
+//! 3. A data block without names is freed. The first one, with "." and "..", never is.
+//! 4. An error leaves a change half done: the caller's transaction is undone.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Directories in memory against a map, through all forms both ways.
+//! Tests of directories in memory against a map, through all forms in both directions.
 
 use std::collections::BTreeSet;
 

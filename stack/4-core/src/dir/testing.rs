@@ -1,5 +1,5 @@
-//! A judge of directories in memory, for tests: every verifier, and all that blocks promise of one
-//! another.
+//! A checker for directories in memory, for tests: it runs every verifier, and checks the
+//! references between blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

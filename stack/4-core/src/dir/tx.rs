@@ -1,8 +1,8 @@
-//! Directories in a transaction.
+//! Changes of directories in a transaction.
 //!
-//! The caller holds the directory's inode; its ILOCK is the lock of all its blocks. Times, change
-//! count and links of the directory are the caller's to set: here names change, and with them size and
-//! form of the fork.
+//! The caller holds the directory's inode. Its ILOCK protects all its blocks. This module changes
+//! names, and with them the size and form of the fork. The caller sets the directory's times,
+//! change count and links.
 
 use std::sync::Arc;
 
@@ -219,7 +219,7 @@ impl<'v> TxFork<'_, 'v> {
     fn recall(&mut self, at: FileOff) -> Option<Handle> {
         let geo = self.geo();
         let block = self.places.get(geo, at)?;
-        self.tx.recall((block.daddr, geo.dirblksize()), block.object.as_ref())
+        self.tx.try_join((block.daddr, geo.dirblksize()), block.object.as_ref())
     }
 
     /// The same, from the cache.

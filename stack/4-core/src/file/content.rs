@@ -1,20 +1,22 @@
-//! The content of a regular file, open for writing: delayed allocation.
+//! The data of a regular file that is open for writing: delayed allocation.
 //!
-//! What is written stays in memory first, and gets its blocks when it is flushed (by fsync, by close, or when
-//! memory for such data runs out). A file written in many pieces is allocated as one extent. All handles of
-//! a file share one [`Content`]; its lock is what Linux calls the IOLOCK, taken before any transaction.
+//! Written data stays in memory first, and gets its blocks when it is flushed: by fsync, by close,
+//! or when memory for such data runs out. A file written in many pieces is allocated as one extent.
+//! All handles of a file share one [`Content`]. Its lock corresponds to Linux' IOLOCK and is taken
+//! before any transaction.
 //!
 //! ```text
-//!   write ──▶ Dirty ──flush──▶ 1. transaction: blocks, size, times   2. content, in place   3. ticket dropped
+//!   write ──▶ Dirty ──flush──▶ 1. transaction: blocks, size, times   2. data, in place   3. ticket dropped
 //! ```
 //!
-//! 1. No checkpoint that holds (1) becomes durable before (2) is written: nobody ever reads what stood in
-//!    a block before. Where (2) fails, the volume is shut down.
-//! 2. Every block in memory that has none on the device yet has one promised (`reservation.rs`). A write that cannot
-//!    have the promise fails, and changes nothing; delalloc are generous, and where they run out everything is
+//! 1. No checkpoint that holds (1) becomes durable before (2) is written. Stale contents of a block
+//!    therefore never become visible. If (2) fails, the volume is shut down.
+//! 2. Every block in memory that has no block on the device yet has one reserved
+//!    (`reservation.rs`). A write that cannot reserve its blocks fails, and changes nothing.
+//!    Delayed-allocation reservations are worst-case estimates. When they run out, everything is
 //!    flushed and counted exactly.
-//! 3. Behind the end of the file, the last block is zeroes in memory and on the device, or is made so before
-//!    the file grows.
+//! 3. The part of the last block behind the end of the file is zero in memory and on the device, or
+//!    is zeroed before the file grows.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -40,14 +42,14 @@ use crate::volume::Volume;
 pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Data in memory, of all files, above which a writer flushes, in bytes.
 const BUDGET: u64 = 64 << 20;
-/// Segments that are looked up at once.
+/// Number of segments that are looked up at once.
 pub(super) const SEGMENTS: usize = 256;
 
-/// The files that are open for writing, and what they were promised.
+/// The files that are open for writing, and their reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(super) open: Mutex<HashMap<Ino, Arc<Content>>>,
-    /// How many have been closed: grows under the lock of `open`.
+    /// Number of files that have been closed. It grows under the lock of `open`.
     pub(super) closed: AtomicU64,
     dirty_bytes: AtomicU64,
     pub(super) delalloc: DelallocReservation,
@@ -62,37 +64,38 @@ pub(crate) struct Contents {
 pub struct Content {
     ino: Ino,
     generation: u32,
-    /// Blocks that are allocated together, as the inode hints; 0 where it does not.
+    /// The inode's extent size hint in blocks; 0 without a hint.
     pub(super) extsize: u64,
     /// The IOLOCK: taken before any transaction, never inside one.
     pub(super) state: RwLock<State>,
 }
 
-/// What the IOLOCK covers.
+/// The state that the IOLOCK protects.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Bytes of content, with what is in memory only.
+    /// Size in bytes, including data that is in memory only.
     pub(super) size: u64,
     pub(super) dirty: Dirty,
-    /// Blocks that wait to replace shared ones.
+    /// Staging extents of the file.
     pub(super) staged: Staged,
-    /// Blocks promised to `dirty`.
+    /// Blocks reserved for `dirty`.
     pub(super) reserved: u64,
-    /// Blocks promised to what is being done, see [`with_reservation`](Content::with_reservation).
+    /// Blocks reserved for the present operation, see
+    /// [`with_reservation`](Content::with_reservation).
     pub(super) reservation: Option<u64>,
-    /// When it was written last, where the inode does not say so yet.
+    /// Time of the last write, if the inode does not have it yet.
     pub(super) written: Option<Timestamp>,
-    /// The inode's size is another one.
+    /// The size differs from the inode's.
     pub(super) resized: bool,
 }
 
 impl Volume {
-    /// Opens a regular file's content for writing. [`close_content`](Self::close_content) ends it; what is opened several
-    /// times is one.
+    /// Opens a regular file's data for writing. [`close_content`](Self::close_content) closes it.
+    /// All opens of one file share one [`Content`].
     ///
     /// # Errors
-    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime device, [`Error::ReadOnly`],
-    /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime
+    /// device, [`Error::ReadOnly`], [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`].
     pub fn open_content(&self, ino: Ino) -> Result<Arc<Content>> {
         self.engine()?;
         let mut open = self.contents.open.lock();
@@ -127,10 +130,10 @@ impl Volume {
         Ok(content)
     }
 
-    /// One handle of a file is closed: what is in memory of it is written.
+    /// Closes one handle of a file. The last one flushes its data in memory.
     ///
     /// # Errors
-    /// As [`Content::flush`]; what could not be written stays in memory.
+    /// As [`Content::flush`]; data that could not be written stays in memory.
     pub fn close_content(&self, content: Arc<Content>) -> Result<()> {
         content.flush(self)?;
         if self.is_last(&content) {
@@ -140,17 +143,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Nobody else has the file open. One that is gone is not in the table any more.
+    /// Returns true if there is no other handle of the file. A deleted file is not in the table any
+    /// more.
     pub(super) fn is_last(&self, content: &Arc<Content>) -> bool {
         let open = self.contents.open.lock();
         let listed = open.get(&content.ino).is_some_and(|known| Arc::ptr_eq(known, content));
         listed && Arc::strong_count(content) == 2
     }
 
-    /// The file is gone: nothing of it will be written any more.
+    /// Discards the data of a deleted file. Nothing of it will be written any more.
     ///
     /// # Errors
-    /// Those of a transaction that frees what was staged for it.
+    /// Those of a transaction that frees the file's staging extents.
     pub fn discard_content(&self, ino: Ino) -> Result<()> {
         let gone = self.contents.open.lock().remove(&ino);
         let Some(content) = gone else { return Ok(()) };
@@ -161,7 +165,7 @@ impl Volume {
         state.unstage(self)
     }
 
-    /// Frees what is staged in files, also in those that somebody has open still.
+    /// Frees the staging extents of all files, including open ones.
     ///
     /// # Errors
     /// Those of a transaction.
@@ -170,13 +174,14 @@ impl Volume {
         open.iter().try_for_each(|content| content.state.write().unstage(self))
     }
 
-    /// Files may have staged extents, which could be freed.
+    /// Returns true if files may have staging extents that could be freed.
     pub(crate) fn has_staged(&self) -> bool {
         self.contents.staged.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether content of inode `ino` may be in memory. Says yes where it cannot know at once: it is asked inside of
-    /// transactions, which the holder of the table may wait for.
+    /// Returns true if data of inode `ino` may be in memory. Returns true if that cannot be known
+    /// without waiting: the caller may be in a transaction, and the thread that holds the table's
+    /// lock may wait for that transaction.
     pub fn may_have_content(&self, ino: Ino) -> bool {
         self.contents.open.try_lock().is_none_or(|open| open.contains_key(&ino))
     }
@@ -192,17 +197,18 @@ impl Volume {
         drop(content);
     }
 
-    /// Writes what is in memory of all files. Their changes become durable with the next checkpoint.
+    /// Writes the data in memory of all files. Their changes become durable with the next
+    /// checkpoint.
     ///
     /// # Errors
-    /// As [`Content::flush`]: the first one; the other files are written all the same.
+    /// As [`Content::flush`]: the first error; the other files are written nonetheless.
     pub fn flush_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
         let answers = open.into_iter().map(|content| self.close_content(content));
         answers.fold(Ok(()), Result::and)
     }
 
-    /// All that was changed of inode `ino`, of whatever kind, is durable afterwards.
+    /// Makes all changes of inode `ino`, of whatever kind, durable.
     ///
     /// # Errors
     /// As [`Content::fsync`].
@@ -211,7 +217,7 @@ impl Volume {
         self.force(ino)
     }
 
-    /// Writes what is in memory of inode `ino`.
+    /// Writes the data in memory of inode `ino`.
     ///
     /// # Errors
     /// As [`Content::flush`].
@@ -220,16 +226,18 @@ impl Volume {
         open.map_or(Ok(()), |content| self.close_content(content))
     }
 
-    /// The journal holds all that is committed of inode `ino`. One that is not in memory is on the device.
+    /// Forces the journal up to the last committed change of inode `ino`. The changes of an inode
+    /// that is not in memory are on the device already.
     pub(super) fn force(&self, ino: Ino) -> Result<()> {
         let engine = self.engine()?;
         match engine.inodes().get(ino) {
-            Some(object) => Ok(engine.force_object(&object)?),
+            Some(object) => Ok(engine.force_item(&object)?),
             None => Ok(()),
         }
     }
 
-    /// Writes what is in memory of those files that nobody is working on, and frees what is staged there.
+    /// Writes the data in memory of files that are not locked by an operation, and frees their
+    /// staging extents.
     pub(crate) fn flush_idle_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
         for content in open {
@@ -242,7 +250,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Blocks of `range` are no longer in memory.
+    /// Drops the blocks of `range` from memory.
     pub(super) fn drop_dirty(&self, state: &mut State, range: Range<u64>) {
         let before = state.dirty.blocks();
         state.dirty.remove(range);
@@ -255,7 +263,7 @@ impl Volume {
 }
 
 impl State {
-    /// Zeroes the bytes of `range`, which lie in one block, where that is in memory.
+    /// Zeroes the bytes of `range`, which are in one block, if that is in memory.
     pub(super) fn blank(&mut self, range: Range<u64>) {
         if !range.is_empty() && self.dirty.has_byte(range.start) {
             self.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
@@ -266,7 +274,7 @@ impl State {
         self.is_flushed() && self.staged.is_empty()
     }
 
-    /// The inode and the device have all of it.
+    /// Returns true if the inode and the device have all data and attributes of the file.
     pub(super) fn is_flushed(&self) -> bool {
         self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
     }
@@ -275,25 +283,27 @@ impl State {
 // ---- reading ---------------------------------------------------------------------------------
 
 impl Content {
-    /// Its inode.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         self.ino
     }
 
-    /// The inode's generation: another one is another file.
+    /// Returns the inode's generation. The same inode number with another generation is another
+    /// file.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Its size, with what is in memory only.
+    /// Returns the size, including data that is in memory only.
     pub fn size(&self) -> ByteLen {
         ByteLen(self.state.read().size)
     }
 
-    /// Reads from `offset`, in bytes, and answers how much there was until the end of the file.
+    /// Reads from byte `offset`, and returns the number of bytes read, less than asked for at the
+    /// end of the file.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`]; then the content of `buf` is undefined.
+    /// [`Error::Device`], [`Error::Corrupt`]; then the contents of `buf` are undefined.
     pub fn read(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
         let state = self.state.read();
         let left = usize::try_from(state.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
@@ -305,8 +315,8 @@ impl Content {
         Ok(len)
     }
 
-    /// Judges the map as far as it concerns the bytes of `range`. What changes it in several transactions asks this first:
-    /// damage then stops it before anything is half done.
+    /// Verifies the extent map for the bytes of `range`. An operation in several transactions calls
+    /// this first, so that damage stops it before anything is half done.
     pub(super) fn verify_map(&self, vol: &Volume, range: Range<u64>) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         let end = if range.end == u64::MAX { u64::MAX } else { range.end.div_ceil(1 << blocklog) };
@@ -314,7 +324,7 @@ impl Content {
         vol.verify_map(self.ino, Fork::Data, &blocks)
     }
 
-    /// Reads what is on the device from byte `offset` on.
+    /// Reads from the device, from byte `offset` on.
     pub(super) fn read_device(&self, vol: &Volume, offset: u64, buf: &mut [u8]) -> Result<()> {
         let geo = vol.geo();
         let end = offset + buf.len() as u64;
@@ -345,7 +355,7 @@ impl Content {
         Ok(())
     }
 
-    /// Where the blocks of `range` lie on the device, holes included, at most `most` segments of them.
+    /// Returns the segments of the blocks of `range`, holes included, at most `most` of them.
     pub(super) fn look_up(
         &self,
         vol: &Volume,
@@ -366,7 +376,7 @@ impl Content {
     }
 }
 
-/// The first segment of the blocks of `range`.
+/// Returns the first segment of the blocks of `range`.
 pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Segment> {
     let (startoff, end) = (FileOff(range.start), FileOff(range.end));
     let (stop, backing) = match tx.bmap_next(inode, Fork::Data, startoff)? {
@@ -385,7 +395,7 @@ pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<u64>) -> Resu
 // ---- writing ---------------------------------------------------------------------------------
 
 impl Content {
-    /// Writes `bytes` from `offset` on, in bytes: into memory.
+    /// Writes `bytes` at byte `offset`, into memory.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Limit`] for a file that would be too large, [`Error::Device`],
@@ -422,7 +432,7 @@ impl Content {
         Ok(())
     }
 
-    /// Makes room in memory where there is too little: with this file first, then with others.
+    /// Flushes if too much data is in memory: this file first, then others.
     fn keep_budget(&self, vol: &Volume) -> Result<()> {
         let used = || vol.contents.dirty_bytes.load(Ordering::Relaxed);
         if used() > BUDGET {
@@ -434,7 +444,7 @@ impl Content {
         Ok(())
     }
 
-    /// Loads the first and the last block of the bytes `range`, where only a part of them is written.
+    /// Loads the first and the last block of the bytes `range`, if only a part of them is written.
     fn load_edges(&self, vol: &Volume, state: &mut State, range: Range<u64>) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         let size = 1 << blocklog;
@@ -460,7 +470,8 @@ impl Content {
         Ok(())
     }
 
-    /// Brings block `block` into memory, to be changed there; zeroes where there is a hole, and behind the end.
+    /// Loads block `block` into memory to be changed there. A hole, and a block behind the end, is
+    /// zeroes.
     pub(super) fn load(&self, vol: &Volume, state: &mut State, block: u64) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         if state.dirty.has(block) {
@@ -476,7 +487,7 @@ impl Content {
         Ok(())
     }
 
-    /// Makes the bytes of `range`, which lie in one block, zeroes, where they are not in a hole.
+    /// Zeroes the bytes of `range`, which are in one block, unless that is a hole.
     pub(super) fn zero_part(
         &self,
         vol: &Volume,
@@ -488,7 +499,8 @@ impl Content {
         Ok(())
     }
 
-    /// Brings the block of the bytes of `range` into memory, unless it is a hole: to be zeroed there.
+    /// Loads the block of the bytes of `range` into memory, to be zeroed there, unless it is a
+    /// hole.
     pub(super) fn load_part(
         &self,
         vol: &Volume,
@@ -506,7 +518,8 @@ impl Content {
         Ok(())
     }
 
-    /// The file is to grow to `offset` bytes and more: what then lies inside reads as zeroes (invariant 3).
+    /// Zeroes the bytes behind the end of the file, before the file grows to `offset` bytes or more
+    /// (invariant 3).
     pub(super) fn seal_end(&self, vol: &Volume, state: &mut State, offset: u64) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         let end = state.size;
@@ -526,7 +539,7 @@ impl Content {
         self.convert(vol, state, blocks, true)
     }
 
-    /// Makes all that is mapped in `blocks` unwritten, or written.
+    /// Converts all extents in `blocks` to unwritten, or to written.
     pub(super) fn convert(
         &self,
         vol: &Volume,

@@ -1,7 +1,7 @@
-//! What was written to a file and is in memory only: whole blocks, in runs.
+//! Dirty data of a file that is in memory only: whole blocks, in runs.
 //!
-//! A file that is written from front to back becomes a few long runs, which one extent can hold. Blocks that
-//! are written in part are loaded first, so that all of a block here is what the file has there.
+//! A file that is written from front to back becomes a few long runs, each of which one extent can
+//! hold. A block that is written in part is loaded first, so that every block here is complete.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use std::ops::Range;
 use xfskit_block::AlignedBuf;
 use xfskit_units::index;
 
-/// A run is no longer than this, so that it never costs much to let it grow.
+/// Longest run, so that growing one never costs much.
 const RUN_MAX: usize = 1 << 20;
 
-/// Blocks of one file. Positions are block numbers of the file, or bytes where they say so.
+/// Dirty blocks of one file. Positions are block numbers of the file, or bytes where stated.
 #[derive(Debug)]
 pub(super) struct Dirty {
     blocklog: u32,
-    /// First block to content; they neither overlap nor are empty.
+    /// Data by first block. Runs neither overlap nor are empty.
     runs: BTreeMap<u64, AlignedBuf>,
     blocks: u64,
 }
@@ -26,7 +26,7 @@ impl Dirty {
         Self { blocklog, runs: BTreeMap::new(), blocks: 0 }
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -39,7 +39,7 @@ impl Dirty {
         (run.len() as u64) >> self.blocklog
     }
 
-    /// The run that holds `block`: its first block.
+    /// Returns the first block of the run that holds `block`.
     fn run_of(&self, block: u64) -> Option<u64> {
         let (&start, run) = self.runs.range(..=block).next_back()?;
         (block < start + self.blocks_in(run)).then_some(start)
@@ -49,12 +49,12 @@ impl Dirty {
         self.run_of(block).is_some()
     }
 
-    /// The same for the block of byte `offset`.
+    /// Returns true if the block of byte `offset` is here.
     pub(super) fn has_byte(&self, offset: u64) -> bool {
         self.has(offset >> self.blocklog)
     }
 
-    /// The runs that touch `range`, cut to it: first block and content.
+    /// Returns the runs that touch `range`, cut to it: first block and data.
     pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.run_of(range.start).unwrap_or(range.start);
         self.runs.range(first..range.end.max(first)).filter_map(move |(&start, run)| {
@@ -65,13 +65,13 @@ impl Dirty {
         })
     }
 
-    /// How many blocks of `range` are not here.
+    /// Returns how many blocks of `range` are not here.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         let len = range.end - range.start;
         len - self.parts(range).map(|(_, part)| self.blocks_in(part)).sum::<u64>()
     }
 
-    /// The first blocks that follow each other without a gap.
+    /// Returns the first contiguous blocks.
     pub(super) fn first(&self) -> Option<Range<u64>> {
         let (&start, _) = self.runs.first_key_value()?;
         let mut end = start;
@@ -84,7 +84,7 @@ impl Dirty {
         Some(start..end)
     }
 
-    /// Copies what is here of the bytes from `offset` on over `buf`.
+    /// Copies the bytes that are here, from `offset` on, over `buf`.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for (block, part) in self.parts(offset >> self.blocklog..end.div_ceil(self.byte(1))) {
@@ -97,8 +97,8 @@ impl Dirty {
         }
     }
 
-    /// Takes over `bytes` from byte `offset` on. A block that is new here and only partly among them was
-    /// put here first.
+    /// Takes over `bytes` at byte `offset`. The caller has loaded a block that is new here and only
+    /// partly written.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
@@ -122,7 +122,7 @@ impl Dirty {
         }
     }
 
-    /// The run that `block`, which is not here, goes into: the one that ends there, or a new one.
+    /// Returns the run for `block`, which is not here: the run that ends there, or a new one.
     fn open(&mut self, block: u64) -> u64 {
         if let Some((&start, run)) = self.runs.range(..block).next_back()
             && start + self.blocks_in(run) == block
@@ -134,7 +134,7 @@ impl Dirty {
         block
     }
 
-    /// Forgets the blocks of `range`.
+    /// Drops the blocks of `range`.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         let first = self.run_of(range.start).unwrap_or(range.start);
         let touched: Vec<u64> =
@@ -160,7 +160,7 @@ impl Dirty {
 mod tests {
     use super::*;
 
-    /// What `dirty` has of the first `len` bytes; elsewhere dots.
+    /// Returns the first `len` bytes of `dirty` as text, with dots where it has none.
     fn shown(dirty: &Dirty, len: usize) -> String {
         let mut bytes = vec![b'.'; len];
         dirty.read(0, &mut bytes);

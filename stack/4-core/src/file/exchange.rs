@@ -1,9 +1,10 @@
-//! Content of two files that changes places, at once: whoever looks, also after a crash, sees both as they were
-//! or both exchanged.
+//! Atomic exchange of the data of two files. A reader sees both files either before or after the
+//! exchange, also after a crash.
 //!
-//! What is small is done in one transaction. What is larger takes several, and both files stay locked meanwhile. Each
-//! delalloc in the journal what is left for the next, so that recovery goes on where a crash came between; and
-//! the blocks that both maps may need are promised before, so that it does not end halfway for want of space.
+//! A small exchange is done in one transaction. A large one takes several, and both files stay
+//! locked meanwhile. Each transaction logs an intent for the remaining work, so that recovery
+//! continues after a crash in between. The blocks that both extent maps may need are reserved
+//! beforehand, so that the exchange cannot run out of space halfway.
 
 use std::ops::Range;
 
@@ -21,24 +22,24 @@ use crate::icore::Touch;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// What changes places: blocks of one file from `ours` on and of another from `theirs` on.
+/// An exchange: blocks of one file from `ours` on, and of another from `theirs` on.
 #[derive(Clone, Copy)]
 struct Swap {
     ours: u64,
     theirs: u64,
     blocks: u64,
-    /// Sizes of both, too.
+    /// Exchange the sizes of both, too.
     sizes: bool,
 }
 
 impl Content {
-    /// Exchanges the bytes of `range` with those from `offset` on of the file `other`. The ranges consist of whole blocks,
-    /// or end where both files end.
+    /// Exchanges the bytes of `range` with those from `offset` on of the file `other`. The ranges
+    /// consist of whole blocks, or end where both files end.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a volume without the exchange feature, [`Error::Limit`] for other ranges,
-    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]: then nothing has changed, or the volume was shut down
-    /// halfway, and recovery does the rest.
+    /// [`Error::Unsupported`] on a volume without the exchange feature, [`Error::Limit`] for other
+    /// ranges, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]: then nothing has changed,
+    /// or the volume was shut down halfway, and recovery does the rest.
     pub fn exchange_range(
         &self,
         vol: &Volume,
@@ -67,7 +68,7 @@ impl Content {
         })
     }
 
-    /// Exchanges all of the content with that of the file `other`, sizes included.
+    /// Exchanges all data with that of the file `other`, sizes included.
     ///
     /// # Errors
     /// As [`exchange_range`](Self::exchange_range).
@@ -76,7 +77,7 @@ impl Content {
         self.exchange_held(vol, other, now, |_, _| Ok(all))
     }
 
-    /// Locks both files, writes what is in memory of them, and exchanges what `plan` says.
+    /// Locks both files, flushes their data in memory, and makes the exchange that `plan` returns.
     fn exchange_held(
         &self,
         vol: &Volume,
@@ -109,7 +110,7 @@ impl Content {
         Ok(())
     }
 
-    /// Blocks that the maps of both files may come to need on the way.
+    /// Returns the number of blocks that the maps of both files may need on the way.
     fn room_to_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<u64> {
         let range = |start: u64| start..start.saturating_add(work.blockcount.get());
         let ours = count_extents(vol, self.ino(), range(work.startoff1.get()))?;
@@ -146,7 +147,7 @@ impl Content {
         Ok(())
     }
 
-    /// One transaction of an exchange, in which `first` comes first; answers the promise of what is left.
+    /// Runs one transaction of an exchange, and returns the intent for the remaining work.
     fn exchange_step(
         &self,
         vol: &Volume,
@@ -165,7 +166,7 @@ impl Content {
 }
 
 impl Tx<'_> {
-    /// `swap` between `files`, as the journal says it.
+    /// Returns the exchange `swap` between `files` in the form of the journal's intent.
     fn plan_exchange(&self, files: [TxInode; 2], swap: Swap) -> Result<Exchange> {
         let [ours, theirs] = files.map(|file| self.core(file));
         let mut blocks = swap.blocks;
@@ -195,7 +196,7 @@ impl Tx<'_> {
         })
     }
 
-    /// What comes before the first extent moves.
+    /// Prepares both files before the first extent moves.
     fn begin_exchange(&mut self, files: [TxInode; 2], now: Timestamp) {
         // Either file may have shared blocks of the other's from now on.
         let shared = files.iter().any(|&file| self.core(file).is_reflink());
@@ -208,7 +209,8 @@ impl Tx<'_> {
     }
 }
 
-/// The file that has no shared blocks any more when all of both was exchanged, where one has.
+/// Returns the flags for the file that loses its last shared blocks when all data of both is
+/// exchanged.
 fn unshared(ours: &Dinode<'_>, theirs: &Dinode<'_>) -> u64 {
     match (ours.is_reflink(), theirs.is_reflink()) {
         (true, false) => exchange::CLEAR_REFLINK_1,

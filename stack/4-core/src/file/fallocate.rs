@@ -1,8 +1,8 @@
-//! The shape of a file's content: cut, grown, punched, preallocated, shifted.
+//! Changes of a file's layout: truncate, extend, punch, preallocate, collapse and insert.
 //!
-//! All of these write what is in memory first, and then change the map, some extents in each transaction. A
-//! crash in between leaves a consistent volume and the work half done, as with Linux. What fails for want of
-//! space has changed nothing.
+//! All of these flush the data in memory first, and then change the extent map, some extents in
+//! each transaction. A crash in between leaves a consistent volume and the work half done, as with
+//! Linux. An operation that fails for lack of space has changed nothing.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::error::{Error, Result};
 use crate::icore::Touch;
 use crate::volume::Volume;
 
-/// Where a seek for content or for a hole arrives.
+/// The target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// Content: what is neither a hole nor unwritten.
+    /// Data: neither a hole nor unwritten.
     Data,
-    /// A hole, or unwritten; the end of the file is one.
+    /// A hole, or unwritten blocks; the end of the file is one.
     Hole,
 }
 
 impl Content {
-    /// Sets the size, in bytes. What is cut off is gone; what is added reads as zeroes.
+    /// Sets the size, in bytes. Data behind the new end is lost; added bytes read as zeroes.
     ///
     /// # Errors
     /// [`Error::Limit`] for a file that would be too large, [`Error::NoSpace`], [`Error::Device`],
@@ -57,7 +57,8 @@ impl Content {
         if grows { Ok(()) } else { self.free_from(vol, size.div_ceil(1 << vol.geo().blocklog)) }
     }
 
-    /// The file will end at `size`: what is in memory behind it is forgotten, the rest of its last block zeroed.
+    /// Prepares for the new end at `size`: data in memory behind it is dropped, and the rest of its
+    /// last block zeroed.
     fn cut(&self, vol: &Volume, state: &mut State, size: u64) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         let edge = size.div_ceil(1 << blocklog);
@@ -77,7 +78,7 @@ impl Content {
         Ok(())
     }
 
-    /// Makes the bytes of `range` a hole, as far as whole blocks are concerned, and zeroes the rest.
+    /// Makes the bytes of `range` a hole in whole blocks, and zeroes the rest.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
@@ -97,7 +98,7 @@ impl Content {
         })
     }
 
-    /// Makes the bytes of `range` zeroes that have their blocks: unwritten ones. `keep_size` as in
+    /// Makes the bytes of `range` zeroes with allocated, unwritten blocks. `keep_size` as in
     /// [`preallocate`](Self::preallocate).
     ///
     /// # Errors
@@ -126,12 +127,13 @@ impl Content {
         })
     }
 
-    /// Gives the bytes of `range` blocks where they have none; they read as zeroes. The file grows to the end of
-    /// the range unless `keep_size`: then blocks behind its end are kept for later.
+    /// Allocates blocks for the holes in the bytes of `range`; they read as zeroes. The file grows
+    /// to the end of the range. With `keep_size` it does not grow, and blocks behind its end are
+    /// kept for later.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: then nothing has changed. [`Error::Limit`] for a file that would be too large,
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NoSpace`]: then nothing has changed. [`Error::Limit`] for a file that would be too
+    /// large, [`Error::Device`], [`Error::Corrupt`].
     pub fn preallocate(
         &self,
         vol: &Volume,
@@ -150,7 +152,7 @@ impl Content {
         })
     }
 
-    /// The same, with room for it.
+    /// Preallocates, with blocks reserved beforehand.
     fn allocate(
         &self,
         vol: &Volume,
@@ -186,7 +188,7 @@ impl Content {
         Ok(())
     }
 
-    /// Allocates, unwritten, what is a hole in `blocks`; says in `fresh` what that was.
+    /// Allocates the holes in `blocks` as unwritten; adds the former holes to `fresh`.
     fn fill_holes(
         &self,
         vol: &Volume,
@@ -224,11 +226,13 @@ impl Content {
         Ok(())
     }
 
-    /// Cuts the bytes of `range`, which are whole blocks and end within the file, out of it: what follows moves
-    /// up. Blocks that were preallocated behind the file's end are given back, as Linux does.
+    /// Removes the bytes of `range`, which are whole blocks and end within the file. Data behind
+    /// moves to the front. Blocks that were preallocated behind the file's end are freed, as Linux
+    /// does.
     ///
     /// # Errors
-    /// [`Error::Limit`] for another range, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::Limit`] for another range, [`Error::NoSpace`], [`Error::Device`],
+    /// [`Error::Corrupt`].
     pub fn collapse(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let blocks = whole_blocks(vol, &range)?;
         let mut state = self.state.write();
@@ -269,8 +273,8 @@ impl Content {
         Ok(())
     }
 
-    /// Opens a hole in the file at the start of `range`, which is whole blocks and begins within the file: what
-    /// was there and behind moves to its end.
+    /// Inserts a hole at the start of `range`, which is whole blocks and begins within the file.
+    /// Data from there on moves to the end of the range.
     ///
     /// # Errors
     /// As [`collapse`](Self::collapse).
@@ -296,7 +300,7 @@ impl Content {
         })
     }
 
-    /// Moves all extents from block `from` on back by `len` blocks, the last one first.
+    /// Moves all extents from block `from` on to the back by `len` blocks, the last one first.
     fn move_up(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut upto = u64::MAX;
         while let Some(next) = vol.transact_reserved(|tx| {
@@ -318,8 +322,8 @@ impl Content {
         Ok(())
     }
 
-    /// Moves what is in memory to the device, and lists where the bytes of `range` lie: at most `most` segments,
-    /// in order, holes included.
+    /// Flushes, and returns the segments of the bytes of `range`: at most `most`, in order, holes
+    /// included.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -336,8 +340,8 @@ impl Content {
         self.look_up(vol, range.start.0 >> blocklog..end, most)
     }
 
-    /// The first byte at or behind `offset` that is content, or a hole; `None` where there is none, and behind
-    /// the end of the file.
+    /// Returns the first byte at or behind `offset` that is data, or a hole. Returns `None` if
+    /// there is none, and behind the end of the file.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -362,7 +366,8 @@ impl Content {
         Ok((what == Seek::Hole).then_some(ByteOffset(state.size)))
     }
 
-    /// Blocks that it takes to write both ends of a range that do not fill their blocks.
+    /// Returns the number of blocks that it takes to write both ends of a range that do not fill
+    /// their blocks.
     fn edge_cost(&self, vol: &Volume, parts: &Parts) -> Result<u64> {
         let mut shared = 0;
         for edge in parts.edges.iter().filter(|edge| !edge.is_empty()) {
@@ -372,12 +377,12 @@ impl Content {
         Ok(shared + self.nodes(vol, 2 * shared)?)
     }
 
-    /// Brings both ends of a range into memory.
+    /// Loads both ends of a range into memory.
     fn load_edges_of(&self, vol: &Volume, state: &mut State, parts: &Parts) -> Result<()> {
         parts.edges.iter().try_for_each(|edge| self.load_part(vol, state, edge))
     }
 
-    /// Unmaps and frees `blocks`, whatever is there.
+    /// Unmaps and frees `blocks`, in any state.
     fn unmap(&self, vol: &Volume, blocks: Range<u64>) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
@@ -401,8 +406,8 @@ impl Content {
         Ok(())
     }
 
-    /// Sees to it that an extent begins at block `at`, where one covers it, and that all behind it can move by
-    /// `len` blocks.
+    /// Splits the extent that covers block `at`, so that one begins there. Checks that all extents
+    /// behind it can move by `len` blocks.
     fn split_at(&self, vol: &Volume, at: u64, len: u64) -> Result<()> {
         vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -425,9 +430,10 @@ impl Content {
 
 /// A range of bytes, in blocks.
 struct Parts {
-    /// Those of which all is in the range.
+    /// Blocks that are wholly in the range.
     whole: Range<u64>,
-    /// The bytes before and behind them, as far as they lie within the file: each in one block.
+    /// The bytes before and behind them, as far as they are within the file: each part is in one
+    /// block.
     edges: [Range<u64>; 2],
 }
 
@@ -447,7 +453,7 @@ impl Parts {
 }
 
 impl State {
-    /// Zeroes both ends of a range, where they are in memory.
+    /// Zeroes both ends of a range, if they are in memory.
     fn blank_edges(&mut self, parts: &Parts) {
         for edge in parts.edges.clone() {
             self.blank(edge);
@@ -455,7 +461,7 @@ impl State {
     }
 }
 
-/// The blocks that bytes of `range` lie in.
+/// Returns the blocks that contain bytes of `range`.
 fn blocks_around(vol: &Volume, range: &Range<ByteOffset>) -> Range<u64> {
     let blocklog = vol.geo().blocklog;
     range.start.0 >> blocklog..range.end.0.div_ceil(1 << blocklog)
@@ -468,7 +474,7 @@ fn small_enough(range: &Range<ByteOffset>) -> Result<()> {
     Ok(())
 }
 
-/// The blocks that `range` consists of.
+/// Returns the blocks that `range` consists of.
 fn whole_blocks(vol: &Volume, range: &Range<ByteOffset>) -> Result<Range<u64>> {
     let (blocklog, size) = (vol.geo().blocklog, 1 << vol.geo().blocklog);
     let whole = range.start.0.is_multiple_of(size) && range.end.0.is_multiple_of(size);

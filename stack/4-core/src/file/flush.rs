@@ -1,4 +1,5 @@
-//! Flushing: what is in memory gets its blocks, and is written to them ([`content`](super::content) tells the order).
+//! Flushing: allocates blocks for data in memory and writes the data to them.
+//! [`content`](super::content) describes the order.
 
 use std::ops::Range;
 
@@ -19,20 +20,22 @@ use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
 impl Content {
-    /// Writes what is in memory: afterwards all of it is on its way to the device. It is durable with the next
-    /// checkpoint.
+    /// Writes the data in memory. Afterwards all of it has been sent to the device. It is durable
+    /// with the next checkpoint.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): then what could not be written stays in memory. Its blocks were promised.
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): data
+    /// that could not be written stays in memory. Its blocks were reserved, so space does not run
+    /// out.
     pub fn flush(&self, vol: &Volume) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)
     }
 
-    /// All that was written before this is durable afterwards.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush), and where the journal cannot be written.
+    /// As [`flush`](Self::flush), and errors of writing the journal.
     pub fn fsync(&self, vol: &Volume) -> Result<()> {
         self.flush(vol)?;
         vol.force(self.ino())
@@ -73,7 +76,7 @@ impl Content {
         state.bound_staged(vol)
     }
 
-    /// Gives the first of `blocks` a place on the device, as many as are good for one transaction.
+    /// Allocates blocks for the first of `blocks`, as many as one transaction should take.
     fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
         let (size, written) = (state.size, state.written);
         let (placed, staging) = vol.transact_reserved(|tx| {
@@ -96,7 +99,7 @@ impl Content {
             let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
             tx.set_size(inode, ByteLen(reached));
             touch_written(tx, inode, written);
-            Ok((Placed::Here(extents, tx.data_to_come()), placing.staging))
+            Ok((Placed::Here(extents, tx.data_ticket()), placing.staging))
         })?;
         state.settle_staged(vol, staging);
         if matches!(placed, Placed::Here(..)) {
@@ -105,7 +108,8 @@ impl Content {
         Ok(placed)
     }
 
-    /// Frees what the hints had allocated for writes that did not come: behind the end, and staged.
+    /// Frees blocks that hints had allocated for writes that did not come: behind the end of the
+    /// file, and staged.
     pub(super) fn trim(&self, vol: &Volume) -> Result<()> {
         let mut state = self.state.write();
         state.unstage(vol)?;
@@ -121,12 +125,12 @@ impl Content {
     }
 }
 
-/// Where content is to be written.
+/// The target of a write of file data.
 enum Placed {
-    /// Into these extents, before the ticket is dropped.
+    /// Write into these extents, before the ticket is dropped.
     Here(Vec<Extent>, DataTicket),
-    /// In place, once this checkpoint is durable: until then a crash makes the blocks another file's, or another
-    /// place's.
+    /// Write in place once this checkpoint is durable. Until then a crash gives the blocks back to
+    /// another file, or to another offset.
     Unsettled(u64),
 }
 
@@ -136,7 +140,7 @@ fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
     }
 }
 
-/// Places for what is in memory of a file, found in one transaction.
+/// Allocation for a file's data in memory, in one transaction.
 struct Placing<'v, 's> {
     vol: &'v Volume,
     extsize: u64,
@@ -149,8 +153,8 @@ impl<'v, 's> Placing<'v, 's> {
         Self { vol, extsize: content.extsize, staged, staging: Staging::new(vol) }
     }
 
-    /// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written. Otherwise
-    /// the checkpoint that must be durable first.
+    /// Allocates the first of the blocks of `range`, and returns their extents, marked as written.
+    /// Otherwise returns the checkpoint that must be durable first.
     fn next(
         &mut self,
         tx: &mut Tx<'_>,
@@ -177,13 +181,13 @@ impl<'v, 's> Placing<'v, 's> {
         }
         if part.unwritten {
             tx.bmap_convert(inode, &part)?;
-        } else if let Some(checkpoint) = tx.engine().moved_in(part.startblock) {
+        } else if let Some(checkpoint) = tx.engine().remapped_in(part.startblock) {
             return Ok(Err(checkpoint));
         }
         Ok(Ok(part))
     }
 
-    /// Gives the first of `blocks`, which are a hole, a place.
+    /// Allocates the first of `blocks`, which are a hole.
     fn fill(&mut self, tx: &mut Tx<'_>, inode: TxInode, blocks: Range<FileOff>) -> Result<Extent> {
         let Range { start, end } = blocks;
         let hinted = hint::alloc(self.vol, tx, inode, start.0..end.0, self.extsize)?;
@@ -198,7 +202,7 @@ impl<'v, 's> Placing<'v, 's> {
         tx.bmap_alloc_as(inode, Fork::Data, start, end.0 - start.0, None, false)
     }
 
-    /// Gives the first of shared blocks others, which are this file's alone.
+    /// Replaces the first of the shared blocks by new ones that belong to this file alone.
     fn renew(&mut self, tx: &mut Tx<'_>, inode: TxInode, shared: &Extent) -> Result<Extent> {
         let range = shared.startoff.0..shared.end().0;
         match self.staging.renew(tx, inode, self.staged, &range)? {
@@ -208,7 +212,7 @@ impl<'v, 's> Placing<'v, 's> {
     }
 }
 
-/// Writes the content of `extents` from memory.
+/// Writes the data of `extents` from memory.
 fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
     let mut batch = Vec::new();
     for extent in extents {

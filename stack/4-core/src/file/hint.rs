@@ -1,8 +1,8 @@
-//! Extent size hints: what is allocated beside what is wanted, so that what comes later lies beside it.
+//! Extent size hints: allocation of more than was asked for, so that later data is contiguous.
 //!
-//! A hint of `unit` blocks asks for whole units, counted from the beginning of the file. Where the hole does not hold
-//! the units in their place, Linux moves them until they touch what is mapped before or behind, and so is it done here.
-//! What is allocated and not wanted yet stays unwritten.
+//! A hint of `unit` blocks asks for whole units, counted from the beginning of the file. If the
+//! hole does not hold the aligned units, Linux moves them until they touch the mapping before or
+//! behind. This code does the same. Allocated blocks that are not needed yet stay unwritten.
 
 use std::ops::Range;
 
@@ -16,9 +16,11 @@ use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Allocates, unwritten, what a hint of `unit` blocks asks for where `want` is, which is a hole; answers the extent and
-/// the blocks that were promised to it, to be kept until the commit. `None` without a hint, where it asks for nothing more, or there
-/// is no room for more than `want`. What is there in one piece may end before `want` begins.
+/// Allocates, unwritten, the blocks that a hint of `unit` blocks asks for around `want`, which is a
+/// hole. Returns the extent and the blocks that are reserved for it, to be held until the commit.
+/// Returns `None` without a hint, if the hint asks for nothing more, or if there is no space for
+/// more than `want`. If the hole's allocation is in several pieces, the extent may end before
+/// `want` begins.
 pub(super) fn alloc<'v>(
     vol: &'v Volume,
     tx: &mut Tx<'_>,
@@ -46,7 +48,7 @@ pub(super) fn alloc<'v>(
     Ok(Some((got, room)))
 }
 
-/// The blocks of `hole` that a hint of `unit` blocks asks for, where `want` of them are wanted.
+/// Returns the blocks of `hole` that a hint of `unit` blocks asks for around `want`.
 pub(super) fn window(hole: &Range<u64>, want: &Range<u64>, unit: u64) -> Range<u64> {
     let Some(end) = want.end.checked_next_multiple_of(unit) else { return want.clone() };
     let start = want.start - want.start % unit;
@@ -60,7 +62,7 @@ pub(super) fn window(hole: &Range<u64>, want: &Range<u64>, unit: u64) -> Range<u
 mod tests {
     use super::*;
 
-    /// As Linux 6.18 does with a hint of 64 KiB and blocks of 4 KiB.
+    /// Results of Linux 6.18 with a hint of 64 KiB and blocks of 4 KiB.
     #[test]
     fn units_are_moved_into_the_hole_as_linux_moves_them() {
         for (hole, want, found) in [

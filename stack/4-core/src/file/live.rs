@@ -1,4 +1,5 @@
-//! Files as all see them while some write: inodes with what only memory knows, and readers of content.
+//! The current state of files that are being written: inodes that include changes in memory, and
+//! readers of file data.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,8 +15,9 @@ use crate::inode::Inode;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Inode `ino`, which must be in use. Of a regular file that was written to and not flushed, it says the size, the blocks
-    /// and the times that the flush would leave. The caller is in no transaction.
+    /// Returns inode `ino`, which must be in use. For a regular file with unflushed writes, the
+    /// inode has the size, the blocks and the times that a flush would leave. The caller must not
+    /// be in a transaction.
     ///
     /// # Errors
     /// As [`iget`](Self::iget).
@@ -40,8 +42,8 @@ impl Volume {
         }
     }
 
-    /// A reader of `content` ends. What others wrote stays in memory, unless they have all closed it meanwhile: then this
-    /// ends it for them.
+    /// Ends a reader's use of `content`. Data that others wrote stays in memory, unless all of them
+    /// have closed the file meanwhile. Then this call closes it.
     pub fn release_content(&self, content: Arc<Content>) {
         if !self.is_last(&content) {
             return self.forget_if_last(content);
@@ -54,7 +56,7 @@ impl Volume {
 }
 
 impl Content {
-    /// Its inode, with what is in memory only.
+    /// Returns the inode, including changes that are in memory only.
     fn inode(&self, vol: &Volume) -> Result<Inode> {
         let state = self.state.read();
         let inode = vol.iget(self.ino())?;
@@ -76,7 +78,7 @@ impl Content {
         }))
     }
 
-    /// Blocks that the flush will allocate for content.
+    /// Returns the number of blocks that a flush will allocate for data.
     fn delayed_blocks(&self, vol: &Volume, state: &State) -> Result<u64> {
         let blocklog = vol.geo().blocklog;
         let mut delayed = 0;

@@ -1,7 +1,7 @@
-//! What is in files: content, and the targets of symlinks.
+//! Regular files and symlinks: reading file data and symlink targets.
 //!
-//! Content is read from the device straight into the caller's memory, all extents of one call in one
-//! batch. It does not go through the buffer cache, which is for metadata.
+//! Data is read from the device straight into the caller's memory, with all extents of one call in
+//! one batch. It does not go through the buffer cache, which is for metadata.
 
 mod content;
 mod dirty;
@@ -17,8 +17,8 @@ mod write_symlink;
 
 pub(crate) use content::Contents;
 pub use content::{Content, SIZE_MAX};
-pub(crate) use reservation::BlockReservation;
 pub use fallocate::Seek;
+pub(crate) use reservation::BlockReservation;
 
 use std::ops::Range;
 
@@ -41,11 +41,11 @@ pub struct File<'v> {
 }
 
 impl Volume {
-    /// Opens a regular file's content.
+    /// Opens a regular file's data.
     ///
     /// # Errors
-    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime device,
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime
+    /// device, [`Error::Device`], [`Error::Corrupt`].
     pub fn open_file(&self, inode: &Inode) -> Result<File<'_>> {
         let core = inode.core();
         if !core.is_regular() {
@@ -59,8 +59,9 @@ impl Volume {
         Ok(File { vol: self, size: core.size().0, extents })
     }
 
-    /// Reads from `offset` of a regular file, in bytes, and answers how much there was until its
-    /// end. Whoever reads one file in pieces is better served by [`open_file`](Self::open_file).
+    /// Reads from byte `offset` of a regular file, and returns the number of bytes read, less than
+    /// asked for at the end of the file. To read one file in pieces, [`open_file`](Self::open_file)
+    /// is faster.
     ///
     /// # Errors
     /// Those of [`open_file`](Self::open_file).
@@ -68,7 +69,7 @@ impl Volume {
         self.open_file(inode)?.read_at(offset, buf)
     }
 
-    /// Where on the device `block`, which some extent names, begins.
+    /// Returns the device offset of `block`, which is part of some extent.
     pub(crate) fn byte_of_block(&self, block: FsBlock) -> Result<ByteOffset> {
         // Extents were judged when they were read; this is a second fence.
         self.geo().fsb_to_byte(block).ok_or_else(|| {
@@ -78,7 +79,7 @@ impl Volume {
         })
     }
 
-    /// The target of a symlink: 1 to 1023 bytes, none of them NUL.
+    /// Returns the target of a symlink: 1 to 1023 bytes, none of them NUL.
     ///
     /// # Errors
     /// [`Error::NotSymlink`], [`Error::Device`], [`Error::Corrupt`].
@@ -124,21 +125,21 @@ impl Volume {
 }
 
 impl File<'_> {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> ByteLen {
         ByteLen(self.size)
     }
 
-    /// Where it lies.
+    /// Returns the extent map.
     pub fn extents(&self) -> &ExtentList {
         &self.extents
     }
 
-    /// Reads from `offset`, in bytes, and answers how much there was until the end of the file.
-    /// Holes, and blocks that were never written, read as zeroes.
+    /// Reads from byte `offset`, and returns the number of bytes read, less than asked for at the
+    /// end of the file. Holes and unwritten blocks read as zeroes.
     ///
     /// # Errors
-    /// [`Error::Device`]; then the content of `buf` is undefined.
+    /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
         let len = buf.len().min(left);
@@ -164,8 +165,8 @@ impl File<'_> {
         Ok(len)
     }
 
-    /// The ranges of bytes that hold content, in order; between them are zeroes. Neighbours are
-    /// one range.
+    /// Returns the ranges of bytes that hold data, in order, with adjacent ranges merged.
+    /// Everything between them reads as zeroes.
     pub fn data_ranges(&self) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         for segment in self.segments(0..self.size) {
@@ -180,7 +181,7 @@ impl File<'_> {
         ranges
     }
 
-    /// The segments that hold the bytes of `range`.
+    /// Returns the segments that hold the bytes of `range`.
     fn segments(&self, range: Range<u64>) -> impl Iterator<Item = Segment> + '_ {
         let blocklog = self.vol.geo().blocklog;
         let end = range.end.div_ceil(1 << blocklog);
@@ -189,12 +190,12 @@ impl File<'_> {
     }
 }
 
-/// First byte of a block of a file.
+/// Returns the first byte of a block of a file.
 fn first_byte(geo: &Geometry, fileoff: FileOff) -> u64 {
     fileoff.0.saturating_mul(1 << geo.blocklog)
 }
 
-/// The bytes of `segment` that lie in `range`.
+/// Returns the bytes of `segment` that are in `range`.
 fn clip(geo: &Geometry, segment: &Segment, range: Range<u64>) -> Range<u64> {
     let end = segment.startoff.saturating_add(segment.blockcount.0);
     first_byte(geo, segment.startoff).max(range.start)..first_byte(geo, end).min(range.end)

@@ -1,14 +1,16 @@
-//! Free blocks that are spoken for before they are allocated.
+//! Delayed-allocation reservations: free blocks that are set aside before they are allocated.
 //!
-//! What a write leaves in memory gets its blocks later, and what changes a file in several transactions must not
-//! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
-//! disk.
+//! A write leaves data in memory whose blocks are allocated later. A change of a file in several
+//! transactions must not find the volume full halfway. Both reserve blocks first, and are refused
+//! while nothing has changed. Reservations are not stored on disk.
 //!
-//! Nobody else gets what was promised: directories and inodes take their blocks only from what is left, and those count
-//! as promised until the transaction is committed ([`BlockReservation::take`]). Promises are generous, so who is refused for them has
-//! what is in memory written, which counts exactly, and is asked again ([`Volume::transact`]). Transactions that promised
-//! blocks are for say that they are *uses_reservation*; so does what frees space and needs a block for that
-//! ([`Tx::with_pool`]), which Linux keeps its reserve pool for.
+//! Reserved blocks are available to their owner only. Directories and inodes allocate without a
+//! reservation, but only from what is neither reserved nor withheld, and their blocks count as
+//! reserved until the transaction commits ([`BlockReservation::take`]). Reservations are
+//! worst-case estimates. When a request is refused because of them, the data in memory is flushed,
+//! which counts exactly, and the request is tried again ([`Volume::transact`]). A transaction that
+//! consumes a reservation sets *uses_reservation*. So does one that frees space and needs a block
+//! for that ([`Tx::with_pool`]), which is what Linux keeps its reserve pool for.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,10 +1,11 @@
-//! Blocks that several files map: sharing them, and giving a file its own again before it is written to.
+//! Shared blocks: sharing blocks between files, and unsharing them before a write.
 //!
-//! A file of which any block ever was shared bears the reflink flag; without the flag nobody asks. Linux
-//! records the blocks that will replace shared ones as staging extents, because it writes their content before
-//! it maps them. Here content is written behind the commit that maps it, and the checkpoint waits for it
-//! (`content.rs`, invariant 1), so new blocks are mapped at once, and only those are staged that a hint asks for beside
-//! them ([`staging`](super::staging)).
+//! A file with any block that ever was shared has the reflink flag. Without the flag no look-up in
+//! the refcountbt is needed. Linux records the blocks that will replace shared ones as staging
+//! extents, because it writes their data before it maps them. Here data is written after the commit
+//! that maps it, and the checkpoint waits for the data (`content.rs`, invariant 1). New blocks are
+//! therefore mapped at once. Only the additional blocks that a hint asks for are staged
+//! ([`staging`](super::staging)).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,22 +24,22 @@ use crate::icore::Touch;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Shared blocks that are brought into memory at once, to be written elsewhere.
+/// Number of shared blocks that are brought into memory at once, to be written elsewhere.
 const BATCH: u64 = 1024;
 
-/// What is to be shared: blocks of one file, and where they go in another.
+/// A request to share blocks of one file with another.
 struct Job {
     from: u64,
     to: u64,
     blocks: u64,
-    /// Where the other file ends afterwards, in bytes.
+    /// Size of the other file afterwards, in bytes.
     size: u64,
-    /// The other file becomes this one, as a whole.
+    /// The other file becomes a copy of the whole file.
     whole: bool,
 }
 
 impl Tx<'_> {
-    /// The first part of a mapped part of the data fork that other files map too.
+    /// Returns the first part of a mapped extent of the data fork that other files map too.
     pub(crate) fn bmap_shared(&mut self, inode: TxInode, part: &Extent) -> Result<Option<Extent>> {
         if !self.core(inode).is_reflink() {
             return Ok(None);
@@ -52,7 +53,7 @@ impl Tx<'_> {
         }))
     }
 
-    /// Says that a file has blocks that others may map too.
+    /// Sets the reflink flag: the file may have shared blocks.
     pub(super) fn set_reflink(&mut self, inode: TxInode) {
         let flags2 = self.core(inode).flags2();
         if flags2 & flags2::REFLINK == 0 {
@@ -62,13 +63,13 @@ impl Tx<'_> {
 }
 
 impl Content {
-    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this one: both files
-    /// map the same blocks afterwards. Whole blocks are shared; `source` may end within one where `from` does,
-    /// if this file ends there or before too.
+    /// Shares the bytes of `source` in the file `from`, which may be this file, at `offset` of this
+    /// file. Both files map the same blocks afterwards. Only whole blocks are shared. `source` may
+    /// end within a block if `from` ends there, and this file ends there or before.
     ///
     /// # Errors
-    /// [`Error::Limit`] for ranges that cannot be shared, [`Error::NoSpace`]: then nothing has changed.
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::Limit`] for ranges that cannot be shared, [`Error::NoSpace`]: then nothing has
+    /// changed. [`Error::Device`], [`Error::Corrupt`].
     pub fn share(
         self: &Arc<Self>,
         vol: &Volume,
@@ -91,7 +92,7 @@ impl Content {
         self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size))
     }
 
-    /// Locks both files, which are two: in the order of their numbers.
+    /// Locks two different files, in the order of their inode numbers.
     pub(super) fn lock_both<'c>(
         &'c self,
         other: &'c Self,
@@ -105,7 +106,7 @@ impl Content {
         }
     }
 
-    /// Takes this inode and another one, or the same, in the order of their numbers.
+    /// Locks this inode and another one, possibly the same, in the order of their numbers.
     pub(super) fn take_both(&self, tx: &mut Tx<'_>, other: Ino) -> Result<(TxInode, TxInode)> {
         if self.ino() < other {
             let inode = tx.iget(self.ino())?;
@@ -116,7 +117,8 @@ impl Content {
         }
     }
 
-    /// The same with both files locked; the other one has nothing in memory, and ends at `source.1`.
+    /// Shares blocks while both files are locked. The other file has nothing in memory, and ends at
+    /// `source.1`.
     fn share_held(
         &self,
         vol: &Volume,
@@ -154,7 +156,8 @@ impl Content {
         })
     }
 
-    /// Shares what is good for one transaction; `done` blocks were shared before. Answers how many are now.
+    /// Shares as many blocks as one transaction should; `done` blocks were shared before. Returns
+    /// the new number of shared blocks.
     fn share_some(&self, tx: &mut Tx<'_>, from: Ino, job: &Job, done: u64) -> Result<u64> {
         let (inode, source) = self.take_both(tx, from)?;
         tx.set_reflink(inode);
@@ -174,8 +177,8 @@ impl Content {
         Ok(done + len)
     }
 
-    /// Gives the bytes of `range` blocks of their own where other files map them too. Where none of the file's blocks are
-    /// shared any more, the file says so.
+    /// Gives the bytes of `range` blocks of their own if other files map them too. If none of the
+    /// file's blocks are shared any more, the reflink flag is cleared.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: then nothing has changed. [`Error::Device`], [`Error::Corrupt`].
@@ -201,7 +204,8 @@ impl Content {
         self.forget_reflink(vol)
     }
 
-    /// Takes the flag from a file that shares nothing. Nothing is shared meanwhile: that takes the file's lock.
+    /// Clears the reflink flag of a file without shared blocks. No block can become shared
+    /// meanwhile, because that takes the file's lock.
     fn forget_reflink(&self, vol: &Volume) -> Result<()> {
         let flagged = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -218,7 +222,7 @@ impl Content {
         })
     }
 
-    /// The first blocks of `range` that other files map too.
+    /// Returns the first blocks of `range` that other files map too.
     pub(super) fn next_shared(
         &self,
         vol: &Volume,
@@ -242,7 +246,7 @@ impl Content {
     }
 }
 
-/// A copy of a whole file takes its hint for copies on write, where it has none.
+/// Copies the hint for copies on write to a copy of a whole file, if that has none.
 fn hand_on_hint(tx: &mut Tx<'_>, from: TxInode, to: TxInode) {
     let hint =
         |core: Dinode<'_>| (core.flags2() & flags2::COWEXTSIZE != 0).then_some(core.cowextsize().0);
@@ -251,7 +255,7 @@ fn hand_on_hint(tx: &mut Tx<'_>, from: TxInode, to: TxInode) {
     }
 }
 
-/// How many extents of file `ino` lie in `blocks`.
+/// Returns the number of extents of file `ino` in `blocks`.
 pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
     let (mut count, mut at) = (0, blocks.start);
     while let Some(next) = vol.transact(|tx| {
@@ -265,7 +269,7 @@ pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Resul
     Ok(count)
 }
 
-/// What sharing `source` of a file of `size` bytes into one of `own` bytes comes to.
+/// Plans the sharing of `source` of a file of `size` bytes with a file of `own` bytes.
 fn plan(
     vol: &Volume,
     offset: u64,

@@ -1,10 +1,12 @@
-//! Staging extents: blocks that wait, beside those that replaced shared ones, to replace or fill what lies around.
+//! Staging extents: blocks that were allocated beside copies of shared blocks, for later writes in
+//! the same unit.
 //!
-//! A file with a hint for copies on write (`cowextsize`) gets whole units of it when a shared block is written to. The
-//! block that is written is mapped at once; the rest of the unit is staged: allocated, recorded in the refcountbt, owned by
-//! nobody's file. Whatever is written later where something is staged goes there, so that a unit that is written bit
-//! by bit is one extent in the end, as with Linux. What is left is freed when the last handle is closed, and where the volume
-//! runs full; after a crash, by the next who opens the volume.
+//! On a file with a hint for copies on write (`cowextsize`), a write to a shared block allocates
+//! whole units of that hint. The written block is mapped at once. The rest of the unit is staged:
+//! allocated and recorded in the refcountbt, but owned by no file. A later write to a staged range
+//! uses the staged blocks, so that a unit written in small pieces ends as one extent, as with
+//! Linux. Unused staging extents are freed when the last handle is closed, and when the volume runs
+//! full. After a crash, the next open of the volume frees them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,24 +25,25 @@ use crate::space::{AllocRequest, Deferred, Owner};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Staged extents of one file, above which all of them are freed.
+/// Maximum number of staged extents of one file. Above it, all of them are freed.
 const MOST: usize = 1024;
-/// Staged extents that one transaction frees.
+/// Number of staged extents that one transaction frees.
 const FREED_AT_ONCE: usize = 16;
 
-/// What is staged in a file, by the block of the file that each extent begins at.
+/// The staged extents of a file, by the first file block of each.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     extents: BTreeMap<u64, Extent>,
 }
 
-/// What one transaction does to them: it takes effect with [`State::settle_staged`], once that is committed.
+/// The changes that one transaction makes to the staged extents. [`State::settle_staged`] applies
+/// them after the commit.
 #[derive(Debug)]
 pub(super) struct Staging<'v> {
     vol: &'v Volume,
     added: Vec<Extent>,
     taken: Vec<Range<u64>>,
-    /// Blocks that stay promised until then.
+    /// Blocks that stay reserved until then.
     reservations: Vec<BlockReservation<'v>>,
 }
 
@@ -49,13 +52,13 @@ impl Staged {
         self.extents.is_empty()
     }
 
-    /// The one that covers block `at`.
+    /// Returns the staged extent that covers block `at`.
     fn covering(&self, at: u64) -> Option<Extent> {
         let (_, extent) = self.extents.range(..=at).next_back()?;
         Some(*extent).filter(|extent| extent.end().0 > at)
     }
 
-    /// The blocks around `at`, where nothing is staged, for which that is so.
+    /// Returns the range around `at` in which nothing is staged.
     fn gap(&self, at: u64) -> Range<u64> {
         let before = self.extents.range(..=at).next_back();
         let behind = self.extents.range(at..).next();
@@ -66,7 +69,7 @@ impl Staged {
         self.extents.insert(extent.startoff.0, extent);
     }
 
-    /// The blocks of `range`, which are of one extent, are not staged any more.
+    /// Removes the blocks of `range`, which are of one extent, from the staged ones.
     fn take(&mut self, range: &Range<u64>) {
         let Some(whole) = self.covering(range.start) else { return };
         self.extents.remove(&whole.startoff.0);
@@ -81,7 +84,7 @@ impl Staged {
 }
 
 impl State {
-    /// What a transaction did to the staged extents, which is committed, has happened.
+    /// Applies the changes of a committed transaction to the staged extents.
     pub(super) fn settle_staged(&mut self, vol: &Volume, done: Staging<'_>) {
         let before = self.staged.extents.len();
         done.added.into_iter().for_each(|extent| self.staged.add(extent));
@@ -90,10 +93,10 @@ impl State {
         vol.contents.staged.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Frees what is staged.
+    /// Frees all staged extents.
     ///
     /// # Errors
-    /// Those of a transaction: what it would have freed stays staged.
+    /// Those of a transaction: the extents that it would have freed stay staged.
     pub(super) fn unstage(&mut self, vol: &Volume) -> Result<()> {
         while !self.staged.is_empty() {
             let some: Vec<_> = self.staged.extents.values().take(FREED_AT_ONCE).copied().collect();
@@ -111,7 +114,7 @@ impl State {
         Ok(())
     }
 
-    /// Frees what is staged, where that is much.
+    /// Frees the staged extents if there are too many.
     pub(super) fn bound_staged(&mut self, vol: &Volume) -> Result<()> {
         if self.staged.extents.len() > MOST { self.unstage(vol) } else { Ok(()) }
     }
@@ -122,13 +125,13 @@ impl<'v> Staging<'v> {
         Self { vol, added: Vec::new(), taken: Vec::new(), reservations: Vec::new() }
     }
 
-    /// What was promised to the transaction stays so until it has happened.
+    /// Holds a reservation until the transaction has committed.
     pub(super) fn keep(&mut self, reservation: BlockReservation<'v>) {
         self.reservations.push(reservation);
     }
 
-    /// Writes to the first blocks of `range` go to what is staged there, if anything is: that is mapped instead of what
-    /// was. Answers how.
+    /// Redirects a write of the first blocks of `range` to the blocks that are staged there, if
+    /// any. Those are mapped in place of the former blocks. Returns the new mapping.
     pub(super) fn replace(
         &mut self,
         tx: &mut Tx<'_>,
@@ -154,15 +157,16 @@ impl<'v> Staging<'v> {
         Ok(Some(extent))
     }
 
-    /// Where something is staged next behind block `at`.
+    /// Returns the start of the next staged extent behind block `at`.
     pub(super) fn next(&self, staged: &Staged, at: u64) -> u64 {
         let known = staged.extents.range(at..).next().map_or(u64::MAX, |(&start, _)| start);
         let starts = self.added.iter().map(|extent| extent.startoff.0);
         starts.filter(|&start| start > at).fold(known, u64::min)
     }
 
-    /// Gives the first of the shared blocks of `range` blocks of their own, and stages what else the file's hint asks for.
-    /// `None` without a hint, and where there is no room for more than `range`.
+    /// Gives the first of the shared blocks of `range` blocks of their own, and stages the rest of
+    /// the unit that the file's hint asks for. Returns `None` without a hint, and if there is no
+    /// space for more than `range`.
     pub(super) fn renew(
         &mut self,
         tx: &mut Tx<'_>,
@@ -196,7 +200,8 @@ impl<'v> Staging<'v> {
         Ok(Some(extent))
     }
 
-    /// The blocks that the hint of a file asks for around `range`, with nothing staged among them.
+    /// Returns the blocks that a file's hint asks for around `range`, with nothing staged among
+    /// them.
     fn unit(&self, tx: &Tx<'_>, inode: TxInode, staged: &Staged, range: &Range<u64>) -> Range<u64> {
         let core = tx.core(inode);
         let hinted = core.flags2() & flags2::COWEXTSIZE != 0;
@@ -213,7 +218,7 @@ impl<'v> Staging<'v> {
         window(&gap, range, unit)
     }
 
-    /// New blocks that no file maps are staged.
+    /// Stages new blocks that no file maps.
     fn stage(&mut self, tx: &mut Tx<'_>, extent: Extent) {
         if extent.blockcount.0 > 0 {
             let (start, len) = place(&extent);
@@ -224,13 +229,14 @@ impl<'v> Staging<'v> {
     }
 }
 
-/// The first blocks of `extent`, as many as one transaction should map instead of what is there.
+/// Returns the first blocks of `extent`, as many as one transaction should map in place of the
+/// present ones.
 fn replaceable(tx: &mut Tx<'_>, inode: TxInode, extent: &Extent) -> Result<Extent> {
     let len = tx.unmap_end(inode, extent.startoff, extent.blockcount.0)?;
     Ok(extent.clip(extent.startoff, extent.startoff.saturating_add(len)))
 }
 
-/// Where an extent lies on the volume.
+/// Returns the location of an extent on the volume.
 fn place(extent: &Extent) -> (xfskit_units::FsBlock, ExtLen) {
     (extent.startblock, ExtLen(u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX)))
 }

@@ -1,4 +1,4 @@
-//! Targets of symlinks, written: into the inode where they fit, else into blocks.
+//! Writing of symlink targets: into the inode if they fit, else into blocks.
 
 use xfskit_format::inode::{FileType, Format};
 use xfskit_format::{Fork, Image, Layout, symlink};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
-    /// Gives a symlink that has none its target, and its size: 1 to 1023 bytes without NUL.
+    /// Writes the target of a symlink that has none, and its size: 1 to 1023 bytes without NUL.
     ///
     /// # Errors
     /// [`Error::Limit`] for another target, [`Error::NotSymlink`], [`Error::NoSpace`].
@@ -66,7 +66,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes the target from a symlink that goes away: its blocks are freed, its size becomes 0.
+    /// Removes the target of a symlink that is deleted: its blocks are freed, its size becomes 0.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].

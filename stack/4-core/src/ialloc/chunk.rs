@@ -1,4 +1,4 @@
-//! Chunks of inodes made and given back.
+//! Allocation and freeing of inode chunks.
 
 use std::mem::offset_of;
 

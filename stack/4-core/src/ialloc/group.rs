@@ -1,4 +1,4 @@
-//! Which group a new inode goes to.
+//! The choice of a group for a new inode.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
-//! Inodes without a name given back: their forks in transactions of bounded size, then themselves.
+//! Freeing of unlinked inodes: first their forks, in transactions of bounded size, then the inodes.
 //!
-//! Until the last transaction the inode is on its unlinked list, so a crash in between loses nothing: the
-//! next open for writing goes on.
+//! The inode is on its unlinked list until the last transaction, so a crash in between loses
+//! nothing. The next open for writing continues.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;

@@ -1,17 +1,18 @@
-//! Inodes made and given back.
+//! Allocation and freeing of inodes.
 //!
-//! A group's inodes are guarded by its AGI. They come in chunks of 64, of which the inobt has a record each and
-//! the finobt a copy of those with free inodes. A new inode is taken near its directory; where the
-//! group has none free, a chunk is made; a chunk whose last inode goes is given back.
+//! A group's AGI lock protects its inodes. They are allocated in chunks of 64. The inobt has a
+//! record of each chunk, and the finobt a copy of those with free inodes. A new inode is allocated
+//! near its directory. If the group has none free, a chunk is allocated. A chunk whose last inode
+//! is freed is freed too.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`group`] | which group a new inode goes to |
-//! | [`chunk`] | chunks made, whole or sparse, and given back |
-//! | [`inactivate`] | inodes without a name given back, piece by piece |
-//! | [`records`] | the records of both trees, kept alike |
-//! | [`remembered`] | where the record of the last inode stands |
-//! | [`unlinked`] | lists of inodes without a name that are still needed |
+//! | [`group`] | the choice of a group for a new inode |
+//! | [`chunk`] | allocation of chunks, whole or sparse, and their freeing |
+//! | [`inactivate`] | freeing of unlinked inodes, step by step |
+//! | [`records`] | the records of both trees, kept consistent |
+//! | [`remembered`] | the cached position of the last used record |
+//! | [`unlinked`] | lists of unlinked inodes that are still in use |
 
 mod chunk;
 mod group;
@@ -118,7 +119,7 @@ impl Tx<'_> {
         let volume = self.volume();
         let home = volume.inode_home(ino)?;
         let (handle, bytes) = self.new_inode(ino, &home)?;
-        let generation = match (bytes, self.untaken(&home)) {
+        let generation = match (bytes, self.unmaterialized_cluster(&home)) {
             (None, Some(cluster)) => cluster.generation,
             (bytes, _) => {
                 let bytes = bytes.map_or_else(|| volume.read_dinode_at(ino, &home), Ok)?;

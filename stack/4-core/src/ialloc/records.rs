@@ -1,4 +1,4 @@
-//! The records of inobt and finobt, kept alike: the finobt has those with free inodes.
+//! The records of inobt and finobt, kept consistent: the finobt has those with free inodes.
 
 use std::sync::Arc;
 

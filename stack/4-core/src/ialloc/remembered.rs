@@ -1,10 +1,11 @@
-//! Where the record stands from which a group's last inode was taken, or to which it was given back: mostly the next one
-//! is of the same chunk, and neither tree need be searched.
+//! A cache of the tree position of the record that a group's last inode was allocated from or freed
+//! to. The next inode is mostly of the same chunk, and neither tree need be searched.
 //!
-//! 1. It is a guess. Who holds the AGI looks whether both blocks are still leaves of their trees with that record at that
-//!    place, and searches where they are not.
-//! 2. Only what changes neither tree's shape is done here: the record has free inodes before and after, and inodes in use.
-//! 3. Remembered blocks stay in memory, so few groups are remembered, those of late.
+//! 1. A cached position is a hint. A caller that holds the AGI verifies that both blocks are still
+//!    leaves of their trees with that record at that index, and searches if they are not.
+//! 2. Only changes that do not restructure either tree are made here: the record has free inodes
+//!    before and after, and inodes in use.
+//! 3. Cached blocks stay in memory, so only the few most recent groups are cached.
 
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ impl Spot {
             let is_leaf = be32(bytes, 0) == Some(tree.magic(geo)) && shape.level(bytes) == 0;
             is_leaf && self.index < shape.count(bytes)
         };
-        let Some(leaf) = tx.known(&self.leaf, None, holds_it)? else { return Ok(None) };
+        let Some(leaf) = tx.join_if(&self.leaf, None, holds_it)? else { return Ok(None) };
         let rec = shape.entry::<Rec>(tx.bytes(leaf), self.index);
         Ok(rec.map(|rec| (leaf, rec.decode(geo))))
     }
@@ -149,7 +150,7 @@ impl CachedRecord {
         change: impl FnOnce(&Chunk) -> Option<Chunk>,
     ) -> Result<bool> {
         let place = Some(LockPosition::Agi(self.agno));
-        let Some(agi) = tx.known(&self.agi, place, |_| true)? else { return Ok(false) };
+        let Some(agi) = tx.join_if(&self.agi, place, |_| true)? else { return Ok(false) };
         let Some((inobt, chunk)) = self.inobt.look(tx, Tree::Ino)? else { return Ok(false) };
         let Some((finobt, copy)) = self.finobt.look(tx, Tree::Fino)? else { return Ok(false) };
         let is_it = chunk.startino == self.startino && chunk == copy;

@@ -1,8 +1,8 @@
-//! Unlinked lists: inodes without a name that are still needed, because somebody has them open or because
-//! giving them back takes more than one transaction. After a crash recovery finds them here.
+//! Unlinked lists: inodes without a name that are still open, or whose freeing takes more than one
+//! transaction. After a crash recovery finds them here.
 //!
-//! Each group has 64 lists, by inode number modulo 64, singly linked: the AGI has the heads, each inode its
-//! successor.
+//! Each group has 64 lists, by inode number modulo 64, singly linked: the AGI has the heads, each
+//! inode its successor.
 
 use std::mem::offset_of;
 
@@ -74,8 +74,11 @@ impl Tx<'_> {
             self.release(inode.handle);
         }
         let ctx = self.volume().ctx(xfskit_format::agi::location(self.volume().geo(), group.agno));
-        let found =
-            ctx.corruption("agi.unlinked", Expected::Described("a list with this inode".into()), agino);
+        let found = ctx.corruption(
+            "agi.unlinked",
+            Expected::Described("a list with this inode".into()),
+            agino,
+        );
         Err(found.into())
     }
 

@@ -1,8 +1,9 @@
 //! Buffers that were freed.
 //!
-//! A freed buffer's older images must not be replayed over whatever its blocks hold now. The first
-//! pass counts how often each buffer was freed; the second counts down, and while the count is not
-//! zero everything for this buffer is passed over. Changes after the last time replay as usual.
+//! A freed buffer's older images must not be replayed over the present contents of its blocks. The
+//! first pass counts how often each buffer was freed, and the second counts down. While the count
+//! is not zero, every change of this buffer is skipped. Changes after the last time are replayed as
+//! usual.
 
 use std::collections::BTreeMap;
 

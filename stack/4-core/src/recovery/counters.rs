@@ -1,8 +1,8 @@
 //! The superblock's counters.
 //!
-//! With lazy counters nobody logs how many inodes and blocks are free: the group headers know. After
-//! a replay they are summed up again. Where a header is bad the counters stay as they are; check
-//! will say so.
+//! With lazy counters the journal does not contain the numbers of free inodes and blocks. After a
+//! replay they are summed up from the group headers. If a header is corrupt the counters stay as
+//! they are, and a check reports it.
 
 use xfskit_format::agf::{self, Agf};
 use xfskit_format::agi::{self, Agi};

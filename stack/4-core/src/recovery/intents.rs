@@ -1,4 +1,4 @@
-//! Intents, and the done items that answer them.
+//! Intents and their done items.
 
 use std::collections::BTreeMap;
 

@@ -1,34 +1,34 @@
-//! Recovery: what the journal has and the disk has not, put in place.
+//! Recovery: applies the changes in the journal to the disk.
 //!
-//! The journal is read twice from tail to head. The first pass looks at everything and changes
-//! nothing: it judges every record and item, and collects the buffers that were freed
-//! (`cancel`), whose older images must not be replayed, for their blocks may hold file data by
-//! now. The second pass applies transaction after transaction, in the order of their commits;
-//! within one the items go in five ranks (see `rank`).
+//! The journal is read twice from tail to head. The first pass changes nothing. It verifies every
+//! record and item, and collects the buffers that were freed (`cancel`). Older images of those must
+//! not be replayed, because their blocks may hold file data by now. The second pass applies
+//! transaction after transaction, in the order of their commits. Within a transaction the items are
+//! applied in five ranks (see `rank`).
 //!
-//! Whether a change is already in place, the LSN on the block tells: every write stamps the block
-//! with the LSN of the transaction that changed it. Changes are collected in a `queue` and written
-//! when a transaction with another LSN comes along, because all transactions that share an LSN must
-//! be compared with what stood on disk before any of them.
+//! The LSN on a block tells whether a change is already in place, because every write stamps the
+//! block with the LSN of the transaction that changed it. All transactions that share an LSN must
+//! be compared with the state on disk before any of them. Changes are therefore collected in a
+//! `queue`, and written when a transaction with another LSN follows.
 //!
-//! Recovery writes to whatever device it is given. A volume that is opened for reading gives it an
+//! Recovery writes to the device it is given. A volume that is opened for reading gives it an
 //! overlay in memory.
 //!
-//! Replaying leaves intents that no done item answers alone, and so it does inodes on unlinked lists; they are named
-//! in the [`Replay`]. The one takes transactions of its own (`finish`) and so does the other, once the volume is
-//! open. Quota records are passed over.
+//! Replay leaves intents without done items untouched, and inodes on unlinked lists. The [`Replay`]
+//! lists both. Intents are finished in transactions of their own (`finish`), and so are unlinked
+//! inodes, once the volume is open. Quota records are skipped.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | `queue` | changed sectors on their way to the disk, and their stamps |
+//! | `queue` | changed sectors that wait for the write, and their stamps |
 //! | `cancel` | buffers that were freed |
 //! | `buffer` | BUF items; the superblock; unlinked pointers |
 //! | `inode` | INODE and ICREATE items |
-//! | `owner` | the blocks of an extent btree change their owner |
+//! | `owner` | changes of the owner of extent btree blocks |
 //! | `pieces` | directory blocks in several pieces, which Linux cannot recover |
 //! | `counters` | the superblock's counters, from the group headers |
-//! | `intents` | intents and the done items that answer them |
-//! | `finish` | what is promised and not done |
+//! | `intents` | intents and their done items |
+//! | `finish` | finishing of intents |
 
 mod buffer;
 mod cancel;

@@ -1,7 +1,7 @@
-//! The blocks of an extent btree change their owner.
+//! Changes of the owner of extent btree blocks.
 //!
-//! When two files exchange their whole content, the trees change hands; every block of a tree names
-//! its inode, and the log only says "all of them are mine now".
+//! When two files exchange their whole data, the trees change their inode. Every block of a tree
+//! names its inode, and the log only records that all blocks now belong to the other one.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,11 @@
 //! Directory blocks in several pieces.
 //!
 //! A directory block may be larger than a filesystem block, and then lie in several extents. It has
-//! one CRC over all pieces, in the first; but each piece is logged as a buffer of its own, with
+//! one CRC over all pieces, stored in the first. Each piece is logged as a buffer of its own, with
 //! nothing that ties them together. Linux replays each piece as if it were a whole block and then
-//! cannot mount the volume. Here the pieces are replayed one by one as well; when everything is in
-//! place, the directories concerned are known, their extent maps say which pieces belong together,
-//! and the CRC is made over all of them.
+//! cannot mount the volume. This code replays the pieces one by one as well. When everything is in
+//! place, the extent maps of the directories concerned show which pieces belong together, and the
+//! CRC is computed over all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
-//! Changed sectors on their way to the disk.
+//! The queue of changed sectors that recovery writes to the disk.
 //!
-//! Changes are kept by 512-byte sector, so that a block that changes its use within one group of
-//! transactions (an inode cluster freed, a btree block made in its place) has one content and not
-//! two; memory stays within a few times what the journal holds. Which *buffers* changed is kept
-//! beside, for their stamps: CRC and LSN are made when the group is written.
+//! Changes are kept by 512-byte sector. A block may change its use within one group of transactions
+//! (an inode cluster freed, a btree block made in its place), and still has one content then.
+//! Memory stays within a few times the size of the journal's contents. The queue also records which
+//! *buffers* changed, because CRC and LSN are stamped when the group is written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::buf::BufType;
-use xfskit_trans::heal::read_other_way;
+use xfskit_trans::heal::read_alternative;
 use xfskit_units::{Daddr, Geometry, Lsn, Sectors};
 
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl<'d> Queue<'d> {
         }
         let mut other = vec![0; bytes.len()];
         let whole = |bytes: &[u8]| is_whole(bytes) == Some(true);
-        if read_other_way(self.dev, daddr.byte_offset(), &mut other, whole) {
+        if read_alternative(self.dev, daddr.byte_offset(), &mut other, whole) {
             bytes = other;
             self.change(daddr, &bytes, 0..bytes.len());
         }

@@ -1,8 +1,9 @@
-//! The free list of a group: blocks kept back so that the group's own trees can always grow.
+//! The free list of a group: blocks that are held back so that the group's own trees can always
+//! grow.
 //!
-//! bnobt, cntbt and rmapbt take their blocks from here and give them back here. Before anything is allocated
-//! or freed in a group, [`fix`] brings the list to the length that the trees may need: each of them may split
-//! at every level, twice.
+//! bnobt, cntbt and rmapbt allocate their blocks from this list and free them to it. Before
+//! anything is allocated or freed in a group, [`fix`] brings the list to the length that the trees
+//! may need: each of them may split at every level, twice.
 
 use std::cmp::Ordering;
 use std::mem::offset_of;

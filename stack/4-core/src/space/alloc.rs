@@ -1,4 +1,4 @@
-//! Choosing a group, and taking an extent there; giving one back.
+//! Allocation and freeing of extents: the choice of a group, and the change of its free space.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! What of a free extent may be used: not what was freed too recently, here or by others.
+//! The usable parts of a free extent: those that were not freed too recently, here or by other
+//! transactions.
 
 use std::ops::Range;
 

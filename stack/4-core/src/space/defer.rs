@@ -1,7 +1,7 @@
-//! Work put off to the end of the transaction, where it is done sorted by group: so that the locks of
-//! groups are taken in ascending order, and only as long as needed.
+//! Work that is deferred to the end of the transaction and done there, sorted by group. Locks of
+//! groups are thereby taken in ascending order, and held only as long as needed.
 //!
-//! Within a group, reverse mappings come first, then reference counts, then what became free.
+//! Within a group, reverse mappings come first, then reference counts, then freed extents.
 
 use xfskit_units::{AgNumber, ExtLen, FsBlock};
 

@@ -1,9 +1,9 @@
-//! Runs of blocks that must not be split where they could be one, and how a few records become others.
+//! Merging of runs of blocks, and the edits that turn one list of records into another.
 //!
-//! The rmapbt and the refcountbt have the same law: records that can be one are one. Whatever happens to
-//! a range of blocks, the records there afterwards follow from those before by pushing the pieces one
-//! after the other onto a list that [joins](Run::joins) neighbours. The [difference] of the two lists is
-//! all that the tree must [go through](make).
+//! The rmapbt and the refcountbt have the same rule: records that can be merged are merged. The new
+//! records of a range are made by pushing its pieces one after the other onto a list that
+//! [joins](Run::joins) neighbours. The [difference] of the old and the new list is [applied](make) to
+//! the tree.
 
 use crate::btree::{BtreeOps, Cursor, Flaw, RecordOps, Seek};
 use crate::error::Result;

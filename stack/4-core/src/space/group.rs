@@ -195,7 +195,13 @@ impl FreeSpace {
         Err(self.corruption(tx, Tree::Bno.ids().rec, "an extent of the group", rec.start()))
     }
 
-    fn corruption(&self, tx: &Tx<'_>, id: &'static str, wanted: &'static str, found: AgBlock) -> Error {
+    fn corruption(
+        &self,
+        tx: &Tx<'_>,
+        id: &'static str,
+        wanted: &'static str,
+        found: AgBlock,
+    ) -> Error {
         let volume = tx.volume();
         let at = Tree::Bno.location(volume.geo(), self.agno, found);
         volume.ctx(at).corruption(id, Expected::Described(wanted.into()), found).into()
@@ -295,7 +301,9 @@ impl FreeSpace {
         let pos = (whole.blockcount.get(), whole.startblock.get());
         match self.cnt.seek(tx, pos, Seek::Eq)? {
             Some(_) => Ok(()),
-            None => Err(self.corruption(tx, Tree::Cnt.ids().rec, "what the bnobt has", whole.start())),
+            None => {
+                Err(self.corruption(tx, Tree::Cnt.ids().rec, "what the bnobt has", whole.start()))
+            }
         }
     }
 

@@ -1,7 +1,9 @@
-//! Free space: allocating and freeing extents, and work that is put off to the end of a transaction.
+//! Free space: allocation and freeing of extents, and work that is deferred to the end of a
+//! transaction.
 //!
-//! A group's free space is guarded by its AGF. Everything here takes that lock itself. What is allocated or freed
-//! is told to the reverse mappings at once, unless its owner is [`Owner::Unmapped`].
+//! The AGF's lock protects a group's free space. The functions of this module take that lock
+//! themselves. Allocation and freeing update the reverse mappings at once, unless the owner is
+//! [`Owner::Unmapped`].
 
 pub(crate) mod agfl;
 mod alloc;

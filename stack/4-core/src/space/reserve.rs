@@ -1,5 +1,5 @@
-//! What is held back of free space: as much as Linux holds back ([`xfskit_format::reserve`]), so that a volume that was
-//! filled here still mounts there without a warning.
+//! The free space that is held back: as much as Linux holds back ([`xfskit_format::reserve`]), so
+//! that a volume that was filled here still mounts there without a warning.
 
 use std::mem::offset_of;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::verify;
 use xfskit_units::{ByteLen, ByteOffset, Uuid};
 use xfskit_vfs::{Clock, Fs, Timestamp};
 
@@ -54,5 +54,5 @@ pub(crate) fn snapshot(dev: &MemDevice) -> Arc<MemDevice> {
 
 /// Fails unless all judges are silent: ours, `xfs_repair`, the kernel.
 pub(crate) fn judge(dev: &MemDevice) {
-    judge::device(dev).unwrap();
+    verify::device(dev).unwrap();
 }

@@ -1,4 +1,4 @@
-//! xfskit itself, in this process.
+//! The driver of xfskit itself, in this process.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,23 +15,23 @@ use xfskit_units::Ino;
 use xfskit_vfs::{Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
 use crate::kernel::drop_clean;
-use crate::side::MEMORY;
+use crate::testbed::MEMORY;
 
 use super::{Counters, Driver, Kind, Lock, Space, Stat};
 
-/// A volume that is open for writing.
+/// A driver on a volume that is open for writing.
 #[derive(Debug)]
 pub struct Engine {
     name: String,
-    on: String,
+    storage: String,
     device: Arc<dyn BlockDevice>,
     options: OpenOptions,
-    /// `None` only while it is opened again.
+    /// `None` only while the volume is reopened.
     fs: Option<Fs>,
 }
 
-/// Errors that concern a name or space keep the number that a system call answers; others their words.
-fn told(error: Error) -> io::Error {
+/// Keeps the errno of errors that concern a name or space, and the message of all others.
+fn io_error(error: Error) -> io::Error {
     if matches!(error, Error::Core(xfskit_core::Error::Device(_))) || error.corruption().is_some() {
         return io::Error::other(error);
     }
@@ -57,51 +57,51 @@ fn stat_of(stat: &xfskit_vfs::Stat) -> Stat {
 }
 
 fn mount(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> io::Result<Fs> {
-    let volume = Volume::open(device.clone(), options).map_err(|error| told(error.into()))?;
+    let volume = Volume::open(device.clone(), options).map_err(|error| io_error(error.into()))?;
     Ok(Fs::new(volume))
 }
 
 impl Engine {
-    /// Opens the volume on `device`; `on` says what the device is.
+    /// Opens the volume on `device`; `storage` describes the device in reports.
     ///
     /// # Errors
-    /// Where it cannot be opened for writing.
+    /// If the volume cannot be opened for writing.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         options: OpenOptions,
         name: impl Into<String>,
-        on: impl Into<String>,
+        storage: impl Into<String>,
     ) -> io::Result<Self> {
         let options = OpenOptions { write: true, ..options };
         let fs = Some(mount(&device, &options)?);
-        Ok(Self { name: name.into(), on: on.into(), device, options, fs })
+        Ok(Self { name: name.into(), storage: storage.into(), device, options, fs })
     }
 
-    /// The filesystem, for what the trait does not offer.
+    /// Returns the filesystem, for operations that the trait does not offer.
     ///
     /// # Panics
-    /// After [`drop_caches`](Driver::drop_caches) has failed: the volume is closed then.
+    /// If [`drop_caches`](Driver::drop_caches) has failed before: the volume is closed then.
     pub fn fs(&self) -> &Fs {
         self.fs.as_ref().expect("open between two calls")
     }
 
-    /// Closes the volume: everything is in place, the journal is clean.
+    /// Closes the volume: everything is in place and the journal is clean.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If writing fails.
     pub fn close(mut self) -> io::Result<()> {
-        self.fs.take().map_or(Ok(()), Fs::close).map_err(told)
+        self.fs.take().map_or(Ok(()), Fs::close).map_err(io_error)
     }
 
     fn ino(&self, dir: Ino, name: &[u8]) -> io::Result<Ino> {
         let fs = self.fs();
-        let found = fs.inode(dir).and_then(|dir| fs.lookup(&dir, name)).map_err(told)?;
+        let found = fs.inode(dir).and_then(|dir| fs.lookup(&dir, name)).map_err(io_error)?;
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn inode_stat(&self, ino: Ino) -> io::Result<Stat> {
         let fs = self.fs();
-        Ok(stat_of(&fs.stat(&fs.inode(ino).map_err(told)?)))
+        Ok(stat_of(&fs.stat(&fs.inode(ino).map_err(io_error)?)))
     }
 }
 
@@ -113,8 +113,8 @@ impl Driver for Engine {
         &self.name
     }
 
-    fn on(&self) -> &str {
-        &self.on
+    fn storage(&self) -> &str {
+        &self.storage
     }
 
     fn root(&self) -> io::Result<Ino> {
@@ -126,40 +126,40 @@ impl Driver for Engine {
     }
 
     fn make_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
-        self.fs().make(*dir, name, &NewNode::directory(0o755)).map(drop).map_err(told)
+        self.fs().make(*dir, name, &NewNode::directory(0o755)).map(drop).map_err(io_error)
     }
 
     fn create(&self, dir: &Ino, name: &[u8]) -> io::Result<Handle<'_>> {
-        let ino = self.fs().make(*dir, name, &NewNode::file(0o644)).map_err(told)?;
-        self.fs().open(ino).map_err(told)
+        let ino = self.fs().make(*dir, name, &NewNode::file(0o644)).map_err(io_error)?;
+        self.fs().open(ino).map_err(io_error)
     }
 
     fn create_empty(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
-        self.fs().make(*dir, name, &NewNode::file(0o644)).map(drop).map_err(told)
+        self.fs().make(*dir, name, &NewNode::file(0o644)).map(drop).map_err(io_error)
     }
 
     fn open(&self, dir: &Ino, name: &[u8]) -> io::Result<Handle<'_>> {
-        self.fs().open(self.ino(*dir, name)?).map_err(told)
+        self.fs().open(self.ino(*dir, name)?).map_err(io_error)
     }
 
     fn close(&self, file: Handle<'_>) -> io::Result<()> {
-        file.close().map_err(told)
+        file.close().map_err(io_error)
     }
 
     fn read(&self, file: &Handle<'_>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        file.read(offset, buf).map_err(told)
+        file.read(offset, buf).map_err(io_error)
     }
 
     fn write(&self, file: &Handle<'_>, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        file.write(offset, bytes).map_err(told)
+        file.write(offset, bytes).map_err(io_error)
     }
 
     fn truncate(&self, file: &Handle<'_>, size: u64) -> io::Result<()> {
-        file.truncate(size).map_err(told)
+        file.truncate(size).map_err(io_error)
     }
 
     fn fsync(&self, file: &Handle<'_>) -> io::Result<()> {
-        file.fsync().map_err(told)
+        file.fsync().map_err(io_error)
     }
 
     fn fstat(&self, file: &Handle<'_>) -> io::Result<Stat> {
@@ -169,7 +169,7 @@ impl Driver for Engine {
     fn set_times(&self, file: &Handle<'_>, atime: i64, mtime: i64) -> io::Result<()> {
         let time = |sec| Some(Timestamp { sec, nsec: 0 });
         let set = SetAttr { atime: time(atime), mtime: time(mtime), ..SetAttr::default() };
-        self.fs().set_attr(file.ino(), &set).map_err(told)
+        self.fs().set_attr(file.ino(), &set).map_err(io_error)
     }
 
     fn stat(&self, dir: &Ino, name: &[u8]) -> io::Result<Stat> {
@@ -178,9 +178,9 @@ impl Driver for Engine {
 
     fn read_dir(&self, dir: &Ino, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
         let fs = self.fs();
-        let mut portion = fs.read_dir(&fs.inode(*dir).map_err(told)?);
+        let mut portion = fs.read_dir(&fs.inode(*dir).map_err(io_error)?);
         if let Some(error) = portion.errors.pop() {
-            return Err(told(error));
+            return Err(io_error(error));
         }
         for entry in &portion.entries {
             each(&entry.name, kind_of(entry.file_type));
@@ -190,38 +190,38 @@ impl Driver for Engine {
 
     fn rename(&self, dir: &Ino, name: &[u8], to: &Ino, new: &[u8]) -> io::Result<()> {
         let mode = xfskit_vfs::RenameMode::default();
-        self.fs().rename(*dir, name, *to, new, mode).map_err(told)
+        self.fs().rename(*dir, name, *to, new, mode).map_err(io_error)
     }
 
     fn link(&self, dir: &Ino, name: &[u8], to: &Ino, new: &[u8]) -> io::Result<()> {
-        self.fs().link(self.ino(*dir, name)?, *to, new).map_err(told)
+        self.fs().link(self.ino(*dir, name)?, *to, new).map_err(io_error)
     }
 
     fn unlink(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
-        self.fs().unlink(*dir, name).map_err(told)
+        self.fs().unlink(*dir, name).map_err(io_error)
     }
 
     fn remove_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
-        self.fs().rmdir(*dir, name).map_err(told)
+        self.fs().rmdir(*dir, name).map_err(io_error)
     }
 
     fn sync_dir(&self, dir: &Ino) -> io::Result<()> {
-        self.fs().fsync(*dir).map_err(told)
+        self.fs().fsync(*dir).map_err(io_error)
     }
 
     fn set_xattr(&self, file: &Handle<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
-        self.fs().set_xattr(file.ino(), name, value, SetMode::Any).map_err(told)
+        self.fs().set_xattr(file.ino(), name, value, SetMode::Any).map_err(io_error)
     }
 
     fn remove_xattr(&self, file: &Handle<'_>, name: &[u8]) -> io::Result<()> {
-        self.fs().remove_xattr(file.ino(), name).map_err(told)
+        self.fs().remove_xattr(file.ino(), name).map_err(io_error)
     }
 
     fn xattr(&self, file: &Handle<'_>, name: &[u8], buf: &mut [u8]) -> io::Result<usize> {
-        let value = self.fs().xattr(file.ino(), name).map_err(told)?;
+        let value = self.fs().xattr(file.ino(), name).map_err(io_error)?;
         let value = value.ok_or_else(|| io::Error::from(rustix::io::Errno::NODATA))?;
-        let room = buf.get_mut(..value.len()).ok_or(rustix::io::Errno::RANGE)?;
-        room.copy_from_slice(&value);
+        let out = buf.get_mut(..value.len()).ok_or(rustix::io::Errno::RANGE)?;
+        out.copy_from_slice(&value);
         Ok(value.len())
     }
 
@@ -237,7 +237,7 @@ impl Driver for Engine {
             found.fetch_add(entries.len() as u64, Ordering::Relaxed);
             ControlFlow::Continue(())
         };
-        self.fs().volume().bulkstat(threads, count).map_err(|error| told(error.into()))?;
+        self.fs().volume().bulkstat(threads, count).map_err(|error| io_error(error.into()))?;
         Ok(found.into_inner())
     }
 
@@ -259,13 +259,13 @@ impl Driver for Engine {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.fs().sync().map_err(told)
+        self.fs().sync().map_err(io_error)
     }
 
     fn drop_caches(&mut self) -> io::Result<()> {
-        self.fs.take().map_or(Ok(()), Fs::close).map_err(told)?;
+        self.fs.take().map_or(Ok(()), Fs::close).map_err(io_error)?;
         self.fs = Some(mount(&self.device, &self.options)?);
-        // The pages of a file below are cached by the kernel; of memory nothing is.
-        if self.on == MEMORY { Ok(()) } else { drop_clean() }
+        // The kernel caches the pages of a file below the engine; memory devices have no cache.
+        if self.storage == MEMORY { Ok(()) } else { drop_clean() }
     }
 }

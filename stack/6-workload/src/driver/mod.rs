@@ -1,15 +1,15 @@
-//! What a workload asks of a filesystem, and the three who answer.
+//! The operations that a workload uses, and three drivers that run them.
 //!
-//! | module | who answers |
+//! | module | driver |
 //! | --- | --- |
-//! | [`engine`] | xfskit, in this process: no kernel, no copies between address spaces |
-//! | [`mounted`] | whatever is mounted at a directory: the kernel's XFS, ext4, anything |
-//! | [`null`] | nobody: every call returns at once, which measures the harness |
+//! | [`engine`] | xfskit in this process: no kernel, no copies between address spaces |
+//! | [`mounted`] | any mounted directory: the kernel's XFS, ext4 and others |
+//! | [`null`] | no operation: every call returns at once, which measures the harness |
 //!
-//! [`tree`] walks and removes trees on any of them.
+//! [`tree`] walks and removes directory trees with any driver.
 //!
-//! Names are relative to a directory that is open, so that nobody is measured parsing paths that the
-//! other was spared.
+//! Names are relative to an open directory, so that no driver is charged for path parsing that
+//! another one avoids.
 
 pub mod engine;
 pub mod mounted;
@@ -21,62 +21,62 @@ pub mod tree;
 use std::io;
 use std::time::Duration;
 
-/// What a directory says that a name is.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// Anything else, or it does not say.
+    /// Any other type, or a directory without file types.
     Other,
 }
 
-/// What workloads look at of a file.
+/// The attributes of a file that workloads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Inode number.
     pub ino: u64,
-    /// What it is.
+    /// File type.
     pub kind: Kind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Names.
+    /// Number of links.
     pub nlink: u64,
-    /// Seconds since 1970 of the last change.
+    /// Time of the last inode change, in seconds since 1970.
     pub ctime: i64,
 }
 
-/// What a filesystem has done since it was mounted, as it counts itself.
+/// The filesystem's own counters since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Transactions committed.
     pub commits: u64,
     /// Bytes written to the journal.
     pub log_bytes: u64,
-    /// Its hot locks; none where it does not count them.
+    /// Contended locks; empty if the filesystem does not count them.
     pub locks: Vec<Lock>,
 }
 
-/// One lock, or all of one kind.
+/// The counters of one lock, or of all locks of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
-    /// What it guards.
+    /// What the lock protects.
     pub name: String,
-    /// Times it was taken.
+    /// Acquisitions.
     pub taken: u64,
-    /// Of these, with waiting.
+    /// Acquisitions that had to wait.
     pub waits: u64,
-    /// Waited in all.
+    /// Total time of waiting.
     pub wait: Duration,
-    /// Held in all, where that was asked for.
+    /// Total time for which the lock was held, if that was measured.
     pub held: Duration,
-    /// Mutexes that this is of; 0 where it is of other locks.
+    /// Number of mutexes of this kind; 0 for other kinds of locks.
     pub mutexes: u64,
 }
 
 impl Counters {
-    /// What was counted since `before`.
+    /// Returns the difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         let of = |name: &str| before.locks.iter().find(|lock| lock.name == name);
         let locks = self.locks.iter().map(|lock| {
@@ -98,17 +98,17 @@ impl Counters {
     }
 }
 
-/// How much room there is.
+/// Size and free space of a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes in all.
+    /// Total size in bytes.
     pub total: u64,
-    /// Bytes free for anybody.
+    /// Free bytes available to unprivileged users.
     pub free: u64,
 }
 
 impl Space {
-    /// Percent in use, rounded up, as `df` has it.
+    /// Returns the used space in percent, rounded up as in `df`.
     pub fn used_percent(&self) -> u64 {
         let used = self.total.saturating_sub(self.free);
         u64::try_from((u128::from(used) * 100).div_ceil(u128::from(self.total.max(1))))
@@ -116,98 +116,99 @@ impl Space {
     }
 }
 
-/// A filesystem under measurement. Shared by the threads of a workload.
+/// A filesystem under measurement, shared by the threads of a workload.
 ///
-/// Errors are those of the system calls that an operation stands for, by number where they concern a name
-/// or space ([`io::Error::raw_os_error`]).
-#[allow(clippy::missing_errors_doc)] // said once, above
+/// Errors are those of the corresponding system calls. An error that concerns a name or space
+/// carries its errno ([`io::Error::raw_os_error`]).
+#[allow(clippy::missing_errors_doc)] // described above
 pub trait Driver: Sync {
-    /// A directory, open.
+    /// An open directory.
     type Dir: Send + Sync;
-    /// A regular file, open.
+    /// An open regular file.
     type File<'d>
     where
         Self: 'd;
 
-    /// Who answers, in a word or two: "xfskit", "kernel XFS".
+    /// Returns the name of the driver for reports: "xfskit", "kernel XFS".
     fn name(&self) -> &str;
-    /// On what: "memory", "a file on ext4".
-    fn on(&self) -> &str;
+    /// Describes the storage: "memory", "a file on ext4".
+    fn storage(&self) -> &str;
 
-    /// The directory that everything is below.
+    /// Opens the root directory of the workload.
     fn root(&self) -> io::Result<Self::Dir>;
     /// Opens the directory `name` of `dir`.
     fn open_dir(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<Self::Dir>;
     /// Makes the directory `name` in `dir`.
     fn make_dir(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()>;
-    /// Makes the empty file `name`, which must not exist, and opens it.
+    /// Creates the empty file `name`, which must not exist, and opens it.
     fn create(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<Self::File<'_>>;
-    /// Makes the empty file `name`, which must not exist, and closes it.
+    /// Creates the empty file `name`, which must not exist, and closes it.
     fn create_empty(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()> {
         self.close(self.create(dir, name)?)
     }
     /// Opens the file `name`.
     fn open(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<Self::File<'_>>;
-    /// Ends the use of a file.
+    /// Closes a file.
     fn close(&self, file: Self::File<'_>) -> io::Result<()>;
 
-    /// Reads from byte `offset`, and answers how many bytes there were.
+    /// Reads from byte `offset` and returns the number of bytes read.
     fn read(&self, file: &Self::File<'_>, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Writes all of `bytes` from byte `offset` on.
+    /// Writes all of `bytes` at byte `offset`.
     fn write(&self, file: &Self::File<'_>, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes the file `size` bytes long.
+    /// Sets the size of the file in bytes.
     fn truncate(&self, file: &Self::File<'_>, size: u64) -> io::Result<()>;
-    /// What was written to the file becomes durable.
+    /// Makes the file's data durable.
     fn fsync(&self, file: &Self::File<'_>) -> io::Result<()>;
-    /// What is known about an open file.
+    /// Returns the attributes of an open file.
     fn fstat(&self, file: &Self::File<'_>) -> io::Result<Stat>;
 
-    /// Sets the times of last access and last change of an open file, in seconds since 1970.
+    /// Sets the access and modification times of an open file, in seconds since 1970.
     fn set_times(&self, file: &Self::File<'_>, atime: i64, mtime: i64) -> io::Result<()>;
-    /// Locks a file for this process, or unlocks it. Who answers from within this process knows no other one.
+    /// Locks a file for this process, or unlocks it. Drivers inside this process have nothing to
+    /// do.
     fn lock(&self, _file: &Self::File<'_>, _locked: bool) -> io::Result<()> {
         Ok(())
     }
 
-    /// What is known about `name`, not following symbolic links.
+    /// Returns the attributes of `name` without following symbolic links.
     fn stat(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<Stat>;
-    /// All names in `dir` but `.` and `..`, in the order of the directory.
+    /// Lists all names in `dir` except `.` and `..`, in directory order.
     fn read_dir(&self, dir: &Self::Dir, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()>;
-    /// Gives `name` of `dir` the name `new` in `to`; what had it goes.
+    /// Renames `name` of `dir` to `new` in `to`, replacing an existing name.
     fn rename(&self, dir: &Self::Dir, name: &[u8], to: &Self::Dir, new: &[u8]) -> io::Result<()>;
-    /// Gives the file `name` of `dir` the further name `new` in `to`.
+    /// Links the file `name` of `dir` as `new` in `to`.
     fn link(&self, dir: &Self::Dir, name: &[u8], to: &Self::Dir, new: &[u8]) -> io::Result<()>;
-    /// Removes the name of a file.
+    /// Removes a name of a file.
     fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()>;
-    /// What was changed in the directory becomes durable.
+    /// Makes the changes of the directory durable.
     fn sync_dir(&self, dir: &Self::Dir) -> io::Result<()>;
 
-    /// Sets an extended attribute, by its full name ("trusted.name").
+    /// Sets an extended attribute by its full name ("trusted.name").
     fn set_xattr(&self, file: &Self::File<'_>, name: &[u8], value: &[u8]) -> io::Result<()>;
     /// Removes an extended attribute.
     fn remove_xattr(&self, file: &Self::File<'_>, name: &[u8]) -> io::Result<()>;
-    /// The value of an extended attribute, into `buf`; answers how long it is.
+    /// Reads the value of an extended attribute into `buf` and returns its length.
     fn xattr(&self, file: &Self::File<'_>, name: &[u8], buf: &mut [u8]) -> io::Result<usize>;
 
-    /// How much room there is.
+    /// Returns the size and the free space.
     fn space(&self) -> io::Result<Space>;
-    /// Lists all inodes by number, on so many threads, and answers how many are in use. Not every filesystem
-    /// can: [`io::ErrorKind::Unsupported`].
+    /// Lists all inodes by number on `threads` threads, and returns how many are in use.
+    /// Filesystems without such a call return [`io::ErrorKind::Unsupported`].
     fn bulkstat(&self, _threads: usize) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// What was done since mounting, where it is counted.
+    /// Returns the counters since mounting, if the filesystem has any.
     fn counters(&self) -> Option<Counters> {
         None
     }
-    /// Everything so far becomes durable.
+    /// Makes everything so far durable.
     fn sync(&self) -> io::Result<()>;
-    /// Syncs and forgets whatever is cached, so that the next phase is cold. Directories that are open
+    /// Syncs the filesystem and drops all caches, so that the next phase is cold. Open directories
     /// stay open.
     ///
-    /// Fails with [`io::ErrorKind::PermissionDenied`] where the caller may not: the phase is warm then, and
-    /// the report has to say so.
+    /// Fails with [`io::ErrorKind::PermissionDenied`] if the caller lacks the privilege. The phase
+    /// is then warm, and the report must say so.
     fn drop_caches(&mut self) -> io::Result<()>;
 }

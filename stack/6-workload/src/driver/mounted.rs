@@ -1,4 +1,4 @@
-//! Whatever is mounted at a directory, through system calls.
+//! The driver of a mounted directory: system calls.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
@@ -17,29 +17,29 @@ use rustix::io::{pread, pwrite};
 use super::{Counters, Driver, Kind, Space, Stat};
 use crate::kernel::{bulkstat, drop_clean};
 
-/// Bytes that `getdents64` fills at once: what the C library asks for.
-const DIRENTS: usize = 32 << 10;
+/// Size of the buffer for `getdents64`: the same as in the C library.
+const DIRENT_BUF_BYTES: usize = 32 << 10;
 
 /// A directory of a mounted filesystem.
 #[derive(Debug)]
 pub struct Mounted {
     name: String,
-    on: String,
+    storage: String,
     root: Dir,
-    /// Where the kernel counts for this mount.
+    /// The kernel's statistics file of this mount.
     stats: Option<PathBuf>,
 }
 
-/// A directory of it, open.
+/// An open directory.
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// What leads to it, where that is to be said with every name.
+    /// The path of the directory, if every call uses the full path.
     path: Option<Vec<u8>>,
 }
 
 impl Dir {
-    /// Where `name` is to be looked for, and how it is called there.
+    /// Returns the directory descriptor and the path that a call on `name` uses.
     fn at<'n>(&'n self, name: &'n [u8]) -> (BorrowedFd<'n>, Cow<'n, [u8]>) {
         match &self.path {
             None => (self.fd.as_fd(), Cow::Borrowed(name)),
@@ -47,7 +47,8 @@ impl Dir {
         }
     }
 
-    /// The same directory, to be read from its beginning; a path is opened as `opendir` does it, with a look at what it is.
+    /// Opens the directory again to read it from its beginning. A path is opened as `opendir` does
+    /// it, with an `fstat`.
     fn reopen(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Some(path) = &self.path else {
@@ -70,24 +71,28 @@ impl Dir {
 }
 
 impl Mounted {
-    /// What lies below `dir`. `name` is what reports call it; `on` says on what device.
+    /// Opens the tree below `dir`. Reports show `name`, and `storage` as its device.
     ///
     /// # Errors
-    /// Where it cannot be opened.
-    pub fn new(dir: &Path, name: impl Into<String>, on: impl Into<String>) -> io::Result<Self> {
+    /// If the directory cannot be opened.
+    pub fn new(
+        dir: &Path,
+        name: impl Into<String>,
+        storage: impl Into<String>,
+    ) -> io::Result<Self> {
         let root = openat(CWD, dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let root = Dir { fd: root, path: None };
-        Ok(Self { name: name.into(), on: on.into(), root, stats: None })
+        Ok(Self { name: name.into(), storage: storage.into(), root, stats: None })
     }
 
-    /// The same, every name with the whole path that leads to it from `dir`, as programs give it to the kernel.
-    pub fn by_path(mut self, dir: &Path) -> Self {
+    /// Makes every call use the full path from `dir`, as programs usually do.
+    pub fn with_full_paths(mut self, dir: &Path) -> Self {
         self.root.path = Some(dir.as_os_str().as_bytes().to_vec());
         self
     }
 
-    /// The same for an XFS on block device `device`, which the kernel counts for.
-    pub fn counted(self, device: &str) -> Self {
+    /// Reads the kernel's counters of the XFS on block device `device`.
+    pub fn with_kernel_counters(self, device: &str) -> Self {
         let name = device.trim_start_matches("/dev/");
         let stats = Path::new("/sys/fs/xfs").join(name).join("stats/stats");
         Self { stats: stats.exists().then_some(stats), ..self }
@@ -106,9 +111,9 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     Stat { ino: stat.st_ino, kind, size: unsigned(stat.st_size), nlink, ctime: stat.st_ctime }
 }
 
-/// From the lines of an XFS's `stats`: `trans` has synchronous, asynchronous and empty transactions, `log` writes
-/// and blocks of 512 bytes.
-fn counted_by_kernel(text: &str) -> Counters {
+/// Parses an XFS `stats` file. `trans` has synchronous, asynchronous and empty transactions; `log`
+/// has writes and blocks of 512 bytes.
+fn parse_kernel_stats(text: &str) -> Counters {
     let words = |name: &str| -> Vec<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or("").split(' ').filter_map(|word| word.parse().ok()).collect()
@@ -129,8 +134,8 @@ impl Driver for Mounted {
         &self.name
     }
 
-    fn on(&self) -> &str {
-        &self.on
+    fn storage(&self) -> &str {
+        &self.storage
     }
 
     fn root(&self) -> io::Result<Dir> {
@@ -207,9 +212,9 @@ impl Driver for Mounted {
     }
 
     fn read_dir(&self, dir: &Dir, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
-        let again = dir.reopen()?;
-        let mut buf = vec![MaybeUninit::uninit(); DIRENTS];
-        let mut entries = RawDir::new(again, &mut buf);
+        let reopened = dir.reopen()?;
+        let mut buf = vec![MaybeUninit::uninit(); DIRENT_BUF_BYTES];
+        let mut entries = RawDir::new(reopened, &mut buf);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -273,7 +278,7 @@ impl Driver for Mounted {
 
     fn counters(&self) -> Option<Counters> {
         let text = std::fs::read_to_string(self.stats.as_ref()?).ok()?;
-        Some(counted_by_kernel(&text))
+        Some(parse_kernel_stats(&text))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -291,9 +296,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_paths_lead_to_the_same_files() {
+    fn full_paths_lead_to_the_same_files() {
         let at = tempfile::tempdir().expect("a directory");
-        let driver = Mounted::new(at.path(), "here", "a file").expect("open").by_path(at.path());
+        let driver =
+            Mounted::new(at.path(), "here", "a file").expect("open").with_full_paths(at.path());
         let root = driver.root().expect("a root");
         driver.make_dir(&root, b"below").expect("a directory");
         let below = driver.open_dir(&root, b"below").expect("open");
@@ -309,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_counts_commits_and_blocks_of_the_journal() {
+    fn kernel_statistics_give_commits_and_journal_bytes() {
         let text = "extent_alloc 0 0 0 0\ntrans 3 40 500\nlog 7 100 1 2 3\n";
-        let counted = counted_by_kernel(text);
-        assert_eq!((counted.commits, counted.log_bytes), (43, 51_200));
-        assert_eq!(counted_by_kernel(""), Counters::default());
+        let counters = parse_kernel_stats(text);
+        assert_eq!((counters.commits, counters.log_bytes), (43, 51_200));
+        assert_eq!(parse_kernel_stats(""), Counters::default());
     }
 }

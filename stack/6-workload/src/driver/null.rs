@@ -1,11 +1,11 @@
-//! Nobody answers: what a workload costs without a filesystem.
+//! A driver without a filesystem: the cost of the workload itself.
 
 use std::io;
 
 use super::{Driver, Kind, Space, Stat};
 
-/// Every call returns at once and has done nothing. Directories are empty, files read as zeroes without
-/// end.
+/// Every call returns at once without an effect. Directories are empty; files read as zeroes
+/// without end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 
@@ -17,7 +17,7 @@ impl Driver for Null {
         "harness alone"
     }
 
-    fn on(&self) -> &'static str {
+    fn storage(&self) -> &'static str {
         "nothing"
     }
 

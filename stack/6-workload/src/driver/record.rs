@@ -1,5 +1,5 @@
-//! A driver of tests: it remembers what it was asked for, so that two runs with the same seed can be compared, and
-//! which names there are, so that trees can be walked.
+//! A driver for tests. It records all calls, so that two runs with the same seed can be compared,
+//! and keeps the names, so that trees can be walked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,15 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Driver, Kind, Space, Stat};
 
-/// Every call by the directory or file that it was on, in order: threads that work on different ones do
-/// not mix.
+/// Records every call in order, by the directory or file that it concerns. Threads that work on
+/// different ones do not mix.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(Mutex<Recorded>);
 
 #[derive(Debug, Default)]
 struct Recorded {
     calls: BTreeMap<String, Vec<String>>,
-    /// Of each directory.
+    /// The names in each directory.
     names: BTreeMap<String, BTreeMap<Vec<u8>, Kind>>,
 }
 
@@ -31,7 +31,7 @@ impl Recorded {
 }
 
 impl Recorder {
-    /// What was asked for.
+    /// Returns the recorded calls.
     pub(crate) fn calls(self) -> BTreeMap<String, Vec<String>> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner).calls
     }
@@ -40,19 +40,19 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[allow(clippy::unnecessary_wraps)] // it is what calls answer
-    fn note(&self, on: &str, call: String) -> io::Result<()> {
-        self.lock().calls.entry(on.into()).or_default().push(call);
+    #[allow(clippy::unnecessary_wraps)] // the result of every call
+    fn record(&self, target: &str, call: String) -> io::Result<()> {
+        self.lock().calls.entry(target.into()).or_default().push(call);
         Ok(())
     }
 }
 
-fn shown(name: &[u8]) -> String {
+fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-fn below(dir: &str, name: &[u8]) -> String {
-    format!("{dir}/{}", shown(name))
+fn join(dir: &str, name: &[u8]) -> String {
+    format!("{dir}/{}", lossy(name))
 }
 
 impl Driver for Recorder {
@@ -63,7 +63,7 @@ impl Driver for Recorder {
         "recorder"
     }
 
-    fn on(&self) -> &'static str {
+    fn storage(&self) -> &'static str {
         "nothing"
     }
 
@@ -72,23 +72,23 @@ impl Driver for Recorder {
     }
 
     fn open_dir(&self, dir: &String, name: &[u8]) -> io::Result<String> {
-        Ok(below(dir, name))
+        Ok(join(dir, name))
     }
 
     fn make_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
         self.lock().add(dir, name, Kind::Directory);
-        self.note(dir, format!("mkdir {}", shown(name)))
+        self.record(dir, format!("mkdir {}", lossy(name)))
     }
 
     fn create(&self, dir: &String, name: &[u8]) -> io::Result<String> {
         self.lock().add(dir, name, Kind::File);
-        self.note(dir, format!("create {}", shown(name)))?;
-        Ok(below(dir, name))
+        self.record(dir, format!("create {}", lossy(name)))?;
+        Ok(join(dir, name))
     }
 
     fn open(&self, dir: &String, name: &[u8]) -> io::Result<String> {
-        let file = below(dir, name);
-        self.note(&file, "open".into())?;
+        let file = join(dir, name);
+        self.record(&file, "open".into())?;
         Ok(file)
     }
 
@@ -97,20 +97,20 @@ impl Driver for Recorder {
     }
 
     fn read(&self, file: &String, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.note(file, format!("read {offset} {}", buf.len()))?;
+        self.record(file, format!("read {offset} {}", buf.len()))?;
         Ok(buf.len())
     }
 
     fn write(&self, file: &String, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.note(file, format!("write {offset} {}", xfskit_crc::crc32c(bytes)))
+        self.record(file, format!("write {offset} {}", xfskit_crc::crc32c(bytes)))
     }
 
     fn truncate(&self, file: &String, size: u64) -> io::Result<()> {
-        self.note(file, format!("truncate {size}"))
+        self.record(file, format!("truncate {size}"))
     }
 
     fn fsync(&self, file: &String) -> io::Result<()> {
-        self.note(file, "fsync".into())
+        self.record(file, "fsync".into())
     }
 
     fn fstat(&self, _: &String) -> io::Result<Stat> {
@@ -118,11 +118,11 @@ impl Driver for Recorder {
     }
 
     fn set_times(&self, file: &String, _: i64, _: i64) -> io::Result<()> {
-        self.note(file, "times".into())
+        self.record(file, "times".into())
     }
 
     fn stat(&self, dir: &String, name: &[u8]) -> io::Result<Stat> {
-        self.note(dir, format!("stat {}", shown(name)))?;
+        self.record(dir, format!("stat {}", lossy(name)))?;
         self.fstat(dir)
     }
 
@@ -131,7 +131,7 @@ impl Driver for Recorder {
         for (name, kind) in &names {
             each(name, *kind);
         }
-        self.note(dir, "read_dir".into())
+        self.record(dir, "read_dir".into())
     }
 
     fn rename(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
@@ -139,38 +139,38 @@ impl Driver for Recorder {
         let kind = recorded.remove(dir, name);
         recorded.add(to, new, kind);
         drop(recorded);
-        self.note(dir, format!("rename {} {to} {}", shown(name), shown(new)))
+        self.record(dir, format!("rename {} {to} {}", lossy(name), lossy(new)))
     }
 
     fn link(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
         self.lock().add(to, new, Kind::File);
-        self.note(dir, format!("link {} {to} {}", shown(name), shown(new)))
+        self.record(dir, format!("link {} {to} {}", lossy(name), lossy(new)))
     }
 
     fn unlink(&self, dir: &String, name: &[u8]) -> io::Result<()> {
         self.lock().remove(dir, name);
-        self.note(dir, format!("unlink {}", shown(name)))
+        self.record(dir, format!("unlink {}", lossy(name)))
     }
 
     fn remove_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
         self.lock().remove(dir, name);
-        self.note(dir, format!("rmdir {}", shown(name)))
+        self.record(dir, format!("rmdir {}", lossy(name)))
     }
 
     fn sync_dir(&self, dir: &String) -> io::Result<()> {
-        self.note(dir, "fsync".into())
+        self.record(dir, "fsync".into())
     }
 
     fn set_xattr(&self, file: &String, name: &[u8], value: &[u8]) -> io::Result<()> {
-        self.note(file, format!("set {} {}", shown(name), xfskit_crc::crc32c(value)))
+        self.record(file, format!("set {} {}", lossy(name), xfskit_crc::crc32c(value)))
     }
 
     fn remove_xattr(&self, file: &String, name: &[u8]) -> io::Result<()> {
-        self.note(file, format!("remove {}", shown(name)))
+        self.record(file, format!("remove {}", lossy(name)))
     }
 
     fn xattr(&self, file: &String, name: &[u8], _: &mut [u8]) -> io::Result<usize> {
-        self.note(file, format!("get {}", shown(name))).map(|()| 0)
+        self.record(file, format!("get {}", lossy(name))).map(|()| 0)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -1,16 +1,16 @@
-//! Whole trees, by names and directories alone.
+//! Walks and removes whole trees through directory operations alone.
 
 use std::io;
 
 use super::{Driver, Kind};
 
-/// What a walk calls for each name: its directory, itself, what it is.
+/// The callback of a walk: directory, name, type.
 pub type Visit<'v, D> = dyn FnMut(&<D as Driver>::Dir, &[u8], Kind) -> io::Result<()> + 'v;
 
-/// Every name below `dir`, what a directory holds before the directory itself.
+/// Visits every name below `dir`, the contents of a directory before the directory itself.
 ///
 /// # Errors
-/// Those of the driver, and of `visit`.
+/// The errors of the driver and of `visit`.
 pub fn walk<D: Driver>(driver: &D, dir: &D::Dir, visit: &mut Visit<'_, D>) -> io::Result<()> {
     let mut names = Vec::new();
     driver.read_dir(dir, &mut |name, kind| names.push((name.to_vec(), kind)))?;
@@ -23,10 +23,11 @@ pub fn walk<D: Driver>(driver: &D, dir: &D::Dir, visit: &mut Visit<'_, D>) -> io
     Ok(())
 }
 
-/// Removes the directory `name` of `dir` with everything below; answers how many names that were.
+/// Removes the directory `name` of `dir` with everything below it, and returns the number of
+/// removed names.
 ///
 /// # Errors
-/// Those of the driver.
+/// The errors of the driver.
 pub fn remove<D: Driver>(driver: &D, dir: &D::Dir, name: &[u8]) -> io::Result<u64> {
     let mut removed = 1;
     walk(driver, &driver.open_dir(dir, name)?, &mut |dir, name, kind| {
@@ -36,10 +37,10 @@ pub fn remove<D: Driver>(driver: &D, dir: &D::Dir, name: &[u8]) -> io::Result<u6
     driver.remove_dir(dir, name).map(|()| removed)
 }
 
-/// Removes a file, or a directory that is empty.
+/// Removes a file or an empty directory.
 ///
 /// # Errors
-/// Those of the driver.
+/// The errors of the driver.
 pub fn remove_one<D: Driver>(driver: &D, dir: &D::Dir, name: &[u8], kind: Kind) -> io::Result<()> {
     match kind {
         Kind::Directory => driver.remove_dir(dir, name),

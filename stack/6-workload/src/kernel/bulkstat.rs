@@ -1,4 +1,4 @@
-//! The ioctl with which XFS lists its inodes.
+//! `XFS_IOC_BULKSTAT`, the ioctl that lists the inodes of an XFS.
 #![allow(unsafe_code)] // ioctl
 
 use std::ffi::c_void;
@@ -10,16 +10,16 @@ use std::thread;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
-/// Inodes asked for at once.
+/// Inodes in one request.
 const BATCH: u32 = 4096;
-/// Words of the head of a request, `struct xfs_bulk_ireq`.
+/// Length of the request header, `struct xfs_bulk_ireq`, in 64-bit words.
 const HEAD: usize = 8;
-/// Words of an answer, `struct xfs_bulkstat`: inode number, size, and 22 more.
+/// Length of a record, `struct xfs_bulkstat`, in 64-bit words: inode number, size, and 22 more.
 const STAT: usize = 24;
-/// Ask for one allocation group only.
+/// Flag that limits a request to one allocation group.
 const ONE_GROUP: u32 = 1;
 
-/// `struct xfs_bulkstat_req` in words of 64 bits: the head, then room for [`BATCH`] answers.
+/// `struct xfs_bulkstat_req` in 64-bit words: the header, then space for [`BATCH`] records.
 struct Request(Vec<u64>);
 
 impl Request {
@@ -30,7 +30,7 @@ impl Request {
         Self(words)
     }
 
-    /// The answers, as the head counts them.
+    /// Returns as many records as the header counts.
     fn stats(&self) -> impl Iterator<Item = &[u64]> {
         let [b0, b1, b2, b3, ..] = self.0[2].to_ne_bytes();
         let found = u32::from_ne_bytes([b0, b1, b2, b3]);
@@ -38,15 +38,15 @@ impl Request {
     }
 }
 
-/// Two neighbouring 32-bit fields.
+/// Packs two adjacent 32-bit fields.
 fn pair(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-// SAFETY: the opcode is XFS_IOC_BULKSTAT, `_IOR('X', 127, struct xfs_bulkstat_req)`; the kernel
-// reads the head, and writes it and at most as many answers behind it as the head asks for: BATCH,
-// for which there is room. `Request` is private and made in one place.
+// SAFETY: the opcode is XFS_IOC_BULKSTAT, `_IOR('X', 127, struct xfs_bulkstat_req)`. The kernel
+// reads and writes the header, and writes at most as many records behind it as the header asks for:
+// BATCH, for which there is space. `Request` is private and has one constructor.
 unsafe impl Ioctl for &mut Request {
     type Output = ();
     const IS_MUTATING: bool = true;
@@ -64,17 +64,17 @@ unsafe impl Ioctl for &mut Request {
     }
 }
 
-/// What was found.
+/// The inodes that were listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inodes {
-    /// In use.
+    /// Inodes in use.
     pub count: u64,
-    /// Sum of their sizes.
+    /// Sum of their file sizes.
     pub bytes: u64,
 }
 
-/// Lists the inodes in use of group `agno` of the filesystem that `dir` is on; `None` where there is no such
-/// group.
+/// Lists the inodes in use of group `agno` of the filesystem that contains `dir`. Returns `None` if
+/// there is no such group.
 fn group(dir: impl AsFd, agno: u32) -> io::Result<Option<Inodes>> {
     let mut request = Request::of_group(agno);
     let mut inodes = Inodes::default();
@@ -83,7 +83,7 @@ fn group(dir: impl AsFd, agno: u32) -> io::Result<Option<Inodes>> {
         match unsafe { rustix::ioctl::ioctl(&dir, &mut request) } {
             Err(Errno::INVAL) if inodes.count == 0 => return Ok(None),
             Err(Errno::NOTTY) => return Err(io::ErrorKind::Unsupported.into()),
-            answer => answer?,
+            result => result?,
         }
         if request.stats().next().is_none() {
             return Ok(Some(inodes));
@@ -95,13 +95,14 @@ fn group(dir: impl AsFd, agno: u32) -> io::Result<Option<Inodes>> {
     }
 }
 
-/// Lists all inodes in use of the filesystem that `dir` is on, a group at a time on each of `threads` threads.
+/// Lists all inodes in use of the filesystem that contains `dir`. Each of `threads` threads lists a
+/// group at a time.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] where `dir` is not on XFS.
+/// [`io::ErrorKind::Unsupported`] if `dir` is not on XFS.
 ///
 /// # Panics
-/// Where a thread does.
+/// If a thread panics.
 pub fn all(dir: impl AsFd + Sync, threads: usize) -> io::Result<Inodes> {
     let (next, count, bytes) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {

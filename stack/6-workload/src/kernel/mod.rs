@@ -1,4 +1,4 @@
-//! The kernel's side of a comparison: images behind loop devices, mounted until dropped. Needs root.
+//! The kernel side of a comparison: images behind loop devices, mounted until dropped. Needs root.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -11,10 +11,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a command, which must succeed, and answers with what it printed.
+/// Runs a command that must succeed, and returns its output.
 ///
 /// # Errors
-/// Where it cannot be started or fails, with what it said.
+/// If the command cannot be started or fails; the error contains its message.
 pub fn run(program: &str, args: &[&str]) -> io::Result<String> {
     let failed = |why: &dyn std::fmt::Display| {
         io::Error::other(format!("{program} {}: {why}", args.join(" ")))
@@ -26,7 +26,7 @@ pub fn run(program: &str, args: &[&str]) -> io::Result<String> {
     Err(failed(&String::from_utf8_lossy(&out.stderr).trim()))
 }
 
-/// Forgets every page, inode and name that the machine caches and that is not dirty.
+/// Drops all clean pages, inodes and directory entries from the kernel's caches.
 ///
 /// # Errors
 /// Without root.
@@ -34,7 +34,7 @@ pub fn drop_clean() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// Writes what is dirty, and then forgets everything that the machine caches.
+/// Writes all dirty data and then drops the kernel's caches.
 ///
 /// # Errors
 /// Without root.
@@ -43,17 +43,18 @@ pub fn drop_caches() -> io::Result<()> {
     drop_clean()
 }
 
-/// An image behind a loop device until dropped.
+/// A loop device that is detached when it is dropped.
 #[derive(Debug)]
 pub struct LoopDevice(String);
 
 impl LoopDevice {
-    /// Puts `image` behind one, past the cache of the image's own pages where the filesystem below can do that.
+    /// Attaches `image` to a loop device, with direct I/O if the filesystem below supports it.
     ///
     /// # Errors
     /// Without root.
     pub fn new(image: &Path, read_only: bool) -> io::Result<Self> {
-        let image = image.to_str().ok_or_else(|| io::Error::other("an image name in UTF-8"))?;
+        let image =
+            image.to_str().ok_or_else(|| io::Error::other("the name of the image is not UTF-8"))?;
         let how: &[&str] = if read_only { &["--read-only"] } else { &[] };
         let attach =
             |more: &[&str]| run("losetup", &[&["--find", "--show"], how, more, &[image]].concat());
@@ -61,7 +62,7 @@ impl LoopDevice {
         attach(&["--direct-io=on"]).or_else(|_| attach(&[])).map(Self)
     }
 
-    /// Its name: `/dev/loop0`.
+    /// Returns its name: `/dev/loop0`.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -73,7 +74,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// An image of XFS that the kernel has mounted. Unmounted when dropped; then the loop device goes.
+/// An XFS image that the kernel has mounted. Dropping it unmounts the image and detaches the loop
+/// device.
 #[derive(Debug)]
 pub struct Mount {
     point: PathBuf,
@@ -82,10 +84,10 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `image` with these options of mount(8); read-only where `ro` is among them.
+    /// Mounts `image` with options of mount(8); read-only if `ro` is among them.
     ///
     /// # Errors
-    /// Without root, or where the kernel does not take the image.
+    /// Without root, or if the kernel refuses the image.
     pub fn new(image: &Path, options: &str) -> io::Result<Self> {
         let device = LoopDevice::new(image, options.split(',').any(|word| word == "ro"))?;
         let name = device.name().trim_start_matches('/').replace('/', "-");
@@ -102,20 +104,20 @@ impl Mount {
         }
     }
 
-    /// Where.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.point
     }
 
-    /// On which device.
+    /// Returns the loop device.
     pub fn device(&self) -> &LoopDevice {
         &self.device
     }
 
-    /// Unmounts it: everything is in place.
+    /// Unmounts the image; all data and metadata are then in place.
     ///
     /// # Errors
-    /// Where somebody has files open there.
+    /// If files are open on it.
     pub fn unmount(mut self) -> io::Result<()> {
         self.end()
     }

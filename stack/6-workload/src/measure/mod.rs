@@ -1,11 +1,14 @@
-//! What a phase costs, and how sure we are.
+//! Measurement of phases, and the confidence of the results.
+//!
+//! A *turn* is one repetition of a measurement. Contenders alternate turn by turn, so that other
+//! load on the machine meets all of them.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`usage`] | wall, user and system time of this process; peak memory |
-//! | [`phase`] | one piece of work on many threads, started together |
-//! | [`profile`] | in which functions the time was, where there is perf |
-//! | [`samples`] | several turns of the same: median, spread, ratio with confidence |
+//! | [`phase`] | one piece of work on many threads that start together |
+//! | [`profile`] | functions in which the time is spent, by perf if it is installed |
+//! | [`samples`] | the turns of one measurement: median, spread, ratio with confidence interval |
 
 pub mod phase;
 pub mod profile;

@@ -1,4 +1,4 @@
-//! One piece of work on many threads, started together.
+//! One piece of work on many threads that start together.
 
 use std::io;
 use std::sync::Barrier;
@@ -6,56 +6,57 @@ use std::thread;
 
 use serde::Serialize;
 
-use super::usage::{Usage, Watch, peak_memory, reset_peak_memory};
+use super::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
 
-/// What one phase of a workload did and took.
+/// The result of one phase of a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// What it is: "create", "find and stat".
+    /// Name of the phase: "create", "find and stat".
     pub name: String,
-    /// Who did it.
+    /// Name of the driver.
     pub driver: String,
-    /// On what.
-    pub on: String,
-    /// Caches were empty when it began.
+    /// Description of the storage.
+    pub storage: String,
+    /// Caches were empty when the phase began.
     pub cold: bool,
     /// Threads.
     pub threads: usize,
     /// Operations, as the phase counts them.
     pub operations: u64,
-    /// Time.
+    /// Time used.
     pub usage: Usage,
-    /// Memory of this process at most, in bytes; with the engine that is where its cache is.
+    /// Peak memory of this process in bytes; with the engine it includes the cache.
     pub peak_memory: Option<u64>,
 }
 
 impl Phase {
-    /// Operations in a second of wall time.
+    /// Returns operations per second of wall time.
     #[allow(clippy::cast_precision_loss)] // of a rate
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.usage.wall.as_secs_f64()
     }
 }
 
-/// What was measured of some work, and what each thread answered.
+/// The time and memory that some work took, and the output of each thread.
 #[derive(Debug)]
 pub struct Measured<T> {
-    /// Time.
+    /// Time used.
     pub usage: Usage,
-    /// Memory of this process at most, in bytes.
+    /// Peak memory of this process in bytes.
     pub peak_memory: Option<u64>,
-    /// Of thread 0, 1, ….
-    pub answers: Vec<T>,
+    /// Outputs in the order of the thread numbers.
+    pub outputs: Vec<T>,
 }
 
-/// Runs `work` on `threads` threads, which it tells their numbers, and then `finish`, inside the time
-/// measured: the final sync belongs there. All threads exist before the clock starts.
+/// Runs `work` on `threads` threads and passes each its number; then runs `finish`. The final sync
+/// belongs there, because `finish` is inside the measured time. All threads exist before the clock
+/// starts.
 ///
 /// # Errors
-/// The first of the threads', then that of `finish`.
+/// The first error of a thread, or else that of `finish`.
 ///
 /// # Panics
-/// Where a thread does.
+/// If a thread panics.
 pub fn parallel<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> io::Result<T> + Sync,
@@ -73,13 +74,13 @@ pub fn parallel<T: Send>(
                 })
             })
             .collect();
-        let watch = Watch::start();
+        let watch = Stopwatch::start();
         start.wait();
-        let answers: io::Result<Vec<T>> =
+        let outputs: io::Result<Vec<T>> =
             running.into_iter().map(|thread| thread.join().expect("no panic")).collect();
-        let answers = answers?;
+        let outputs = outputs?;
         finish()?;
-        Ok(Measured { usage: watch?.read()?, peak_memory: peak_memory(), answers })
+        Ok(Measured { usage: watch?.read()?, peak_memory: peak_memory(), outputs })
     })
 }
 
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_answers_and_the_end_comes_last() {
+    fn every_thread_returns_its_output_and_finish_runs_last() {
         let done = std::sync::atomic::AtomicUsize::new(0);
         let add = || done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let measured = parallel(
@@ -103,13 +104,13 @@ mod tests {
             },
         )
         .expect("no errors");
-        assert_eq!(measured.answers, [0, 1, 4]);
+        assert_eq!(measured.outputs, [0, 1, 4]);
     }
 
     #[test]
-    fn an_error_of_a_thread_is_the_answer() {
-        let answer =
+    fn an_error_of_a_thread_is_returned() {
+        let result =
             parallel(2, |n| if n == 1 { Err(io::Error::other("no")) } else { Ok(()) }, || Ok(()));
-        assert_eq!(answer.unwrap_err().to_string(), "no");
+        assert_eq!(result.unwrap_err().to_string(), "no");
     }
 }

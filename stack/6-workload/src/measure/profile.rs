@@ -1,4 +1,4 @@
-//! In which functions this process spends its time: perf looks on, where it is installed and may.
+//! Profiles this process by function with perf, if it is installed and permitted.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Samples in a second, of each thread.
+/// Samples per second and thread.
 const RATE: &str = "499";
 
-/// perf, looking on.
+/// A running perf.
 #[derive(Debug)]
 pub struct Profile {
     perf: Child,
@@ -17,10 +17,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Looks on from now on.
+    /// Starts perf on this process.
     ///
     /// # Errors
-    /// Where there is no perf.
+    /// If perf cannot be started.
     pub fn start() -> io::Result<Self> {
         let own = std::process::id().to_string();
         let data = std::env::temp_dir().join(format!("xfskit-perf-{own}.data"));
@@ -34,11 +34,11 @@ impl Profile {
         Ok(Self { perf, data })
     }
 
-    /// Ends it; answers functions and percent of the samples, the most first.
+    /// Stops perf, and returns functions with their percentage of the samples, largest first.
     ///
     /// # Errors
-    /// Where perf was not allowed to look, or saw nothing.
-    pub fn end(mut self) -> io::Result<Vec<(String, f64)>> {
+    /// If perf was not permitted to sample, or took no samples.
+    pub fn stop(mut self) -> io::Result<Vec<(String, f64)>> {
         kill_process(Pid::from_child(&self.perf), Signal::INT)?;
         self.perf.wait()?;
         let report = Command::new("perf")
@@ -47,7 +47,7 @@ impl Profile {
             .output()?;
         let functions = functions(&String::from_utf8_lossy(&report.stdout));
         if functions.is_empty() {
-            return Err(io::Error::other("perf saw nothing"));
+            return Err(io::Error::other("perf took no samples"));
         }
         Ok(functions)
     }
@@ -61,7 +61,7 @@ impl Drop for Profile {
     }
 }
 
-/// Lines such as `  12.34%  [.] function`.
+/// Parses lines such as `  12.34%  [.] function`.
 fn functions(report: &str) -> Vec<(String, f64)> {
     let line = |line: &str| {
         let (percent, rest) = line.trim().split_once('%')?;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_report_are_functions_and_percent() {
+    fn report_lines_give_functions_and_percentages() {
         let report = "# nothing\n\n    12.34%  [.] alpha::beta\n     0.50%  [k] do_syscall_64\n";
         let expected = [("alpha::beta".to_owned(), 12.34), ("do_syscall_64".to_owned(), 0.5)];
         assert_eq!(functions(report), expected);

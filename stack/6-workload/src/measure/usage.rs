@@ -1,4 +1,4 @@
-//! Wall time, processor time, memory.
+//! Wall time, processor time and memory.
 
 use std::fs;
 use std::io;
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Ticks in a second of the times below `/proc`, on all processors that Linux runs on.
+/// Ticks per second of the times in `/proc`, the same on every architecture of Linux.
 const TICKS: u64 = 100;
 
-/// Time taken.
+/// Time used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// On the wall.
+    /// Wall time.
     pub wall: Duration,
-    /// Of processors, in this process, in steps of 10 ms.
+    /// User time of this process, in steps of 10 ms.
     pub user: Duration,
-    /// Of processors, in the kernel for this process, in steps of 10 ms.
+    /// System time of this process, in steps of 10 ms.
     pub system: Duration,
-    /// Of processors, in this process, user and system together, to the nanosecond.
+    /// User and system time of this process together, in nanoseconds.
     pub processor: Duration,
-    /// Of processors, for whoever it was: kernel threads too, but also other programs.
+    /// Busy time of all processors. It includes kernel threads, but also other programs.
     pub machine: Duration,
 }
 
@@ -40,29 +40,29 @@ impl Sub for Usage {
     }
 }
 
-/// A stop watch that is running.
+/// A running stopwatch.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Stopwatch {
     start: Instant,
     before: Usage,
 }
 
-impl Watch {
-    /// Starts it.
+impl Stopwatch {
+    /// Starts the stopwatch.
     ///
     /// # Errors
     /// Without `/proc`.
     pub fn start() -> io::Result<Self> {
-        Ok(Self { before: so_far()?, start: Instant::now() })
+        Ok(Self { before: usage_so_far()?, start: Instant::now() })
     }
 
-    /// What was taken since.
+    /// Returns the time since the start.
     ///
     /// # Errors
     /// Without `/proc`.
     pub fn read(&self) -> io::Result<Usage> {
         let wall = self.start.elapsed();
-        Ok(Usage { wall, ..so_far()? - self.before })
+        Ok(Usage { wall, ..usage_so_far()? - self.before })
     }
 }
 
@@ -71,9 +71,9 @@ fn ticks(word: Option<&str>) -> Duration {
     Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
 }
 
-/// Processor time so far; no wall time.
-fn so_far() -> io::Result<Usage> {
-    // proc(5): utime and stime are words 14 and 15; the second may have blanks, within parentheses.
+/// Returns the processor time so far; wall time is zero.
+fn usage_so_far() -> io::Result<Usage> {
+    // proc(5): utime and stime are fields 14 and 15. Field 2, in parentheses, may contain blanks.
     let own = fs::read_to_string("/proc/self/stat")?;
     let words: Vec<&str> =
         own.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
@@ -87,18 +87,18 @@ fn so_far() -> io::Result<Usage> {
     Ok(Usage { wall: Duration::ZERO, user, system, processor, machine })
 }
 
-/// Processor time of the thread that asks, so far.
+/// Returns the processor time of the calling thread so far.
 pub fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Forgets how much memory this process had at most, so that [`peak_memory`] tells of what comes.
+/// Resets the peak that [`peak_memory`] reports.
 pub fn reset_peak_memory() {
-    // Where that is not allowed the peak is that of the whole run; it is an upper bound then.
+    // Without permission the peak is that of the whole run, which is an upper bound.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory this process had since it began, or since the reset, in bytes.
+/// Returns the peak memory of this process since its start or the last reset, in bytes.
 pub fn peak_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn work_takes_processor_time() {
-        let watch = Watch::start().expect("/proc");
+        let watch = Stopwatch::start().expect("/proc");
         let mut sum = 0_u64;
         while watch.start.elapsed() < Duration::from_millis(60) {
             sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_touched_counts() {
+    fn touched_memory_counts() {
         reset_peak_memory();
         let before = peak_memory().expect("/proc");
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);

@@ -1,10 +1,12 @@
-//! fs_mark: many small files in many directories, and what a file costs with each way to sync.
+//! fs_mark: many small files in many directories, and the cost of a file with each way to sync.
 //!
-//! As fs_mark 3.3 does it: one thread for each directory (or several), each with its own names; a file is
-//! created, written, perhaps synced, closed; after the files of an iteration they may be synced again, and are
-//! removed unless they are kept. *Files/sec* is what each thread made in the time it took, added up, and *App
-//! Overhead* is what of this time was not in calls (seen by making fs_mark's own calls slow, one after the
-//! other). When threads end at different times the sum says more than the wall does, so that is reported too.
+//! The procedure is that of fs_mark 3.3. There are one or more threads for each directory, each
+//! with its own file names. A file is created, written, optionally synced, and closed. After the
+//! files of an iteration there may be another sync; then the files are removed unless they are
+//! kept. *Files/sec* is the sum over the threads of files divided by the thread's time. *App
+//! Overhead* is the part of this time outside of system calls. Both definitions were found by
+//! slowing down fs_mark's calls one after the other. If threads end at different times, the sum is
+//! higher than the rate by wall time, so the wall time is reported too.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,9 +18,9 @@ use crate::measure::phase::{Measured, parallel};
 use crate::measure::usage::Usage;
 use crate::random::Random;
 
-/// Bytes of a name that tell the time.
+/// Bytes of the time stamp in a name.
 const STAMP: usize = 16;
-/// What random bytes of names are.
+/// Characters of the random part of names.
 const ALPHABET: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// When files are made durable: `-S`.
@@ -26,22 +28,22 @@ const ALPHABET: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 pub enum Sync {
     /// 0: never.
     Never,
-    /// 1: each before it is closed.
+    /// 1: each file before it is closed.
     InBand,
-    /// 2: the filesystem once after all files, and one file of each directory.
+    /// 2: the filesystem once after all files, and then one file of each directory.
     Once,
-    /// 3: each opened again and synced, the last first.
+    /// 3: each file is reopened and synced, in reverse order.
     PostReverse,
     /// 4: the filesystem, then as 3.
     SyncPostReverse,
-    /// 5: each opened again and synced, in order.
+    /// 5: each file is reopened and synced, in order.
     Post,
     /// 6: the filesystem, then as 5.
     SyncPost,
 }
 
 impl Sync {
-    /// By its number on the command line.
+    /// Returns the method with this number on the command line.
     pub fn from_number(number: u8) -> Option<Self> {
         [
             Self::Never,
@@ -56,7 +58,7 @@ impl Sync {
         .copied()
     }
 
-    /// As the head of the output names it.
+    /// Returns the description in the output's header.
     fn title(self) -> &'static str {
         match self {
             Self::Never => "NO SYNC: no sync() or fsync() is called.",
@@ -78,36 +80,37 @@ impl Sync {
     }
 }
 
-/// What is to be done, in the words of fs_mark's options.
+/// The parameters, named after fs_mark's options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `-t`: threads; a multiple of the directories.
     pub threads: usize,
-    /// `-D`: directories below each; 0 is none.
+    /// `-D`: subdirectories of each directory; 0 for none.
     pub subdirs: usize,
-    /// `-N`: files in one of these before the next is taken; 0: they change with time, every 180 seconds.
+    /// `-N`: files in a subdirectory before the next one is used. With 0 the subdirectory changes
+    /// every 180 seconds.
     pub per_subdir: u64,
-    /// `-n`: files of a thread in an iteration.
+    /// `-n`: files per thread and iteration.
     pub files: u64,
     /// `-L`: iterations.
     pub loops: u64,
-    /// `-F`: iterations until nothing more fits.
+    /// `-F`: iterations until the filesystem is full.
     pub until_full: bool,
-    /// `-s`: bytes in a file.
+    /// `-s`: bytes of a file.
     pub size: u64,
-    /// `-w`: bytes in a write.
+    /// `-w`: bytes of a write.
     pub write_size: usize,
-    /// `-p`: bytes in a name.
+    /// `-p`: bytes of a name.
     pub name_len: usize,
-    /// `-r`: random ones among them, at its end.
+    /// `-r`: random bytes at the end of the name.
     pub random_len: usize,
-    /// `-k`: files stay. fs_mark keeps them with `-L` and `-F`, too.
+    /// `-k`: files are kept. fs_mark keeps them with `-L` and `-F`, too.
     pub keep: bool,
-    /// `-S`.
+    /// `-S`: sync method.
     pub sync: Sync,
-    /// Where the random bytes begin: the same seed makes the same names but for their time stamp.
+    /// Seed of the random bytes: the same seed gives the same names except for their time stamp.
     pub seed: u64,
-    /// The time stamp in names, in seconds; `None` is that of each file.
+    /// The time stamp in names, in seconds; `None` takes the time of each file's creation.
     pub stamp: Option<u64>,
 }
 
@@ -132,34 +135,34 @@ impl Default for Options {
     }
 }
 
-/// Seconds for which one subdirectory is used when they change with time.
+/// Seconds for which one subdirectory is used if they change with time.
 const SUBDIR_SECONDS: u64 = 180;
 
-/// What one iteration did.
+/// The result of one iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Iteration {
-    /// The filesystem afterwards.
+    /// Space of the filesystem after the iteration.
     pub space: Space,
     /// Files so far, of all threads.
     pub count: u64,
-    /// Bytes in each.
+    /// Bytes of each file.
     pub size: u64,
     /// Files of this iteration.
     pub files: u64,
-    /// Files in a second: of each thread in the time that it took, added up.
+    /// Files per second: the sum of the rates of the threads.
     pub rate: f64,
-    /// Time outside of calls, of all threads.
+    /// Time outside of system calls, of all threads.
     pub overhead: Duration,
     /// Wall and processor time of the iteration, without the removal of its files.
     pub usage: Usage,
-    /// Memory of this process at most, in bytes.
+    /// Peak memory of this process in bytes.
     pub peak_memory: Option<u64>,
-    /// The filesystem was full before all files were there.
+    /// The filesystem was full before all files were created.
     pub full: bool,
 }
 
 impl Iteration {
-    /// As fs_mark prints it.
+    /// Formats the line as fs_mark prints it.
     pub fn line(&self) -> String {
         format!(
             "{:>6} {:>12} {:>12} {:>12.1} {:>16}",
@@ -172,7 +175,7 @@ impl Iteration {
     }
 }
 
-/// The names of the columns, as fs_mark prints them.
+/// Returns the column headings as fs_mark prints them.
 pub fn columns() -> String {
     format!(
         "{:>6} {:>12} {:>12} {:>12} {:>16}",
@@ -180,7 +183,7 @@ pub fn columns() -> String {
     )
 }
 
-/// The lines above the table.
+/// Formats the lines above the table.
 pub fn head(options: &Options, command: &str, time: &str) -> String {
     let Options {
         threads, subdirs, per_subdir, name_len, random_len, size, write_size, sync, ..
@@ -211,33 +214,33 @@ pub fn head(options: &Options, command: &str, time: &str) -> String {
     head
 }
 
-/// A run over some directories. Iterations are told one at a time.
+/// A run over some directories. The caller steps through the iterations.
 #[derive(Debug)]
 pub struct Run<'d, D: Driver> {
     driver: &'d D,
     options: Options,
-    /// For each directory: itself, or those below it.
-    dirs: Vec<Vec<Place<D::Dir>>>,
+    /// For each directory: itself, or its subdirectories.
+    dirs: Vec<Vec<FileDir<D::Dir>>>,
     count: u64,
     iteration: u64,
 }
 
-/// A directory that files go to.
+/// A directory in which files are created.
 #[derive(Debug)]
-struct Place<T> {
+struct FileDir<T> {
     dir: T,
-    /// What is made before each file, though it is there: its parent, and its name in it.
-    again: Option<(T, Vec<u8>)>,
+    /// The parent and the name of the directory, if it is created again before each file.
+    remake: Option<(T, Vec<u8>)>,
 }
 
-impl<T> Place<T> {
-    fn make_again(&self, driver: &impl Driver<Dir = T>) -> io::Result<()> {
-        let Some((parent, name)) = &self.again else { return Ok(()) };
+impl<T> FileDir<T> {
+    fn make_dir_again(&self, driver: &impl Driver<Dir = T>) -> io::Result<()> {
+        let Some((parent, name)) = &self.remake else { return Ok(()) };
         unless_it_exists(driver.make_dir(parent, name))
     }
 }
 
-/// What so many directories below another are called.
+/// Returns the names of `count` subdirectories.
 fn subdir_names(count: usize) -> impl Iterator<Item = Vec<u8>> {
     let digits = count.saturating_sub(1).to_string().len().max(2);
     (0..count).map(move |n| format!("{n:0digits$}").into_bytes())
@@ -250,9 +253,9 @@ fn unless_it_exists(made: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What a thread did in an iteration.
+/// The result of one thread in an iteration.
 #[derive(Debug, Default)]
-struct Share {
+struct ThreadResult {
     files: u64,
     /// From the first file until all are synced.
     took: Duration,
@@ -261,7 +264,7 @@ struct Share {
     made: Vec<(usize, Vec<u8>)>,
 }
 
-impl Share {
+impl ThreadResult {
     #[allow(clippy::cast_precision_loss)] // of a rate
     fn rate(&self) -> f64 {
         self.files as f64 / self.took.as_secs_f64()
@@ -273,22 +276,22 @@ impl Share {
 }
 
 impl<'d, D: Driver> Run<'d, D> {
-    /// Prepares a run over `dirs`: the directories below them are made.
+    /// Prepares a run over `dirs` and creates their subdirectories.
     ///
     /// # Errors
-    /// Where options do not fit together, or directories cannot be made.
+    /// If the options do not fit together, or directories cannot be created.
     pub fn new(driver: &'d D, dirs: Vec<D::Dir>, mut options: Options) -> io::Result<Self> {
         options.threads = options.threads.max(dirs.len());
         options.loops = if options.until_full { u64::MAX } else { options.loops };
-        judge(&options, dirs.len())?;
+        validate(&options, dirs.len())?;
         let below = |dir: D::Dir| {
             if options.subdirs == 0 {
-                return Ok(vec![Place { dir, again: None }]);
+                return Ok(vec![FileDir { dir, remake: None }]);
             }
             subdir_names(options.subdirs)
                 .map(|name| {
                     unless_it_exists(driver.make_dir(&dir, &name))?;
-                    Ok(Place { dir: driver.open_dir(&dir, &name)?, again: None })
+                    Ok(FileDir { dir: driver.open_dir(&dir, &name)?, remake: None })
                 })
                 .collect()
         };
@@ -296,23 +299,23 @@ impl<'d, D: Driver> Run<'d, D> {
         Ok(Self { driver, options, dirs, count: 0, iteration: 0 })
     }
 
-    /// Before each file its directory is made once more, as fs_mark 3.3 does it. The directories that the run was given
-    /// are called `names`.
+    /// Calls mkdir on the directory before each file, as fs_mark 3.3 does. `names` are the names of
+    /// the directories that were passed to [`Run::new`].
     ///
     /// # Errors
-    /// Where their parents cannot be opened.
-    pub fn making_directories(mut self, names: &[Vec<u8>]) -> io::Result<Self> {
-        for (places, name) in self.dirs.iter_mut().zip(names) {
+    /// If their parents cannot be opened.
+    pub fn with_mkdir_per_file(mut self, names: &[Vec<u8>]) -> io::Result<Self> {
+        for (file_dirs, name) in self.dirs.iter_mut().zip(names) {
             let below = subdir_names(self.options.subdirs);
             let own = std::iter::once(name.clone()).filter(|_| self.options.subdirs == 0);
-            for (place, name) in places.iter_mut().zip(own.chain(below)) {
-                place.again = Some((self.driver.open_dir(&place.dir, b"..")?, name));
+            for (file_dir, name) in file_dirs.iter_mut().zip(own.chain(below)) {
+                file_dir.remake = Some((self.driver.open_dir(&file_dir.dir, b"..")?, name));
             }
         }
         Ok(self)
     }
 
-    /// The directory of file `n` of a thread.
+    /// Returns the subdirectory of file `n` of a thread.
     fn subdir(&self, n: u64) -> usize {
         let Options { subdirs, per_subdir, .. } = self.options;
         let turn = match (subdirs, per_subdir) {
@@ -323,36 +326,36 @@ impl<'d, D: Driver> Run<'d, D> {
         usize::try_from(turn % subdirs as u64).unwrap_or(0)
     }
 
-    /// The work of thread `thread` in this iteration.
-    fn work(&self, thread: usize) -> io::Result<Share> {
+    /// Performs the work of thread `thread` in this iteration.
+    fn work(&self, thread: usize) -> io::Result<ThreadResult> {
         let Options { files, seed, .. } = self.options;
         let dirs = &self.dirs[thread % self.dirs.len()];
-        let mut random = Random::of(seed, (thread as u64) << 40 | self.iteration);
-        let content = vec![b'x'; self.options.write_size];
-        let mut share = Share::default();
+        let mut random = Random::stream(seed, (thread as u64) << 40 | self.iteration);
+        let data = vec![b'x'; self.options.write_size];
+        let mut result = ThreadResult::default();
         let begun = Instant::now();
         for n in 0..files {
             let at = self.subdir(self.iteration * files + n);
             let name = self.name(&mut random);
-            dirs[at].make_again(self.driver)?;
+            dirs[at].make_dir_again(self.driver)?;
             let call = Instant::now();
-            let made = self.file(&dirs[at].dir, &name, &content);
-            share.in_calls += call.elapsed();
+            let made = self.file(&dirs[at].dir, &name, &data);
+            result.in_calls += call.elapsed();
             match made {
                 Err(err) if err.kind() == io::ErrorKind::StorageFull => {
-                    share.full = true;
-                    // What there is of the file goes with the others.
-                    share.made.push((at, name));
+                    result.full = true;
+                    // The incomplete file is removed with the others.
+                    result.made.push((at, name));
                     break;
                 }
                 made => made?,
             }
-            share.files += 1;
-            share.made.push((at, name));
+            result.files += 1;
+            result.made.push((at, name));
         }
-        share.in_calls += self.sync_after(dirs, &share.made)?;
-        share.took = begun.elapsed();
-        Ok(share)
+        result.in_calls += self.sync_after(dirs, &result.made)?;
+        result.took = begun.elapsed();
+        Ok(result)
     }
 
     fn name(&self, random: &mut Random) -> Vec<u8> {
@@ -363,7 +366,7 @@ impl<'d, D: Driver> Run<'d, D> {
         name
     }
 
-    fn file(&self, dir: &D::Dir, name: &[u8], content: &[u8]) -> io::Result<()> {
+    fn file(&self, dir: &D::Dir, name: &[u8], data: &[u8]) -> io::Result<()> {
         let Options { size, sync, .. } = self.options;
         if size == 0 && sync != Sync::InBand {
             return self.driver.create_empty(dir, name);
@@ -371,9 +374,8 @@ impl<'d, D: Driver> Run<'d, D> {
         let file = self.driver.create(dir, name)?;
         let mut offset = 0;
         while offset < size {
-            let length =
-                usize::try_from(size - offset).map_or(content.len(), |n| n.min(content.len()));
-            self.driver.write(&file, offset, &content[..length])?;
+            let length = usize::try_from(size - offset).map_or(data.len(), |n| n.min(data.len()));
+            self.driver.write(&file, offset, &data[..length])?;
             offset += length as u64;
         }
         if sync == Sync::InBand {
@@ -382,10 +384,10 @@ impl<'d, D: Driver> Run<'d, D> {
         self.driver.close(file)
     }
 
-    /// What is synced when all files are there; answers the time it took.
+    /// Performs the sync after all files, and returns the time it took.
     fn sync_after(
         &self,
-        dirs: &[Place<D::Dir>],
+        dirs: &[FileDir<D::Dir>],
         made: &[(usize, Vec<u8>)],
     ) -> io::Result<Duration> {
         let start = Instant::now();
@@ -410,47 +412,47 @@ impl<'d, D: Driver> Run<'d, D> {
         Ok(start.elapsed())
     }
 
-    /// One iteration; `None` after the last.
+    /// Runs one iteration; returns `None` after the last.
     ///
     /// # Errors
-    /// Those of the filesystem, but for "no space left" with `until_full`.
+    /// The errors of the filesystem, except "no space left" with `until_full`.
     pub fn next_iteration(&mut self) -> io::Result<Option<Iteration>> {
         if self.iteration == self.options.loops {
             return Ok(None);
         }
-        let Measured { usage, peak_memory, answers } =
+        let Measured { usage, peak_memory, outputs } =
             parallel(self.options.threads, |thread| self.work(thread), || Ok(()))?;
-        let full = answers.iter().any(|share| share.full);
+        let full = outputs.iter().any(|result| result.full);
         if full && !self.options.until_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let files = answers.iter().map(|share| share.files).sum();
+        let files = outputs.iter().map(|result| result.files).sum();
         self.count += files;
         self.iteration = if full { self.options.loops } else { self.iteration + 1 };
         let space = self.driver.space()?;
         if !self.options.keep {
-            self.remove(&answers)?;
+            self.remove(&outputs)?;
         }
         Ok(Some(Iteration {
             space,
             count: self.count,
             size: self.options.size,
             files,
-            rate: answers.iter().map(Share::rate).sum(),
-            overhead: answers.iter().map(Share::overhead).sum(),
+            rate: outputs.iter().map(ThreadResult::rate).sum(),
+            overhead: outputs.iter().map(ThreadResult::overhead).sum(),
             usage,
             peak_memory,
             full,
         }))
     }
 
-    fn remove(&self, shares: &[Share]) -> io::Result<()> {
-        for (thread, share) in shares.iter().enumerate() {
+    fn remove(&self, results: &[ThreadResult]) -> io::Result<()> {
+        for (thread, result) in results.iter().enumerate() {
             let dirs = &self.dirs[thread % self.dirs.len()];
-            for (at, name) in &share.made {
+            for (at, name) in &result.made {
                 match self.driver.unlink(&dirs[*at].dir, name) {
-                    // The one that did not fit any more.
-                    Err(err) if err.kind() == io::ErrorKind::NotFound && share.full => {}
+                    // The file that did not fit.
+                    Err(err) if err.kind() == io::ErrorKind::NotFound && result.full => {}
                     removed => removed?,
                 }
             }
@@ -463,30 +465,30 @@ fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Refuses what makes no sense, in words.
-fn judge(options: &Options, dirs: usize) -> io::Result<()> {
+/// Rejects options that do not fit together.
+fn validate(options: &Options, dirs: usize) -> io::Result<()> {
     let Options { threads, subdirs, per_subdir, name_len, random_len, write_size, .. } = *options;
-    let no = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let invalid = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if dirs == 0 {
-        return no("say with -d DIR where the files go".into());
+        return invalid("no directory: set one with -d DIR".into());
     }
     if threads % dirs != 0 {
-        return no(format!("{threads} threads over {dirs} directories: take a multiple"));
+        return invalid(format!("{threads} threads are not a multiple of {dirs} directories"));
     }
     if per_subdir > 0 && subdirs < 2 {
-        return no("-N divides files among subdirectories: say with -D how many there are".into());
+        return invalid("-N needs at least two subdirectories: set their number with -D".into());
     }
     if write_size == 0 {
-        return no("a write (-w) has at least one byte".into());
+        return invalid("the size of a write (-w) must be at least one byte".into());
     }
     if random_len > name_len || name_len - random_len > 255 || name_len > 255 || name_len == 0 {
-        return no(format!(
-            "names of {name_len} bytes with {random_len} random ones: at most 255, and so many"
+        return invalid(format!(
+            "names of {name_len} bytes with {random_len} random bytes: the limit is 255, and the random bytes must fit"
         ));
     }
     if name_len - random_len > 0 && name_len - random_len < STAMP / 2 {
-        return no(format!(
-            "{} bytes are too few for a time stamp: at least {}, or none",
+        return invalid(format!(
+            "{} bytes are too few for a time stamp: it needs at least {}, or 0 for none",
             name_len - random_len,
             STAMP / 2
         ));
@@ -519,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_counted_and_kept_when_asked() {
+    fn files_are_counted_and_kept_if_requested() {
         let dir = tempfile::tempdir().expect("a directory");
         let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
         let options = Options { files: 10, loops: 2, size: 5000, keep: true, ..Options::default() };
@@ -535,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_names_and_another_other_ones() {
+    fn only_the_same_seed_gives_the_same_names() {
         let made = |seed| {
             let dir = tempfile::tempdir().expect("a directory");
             let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
@@ -558,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sync_method_runs_and_files_go_unless_kept() {
+    fn every_sync_method_runs_and_files_are_removed_unless_kept() {
         for number in 0..=6 {
             let dir = tempfile::tempdir().expect("a directory");
             let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
@@ -579,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_words() {
+    fn invalid_options_are_refused_with_a_message() {
         let refused = |options| run(&Null, options).expect_err("refused").to_string();
         let odd = Options { per_subdir: 3, ..Options::default() };
         assert!(refused(odd).contains("-D"));
@@ -588,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn the_harness_alone_costs_little_and_says_how_much() {
+    fn the_null_driver_measures_the_overhead_of_the_harness() {
         let options = Options { files: 20_000, size: 0, sync: Sync::Never, ..Options::default() };
         let iteration = run(&Null, options).expect("a run")[0];
         assert_eq!(iteration.count, 20_000);

@@ -1,10 +1,10 @@
-//! Programs that filesystems are measured with, under the interfaces that their users know.
+//! Programs for filesystem benchmarks, with the interfaces that their users know.
 //!
 //! | module | program |
 //! | --- | --- |
-//! | [`fs_mark`] | many small files, and what syncing them costs |
+//! | [`fs_mark`] | many small files, and the cost of each way to sync them |
 //! | [`dbench`] | clients of a file server |
-//! | [`compilebench`] | source trees: made, patched, compiled, read, deleted |
+//! | [`compilebench`] | source trees: created, patched, compiled, read, deleted |
 
 pub mod compilebench;
 pub mod dbench;

@@ -1,12 +1,12 @@
-//! A report for programs that read tables: one figure on a line, with everything that names it.
+//! A report as CSV: one figure per line, with all its labels.
 
 use super::{Cell, Report};
 
 /// The names of the columns.
-const HEAD: &str = "section,table,row,column,unit,value,on,source\n";
+const HEAD: &str = "section,table,row,column,unit,value,storage,source\n";
 
-/// All figures of the report. Numbers are written without grouping and with all their digits; cells
-/// without a value are left out.
+/// Formats all figures of the report. Numbers have no digit grouping and full precision; empty
+/// cells are left out.
 pub fn report(report: &Report) -> String {
     let mut csv = String::from(HEAD);
     for section in &report.sections {
@@ -22,7 +22,7 @@ pub fn report(report: &Report) -> String {
                         &column.name,
                         &column.unit,
                         &value,
-                        &row.on,
+                        &row.storage,
                         source,
                     ];
                     let fields: Vec<String> = words.into_iter().map(quoted).collect();
@@ -44,7 +44,7 @@ fn value(cell: &Cell) -> Option<String> {
     }
 }
 
-/// As RFC 4180 wants it.
+/// Quotes a field as RFC 4180 requires.
 fn quoted(field: &str) -> String {
     if field.contains(['"', ',', '\n', '\r']) {
         return format!("\"{}\"", field.replace('"', "\"\""));

@@ -1,18 +1,18 @@
-//! A report as one page that needs no other file.
+//! A report as one self-contained HTML page.
 
 use std::fmt::Write;
 
 use super::{Cell, Plot, Report, Section, Source, Table, svg};
 
-/// How it looks; light or dark as the reader has chosen.
+/// The style sheet; light or dark as the reader's system prefers.
 const STYLE: &str = include_str!("page.css");
 
-/// Text within HTML.
+/// Escapes text for HTML.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The page.
+/// Formats the page.
 pub fn report(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
@@ -20,7 +20,7 @@ pub fn report(report: &Report) -> String {
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{title}</h1>\n"
     );
-    circumstances(&mut page, report);
+    environment(&mut page, report);
     contents(&mut page, report);
     for (n, part) in report.sections.iter().enumerate() {
         section(&mut page, n, part);
@@ -29,8 +29,8 @@ pub fn report(report: &Report) -> String {
     page
 }
 
-fn circumstances(page: &mut String, report: &Report) {
-    let c = &report.circumstances;
+fn environment(page: &mut String, report: &Report) {
+    let c = &report.environment;
     let rows = [
         ("Program", c.xfskit.clone()),
         ("Command", c.command.clone()),
@@ -39,10 +39,10 @@ fn circumstances(page: &mut String, report: &Report) {
         ("Memory", format!("{} GiB", c.memory >> 30)),
         ("Kernel", format!("Linux {}", c.kernel)),
         ("xfsprogs", c.xfsprogs.clone().unwrap_or_else(|| "not installed".into())),
-        ("Load before", c.load.clone()),
+        ("Load average before the run", c.load.clone()),
         ("CRC32c by", c.crc.clone()),
     ];
-    page.push_str("<dl class=circumstances>\n");
+    page.push_str("<dl class=environment>\n");
     for (name, value) in rows {
         let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
     }
@@ -92,7 +92,7 @@ fn table(page: &mut String, table: &Table) {
         };
         let _ = write!(page, "<th>{}{unit}</th>", escaped(&column.name));
     }
-    page.push_str("<th class=words>on</th></tr></thead>\n<tbody>\n");
+    page.push_str("<th class=words>storage</th></tr></thead>\n<tbody>\n");
     for row in &table.rows {
         let class = if row.source == Source::Measured { "" } else { " class=other" };
         let _ = write!(page, "<tr{class}><th scope=row>{}</th>", escaped(&row.name));
@@ -101,7 +101,7 @@ fn table(page: &mut String, table: &Table) {
             let _ = write!(page, "<td{class}>{}</td>", escaped(&cell.to_string()));
         }
         let mark = row.source.mark().map(|mark| format!(" <em>{mark}</em>")).unwrap_or_default();
-        let _ = writeln!(page, "<td class=words>{}{mark}</td></tr>", escaped(&row.on));
+        let _ = writeln!(page, "<td class=words>{}{mark}</td></tr>", escaped(&row.storage));
     }
     page.push_str("</tbody>\n</table></div>\n");
     for note in &table.notes {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_others_do_not_become_markup() {
+    fn text_is_escaped_in_markup() {
         assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

@@ -1,13 +1,13 @@
-//! What was measured, and how it is shown.
+//! The data of a report and its formats.
 //!
-//! A report is tables and plots with their circumstances. It is data: text for a terminal, JSON and
-//! CSV for programs, and a page for people are views of it.
+//! A report consists of tables and plots with the environment of the run. It is plain data. Text
+//! for a terminal, JSON and CSV for programs, and an HTML page for readers are views of it.
 //!
 //! | module | view |
 //! | --- | --- |
 //! | [`text`] | aligned columns |
-//! | [`csv`] | one figure on a line, with everything that names it |
-//! | [`html`] | one page that needs no other file |
+//! | [`csv`] | one figure per line, with all its labels |
+//! | [`html`] | one self-contained page |
 //! | [`svg`] | a plot |
 
 pub mod csv;
@@ -19,46 +19,46 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::Circumstances;
+use crate::Environment;
 
 /// A report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was studied.
+    /// Title of the study.
     pub title: String,
-    /// Under what.
-    pub circumstances: Circumstances,
-    /// In reading order.
+    /// The machine and software of the run.
+    pub environment: Environment,
+    /// Sections in reading order.
     pub sections: Vec<Section>,
 }
 
-/// One question and its answer.
+/// One question and its results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
-    /// The question, or what is shown.
+    /// The question, or the title of the results.
     pub title: String,
-    /// What to know before reading the figures, and what they say: a paragraph each.
+    /// Explanations and conclusions, a paragraph each.
     pub text: Vec<String>,
-    /// Figures.
+    /// Tables of figures.
     pub tables: Vec<Table>,
-    /// Pictures of them.
+    /// Plots of the figures.
     pub plots: Vec<Plot>,
 }
 
-/// Where figures come from. Nothing is shown that was not measured in the run, unless it says so.
+/// The origin of figures. Everything without a label was measured in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// This run.
+    /// Measured in this run.
     Measured,
-    /// Somebody else, on other hardware.
+    /// Published by others, on other hardware.
     Published,
-    /// Computed from what was measured.
+    /// Computed from measurements.
     Model,
 }
 
 impl Source {
-    /// What stands beside such figures; nothing beside those of this run.
+    /// Returns the label of such figures; `None` for those of this run.
     pub fn mark(self) -> Option<&'static str> {
         match self {
             Self::Measured => None,
@@ -68,52 +68,52 @@ impl Source {
     }
 }
 
-/// A table. Every row says on what it ran.
+/// A table. Every row names the storage that it was measured on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// What the table shows.
     pub title: String,
-    /// The columns behind the row's name.
+    /// The columns after the row's name.
     pub columns: Vec<Column>,
-    /// In order.
+    /// The rows in order.
     pub rows: Vec<Row>,
-    /// What must be known to read it.
+    /// Notes that a reader needs.
     pub notes: Vec<String>,
 }
 
 /// One column.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// What it holds.
+    /// Name of the column.
     pub name: String,
-    /// In what unit; empty for words and bare numbers.
+    /// Unit; empty for text and plain numbers.
     pub unit: String,
 }
 
-/// One row.
+/// One row of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which.
+    /// Name of the row.
     pub name: String,
-    /// What it ran on: "memory", "a file", "simulated members".
-    pub on: String,
-    /// Who says so.
+    /// The storage: "memory", "a file", "simulated members".
+    pub storage: String,
+    /// Origin of the figures.
     pub source: Source,
-    /// One for each column.
+    /// One cell for each column.
     pub cells: Vec<Cell>,
 }
 
-/// What stands in a table.
+/// The content of a table cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// Nothing was measured, or it makes no sense here.
+    /// Not measured, or not applicable.
     None,
     /// A whole number.
     Count(u64),
-    /// A number, shown with so many digits behind the point.
+    /// A number, and the decimals to show.
     Number(f64, u8),
-    /// Words.
+    /// Text.
     Text(String),
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for Cell {
             Self::Number(x, _) if !x.is_finite() => f.write_str("–"),
             Self::Number(x, digits) => {
                 let shown = format!("{x:.*}", usize::from(*digits));
-                // What rounds to zero has no sign.
+                // A value that rounds to zero has no sign.
                 let is_zero = shown.bytes().all(|byte| b"-0.".contains(&byte));
                 let shown = if is_zero { shown.trim_start_matches('-') } else { &shown };
                 let (whole, fraction) = shown.split_once('.').unwrap_or((shown, ""));
@@ -137,7 +137,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Digits in groups of three.
+/// Groups digits in threes.
 fn grouped(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
     let mut shown = String::from(sign);
@@ -153,11 +153,11 @@ fn grouped(digits: &str) -> String {
 /// A plot of one or more lines over a common axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
-    /// What it shows.
+    /// What the plot shows.
     pub title: String,
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// Vertical axis.
     pub y: Axis,
     /// The lines.
     pub lines: Vec<Line>,
@@ -166,27 +166,27 @@ pub struct Plot {
 /// An axis, with its unit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// What, in what unit: "threads", "throughput, MB/s".
+    /// Quantity and unit: "threads", "throughput, MB/s".
     pub label: String,
-    /// Equal ratios are equally far.
+    /// The scale is logarithmic.
     pub logarithmic: bool,
-    /// What stands at 1, 2, …, where these are not numbers.
+    /// Names at 1, 2, … if the axis has names instead of numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
 
 impl Axis {
-    /// An axis of equal steps.
+    /// Creates a linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), logarithmic: false, names: Vec::new() }
     }
 
-    /// An axis of equal ratios.
+    /// Creates a logarithmic axis.
     pub fn logarithmic(label: impl Into<String>) -> Self {
         Self { label: label.into(), logarithmic: true, names: Vec::new() }
     }
 
-    /// An axis with a name at each of 1, 2, ….
+    /// Creates an axis with a name at each of 1, 2, ….
     pub fn named(label: impl Into<String>, names: Vec<String>) -> Self {
         Self { label: label.into(), logarithmic: false, names }
     }
@@ -195,16 +195,16 @@ impl Axis {
 /// One line of a plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// What it is.
+    /// Name of the line in the legend.
     pub name: String,
-    /// Who says so; what was not measured here is dashed.
+    /// Origin of the figures; lines that were not measured in this run are dashed.
     pub source: Source,
-    /// In order of `x`.
+    /// Points in order of `x`.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Table {
-    /// An empty table with columns of these names and units.
+    /// Creates an empty table with columns of these names and units.
     pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
         let column =
             |(name, unit): &(&str, &str)| Column { name: (*name).into(), unit: (*unit).into() };
@@ -212,46 +212,51 @@ impl Table {
         Self { title: title.into(), columns, rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// A further row of what was measured.
-    pub fn row(&mut self, name: impl Into<String>, on: impl Into<String>, cells: Vec<Cell>) {
-        self.push(name, on, Source::Measured, cells);
+    /// Adds a row of measured figures.
+    pub fn row(&mut self, name: impl Into<String>, storage: impl Into<String>, cells: Vec<Cell>) {
+        self.push(name, storage, Source::Measured, cells);
     }
 
-    /// A further row of what somebody else has published.
-    pub fn published(&mut self, name: impl Into<String>, on: impl Into<String>, cells: Vec<Cell>) {
-        self.push(name, on, Source::Published, cells);
+    /// Adds a row of published figures.
+    pub fn published(
+        &mut self,
+        name: impl Into<String>,
+        storage: impl Into<String>,
+        cells: Vec<Cell>,
+    ) {
+        self.push(name, storage, Source::Published, cells);
     }
 
-    /// A further row.
+    /// Adds a row.
     ///
     /// # Panics
-    /// Where it has not a cell for each column.
+    /// If `cells` does not have one cell for each column.
     pub fn push(
         &mut self,
         name: impl Into<String>,
-        on: impl Into<String>,
+        storage: impl Into<String>,
         source: Source,
         cells: Vec<Cell>,
     ) {
         let name = name.into();
         assert_eq!(cells.len(), self.columns.len(), "cells of row {name}");
-        self.rows.push(Row { name, on: on.into(), source, cells });
+        self.rows.push(Row { name, storage: storage.into(), source, cells });
     }
 
-    /// A further note.
+    /// Adds a note.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 }
 
 impl Section {
-    /// An empty section.
+    /// Creates an empty section.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// A further paragraph.
-    pub fn say(&mut self, text: impl Into<String>) {
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: impl Into<String>) {
         self.text.push(text.into());
     }
 }

@@ -1,7 +1,7 @@
 //! A plot as SVG: lines over a common axis, ticks at round numbers, a legend below.
 //!
-//! Colours are those of Okabe and Ito, which people who see fewer colours can tell apart; marks differ
-//! too. What was not measured in this run is dashed.
+//! The colours are those of Okabe and Ito, which readers with a colour vision deficiency can tell
+//! apart. The markers differ as well. Lines that were not measured in this run are dashed.
 
 use std::fmt::Write;
 
@@ -10,20 +10,20 @@ use super::{Axis, Line, Plot, Source};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 360.0;
-/// Room for numbers and labels.
+/// Margins for numbers and labels.
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
-/// Height of a line of the legend.
+/// Height of a legend line.
 const LEGEND: f64 = 20.0;
-/// Width of a character of the legend, and of what stands before its words.
+/// Widths of a legend character, and of the marker with its gap.
 const CHARACTER: f64 = 6.6;
 const BEFORE: f64 = 28.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#777777"];
 
-/// An axis with its range, on `from..to` of the picture.
+/// An axis with its value range, mapped to `from..to` in the picture.
 struct Scale<'a> {
     axis: &'a Axis,
     min: f64,
@@ -33,7 +33,7 @@ struct Scale<'a> {
 }
 
 impl<'a> Scale<'a> {
-    /// An axis for all these values. Linear ones begin at zero.
+    /// Creates a scale that covers all values. Linear scales include zero.
     fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let values = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
         let (mut min, mut max) = values
@@ -53,17 +53,17 @@ impl<'a> Scale<'a> {
         Self { axis, min, max, from, to }
     }
 
-    /// Where `value` is in the picture.
-    fn place(&self, value: f64) -> f64 {
-        let share = if self.axis.logarithmic {
+    /// Returns the position of `value` in the picture.
+    fn position(&self, value: f64) -> f64 {
+        let fraction = if self.axis.logarithmic {
             (value / self.min).ln() / (self.max / self.min).ln()
         } else {
             (value - self.min) / (self.max - self.min)
         };
-        self.from + share * (self.to - self.from)
+        self.from + fraction * (self.to - self.from)
     }
 
-    /// Round numbers within the range, some five of them.
+    /// Returns about five round numbers within the range.
     fn ticks(&self) -> Vec<f64> {
         let mut ticks = Vec::new();
         if !self.axis.names.is_empty() {
@@ -84,7 +84,8 @@ impl<'a> Scale<'a> {
             let step = step * power;
             let mut number = (self.min / step).ceil();
             while number * step <= self.max {
-                // Multiples, not sums, so that zero is zero; and never the negative one.
+                // Multiples instead of sums keep zero exact; adding 0.0 removes a negative sign of
+                // zero.
                 ticks.push(number * step + 0.0);
                 number += 1.0;
             }
@@ -95,7 +96,7 @@ impl<'a> Scale<'a> {
 }
 
 impl Scale<'_> {
-    /// What stands at `tick`.
+    /// Returns the label at `tick`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // ticks of names are 1, 2, …
     fn shown(&self, tick: f64) -> String {
         let name = self.axis.names.get((tick - 1.0).max(0.0) as usize);
@@ -103,7 +104,7 @@ impl Scale<'_> {
     }
 }
 
-/// A number as an axis has it: 250k, 1.5M, 0.02.
+/// Formats a number as an axis label: 250k, 1.5M, 0.02.
 fn short(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
@@ -121,13 +122,13 @@ fn short(value: f64) -> String {
     shown + suffix
 }
 
-/// The plot as an `svg` element.
+/// Formats the plot as an `svg` element.
 pub fn plot(plot: &Plot) -> String {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let x = Scale::new(&plot.x, points().map(|p| p.0), LEFT, WIDTH - RIGHT);
     let y = Scale::new(&plot.y, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
     #[allow(clippy::cast_precision_loss)] // a handful of lines
-    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(abreast(&plot.lines)) as f64;
+    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(legend_columns(&plot.lines)) as f64;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
         escaped(&plot.title)
@@ -135,7 +136,7 @@ pub fn plot(plot: &Plot) -> String {
     axes(&mut svg, &x, &y);
     for (n, line) in plot.lines.iter().enumerate() {
         draw(&mut svg, n, line, &x, &y);
-        legend(&mut svg, n, line, abreast(&plot.lines));
+        legend(&mut svg, n, line, legend_columns(&plot.lines));
     }
     svg.push_str("</svg>\n");
     svg
@@ -143,7 +144,7 @@ pub fn plot(plot: &Plot) -> String {
 
 fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
     for tick in y.ticks() {
-        let at = y.place(tick);
+        let at = y.position(tick);
         let _ = writeln!(
             svg,
             "<line class=grid x1={LEFT} x2={} y1={at:.1} y2={at:.1} />\
@@ -156,7 +157,7 @@ fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
     }
     let base = HEIGHT - BOTTOM;
     for tick in x.ticks() {
-        let at = x.place(tick);
+        let at = x.position(tick);
         let _ = writeln!(
             svg,
             "<line class=axis x1={at:.1} x2={at:.1} y1={base} y2={} />\
@@ -180,7 +181,7 @@ fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
     );
 }
 
-/// The mark of line `n` at a place.
+/// Returns the opening tag of the marker of line `n`.
 fn mark(n: usize, x: f64, y: f64) -> String {
     let colour = COLOURS[n % COLOURS.len()];
     match n % 4 {
@@ -191,7 +192,7 @@ fn mark(n: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// The end of the element that [`mark`] begins.
+/// Returns the closing tag of the element that [`mark`] opens.
 fn mark_end(n: usize) -> &'static str {
     match n % 4 {
         0 => "</circle>",
@@ -202,32 +203,32 @@ fn mark_end(n: usize) -> &'static str {
 
 fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
     let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
-    let places: Vec<(f64, f64, f64, f64)> =
-        finite.map(|&(a, b)| (x.place(a), y.place(b), a, b)).collect();
-    let path: Vec<String> = places.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
+    let positions: Vec<(f64, f64, f64, f64)> =
+        finite.map(|&(a, b)| (x.position(a), y.position(b), a, b)).collect();
+    let path: Vec<String> = positions.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
     let dash = if line.source == Source::Measured { "" } else { " stroke-dasharray=\"6 4\"" };
     let colour = COLOURS[n % COLOURS.len()];
-    // Between names there is nothing.
+    // Named positions are not connected by a visible line.
     let dash = if x.axis.names.is_empty() { dash } else { " stroke-opacity=0.25" };
     let _ = writeln!(
         svg,
         "<polyline points=\"{}\" fill=none stroke=\"{colour}\" stroke-width=2{dash} />",
         path.join(" ")
     );
-    for (at_x, at_y, a, b) in places {
-        let said = format!("{}: {}, {}", line.name, x.shown(a), short(b));
+    for (at_x, at_y, a, b) in positions {
+        let label = format!("{}: {}, {}", line.name, x.shown(a), short(b));
         let _ = writeln!(
             svg,
             "{}<title>{}</title>{}",
             mark(n, at_x, at_y),
-            escaped(&said),
+            escaped(&label),
             mark_end(n)
         );
     }
 }
 
-/// What the legend says of a line.
-fn said(line: &Line) -> String {
+/// Returns the legend text of a line.
+fn legend_text(line: &Line) -> String {
     match line.source {
         Source::Measured => line.name.clone(),
         Source::Published => format!("{} (published)", line.name),
@@ -235,9 +236,9 @@ fn said(line: &Line) -> String {
     }
 }
 
-/// Lines of the legend that find room beside each other.
-fn abreast(lines: &[Line]) -> usize {
-    let widest = lines.iter().map(|line| said(line).chars().count()).max().unwrap_or(0);
+/// Returns how many legend entries fit beside each other.
+fn legend_columns(lines: &[Line]) -> usize {
+    let widest = lines.iter().map(|line| legend_text(line).chars().count()).max().unwrap_or(0);
     let fits = |n: &u32| {
         let widest = f64::from(u32::try_from(widest).unwrap_or(u32::MAX));
         (widest * CHARACTER + BEFORE) * f64::from(*n) <= WIDTH - LEFT
@@ -246,11 +247,11 @@ fn abreast(lines: &[Line]) -> usize {
 }
 
 #[allow(clippy::cast_precision_loss)] // a handful of lines
-fn legend(svg: &mut String, n: usize, line: &Line, abreast: usize) {
-    let width = (WIDTH - LEFT) / abreast as f64;
-    let x = LEFT + width * (n % abreast) as f64;
-    let y = HEIGHT + LEGEND * (n / abreast) as f64 + 6.0;
-    let said = said(line);
+fn legend(svg: &mut String, n: usize, line: &Line, legend_columns: usize) {
+    let width = (WIDTH - LEFT) / legend_columns as f64;
+    let x = LEFT + width * (n % legend_columns) as f64;
+    let y = HEIGHT + LEGEND * (n / legend_columns) as f64 + 6.0;
+    let text = legend_text(line);
     let _ = writeln!(
         svg,
         "{}{}<text class=tick x={} y={}>{}</text>",
@@ -258,7 +259,7 @@ fn legend(svg: &mut String, n: usize, line: &Line, abreast: usize) {
         mark_end(n),
         x + 12.0,
         y + 4.0,
-        escaped(&said)
+        escaped(&text)
     );
 }
 
@@ -291,22 +292,22 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_where_numbers_would_and_long_legends_below_each_other() {
+    fn names_replace_numbers_and_long_legends_use_one_column() {
         let axis = Axis::named("step", vec!["create".into(), "a < b".into()]);
         let scale = Scale::new(&axis, [1.0, 2.0].into_iter(), 0.0, 1.0);
         assert_eq!(scale.ticks(), [1.0, 2.0]);
         assert_eq!(scale.shown(2.0), "a &lt; b");
         let line =
             |name: &str| Line { name: name.into(), source: Source::Measured, points: vec![] };
-        assert_eq!(abreast(&[line("set"), line("removed")]), 4);
+        assert_eq!(legend_columns(&[line("set"), line("removed")]), 4);
         assert_eq!(
-            abreast(&[line("n1000000-20-255-40-220-60-200-80-150-100-120-d25, kernel XFS")]),
+            legend_columns(&[line("n1000000-20-255-40-220-60-200-80-150-100-120-d25, kernel XFS")]),
             1
         );
     }
 
     #[test]
-    fn a_plot_of_nothing_is_still_a_plot() {
+    fn an_empty_plot_is_valid() {
         let empty = Plot {
             title: "nothing".into(),
             x: Axis::logarithmic("x"),

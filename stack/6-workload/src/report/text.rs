@@ -1,16 +1,16 @@
-//! A report for a terminal.
+//! A report as text for a terminal.
 
 use std::fmt::Write;
 
 use super::{Report, Section, Table};
 
-/// Columns that paragraphs are broken at.
+/// Width at which paragraphs are wrapped.
 const WIDTH: usize = 100;
 
-/// The whole report.
+/// Formats the whole report.
 pub fn report(report: &Report) -> String {
     let mut text = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
-    text.push_str(&circumstances(report));
+    text.push_str(&environment(report));
     for part in &report.sections {
         text.push('\n');
         text.push_str(&section(part));
@@ -18,11 +18,11 @@ pub fn report(report: &Report) -> String {
     text
 }
 
-fn circumstances(report: &Report) -> String {
-    let c = &report.circumstances;
+fn environment(report: &Report) -> String {
+    let c = &report.environment;
     let xfsprogs = c.xfsprogs.as_deref().map_or(String::new(), |v| format!(", xfsprogs {v}"));
     format!(
-        "{}, Linux {}{xfsprogs}\n{} ({} processors), {} GiB, load {} before, crc32c by {}\n{}   {}\n",
+        "{}, Linux {}{xfsprogs}\n{} ({} processors), {} GiB, load average {} before, crc32c by {}\n{}   {}\n",
         c.xfskit,
         c.kernel,
         c.processor,
@@ -35,7 +35,7 @@ fn circumstances(report: &Report) -> String {
     )
 }
 
-/// One section.
+/// Formats one section.
 pub fn section(section: &Section) -> String {
     let mut text = format!("{}\n{}\n", section.title, "-".repeat(section.title.chars().count()));
     for paragraph in &section.text {
@@ -48,17 +48,17 @@ pub fn section(section: &Section) -> String {
     text
 }
 
-/// One table, its columns aligned.
+/// Formats one table with aligned columns.
 pub fn table(table: &Table) -> String {
     let mut lines = vec![heads(table)];
     lines.extend(table.rows.iter().map(|row| {
-        let on = match row.source.mark() {
-            None => row.on.clone(),
-            Some(mark) if row.on.is_empty() => mark.to_owned(),
-            Some(mark) => format!("{} ({mark})", row.on),
+        let storage = match row.source.mark() {
+            None => row.storage.clone(),
+            Some(mark) if row.storage.is_empty() => mark.to_owned(),
+            Some(mark) => format!("{} ({mark})", row.storage),
         };
         let cells = row.cells.iter().map(ToString::to_string);
-        std::iter::once(row.name.clone()).chain(cells).chain([on]).collect()
+        std::iter::once(row.name.clone()).chain(cells).chain([storage]).collect()
     }));
     let columns = table.columns.len() + 2;
     let width = |n: usize| lines.iter().map(|line: &Vec<String>| line[n].chars().count()).max();
@@ -79,14 +79,14 @@ pub fn table(table: &Table) -> String {
     text
 }
 
-/// The heads of the columns: name and unit.
+/// Returns the column headings: name and unit.
 fn heads(table: &Table) -> Vec<String> {
     let head = |column: &super::Column| match column.unit.as_str() {
         "" => column.name.clone(),
         unit => format!("{}, {unit}", column.name),
     };
     let columns = table.columns.iter().map(head);
-    std::iter::once(String::new()).chain(columns).chain(["on".into()]).collect()
+    std::iter::once(String::new()).chain(columns).chain(["storage".into()]).collect()
 }
 
 fn padded(text: &str, width: usize, right: bool) -> String {
@@ -94,7 +94,7 @@ fn padded(text: &str, width: usize, right: bool) -> String {
     if right { format!("{gap}{text}") } else { format!("{text}{gap}") }
 }
 
-/// A paragraph in lines of at most [`WIDTH`] columns.
+/// Wraps a paragraph at [`WIDTH`] columns.
 fn wrapped(paragraph: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_rows_say_on_what_they_ran() {
+    fn columns_are_aligned_and_rows_name_their_storage() {
         let mut t = Table::new("rates", &[("files", "1/s"), ("time", "s")]);
         t.row("kernel", "a file", vec![Cell::Count(45_028), Cell::Number(4.44, 1)]);
         t.published("study B", "120 processors", vec![Cell::Number(286_491.9, 1), Cell::None]);
         let expected = "\
 rates
-           files, 1/s  time, s  on
+           files, 1/s  time, s  storage
   kernel       45,028      4.4  a file
   study B   286,491.9        –  120 processors (published, other hardware)
 ";
@@ -134,7 +134,7 @@ rates
     }
 
     #[test]
-    fn paragraphs_are_broken_between_words() {
+    fn paragraphs_wrap_between_words() {
         let text = wrapped(&"word ".repeat(50));
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert_eq!(text.split_whitespace().count(), 50);

@@ -1,14 +1,14 @@
-//! Whole studies: each prepares volumes, does its workload on every side, and answers with sections of a
-//! report.
+//! Whole studies. Each prepares volumes, runs its workload on every implementation, and returns the
+//! sections of a report.
 //!
 //! | module | study |
 //! | --- | --- |
-//! | [`checksum`] | A: what checksums of metadata cost |
+//! | [`checksum`] | A: the cost of metadata checksums |
 //! | [`inodes`] | B: files by many threads: created, found, removed |
 //! | [`locks`] | B: the same creates with every kind of lock, and a model for more processors |
-//! | [`raid`] | C: sequential readers of arrays that lack members |
-//! | [`xattrs`] | D: extended attributes and links in millions on one inode |
-//! | [`crc_update`] | E: checksums brought up to date in one pass |
+//! | [`raid`] | C: sequential readers of degraded arrays |
+//! | [`xattrs`] | D: millions of extended attributes and links on one inode |
+//! | [`crc_update`] | E: checksum updates in one pass |
 
 pub mod checksum;
 pub mod crc_update;
@@ -21,76 +21,77 @@ use std::io;
 
 use serde_json::Value;
 
-use crate::side::{Bed, Side, Who};
+use crate::testbed::{Implementation, TestVolume, Testbed};
 
-/// What every suite takes.
+/// The parameters that all suites share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where volumes are made.
-    pub bed: Bed,
+    /// Where volumes are made, and with which options.
+    pub testbed: Testbed,
     /// The kernel's XFS is measured as well.
-    pub against_kernel: bool,
-    /// Threads at once.
+    pub kernel_baseline: bool,
+    /// Number of threads.
     pub threads: usize,
-    /// The same seed makes the same names, values and choices.
+    /// The same seed gives the same names, values and choices.
     pub seed: u64,
-    /// Turns of what is timed.
+    /// Turns of each measurement.
     pub repetitions: usize,
 }
 
-/// Who is told while a suite runs.
-pub trait Audience {
-    /// What is done now. Fails where the suite shall stop.
+/// Receives the progress and the results while a suite runs.
+pub trait Observer {
+    /// Reports the next step. An error stops the suite.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Interrupted`].
-    fn note(&mut self, text: &str) -> io::Result<()>;
+    /// [`io::ErrorKind::Interrupted`] if the suite shall stop.
+    fn progress(&mut self, text: &str) -> io::Result<()>;
 
-    /// A result, as soon as there is one.
+    /// Receives a result as soon as it is available.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If the result cannot be written.
     fn result(&mut self, result: Value) -> io::Result<()>;
 }
 
 impl Settings {
-    /// Everybody who is measured: the engine first.
+    /// Returns the implementations to measure, the engine first.
     ///
-    /// # Errors
-    /// The second answer says in words why the kernel is not among them, though it should.
-    pub fn sides(&self) -> (Vec<Who>, Option<String>) {
-        if !self.against_kernel {
-            return (vec![Who::Engine], None);
+    /// If the kernel should be measured but cannot be, the second value explains why.
+    pub fn implementations(&self) -> (Vec<Implementation>, Option<String>) {
+        if !self.kernel_baseline {
+            return (vec![Implementation::Engine], None);
         }
-        match self.bed.side(Who::Kernel).and_then(|mut side| side.unmount()) {
-            Ok(()) => (vec![Who::Engine, Who::Kernel], None),
-            Err(err) => (vec![Who::Engine], Some(format!("The kernel was not measured: {err}"))),
+        match self.testbed.volume(Implementation::Kernel).and_then(|mut volume| volume.unmount()) {
+            Ok(()) => (vec![Implementation::Engine, Implementation::Kernel], None),
+            Err(err) => {
+                (vec![Implementation::Engine], Some(format!("The kernel was not measured: {err}")))
+            }
         }
     }
 
-    /// A new volume for `who`.
+    /// Makes a new volume for `implementation`.
     ///
     /// # Errors
-    /// As [`Bed::side`].
-    pub fn side(&self, who: Who) -> io::Result<Side> {
-        self.bed.side(who)
+    /// As [`Testbed::volume`].
+    pub fn volume(&self, implementation: Implementation) -> io::Result<TestVolume> {
+        self.testbed.volume(implementation)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What tests of suites share.
+    //! Helpers for the tests of suites.
 
     use super::*;
     use xfskit_core::OpenOptions;
     use xfskit_units::ByteLen;
 
-    /// Keeps what it is told.
+    /// Collects the results.
     #[derive(Debug, Default)]
     pub(crate) struct Heard(pub(crate) Vec<Value>);
 
-    impl Audience for Heard {
-        fn note(&mut self, _: &str) -> io::Result<()> {
+    impl Observer for Heard {
+        fn progress(&mut self, _: &str) -> io::Result<()> {
             Ok(())
         }
 
@@ -100,14 +101,14 @@ pub(crate) mod testing {
         }
     }
 
-    /// The engine alone, on a sparse gigabyte of memory.
+    /// Settings for the engine alone, on a sparse disk of 1 GiB in memory.
     pub(crate) fn settings() -> Settings {
-        let bed = Bed {
+        let testbed = Testbed {
             dir: None,
             size: ByteLen(1 << 30),
             mkfs: xfskit_mkfs::Options::default(),
             open: OpenOptions::default(),
         };
-        Settings { bed, against_kernel: false, threads: 2, seed: 7, repetitions: 1 }
+        Settings { testbed, kernel_baseline: false, threads: 2, seed: 7, repetitions: 1 }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 use xfskit_workload::Driver;
 use xfskit_workload::program::compilebench::{self, Options, Run};
-use xfskit_workload::side::Job;
+use xfskit_workload::testbed::Job;
 
 use super::ground;
 use crate::exit::{Answer, Failure, Outcome};
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Compilebench, out: &Out) -> Outcome {
         files: usize::try_from(args.files).unwrap_or(usize::MAX),
         seed: args.seed,
     };
-    options.judge().map_err(|err| Failure::cannot(err.to_string()))?;
+    options.validate().map_err(|err| Failure::cannot(err.to_string()))?;
     if !out.json() {
         let dir = args.dir.display().to_string();
         let ground = args
@@ -58,7 +58,7 @@ struct Work<'w> {
 }
 
 impl Job for Work<'_> {
-    type Answer = Vec<Run>;
+    type Output = Vec<Run>;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Vec<Run>> {
         compilebench::run(driver, self.options, &mut |line, run| {

@@ -10,7 +10,7 @@ use xfskit_workload::Driver;
 use xfskit_workload::program::dbench::load::Load;
 use xfskit_workload::program::dbench::tally::{Outcome as Done, Progress, Stage, Tally};
 use xfskit_workload::program::dbench::{self, Options, mix};
-use xfskit_workload::side::Job;
+use xfskit_workload::testbed::Job;
 
 use super::ground;
 use crate::exit::{Answer, Failure, Outcome};
@@ -74,7 +74,7 @@ fn options(args: &Dbench) -> Options {
         resolve: !args.no_resolve,
         rate: args.rate,
         cleanup: !args.skip_cleanup,
-        checked: true,
+        verify_status: true,
         seed: args.seed,
     }
 }
@@ -108,7 +108,7 @@ struct Work<'w> {
 }
 
 impl Job for Work<'_> {
-    type Answer = Done;
+    type Output = Done;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Done> {
         dbench::run(&*driver, self.load, self.options, &mut |progress| {

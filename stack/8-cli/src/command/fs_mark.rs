@@ -8,8 +8,8 @@ use std::path::{Component, Path};
 use serde_json::json;
 use xfskit_workload::driver::mounted::Mounted;
 use xfskit_workload::program::fs_mark::{self, Iteration, Options, Run, Sync};
-use xfskit_workload::side::Job;
-use xfskit_workload::{Circumstances, Driver};
+use xfskit_workload::testbed::Job;
+use xfskit_workload::{Driver, Environment};
 
 use super::ground;
 use crate::exit::{Answer, Failure, Outcome};
@@ -55,8 +55,8 @@ impl Work<'_> {
     ) -> Outcome {
         let options = options(self.args);
         let run = Run::new(driver, dirs, options.clone());
-        let mut run = run.and_then(|run| run.making_directories(names)).map_err(run_error)?;
-        let Circumstances { command, time, .. } = Circumstances::now();
+        let mut run = run.and_then(|run| run.with_mkdir_per_file(names)).map_err(run_error)?;
+        let Environment { command, time, .. } = Environment::now();
         let options = Options { threads: options.threads.max(self.args.dirs.len()), ..options };
         self.say(&fs_mark::head(&options, &command, &time))?;
         self.say(&fs_mark::columns())?;
@@ -86,7 +86,7 @@ impl Work<'_> {
 
 /// On a volume in this process.
 impl Job for Work<'_> {
-    type Answer = Outcome;
+    type Output = Outcome;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
         let driver = &*driver;

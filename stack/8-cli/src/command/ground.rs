@@ -11,7 +11,7 @@ use xfskit::target::{self, Base, Target};
 use xfskit::units::ByteLen;
 use xfskit_workload::driver::engine::Engine;
 use xfskit_workload::driver::mounted::Mounted;
-use xfskit_workload::side::{self, Job};
+use xfskit_workload::testbed::{self, Job};
 
 use super::open::target_failure;
 use crate::exit::Failure;
@@ -24,7 +24,7 @@ pub(crate) fn run<J: Job>(
     dir: &Path,
     engine: Option<&str>,
     job: &mut J,
-) -> Result<J::Answer, Failure> {
+) -> Result<J::Output, Failure> {
     if let Some(name) = engine {
         return on_engine(name, job);
     }
@@ -36,13 +36,13 @@ pub(crate) fn run<J: Job>(
 pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     match fs::create_dir(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
-        _ => Mounted::new(dir, "mounted", dir.to_string_lossy()).map(|it| it.by_path(dir)),
+        _ => Mounted::new(dir, "mounted", dir.to_string_lossy()).map(|it| it.with_full_paths(dir)),
     }
     .map_err(|err| Failure::cannot(format!("{}: {err}", dir.display())))
 }
 
 /// Does `job` on the volume that `name` names.
-pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Answer, Failure> {
+pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Failure> {
     let device = device(name)?;
     let options =
         OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() };
@@ -59,7 +59,7 @@ pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Answer, Fa
 /// The device, with a volume on it: memory has none yet.
 fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let made = |device: Arc<dyn BlockDevice>| {
-        side::format(&*device, &xfskit::mkfs::Options::default()).map_err(failed)?;
+        testbed::format(&*device, &xfskit::mkfs::Options::default()).map_err(failed)?;
         Ok(device)
     };
     if name == "mem:" {

@@ -112,7 +112,8 @@ impl Verifying {
 
     /// Tells what the reads came upon. Files whose content is in doubt are faults.
     fn tell(&self, target: &Target, out: &Out) -> Result<(), Failure> {
-        let found: Vec<VerifyReport> = self.nested.iter().map(|n| n.array.verify_report()).collect();
+        let found: Vec<VerifyReport> =
+            self.nested.iter().map(|n| n.array.verify_report()).collect();
         let arrays = self.nested.iter().zip(&found).map(|(nested, verified)| {
             self.tell_corrected(nested, verified, out);
             summary(nested, verified)

@@ -1,6 +1,6 @@
-//! The kept corpus: `xfskit-fuzz-corpus seeds DIR` writes what each target starts from, kept inputs included, to
-//! `DIR/TARGET/`; `xfskit-fuzz-corpus pack DIR` keeps what is there, an archive for each target; `xfskit-fuzz-corpus targets` names
-//! them with their weights and the length of their longest inputs.
+//! The kept corpus. `xfskit-fuzz-corpus seeds DIR` writes the seeds of each target, kept inputs
+//! included, to `DIR/TARGET/`. `… pack DIR` packs these inputs into one archive for each target.
+//! `… targets` lists the targets with their weights and the length of their longest inputs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! One file as xfskit sees it, in the words of the manifest.
+//! One file as xfskit shows it, as a record of the manifest.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -17,7 +17,7 @@ use crate::fsxattr;
 use crate::image::Image;
 use crate::manifest::{Digest, Entry, Extra, Time};
 
-/// Opens the volume as any reader does, its journal replayed in memory.
+/// Opens the volume read-only, with its journal replayed in memory.
 pub fn open(image: &Image) -> Volume {
     let open = |path: &Path| -> Arc<dyn BlockDevice> {
         Arc::new(FileDevice::open(path, OpenMode::ReadOnly).expect("open the image"))
@@ -26,7 +26,7 @@ pub fn open(image: &Image) -> Volume {
     Volume::open(open(image.path()), &options).expect("open the volume")
 }
 
-/// Everything about one inode.
+/// Returns the record of one inode.
 pub(super) fn entry(volume: &Volume, inode: &Inode) -> Result<Entry> {
     let (core, geo) = (inode.core(), volume.geo());
     let time = |t: Timestamp| -> Time { (t.sec, t.nsec) };
@@ -96,11 +96,13 @@ fn xattrs(volume: &Volume, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> 
     failed.map_or(Ok(found), Err)
 }
 
-/// What `FS_IOC_FSGETXATTR` makes of an inode: `xfs.h` gives the flags of both sides.
+/// Returns the record that `FS_IOC_FSGETXATTR` would return. `xfs.h` defines the flags of both
+/// sides.
 fn extra(inode: &Inode, blocklog: u8) -> Extra {
     const DAX: u64 = 1;
     const COWEXTSIZE: u64 = 4;
-    // Of the flags on disk only NEWRTBM (4) is no flag of the call; the others have the same bits.
+    // Of the on-disk flags only NEWRTBM (4) is not a flag of the ioctl; the others have the same
+    // bits.
     const SHOWN: u16 = 0x7fff & !4;
     let core = inode.core();
     let mut xflags = u32::from(core.flags() & SHOWN);

@@ -1,4 +1,4 @@
-//! What xfskit makes of a volume: its verdict, and the manifest of its tree.
+//! xfskit's view of a volume: its findings, and the manifest of its tree.
 
 mod entry;
 mod tree;
@@ -9,12 +9,12 @@ pub use tree::{content, differences, lookups, manifest};
 use std::path::Path;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
-use xfskit_check::{Severity, check};
+use xfskit_check::Severity;
 use xfskit_mkfs::{DeviceFacts, Stamp};
 
 use crate::image::Image;
 
-/// Has `xfskit mkfs` make a volume on the image; `options` in the words of mkfs.xfs.
+/// Formats a volume on the image with `xfskit mkfs`; `options` are those of mkfs.xfs.
 pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
     let mut asked = xfskit_mkfs::Options::default();
     asked.force = true;
@@ -36,37 +36,37 @@ pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
     xfskit_mkfs::make(&device, log, &plan).map_err(|why| why.to_string())
 }
 
-/// What `xfskit check` says of a volume.
+/// The findings of `xfskit check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VerifyResult {
-    /// Untidy, or worth knowing.
+pub struct CheckReport {
+    /// Findings that leave the exit status at 0.
     pub warnings: Vec<String>,
-    /// What makes `xfskit check` exit with 1.
+    /// Findings that make `xfskit check` exit with 1.
     pub errors: Vec<String>,
 }
 
-impl VerifyResult {
-    /// Nothing at all to say.
-    pub fn is_silent(&self) -> bool {
+impl CheckReport {
+    /// Returns whether there are no findings.
+    pub fn is_clean(&self) -> bool {
         self.warnings.is_empty() && self.errors.is_empty()
     }
 }
 
-/// Has `xfskit check` judge the volume.
-pub fn verdict(image: &Image) -> VerifyResult {
+/// Checks the volume with `xfskit check`.
+pub fn check(image: &Image) -> CheckReport {
     let device = FileDevice::open(image.path(), OpenMode::ReadOnly).expect("open the image");
     let log =
         image.log().map(|path| FileDevice::open(path, OpenMode::ReadOnly).expect("open the log"));
     let log = log.as_ref().map(|log| log as &dyn BlockDevice);
-    let mut verdict = VerifyResult::default();
+    let mut found = CheckReport::default();
     let mut take = |finding: xfskit_check::Finding| match finding.severity {
-        Severity::Warning => verdict.warnings.push(finding.to_string()),
-        Severity::Error | Severity::Fatal => verdict.errors.push(finding.to_string()),
+        Severity::Warning => found.warnings.push(finding.to_string()),
+        Severity::Error | Severity::Fatal => found.errors.push(finding.to_string()),
     };
     let options = xfskit_check::Options { threads: 2, ..xfskit_check::Options::default() };
-    match check(&device, log, &options, &mut take) {
-        Ok(report) => assert_eq!(report.clean(), verdict.errors.is_empty(), "report and findings"),
-        Err(error) => verdict.errors.push(error.to_string()),
+    match xfskit_check::check(&device, log, &options, &mut take) {
+        Ok(report) => assert_eq!(report.clean(), found.errors.is_empty(), "report and findings"),
+        Err(error) => found.errors.push(error.to_string()),
     }
-    verdict
+    found
 }

@@ -1,4 +1,4 @@
-//! The whole tree as xfskit sees it, beside what Linux shows.
+//! The whole tree as xfskit shows it, compared with the tree that Linux shows.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use super::entry::{entry, open};
 use crate::image::Image;
 use crate::manifest::{Entry, Manifest, show};
 
-/// Walks the whole tree. What cannot be read comes as lines.
+/// Walks the whole tree. Returns the manifest, and a line for each object that cannot be read.
 pub fn manifest(volume: &Volume) -> (Manifest, Vec<String>) {
     let mut walk = Walk { volume, linked: HashMap::new(), failed: Vec::new() };
     let mut found = Manifest::default();
@@ -25,7 +25,8 @@ pub fn manifest(volume: &Volume) -> (Manifest, Vec<String>) {
     (found, walk.failed)
 }
 
-/// How the tree that xfskit shows differs from the one that Linux shows, and what it cannot read.
+/// Returns how the trees that xfskit and Linux show differ, and the objects that xfskit cannot
+/// read.
 pub fn differences(image: &Image, linux: &Manifest) -> Vec<String> {
     let volume = open(image);
     let (ours, mut found) = manifest(&volume);
@@ -34,8 +35,8 @@ pub fn differences(image: &Image, linux: &Manifest) -> Vec<String> {
     found
 }
 
-/// Looks every name of `linux` up by its hash, and where the volume has parent pointers, finds each
-/// directory's path from its inode. Lines for those that give something else.
+/// Looks every name of `linux` up by its hash. With parent pointers, also finds each directory's
+/// path from its inode. Returns a line for each mismatch.
 pub fn lookups(image: &Image, linux: &Manifest) -> Vec<String> {
     let volume = open(image);
     let mut wrong = Vec::new();
@@ -62,7 +63,7 @@ pub fn lookups(image: &Image, linux: &Manifest) -> Vec<String> {
     wrong
 }
 
-/// The bytes of a regular file; nothing for what is none.
+/// Returns the bytes of a regular file, or nothing for other files.
 pub fn content(volume: &Volume, ino: u64) -> Vec<u8> {
     let inode = volume.iget(Ino(ino)).expect("an inode");
     if !inode.core().is_regular() {
@@ -77,7 +78,7 @@ pub fn content(volume: &Volume, ino: u64) -> Vec<u8> {
 
 struct Walk<'a> {
     volume: &'a Volume,
-    /// What is known of files with several names.
+    /// Entries of files with several names.
     linked: HashMap<u64, Entry>,
     failed: Vec<String>,
 }

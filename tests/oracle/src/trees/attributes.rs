@@ -9,7 +9,7 @@ use rustix::fs::{Mode, XattrFlags, lremovexattr, lsetxattr};
 
 use super::{bytes, fresh};
 
-/// Every form.
+/// Builds every form.
 pub fn all(root: &Path) -> io::Result<()> {
     namespaces(&fresh(root, "namespaces")?)?;
     values(&fresh(root, "values")?)?;
@@ -41,7 +41,7 @@ fn namespaces(dir: &Path) -> io::Result<()> {
         set(&names, format!("user.{}", "n".repeat(length)), &bytes(length as u64, 10))?;
     }
     set(&names, b"user.any \xff\x01\n=byte", b"\x00\x01\x02")?;
-    // Not only regular files carry attributes.
+    // Files other than regular ones carry attributes, too.
     let directory = fresh(dir, "directory")?;
     set(&directory, "user.on-a-directory", b"yes")?;
     let link = dir.join("link");
@@ -56,12 +56,13 @@ fn namespaces(dir: &Path) -> io::Result<()> {
     set(&fifo, "trusted.on-a-fifo", b"yes")
 }
 
-/// `struct vfs_cap_data` of revision 2 with `cap_net_raw` permitted and effective.
+/// Returns a `struct vfs_cap_data` of revision 2 with `cap_net_raw` permitted and effective.
 fn capability() -> Vec<u8> {
     [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Values of every length that decides something: inline, in a leaf, remote, over several extents.
+/// Makes values of every length at which the form changes: inline, in a leaf, remote, over several
+/// extents.
 fn values(dir: &Path) -> io::Result<()> {
     let lengths = [0, 1, 10, 40, 100, 200, 255, 256, 300, 768, 1000, 2000, 3000, 3072, 3073, 4040];
     for length in lengths.into_iter().chain([4041, 5000, 10_000, 16_384, 32_768, 65_535, 65_536]) {
@@ -80,7 +81,7 @@ fn counts(dir: &Path) -> io::Result<()> {
             set(&path, format!("user.name-{number}"), &bytes(number as u64, length))?;
         }
     }
-    // Attributes of one hash: the names differ where the hash cannot tell.
+    // Attributes with equal hashes: the names differ where the hash does not.
     let path = file(dir, "equal-hashes")?;
     for number in 0..8_u8 {
         let mut name = *b"user.AAAAAAAA";
@@ -93,7 +94,7 @@ fn counts(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Attribute forks that were larger once.
+/// Makes attribute forks that were larger before.
 fn removed(dir: &Path) -> io::Result<()> {
     for (name, keeps) in [("some", 7), ("one", 500), ("none", 1000)] {
         let path = file(dir, name)?;
@@ -111,7 +112,7 @@ fn removed(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `posix_acl_xattr_entry`: tag, permissions, id.
+/// Returns a list of `posix_acl_xattr_entry`: tag, permissions, id.
 fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {

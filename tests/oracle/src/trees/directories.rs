@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{Shape, fresh};
 
-/// Every form.
+/// Builds every form.
 pub fn all(root: &Path, shape: &Shape) -> io::Result<()> {
     names(&fresh(root, "names")?)?;
     sizes(&fresh(root, "sizes")?, shape)?;
@@ -24,7 +24,7 @@ pub fn all(root: &Path, shape: &Shape) -> io::Result<()> {
     Ok(())
 }
 
-/// Names of every length and of every byte that a name may hold.
+/// Makes names of every length, with every byte that a name may hold.
 fn names(dir: &Path) -> io::Result<()> {
     let lengths = fresh(dir, "lengths")?;
     for length in 1..=255 {
@@ -42,8 +42,8 @@ fn names(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Directories of many sizes, mostly of hard links: those are cheap. Some hold files, directories,
-/// fifos and symbolic links, so that every entry type is there in every form.
+/// Makes directories of many sizes, mostly of hard links, which are cheap. Some hold files,
+/// directories, fifos and symbolic links, so that every entry type occurs in every form.
 fn sizes(dir: &Path, shape: &Shape) -> io::Result<()> {
     let target = dir.join("target");
     fs::write(&target, "linked from everywhere")?;
@@ -88,16 +88,16 @@ fn every_type(dir: &Path, number: usize) -> io::Result<()> {
     }
 }
 
-/// 250 bytes.
+/// Returns a name of 250 bytes.
 fn long_name(number: usize) -> String {
     format!("{number:0>12}{}", "x".repeat(238))
 }
 
-/// Which of the numbered names stay.
+/// Returns whether the numbered name stays.
 type Keeps = fn(usize) -> bool;
 
-/// Directories that were larger once: stale entries, holes among the blocks, and the way back to
-/// smaller forms.
+/// Makes directories that were larger before: stale entries, holes among the blocks, and
+/// conversions back to smaller forms.
 fn shrunk(dir: &Path) -> io::Result<()> {
     let target = dir.join("target");
     fs::write(&target, "")?;
@@ -121,18 +121,18 @@ fn shrunk(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Many names of one hash. In XFS's name hash the lowest bit of a byte and
-/// the highest of the next one fall together, so that flipping both keeps the hash.
+/// Makes many names with equal hashes. In XFS's name hash the lowest bit of a byte overlaps the
+/// highest of the next one, so flipping both keeps the hash.
 fn equal_hashes(dir: &Path) -> io::Result<()> {
-    // 1200 of them would be right as well, but xfs_repair 6.1 takes a hash that goes on in the
-    // next leaf for a fault ("expected > … / saw …").
+    // 1200 names would be valid, too, but xfs_repair 6.1 reports a hash that continues in the next
+    // leaf as corruption ("expected > … saw …").
     for count in [3, 30, 100] {
         links_of_one_hash(&fresh(dir, &count.to_string())?, count)?;
     }
     Ok(())
 }
 
-/// A directory of `count` hard links, at most 4096, whose names have one hash.
+/// Makes a directory of `count` hard links, at most 4096, whose names have one hash.
 pub fn links_of_one_hash(dir: &Path, count: usize) -> io::Result<()> {
     let target = dir.join("target");
     fs::write(&target, "")?;
@@ -142,7 +142,8 @@ pub fn links_of_one_hash(dir: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Name `number` (below 4096) of one hash: sixteen bytes; every four of them have three places to flip.
+/// Returns name `number` (below 4096) of one hash: sixteen bytes. Every four bytes have three
+/// positions to flip.
 pub fn name_of_one_hash(number: usize) -> [u8; 16] {
     let mut name = [b'A'; 16];
     for bit in (0..12).filter(|bit| number >> bit & 1 == 1) {
@@ -153,7 +154,7 @@ pub fn name_of_one_hash(number: usize) -> [u8; 16] {
     name
 }
 
-/// A chain of directories, deeper than `PATH_MAX` allows a path to be.
+/// Makes a chain of directories, deeper than `PATH_MAX` allows a path to be.
 fn nested(dir: &Path) -> io::Result<()> {
     let mut at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
     for level in 0..40 {
@@ -164,7 +165,7 @@ fn nested(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Directories with another parent than they were born in, and hard links across directories.
+/// Makes directories that were moved to another parent, and hard links across directories.
 fn moved(dir: &Path) -> io::Result<()> {
     let homes: Vec<PathBuf> =
         (0..5).map(|number| fresh(dir, &format!("home{number}"))).collect::<io::Result<_>>()?;
@@ -176,7 +177,7 @@ fn moved(dir: &Path) -> io::Result<()> {
     fs::rename(child, homes[4].join("renamed child"))
 }
 
-/// So many data blocks that the free index needs a second block.
+/// Makes so many data blocks that the free index needs a second block.
 fn free_indexes(dir: &Path, shape: &Shape) -> io::Result<()> {
     let target = dir.join("target");
     fs::write(&target, "")?;

@@ -1,4 +1,4 @@
-//! Regular files: holes, unwritten space, extent lists inline and as btrees, shared blocks, great
+//! Regular files: holes, unwritten extents, extent lists inline and as btrees, shared blocks, large
 //! offsets; and symbolic links of every length.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use super::{Shape, bytes, fresh};
 
-/// Every form.
+/// Builds every form.
 pub fn all(root: &Path, shape: &Shape) -> io::Result<()> {
     sizes(&fresh(root, "sizes")?)?;
     holes(&fresh(root, "holes")?, shape)?;
@@ -88,8 +88,8 @@ fn unwritten(dir: &Path, shape: &Shape) -> io::Result<()> {
     Ok(())
 }
 
-/// Unwritten space with every second block punched out: one extent per two blocks, and no data to
-/// write. A few blocks are then written.
+/// Preallocates space and punches out every second block: one extent for each two blocks, without
+/// data. A few blocks are then written.
 fn many_extents(dir: &Path, shape: &Shape) -> io::Result<()> {
     let mut counts = vec![2, 5, 9, 10, 11, 15, 19, 20, 21, 22, 60, 300, 2000];
     if shape.tall {
@@ -107,7 +107,7 @@ fn many_extents(dir: &Path, shape: &Shape) -> io::Result<()> {
             file.write_all_at(&bytes(number, 100), number * 2 * block)?;
         }
     }
-    // Written and unwritten by turns, without holes.
+    // Written and unwritten extents in turn, without holes.
     let file = create(dir, "by-turns")?;
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 200 * shape.block)?;
     for number in (0..200).step_by(2) {
@@ -136,12 +136,12 @@ fn shared(dir: &Path, shape: &Shape) -> io::Result<()> {
     for number in 0..6 {
         let clone = create(dir, &format!("clone{number}"))?;
         rustix::fs::ioctl_ficlone(&clone, &origin)?;
-        // Copy on write leaves each clone with blocks of its own amid shared ones.
+        // Copy on write leaves each clone with blocks of its own among shared ones.
         for at in 0..number {
             clone.write_all_at(&bytes(at, 100), (at * 6 + number) * block + 30)?;
         }
     }
-    // The origin changes too: some blocks are the clones' alone.
+    // The origin changes too, so some blocks belong to the clones alone.
     origin.write_all_at(&bytes(12, 9000), block * 9 + 5)?;
     let grown = create(dir, "grown")?;
     rustix::fs::ioctl_ficlone(&grown, &origin)?;
@@ -151,8 +151,8 @@ fn shared(dir: &Path, shape: &Shape) -> io::Result<()> {
     cut.set_len(block * 7 + 1)
 }
 
-/// Two files that share every second block, `pieces` of them: as many reference counts.
-pub fn shared_in_pieces(dir: &Path, shape: &Shape, pieces: u64) -> io::Result<()> {
+/// Makes two files that share every second block, `pieces` of them, for as many refcount records.
+pub fn shared_extents(dir: &Path, shape: &Shape, pieces: u64) -> io::Result<()> {
     let block = shape.block;
     let origin = create(dir, "origin")?;
     origin.write_all_at(&bytes(14, usize::try_from(block * pieces * 2).expect("small")), 0)?;

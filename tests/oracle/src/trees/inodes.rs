@@ -1,5 +1,5 @@
-//! What an inode itself holds: types, device numbers, modes, owners, times, flags, projects; and
-//! inode chunks in part or wholly free.
+//! The content of inodes: types, device numbers, modes, owners, times, flags, projects; and inode
+//! chunks that are partly or completely free.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::fresh;
 use crate::fsxattr::{self, FsXattr};
 
-/// Every form.
+/// Builds every form.
 pub fn all(root: &Path) -> io::Result<()> {
     special(&fresh(root, "special")?)?;
     modes(&fresh(root, "modes")?)?;
@@ -25,12 +25,12 @@ pub fn all(root: &Path) -> io::Result<()> {
 
 fn special(dir: &Path) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o640);
-    // XFS takes 9 bits of major and 18 of minor.
+    // XFS stores 9 bits of major and 18 bits of minor.
     let numbers = [(0, 0), (1, 3), (8, 0), (255, 255), (256, 256), (0, 0x3_ffff), (511, 0x3_ffff)];
     for (major, minor) in numbers {
         let device = rustix::fs::makedev(major, minor);
         for (letter, kind) in [('c', FileType::CharacterDevice), ('b', FileType::BlockDevice)] {
-            // 0/0 as a character device is a whiteout: fine as well.
+            // 0/0 as a character device is a whiteout, which is valid as well.
             let path = dir.join(format!("{letter}-{major}-{minor}"));
             rustix::fs::mknodat(CWD, path, kind, mode, device)?;
         }
@@ -143,7 +143,7 @@ fn flags(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inode chunks: full, with holes, and some freed whole.
+/// Makes inode chunks: full, with holes, and some completely freed.
 fn chunks(dir: &Path) -> io::Result<()> {
     for number in 0..1500 {
         fs::write(dir.join(number.to_string()), "")?;
@@ -154,8 +154,8 @@ fn chunks(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills the volume, then frees it in pieces too small for a whole chunk of inodes, and makes files
-/// until no more fit.
+/// Fills the volume, then frees it in pieces smaller than an inode chunk, and creates files until
+/// that fails.
 pub fn sparse_chunks(root: &Path) -> io::Result<()> {
     let vfs = rustix::fs::statvfs(root)?;
     let (piece, inode) = (16 << 10, 512);
@@ -185,7 +185,8 @@ pub fn sparse_chunks(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lifts the flags below `root` that forbid removal. By descriptors: a path may be too long.
+/// Clears the flags below `root` that forbid removal. Works by descriptors, since a path may be too
+/// long.
 pub fn clear_flags(root: &Path) -> io::Result<()> {
     clear_flags_below(rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
 }

@@ -1,5 +1,5 @@
-//! Makers of trees. Each takes an empty directory of a mounted volume and has the kernel build one
-//! family of on-disk forms there; [`corners`] builds them all.
+//! Builders of trees. Each takes an empty directory of a mounted volume and lets the kernel make
+//! one family of on-disk forms there. [`corners`] calls them all.
 
 pub mod attributes;
 pub mod directories;
@@ -10,14 +10,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a volume can hold, and how much of it a test wants.
+/// Properties of a volume on which trees depend, and how much a test needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Bytes of a filesystem block.
+    /// Size of a filesystem block, in bytes.
     pub block: u64,
-    /// Bytes of a directory block.
+    /// Size of a directory block, in bytes.
     pub dir_block: u64,
-    /// Whether blocks can be shared between files.
+    /// Whether the volume supports reflink.
     pub reflink: bool,
     /// Whether to build the forms that take seconds (several free-index blocks, tall trees).
     pub tall: bool,
@@ -28,7 +28,7 @@ impl Shape {
     pub const DEFAULT: Self = Self { block: 4096, dir_block: 4096, reflink: true, tall: false };
 }
 
-/// Every corner of every form, below `root`.
+/// Builds the corner cases of every form below `root`.
 pub fn corners(root: &Path, shape: &Shape) -> io::Result<()> {
     inodes::all(&fresh(root, "inodes")?)?;
     directories::all(&fresh(root, "directories")?, shape)?;
@@ -36,27 +36,27 @@ pub fn corners(root: &Path, shape: &Shape) -> io::Result<()> {
     attributes::all(&fresh(root, "attributes")?)
 }
 
-/// What makes the per-group trees taller than one block: thousands of inodes in one group, and
-/// space shared in many pieces.
+/// Makes the per-AG trees taller than one block: thousands of inodes in one group, and many shared
+/// extents.
 pub fn tall_groups(root: &Path, shape: &Shape) -> io::Result<()> {
     let many = fresh(root, "many-inodes")?;
     for number in 0..5000 {
         fs::write(many.join(number.to_string()), "")?;
     }
     if shape.reflink {
-        files::shared_in_pieces(&fresh(root, "shared-in-pieces")?, shape, 600)?;
+        files::shared_extents(&fresh(root, "shared-in-pieces")?, shape, 600)?;
     }
     Ok(())
 }
 
-/// A new directory `name` in `parent`.
+/// Creates directory `name` in `parent`.
 pub fn fresh(parent: &Path, name: &str) -> io::Result<PathBuf> {
     let path = parent.join(name);
     fs::create_dir(&path)?;
     Ok(path)
 }
 
-/// `length` bytes that depend on `seed` and do not repeat soon.
+/// Returns `length` bytes that depend on `seed` and repeat only after a long period.
 pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut made = Vec::with_capacity(length + 8);
@@ -70,7 +70,7 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     made
 }
 
-/// Removes everything below `root`, flags that forbid it included.
+/// Removes everything below `root`, including files with flags that forbid it.
 pub fn empty(root: &Path) -> io::Result<()> {
     inodes::clear_flags(root)?;
     for entry in fs::read_dir(root)? {

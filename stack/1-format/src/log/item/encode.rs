@@ -42,7 +42,8 @@ const CHUNKS_MAX: usize = LEN_MAX as usize * 512 / CHUNK;
 /// The address and length of a buffer.
 pub type BufAddr = (Daddr, Sectors);
 
-// ---- buffers -------------------------------------------------------------------------------------
+// ---- buffers
+// -------------------------------------------------------------------------------------
 
 /// Encodes the changed chunks of the block `block`, which lies at `pieces`.
 ///
@@ -152,7 +153,8 @@ pub fn unlinked(out: &mut impl Regions, cluster: BufAddr, pointers: &[(usize, Op
     }
 }
 
-// ---- inodes --------------------------------------------------------------------------------------
+// ---- inodes
+// --------------------------------------------------------------------------------------
 
 /// Encodes the inode `ino` in its present state `image`, which begins at byte `offset` of the
 /// cluster at `cluster`: its core, and the forks that `changed` touches.

@@ -45,7 +45,7 @@ impl Icreate {
         let count = length.0.saturating_mul(geo.inopblock());
         ctx.eq("log.icreate.count", count, self.count.get())?;
         let inside = geo.valid_agb_extent(agno, agbno, length);
-        ctx.require("log.icreate.agbno", inside, "blocks of the group behind its headers", agbno)?;
+        ctx.require("log.icreate.agbno", inside, "blocks of the group after its headers", agbno)?;
         Ok((agno, agbno, length))
     }
 }

@@ -1,4 +1,4 @@
-//! XMI: content of two files changes places, from where it was stopped.
+//! XMI: continues an interrupted exchange of the mappings of two files.
 
 use xfskit_format::log::item::Intent;
 use xfskit_format::log::item::intent::{Exchange, Work};

@@ -1,25 +1,26 @@
-//! UnfinishedIntents kept: what Linux began and a crash cut short is brought to its end.
+//! Finishing of intents: work that Linux logged as an intent, and that a crash interrupted.
 //!
-//! Linux does large work in several transactions, each of which says in the journal what is still to be
-//! done: an intent. The transaction that does it logs a done item with the intent's id. What recovery finds promised
-//! and not done is done here, with the engine's own transactions, and with done items of our own.
+//! Linux does large work in several transactions. Each logs an intent: the work that remains. The
+//! transaction that does the work logs a done item with the intent's id. Recovery finishes intents
+//! without a done item with the engine's own transactions, and logs its own done items.
 //!
-//! 1. A promise and its being kept are in one transaction with the work: a crash in between is followed by
-//!    a recovery that finds either the promise or the work.
-//! 2. Before the first is kept, all are made again under new ids, in one checkpoint that also answers the
-//!    old ones. From then on nothing older is needed, and the engine sees to it that the journal's tail does not pass
-//!    what is not kept, and is not held up by it.
-//! 3. What our transactions do leaves no promises behind, except where something is too large for
-//!    one: then the rest is promised anew.
+//! 1. An intent's done item is in the same transaction as the work. After a crash in between, the
+//!    next recovery finds either the intent or the work.
+//! 2. Before the first intent is finished, all are logged again under new ids, in one checkpoint
+//!    that also logs done items for the old ones. Nothing older is needed from then on. The engine
+//!    keeps the journal's tail before unfinished intents, and they do not hold it up.
+//! 3. Our transactions leave no intents behind, except where the work is too large for one
+//!    transaction. The rest is logged as a new intent then.
 //!
-//! Linux takes the first step of each promise in the order of the journal, and all that follows from those steps
-//! afterwards. So do we, for as many promises as go into one transaction: maps and attributes change at once, while
-//! reverse mappings, reference counts and extents to free, those promised first, are put off to its end.
+//! Linux does the first step of each intent in the order of the journal, and all that follows from
+//! those steps afterwards. This code does the same, for as many intents as fit into one
+//! transaction. Mappings and attributes change at once. Reverse mappings, reference counts and
+//! freed extents, those of the intents first, are deferred to its end.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | `verify` | promises that make no sense, and those that nobody here can keep |
-//! | `exchange` | content of two files that changes places |
+//! | `verify` | invalid intents, and those that this code cannot finish |
+//! | `exchange` | exchange of the mappings of two files |
 
 mod exchange;
 mod verify;
@@ -55,9 +56,9 @@ const HEAVY: usize = 32;
 pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     let engine = volume.engine()?;
     unfinished.iter().try_for_each(|intent| verify::verify(volume, intent))?;
-    engine.promises_follow(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
+    engine.reserve_intent_ids(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
     let mut left = promise_again(volume, unfinished)?;
-    engine.let_tail_go();
+    engine.release_tail();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
         left = volume.transact_reserved(|tx| tx.finish_intents(&left))?;

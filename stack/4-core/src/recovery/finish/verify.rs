@@ -1,4 +1,4 @@
-//! UnfinishedIntents that make no sense, and those that nobody here can keep.
+//! Verification of unfinished intents: invalid ones, and those that this code cannot finish.
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::log::item::attri::AttrOp;

@@ -1,12 +1,14 @@
-//! Reference counts: how many files share a block, and which blocks wait to replace shared ones.
+//! Reference counts: the number of files that share a block, and the staging extents of copy on
+//! write.
 //!
-//! A block that one file maps has no record; one that `n` map has a record that says `n`. So the second file
-//! makes a record and the last but one removes it, and what loses its last file without a record is free.
-//! Staging extents of copy-on-write, allocated and not mapped by any file yet, are in a domain of their
-//! own behind all shared ones: a crash leaves them there for the next who opens the volume to free.
+//! A block that one file maps has no record. A block that `n` files map has a record with the count
+//! `n`. The second file therefore makes a record, and the last but one removes it. A block without
+//! a record that loses its last file is free. Staging extents of copy on write are allocated and
+//! not mapped by any file yet. They are in a domain of their own behind all shared extents. After a
+//! crash, the next open of the volume frees them.
 //!
-//! What becomes of the records is decided in [`plan`], on plain records; here they are found in the tree and
-//! the edits are made. No volume without REFLINK has any of this.
+//! [`plan`] computes the changes on plain records. This module finds the records in the tree and
+//! applies the edits. Volumes without REFLINK have no reference counts.
 
 mod plan;
 #[cfg(test)]
@@ -53,7 +55,7 @@ pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
         Ok(edits)
     })?;
     if free.iter().map(|(_, freed)| freed.0).sum::<u32>() < len.0 {
-        tx.moved(start);
+        tx.note_remapped(start);
     }
     for (agbno, len) in free {
         let start = tx.volume().geo().agb_to_fsb(agno, agbno);

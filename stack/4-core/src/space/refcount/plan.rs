@@ -1,8 +1,8 @@
-//! What happens to records of the refcountbt, as functions from records to edits.
+//! Changes of refcountbt records, as functions from records to edits.
 //!
-//! Every change visits the pieces into which the records cut its range, those between records included,
-//! and says for each how often it is counted afterwards. Neighbours with one count are one record.
-//! Numbers of blocks are as in records: with [`COW_FLAG`] for staging extents.
+//! The records, and the gaps between them, cut a change's range into pieces. The change visits
+//! every piece and computes its new count. Neighbours with the same count are merged into one
+//! record. Block numbers are as in records: with [`COW_FLAG`] for staging extents.
 
 use std::ops::Range;
 

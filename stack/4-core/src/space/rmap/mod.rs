@@ -1,11 +1,12 @@
-//! Reverse mappings: who owns each used block.
+//! Reverse mappings: the owner of each used block.
 //!
-//! What becomes of the records is decided in [`plan`], on plain records; here they are found in the tree and
-//! the edits are made. The caller holds the AGF and has filled the AGFL. Without RMAPBT, and for
+//! [`plan`] computes the changes on plain records. This module finds the records in the tree and
+//! applies the edits. The caller holds the AGF and has filled the AGFL. Without RMAPBT, and for
 //! [`Owner::Unmapped`], there is nothing to do.
 //!
-//! Where content is shared, records overlap, and the record that covers a block need not be the last that
-//! begins before it. It mostly is, so that is tried first; else all that cover the block are looked through.
+//! Where file data is shared, records overlap, and the record that covers a block need not be the
+//! last that begins before it. It mostly is, so that one is tried first. Otherwise all records that
+//! cover the block are searched.
 
 mod plan;
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What happens to records of the rmapbt, as functions from records to edits.
+//! Changes of rmapbt records, as functions from records to edits.
 //!
-//! A record is a piece of a *line*: one owner's blocks, that continue in the file as they continue on the
-//! device. Lines of different owners may cross (shared content); two records of one line that touch are
-//! one record, unless one is written and the other is not. So whatever a change does, it concerns the
-//! records of one line that cover or touch the changed blocks: at most one to the left, one that
-//! covers, one to the right.
+//! A record is a piece of a *line*: blocks of one owner that are contiguous both in the file and on
+//! the device. Lines of different owners may cross (shared data). Two records of one line that
+//! touch are one record, unless one is written and the other is not. A change therefore concerns
+//! only the records of one line that cover or touch the changed blocks: at most one to the left,
+//! one that covers, and one to the right.
 
 use std::ops::RangeInclusive;
 

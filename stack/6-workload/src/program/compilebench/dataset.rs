@@ -1,23 +1,25 @@
-//! Trees as people have them who work on a kernel: clean, compiled, patched. Made from a seed, after the figures of
-//! the trees that compilebench brings: sizes, names and directories have their quantiles.
+//! Source trees of kernel developers: clean, compiled, patched. They are generated from a seed
+//! after the figures of the trees that compilebench ships: sizes, names and directories follow
+//! their quantiles.
 
 use crate::random::Random;
 
 /// Files of a clean tree, as published.
 pub const FILES: usize = 21_280;
-/// Files that compiling adds, for each [`FILES`].
+/// Files that compiling adds for each [`FILES`].
 const COMPILED: usize = 3_263;
-/// The same of a patched tree.
+/// Files that compiling adds to a patched tree.
 const PATCHED_COMPILED: usize = 3_340;
-/// Files that a patch makes …
+/// Files that a patch creates.
 const NEW: usize = 610;
-/// … and that it changes.
+/// Files that a patch changes.
 const CHANGED: usize = 5_526;
 
-/// What share of things is at most so large; between two of these the logarithm goes evenly.
+/// Pairs of a fraction and the size that it does not exceed. Between two pairs the logarithm is
+/// interpolated linearly.
 type Quantiles = &'static [(f64, f64)];
 
-/// Bytes of a source: the mean is 10.9 kB.
+/// Bytes of a source file; the mean is 10.9 kB.
 const SOURCE: Quantiles = &[
     (0.0, 20.0),
     (0.1, 390.0),
@@ -27,7 +29,7 @@ const SOURCE: Quantiles = &[
     (0.999, 250_000.0),
     (1.0, 873_603.0),
 ];
-/// Bytes of what a compiler writes, where it is not empty: of all the mean is 217 kB.
+/// Bytes of a non-empty object file; the mean of all object files is 217 kB.
 const OBJECT: Quantiles = &[
     (0.3, 1_000.0),
     (0.5, 14_800.0),
@@ -36,17 +38,17 @@ const OBJECT: Quantiles = &[
     (0.999, 15_000_000.0),
     (1.0, 64_000_000.0),
 ];
-/// Share of empty files among them.
+/// Fraction of empty object files.
 const EMPTY: f64 = 0.3;
 /// Files of a directory.
 const PER_DIR: Quantiles = &[(0.0, 1.0), (0.5, 8.0), (0.9, 38.0), (0.99, 90.0), (1.0, 745.0)];
 /// Bytes of a name.
 const NAME: Quantiles = &[(0.0, 2.0), (0.5, 9.0), (0.9, 15.0), (1.0, 35.0)];
-/// What share of directories is how deep: one to seven.
+/// Cumulative fraction of directories by depth: one to seven.
 const DEPTHS: [f64; 7] = [0.02, 0.13, 0.52, 0.87, 0.96, 0.99, 1.0];
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // far below 2^53, and not negative
-fn drawn(quantiles: Quantiles, share: f64) -> u64 {
+fn quantile_at(quantiles: Quantiles, share: f64) -> u64 {
     let above =
         quantiles.iter().position(|(q, _)| *q >= share).unwrap_or(quantiles.len() - 1).max(1);
     let ((q0, x0), (q1, x1)) = (quantiles[above - 1], quantiles[above]);
@@ -55,13 +57,13 @@ fn drawn(quantiles: Quantiles, share: f64) -> u64 {
 }
 
 fn draw(quantiles: Quantiles, random: &mut Random) -> u64 {
-    drawn(quantiles, random.fraction())
+    quantile_at(quantiles, random.fraction())
 }
 
 /// A file of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its directory: an index into [`Dataset::dirs`].
+    /// Index of its directory in [`Dataset::dirs`].
     pub dir: usize,
     /// Its name.
     pub name: Vec<u8>,
@@ -72,35 +74,36 @@ pub struct File {
 /// A directory of a tree; the first is the tree itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dir {
-    /// The directory that it is in.
+    /// Index of its parent directory.
     pub parent: usize,
     /// Its name.
     pub name: Vec<u8>,
     depth: usize,
 }
 
-/// Lists of files, for the states that a tree may be in.
+/// Lists of files for the states of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    /// Directories, each behind the one that it is in.
+    /// Directories, each after its parent.
     pub dirs: Vec<Dir>,
-    /// What a clean tree has.
+    /// Files of a clean tree.
     pub clean: Vec<File>,
-    /// What compiling adds.
+    /// Files that compiling adds.
     pub compiled: Vec<File>,
-    /// What a patch makes or changes, with the new sizes.
+    /// Files that a patch creates or changes, with the new sizes.
     pub patched: Vec<File>,
-    /// What compiling a patched tree adds.
+    /// Files that compiling a patched tree adds.
     pub patched_compiled: Vec<File>,
 }
 
-/// Bytes of a list.
+/// Returns the sum of the file sizes.
 pub fn bytes(files: &[File]) -> u64 {
     files.iter().map(|file| file.size).sum()
 }
 
 impl Dataset {
-    /// The one of `seed`, with so many files in a clean tree; the other lists in proportion.
+    /// Generates the dataset of `seed` with `files` files in a clean tree, and the other lists in
+    /// proportion.
     pub fn new(files: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let share = |of: usize| (files * of).div_ceil(FILES);
@@ -117,9 +120,10 @@ impl Dataset {
         let objects = |count, suffix: &[u8], random: &mut Random| -> Vec<File> {
             #[allow(clippy::cast_precision_loss)] // of a share
             let object = |n| {
-                // A few large ones are most of the bytes: the share of each is drawn from its own part.
+                // A few large objects hold most of the bytes. Each object is therefore drawn from
+                // its own part of the distribution.
                 let full = (n as f64 + random.fraction()) / count as f64;
-                let size = if full < EMPTY { 0 } else { drawn(OBJECT, full) };
+                let size = if full < EMPTY { 0 } else { quantile_at(OBJECT, full) };
                 let dir = clean[random.index(clean.len())].dir;
                 File { dir, name: name(n as u64, suffix, random), size }
             };
@@ -134,11 +138,11 @@ impl Dataset {
     }
 }
 
-/// One more directory.
+/// Adds a directory.
 fn grow(dirs: &mut Vec<Dir>, random: &mut Random) -> usize {
     let share = random.fraction();
     let depth = DEPTHS.iter().position(|below| share <= *below).unwrap_or(0);
-    // Some directory of that depth, or the deepest above it that there is.
+    // Pick a directory of that depth, or the deepest one above it.
     let above = (0..=depth).rev().find_map(|depth| {
         let there: Vec<usize> = (0..dirs.len()).filter(|&n| dirs[n].depth == depth).collect();
         (!there.is_empty()).then(|| there[random.index(there.len())])
@@ -149,13 +153,14 @@ fn grow(dirs: &mut Vec<Dir>, random: &mut Random) -> usize {
     dirs.len() - 1
 }
 
-/// The sources that a patch changes, larger ones more often, and those that it makes.
+/// Selects the source files that a patch changes, larger ones more often, and adds the files that
+/// it creates.
 fn patch(clean: &[File], changed: usize, new: usize, random: &mut Random) -> Vec<File> {
     let mut order: Vec<usize> = (0..clean.len()).collect();
     random.shuffle(&mut order);
     let picked = |n: &usize| {
         let chance = if clean[*n].size > 4_055 { 0.45 } else { 0.07 };
-        Random::of(n.wrapping_mul(31) as u64, clean[*n].size).fraction() < chance
+        Random::stream(n.wrapping_mul(31) as u64, clean[*n].size).fraction() < chance
     };
     let (first, rest): (Vec<usize>, Vec<usize>) = order.into_iter().partition(picked);
     let mut patched: Vec<File> = first
@@ -181,7 +186,8 @@ fn patch(clean: &[File], changed: usize, new: usize, random: &mut Random) -> Vec
     patched
 }
 
-/// A name that no other one with this suffix has in the same directory, for it carries `n`.
+/// Generates a name that contains `n` and is therefore unique among names with this suffix in the
+/// directory.
 fn name(mut n: u64, suffix: &[u8], random: &mut Random) -> Vec<u8> {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let wanted = usize::try_from(draw(NAME, random)).unwrap_or(0);
@@ -192,7 +198,7 @@ fn name(mut n: u64, suffix: &[u8], random: &mut Random) -> Vec<u8> {
     }
     let letters = wanted.saturating_sub(number.len() + suffix.len() + 1);
     let mut name: Vec<u8> = (0..letters).map(|_| DIGITS[10 + random.index(26)]).collect();
-    // The letters end where the number begins.
+    // The separator ends the letters before the number.
     if !name.is_empty() {
         name.push(b'_');
     }
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_files_have_one_name() {
+    fn file_names_are_unique() {
         let set = Dataset::new(3_000, 1);
         let lists = [&set.clean, &set.compiled, &set.patched_compiled];
         let all: BTreeSet<_> = lists
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_makes_one_set() {
+    fn a_seed_gives_one_dataset() {
         assert_eq!(Dataset::new(500, 3), Dataset::new(500, 3));
         assert_ne!(Dataset::new(500, 3), Dataset::new(500, 4));
     }

@@ -1,13 +1,15 @@
-//! compilebench: a filesystem ages as people make, patch, compile, read and delete source trees.
+//! compilebench: a filesystem ages as source trees are created, patched, compiled, read and
+//! deleted.
 //!
-//! As compilebench 0.6 does it. Some trees are made first; then come runs, each one operation on a tree taken at random
-//! among those in a fitting state, with cold caches and the sync inside the time. Averages over the runs are the result.
-//! The trees are not the kernel's own but [made](dataset) after their figures.
+//! The procedure is that of compilebench 0.6. First some trees are created. Then each run performs
+//! one operation on a random tree in a suitable state, with cold caches, and with the sync inside
+//! the time. The result is the average over the runs. The trees are not the kernel's own but
+//! [generated](dataset) after their figures.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`dataset`] | which files, of which sizes |
-//! | `tree` | one tree, and what is done with it |
+//! | [`dataset`] | the files and their sizes |
+//! | `tree` | operations on one tree |
 
 pub mod dataset;
 mod tree;
@@ -17,27 +19,27 @@ use std::io;
 
 use crate::Driver;
 use crate::measure::Usage;
-use crate::measure::usage::Watch;
+use crate::measure::usage::Stopwatch;
 use crate::random::Random;
 use dataset::Dataset;
 use tree::Tree;
 
-/// What is to be done, in the words of compilebench's options.
+/// The parameters, named after compilebench's options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `-i`: trees that are made first.
+    /// `-i`: trees that are created first.
     pub initial: usize,
     /// `-r`: operations after that.
     pub runs: usize,
-    /// `-b`: bytes in a write or read.
+    /// `-b`: bytes of a write or read.
     pub buffer: usize,
-    /// Syncs and cold caches; off with `--no-sync`.
+    /// Syncs, and drops caches before each run; `--no-sync` turns it off.
     pub sync: bool,
-    /// `--makej`: instead of the runs all trees are compiled, some read, all deleted.
+    /// `--makej`: instead of the runs, compiles all trees, reads some, and deletes all.
     pub makej: bool,
     /// Files of a clean tree; the published one has [`dataset::FILES`].
     pub files: usize,
-    /// The same seed makes the same trees and the same choices.
+    /// The same seed gives the same trees and the same choices.
     pub seed: u64,
 }
 
@@ -56,49 +58,49 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what leaves nothing to do, in words.
+    /// Rejects options that leave nothing to do.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`].
-    pub fn judge(&self) -> io::Result<()> {
+    pub fn validate(&self) -> io::Result<()> {
         if self.initial > 0 || (self.runs > 0 && !self.makej) {
             return Ok(());
         }
-        let why = "nothing to do: ask for trees (-i) or for operations (-r)";
+        let why = "nothing to do: set trees (-i) or operations (-r)";
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 }
 
-/// What is done in one run.
+/// The operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A tree of those that are made first.
+    /// Creates one of the initial trees.
     InitialCreate,
-    /// A further one.
+    /// Creates another tree.
     Create,
-    /// A patch is applied.
+    /// Applies a patch.
     Patch,
-    /// What a compiler writes is written.
+    /// Writes the output of a compiler.
     Compile,
-    /// That is removed.
+    /// Removes the output of the compiler.
     Clean,
-    /// Everything is read.
+    /// Reads all files of a tree.
     ReadTree,
-    /// The same of a tree that is compiled.
+    /// Reads all files of a compiled tree.
     ReadCompiledTree,
-    /// Everything is removed.
+    /// Removes a tree.
     DeleteTree,
-    /// The same of a tree that is compiled.
+    /// Removes a compiled tree.
     DeleteCompiledTree,
-    /// Everything is looked at.
+    /// Calls stat on all names of a tree.
     StatTree,
-    /// The same of a tree that is compiled.
+    /// Calls stat on all names of a compiled tree.
     StatCompiledTree,
 }
 
 impl Kind {
-    /// All, as the result lists them.
+    /// All operations in the order of the summary.
     pub const ALL: [Self; 11] = [
         Self::InitialCreate,
         Self::Create,
@@ -113,7 +115,7 @@ impl Kind {
         Self::StatCompiledTree,
     ];
 
-    /// As the result names it.
+    /// Returns the name that the output uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::InitialCreate => "initial create",
@@ -130,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// It is told in megabytes in a second, not in seconds.
+    /// Returns true if the result is in megabytes per second instead of seconds.
     pub fn is_rate(self) -> bool {
         self <= Self::ReadCompiledTree
     }
@@ -139,27 +141,27 @@ impl Kind {
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was done.
+    /// The operation.
     pub kind: Kind,
-    /// On which tree.
+    /// Name of the tree.
     pub tree: String,
-    /// Bytes; names where it is told in seconds.
+    /// Bytes, or names if the result is in seconds.
     pub amount: u64,
-    /// What it took.
+    /// Time used.
     pub usage: Usage,
-    /// Caches were empty when it began.
+    /// Caches were empty when the run began.
     pub cold: bool,
 }
 
 impl Run {
-    /// Megabytes (10^6 bytes) in a second, or seconds.
+    /// Returns megabytes (10^6 bytes) per second, or seconds.
     #[allow(clippy::cast_precision_loss)] // of a rate
     pub fn figure(&self) -> f64 {
         let seconds = self.usage.wall.as_secs_f64();
         if self.kind.is_rate() { self.amount as f64 / 1e6 / seconds } else { seconds }
     }
 
-    /// The line that is printed of it.
+    /// Formats the output line of the run.
     pub fn line(&self) -> String {
         let (kind, tree, seconds) = (self.kind.name(), &self.tree, self.usage.wall.as_secs_f64());
         if !self.kind.is_rate() {
@@ -170,7 +172,7 @@ impl Run {
     }
 }
 
-/// The averages, as they are printed at the end.
+/// Formats the averages, which are printed at the end.
 #[allow(clippy::cast_precision_loss)] // of averages
 pub fn summary(runs: &[Run]) -> String {
     let mut text = format!("\nrun complete:\n{}\n", "=".repeat(74));
@@ -196,7 +198,7 @@ pub fn summary(runs: &[Run]) -> String {
     text
 }
 
-/// In what state a tree is.
+/// The state of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Clean,
@@ -211,7 +213,7 @@ impl State {
     }
 }
 
-/// What is picked at random, as likely one as the other.
+/// A random choice; all are equally likely.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Create,
@@ -233,27 +235,27 @@ const CHOICES: [Choice; 7] = [
     Choice::Delete,
 ];
 
-/// Runs it; `say` is told each line, and each run.
+/// Runs the benchmark, and passes each line and each run to `report`.
 ///
 /// # Errors
-/// Where there is nothing to do, and those of the filesystem.
+/// If there is nothing to do, and the errors of the filesystem.
 pub fn run<D: Driver>(
     driver: &mut D,
     options: &Options,
-    say: &mut dyn FnMut(&str, Option<&Run>) -> io::Result<()>,
+    report: &mut dyn FnMut(&str, Option<&Run>) -> io::Result<()>,
 ) -> io::Result<Vec<Run>> {
-    options.judge()?;
+    options.validate()?;
     let mut work = Work {
         set: Dataset::new(options.files, options.seed),
         driver,
         options,
-        say,
+        report,
         random: Random::new(options.seed),
         buffer: vec![b'a'; options.buffer.max(1)],
         trees: Vec::new(),
         runs: Vec::new(),
     };
-    work.bring_into_order()?;
+    work.sort_lists()?;
     for n in 0..options.initial {
         work.create(Kind::InitialCreate, format!("kernel-{n}"))?;
     }
@@ -261,9 +263,9 @@ pub fn run<D: Driver>(
         work.driver.sync()?;
     }
     if options.makej {
-        work.make_all()?;
+        work.compile_all()?;
     } else {
-        (0..options.runs).try_for_each(|_| work.one())?;
+        (0..options.runs).try_for_each(|_| work.run_one())?;
     }
     Ok(work.runs)
 }
@@ -271,7 +273,7 @@ pub fn run<D: Driver>(
 struct Work<'w, D: Driver> {
     driver: &'w mut D,
     options: &'w Options,
-    say: &'w mut dyn FnMut(&str, Option<&Run>) -> io::Result<()>,
+    report: &'w mut dyn FnMut(&str, Option<&Run>) -> io::Result<()>,
     set: Dataset,
     random: Random,
     buffer: Vec<u8>,
@@ -280,11 +282,11 @@ struct Work<'w, D: Driver> {
 }
 
 impl<D: Driver> Work<'_, D> {
-    /// Writes the lists once to a tree of their own, and takes them in the order in which its directories have the
-    /// names; but what is compiled stays in an order of its own.
-    fn bring_into_order(&mut self) -> io::Result<()> {
+    /// Writes the lists once to a tree, and sorts them by the order of names in its directories.
+    /// The compiled files keep their own random order.
+    fn sort_lists(&mut self) -> io::Result<()> {
         let name = "native-0";
-        let watch = Watch::start()?;
+        let watch = Stopwatch::start()?;
         let mut set = self.set.clone();
         let mut tree = Tree::new(&*self.driver, &self.set, name.as_bytes(), &mut self.buffer);
         tree.make_dirs()?;
@@ -298,13 +300,13 @@ impl<D: Driver> Work<'_, D> {
         tree.remove()?;
         self.set = set;
         let seconds = watch.read()?.wall.as_secs_f64();
-        (self.say)(
+        (self.report)(
             &format!("native {name} {}MB in {seconds:.2} seconds", written / 1_000_000),
             None,
         )
     }
 
-    /// Does one operation, and keeps what it took.
+    /// Performs one operation and records its time.
     fn timed(
         &mut self,
         kind: Kind,
@@ -317,14 +319,14 @@ impl<D: Driver> Work<'_, D> {
                 Err(err) if err.kind() == io::ErrorKind::PermissionDenied => false,
                 dropped => dropped.map(|()| true)?,
             };
-        let watch = Watch::start()?;
+        let watch = Stopwatch::start()?;
         let mut tree = Tree::new(&*self.driver, &self.set, name.as_bytes(), &mut self.buffer);
         let amount = act(&mut tree, &self.set)?;
         if sync {
             self.driver.sync()?;
         }
         let run = Run { kind, tree: name.to_owned(), amount, usage: watch.read()?, cold };
-        (self.say)(&run.line(), Some(&run))?;
+        (self.report)(&run.line(), Some(&run))?;
         self.runs.push(run);
         Ok(())
     }
@@ -338,15 +340,15 @@ impl<D: Driver> Work<'_, D> {
         Ok(())
     }
 
-    /// Some tree in one of these states.
+    /// Picks a random tree in a suitable state.
     fn pick(&mut self, fits: impl Fn(State) -> bool) -> Option<usize> {
-        let fitting: Vec<usize> =
+        let suitable: Vec<usize> =
             (0..self.trees.len()).filter(|&n| fits(self.trees[n].1)).collect();
-        (!fitting.is_empty()).then(|| fitting[self.random.index(fitting.len())])
+        (!suitable.is_empty()).then(|| suitable[self.random.index(suitable.len())])
     }
 
-    /// One operation that some tree is fit for.
-    fn one(&mut self) -> io::Result<()> {
+    /// Performs one random operation for which a suitable tree exists.
+    fn run_one(&mut self) -> io::Result<()> {
         loop {
             let choice = CHOICES[self.random.index(CHOICES.len())];
             let at = match choice {
@@ -363,12 +365,12 @@ impl<D: Driver> Work<'_, D> {
                 Choice::Read | Choice::Stat | Choice::Delete => self.pick(|_| true),
             };
             if let Some(at) = at {
-                return self.on(choice, at);
+                return self.apply(choice, at);
             }
         }
     }
 
-    fn on(&mut self, choice: Choice, at: usize) -> io::Result<()> {
+    fn apply(&mut self, choice: Choice, at: usize) -> io::Result<()> {
         let (name, state) = self.trees[at].clone();
         let of = |plain, compiled| if state.is_compiled() { compiled } else { plain };
         match choice {
@@ -404,12 +406,12 @@ impl<D: Driver> Work<'_, D> {
         Ok(())
     }
 
-    /// Everybody compiles at once: all trees, then some are read, and all go.
-    fn make_all(&mut self) -> io::Result<()> {
-        (0..self.trees.len()).try_for_each(|at| self.on(Choice::Compile, at))?;
-        (0..self.trees.len().min(3)).try_for_each(|at| self.on(Choice::Read, at))?;
+    /// Compiles all trees, reads some, and deletes all.
+    fn compile_all(&mut self) -> io::Result<()> {
+        (0..self.trees.len()).try_for_each(|at| self.apply(Choice::Compile, at))?;
+        (0..self.trees.len().min(3)).try_for_each(|at| self.apply(Choice::Read, at))?;
         while !self.trees.is_empty() {
-            self.on(Choice::Delete, self.trees.len() - 1)?;
+            self.apply(Choice::Delete, self.trees.len() - 1)?;
         }
         Ok(())
     }
@@ -421,32 +423,32 @@ mod tests {
     use crate::driver::mounted::Mounted;
     use crate::driver::record::Recorder;
 
-    /// Small, and without dropping what the machine caches.
+    /// Small options that do not drop the machine's caches.
     fn small() -> Options {
         Options { initial: 3, runs: 40, files: 60, sync: false, ..Options::default() }
     }
 
-    fn on_a_directory(options: &Options) -> Vec<Run> {
+    fn run_on_a_directory(options: &Options) -> Vec<Run> {
         let dir = tempfile::tempdir().expect("a directory");
         let mut driver = Mounted::new(dir.path(), "here", "a file").expect("open");
         run(&mut driver, options, &mut |_, _| Ok(())).expect("a run")
     }
 
     #[test]
-    fn runs_go_through_all_operations_and_each_is_told() {
-        let runs = on_a_directory(&Options { runs: 150, ..small() });
+    fn runs_perform_all_operations_and_report_each() {
+        let runs = run_on_a_directory(&Options { runs: 150, ..small() });
         assert_eq!(runs.len(), 153);
         assert!(Kind::ALL.iter().all(|kind| runs.iter().any(|run| run.kind == *kind)));
-        let create = runs.iter().find(|run| run.kind == Kind::Create).expect("one");
-        let read = runs.iter().find(|run| run.kind == Kind::ReadTree).expect("one");
+        let create = runs.iter().find(|run| run.kind == Kind::Create).expect("a run");
+        let read = runs.iter().find(|run| run.kind == Kind::ReadTree).expect("a run");
         assert!(create.amount > 60 * 1000 && read.amount > 60 * 1000);
         let summary = summary(&runs);
         assert!(summary.contains("\ninitial create total runs 3 avg "), "{summary}");
     }
 
     #[test]
-    fn all_trees_are_compiled_and_go_with_makej() {
-        let runs = on_a_directory(&Options { makej: true, ..small() });
+    fn makej_compiles_and_deletes_all_trees() {
+        let runs = run_on_a_directory(&Options { makej: true, ..small() });
         let count = |kind| runs.iter().filter(|run| run.kind == kind).count();
         assert_eq!(count(Kind::Compile), 3);
         assert_eq!((count(Kind::ReadCompiledTree), count(Kind::DeleteCompiledTree)), (3, 3));
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn without_trees_and_operations_there_is_nothing_to_do() {
+    fn a_run_without_trees_and_operations_is_refused() {
         for options in [Options { runs: 0, ..small() }, Options { makej: true, ..small() }] {
             let options = Options { initial: 0, ..options };
             let mut recorder = Recorder::default();
@@ -465,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_calls() {
+    fn the_same_seed_gives_the_same_calls() {
         let calls = |seed| {
             let mut recorder = Recorder::default();
             run(&mut recorder, &Options { seed, ..small() }, &mut |_, _| Ok(())).expect("a run");

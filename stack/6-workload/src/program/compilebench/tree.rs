@@ -1,4 +1,4 @@
-//! One tree, and what is done with it.
+//! Operations on one tree.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,10 +7,10 @@ use std::rc::Rc;
 use super::dataset::{Dataset, File};
 use crate::driver::{Driver, Kind, tree};
 
-/// Directories that are open at once, at most: system calls have a limit.
+/// Limit of open directories, below the limit of file descriptors.
 const OPEN_MAX: usize = 200;
 
-/// A tree in a directory of that name below the root.
+/// A tree in the directory `name` below the root.
 pub(super) struct Tree<'t, D: Driver> {
     driver: &'t D,
     set: &'t Dataset,
@@ -29,7 +29,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Self { driver, set, name, buffer, dirs: HashMap::new() }
     }
 
-    /// Directory `n` of the set, open.
+    /// Opens directory `n` of the dataset.
     fn dir(&mut self, n: usize) -> io::Result<Rc<D::Dir>> {
         if let Some(dir) = self.dirs.get(&n) {
             return Ok(dir.clone());
@@ -48,7 +48,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(dir)
     }
 
-    /// Makes the directories.
+    /// Creates the directories.
     pub(super) fn make_dirs(&mut self) -> io::Result<()> {
         self.driver.make_dir(&self.driver.root()?, self.name)?;
         for n in 1..self.set.dirs.len() {
@@ -58,7 +58,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(())
     }
 
-    /// Writes new files; answers how many bytes.
+    /// Writes new files, and returns the number of bytes.
     pub(super) fn write(&mut self, files: &[File]) -> io::Result<u64> {
         for file in files {
             let dir = self.dir(file.dir)?;
@@ -79,7 +79,8 @@ impl<'t, D: Driver> Tree<'t, D> {
         self.driver.close(open)
     }
 
-    /// Reads each of these files whole where it is there, and writes it anew; answers how many bytes it wrote.
+    /// Reads each of these files if it exists, and rewrites it. Returns the number of bytes
+    /// written.
     pub(super) fn patch(&mut self, files: &[File], unlink_first: bool) -> io::Result<u64> {
         for file in files {
             let dir = self.dir(file.dir)?;
@@ -105,7 +106,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(super::dataset::bytes(files))
     }
 
-    /// Removes these files; answers how many bytes they had.
+    /// Removes these files, and returns the sum of their sizes.
     pub(super) fn unlink(&mut self, files: &[File]) -> io::Result<u64> {
         for file in files {
             let dir = self.dir(file.dir)?;
@@ -115,7 +116,7 @@ impl<'t, D: Driver> Tree<'t, D> {
     }
 
     fn read_all(&mut self, open: &D::File<'_>) -> io::Result<u64> {
-        // Whoever answers nothing has files without an end.
+        // The null driver's files never end.
         let size = self.driver.fstat(open)?.size;
         let mut offset = 0;
         while offset < size {
@@ -127,7 +128,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(offset)
     }
 
-    /// Reads every file, in the order of the directories; answers how many bytes that were.
+    /// Reads every file in directory order, and returns the number of bytes.
     pub(super) fn read(&mut self) -> io::Result<u64> {
         let (driver, mut bytes) = (self.driver, 0);
         let root = driver.open_dir(&driver.root()?, self.name)?;
@@ -142,7 +143,7 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(bytes)
     }
 
-    /// Stats everything; answers how many names there are.
+    /// Calls stat on every name, and returns the number of names.
     pub(super) fn stat(&mut self) -> io::Result<u64> {
         let (driver, mut names) = (self.driver, 0);
         let root = driver.open_dir(&driver.root()?, self.name)?;
@@ -153,13 +154,13 @@ impl<'t, D: Driver> Tree<'t, D> {
         Ok(names)
     }
 
-    /// Removes everything; answers how many names that were.
+    /// Removes the tree, and returns the number of names.
     pub(super) fn remove(&mut self) -> io::Result<u64> {
         self.dirs.clear();
         tree::remove(self.driver, &self.driver.root()?, self.name)
     }
 
-    /// Puts lists into the order in which the directories of this tree have them.
+    /// Returns the position of each file in directory order.
     pub(super) fn order(&mut self) -> io::Result<HashMap<(usize, Vec<u8>), usize>> {
         let mut order = HashMap::new();
         for n in 0..self.set.dirs.len() {

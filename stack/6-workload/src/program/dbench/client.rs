@@ -1,8 +1,8 @@
-//! A client: does what the lines ask for, as a file server would.
+//! A client: performs the operations of the load as a file server would.
 //!
-//! Names are looked up as a server does that must not mind case: where a name is not there as it is written, its
-//! directory is read for one that differs in case only. Directories that were opened stay open, so that a path
-//! costs its last component.
+//! Names are looked up as by a server that ignores case. If a name does not exist as written, its
+//! directory is searched for one that differs only in case. Directories stay open once they were
+//! opened, so a path costs a look-up of its last component only.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,11 +17,12 @@ use super::{Options, Shared};
 use crate::driver::{Driver, Kind, Stat, tree};
 use crate::random::Random;
 
-/// The attribute that servers keep what DOS knew of a file in.
+/// The attribute in which servers keep the DOS attributes of a file.
 const DOS: &[u8] = b"user.DosAttrib";
-/// Dispositions that make a file which is not there: supersede, create, open or create, overwrite or create.
+/// Create dispositions that create a missing file: supersede, create, open or create, overwrite or
+/// create.
 const MAKES: [u32; 4] = [0, 2, 3, 5];
-/// Those that empty one which is there.
+/// Create dispositions that truncate an existing file.
 const EMPTIES: [u32; 3] = [0, 4, 5];
 
 enum Opened<'d, D: Driver + 'd> {
@@ -59,16 +60,16 @@ impl<'r, D: Driver> Client<'r, D> {
             options,
             shared,
             number,
-            names: load.paths.iter().map(|place| place.name(number).into()).collect(),
+            names: load.paths.iter().map(|node| node.name(number).into()).collect(),
             dirs: load.paths.iter().map(|_| None).collect(),
             opened: HashMap::new(),
             buf: Vec::new(),
-            random: Random::of(options.seed, number as u64),
+            random: Random::stream(options.seed, number as u64),
             tally: Tally::default(),
         }
     }
 
-    /// Goes through the load again and again, until that is often enough or the time is over.
+    /// Repeats the load until the number of passes or the time is reached.
     pub(super) fn work(mut self) -> io::Result<Tally> {
         let mut counts = false;
         let begun = Instant::now();
@@ -81,9 +82,9 @@ impl<'r, D: Driver> Client<'r, D> {
                     (counts, self.tally) = (true, Tally::default());
                 }
                 self.line(line)?;
-                self.hold_back(begun);
+                self.throttle(begun);
             }
-            // A load may end with files that are open.
+            // A load may end with open files.
             self.opened.clear();
         }
         Ok(self.tally)
@@ -94,26 +95,26 @@ impl<'r, D: Driver> Client<'r, D> {
         let done = self.op(&line.op);
         let took = start.elapsed();
         self.tally.add(line.op.index(), took);
-        self.shared.note(took);
+        self.shared.record(took);
         match done {
-            Ok(()) if line.succeeds || !self.options.checked => Ok(()),
-            Err(_) if !line.succeeds || !self.options.checked => Ok(()),
-            // What is looked for by a mask may well be there.
+            Ok(()) if line.succeeds || !self.options.verify_status => Ok(()),
+            Err(_) if !line.succeeds || !self.options.verify_status => Ok(()),
+            // A search by mask may find names of earlier passes.
             Ok(()) if matches!(line.op, Op::Find { .. }) => Ok(()),
-            Ok(()) => Err(self.failure(line, "succeeded, which it was not to")),
+            Ok(()) => Err(self.failure(line, "succeeded, but the load expects a failure")),
             Err(err) if err.kind() == io::ErrorKind::StorageFull => Err(err),
             Err(err) => Err(self.failure(line, &err.to_string())),
         }
     }
 
-    fn failure(&self, line: &Line, why: &str) -> io::Error {
+    fn failure(&self, line: &Line, reason: &str) -> io::Error {
         let name = super::load::NAMES[line.op.index()];
-        io::Error::other(format!("client {}, line {}: {name}: {why}", self.number, line.number))
+        io::Error::other(format!("client {}, line {}: {name}: {reason}", self.number, line.number))
     }
 
-    /// Waits where this client has moved more than its share of the rate that was asked for.
+    /// Throttles this client if it has exceeded its part of the requested rate.
     #[allow(clippy::cast_precision_loss)] // of a rate
-    fn hold_back(&self, begun: Instant) {
+    fn throttle(&self, begun: Instant) {
         let Some(rate) = self.options.rate else { return };
         let due = self.tally.bytes as f64 * self.options.clients as f64 / (rate * 1e6);
         let ahead = due - begun.elapsed().as_secs_f64();
@@ -154,7 +155,7 @@ impl<'r, D: Driver> Client<'r, D> {
             Op::QueryFile { handle } => {
                 let Some(file) = self.file(handle)? else { return Ok(()) };
                 self.driver.fstat(file)?;
-                self.dos_of(handle)
+                self.read_dos_attr(handle)
             }
             Op::QuerySpace => self.driver.space().map(drop),
             Op::SetFile { handle } => self.set(handle),
@@ -167,7 +168,7 @@ impl<'r, D: Driver> Client<'r, D> {
         }
     }
 
-    /// The open file of that number; `None` where it is a directory.
+    /// Returns the open file with this number; `None` if it is a directory.
     fn file(&self, handle: u32) -> io::Result<Option<&D::File<'r>>> {
         match self.opened.get(&handle) {
             Some(Opened::File(file)) => Ok(Some(file)),
@@ -184,7 +185,7 @@ impl<'r, D: Driver> Client<'r, D> {
         self.file(handle)?.map_or(Ok(()), |file| act(self.driver, file))
     }
 
-    /// The directory at `path`, open.
+    /// Returns the open directory at `path`.
     fn dir(&mut self, path: PathId) -> io::Result<Rc<D::Dir>> {
         if let Some(dir) = &self.dirs[path] {
             return Ok(dir.clone());
@@ -198,12 +199,13 @@ impl<'r, D: Driver> Client<'r, D> {
         Ok(self.dirs[path].insert(Rc::new(dir)).clone())
     }
 
-    /// The directory that `path` is in, open. Depth is that of the path, as the loadfile has it.
+    /// Returns the open parent directory of `path`. The recursion is as deep as the path in the
+    /// loadfile.
     fn parent(&mut self, path: PathId) -> io::Result<Rc<D::Dir>> {
         self.dir(self.load.paths[path].parent)
     }
 
-    /// Looks a name up, as it is written and then without minding case.
+    /// Looks up a name as written, and then ignoring case.
     fn resolve(&mut self, path: PathId) -> io::Result<Stat> {
         let dir = self.parent(path)?;
         let name = self.names[path].clone();
@@ -226,7 +228,7 @@ impl<'r, D: Driver> Client<'r, D> {
     fn make_dir(&mut self, path: PathId) -> io::Result<()> {
         let dir = self.parent(path)?;
         match self.driver.make_dir(&dir, &self.names[path]) {
-            // Another client was first, or an earlier pass.
+            // Another client or an earlier pass created it.
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(err) => Err(err),
             Ok(()) => self.sync_dirs([&dir]),
@@ -267,29 +269,29 @@ impl<'r, D: Driver> Client<'r, D> {
         }
         self.driver.fstat(&file)?;
         self.opened.insert(handle, Opened::File(file));
-        if made { self.set_dos(handle) } else { self.dos_of(handle) }
+        if made { self.write_dos_attr(handle) } else { self.read_dos_attr(handle) }
     }
 
-    /// Reads the attribute that servers keep, where that is wanted and it is there.
-    fn dos_of(&self, handle: u32) -> io::Result<()> {
+    /// Reads the DOS attribute if the option is set.
+    fn read_dos_attr(&self, handle: u32) -> io::Result<()> {
         if !self.options.xattr {
             return Ok(());
         }
         let mut value = vec![0; self.options.xattr_len];
         self.on_file(handle, |driver, file| match driver.xattr(file, DOS, &mut value) {
-            // Not every file has one.
+            // A file need not have the attribute.
             Ok(_) | Err(_) => Ok(()),
         })
     }
 
-    /// Sets it anew.
-    fn set_dos(&mut self, handle: u32) -> io::Result<()> {
-        self.dos_of(handle)?;
+    /// Sets the DOS attribute to a new value.
+    fn write_dos_attr(&mut self, handle: u32) -> io::Result<()> {
+        self.read_dos_attr(handle)?;
         if !self.options.xattr {
             return Ok(());
         }
         let mut value = vec![0; self.options.xattr_len];
-        for (byte, chosen) in value.iter_mut().zip(self.random.number().to_le_bytes()) {
+        for (byte, chosen) in value.iter_mut().zip(self.random.next_u64().to_le_bytes()) {
             *byte = chosen;
         }
         self.on_file(handle, |driver, file| driver.set_xattr(file, DOS, &value))
@@ -304,7 +306,7 @@ impl<'r, D: Driver> Client<'r, D> {
             driver.fstat(file)?;
             driver.set_times(file, atime, mtime)
         })?;
-        self.set_dos(handle)
+        self.write_dos_attr(handle)
     }
 
     fn find(&mut self, path: PathId) -> io::Result<()> {
@@ -316,39 +318,39 @@ impl<'r, D: Driver> Client<'r, D> {
         Ok(())
     }
 
-    fn room(&mut self, size: usize) {
+    fn grow_buffer(&mut self, size: usize) {
         if self.buf.len() < size {
             self.buf.resize(size, 0);
         }
     }
 
     fn write(&mut self, handle: u32, offset: u64, size: usize) -> io::Result<()> {
-        self.room(size);
+        self.grow_buffer(size);
         let bytes = &self.buf[..size];
         self.on_file(handle, |driver, file| {
             driver.write(file, offset, bytes)?;
             if self.options.fsync { driver.fsync(file) } else { Ok(()) }
         })?;
-        self.moved(size);
+        self.count_bytes(size);
         Ok(())
     }
 
     fn read(&mut self, handle: u32, offset: u64, size: usize) -> io::Result<()> {
-        self.room(size);
+        self.grow_buffer(size);
         let mut buf = std::mem::take(&mut self.buf);
         let read = self.on_file(handle, |driver, file| {
             let read = driver.read(file, offset, &mut buf[..size])?;
-            if read < size && self.options.checked {
+            if read < size && self.options.verify_status {
                 return Err(io::Error::other(format!("{read} bytes of {size}")));
             }
             Ok(())
         });
         self.buf = buf;
-        self.moved(size);
+        self.count_bytes(size);
         read
     }
 
-    fn moved(&mut self, size: usize) {
+    fn count_bytes(&mut self, size: usize) {
         self.tally.bytes += size as u64;
         self.shared.bytes.fetch_add(size as u64, Relaxed);
     }
@@ -363,7 +365,7 @@ impl<'r, D: Driver> Client<'r, D> {
         dirs.into_iter().try_for_each(|dir| self.driver.sync_dir(dir))
     }
 
-    /// Removes a tree, where it is.
+    /// Removes a tree if it exists.
     fn remove(&mut self, path: PathId) -> io::Result<()> {
         self.opened.clear();
         self.dirs.iter_mut().for_each(|dir| *dir = None);
@@ -378,7 +380,7 @@ impl<'r, D: Driver> Client<'r, D> {
     }
 }
 
-/// Removes what client `number` has made.
+/// Removes the files of client `number`.
 pub(super) fn clean_up<D: Driver>(driver: &D, number: usize) -> io::Result<()> {
     let clients = match driver.open_dir(&driver.root()?, b"clients") {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,20 +1,21 @@
-//! Loadfiles: what a client of a file server asked for, an operation on each line.
+//! Loadfiles: the operations that a client of a file server requested, one per line.
 //!
 //! ```text
 //! NTCreateX "\clients\client1\a.doc" 0x40 0x2 9938 NT_STATUS_OK
 //! WriteX 9938 0 65536 65536 NT_STATUS_OK
 //! ```
 //!
-//! A name, operands in the manner of SMB, and the answer that is expected. A component `client1` of a path stands
-//! for the client's own number. A time in front, as some files have it, is passed over.
+//! A line has a name, operands in the manner of SMB, and the expected status. A path component
+//! `client1` stands for the client's own directory. A leading time, which some files have, is
+//! skipped.
 
 use std::collections::HashMap;
 use std::fmt;
 
-/// Where a path is, in [`Load::paths`].
+/// Index of a path in [`Load::paths`].
 pub(super) type PathId = usize;
 
-/// Operations as the table at the end names them.
+/// Names of the operations in the table at the end.
 pub(super) const NAMES: [&str; 16] = [
     "NTCreateX",
     "Close",
@@ -34,7 +35,7 @@ pub(super) const NAMES: [&str; 16] = [
     "Flush",
 ];
 
-/// What a line asks for. Files are named by the numbers that the loadfile gave them.
+/// The operation of a line. Handles are the numbers from the loadfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Create { path: PathId, directory: bool, disposition: u32, handle: u32 },
@@ -56,7 +57,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Its place in [`NAMES`].
+    /// Returns the index of the operation in [`NAMES`].
     pub(super) fn index(self) -> usize {
         match self {
             Self::Create { .. } => 0,
@@ -79,66 +80,66 @@ impl Op {
     }
 }
 
-/// One line.
+/// One line of a loadfile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// Its number in the file, from 1.
+    /// Line number in the file, from 1.
     pub(super) number: u32,
     pub(super) op: Op,
-    /// It is to succeed.
+    /// The operation is expected to succeed.
     pub(super) succeeds: bool,
 }
 
-/// One path: a name in a directory. The first of all is the directory that everything is below.
+/// One path: a name in a directory. The first path of a load is the root of the workload.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PathNode {
     pub(super) parent: PathId,
     name: Vec<u8>,
-    /// The name stands for the client's own.
+    /// The name is replaced by the client's own.
     own: bool,
 }
 
-impl Place {
-    /// The name, as client `number` has it.
+impl PathNode {
+    /// Returns the name for client `number`.
     pub(super) fn name(&self, number: usize) -> Vec<u8> {
         if self.own { format!("client{number}").into_bytes() } else { self.name.clone() }
     }
 }
 
-/// A loadfile, read.
+/// A parsed loadfile.
 #[derive(Debug)]
 pub struct Load {
     pub(super) lines: Vec<Line>,
-    pub(super) paths: Vec<Place>,
+    pub(super) paths: Vec<PathNode>,
 }
 
-/// A line that is none.
+/// A syntax error in a loadfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine {
-    /// From 1.
+pub struct ParseError {
+    /// Line number, from 1.
     pub number: usize,
-    /// What is wrong with it.
-    pub why: String,
+    /// Description of the error.
+    pub reason: String,
 }
 
-impl fmt::Display for BadLine {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.number, self.why)
+        write!(f, "line {}: {}", self.number, self.reason)
     }
 }
 
-impl std::error::Error for BadLine {}
+impl std::error::Error for ParseError {}
 
-/// Longest read or write that is taken from a loadfile, in bytes.
+/// Limit for the bytes of a read or write in a loadfile.
 const IO_MAX: usize = 64 << 20;
 
 impl Load {
-    /// Reads the text of a loadfile.
+    /// Parses the text of a loadfile.
     ///
     /// # Errors
-    /// The first line that is not understood.
-    pub fn parse(text: &str) -> Result<Self, BadLine> {
-        let root = Place { parent: 0, name: Vec::new(), own: false };
+    /// The first line that cannot be parsed.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let root = PathNode { parent: 0, name: Vec::new(), own: false };
         let mut reader = Reader { paths: vec![root], known: HashMap::new() };
         let mut lines = Vec::new();
         for (n, text) in text.lines().enumerate() {
@@ -146,22 +147,23 @@ impl Load {
             if words.is_empty() || words[0].starts_with('#') {
                 continue;
             }
-            let line = reader.line(n, &words).map_err(|why| BadLine { number: n + 1, why })?;
+            let line =
+                reader.line(n, &words).map_err(|reason| ParseError { number: n + 1, reason })?;
             lines.push(line);
         }
         if lines.is_empty() {
-            return Err(BadLine { number: 1, why: "there is no operation in the file".into() });
+            return Err(ParseError { number: 1, reason: "the file contains no operation".into() });
         }
         Ok(Self { lines, paths: reader.paths })
     }
 
-    /// Operations of one pass.
+    /// Returns the operations of one pass.
     pub fn operations(&self) -> usize {
         self.lines.len()
     }
 }
 
-/// The words of a line; what stands in quotes is one, without them.
+/// Splits a line into words; a quoted string is one word without its quotes.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -178,7 +180,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 struct Reader {
-    paths: Vec<Place>,
+    paths: Vec<PathNode>,
     known: HashMap<(PathId, String), PathId>,
 }
 
@@ -189,7 +191,7 @@ impl Reader {
             let key = (at, name.to_owned());
             let (paths, own) = (&mut self.paths, name == "client1");
             at = *self.known.entry(key).or_insert_with(|| {
-                paths.push(Place { parent: at, name: name.into(), own });
+                paths.push(PathNode { parent: at, name: name.into(), own });
                 paths.len() - 1
             });
         }
@@ -206,7 +208,7 @@ impl Reader {
                 Some(hex) => u64::from_str_radix(hex, 16),
                 None => word.parse(),
             };
-            parsed.map_err(|_| format!("operand {i} of {}, {word:?}, is no number", words[0]))
+            parsed.map_err(|_| format!("operand {i} of {}, {word:?}, is not a number", words[0]))
         };
         let handle = |i| Ok::<_, String>(u32::try_from(number(i)?).unwrap_or(u32::MAX));
         let size = |i| {
@@ -237,7 +239,7 @@ impl Reader {
             "LockX" => Op::Lock { handle: handle(1)? },
             "UnlockX" => Op::Unlock { handle: handle(1)? },
             "Flush" => Op::Flush { handle: handle(1)? },
-            other => return Err(format!("there is no operation {other}")),
+            other => return Err(format!("unknown operation {other}")),
         };
         let succeeds = words.last().is_none_or(|status| *status == "NT_STATUS_OK");
         Ok(Line { number: u32::try_from(n + 1).unwrap_or(u32::MAX), op, succeeds })
@@ -259,19 +261,19 @@ mod tests {
         else {
             panic!("{:?}", load.lines[0])
         };
-        let place = &load.paths[path];
-        assert_eq!(place.name(7), b"a b.doc");
-        assert_eq!(load.paths[place.parent].name(7), b"client7");
+        let node = &load.paths[path];
+        assert_eq!(node.name(7), b"a b.doc");
+        assert_eq!(load.paths[node.parent].name(7), b"client7");
         assert_eq!(load.lines[1].op, Op::Read { handle: 9938, offset: 4096, size: 512 });
         assert!(!load.lines[2].succeeds && load.lines[2].number == 4);
     }
 
     #[test]
-    fn a_line_that_is_none_is_told_by_its_number() {
-        let why = |text: &str| Load::parse(text).expect_err("refused").to_string();
-        assert_eq!(why("Close 1 NT_STATUS_OK\nDance 3"), "line 2: there is no operation Dance");
-        assert_eq!(why("ReadX 1 x 3"), "line 1: operand 2 of ReadX, \"x\", is no number");
-        assert!(why("").contains("no operation"));
-        assert!(why("WriteX 1 0 99999999999 1 NT_STATUS_OK").contains("more than"));
+    fn a_syntax_error_names_the_line_number() {
+        let reason = |text: &str| Load::parse(text).expect_err("refused").to_string();
+        assert_eq!(reason("Close 1 NT_STATUS_OK\nDance 3"), "line 2: unknown operation Dance");
+        assert_eq!(reason("ReadX 1 x 3"), "line 1: operand 2 of ReadX, \"x\", is not a number");
+        assert!(reason("").contains("no operation"));
+        assert!(reason("WriteX 1 0 99999999999 1 NT_STATUS_OK").contains("more than"));
     }
 }

@@ -1,19 +1,20 @@
-//! The load that is built in: an office at work on a file server, made from a seed.
+//! The built-in load: office work on a file server, generated from a seed.
 //!
-//! It stands in place of a recorded one, and a report that used it says so. A client has 8 directories with
-//! 12 documents each, 2 KiB to 256 KiB, and does 1,500 things with them, in this mix:
+//! It replaces a recorded load, and a report that uses it says so. A client has 8 directories with
+//! 12 documents each, 2 KiB to 256 KiB, and performs 1,500 sessions with them, in this mix:
 //!
-//! | of 100 | what | calls |
+//! | of 100 | session | calls |
 //! | --- | --- | --- |
-//! | 30 | a document is read | look for it, open, ask, read in pieces of 4 or 60 KiB, close |
-//! | 14 | one is saved anew | a temporary file, its end first, then 64 KiB at once, times, flush; it takes the old one's name |
-//! | 14 | one is changed in place | open, lock, read and write 4 KiB here and there, unlock, flush now and then |
-//! | 20 | something is looked for that is not there | by name, by mask, by opening it |
-//! | 12 | a directory is listed, and its documents are looked at | |
-//! | 6 | a scratch file comes and goes | |
-//! | 4 | how much room is there? | |
+//! | 30 | read a document | query, open, query, read in pieces of 4 or 60 KiB, close |
+//! | 14 | save a document | write a temporary file, its end first, then 64 KiB at once; set times, flush, rename over the old one |
+//! | 14 | change a document in place | open, lock, read and write 4 KiB at random offsets, unlock, sometimes flush |
+//! | 20 | look for a missing name | by name, by mask, by opening it |
+//! | 12 | list a directory, open some of its documents | |
+//! | 6 | create and remove a scratch file | |
+//! | 4 | query the free space | |
 //!
-//! Of 100 operations that makes about 27 reads and 9 writes, as in the loads that file servers are commonly measured with.
+//! Of 100 operations about 27 are reads and 9 are writes, as in the loads that file servers are
+//! commonly measured with.
 
 use std::fmt::Write as _;
 
@@ -23,12 +24,12 @@ use crate::random::Random;
 const DIRS: usize = 8;
 /// Documents in each.
 const FILES: usize = 12;
-/// Things done in a pass.
+/// Sessions in a pass.
 const SESSIONS: usize = 1500;
-/// Bytes of a piece that is written.
+/// Bytes of a write.
 const WRITE: u64 = 65_536;
 
-/// The load of `seed`, as the text of a loadfile.
+/// Generates the load of `seed` as the text of a loadfile.
 pub fn text(seed: u64) -> String {
     let mut mix =
         Mix { text: String::new(), random: Random::new(seed), handle: 0, sizes: Vec::new() };
@@ -41,13 +42,13 @@ pub fn text(seed: u64) -> String {
 struct Mix {
     text: String,
     random: Random,
-    /// The last one.
+    /// The last handle.
     handle: u32,
     /// Bytes of each document.
     sizes: Vec<u64>,
 }
 
-/// How a file is opened: what was asked for must be there, or is made.
+/// Create dispositions: open an existing file, or create one.
 const OPEN: u32 = 1;
 const CREATE: u32 = 2;
 
@@ -60,25 +61,25 @@ fn document(n: usize) -> String {
 }
 
 impl Mix {
-    fn line(&mut self, words: &str, there: bool) {
-        let status = if there { "NT_STATUS_OK" } else { "NT_STATUS_OBJECT_NAME_NOT_FOUND" };
+    fn line(&mut self, words: &str, exists: bool) {
+        let status = if exists { "NT_STATUS_OK" } else { "NT_STATUS_OBJECT_NAME_NOT_FOUND" };
         let _ = writeln!(self.text, "{words} {status}");
     }
 
-    /// A line about the file that was opened last.
-    fn on(&mut self, name: &str, operands: &str) {
+    /// Adds a line about the file that was opened last.
+    fn line_on_file(&mut self, name: &str, operands: &str) {
         let words = format!("{name} {}{operands}", self.handle);
         self.line(&words, true);
     }
 
-    fn open(&mut self, path: &str, options: u32, disposition: u32, there: bool) {
+    fn open(&mut self, path: &str, options: u32, disposition: u32, exists: bool) {
         self.handle += 1;
         let handle = self.handle;
-        self.line(&format!("NTCreateX \"{path}\" {options:#x} {disposition:#x} {handle}"), there);
+        self.line(&format!("NTCreateX \"{path}\" {options:#x} {disposition:#x} {handle}"), exists);
     }
 
-    fn query(&mut self, path: &str, there: bool) {
-        self.line(&format!("QUERY_PATH_INFORMATION \"{path}\" 1004"), there);
+    fn query(&mut self, path: &str, exists: bool) {
+        self.line(&format!("QUERY_PATH_INFORMATION \"{path}\" 1004"), exists);
     }
 
     fn find(&mut self, path: &str, count: usize) {
@@ -86,19 +87,20 @@ impl Mix {
     }
 
     fn io(&mut self, name: &str, offset: u64, size: u64) {
-        self.on(name, &format!(" {offset} {size} {size}"));
+        self.line_on_file(name, &format!(" {offset} {size} {size}"));
     }
 
-    /// As programs save: the last byte first, so that there is room, and then all of it.
+    /// Writes a document as programs save it: the last byte first to reserve space, and then
+    /// everything.
     fn write_all(&mut self, size: u64) {
         self.io("WriteX", size - 1, 1);
-        self.on("QUERY_FILE_INFORMATION", " 258");
+        self.line_on_file("QUERY_FILE_INFORMATION", " 258");
         for offset in (0..size).step_by(usize::try_from(WRITE).unwrap_or(usize::MAX)) {
             self.io("WriteX", offset, WRITE.min(size - offset));
         }
     }
 
-    /// 2 KiB to 256 KiB, the logarithm evenly.
+    /// Returns a size from 2 KiB to 256 KiB with a uniform logarithm.
     fn size(&mut self) -> u64 {
         (2048 << self.random.below(8)) + self.random.below(1024)
     }
@@ -107,17 +109,17 @@ impl Mix {
         self.line("Deltree \"\\clients\\client1\"", true);
         self.line("Mkdir \"\\clients\"", true);
         self.open("\\clients\\client1", 1, CREATE, true);
-        self.on("Close", "");
+        self.line_on_file("Close", "");
         for n in 0..DIRS {
             self.open(&dir(n), 1, CREATE, true);
-            self.on("Close", "");
+            self.line_on_file("Close", "");
         }
         for n in 0..DIRS * FILES {
             let size = self.size();
             self.sizes.push(size);
             self.open(&document(n), 0x40, CREATE, true);
             self.write_all(size);
-            self.on("Close", "");
+            self.line_on_file("Close", "");
         }
     }
 
@@ -138,8 +140,8 @@ impl Mix {
         let (path, size) = (document(n), self.sizes[n]);
         self.query(&path, true);
         self.open(&path, 0x40, OPEN, true);
-        self.on("QUERY_FILE_INFORMATION", " 1004");
-        // Programs that read all of a file take large pieces, most others a few small ones.
+        self.line_on_file("QUERY_FILE_INFORMATION", " 1004");
+        // Programs that read a whole file use large pieces; most others read a few small ones.
         if self.random.below(4) == 0 {
             for offset in (0..size).step_by(61_440) {
                 self.io("ReadX", offset, 61_440.min(size - offset));
@@ -149,7 +151,7 @@ impl Mix {
                 self.io("ReadX", offset, 4096.min(size - offset));
             }
         }
-        self.on("Close", "");
+        self.line_on_file("Close", "");
         self.query(&path, true);
     }
 
@@ -163,10 +165,10 @@ impl Mix {
         self.open(&temporary, 0x40, CREATE, true);
         self.write_all(size);
         if self.random.below(2) == 0 {
-            self.on("Flush", "");
+            self.line_on_file("Flush", "");
         }
-        self.on("SET_FILE_INFORMATION", " 1004");
-        self.on("Close", "");
+        self.line_on_file("SET_FILE_INFORMATION", " 1004");
+        self.line_on_file("Close", "");
         self.line(&format!("Unlink \"{path}\" 0x6"), true);
         self.line(&format!("Rename \"{temporary}\" \"{path}\""), true);
         self.query(&path, true);
@@ -177,8 +179,8 @@ impl Mix {
         let blocks = self.sizes[n].div_ceil(4096);
         self.query(&document(n), true);
         self.open(&document(n), 0x40, OPEN, true);
-        self.on("QUERY_FILE_INFORMATION", " 1004");
-        self.on("LockX", " 2147483538 1");
+        self.line_on_file("QUERY_FILE_INFORMATION", " 1004");
+        self.line_on_file("LockX", " 2147483538 1");
         for _ in 0..3 + self.random.below(6) {
             let offset = self.random.below(blocks) * 4096;
             self.io("ReadX", offset, 4096.min(self.sizes[n] - offset));
@@ -186,11 +188,11 @@ impl Mix {
                 self.io("WriteX", offset, 4096.min(self.sizes[n] - offset));
             }
         }
-        self.on("UnlockX", " 2147483538 1");
+        self.line_on_file("UnlockX", " 2147483538 1");
         if self.random.below(3) == 0 {
-            self.on("Flush", "");
+            self.line_on_file("Flush", "");
         }
-        self.on("Close", "");
+        self.line_on_file("Close", "");
     }
 
     fn miss(&mut self, n: usize) {
@@ -208,8 +210,8 @@ impl Mix {
         for n in first..first + 4 {
             self.query(&document(n), true);
             self.open(&document(n), 0x40, OPEN, true);
-            self.on("QUERY_FILE_INFORMATION", " 1005");
-            self.on("Close", "");
+            self.line_on_file("QUERY_FILE_INFORMATION", " 1005");
+            self.line_on_file("Close", "");
         }
     }
 
@@ -220,7 +222,7 @@ impl Mix {
             self.io("WriteX", offset * 4096, 4096);
         }
         self.io("ReadX", 0, 4096);
-        self.on("Close", "");
+        self.line_on_file("Close", "");
         self.line(&format!("Unlink \"{path}\" 0x6"), true);
     }
 }
@@ -231,7 +233,7 @@ mod tests {
     use crate::program::dbench::load::{Load, Op};
 
     #[test]
-    fn the_mix_is_what_it_is_said_to_be() {
+    fn the_mix_has_the_documented_shares() {
         let load = Load::parse(&text(0)).expect("a load");
         let share = |of: fn(&Op) -> bool| {
             load.lines.iter().filter(|line| of(&line.op)).count() * 100 / load.lines.len()
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_makes_one_load() {
+    fn a_seed_gives_one_load() {
         assert_eq!(text(3), text(3));
         assert_ne!(text(3), text(4));
     }

@@ -1,15 +1,15 @@
 //! dbench: clients of a file server, without the network and without the server.
 //!
-//! As dbench 4.0 does it: every client goes through a [loadfile](load) over and over, in a directory of its own, and
-//! does to the filesystem what a server would for each line. After a warm-up the clock starts; each second tells how
-//! it goes, and at the end stand operations with their latencies and the throughput, bytes read and written.
-//! Clients are threads of one process.
+//! The procedure is that of dbench 4.0. Each client repeats a [loadfile](load) in a directory of
+//! its own, and performs on the filesystem what a server would do for each line. The clock starts
+//! after a warm-up. Each second has a line of progress. At the end stand the operations with their
+//! latencies, and the throughput of bytes read and written. Clients are threads of one process.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`load`] | loadfiles |
-//! | [`mix`] | the one that is built in |
-//! | `client` | what a line does |
+//! | [`mix`] | the built-in load |
+//! | `client` | the operations of a line |
 //! | [`tally`] | counts, latencies, lines of output |
 
 mod client;
@@ -24,43 +24,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Driver;
-use crate::measure::usage::Watch;
+use crate::measure::usage::Stopwatch;
 use client::Client;
 use load::Load;
 use tally::{Outcome, Progress, Stage, Tally};
 
-/// Between two lines of progress.
+/// Time between two lines of progress.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Bytes of the attribute that servers keep what DOS knew of a file in.
+/// Bytes of the attribute in which servers keep the DOS attributes of a file.
 pub const DOS_LEN: usize = 44;
 
-/// What is to be done, in the words of dbench's options.
+/// The parameters, named after dbench's options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Clients at once.
+    /// Number of clients.
     pub clients: usize,
-    /// `-t`: time that counts; a fifth of it goes before, as a warm-up.
+    /// `-t`: measured time. A warm-up of a fifth of it precedes it.
     pub time: Duration,
-    /// Instead of a time: so many passes of each client, without a warm-up.
+    /// Passes of each client, without a warm-up, instead of a time.
     pub loops: Option<u64>,
     /// `-F`, `-s`: fsync after each write.
     pub fsync: bool,
-    /// `-S`: what changes in a directory is synced.
+    /// `-S`: directory changes are synced.
     pub sync_dirs: bool,
-    /// `-x`: extended attributes as Samba 4 keeps them.
+    /// `-x`: extended attributes as in Samba 4.
     pub xattr: bool,
     /// Bytes of such an attribute.
     pub xattr_len: usize,
-    /// Names are looked up without minding case; off with `--no-resolve`.
+    /// Names are looked up ignoring case; `--no-resolve` turns it off.
     pub resolve: bool,
-    /// `-R`: at most so many megabytes in a second.
+    /// `-R`: limit of megabytes per second.
     pub rate: Option<f64>,
-    /// What was made is removed; off with `--skip-cleanup`.
+    /// Created files are removed; `--skip-cleanup` turns it off.
     pub cleanup: bool,
-    /// Answers are held against what the load expects. Not with who answers nothing.
-    pub checked: bool,
-    /// The same seed makes the same times and attributes.
+    /// The status of each operation is compared with the load. The null driver needs this off.
+    pub verify_status: bool,
+    /// The same seed gives the same times and attributes.
     pub seed: u64,
 }
 
@@ -77,32 +77,32 @@ impl Default for Options {
             resolve: true,
             rate: None,
             cleanup: true,
-            checked: true,
+            verify_status: true,
             seed: 0,
         }
     }
 }
 
 impl Options {
-    /// Time before anything counts.
+    /// Returns the time of the warm-up.
     pub fn warmup(&self) -> Duration {
         if self.loops.is_some() { Duration::ZERO } else { self.time / 5 }
     }
 }
 
-/// What clients and their watch share.
+/// State that the clients share with the monitor.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     lines: AtomicU64,
     bytes: AtomicU64,
-    /// Nanoseconds of the slowest operation since the last line.
+    /// Nanoseconds of the slowest operation since the last line of progress.
     latency: AtomicU64,
     counts: AtomicBool,
     stop: AtomicBool,
 }
 
 impl Shared {
-    fn note(&self, took: Duration) {
+    fn record(&self, took: Duration) {
         self.lines.fetch_add(1, Relaxed);
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if took > self.latency.load(Relaxed) {
@@ -111,18 +111,18 @@ impl Shared {
     }
 }
 
-/// Runs it; `say` is told each second how it goes.
+/// Runs the benchmark, and passes the progress to `report` each second.
 ///
 /// # Errors
-/// Those of the filesystem, and answers that the load does not expect.
+/// The errors of the filesystem, and a status that differs from the load.
 ///
 /// # Panics
-/// Where a client does.
+/// If a client panics.
 pub fn run<D: Driver>(
     driver: &D,
     load: &Load,
     options: &Options,
-    say: &mut dyn FnMut(&Progress) -> io::Result<()>,
+    report: &mut dyn FnMut(&Progress) -> io::Result<()>,
 ) -> io::Result<Outcome> {
     let shared = Shared { counts: options.loops.is_some().into(), ..Shared::default() };
     let (ended, ends) = channel();
@@ -132,17 +132,17 @@ pub fn run<D: Driver>(
                 let (shared, ended) = (&shared, ended.clone());
                 scope.spawn(move || {
                     let tally = Client::new(driver, load, options, shared, number).work();
-                    // Nobody listens any more after a failure of another one.
+                    // After a failure of another client the receiver no longer reads.
                     let _ = ended.send(tally.is_ok());
                     tally
                 })
             })
             .collect();
-        let watched = watch(options, &shared, &ends, say);
+        let monitored = monitor_run(options, &shared, &ends, report);
         shared.stop.store(true, Relaxed);
         let tallies: io::Result<Vec<Tally>> =
             clients.into_iter().map(|client| client.join().expect("no panic")).collect();
-        Ok::<_, io::Error>((tallies?, watched?))
+        Ok::<_, io::Error>((tallies?, monitored?))
     })?;
     if options.cleanup {
         let cleanup = |clients| Progress {
@@ -153,48 +153,48 @@ pub fn run<D: Driver>(
             seconds: elapsed.as_secs(),
             latency: Duration::ZERO,
         };
-        say(&cleanup(options.clients))?;
+        report(&cleanup(options.clients))?;
         (0..options.clients).try_for_each(|number| client::clean_up(driver, number))?;
-        say(&cleanup(0))?;
+        report(&cleanup(0))?;
     }
     Ok(Outcome { clients, elapsed, bytes, usage })
 }
 
-/// Looks on for as long as the run takes; answers how long what counts took, its bytes, and its cost.
-fn watch(
+/// Monitors the whole run. Returns the length, the bytes and the cost of the measured part.
+fn monitor_run(
     options: &Options,
     shared: &Shared,
     ends: &Receiver<bool>,
-    say: &mut dyn FnMut(&Progress) -> io::Result<()>,
+    report: &mut dyn FnMut(&Progress) -> io::Result<()>,
 ) -> io::Result<(Duration, u64, crate::measure::Usage)> {
-    let mut look = Look { options, shared, ends, running: options.clients };
+    let mut monitor = Monitor { options, shared, ends, running: options.clients };
     let mut before = 0;
     if options.loops.is_none() {
-        look.on(Stage::Warmup, Some(options.warmup()), say)?;
+        monitor.run(Stage::Warmup, Some(options.warmup()), report)?;
         before = shared.bytes.load(Relaxed);
         shared.counts.store(true, Relaxed);
     }
-    let watch = Watch::start()?;
+    let watch = Stopwatch::start()?;
     let time = options.loops.is_none().then_some(options.time);
-    let elapsed = look.on(Stage::Execute, time, say)?;
+    let elapsed = monitor.run(Stage::Execute, time, report)?;
     Ok((elapsed, shared.bytes.load(Relaxed) - before, watch.read()?))
 }
 
-struct Look<'l> {
+struct Monitor<'l> {
     options: &'l Options,
     shared: &'l Shared,
     ends: &'l Receiver<bool>,
     running: usize,
 }
 
-impl Look<'_> {
-    /// Looks on for `time`, or until no client is at work; answers how long that was.
+impl Monitor<'_> {
+    /// Monitors for `time`, or until all clients have ended. Returns the elapsed time.
     #[allow(clippy::cast_precision_loss)] // of a rate
-    fn on(
+    fn run(
         &mut self,
         stage: Stage,
         time: Option<Duration>,
-        say: &mut dyn FnMut(&Progress) -> io::Result<()>,
+        report: &mut dyn FnMut(&Progress) -> io::Result<()>,
     ) -> io::Result<Duration> {
         let (start, before) = (Instant::now(), self.shared.bytes.load(Relaxed));
         let mut ticks = 1;
@@ -206,12 +206,12 @@ impl Look<'_> {
             let next = (TICK * ticks).min(time.unwrap_or(Duration::MAX));
             match self.ends.recv_timeout(next.saturating_sub(elapsed)) {
                 Ok(true) => self.running -= 1,
-                // The client's own answer says why.
+                // The client's own result has the error.
                 Ok(false) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if start.elapsed() < TICK * ticks => {}
                 Err(RecvTimeoutError::Timeout) => {
                     let bytes = self.shared.bytes.load(Relaxed) - before;
-                    say(&Progress {
+                    report(&Progress {
                         stage,
                         clients: self.options.clients,
                         lines: self.shared.lines.load(Relaxed) / self.options.clients as u64,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_built_in_load_is_answered_as_it_expects() {
+    fn every_line_of_the_built_in_load_has_the_expected_status() {
         let dir = tempfile::tempdir().expect("a directory");
         let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
         let load = Load::parse(&mix::text(1)).expect("a load");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_expected_ends_the_run_and_names_the_line() {
+    fn an_unexpected_status_ends_the_run_and_names_the_line() {
         let dir = tempfile::tempdir().expect("a directory");
         let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
         let load = "Mkdir \"\\clients\" NT_STATUS_OK\n\
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_calls() {
+    fn the_same_seed_gives_the_same_calls() {
         let calls = |seed| {
             let recorder = Recorder::default();
             let load = Load::parse(&mix::text(seed)).expect("a load");
@@ -273,13 +273,13 @@ mod tests {
                 clients: 2,
                 loops: Some(1),
                 xattr: true,
-                checked: false,
+                verify_status: false,
                 seed,
                 ..Options::default()
             };
             quietly(&recorder, &load, &options).expect("no errors");
             let mut calls = recorder.calls();
-            // All clients make it.
+            // All clients create these.
             calls.remove("");
             calls.remove("/clients");
             calls
@@ -289,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn time_ends_a_run_and_the_warm_up_does_not_count() {
+    fn a_run_ends_after_its_time_and_excludes_the_warm_up() {
         let load = Load::parse(&mix::text(0)).expect("a load");
         let time = Duration::from_millis(100);
-        let options = Options { clients: 2, time, checked: false, ..Options::default() };
-        let mut said = 0;
+        let options = Options { clients: 2, time, verify_status: false, ..Options::default() };
+        let mut reports = 0;
         let outcome = run(&Null, &load, &options, &mut |_| {
-            said += 1;
+            reports += 1;
             Ok(())
         });
         let outcome = outcome.expect("no errors");
         assert!(outcome.elapsed >= time && outcome.bytes > 0);
-        assert_eq!(said, 2, "only the cleanup: less than a second");
+        assert_eq!(reports, 2, "only the cleanup: less than a second");
     }
 }

@@ -1,4 +1,4 @@
-//! What clients did, and the lines that dbench prints of it.
+//! The operations of the clients, and the output that dbench prints.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::load::NAMES;
 use crate::measure::Usage;
 
-/// One kind of operation.
+/// Latency of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Operations.
+    /// Number of operations.
     pub count: u64,
-    /// Time in all of them.
+    /// Total time.
     pub total: Duration,
-    /// Time in the slowest.
+    /// Time of the slowest operation.
     pub max: Duration,
 }
 
@@ -24,21 +24,21 @@ impl Latency {
         self.max = self.max.max(took);
     }
 
-    /// Time in one, in milliseconds.
+    /// Returns the mean time in milliseconds.
     #[allow(clippy::cast_precision_loss)] // of a mean
     pub fn average_ms(&self) -> f64 {
         self.total.as_secs_f64() * 1e3 / self.count.max(1) as f64
     }
 }
 
-/// What one client did, or all of them.
+/// The operations of one client, or of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Lines of the loadfile.
+    /// Lines of the loadfile that were executed.
     pub lines: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// By operation, in the order of the table.
+    /// Latencies by operation, in the order of the table.
     pub(super) latencies: [Latency; NAMES.len()],
 }
 
@@ -48,7 +48,7 @@ impl Tally {
         self.latencies[operation].add(took);
     }
 
-    /// By operation, those that there were, by the names of the table.
+    /// Returns the latencies of all operations that occurred, with the names of the table.
     pub fn latencies(&self) -> impl Iterator<Item = (&'static str, Latency)> + '_ {
         NAMES.iter().copied().zip(self.latencies).filter(|(_, latency)| latency.count > 0)
     }
@@ -64,12 +64,12 @@ impl Tally {
         self
     }
 
-    /// Time in the slowest operation.
+    /// Returns the time of the slowest operation.
     pub fn max(&self) -> Duration {
         self.latencies.iter().map(|latency| latency.max).max().unwrap_or_default()
     }
 
-    /// The table of operations as dbench prints it; latencies in milliseconds.
+    /// Formats the table of operations as dbench prints it; latencies are in milliseconds.
     pub fn table(&self) -> String {
         let mut table = String::from(
             " Operation      Count    AvgLat    MaxLat\n ----------------------------------------\n",
@@ -82,31 +82,31 @@ impl Tally {
     }
 }
 
-/// What is done at present.
+/// The stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing counts yet.
+    /// Nothing is measured yet.
     Warmup,
-    /// What counts.
+    /// The measured part.
     Execute,
-    /// Clients remove what they made.
+    /// Created files are removed.
     Cleanup,
 }
 
-/// The line of a second.
+/// The line of progress of one second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is done.
+    /// Current stage.
     pub stage: Stage,
-    /// Clients at work.
+    /// Running clients.
     pub clients: usize,
-    /// Lines of the loadfile of each client so far, the mean.
+    /// Mean number of lines that each client has executed so far.
     pub lines: u64,
-    /// Megabytes (10^6 bytes, read and written) in a second since this stage began.
+    /// Megabytes (10^6 bytes, read and written) per second since this stage began.
     pub rate: f64,
     /// Seconds since this stage began.
     pub seconds: u64,
-    /// Time in the slowest operation since the last line.
+    /// Time of the slowest operation since the last line.
     pub latency: Duration,
 }
 
@@ -126,32 +126,32 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What each client did after the warm-up.
+    /// Operations of each client after the warm-up.
     pub clients: Vec<Tally>,
     /// Time after the warm-up.
     pub elapsed: Duration,
-    /// Bytes read and written within that time.
+    /// Bytes read and written in that time.
     pub bytes: u64,
-    /// Time of that part.
+    /// Time used in that part.
     pub usage: Usage,
 }
 
 impl Outcome {
-    /// All clients together.
+    /// Returns the sum over all clients.
     pub fn all(&self) -> Tally {
         self.clients.iter().fold(Tally::default(), Tally::join)
     }
 
-    /// Megabytes (10^6 bytes, read and written) in a second.
+    /// Returns megabytes (10^6 bytes, read and written) per second.
     #[allow(clippy::cast_precision_loss)] // of a rate
     pub fn throughput(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.elapsed.as_secs_f64()
     }
 
-    /// The last line.
+    /// Formats the last line.
     pub fn summary(&self) -> String {
         let (clients, max) = (self.clients.len(), self.all().max().as_secs_f64() * 1e3);
         format!(
@@ -160,7 +160,7 @@ impl Outcome {
         )
     }
 
-    /// What each client did, as `--per-client-results` has it.
+    /// Formats the operations of each client, for `--per-client-results`.
     pub fn per_client(&self) -> String {
         let mut text = String::from(" Per client results:\n");
         for (n, client) in self.clients.iter().enumerate() {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_look_as_readers_of_dbench_know_them() {
+    fn lines_have_the_format_of_dbench() {
         let progress = Progress {
             stage: Stage::Execute,
             clients: 2,

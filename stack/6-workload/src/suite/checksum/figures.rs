@@ -1,28 +1,28 @@
-//! Figures without checksums and with them, side by side.
+//! Figures without and with checksums, side by side.
 
 use serde_json::json;
 
 use super::{Column, published};
 use crate::measure::Samples;
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
-use crate::suite::Audience;
+use crate::suite::Observer;
 
-/// One thing that was measured in each way.
+/// One quantity that was measured in all columns.
 #[derive(Debug)]
 struct Figure {
     name: String,
-    /// Digits behind the point.
+    /// Decimals to show.
     digits: u8,
-    /// In the order of [`Column::ALL`].
+    /// Samples in the order of [`Column::ALL`].
     columns: [Samples; 4],
 }
 
-/// All of one program.
+/// All quantities of one program.
 #[derive(Debug, Default)]
 pub(super) struct Figures(Vec<Figure>);
 
 impl Figures {
-    /// What one turn measured.
+    /// Adds the value of one turn.
     pub(super) fn add(&mut self, name: &str, digits: u8, column: Column, value: f64) {
         let at = self.0.iter().position(|figure| figure.name == name).unwrap_or_else(|| {
             self.0.push(Figure { name: name.into(), digits, columns: Default::default() });
@@ -31,19 +31,19 @@ impl Figures {
         self.0[at].columns[column as usize].add(value);
     }
 
-    /// In an order of one's own.
+    /// Sorts the quantities by a key of their names.
     pub(super) fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&str) -> K) {
         self.0.sort_by_key(|figure| key(&figure.name));
     }
 
-    /// Percent by which something is more with checksums: the middle, at least, at most.
+    /// Returns the difference with checksums in percent: the median, at least, at most.
     pub(super) fn difference(&self, name: &str) -> Option<[f64; 3]> {
         let figure = self.0.iter().find(|figure| figure.name == name)?;
         Some(figure.difference(Column::Best))
     }
 
-    /// The table in its published shape, but for the rows that were published.
-    pub(super) fn table(&self, title: &str, on: &str) -> Table {
+    /// Formats the measured rows of the published table.
+    pub(super) fn table(&self, title: &str, storage: &str) -> Table {
         let best = format!("CRC, {}", xfskit_crc::selected());
         let mut table = Table::new(
             title,
@@ -80,12 +80,13 @@ impl Figures {
                 median(Column::Kernel),
                 Cell::Count(figure.columns[Column::Best as usize].count() as u64),
             ];
-            table.row(&figure.name, on, cells);
+            table.row(&figure.name, storage, cells);
         }
         table
     }
 
-    /// What each turn measured of one figure, in each way; `None` where nothing was.
+    /// Plots the value of every turn of one quantity, a line for each column. Returns `None` if it
+    /// was not measured.
     pub(super) fn turns(&self, name: &str, title: &str, unit: &str) -> Option<Plot> {
         let figure = self.0.iter().find(|figure| figure.name == name)?;
         let measured = |column: &Column| !figure.columns[*column as usize].values().is_empty();
@@ -105,7 +106,7 @@ impl Figures {
         })
     }
 
-    /// By how much each of these figures is more with checksums; the names are what stands in the plot.
+    /// Plots the difference of these quantities; each pair is a quantity and its label in the plot.
     pub(super) fn differences(&self, names: &[(String, &str)]) -> Plot {
         let known: Vec<(&Figure, &str)> = names
             .iter()
@@ -137,11 +138,11 @@ impl Figures {
         }
     }
 
-    /// Tells each.
-    pub(super) fn tell(&self, program: &str, audience: &mut dyn Audience) -> std::io::Result<()> {
+    /// Reports all quantities.
+    pub(super) fn report(&self, program: &str, observer: &mut dyn Observer) -> std::io::Result<()> {
         for figure in &self.0 {
             let [off, best, table, kernel] = &figure.columns;
-            audience.result(json!({ "checksum": {
+            observer.result(json!({ "checksum": {
                 "program": program,
                 "figure": figure.name,
                 "off": off,
@@ -158,12 +159,13 @@ impl Figures {
 
 impl Figure {
     fn difference(&self, column: Column) -> [f64; 3] {
-        let ratio = self.columns[column as usize].paired(&self.columns[Column::Off as usize]);
+        let ratio =
+            self.columns[column as usize].paired_ratio_to(&self.columns[Column::Off as usize]);
         [ratio.ratio, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0)
     }
 }
 
-/// A row of what was published: without, with, difference.
+/// Adds a row of published figures: without, with, difference.
 pub(super) fn published_row(table: &mut Table, name: &str, figures: [f64; 3], digits: u8) {
     let [off, on, difference] = figures;
     let mut cells =

@@ -1,15 +1,16 @@
-//! Study A: what checksums of metadata cost.
+//! Study A: the cost of metadata checksums.
 //!
-//! The same programs without checksums and with them. *Without* is version 5 of the format with the computation
-//! skipped ([`xfskit_crc::skip()`]): the same bytes are read and written but for the sums, so that nothing else differs.
-//! *With* means the best routine that the processor has and, beside it, the portable one. The kernel no longer mounts
-//! version 4, so its column has checksums on. All ways take turns, and each turn has a volume of its own.
+//! The same programs run without and with checksums. *Without* is version 5 of the format with the
+//! computation skipped ([`xfskit_crc::skip()`]): the same bytes are read and written except for the
+//! checksums, so that nothing else differs. *With* means the best routine of the processor and,
+//! beside it, the portable one. The kernel no longer mounts version 4, so its column has checksums
+//! on. All columns alternate, and each turn has a volume of its own.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `figures` | without, with, the difference and how sure it is |
-//! | `share` | the share of the processor in checksums, and where the rest goes |
-//! | [`published`] | what was published |
+//! | `figures` | without, with, the difference and its confidence |
+//! | `share` | the share of processor time in checksums, and where the rest goes |
+//! | [`published`] | published figures |
 
 mod figures;
 pub mod published;
@@ -23,45 +24,45 @@ use crate::Driver;
 use crate::program::compilebench;
 use crate::program::dbench::{self, load::Load, mix, tally::Outcome};
 use crate::report::{Cell, Section, Table};
-use crate::side::{Job, Side, Who};
 use crate::suite::inodes::shape::{Plan, Shape};
 use crate::suite::inodes::step::{self, Step};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Implementation, Job, TestVolume};
 use figures::{Figures, published_row};
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// fs_mark: files of each thread; none leaves it out.
+    /// fs_mark: files per thread; `None` skips the program.
     pub files: Option<u64>,
-    /// dbench: times each client goes through its load; none leaves it out.
+    /// dbench: passes of each client through its load; `None` skips the program.
     pub passes: Option<u64>,
-    /// compilebench: operations; none leaves it out.
+    /// compilebench: operations; `None` skips the program.
     pub runs: Option<usize>,
-    /// Trees that are made before these.
+    /// Trees that compilebench creates first.
     pub trees: usize,
-    /// Files in such a tree.
+    /// Files of such a tree.
     pub tree_files: usize,
 }
 
 /// A column of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
-    /// The engine, no checksums.
+    /// The engine without checksums.
     Off,
-    /// The engine, by the best routine.
+    /// The engine with the best routine.
     Best,
-    /// The engine, by the portable routine.
+    /// The engine with the portable routine.
     Table,
-    /// The kernel, checksums on.
+    /// The kernel with checksums.
     Kernel,
 }
 
 impl Column {
     const ALL: [Self; 4] = [Self::Off, Self::Best, Self::Table, Self::Kernel];
 
-    fn who(self) -> Who {
-        if self == Self::Kernel { Who::Kernel } else { Who::Engine }
+    fn implementation(self) -> Implementation {
+        if self == Self::Kernel { Implementation::Kernel } else { Implementation::Engine }
     }
 
     fn name(self) -> &'static str {
@@ -74,25 +75,25 @@ impl Column {
     }
 }
 
-/// Checksums are made in this way until it is dropped.
-struct Chosen {
+/// Selects a column's way to compute checksums until it is dropped.
+struct Selected {
     _skipping: Option<Skipping>,
-    /// The routine that comes back; where sums are skipped it does so by itself.
+    /// The routine to restore; skipping restores it by itself.
     before: Option<&'static str>,
 }
 
 impl Column {
-    fn choose(self) -> Chosen {
+    fn select(self) -> Selected {
         let before = xfskit_crc::selected();
         if self == Self::Table {
             xfskit_crc::select("table");
         }
         let off = self == Self::Off;
-        Chosen { _skipping: off.then(xfskit_crc::skip), before: (!off).then_some(before) }
+        Selected { _skipping: off.then(xfskit_crc::skip), before: (!off).then_some(before) }
     }
 }
 
-impl Drop for Chosen {
+impl Drop for Selected {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             xfskit_crc::select(before);
@@ -100,30 +101,30 @@ impl Drop for Chosen {
     }
 }
 
-/// What all parts go by.
+/// The context of all parts of the study.
 struct Study<'s> {
     settings: &'s Settings,
     columns: Vec<Column>,
-    audience: &'s mut dyn Audience,
+    observer: &'s mut dyn Observer,
 }
 
 impl Study<'_> {
-    /// Does `work` on a volume of its own in each way, so many times in turn.
+    /// Runs `work` on a new volume for each column, repeated and interleaved.
     fn turns(
         &mut self,
         what: &str,
         settings: &Settings,
-        mut work: impl FnMut(Column, &mut Side) -> io::Result<()>,
+        mut work: impl FnMut(Column, &mut TestVolume) -> io::Result<()>,
     ) -> io::Result<()> {
         for turn in 0..self.settings.repetitions {
             for n in 0..self.columns.len() {
-                // Whoever is first has it a little better or worse: everybody is once.
+                // The first one in a turn may have an advantage, so each column is first in turn.
                 let column = self.columns[(n + turn) % self.columns.len()];
-                self.audience.note(&format!("{what}, turn {}: {}", turn + 1, column.name()))?;
-                let _chosen = column.choose();
-                let mut side = settings.side(column.who())?;
-                work(column, &mut side)?;
-                side.unmount()?;
+                self.observer.progress(&format!("{what}, turn {}: {}", turn + 1, column.name()))?;
+                let _selected = column.select();
+                let mut volume = settings.volume(column.implementation())?;
+                work(column, &mut volume)?;
+                volume.unmount()?;
             }
         }
         Ok(())
@@ -133,16 +134,16 @@ impl Study<'_> {
 /// Runs the study.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
-    let (sides, refused) = settings.sides();
-    let kernel = sides.contains(&Who::Kernel);
+    let (implementations, skipped) = settings.implementations();
+    let kernel = implementations.contains(&Implementation::Kernel);
     let columns = Column::ALL.into_iter().filter(|column| kernel || *column != Column::Kernel);
-    let mut study = Study { settings, columns: columns.collect(), audience };
+    let mut study = Study { settings, columns: columns.collect(), observer };
     let mut sections = Vec::new();
     if let Some(files) = options.files {
         sections.push(study.fs_mark(files)?);
@@ -154,22 +155,22 @@ pub fn run(
     if let Some(runs) = options.runs {
         sections.push(study.compilebench(runs, options)?);
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), refused) {
+    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
         first.text.insert(0, why);
     }
     Ok(sections)
 }
 
-/// What checksums may cost where it counts, in percent: the figure to reach.
+/// Goal: the time that checksums may cost, in percent.
 const GOAL: f64 = 2.0;
-/// Rows that have it.
+/// The rows that the goal applies to.
 const CREATE: &str = "create, time (s)";
 const WALK: &str = "walk, time (s)";
-/// The same of the processor: on a machine that others keep busy these are the surer ones.
+/// The same rows in processor time, which is more reliable on a busy machine.
 const CREATE_PROCESSOR: &str = "create, processor (s)";
 const WALK_PROCESSOR: &str = "walk, processor (s)";
 
-/// What the programs do, whoever does it: the same seed, the same calls.
+/// Returns the parameters of fs_mark. The same seed gives the same calls with every driver.
 fn plan(settings: &Settings, files: u64) -> Plan {
     Plan {
         shape: Shape::Separate,
@@ -182,7 +183,7 @@ fn plan(settings: &Settings, files: u64) -> Plan {
     }
 }
 
-/// Steps of fs_mark's part.
+/// The steps of the fs_mark part.
 const STEPS: [Step; 3] = [Step::Create, Step::Find, Step::Remove];
 
 fn dbench_load(settings: &Settings) -> io::Result<Load> {
@@ -215,14 +216,14 @@ fn compilebench_options(
 }
 
 impl Study<'_> {
-    /// Files are created, walked, removed.
+    /// Measures creating, walking and removing files.
     fn fs_mark(&mut self, files: u64) -> io::Result<Section> {
         let settings = self.settings;
         let plan = plan(settings, files);
         let mut figures = Figures::default();
-        self.turns("fs_mark", settings, |column, side| {
+        self.turns("fs_mark", settings, |column, volume| {
             for step in STEPS {
-                let Some(done) = step::on(side, step, &plan)? else { continue };
+                let Some(done) = step::run(volume, step, &plan)? else { continue };
                 let wall = done.usage.wall.as_secs_f64();
                 let processor = done.usage.processor.as_secs_f64();
                 match step {
@@ -242,21 +243,21 @@ impl Study<'_> {
             }
             Ok(())
         })?;
-        figures.tell("fs_mark", self.audience)?;
+        figures.report("fs_mark", self.observer)?;
         let mut section = Section::new("Checksums: fs_mark");
-        section.say(format!(
-            "{} threads create {} empty files each, then every name is walked with its inode, then everything is \
-             removed; caches are dropped before each, the final sync is in the time. Without checksums means \
+        section.paragraph(format!(
+            "{} threads create {} empty files each, then walk all names with their inodes, then remove everything. \
+             Caches are dropped before each step, and the time includes the final sync. Without checksums means \
              version 5 with the computation skipped.",
             plan.threads,
             Cell::Count(files),
         ));
-        section.say(self.verdict(&figures));
-        let mut table = figures.table("Create, walk, unlink", &settings.bed.on());
+        section.paragraph(self.goal_text(&figures));
+        let mut table = figures.table("Create, walk, unlink", &settings.testbed.storage());
         for (name, off, on, difference) in published::FS_MARK {
             published_row(&mut table, name, [off, on, difference], 0);
         }
-        table.note(SURE);
+        table.note(TABLE_NOTE);
         section.tables.push(table);
         for (row, title) in [(CREATE, "Create"), (WALK, "Walk")] {
             section.plots.extend(figures.turns(row, &format!("{title}: each turn"), "time, s"));
@@ -264,49 +265,49 @@ impl Study<'_> {
         Ok(section)
     }
 
-    /// How far the figure to reach was reached.
-    fn verdict(&self, figures: &Figures) -> String {
+    /// Compares the differences with the goal.
+    fn goal_text(&self, figures: &Figures) -> String {
         let rows = [
             (CREATE, "create"),
             (WALK, "walk"),
             (CREATE_PROCESSOR, "create, processor time"),
             (WALK_PROCESSOR, "walk, processor time"),
         ];
-        let told = rows.map(|(row, name)| {
+        let texts = rows.map(|(row, name)| {
             let Some([middle, least, most]) = figures.difference(row) else { return String::new() };
             let word = if most <= GOAL {
                 "reached"
             } else if least > GOAL {
-                "not reached"
+                "missed"
             } else if middle <= GOAL {
-                "reached by the median, but these turns vary too much to be sure"
+                "reached by the median, but these turns vary too much for certainty"
             } else {
-                "not reached by the median, but these turns vary too much to be sure"
+                "missed by the median, but these turns vary too much for certainty"
             };
             format!("{name} {middle:+.1} % ({least:+.1} to {most:+.1}): {word}")
         });
         format!(
-            "The figure to reach is at most {GOAL} % more time with checksums. {}. {} turns.",
-            told.join("; "),
+            "The goal is at most {GOAL} % more time with checksums. {}. {} turns.",
+            texts.join("; "),
             self.settings.repetitions,
         )
     }
 
-    /// Clients of a file server, with inodes that hold their attributes and with inodes that do not.
+    /// Measures dbench, with inodes that hold their attributes and with inodes that do not.
     fn dbench(&mut self, passes: u64) -> io::Result<Section> {
         let load = dbench_load(self.settings)?;
         let options = dbench_options(self.settings, passes);
         let mut figures = Figures::default();
         for inode_size in INODE_SIZES {
             let mut settings = self.settings.clone();
-            settings.bed.mkfs.inode_size = Some(inode_size);
+            settings.testbed.mkfs.inode_size = Some(inode_size);
             let rate = rate_of(inode_size);
             let latency = format!("inodes of {inode_size} bytes, worst latency (ms)");
             self.turns(
                 &format!("dbench, inodes of {inode_size} bytes"),
                 &settings,
-                |column, side| {
-                    let outcome = side.run(&mut Dbench { load: &load, options: &options })?;
+                |column, volume| {
+                    let outcome = volume.run(&mut Dbench { load: &load, options: &options })?;
                     figures.add(&rate, 2, column, outcome.throughput());
                     let worst = outcome.all().max().as_secs_f64() * 1e3;
                     figures.add(&latency, 3, column, worst);
@@ -314,21 +315,21 @@ impl Study<'_> {
                 },
             )?;
         }
-        figures.tell("dbench", self.audience)?;
+        figures.report("dbench", self.observer)?;
         let mut section = Section::new("Checksums: dbench");
-        section.say(format!(
-            "{} clients go {passes} times through a load of our own making, in place of dbench's recorded one. Files have \
-             an attribute of {INLINE_AT_1024} bytes, which lies in the inode where that has 1024 bytes, and in a block of \
-             its own where it has 512. In the published study that was the largest effect: with checksums inodes \
-             had 512 bytes instead of 256, and attributes came to lie in them.",
+        section.paragraph(format!(
+            "{} clients repeat a generated load {passes} times, in place of dbench's recorded one. Files have an attribute of \
+             {INLINE_AT_1024} bytes. It fits into inodes of 1024 bytes, and needs a block of its own with inodes of 512. \
+             In the published study that was the largest effect: with checksums inodes had 512 bytes instead of 256, \
+             and held their attributes.",
             self.settings.threads,
         ));
-        let mut table = figures.table("Throughput and latency", &self.settings.bed.on());
+        let mut table = figures.table("Throughput and latency", &self.settings.testbed.storage());
         for (name, rates, latencies) in published::DBENCH {
             published_row(&mut table, &format!("{name}, throughput (MB/s)"), rates, 2);
             published_row(&mut table, &format!("{name}, worst latency (ms)"), latencies, 3);
         }
-        table.note(SURE);
+        table.note(TABLE_NOTE);
         section.tables.push(table);
         for inode_size in INODE_SIZES {
             let title = format!("Inodes of {inode_size} bytes: each turn");
@@ -337,14 +338,14 @@ impl Study<'_> {
         Ok(section)
     }
 
-    /// Source trees.
+    /// Measures compilebench.
     fn compilebench(&mut self, runs: usize, options: &Options) -> io::Result<Section> {
         let Options { trees, tree_files, .. } = *options;
         let options = compilebench_options(self.settings, runs, options);
         let mut figures = Figures::default();
         let settings = self.settings;
-        self.turns("compilebench", settings, |column, side| {
-            for run in side.run(&mut Compilebench(&options))? {
+        self.turns("compilebench", settings, |column, volume| {
+            for run in volume.run(&mut Compilebench(&options))? {
                 let digits = if run.kind.is_rate() { 2 } else { 3 };
                 figures.add(&row(run.kind), digits, column, run.figure());
             }
@@ -353,55 +354,55 @@ impl Study<'_> {
         let order = compilebench::Kind::ALL.map(row);
         let names = compilebench::Kind::ALL.map(|kind| (row(kind), kind.name()));
         figures.sort_by_key(|name| order.iter().position(|row| row == name));
-        figures.tell("compilebench", self.audience)?;
+        figures.report("compilebench", self.observer)?;
         let mut section = Section::new("Checksums: compilebench");
-        section.say(format!(
-            "{trees} trees of {tree_files} files are made, then come {runs} operations on trees at random, with cold caches. \
-             The trees are made from a seed after the figures of compilebench's own. Medians over all runs of an \
-             operation.",
+        section.paragraph(format!(
+            "{trees} trees of {tree_files} files are created; then {runs} operations run on random trees, with cold caches. \
+             The trees are generated from a seed after the figures of compilebench's own. Figures are medians over all \
+             runs of an operation.",
         ));
-        let mut table = figures.table("Source trees", &settings.bed.on());
+        let mut table = figures.table("Source trees", &settings.testbed.storage());
         for ((_, off, on), kind) in published::COMPILEBENCH.iter().zip(compilebench::Kind::ALL) {
             let difference = (on / off - 1.0) * 100.0;
             published_row(&mut table, &row(kind), [*off, *on, difference], 2);
         }
-        table.note(SURE);
+        table.note(TABLE_NOTE);
         section.tables.push(table);
         section.plots.push(figures.differences(&names));
         Ok(section)
     }
 
-    /// The share of the processor that goes into checksums, and where the rest goes.
+    /// Measures the share of processor time in checksums, and profiles the rest.
     fn shares(&mut self, files: u64) -> io::Result<Section> {
         let plan = plan(self.settings, files);
         let mut shares = Vec::new();
         let mut profiles: Vec<Table> = Vec::new();
         for column in [Column::Best, Column::Table] {
-            self.audience.note(&format!("share of the processor, {}", column.name()))?;
-            let _chosen = column.choose();
-            let mut side = self.settings.side(Who::Engine)?;
+            self.observer.progress(&format!("share of the processor, {}", column.name()))?;
+            let _selected = column.select();
+            let mut volume = self.settings.volume(Implementation::Engine)?;
             for step in STEPS {
-                shares.push(share::of_step(&mut side, step, &plan)?);
+                shares.push(share::of_step(&mut volume, step, &plan)?);
             }
-            side.unmount()?;
+            volume.unmount()?;
             if column == Column::Best {
-                // Once more for who looks on from outside: it costs the program something, too.
-                let mut side = self.settings.side(Who::Engine)?;
+                // The profiler slows down the program, so it has a volume of its own.
+                let mut volume = self.settings.volume(Implementation::Engine)?;
                 for step in [Step::Create, Step::Find] {
-                    profiles.extend(share::profiles(&mut side, step, &plan)?);
+                    profiles.extend(share::profiles(&mut volume, step, &plan)?);
                 }
-                side.unmount()?;
+                volume.unmount()?;
             }
         }
         for share in &shares {
-            self.audience.result(share.result())?;
+            self.observer.result(share.to_json())?;
         }
         let mut section = Section::new("Checksums: where the time goes");
-        section.say(
-            "In turns of their own every sum was timed, by the processor's time stamp counter; reading it is in the time, \
-             about 40 cycles for each sum.",
+        section.paragraph(
+            "Separate turns timed every checksum with the processor's time stamp counter. The time includes reading it, \
+             about 40 cycles for each checksum.",
         );
-        section.tables.push(share::table(&shares, &self.settings.bed.on()));
+        section.tables.push(share::table(&shares, &self.settings.testbed.storage()));
         section.plots.push(share::plot(&shares));
         section.tables.push(share::self_test());
         section.tables.extend(profiles);
@@ -409,20 +410,20 @@ impl Study<'_> {
     }
 }
 
-/// Bytes of an attribute that an inode of 1024 bytes holds, and one of 512 does not.
+/// Bytes of an attribute that fits into an inode of 1024 bytes but not into one of 512.
 const INLINE_AT_1024: usize = 400;
 
-/// Bytes of an inode that dbench is run with.
+/// Inode sizes that dbench runs with.
 const INODE_SIZES: [u32; 2] = [512, 1024];
 
 fn rate_of(inode_size: u32) -> String {
     format!("inodes of {inode_size} bytes, throughput (MB/s)")
 }
 
-/// How figures are to be read.
-const SURE: &str = "Medians over the turns. Difference: with the best routine against none, the median of the turns' \
-     ratios, with a confidence of 95 percent between at least and at most, as far as the number of turns bears it. Processor time of the kernel's \
-     column is that of the process only.";
+/// The explanation of the table columns.
+const TABLE_NOTE: &str = "Medians over the turns. Difference: the median of the ratios of paired turns, with the best routine against \
+     none. At least and at most are its 95 percent confidence interval, as far as the number of turns supports it. \
+     The kernel's column has the processor time of the process only.";
 
 fn row(kind: compilebench::Kind) -> String {
     let unit = if kind.is_rate() { "MB/s" } else { "s" };
@@ -435,7 +436,7 @@ struct Dbench<'d> {
 }
 
 impl Job for Dbench<'_> {
-    type Answer = Outcome;
+    type Output = Outcome;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
         let outcome = dbench::run(&*driver, self.load, self.options, &mut |_| Ok(()));
@@ -447,7 +448,7 @@ impl Job for Dbench<'_> {
 struct Compilebench<'c>(&'c compilebench::Options);
 
 impl Job for Compilebench<'_> {
-    type Answer = Vec<compilebench::Run>;
+    type Output = Vec<compilebench::Run>;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Vec<compilebench::Run>> {
         compilebench::run(driver, self.0, &mut |_, _| Ok(()))
@@ -470,19 +471,19 @@ mod tests {
         Settings { seed, ..testing::settings() }
     }
 
-    /// What `work` asked for, by directory and file.
+    /// Returns the calls of `work`, by directory and file.
     fn calls_of(work: impl FnOnce(&mut Recorder)) -> BTreeMap<String, Vec<String>> {
         let mut recorder = Recorder::default();
         work(&mut recorder);
         let mut calls = recorder.calls();
-        // All clients make the same directories; who is first is not the seed's business.
+        // All clients create the same directories; the seed does not determine which one is first.
         for shared in ["", "/clients"] {
             calls.entry(shared.into()).or_default().sort();
         }
         calls
     }
 
-    /// The calls of all programs.
+    /// Returns the calls of all programs.
     fn calls(seed: u64) -> [BTreeMap<String, Vec<String>>; 3] {
         let settings = settings(seed);
         let files = calls_of(|recorder| {
@@ -493,7 +494,7 @@ mod tests {
         });
         let clients = calls_of(|recorder| {
             let load = dbench_load(&settings).expect("a load");
-            let options = dbench::Options { checked: false, ..dbench_options(&settings, 1) };
+            let options = dbench::Options { verify_status: false, ..dbench_options(&settings, 1) };
             Dbench { load: &load, options: &options }.run(recorder).expect("no errors");
         });
         let trees = calls_of(|recorder| {
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_calls_of_every_program() {
+    fn the_same_seed_gives_the_same_calls_of_every_program() {
         let (first, again, other) = (calls(1), calls(1), calls(2));
         for n in 0..first.len() {
             assert!(first[n].len() > 4, "many directories and files");
@@ -513,13 +514,13 @@ mod tests {
         }
     }
 
-    /// Every name on a volume with its size, in order.
+    /// Lists every name on a volume with its size, in order.
     struct Listed;
 
     impl Job for Listed {
-        type Answer = Vec<(Vec<u8>, u64)>;
+        type Output = Vec<(Vec<u8>, u64)>;
 
-        fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Answer> {
+        fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Output> {
             let mut names = Vec::new();
             walk(&*driver, &driver.root()?, &mut |dir, name, _| {
                 names.push((name.to_vec(), driver.stat(dir, name)?.size));
@@ -531,32 +532,32 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_tree() {
+    fn the_same_seed_gives_the_same_tree() {
         let tree = |seed, column: Column| {
             let settings = settings(seed);
-            let _chosen = column.choose();
-            let mut side = settings.side(Who::Engine).expect("a volume");
+            let _selected = column.select();
+            let mut volume = settings.volume(Implementation::Engine).expect("a volume");
             let plan = plan(&settings, 20);
-            step::on(&mut side, Step::Create, &plan).expect("files");
+            step::run(&mut volume, Step::Create, &plan).expect("files");
             let options = compilebench_options(&settings, 15, &SMALL);
-            side.run(&mut Compilebench(&options)).expect("trees");
-            side.run(&mut Listed).expect("names")
+            volume.run(&mut Compilebench(&options)).expect("trees");
+            volume.run(&mut Listed).expect("names")
         };
         let first = tree(1, Column::Best);
         assert!(first.len() > 60, "{}", first.len());
         assert!(first == tree(1, Column::Best));
-        assert!(first == tree(1, Column::Table), "whatever makes the sums");
+        assert!(first == tree(1, Column::Table), "with any routine");
         assert!(first != tree(2, Column::Best));
     }
 
     #[test]
-    fn sections_have_plots_of_what_their_tables_say() {
+    fn sections_plot_the_figures_of_their_tables() {
         let mut heard = testing::Heard::default();
         let settings = Settings { repetitions: 2, ..settings(1) };
         let mut study = Study {
             settings: &settings,
             columns: vec![Column::Best, Column::Table],
-            audience: &mut heard,
+            observer: &mut heard,
         };
         let section = study.fs_mark(20).expect("files");
         assert_eq!(section.plots.len(), 2);

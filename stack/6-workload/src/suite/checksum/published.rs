@@ -1,6 +1,6 @@
-//! What was published of the study.
+//! Published figures of the study.
 
-/// On what.
+/// The system that they were measured on.
 pub const ON: &str = "kernel XFS of 2013, 8 processors, software CRC32c";
 
 /// fs_mark, 8 processes, 50 million files: phase, without, with, difference in percent.
@@ -12,7 +12,8 @@ pub const FS_MARK: [(&str, f64, f64, f64); 5] = [
     ("unlink, time (s)", 692.0, 959.0, 27.8),
 ];
 
-/// dbench, 8 clients: inodes without and with, throughput (MB/s) and worst latency (ms) without and with.
+/// dbench, 8 clients: inode sizes, then throughput (MB/s) and worst latency (ms), each without,
+/// with, difference.
 pub const DBENCH: [(&str, [f64; 3], [f64; 3]); 2] = [
     ("inodes of 256 and 512 bytes", [1098.06, 1229.65, 10.0], [22.385, 22.661, 1.3]),
     ("inodes of 512 and 512 bytes", [1273.22, 1229.65, -3.5], [25.455, 22.661, -12.4]),
@@ -33,7 +34,7 @@ pub const COMPILEBENCH: [(&str, f64, f64); 11] = [
     ("stat compiled tree", 1.86, 1.64),
 ];
 
-/// Share of the processor in CRC32c, in percent.
+/// Share of processor time in CRC32c, in percent.
 pub const SHARES: [(&str, f64); 2] = [("create", 1.65), ("walk", 2.93)];
 
 /// The kernel's self-test: bytes, and microseconds.

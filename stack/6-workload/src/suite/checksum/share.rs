@@ -1,4 +1,4 @@
-//! The share of the processor in checksums, and where the rest goes.
+//! The share of processor time in checksums, and where the rest goes.
 
 use std::io;
 use std::time::Instant;
@@ -10,17 +10,17 @@ use super::{STEPS, published};
 use crate::Driver;
 use crate::measure::{Samples, profile};
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
-use crate::side::{Job, Side};
 use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
+use crate::testbed::{Job, TestVolume};
 
-/// What sums took in one step.
+/// The checksums of one step.
 pub(super) struct Share {
     step: Step,
     routine: &'static str,
     sums: u64,
     bytes: u64,
-    /// Seconds in sums, of all threads.
+    /// Seconds in checksums, of all threads.
     seconds: f64,
     /// Processor time of the step.
     processor: f64,
@@ -31,7 +31,7 @@ impl Share {
         self.seconds * 100.0 / self.processor
     }
 
-    pub(super) fn result(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({ "checksum_share": {
             "step": self.step,
             "routine": self.routine,
@@ -44,11 +44,11 @@ impl Share {
     }
 }
 
-/// Writes what is to be written, so that its sums are not those of the step.
-struct Settle;
+/// Writes all dirty data, so that its checksums are not charged to the step.
+struct WriteBack;
 
-impl Job for Settle {
-    type Answer = ();
+impl Job for WriteBack {
+    type Output = ();
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<()> {
         match driver.drop_caches() {
@@ -58,13 +58,13 @@ impl Job for Settle {
     }
 }
 
-/// Does a step, and times its sums.
+/// Runs a step and times its checksums.
 #[allow(clippy::cast_precision_loss)] // of a share
-pub(super) fn of_step(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Share> {
-    side.run(&mut Settle)?;
+pub(super) fn of_step(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::Result<Share> {
+    volume.run(&mut WriteBack)?;
     let (start, first, before) = (Instant::now(), meter::now(), meter::cost());
     meter::turn_on(true);
-    let done = step::on(side, step, plan);
+    let done = step::run(volume, step, plan);
     meter::turn_on(false);
     let (cycles, seconds) = (meter::now().saturating_sub(first), start.elapsed().as_secs_f64());
     let after = meter::cost();
@@ -80,7 +80,7 @@ pub(super) fn of_step(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Sh
 }
 
 #[allow(clippy::cast_precision_loss)] // of megabytes
-pub(super) fn table(shares: &[Share], on: &str) -> Table {
+pub(super) fn table(shares: &[Share], storage: &str) -> Table {
     let mut table = Table::new(
         "Share of the processor in checksums",
         &[("sums", ""), ("summed", "MB"), ("in sums", "ms"), ("processor", "ms"), ("share", "%")],
@@ -93,7 +93,7 @@ pub(super) fn table(shares: &[Share], on: &str) -> Table {
             Cell::Number(share.processor * 1e3, 1),
             Cell::Number(share.percent(), 2),
         ];
-        table.row(format!("{}, {}", share.step.name(), share.routine), on, cells);
+        table.row(format!("{}, {}", share.step.name(), share.routine), storage, cells);
     }
     for (step, percent) in published::SHARES {
         let mut cells = vec![Cell::None; 4];
@@ -101,12 +101,12 @@ pub(super) fn table(shares: &[Share], on: &str) -> Table {
         table.push(step, published::ON, Source::Published, cells);
     }
     table.note(
-        "A sum that loses its processor counts with the time it waits: on a busy machine shares are too high.",
+        "The time of a preempted checksum includes the wait, so shares are too high on a busy machine.",
     );
     table
 }
 
-/// The shares as a picture.
+/// Plots the shares.
 pub(super) fn plot(shares: &[Share]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     let steps = || STEPS.iter().zip((1..).map(f64::from));
@@ -136,19 +136,20 @@ pub(super) fn plot(shares: &[Share]) -> Plot {
     }
 }
 
-/// What the kernel does at boot: so many bytes are summed in pieces of a few kilobytes, and timed.
+/// Repeats the self-test of the kernel at boot: sums the same number of bytes in pieces of a few
+/// kilobytes.
 #[allow(clippy::cast_precision_loss)] // of a rate
 pub(super) fn self_test() -> Table {
-    /// The longest piece.
+    /// Length of the pieces.
     const PIECE: u64 = 4096;
     let (bytes, published) = published::SELF_TEST;
     let data: Vec<u8> = (0_u8..=250).cycle().take(4096).collect();
     let mut table =
         Table::new("crc32c: self-test", &[("summed", "bytes"), ("in", "µs"), ("rate", "GB/s")]);
-    let mut add = |name: &str, on: &str, source, micros: f64| {
+    let mut add = |name: &str, storage: &str, source, micros: f64| {
         let rate = bytes as f64 / micros / 1e3;
         let cells = vec![Cell::Count(bytes), Cell::Number(micros, 1), Cell::Number(rate, 2)];
-        table.push(name, on, source, cells);
+        table.push(name, storage, source, cells);
     };
     let chosen = xfskit_crc::selected();
     for routine in xfskit_crc::measure() {
@@ -176,13 +177,14 @@ pub(super) fn self_test() -> Table {
     table
 }
 
-/// Does a step, and says which locks were hottest and, where there is perf, in which functions the time was.
+/// Runs a step. Returns its most contended locks and, if perf is available, its most expensive
+/// functions.
 #[allow(clippy::cast_precision_loss)] // of a share
-pub(super) fn profiles(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Vec<Table>> {
-    let on = side.on().to_owned();
+pub(super) fn profiles(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::Result<Vec<Table>> {
+    let storage = volume.storage().to_owned();
     let profile = profile::Profile::start();
-    let done = step::on(side, step, plan);
-    let hot = profile.and_then(profile::Profile::end);
+    let done = step::run(volume, step, plan);
+    let hot = profile.and_then(profile::Profile::stop);
     let done = done?;
     let mut locks = Table::new(
         format!("{}: hottest locks", step.name()),
@@ -193,19 +195,25 @@ pub(super) fn profiles(side: &mut Side, step: Step, plan: &Plan) -> io::Result<V
     hottest.sort_by_key(|lock| std::cmp::Reverse((lock.wait, lock.taken)));
     for lock in hottest.into_iter().take(5) {
         let waited = Cell::Number(lock.wait.as_secs_f64() * 1e3, 2);
-        locks.row(&lock.name, &on, vec![Cell::Count(lock.taken), Cell::Count(lock.waits), waited]);
+        locks.row(
+            &lock.name,
+            &storage,
+            vec![Cell::Count(lock.taken), Cell::Count(lock.waits), waited],
+        );
     }
     let mut tables = vec![locks];
     match hot {
         Ok(hot) => {
             let mut table = Table::new(
-                format!("{}: where the processor was, by perf", step.name()),
+                format!("{}: processor time by function, from perf", step.name()),
                 &[("share", "%")],
             );
             for (name, percent) in hot.into_iter().take(10) {
-                table.row(name, &on, vec![Cell::Number(percent, 2)]);
+                table.row(name, &storage, vec![Cell::Number(percent, 2)]);
             }
-            table.note("Samples of this process, kernel and dropping of caches included.");
+            table.note(
+                "Samples of this process. They include the kernel and the dropping of caches.",
+            );
             tables.push(table);
         }
         Err(err) => tables[0].note(format!("No profile by function: {err}")),

@@ -1,5 +1,5 @@
-//! A load that is all fsync: threads append to files of their own and sync after each piece. Every fsync is a journal
-//! record with a checksum.
+//! An fsync load: threads append to files of their own, and sync after each append. Every fsync
+//! writes a journal record with a checksum.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::measure::Samples;
 use crate::measure::phase::parallel;
 use crate::measure::usage::Usage;
 use crate::report::{Cell, Section, Source, Table};
-use crate::side::{Job, Side, Who};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Implementation, Job, TestVolume};
 
-/// Bytes that are summed at once, where nothing else is known: a journal record of an fsync.
+/// Assumed bytes of a journal record of an fsync, summed at once.
 const RECORD: usize = 4096;
 
 /// Appends and syncs.
@@ -29,8 +29,8 @@ pub(super) struct Work {
     pub(super) bytes: usize,
 }
 
-/// What that took.
-pub(super) struct Took {
+/// Time and counters of the load.
+pub(super) struct LoadOutcome {
     usage: Usage,
     counters: Option<Counters>,
 }
@@ -40,9 +40,9 @@ fn file(thread: usize) -> Vec<u8> {
 }
 
 impl Job for Work {
-    type Answer = Took;
+    type Output = LoadOutcome;
 
-    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Took> {
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<LoadOutcome> {
         let driver = &*driver;
         let root = driver.root()?;
         (0..self.threads).try_for_each(|thread| driver.create_empty(&root, &file(thread)))?;
@@ -62,49 +62,52 @@ impl Job for Work {
             || Ok(()),
         )?;
         let counters = driver.counters().map(|now| now.since(&before.unwrap_or_default()));
-        Ok(Took { usage: measured.usage, counters })
+        Ok(LoadOutcome { usage: measured.usage, counters })
     }
 }
 
-/// All turns on one side.
+/// All turns with one driver.
 struct Row {
-    who: &'static str,
-    on: String,
+    driver: &'static str,
+    storage: String,
     wall: Samples,
     processor: Samples,
-    last: Took,
+    last: LoadOutcome,
 }
 
-/// The section.
+/// Runs the load and formats its section.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub(super) fn section(
     work: &Work,
     settings: &Settings,
-    sides: &[Who],
-    audience: &mut dyn Audience,
+    implementations: &[Implementation],
+    observer: &mut dyn Observer,
 ) -> io::Result<Section> {
     let mut rows: Vec<Row> = Vec::new();
     let mut recovery = None;
     for turn in 1..=settings.repetitions {
-        for &who in sides {
-            audience.note(&format!("appends and fsyncs on {}, turn {turn}", who.name()))?;
-            let mut side = settings.side(who)?;
-            let took = side.run(&mut Work { ..*work })?;
-            if who == Who::Engine {
-                recovery = recover(&mut side)?;
+        for &implementation in implementations {
+            observer.progress(&format!(
+                "appends and fsyncs on {}, turn {turn}",
+                implementation.name()
+            ))?;
+            let mut volume = settings.volume(implementation)?;
+            let outcome = volume.run(&mut Work { ..*work })?;
+            if implementation == Implementation::Engine {
+                recovery = recover(&mut volume)?;
             }
-            add(&mut rows, who.name(), side.on(), took);
+            add(&mut rows, implementation.name(), volume.storage(), outcome);
         }
-        let took = Work { ..*work }.run(&mut Null)?;
-        add(&mut rows, Driver::name(&Null), Null.on(), took);
+        let outcome = Work { ..*work }.run(&mut Null)?;
+        add(&mut rows, Driver::name(&Null), Null.storage(), outcome);
     }
     let seconds = seconds_per_byte(RECORD);
     for row in &rows {
-        audience.result(json!({ "fsync": {
-            "driver": row.who,
-            "on": row.on,
+        observer.result(json!({ "fsync": {
+            "driver": row.driver,
+            "storage": row.storage,
             "threads": work.threads,
             "fsyncs": work.threads as u64 * work.appends,
             "wall_seconds": row.wall,
@@ -113,11 +116,11 @@ pub(super) fn section(
             "checksum_seconds_per_byte": seconds,
         }}))?;
     }
-    let mut section = Section::new("Appends, each synced");
-    section.say(format!(
-        "{} threads, each appending {} bytes and calling fsync, {} times, to a file of its own. The share of checksums is \
-         computed: bytes of the journal as counted, times what a byte costs in blocks of {RECORD} bytes as measured in this \
-         run (one pass, and split as it was before), over the processor time of the process.",
+    let mut section = Section::new("Appends with fsync");
+    section.paragraph(format!(
+        "{} threads each append {} bytes to a file of their own and call fsync, {} times. The share of checksums is \
+         computed: counted journal bytes, times the cost of a byte in blocks of {RECORD} bytes as measured in this run \
+         (one pass, and split as it was before), over the processor time of the process.",
         work.threads,
         work.bytes,
         Cell::Count(work.appends),
@@ -128,20 +131,20 @@ pub(super) fn section(
     Ok(section)
 }
 
-fn add(rows: &mut Vec<Row>, who: &'static str, on: &str, took: Took) {
-    let (wall, processor) = (took.usage.wall, took.usage.processor);
-    match rows.iter_mut().find(|row| row.who == who) {
+fn add(rows: &mut Vec<Row>, driver: &'static str, storage: &str, outcome: LoadOutcome) {
+    let (wall, processor) = (outcome.usage.wall, outcome.usage.processor);
+    match rows.iter_mut().find(|row| row.driver == driver) {
         Some(row) => {
             row.wall.add_time(wall);
             row.processor.add_time(processor);
-            row.last = took;
+            row.last = outcome;
         }
         None => rows.push(Row {
-            who,
-            on: on.to_owned(),
+            driver,
+            storage: storage.to_owned(),
             wall: [wall.as_secs_f64()].into_iter().collect(),
             processor: [processor.as_secs_f64()].into_iter().collect(),
-            last: took,
+            last: outcome,
         }),
     }
 }
@@ -172,12 +175,12 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
             log.map_or(Cell::None, |bytes| Cell::Number(bytes, 0)),
             Cell::Count(row.wall.count() as u64),
         ];
-        table.row(row.who, row.on.clone(), cells);
+        table.row(row.driver, row.storage.clone(), cells);
     }
     table
 }
 
-/// Percent of `all` that checksums of `bytes` take in one pass, and split.
+/// Returns the checksum time of `bytes` in percent of `all`: in one pass, and split.
 #[allow(clippy::cast_precision_loss)] // of a share
 fn share(bytes: u64, seconds: [f64; 2], all: Duration) -> Vec<Cell> {
     let share = |each: f64| Cell::Number(bytes as f64 * each * 100.0 / all.as_secs_f64(), 4);
@@ -192,33 +195,33 @@ fn shares(rows: &[Row], seconds: [f64; 2]) -> Table {
     for row in rows {
         let Some(counted) = &row.last.counters else { continue };
         let cells = share(counted.log_bytes, seconds, row.last.usage.processor);
-        table.push(row.who, row.on.clone(), Source::Model, cells);
+        table.push(row.driver, row.storage.clone(), Source::Model, cells);
     }
     let published = vec![Cell::Text("below 0.1".into()), Cell::Number(1.11, 2)];
     table.published("MySQL-like fsync load", "kernel XFS of 2016, Power8", published);
     table
 }
 
-/// What replaying the journal took.
+/// Time and size of a journal replay.
 struct Recovery {
-    on: String,
+    storage: String,
     time: Duration,
     bytes: u64,
 }
 
-/// Replays the journal as it stands while the volume is open, in memory: as after a crash.
-fn recover(side: &mut Side) -> io::Result<Option<Recovery>> {
-    let on = side.on().to_owned();
-    let device = side.device()?;
+/// Replays the journal in memory while the volume is open, as after a crash.
+fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
+    let storage = volume.storage().to_owned();
+    let device = volume.device()?;
     let start = Instant::now();
     let volume = Volume::open(device, &OpenOptions::default()).map_err(io::Error::other)?;
     let time = start.elapsed();
     let Some(replay) = volume.replay() else { return Ok(None) };
-    // A ring: the head may have gone round.
+    // The log is a ring: the head may have wrapped around.
     let blocks = |lsn: Lsn| u64::from(lsn.block().0);
     let size = u64::from(volume.geo().log_bbs()).max(1);
     let bytes = (blocks(replay.head) + size - blocks(replay.tail)) % size * 512;
-    Ok(Some(Recovery { on, time, bytes }))
+    Ok(Some(Recovery { storage, time, bytes }))
 }
 
 #[allow(clippy::cast_precision_loss)] // of megabytes
@@ -231,11 +234,11 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> Table {
         Cell::Number(recovery.bytes as f64 / 1e6, 2),
         Cell::Number(recovery.time.as_secs_f64() * 1e3, 2),
     ];
-    table.row("xfskit", recovery.on.clone(), cells);
+    table.row("xfskit", recovery.storage.clone(), cells);
     let shares = share(recovery.bytes, seconds, recovery.time);
     let words: Vec<String> = shares.iter().map(ToString::to_string).collect();
     table.note(format!(
-        "Checksums of these bytes, computed as above: {} % of that time in one pass, {} % split.",
+        "The checksums of these bytes, computed as above, take {} % of that time in one pass, and {} % split.",
         words[0], words[1]
     ));
     table

@@ -1,13 +1,14 @@
-//! Study E: checksums brought up to date in one pass.
+//! Study E: checksum updates in one pass.
 //!
-//! A checksum stands within what it sums. Who only verifies must sum around it, in two pieces, for others may
-//! be reading; who changes a block owns it, zeroes the field, and sums once. Short pieces are what fast routines are bad
-//! at: that is the study.
+//! A checksum is stored inside the bytes that it covers. A verifier must sum around it, in two
+//! pieces, because other threads may be reading the block. A thread that changes a block owns it;
+//! it zeroes the field and sums the block once. Fast routines are slow on short pieces, and the
+//! study measures how much.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `passes` | one pass against split, by routine, size and alignment |
-//! | `load` | appends, each synced; and the recovery of their journal |
+//! | `load` | appends with fsync, and the recovery of their journal |
 
 mod load;
 mod passes;
@@ -16,14 +17,14 @@ use std::io;
 use std::time::Duration;
 
 use crate::report::Section;
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A turn of one routine with one block.
+    /// Length of a turn of one routine with one block.
     pub turn: Duration,
-    /// Appends of each thread.
+    /// Appends per thread.
     pub appends: u64,
     /// Bytes of an append.
     pub bytes: usize,
@@ -38,20 +39,20 @@ impl Default for Options {
 /// Runs the study.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
-    let (sides, refused) = settings.sides();
+    let (implementations, skipped) = settings.implementations();
     let work =
         load::Work { threads: settings.threads, appends: options.appends, bytes: options.bytes };
     let mut sections = vec![
-        passes::section(options.turn, settings, audience)?,
-        load::section(&work, settings, &sides, audience)?,
+        passes::section(options.turn, settings, observer)?,
+        load::section(&work, settings, &implementations, observer)?,
     ];
-    sections[1].text.splice(0..0, refused);
+    sections[1].text.splice(0..0, skipped);
     Ok(sections)
 }
 
@@ -59,11 +60,11 @@ pub fn run(
 mod tests {
     use super::*;
     use crate::driver::record::Recorder;
-    use crate::side::Job;
     use crate::suite::testing::{Heard, settings};
+    use crate::testbed::Job;
 
     #[test]
-    fn every_routine_and_size_is_told_both_ways_and_then_the_load() {
+    fn every_routine_and_size_is_reported_for_both_methods_and_then_the_load() {
         let options = Options { turn: Duration::from_micros(1), appends: 5, bytes: 100 };
         let mut heard = Heard::default();
         let sections = run(&options, &settings(), &mut heard).expect("a study");
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn each_append_is_synced() {
+    fn each_append_is_followed_by_fsync() {
         let mut recorder = Recorder::default();
         load::Work { threads: 2, appends: 3, bytes: 7 }.run(&mut recorder).expect("no errors");
         let calls = recorder.calls();

@@ -1,4 +1,5 @@
-//! One pass against split: the same block, the field counting as zero, summed in two ways by every routine.
+//! One pass against split: every routine sums the same block in both ways, with the field counted
+//! as zero.
 
 use std::hint::black_box;
 use std::io;
@@ -9,29 +10,29 @@ use serde_json::json;
 use crate::measure::Samples;
 use crate::random::Random;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
 
-/// Sizes of blocks, in bytes.
+/// Block sizes in bytes.
 const SIZES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
-/// Where blocks begin, in bytes behind a multiple of 64.
+/// Offsets of the block from a multiple of 64, in bytes.
 const ALIGNMENTS: [usize; 3] = [0, 8, 1];
-/// Where the checksum stands in a block: as in an inode.
+/// Offset of the checksum in the block: as in an inode.
 const FIELD: usize = 100;
-/// Turns of each way, in turn.
+/// Turns of each method; the methods alternate.
 const TURNS: usize = 30;
-/// Rounds between two looks at the clock.
+/// Rounds between two readings of the clock.
 const ROUNDS: usize = 16;
 
-/// How a block is summed.
+/// A method to sum a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    /// The field is zeroed, and the block summed at once: who changes a block may do that.
+pub(super) enum Method {
+    /// Zeroes the field and sums the whole block, which only the owner of the block may do.
     OnePass,
-    /// What stands before the field, four zero bytes, and what stands behind it.
+    /// Sums the bytes before the field, four zero bytes, and the bytes after it.
     Split,
 }
 
-impl How {
+impl Method {
     const ALL: [Self; 2] = [Self::OnePass, Self::Split];
 
     fn name(self) -> &'static str {
@@ -54,7 +55,7 @@ impl How {
         }
     }
 
-    /// Seconds that a block of `block`'s size takes.
+    /// Returns the seconds per block.
     #[allow(clippy::cast_precision_loss)] // of a time
     fn time(self, block: &mut [u8], turn: Duration) -> f64 {
         let (start, mut rounds) = (Instant::now(), 0);
@@ -66,35 +67,35 @@ impl How {
     }
 }
 
-/// Seconds for each byte of records of `size` bytes: one pass, split.
+/// Returns the seconds per byte of records of `size` bytes: one pass, split.
 #[allow(clippy::cast_precision_loss)] // of a time
 pub(super) fn seconds_per_byte(size: usize) -> [f64; 2] {
     let mut block = vec![0x5a; size];
-    How::ALL.map(|how| {
-        let turns = (0..TURNS).map(|_| how.time(&mut block, Duration::from_micros(300)));
+    Method::ALL.map(|method| {
+        let turns = (0..TURNS).map(|_| method.time(&mut block, Duration::from_micros(300)));
         turns.collect::<Samples>().median() / size as f64
     })
 }
 
-/// What was measured of one routine and size.
+/// The rate of one routine, method, size and alignment.
 struct Rate {
     routine: &'static str,
-    how: How,
+    method: Method,
     size: usize,
     align: usize,
     gigabytes: Samples,
 }
 
-/// The section.
+/// Runs the part and formats its section.
 ///
 /// # Errors
-/// Where the audience wants to stop.
+/// If the observer stops the suite.
 pub(super) fn section(
     turn: Duration,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Section> {
-    audience.note("checksums in one pass and split")?;
+    observer.progress("checksums in one pass and split")?;
     let chosen = xfskit_crc::selected();
     let mut rates = Vec::new();
     for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
@@ -107,15 +108,15 @@ pub(super) fn section(
     }
     xfskit_crc::select(chosen);
     let mut section = Section::new("One pass against split");
-    section.say(format!(
-        "A block whose checksum stands at byte {FIELD}, in the processor's cache. One pass: the field is zeroed and the \
-         whole block summed, which only its owner may do. Split: before the field, four zero bytes, behind it. This \
-         program sums with {chosen}.",
+    section.paragraph(format!(
+        "A block with its checksum at byte {FIELD}, in the processor's cache. One pass zeroes the field and sums the \
+         whole block, which only its owner may do. Split sums the bytes before the field, four zero bytes, and the bytes \
+         after it. This program uses {chosen}.",
     ));
     for rate in &rates {
-        audience.result(json!({ "crc": {
+        observer.result(json!({ "crc": {
             "routine": rate.routine,
-            "how": rate.how.name(),
+            "method": rate.method.name(),
             "block_bytes": rate.size,
             "align": rate.align,
             "gigabytes_per_second": rate.gigabytes,
@@ -126,7 +127,7 @@ pub(super) fn section(
     Ok(section)
 }
 
-/// Both ways, in turn.
+/// Measures both methods, alternating.
 #[allow(clippy::cast_precision_loss)] // of a rate
 fn measure(
     routine: &'static str,
@@ -136,14 +137,19 @@ fn measure(
     seed: u64,
 ) -> [Rate; 2] {
     let mut random = Random::new(seed);
-    let mut memory: Vec<u8> = (0..size + 128).map(|_| random.number().to_le_bytes()[0]).collect();
+    let mut memory: Vec<u8> = (0..size + 128).map(|_| random.next_u64().to_le_bytes()[0]).collect();
     let start = memory.as_ptr().align_offset(64) + align;
     let block = &mut memory[start..start + size];
-    let mut rates =
-        How::ALL.map(|how| Rate { routine, how, size, align, gigabytes: Samples::default() });
+    let mut rates = Method::ALL.map(|method| Rate {
+        routine,
+        method,
+        size,
+        align,
+        gigabytes: Samples::default(),
+    });
     for _ in 0..TURNS {
         for rate in &mut rates {
-            rate.gigabytes.add(size as f64 / rate.how.time(block, turn) / 1e9);
+            rate.gigabytes.add(size as f64 / rate.method.time(block, turn) / 1e9);
         }
     }
     rates
@@ -151,7 +157,7 @@ fn measure(
 
 fn table(rates: &[Rate]) -> Table {
     let mut table = Table::new(
-        "Blocks that begin at a multiple of 64 bytes, and 8 and 1 bytes behind one",
+        "Blocks at a multiple of 64 bytes, and 8 and 1 bytes after one",
         &[
             ("block", "bytes"),
             ("one pass", "GB/s"),
@@ -165,19 +171,22 @@ fn table(rates: &[Rate]) -> Table {
             ("turns", ""),
         ],
     );
-    let find = |routine, size, how, align| {
+    let find = |routine, size, method, align| {
         let same = |rate: &&Rate| {
-            rate.routine == routine && rate.size == size && rate.how == how && rate.align == align
+            rate.routine == routine
+                && rate.size == size
+                && rate.method == method
+                && rate.align == align
         };
         rates.iter().find(same).map(|rate| &rate.gigabytes)
     };
     let median = |samples: Option<&Samples>| {
         samples.map_or(Cell::None, |samples| Cell::Number(samples.median(), 2))
     };
-    for rate in rates.iter().filter(|rate| rate.align == 0 && rate.how == How::OnePass) {
-        let Some(split) = find(rate.routine, rate.size, How::Split, 0) else { continue };
-        let ratio = rate.gigabytes.over(split);
-        let behind = |align| median(find(rate.routine, rate.size, How::OnePass, align));
+    for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
+        let Some(split) = find(rate.routine, rate.size, Method::Split, 0) else { continue };
+        let ratio = rate.gigabytes.ratio_to(split);
+        let behind = |align| median(find(rate.routine, rate.size, Method::OnePass, align));
         let cells = vec![
             Cell::Count(rate.size as u64),
             median(Some(&rate.gigabytes)),
@@ -192,23 +201,24 @@ fn table(rates: &[Rate]) -> Table {
         ];
         table.row(rate.routine, "processor's cache", cells);
     }
-    table.note("At least: with a confidence of 95 percent.");
+    table.note("At least is the lower end of the 95 percent confidence interval.");
     table
 }
 
-/// The routine in use and the portable one.
+/// Plots the routine in use and the portable one.
 #[allow(clippy::cast_precision_loss)] // of a size
 fn plot(rates: &[Rate], chosen: &str) -> Plot {
     let mut lines = Vec::new();
     for routine in [chosen, "table"] {
-        for how in How::ALL {
-            let of = |rate: &&Rate| rate.routine == routine && rate.how == how && rate.align == 0;
+        for method in Method::ALL {
+            let of =
+                |rate: &&Rate| rate.routine == routine && rate.method == method && rate.align == 0;
             let points: Vec<(f64, f64)> = rates
                 .iter()
                 .filter(of)
                 .map(|rate| (rate.size as f64, rate.gigabytes.median()))
                 .collect();
-            let name = format!("{routine}, {}", how.name());
+            let name = format!("{routine}, {}", method.name());
             if !points.is_empty() && !lines.iter().any(|line: &Line| line.name == name) {
                 lines.push(Line { name, source: Source::Measured, points });
             }
@@ -227,11 +237,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_come_to_the_same_sum() {
+    fn both_methods_give_the_same_checksum() {
         let mut one: Vec<u8> = (0..=255).cycle().take(4096).collect();
         let mut other = one.clone();
-        How::OnePass.run(&mut one);
-        How::Split.run(&mut other);
+        Method::OnePass.run(&mut one);
+        Method::Split.run(&mut other);
         assert_eq!(one, other);
         assert!(xfskit_crc::verify(&one, FIELD));
     }

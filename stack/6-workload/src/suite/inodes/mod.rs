@@ -1,15 +1,15 @@
 //! Study B: the concurrent inode test.
 //!
-//! Files are created by many threads, the volume is judged, all inodes are listed by number, all names with their
-//! inodes, all names, and everything is removed; caches are dropped before each step. Sides take turns within
-//! each step.
+//! The steps: many threads create files; the volume is checked; all inodes are listed by number;
+//! all names are listed with their inodes, and then without; everything is removed. Caches are
+//! dropped before each step. The implementations alternate within each step.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`shape`] | trees: made, walked, removed |
+//! | [`shape`] | trees: created, walked, removed |
 //! | [`step`] | the steps as jobs |
-//! | `tables` | what is shown |
-//! | [`published`] | what was published |
+//! | `tables` | the tables and plots |
+//! | [`published`] | published figures |
 
 pub mod published;
 pub mod shape;
@@ -23,34 +23,34 @@ use serde_json::json;
 use crate::driver::null::Null;
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::side::{Job, Side};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Job, TestVolume};
 use shape::{Plan, Shape};
-use step::{Done, Step, Work};
+use step::{Step, StepOutcome, Work};
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Trees of these shapes, one after the other.
+    /// Shapes of the trees; each shape gives a section.
     pub shapes: Vec<Shape>,
-    /// Files of each thread in an iteration.
+    /// Files per thread and iteration.
     pub files: u64,
     /// Iterations.
     pub loops: u64,
-    /// Bytes in a file.
+    /// Bytes of a file.
     pub file_size: u64,
     /// Subdirectories of each directory.
     pub subdirs: usize,
 }
 
-/// All turns of one step on one side.
+/// All turns of one step with one driver.
 #[derive(Debug)]
 struct Row {
     step: Step,
-    who: String,
-    on: String,
-    /// The last turn.
-    last: Done,
+    driver: String,
+    storage: String,
+    /// The outcome of the last turn.
+    last: StepOutcome,
     wall: Samples,
     rate: Samples,
 }
@@ -58,13 +58,13 @@ struct Row {
 /// Runs the study.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
-    let (sides, refused) = settings.sides();
+    let (implementations, skipped) = settings.implementations();
     let mut sections = Vec::new();
     for &shape in &options.shapes {
         let plan = Plan {
@@ -78,15 +78,20 @@ pub fn run(
         };
         let mut rows: Vec<Row> = Vec::new();
         for turn in 1..=settings.repetitions {
-            let mut volumes: Vec<Side> =
-                sides.iter().map(|&who| settings.side(who)).collect::<io::Result<_>>()?;
+            let mut volumes: Vec<TestVolume> = implementations
+                .iter()
+                .map(|&implementation| settings.volume(implementation))
+                .collect::<io::Result<_>>()?;
             for step in plan.steps() {
-                for side in &mut volumes {
-                    let (who, what) = (side.name().to_owned(), step.name());
-                    audience.note(&format!("{}, turn {turn}: {what}, {who}", shape.describe()))?;
-                    let on = side.on().to_owned();
-                    if let Some(done) = step::on(side, step, &plan)? {
-                        add(&mut rows, step, &who, &on, done);
+                for volume in &mut volumes {
+                    let (driver, what) = (volume.name().to_owned(), step.name());
+                    observer.progress(&format!(
+                        "{}, turn {turn}: {what}, {driver}",
+                        shape.describe()
+                    ))?;
+                    let storage = volume.storage().to_owned();
+                    if let Some(done) = step::run(volume, step, &plan)? {
+                        add(&mut rows, step, &driver, &storage, done);
                     }
                 }
                 if let (Step::Create, Some(done)) =
@@ -97,18 +102,18 @@ pub fn run(
             }
         }
         for row in &rows {
-            audience.result(row.result(&plan))?;
+            observer.result(row.to_json(&plan))?;
         }
         sections.push(tables::section(&plan, &rows));
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), refused) {
+    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
         first.text.insert(0, why);
     }
     Ok(sections)
 }
 
 impl Plan {
-    /// The steps that make sense with this tree.
+    /// Returns the steps that this tree supports.
     fn steps(&self) -> Vec<Step> {
         match self.shape {
             Shape::Racing => vec![Step::Create, Step::Check],
@@ -117,11 +122,11 @@ impl Plan {
     }
 }
 
-fn add(rows: &mut Vec<Row>, step: Step, who: &str, on: &str, done: Done) {
+fn add(rows: &mut Vec<Row>, step: Step, driver: &str, storage: &str, done: StepOutcome) {
     let seconds = done.usage.wall.as_secs_f64();
     #[allow(clippy::cast_precision_loss)] // of a rate
     let rate = done.operations.map(|operations| operations as f64 / seconds);
-    if let Some(row) = rows.iter_mut().find(|row| row.step == step && row.who == who) {
+    if let Some(row) = rows.iter_mut().find(|row| row.step == step && row.driver == driver) {
         row.wall.add(seconds);
         if let Some(rate) = rate {
             row.rate.add(rate);
@@ -131,8 +136,8 @@ fn add(rows: &mut Vec<Row>, step: Step, who: &str, on: &str, done: Done) {
     }
     rows.push(Row {
         step,
-        who: who.into(),
-        on: on.into(),
+        driver: driver.into(),
+        storage: storage.into(),
         last: done,
         wall: [seconds].into_iter().collect(),
         rate: rate.into_iter().collect(),
@@ -140,14 +145,15 @@ fn add(rows: &mut Vec<Row>, step: Step, who: &str, on: &str, done: Done) {
 }
 
 impl Row {
-    fn result(&self, plan: &Plan) -> serde_json::Value {
-        let Done { operations, usage, peak_memory, cold, counters, fs_mark, judge } = &self.last;
+    fn to_json(&self, plan: &Plan) -> serde_json::Value {
+        let StepOutcome { operations, usage, peak_memory, cold, counters, fs_mark, checker } =
+            &self.last;
         json!({ "inodes": {
             "shape": plan.shape,
             "step": self.step,
-            "driver": self.who,
-            "on": self.on,
-            "judge": judge,
+            "driver": self.driver,
+            "storage": self.storage,
+            "checker": checker,
             "threads": plan.threads,
             "cold": cold,
             "operations": operations,
@@ -178,7 +184,7 @@ mod tests {
     const OPTIONS: Options =
         Options { shapes: Vec::new(), files: 40, loops: 2, file_size: 0, subdirs: 3 };
 
-    fn told(shape: Shape, file_size: u64) -> Vec<(String, String, u64)> {
+    fn results(shape: Shape, file_size: u64) -> Vec<(String, String, u64)> {
         let options = Options { shapes: vec![shape], file_size, ..OPTIONS };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
@@ -193,14 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn every_step_meets_every_name() {
-        // Two threads, 80 files each. Inodes: the root, its three companions, directories, files.
+    fn every_step_visits_every_name() {
+        // Two threads, 80 files each. The inodes are the root, three internal ones, directories,
+        // and files.
         for (shape, made, names, dirs) in [
             (Shape::Separate, 160, 166, 8),
             (Shape::Shared, 160, 160, 1),
             (Shape::Deep, 224, 224, 66),
         ] {
-            let rows = told(shape, 1);
+            let rows = results(shape, 1);
             let steps: Vec<(&str, u64)> =
                 rows.iter().map(|(step, _, n)| (step.as_str(), *n)).collect();
             let inodes = 160 + dirs + 3;
@@ -228,17 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn removal_that_races_creation_leaves_nothing() {
-        let rows = told(Shape::Racing, 0);
-        // The root, its two companions, one directory.
+    fn racing_removal_leaves_no_file() {
+        let rows = results(Shape::Racing, 0);
+        // The root, two internal inodes, one directory.
         assert_eq!(rows.iter().map(|row| row.2).collect::<Vec<_>>(), [160, 4]);
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_calls() {
+    fn the_same_seed_gives_the_same_calls() {
         for shape in [Shape::Separate, Shape::Shared, Shape::Deep, Shape::Racing] {
             let calls = |seed| {
-                // One thread where all work in one directory: the order of several is not the seed's business.
+                // One thread if all work in one directory: the seed does not determine the order of
+                // several.
                 let threads = if shape == Shape::Shared { 1 } else { 2 };
                 let plan = Plan { shape, threads, files: 30, loops: 2, size: 1, subdirs: 3, seed };
                 let mut recorder = Recorder::default();

@@ -1,9 +1,9 @@
-//! What was published of the test.
+//! Published figures of the test.
 
-/// On what, in words: of the runs with two kinds of locks.
+/// The system that the runs with two kinds of locks were measured on.
 pub const LOCKS_ON: &str = "kernel XFS 4.2, 120 processors, RAID0 of 5 SSDs";
 
-/// Lines of fs_mark, 16 directories: lock, count, files/s, overhead in µs.
+/// Output of fs_mark with 16 directories: lock, count, files/s, overhead in µs.
 pub const LOCKS: [(&str, u64, f64, u64); 8] = [
     ("queued spinlock", 6_400_000, 286_491.9, 3_500_179),
     ("queued spinlock", 7_200_000, 293_229.5, 3_963_140),
@@ -15,7 +15,7 @@ pub const LOCKS: [(&str, u64, f64, u64); 8] = [
     ("ticket spinlock", 8_800_000, 316_765.3, 3_238_971),
 ];
 
-/// Kernel change 8f80587bacb6, seconds of wall time: step, v4, v5, v5 with the change.
+/// Kernel change 8f80587bacb6, wall time in seconds: step, v4, v5, v5 with the change.
 pub const STEPS: [(&str, [f64; 3]); 5] = [
     ("create", [237.0, 235.0, 234.0]),
     ("bulkstat", [161.0, 163.0, 160.0]),

@@ -1,4 +1,4 @@
-//! What trees look like, and the work on them: made, walked, removed, by several threads.
+//! The shapes of trees, and the work of several threads on them: create, walk, remove.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
@@ -12,63 +12,63 @@ use crate::driver::tree::{Visit, remove_one, walk};
 use crate::program::fs_mark::{Iteration, Options as FsMark, Run, Sync as SyncMethod};
 use crate::random::Random;
 
-/// Directories below each other in a deep tree.
+/// Depth of the directory chain in a deep tree.
 const DEPTH: u64 = 32;
-/// Time stamp in names: the same in every run.
+/// The time stamp in file names, the same in every run.
 const STAMP: u64 = 0x55e9_0000;
 
-/// How files are spread.
+/// The distribution of files over directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// A directory for each thread, with subdirectories: the test as it was published.
+    /// A directory with subdirectories for each thread: the test as published.
     Separate,
-    /// All threads in one directory.
+    /// One directory for all threads.
     Shared,
-    /// A chain of 32 directories for each thread, files in each.
+    /// A chain of 32 directories for each thread, with files in each directory.
     Deep,
-    /// A directory for each two threads: one creates, the other removes what was created.
+    /// A directory for each pair of threads: one creates files, the other removes them.
     Racing,
 }
 
 impl Shape {
-    /// In words.
+    /// Describes the shape in a phrase.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Separate => "a directory for each thread",
             Self::Shared => "one directory for all threads",
-            Self::Deep => "deep trees: 32 directories below each other for each thread",
-            Self::Racing => "removal races creation: two threads in each directory",
+            Self::Deep => "deep trees: a chain of 32 directories for each thread",
+            Self::Racing => "removal races with creation: two threads in each directory",
         }
     }
 }
 
-/// Which tree.
+/// The parameters of a tree.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How files are spread.
+    /// Distribution of files.
     pub shape: Shape,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Files of each thread in an iteration.
+    /// Files per thread and iteration.
     pub files: u64,
     /// Iterations.
     pub loops: u64,
-    /// Bytes in a file.
+    /// Bytes of a file.
     pub size: u64,
-    /// Subdirectories of each directory, where it has some.
+    /// Subdirectories of each directory, if the shape has any.
     pub subdirs: usize,
-    /// The same seed makes the same names.
+    /// The same seed gives the same names.
     pub seed: u64,
 }
 
-/// The directory of thread `n`.
+/// Returns the name of the directory of thread `n`.
 fn dir_name(n: usize) -> Vec<u8> {
     n.to_string().into_bytes()
 }
 
 impl Plan {
-    /// Directories in the root.
+    /// Returns the number of directories in the root.
     fn dirs(&self) -> usize {
         match self.shape {
             Shape::Separate | Shape::Deep => self.threads,
@@ -77,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// Makes the directories that everything is in.
+    /// Creates the directories in the root.
     pub(super) fn prepare<D: Driver>(&self, driver: &D) -> io::Result<()> {
         let root = driver.root()?;
         (0..self.dirs()).try_for_each(|n| driver.make_dir(&root, &dir_name(n)))
@@ -87,7 +87,7 @@ impl Plan {
         driver.open_dir(&driver.root()?, &dir_name(thread % self.dirs()))
     }
 
-    /// fs_mark with this plan.
+    /// Prepares fs_mark with this plan.
     pub(super) fn fs_mark<'d, D: Driver>(&self, driver: &'d D) -> io::Result<Run<'d, D>> {
         let subdirs = if self.shape == Shape::Separate { self.subdirs } else { 0 };
         let options = FsMark {
@@ -107,9 +107,9 @@ impl Plan {
         Run::new(driver, dirs, options)
     }
 
-    /// Makes the files of thread `thread` in a deep tree; answers how many names that were.
+    /// Creates the files of thread `thread` in a deep tree, and returns the number of names.
     pub(super) fn deep<D: Driver>(&self, driver: &D, thread: usize) -> io::Result<u64> {
-        let mut random = Random::of(self.seed, thread as u64);
+        let mut random = Random::stream(self.seed, thread as u64);
         let content = vec![b'x'; usize::try_from(self.size).unwrap_or(0)];
         let mut dir = self.open(driver, thread)?;
         let (mut made, all) = (0, self.files * self.loops);
@@ -125,7 +125,8 @@ impl Plan {
         Ok(made + DEPTH)
     }
 
-    /// Thread `thread` creates, or removes behind the other; answers how many names that were.
+    /// Creates files as thread `thread`, or removes them behind the creating thread. Returns the
+    /// number of names.
     pub(super) fn racing<D: Driver>(
         &self,
         driver: &D,
@@ -136,12 +137,12 @@ impl Plan {
         let (pair, removes) = (thread % dirs, thread >= dirs);
         let (dir, created) = (self.open(driver, pair)?, &created[pair]);
         let content = vec![b'x'; usize::try_from(self.size).unwrap_or(0)];
-        let mut random = Random::of(self.seed, pair as u64);
+        let mut random = Random::stream(self.seed, pair as u64);
         for n in 0..self.files * self.loops {
             let name = file_name(&mut random, n);
             if !removes {
                 let made = make_file(driver, &dir, &name, &content);
-                // Who waits for it must not wait for ever.
+                // After an error the removing thread must not wait forever.
                 let reached = if made.is_ok() { n + 1 } else { u64::MAX };
                 created.store(reached, Ordering::Release);
                 made?;
@@ -155,8 +156,8 @@ impl Plan {
         Ok(self.files * self.loops)
     }
 
-    /// The part of the tree that is thread `thread`'s: what lies below its directory; of one directory for all, its
-    /// share of the names.
+    /// Visits the part of the tree that belongs to thread `thread`: the names below its directory,
+    /// or, in one directory for all threads, the names whose hash selects the thread.
     fn part<D: Driver>(
         &self,
         driver: &D,
@@ -172,7 +173,7 @@ impl Plan {
         })
     }
 
-    /// Stats every name; answers how many there are.
+    /// Calls stat on every name, and returns the number of names.
     pub(super) fn find<D: Driver>(&self, driver: &D, thread: usize) -> io::Result<u64> {
         let (mut found, mut newest) = (0, i64::MIN);
         self.part(driver, thread, &mut |dir, name, _| {
@@ -184,7 +185,7 @@ impl Plan {
         Ok(found)
     }
 
-    /// Lists every directory; answers how many names there are.
+    /// Lists every directory, and returns the number of names.
     pub(super) fn list<D: Driver>(&self, driver: &D, thread: usize) -> io::Result<u64> {
         let mut found = 0;
         if thread < self.dirs() {
@@ -197,7 +198,7 @@ impl Plan {
         Ok(found)
     }
 
-    /// Removes everything; answers how many names that were.
+    /// Removes everything, and returns the number of names.
     pub(super) fn remove<D: Driver>(&self, driver: &D, thread: usize) -> io::Result<u64> {
         let mut removed = 0;
         self.part(driver, thread, &mut |dir, name, kind| {
@@ -210,7 +211,7 @@ impl Plan {
 
 fn file_name(random: &mut Random, n: u64) -> Vec<u8> {
     let mut name = format!("{n:012}");
-    let _ = write!(name, "{:016x}", random.number());
+    let _ = write!(name, "{:016x}", random.next_u64());
     name.into_bytes()
 }
 
@@ -223,7 +224,7 @@ fn make_file<D: Driver>(driver: &D, dir: &D::Dir, name: &[u8], content: &[u8]) -
     driver.close(file)
 }
 
-/// All iterations of fs_mark.
+/// Runs all iterations of fs_mark.
 pub(super) fn iterations<D: Driver>(run: &mut Run<'_, D>) -> io::Result<Vec<Iteration>> {
     let mut iterations = Vec::new();
     while let Some(iteration) = run.next_iteration()? {
@@ -232,7 +233,7 @@ pub(super) fn iterations<D: Driver>(run: &mut Run<'_, D>) -> io::Result<Vec<Iter
     Ok(iterations)
 }
 
-/// True for an error that says that a filesystem cannot do this at all.
-pub(super) fn unsupported(err: &io::Error) -> bool {
+/// Returns true if the filesystem does not support the operation at all.
+pub(super) fn is_unsupported(err: &io::Error) -> bool {
     err.kind() == ErrorKind::Unsupported
 }

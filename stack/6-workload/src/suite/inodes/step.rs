@@ -1,43 +1,43 @@
-//! The steps of the test, each a job for one side.
+//! The steps of the test as jobs.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
 
 use serde::Serialize;
 
-use super::shape::{Plan, Shape, iterations, unsupported};
+use super::shape::{Plan, Shape, is_unsupported, iterations};
 use crate::Driver;
 use crate::driver::Counters;
 use crate::kernel::drop_clean;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
 use crate::program::fs_mark::Iteration;
-use crate::side::{Job, MEMORY, Side, VerifyResult};
+use crate::testbed::{CheckResult, Job, MEMORY, TestVolume};
 
-/// What is done.
+/// A step of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// Files are created, and then the volume is synced.
+    /// Creates files, and then syncs the volume.
     Create,
-    /// The unmounted volume is judged.
+    /// Checks the unmounted volume.
     Check,
-    /// All inodes by number.
+    /// Lists all inodes by number.
     Bulkstat,
-    /// All names, each with its inode.
+    /// Walks all names, with stat on each.
     Find,
-    /// All names.
+    /// Walks all names.
     List,
-    /// Everything is removed, and then the volume is synced.
+    /// Removes everything, and then syncs the volume.
     Remove,
 }
 
 impl Step {
-    /// All, in their order.
+    /// All steps in order.
     pub const ALL: [Self; 6] =
         [Self::Create, Self::Check, Self::Bulkstat, Self::Find, Self::List, Self::Remove];
 
-    /// As the report calls it.
+    /// Returns the name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -49,7 +49,7 @@ impl Step {
         }
     }
 
-    /// What is counted as an operation.
+    /// Returns the unit in which operations are counted.
     pub fn operation(self) -> &'static str {
         match self {
             Self::Check | Self::Bulkstat => "inodes",
@@ -58,35 +58,35 @@ impl Step {
     }
 }
 
-/// What a step did and took.
+/// The outcome of a step.
 #[derive(Debug)]
-pub struct Done {
-    /// Operations, where they are counted.
+pub struct StepOutcome {
+    /// Number of operations, if they are counted.
     pub operations: Option<u64>,
-    /// Time; of another program wall time only.
+    /// Time used; wall time only if another program did the work.
     pub usage: Usage,
-    /// Memory of this process at most, in bytes.
+    /// Peak memory of this process in bytes.
     pub peak_memory: Option<u64>,
-    /// It began with empty caches.
+    /// Caches were empty when the step began.
     pub cold: bool,
-    /// What the filesystem counted.
+    /// Counters of the filesystem.
     pub counters: Option<Counters>,
-    /// What fs_mark said, where it did the work.
+    /// Iterations of fs_mark, if it did the work.
     pub fs_mark: Vec<Iteration>,
-    /// By whom, where that is not the driver.
-    pub judge: Option<&'static str>,
+    /// The program that checked the volume, in the check step.
+    pub checker: Option<&'static str>,
 }
 
-/// A step as a job; `None` where the side cannot do it.
+/// A step as a job; returns `None` if the driver does not support the step.
 pub(crate) struct Work<'p> {
     pub(crate) step: Step,
     pub(crate) plan: &'p Plan,
 }
 
 impl Job for Work<'_> {
-    type Answer = Option<Done>;
+    type Output = Option<StepOutcome>;
 
-    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Option<Done>> {
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Option<StepOutcome>> {
         let plan = self.plan;
         if self.step == Step::Create {
             plan.prepare(&*driver)?;
@@ -98,18 +98,18 @@ impl Job for Work<'_> {
         let driver = &*driver;
         let before = driver.counters();
         let (measured, fs_mark) = match self.work(driver) {
-            Err(err) if unsupported(&err) => return Ok(None),
+            Err(err) if is_unsupported(&err) => return Ok(None),
             done => done?,
         };
         let counters = driver.counters().map(|now| now.since(&before.unwrap_or_default()));
-        Ok(Some(Done {
-            operations: Some(measured.answers.iter().sum()),
+        Ok(Some(StepOutcome {
+            operations: Some(measured.outputs.iter().sum()),
             usage: measured.usage,
             peak_memory: measured.peak_memory,
             cold,
             counters,
             fs_mark,
-            judge: None,
+            checker: None,
         }))
     }
 }
@@ -117,15 +117,15 @@ impl Job for Work<'_> {
 impl Work<'_> {
     fn work<D: Driver>(&self, driver: &D) -> io::Result<(Measured<u64>, Vec<Iteration>)> {
         let plan = self.plan;
-        let on_all = |work: &(dyn Fn(usize) -> io::Result<u64> + Sync)| {
+        let on_all_threads = |work: &(dyn Fn(usize) -> io::Result<u64> + Sync)| {
             parallel(plan.threads, work, || driver.sync())
         };
         let measured = match self.step {
             Step::Create => return self.create(driver),
             Step::Bulkstat => parallel(1, |_| driver.bulkstat(plan.threads), || Ok(())),
-            Step::Find => on_all(&|thread| plan.find(driver, thread)),
-            Step::List => on_all(&|thread| plan.list(driver, thread)),
-            Step::Remove => on_all(&|thread| plan.remove(driver, thread)),
+            Step::Find => on_all_threads(&|thread| plan.find(driver, thread)),
+            Step::List => on_all_threads(&|thread| plan.list(driver, thread)),
+            Step::Remove => on_all_threads(&|thread| plan.remove(driver, thread)),
             Step::Check => Err(io::ErrorKind::Unsupported.into()),
         };
         Ok((measured?, Vec::new()))
@@ -136,10 +136,10 @@ impl Work<'_> {
         match plan.shape {
             Shape::Separate | Shape::Shared => {
                 let work = |_| iterations(&mut plan.fs_mark(driver)?);
-                let Measured { usage, peak_memory, answers } = parallel(1, work, || driver.sync())?;
-                let all: Vec<Iteration> = answers.into_iter().flatten().collect();
-                let answers = all.iter().map(|iteration| iteration.files).collect();
-                Ok((Measured { usage, peak_memory, answers }, all))
+                let Measured { usage, peak_memory, outputs } = parallel(1, work, || driver.sync())?;
+                let all: Vec<Iteration> = outputs.into_iter().flatten().collect();
+                let outputs = all.iter().map(|iteration| iteration.files).collect();
+                Ok((Measured { usage, peak_memory, outputs }, all))
             }
             Shape::Deep => {
                 let work = |thread| plan.deep(driver, thread);
@@ -155,25 +155,37 @@ impl Work<'_> {
     }
 }
 
-/// Does `step` on `side`; `None` where that side cannot.
-pub(crate) fn on(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Option<Done>> {
+/// Runs `step` on `volume`; returns `None` if its implementation does not support the step.
+pub(crate) fn run(
+    volume: &mut TestVolume,
+    step: Step,
+    plan: &Plan,
+) -> io::Result<Option<StepOutcome>> {
     if step != Step::Check {
-        return side.run(&mut Work { step, plan });
+        return volume.run(&mut Work { step, plan });
     }
-    side.unmount()?;
-    let cold = side.on() == MEMORY || drop_clean().is_ok();
-    let verdict = match side.judge(plan.threads) {
+    volume.unmount()?;
+    let cold = volume.storage() == MEMORY || drop_clean().is_ok();
+    let result = match volume.check(plan.threads) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
-        verdict => verdict?,
+        result => result?,
     };
-    let VerifyResult { judge, clean, inodes, usage, peak_memory } = verdict;
+    let CheckResult { checker, clean, inodes, usage, peak_memory } = result;
     if !clean {
         return Err(io::Error::other(format!(
-            "{judge} finds the volume of {} damaged",
-            side.name()
+            "{checker} found corruption on the volume of {}",
+            volume.name()
         )));
     }
     let (fs_mark, counters) = (Vec::new(), None);
-    let judge = Some(judge);
-    Ok(Some(Done { operations: inodes, usage, peak_memory, cold, counters, fs_mark, judge }))
+    let checker = Some(checker);
+    Ok(Some(StepOutcome {
+        operations: inodes,
+        usage,
+        peak_memory,
+        cold,
+        counters,
+        fs_mark,
+        checker,
+    }))
 }

@@ -1,29 +1,29 @@
-//! What is shown of the study.
+//! The tables and plots of the study.
 
 use super::published;
 use super::shape::Plan;
-use super::step::{Done, Step};
+use super::step::{Step, StepOutcome};
 use super::{Row, Shape};
 use crate::driver::Lock;
 use crate::measure::usage::Usage;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 
-/// Locks that are shown.
+/// Number of locks in the table.
 const HOTTEST: usize = 10;
 
-/// The section on one tree.
+/// Formats the section of one tree.
 pub(super) fn section(plan: &Plan, rows: &[Row]) -> Section {
     let mut section = Section::new(format!("Concurrent inodes: {}", plan.shape.describe()));
-    section.say(format!(
-        "{} threads, {} iterations of {} files of {} bytes each. Caches are dropped before each step (cold), sides take \
-         turns within it; the final sync is in the time of create and rm. Files/sec of fs_mark counts time in calls \
-         only, so look at the wall time too.",
+    section.paragraph(format!(
+        "{} threads, {} iterations of {} files of {} bytes each. Caches are dropped before each step (cold), and the \
+         drivers alternate within it. The time of create and rm includes the final sync. Files/sec of fs_mark is the sum \
+         of the rates of the threads, so see the wall time too.",
         plan.threads,
         plan.loops,
         Cell::Count(plan.files),
         Cell::Count(plan.size),
     ));
-    section.text.extend(rows.iter().filter_map(|row| bound(row, rows)));
+    section.text.extend(rows.iter().filter_map(|row| goal_text(row, rows)));
     section.tables.push(steps(plan, rows));
     section.plots.push(rates(rows));
     section.tables.extend(ratios(rows));
@@ -54,8 +54,8 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
         ],
     );
     for row in rows {
-        let Done { operations, usage, peak_memory, cold, counters, judge, .. } = &row.last;
-        let own = !judge.is_some_and(|judge| judge != "check");
+        let StepOutcome { operations, usage, peak_memory, cold, counters, checker, .. } = &row.last;
+        let own = !checker.is_some_and(|checker| checker != "check");
         let seconds = |time: std::time::Duration| {
             if own { Cell::Number(time.as_secs_f64(), 2) } else { Cell::None }
         };
@@ -75,21 +75,22 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             Cell::Count(row.wall.count() as u64),
             Cell::Text(if *cold { "cold" } else { "warm" }.into()),
         ];
-        // Who judges is not who has worked on the volume.
-        let who = judge.map_or(row.who.clone(), |judge| format!("{}, {judge}", row.who));
-        table.row(format!("{}: {who}", row.step.name()), &row.on, cells);
+        // The checker is a different program from the driver.
+        let driver =
+            checker.map_or(row.driver.clone(), |checker| format!("{}, {checker}", row.driver));
+        table.row(format!("{}: {driver}", row.step.name()), &row.storage, cells);
     }
     let counted: Vec<String> =
         plan.steps().iter().map(|step| format!("{}: {}", step.name(), step.operation())).collect();
     table.note(format!("Operations are {}.", counted.join(", ")));
     table.note(
-        "Wall time and rate are medians over the turns, all else is of the last turn. Peak memory is that of this process \
-         with its cache, and of everybody's disks where these are memory of this process; the kernel's caches are not in it.",
+        "Wall time and rate are medians over the turns; all other columns are of the last turn. Peak memory is that of \
+         this process with its cache, and with all disks if they are in its memory; the kernel's caches are not included.",
     );
     table
 }
 
-/// How many times the kernel's rate is to be reached.
+/// Returns the factor over the kernel's rate that is the goal.
 fn goal(step: Step) -> Option<f64> {
     match step {
         Step::Create | Step::Remove => Some(10.0),
@@ -98,24 +99,25 @@ fn goal(step: Step) -> Option<f64> {
     }
 }
 
-/// Creates that are to be made in a second, on two processors.
+/// Goal of creates per second, on two processors.
 const CREATES: f64 = 350_000.0;
 
-/// Whether a step of xfskit's reached its figure, and what bounds it where it did not.
+/// Compares a step of xfskit with its goal, and names the bottleneck if the goal is missed.
 #[allow(clippy::cast_precision_loss)] // of rates
-fn bound(row: &Row, rows: &[Row]) -> Option<String> {
-    let kernel = rows.iter().find(|other| other.step == row.step && other.who == "kernel XFS")?;
-    let goal = goal(row.step).filter(|_| row.who == "xfskit")?;
-    let (times, rate) = (kernel.wall.over(&row.wall).ratio, row.rate.median());
+fn goal_text(row: &Row, rows: &[Row]) -> Option<String> {
+    let kernel =
+        rows.iter().find(|other| other.step == row.step && other.driver == "kernel XFS")?;
+    let goal = goal(row.step).filter(|_| row.driver == "xfskit")?;
+    let (times, rate) = (kernel.wall.ratio_to(&row.wall).ratio, row.rate.median());
     let created = row.step != Step::Create || rate >= CREATES;
-    let also = if row.step == Step::Create { " and 350,000/s" } else { "" };
-    let told = format!(
-        "The figure to reach for {} is {goal} times the kernel's rate{also}: {times:.1} times, {}/s",
+    let rate_goal = if row.step == Step::Create { " and 350,000/s" } else { "" };
+    let text = format!(
+        "The goal for {} is {goal} times the kernel's rate{rate_goal}. Measured: {times:.1} times, {}/s",
         row.step.name(),
         Cell::Number(rate, 0),
     );
     if times >= goal && created {
-        return Some(format!("{told}, reached."));
+        return Some(format!("{text}. The goal is reached."));
     }
     let Usage { wall, processor, machine, .. } = row.last.usage;
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
@@ -125,29 +127,29 @@ fn bound(row: &Row, rows: &[Row]) -> Option<String> {
     let hottest = locks.max_by_key(|lock| lock.wait).filter(|lock| !lock.wait.is_zero());
     let waited = hottest.map_or(String::new(), |lock| {
         let ms = lock.wait.as_secs_f64() * 1e3;
-        format!(", and all threads together waited {ms:.0} ms for the lock {}", lock.name)
+        format!(". All threads together waited {ms:.0} ms for the lock {}", lock.name)
     });
     Some(format!(
-        "{told}, not reached. What bounds it: each takes {each:.1} µs of a processor; the processors were {busy:.0} % busy in the last \
-         turn{waited}."
+        "{text}. The goal is missed. Bottleneck: each operation takes {each:.1} µs of processor time, and the processors \
+         were {busy:.0} % busy in the last turn{waited}."
     ))
 }
 
-/// Rates beside each other, where several were measured.
+/// Plots the rates of all drivers by step.
 #[allow(clippy::cast_precision_loss)] // a handful of steps
 fn rates(rows: &[Row]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     let mut steps = Vec::new();
-    for row in rows.iter().filter(|row| row.who != "harness alone" && row.rate.count() > 0) {
+    for row in rows.iter().filter(|row| row.driver != "harness alone" && row.rate.count() > 0) {
         if !steps.contains(&row.step) {
             steps.push(row.step);
         }
         let at = steps.iter().position(|step| *step == row.step).unwrap_or(0) + 1;
         let point = (at as f64, row.rate.median());
-        match lines.iter_mut().find(|line| line.name == row.who) {
+        match lines.iter_mut().find(|line| line.name == row.driver) {
             Some(line) => line.points.push(point),
             None => lines.push(Line {
-                name: row.who.clone(),
+                name: row.driver.clone(),
                 source: Source::Measured,
                 points: vec![point],
             }),
@@ -162,31 +164,31 @@ fn rates(rows: &[Row]) -> Plot {
     }
 }
 
-/// The engine in terms of the kernel.
+/// Compares the engine with the kernel.
 fn ratios(rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(
         "xfskit against kernel XFS: wall time of the kernel over that of xfskit",
         &[("faster", "times"), ("at least", ""), ("at most", ""), ("turns", "")],
     );
-    for row in rows.iter().filter(|row| row.who == "kernel XFS") {
-        let ours = rows.iter().find(|other| other.step == row.step && other.who == "xfskit");
+    for row in rows.iter().filter(|row| row.driver == "kernel XFS") {
+        let ours = rows.iter().find(|other| other.step == row.step && other.driver == "xfskit");
         let Some(ours) = ours else { continue };
-        let ratio = row.wall.over(&ours.wall);
+        let ratio = row.wall.ratio_to(&ours.wall);
         let cells = vec![
             Cell::Number(ratio.ratio, 2),
             Cell::Number(ratio.low, 2),
             Cell::Number(ratio.high, 2),
             Cell::Count(row.wall.count() as u64),
         ];
-        table.row(row.step.name(), row.on.clone(), cells);
+        table.row(row.step.name(), row.storage.clone(), cells);
     }
-    table.note("At least and at most: with a confidence of 95 percent, as far as the number of turns bears it.");
+    table.note("At least and at most are the 95 percent confidence interval, as far as the number of turns supports it.");
     (!table.rows.is_empty()).then_some(table)
 }
 
 fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(
-        "fs_mark's own lines, of the last turn",
+        "Output of fs_mark in the last turn",
         &[("FSUse%", ""), ("Count", ""), ("Size", ""), ("Files/sec", ""), ("App Overhead", "µs")],
     );
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -199,7 +201,7 @@ fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
                 Cell::Number(line.rate, 1),
                 Cell::Count(micros(line.overhead)),
             ];
-            table.row(&row.who, row.on.clone(), cells);
+            table.row(&row.driver, row.storage.clone(), cells);
         }
     }
     if table.rows.is_empty() {
@@ -220,7 +222,7 @@ fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
     Some(table)
 }
 
-/// The locks that were waited for longest.
+/// Lists the locks with the longest total wait.
 #[allow(clippy::cast_precision_loss)] // of a share
 fn locks(rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(
@@ -238,7 +240,7 @@ fn locks(rows: &[Row]) -> Option<Table> {
                 Cell::Number(lock.waits as f64 * 100.0 / lock.taken as f64, 3),
                 Cell::Number(lock.wait.as_secs_f64() * 1e3, 2),
             ];
-            table.row(format!("{}: {}", row.step.name(), lock.name), &row.who, cells);
+            table.row(format!("{}: {}", row.step.name(), lock.name), &row.driver, cells);
         }
     }
     (!table.rows.is_empty()).then_some(table)

@@ -1,15 +1,16 @@
-//! Study B: locks. Files are created by ever more threads, with every kind of lock in the engine's hot places.
+//! Study B: locks. An increasing number of threads create files, with every kind of lock in the
+//! engine's contended places.
 //!
-//! The hot places are the engine's mutexes: shards of the caches, lists of what was committed, room in
-//! directories, extents lately freed. Locks that are held over a whole transaction (inodes, headers of groups) sleep in
-//! every system, here too.
+//! The contended places are the engine's mutexes: shards of the caches, lists of committed items,
+//! free-space indexes of directories, busy extents. Locks that are held over a whole transaction
+//! (inodes, group headers) sleep in every system, and here too.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `creates` | the workload |
-//! | `probe` | what locks and threads cost here |
-//! | `model` | many processors, computed |
-//! | `tables` | what is shown |
+//! | `probe` | the cost of locks and threads on this machine |
+//! | `model` | a simulation of many processors |
+//! | `tables` | the tables and plots |
 
 mod creates;
 mod model;
@@ -24,57 +25,66 @@ use xfskit_lock::{Kind, LockConfig, with_config};
 
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::side::Who;
-use crate::suite::{Audience, Settings};
-use creates::{Creates, Done};
-use model::{Class, Facts, Lived, Question};
+use crate::suite::{Observer, Settings};
+use crate::testbed::Implementation;
+use creates::{CreateOutcome, Creates};
+use model::{Class, ModelInputs, ModelRates, Scenario};
 use probe::Costs;
 
-/// Rarer locks, per file, are none that files wait for.
+/// Locks that are taken less often per file are left out of the model.
 const RARE: f64 = 0.05;
-/// Nanoseconds that the model lives through at most: a good many slices.
+/// Limit of the simulated time in nanoseconds: many time slices.
 const LIFE: f64 = 2e8;
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads at once, from few to many; the first is what the model is fed with, best 1.
+    /// Numbers of threads in ascending order. The first one, preferably 1, provides the input of
+    /// the model.
     pub threads: Vec<usize>,
-    /// How long files are created at each point.
+    /// Time of each point.
     pub time: Duration,
-    /// Processors that the model is asked about.
+    /// Numbers of processors for the model.
     pub processors: Vec<usize>,
-    /// Events of the model at each point, at most.
+    /// Limit of simulated events per point.
     pub events: u64,
 }
 
-/// One kind with so many threads.
+/// One kind of lock with one number of threads.
 #[derive(Debug)]
 struct Point {
-    /// `None`: the kernel's own.
+    /// `None` for the kernel's own locks.
     kind: Option<Kind>,
     threads: usize,
-    on: String,
+    storage: String,
     rate: Samples,
-    /// Files for each second of processor time.
+    /// Files per second of processor time.
     per_processor: Samples,
-    /// The share of the processors that other programs had.
-    others: Samples,
-    /// The last turn.
-    last: Done,
+    /// Fraction of the processors that other programs used.
+    other_programs: Samples,
+    /// The outcome of the last turn.
+    last: CreateOutcome,
 }
 
 impl Point {
-    fn new(kind: Option<Kind>, threads: usize, on: String) -> Self {
+    fn new(kind: Option<Kind>, threads: usize, storage: String) -> Self {
         let empty = Samples::default;
-        let (rate, per_processor, others) = (empty(), empty(), empty());
-        Self { kind, threads, on, rate, per_processor, others, last: Done::default() }
+        let (rate, per_processor, other_programs) = (empty(), empty(), empty());
+        Self {
+            kind,
+            threads,
+            storage,
+            rate,
+            per_processor,
+            other_programs,
+            last: CreateOutcome::default(),
+        }
     }
 
-    fn add(&mut self, done: Done) {
+    fn add(&mut self, done: CreateOutcome) {
         self.rate.add(done.rate());
         self.per_processor.add(done.per_processor());
-        self.others.add(done.others(processors()));
+        self.other_programs.add(done.other_programs(processors()));
         self.last = done;
     }
 
@@ -85,14 +95,14 @@ impl Point {
 
 /// A point of the model.
 #[derive(Clone, Copy, Debug)]
-struct Computed {
+struct ModelPoint {
     kind: Kind,
     processors: usize,
     threads: usize,
-    lived: Lived,
+    rates: ModelRates,
 }
 
-/// Processors of this machine.
+/// Returns the number of processors of this machine.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -100,58 +110,59 @@ fn processors() -> usize {
 /// Runs the study.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
-    let (sides, refused) = settings.sides();
-    let points = measure(options, settings, sides.contains(&Who::Kernel), audience)?;
+    let (implementations, skipped) = settings.implementations();
+    let points =
+        measure(options, settings, implementations.contains(&Implementation::Kernel), observer)?;
     for point in &points {
-        audience.result(point.result())?;
+        observer.result(point.to_json())?;
     }
     let mut measured = tables::measured(&points, options.time);
-    measured.text.extend(refused);
-    audience.note("what locks and threads cost")?;
+    measured.text.extend(skipped);
+    observer.progress("the cost of locks and threads")?;
     let costs = Costs::measure(options.time / 20);
     let timed = create(LockConfig { timed: true, ..LockConfig::default() }, 1, options, settings)?;
-    let facts = facts(&timed.0, &points, &costs);
-    audience.note("the model")?;
-    let model = |facts: &Facts, kind, processors, threads| {
-        let facts = Facts { hand_over: costs.contended(kind), ..facts.clone() };
+    let inputs = model_inputs(&timed.0, &points, &costs);
+    observer.progress("the model")?;
+    let model = |inputs: &ModelInputs, kind, processors, threads| {
+        let inputs = ModelInputs { hand_over: costs.contended(kind), ..inputs.clone() };
         let (events, seed) = (options.events, settings.seed);
-        let question = Question { kind, processors, threads, time: LIFE, events, seed };
-        Computed { kind, processors, threads, lived: model::live(&facts, question) }
+        let scenario = Scenario { kind, processors, threads, time: LIFE, events, seed };
+        ModelPoint { kind, processors, threads, rates: model::simulate(&inputs, scenario) }
     };
     let mut check = Vec::new();
     for point in &points {
         if let Some(kind) = point.kind {
-            check.push((point, model(&facts, kind, processors(), point.threads)));
+            check.push((point, model(&inputs, kind, processors(), point.threads)));
         }
     }
-    let single = facts.unsharded();
+    let single = inputs.unsharded();
     let (mut many, mut unsharded) = (Vec::new(), Vec::new());
     for kind in Kind::ALL {
-        audience.note(&format!("the model: {}", kind.name()))?;
-        many.extend(options.processors.iter().map(|&n| model(&facts, kind, n, n)));
+        observer.progress(&format!("the model: {}", kind.name()))?;
+        many.extend(options.processors.iter().map(|&n| model(&inputs, kind, n, n)));
         unsharded.extend(options.processors.iter().map(|&n| model(&single, kind, n, n)));
     }
     for computed in check.iter().map(|(_, computed)| computed).chain(&many) {
-        audience.result(computed.result(true))?;
+        observer.result(computed.to_json(true))?;
     }
     for computed in &unsharded {
-        audience.result(computed.result(false))?;
+        observer.result(computed.to_json(false))?;
     }
-    Ok(vec![measured, tables::model(&facts, &costs, &check, &many, &unsharded)])
+    Ok(vec![measured, tables::model(&inputs, &costs, &check, &many, &unsharded)])
 }
 
-/// Every kind with every number of threads, in turns.
+/// Measures every kind with every number of threads in interleaved turns.
 fn measure(
     options: &Options,
     settings: &Settings,
     kernel: bool,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Point>> {
     let mut points: Vec<Point> = Vec::new();
     let kinds: Vec<_> = Kind::ALL.map(Some).into_iter().chain(kernel.then_some(None)).collect();
@@ -159,16 +170,16 @@ fn measure(
         for &threads in &options.threads {
             for &kind in &kinds {
                 let name = kind.map_or("kernel XFS", Kind::name);
-                audience.note(&format!("turn {turn}: {threads} threads, {name}"))?;
-                let (last, on) = match kind {
+                observer.progress(&format!("turn {turn}: {threads} threads, {name}"))?;
+                let (last, storage) = match kind {
                     Some(kind) => {
                         create(LockConfig { kind, timed: false }, threads, options, settings)?
                     }
-                    None => on_side(Who::Kernel, threads, options, settings)?,
+                    None => create_on(Implementation::Kernel, threads, options, settings)?,
                 };
                 let known = |point: &Point| point.kind == kind && point.threads == threads;
                 let at = points.iter().position(known).unwrap_or_else(|| {
-                    points.push(Point::new(kind, threads, on));
+                    points.push(Point::new(kind, threads, storage));
                     points.len() - 1
                 });
                 points[at].add(last);
@@ -178,35 +189,35 @@ fn measure(
     Ok(points)
 }
 
-/// Files on a new volume of the engine, with locks of this choice.
+/// Creates files on a new volume of the engine with this lock configuration.
 fn create(
-    choice: LockConfig,
+    config: LockConfig,
     threads: usize,
     options: &Options,
     settings: &Settings,
-) -> io::Result<(Done, String)> {
-    with_config(choice, || on_side(Who::Engine, threads, options, settings))
+) -> io::Result<(CreateOutcome, String)> {
+    with_config(config, || create_on(Implementation::Engine, threads, options, settings))
 }
 
-fn on_side(
-    who: Who,
+fn create_on(
+    implementation: Implementation,
     threads: usize,
     options: &Options,
     settings: &Settings,
-) -> io::Result<(Done, String)> {
-    let mut side = settings.side(who)?;
-    let done = side.run(&mut Creates { threads, time: options.time, seed: settings.seed })?;
-    Ok((done, side.on().to_owned()))
+) -> io::Result<(CreateOutcome, String)> {
+    let mut volume = settings.volume(implementation)?;
+    let done = volume.run(&mut Creates { threads, time: options.time, seed: settings.seed })?;
+    Ok((done, volume.storage().to_owned()))
 }
 
-/// What the model is told: how long locks are held, from a run that looked at the clock each time; the rest of
-/// a file's time from the first point with parking locks, which did not. All of it in processor time: what other
-/// programs took from the wall's is not the file's.
+/// Derives the inputs of the model. The hold times come from a run that reads the clock at each
+/// acquisition. The rest of a file's time comes from the first point with parking locks, which does
+/// not. All of it is processor time, so that the time of other programs is not charged to the file.
 #[allow(clippy::cast_precision_loss)] // of means
-fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
+fn model_inputs(timed: &CreateOutcome, points: &[Point], costs: &Costs) -> ModelInputs {
     let files = timed.files.max(1) as f64;
     let locks = timed.counters.iter().flat_map(|counters| &counters.locks);
-    // Who holds a lock loses his processor as often as who does not.
+    // The holder of a lock is preempted as often as any other thread.
     let running = (timed.own.as_secs_f64() / timed.usage.wall.as_secs_f64()).min(1.0);
     let class = |lock: &crate::driver::Lock| Class {
         name: lock.name.clone(),
@@ -219,13 +230,13 @@ fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
         .map(class)
         .collect();
     let first = points.iter().find(|point| point.kind == Some(Kind::Parking));
-    let each = |time: fn(&Done) -> Duration| {
+    let each = |time: fn(&CreateOutcome) -> Duration| {
         first.map_or(0.0, |Point { last, .. }| {
             time(last).as_nanos() as f64 / last.files.max(1) as f64
         })
     };
     let held: f64 = classes.iter().map(|class| class.per_file * class.hold).sum();
-    Facts {
+    ModelInputs {
         classes,
         think: (each(|done| done.own) - held).max(1.0),
         background: each(|done| done.usage.processor.saturating_sub(done.own)),
@@ -238,15 +249,15 @@ fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
 }
 
 impl Point {
-    fn result(&self) -> serde_json::Value {
-        let Done { files, usage, counters, .. } = &self.last;
+    fn to_json(&self) -> serde_json::Value {
+        let CreateOutcome { files, usage, counters, .. } = &self.last;
         json!({ "locks": {
             "kind": self.name(),
-            "on": self.on,
+            "storage": self.storage,
             "threads": self.threads,
             "files_per_second": self.rate,
             "files_per_processor_second": self.per_processor,
-            "others_share": self.others,
+            "other_programs_share": self.other_programs,
             "files": files,
             "wall_seconds": usage.wall.as_secs_f64(),
             "processor_seconds": usage.processor.as_secs_f64(),
@@ -255,15 +266,15 @@ impl Point {
     }
 }
 
-impl Computed {
-    fn result(&self, sharded: bool) -> serde_json::Value {
+impl ModelPoint {
+    fn to_json(self, sharded: bool) -> serde_json::Value {
         json!({ "locks_model": {
             "sharded": sharded,
             "kind": self.kind.name(),
             "processors": self.processors,
             "threads": self.threads,
-            "files_per_second": self.lived.rate,
-            "files_per_processor_second": self.lived.per_processor,
+            "files_per_second": self.rates.rate,
+            "files_per_processor_second": self.rates.per_processor,
         }})
     }
 }
@@ -272,11 +283,11 @@ impl Computed {
 mod tests {
     use super::*;
     use crate::driver::record::Recorder;
-    use crate::side::Job;
     use crate::suite::testing::{Heard, settings};
+    use crate::testbed::Job;
 
     #[test]
-    fn every_kind_is_measured_and_computed() {
+    fn every_kind_is_measured_and_simulated() {
         let options = Options {
             threads: vec![1, 2],
             time: Duration::from_millis(20),
@@ -294,15 +305,15 @@ mod tests {
     }
 
     #[test]
-    fn locks_of_the_engine_are_seen_with_their_number_and_time() {
-        let choice = LockConfig { timed: true, kind: Kind::Ticket };
+    fn locks_of_the_engine_are_counted_and_timed() {
+        let config = LockConfig { timed: true, kind: Kind::Ticket };
         let options = Options {
             threads: Vec::new(),
             time: Duration::from_millis(20),
             processors: Vec::new(),
             events: 0,
         };
-        let (done, _) = create(choice, 1, &options, &settings()).expect("files");
+        let (done, _) = create(config, 1, &options, &settings()).expect("files");
         let counters = done.counters.expect("the engine counts");
         let lock = |name| counters.locks.iter().find(|lock| lock.name == name).expect("known");
         let cache = lock("buffer cache");
@@ -311,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_names() {
+    fn the_same_seed_gives_the_same_names() {
         let first = |seed| {
             let mut recorder = Recorder::default();
             let mut creates = Creates { threads: 1, time: Duration::from_millis(5), seed };

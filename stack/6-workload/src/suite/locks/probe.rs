@@ -1,4 +1,5 @@
-//! What locks and threads cost on this machine, measured without any filesystem: what the model is fed with.
+//! The cost of locks and threads on this machine, measured without a filesystem: inputs of the
+//! model.
 
 use std::hint::spin_loop;
 use std::sync::Barrier;
@@ -11,46 +12,47 @@ use xfskit_lock::{Kind, LockConfig, mutex, with_config};
 
 use crate::measure::Samples;
 
-/// Longer than this between two looks at the clock, and the thread had no processor.
+/// A longer gap between two readings of the clock means that the thread was preempted.
 const GAP: Duration = Duration::from_micros(200);
-/// A slice where none was seen.
+/// The time slice that is assumed if none was observed.
 const SLICE: Duration = Duration::from_millis(3);
 
-/// In nanoseconds.
+/// Costs in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Costs {
-    /// A lock of each kind taken and given back by one thread, and by two that want nothing else.
-    pub(super) alone: Vec<(&'static str, f64)>,
-    /// See `alone`: per holder, with the other one waiting.
+    /// To take and release a lock of each kind, on one thread.
+    pub(super) uncontended: Vec<(&'static str, f64)>,
+    /// To take and release a lock of each kind, on two threads that do nothing else.
     pub(super) contended: Vec<(&'static str, f64)>,
-    /// What a held lock's clock adds to its time.
+    /// Time that the clock adds to the hold time of a lock.
     pub(super) clock: f64,
-    /// One pause of a spinning processor.
+    /// A pause of a spinning processor.
     pub(super) pause: f64,
-    /// What a parking lock tries before it sleeps.
+    /// Spinning of a parking lock before it sleeps.
     pub(super) spin: f64,
-    /// From one thread's waking another until that one runs.
+    /// From the call that wakes a thread until that thread runs.
     pub(super) wake: f64,
-    /// How long a thread runs while others want its processor.
+    /// Time slice of a thread while others wait for its processor.
     pub(super) slice: f64,
 }
 
 impl Costs {
-    /// Measures all, which takes about 25 times `each`.
+    /// Measures all costs, which takes about 25 times `each`.
     pub(super) fn measure(each: Duration) -> Self {
-        let of = |threads| Kind::ALL.map(|kind| (kind.name(), taken(kind, threads, each))).to_vec();
+        let of =
+            |threads| Kind::ALL.map(|kind| (kind.name(), lock_cost(kind, threads, each))).to_vec();
         Self {
-            alone: of(1),
+            uncontended: of(1),
             contended: of(2),
-            clock: turns(each, look).min() / 2.0,
+            clock: turns(each, read_clock).min() / 2.0,
             pause: turns(each, spin_loop).min(),
-            spin: turns(each, spin_as_parking).min(),
+            spin: turns(each, spin_like_parking).min(),
             wake: wake(each),
             slice: slice(each * 10),
         }
     }
 
-    /// Of a lock of this kind with two processors at it.
+    /// Returns the cost of a lock of this kind with two processors.
     pub(super) fn contended(&self, kind: Kind) -> f64 {
         let found = self.contended.iter().find(|(name, _)| *name == kind.name());
         found.map_or(0.0, |(_, cost)| *cost)
@@ -62,12 +64,12 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// As a lock that is timed does: once when it is taken, once when it is given back.
-fn look() {
+/// Reads the clock as a timed lock does: once at the acquisition, once at the release.
+fn read_clock() {
     std::hint::black_box(Instant::now().elapsed());
 }
 
-/// Times of one `work`, a hundred at once, for `each`. Other programs may run in between.
+/// Times `work` in batches of a hundred for `each`. Other programs may run in between.
 fn turns(each: Duration, mut work: impl FnMut()) -> Samples {
     const AT_ONCE: u32 = 100;
     let begin = Instant::now();
@@ -80,14 +82,15 @@ fn turns(each: Duration, mut work: impl FnMut()) -> Samples {
     samples
 }
 
-/// A lock taken and given back: time for each, of all threads together.
-fn taken(kind: Kind, threads: usize, each: Duration) -> f64 {
+/// Returns the time to take and release a lock, over all threads together.
+fn lock_cost(kind: Kind, threads: usize, each: Duration) -> f64 {
     let lock = with_config(LockConfig { kind, timed: false }, || mutex(0_u64));
     let start = Barrier::new(threads);
     let take = || {
         start.wait();
         let turns = turns(each, || *lock.lock() += 1);
-        // Alone nothing but other programs is in the way; with others the fastest turn is one that met nobody.
+        // On one thread only other programs interfere, so the minimum is right. On several threads
+        // the fastest turn is one without contention, so the median is right.
         1.0 / if threads == 1 { turns.min() } else { turns.median() }
     };
     thread::scope(|scope| {
@@ -96,13 +99,13 @@ fn taken(kind: Kind, threads: usize, each: Duration) -> f64 {
     })
 }
 
-/// parking_lot's attempts: 2, 4, 8 pauses, then the processor offered to others seven times.
-fn spin_as_parking() {
+/// Spins as parking_lot does: 2, 4, 8 pauses, then seven yields.
+fn spin_like_parking() {
     (0..14).for_each(|_| spin_loop());
     (0..7).for_each(|_| thread::yield_now());
 }
 
-/// Two threads wake each other in turn.
+/// Measures how long two threads take to wake each other.
 fn wake(each: Duration) -> f64 {
     let first = thread::current();
     let turns = AtomicU64::new(0);
@@ -136,7 +139,7 @@ fn wake(each: Duration) -> f64 {
     })
 }
 
-/// Twice as many threads as processors look at the clock: how long each runs at a stretch.
+/// Runs twice as many threads as processors, and returns how long each runs before it is preempted.
 fn slice(time: Duration) -> f64 {
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let mut runs = Samples::default();
@@ -149,7 +152,7 @@ fn slice(time: Duration) -> f64 {
     if runs.count() == 0 { nanos(SLICE) } else { runs.median() }
 }
 
-/// The stretches between two gaps.
+/// Returns the lengths of the intervals between two gaps.
 fn stretches(time: Duration) -> Vec<f64> {
     let start = Instant::now();
     let (mut last, mut began, mut found) = (start, None, Vec::new());
@@ -171,8 +174,8 @@ mod tests {
     #[test]
     fn everything_has_a_cost() {
         let costs = Costs::measure(Duration::from_micros(200));
-        assert_eq!((costs.alone.len(), costs.contended.len()), (5, 5));
-        let all = costs.alone.iter().chain(&costs.contended).map(|(_, cost)| *cost);
+        assert_eq!((costs.uncontended.len(), costs.contended.len()), (5, 5));
+        let all = costs.uncontended.iter().chain(&costs.contended).map(|(_, cost)| *cost);
         for cost in all.chain([costs.clock, costs.pause, costs.spin, costs.wake, costs.slice]) {
             assert!(cost > 0.0 && cost.is_finite(), "{costs:?}");
         }

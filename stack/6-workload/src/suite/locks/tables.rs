@@ -1,25 +1,25 @@
-//! What is shown of the study.
+//! The tables and plots of the study.
 
 use std::time::Duration;
 
 use xfskit_lock::Kind;
 
-use super::model::Facts;
+use super::model::ModelInputs;
 use super::probe::Costs;
-use super::{Computed, Point};
+use super::{ModelPoint, Point};
 use crate::measure::Samples;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::inodes::published;
 
-/// The section on what was measured.
+/// Formats the section on the measurements.
 #[allow(clippy::cast_precision_loss)] // of rates
 pub(super) fn measured(points: &[Point], time: Duration) -> Section {
     let mut section = Section::new("Locks: concurrent creates with every kind of lock");
-    section.say(format!(
-        "Each thread creates empty files in a directory of its own for {:.2} s, on a new volume; no sync. The kind of lock is \
-         that of the engine's mutexes; locks held over a whole transaction sleep whatever the kind. Who spins does not give \
-         its processor away: with more threads than processors, holders of locks are preempted, as those of a virtual machine \
-         are.",
+    section.paragraph(format!(
+        "Each thread creates empty files in a directory of its own for {:.2} s, on a new volume, without sync. The kind of \
+         lock is that of the engine's mutexes; locks held over a whole transaction sleep with every kind. A spinning thread \
+         keeps its processor. With more threads than processors, lock holders are therefore preempted, as in a virtual \
+         machine.",
         time.as_secs_f64()
     ));
     let mut table = Table::new(
@@ -60,9 +60,9 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
             own(waited.as_secs_f64() * 1e6 / files, 3),
             Cell::Count(point.rate.count() as u64),
         ];
-        table.row(point.name(), &point.on, cells);
+        table.row(point.name(), &point.storage, cells);
     }
-    table.note("Rates are medians over the turns, all else is of the last turn. Waits are those for the engine's mutexes.");
+    table.note("Rates are medians over the turns; all other columns are of the last turn. Waits are those for the engine's mutexes.");
     section.tables.push(table);
     section.plots.push(Plot {
         title: "Files created, by threads".into(),
@@ -76,7 +76,7 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
     section
 }
 
-/// A line for each name, in the order in which they come.
+/// Makes a line for each name, in order of appearance.
 #[allow(clippy::cast_precision_loss)] // of some threads
 fn lines<'p>(points: impl Iterator<Item = (&'p str, usize, f64)>, source: Source) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
@@ -90,33 +90,33 @@ fn lines<'p>(points: impl Iterator<Item = (&'p str, usize, f64)>, source: Source
     lines
 }
 
-/// The section on the model.
+/// Formats the section on the model.
 pub(super) fn model(
-    facts: &Facts,
+    inputs: &ModelInputs,
     costs: &Costs,
-    check: &[(&Point, Computed)],
-    many: &[Computed],
-    unsharded: &[Computed],
+    check: &[(&Point, ModelPoint)],
+    many: &[ModelPoint],
+    unsharded: &[ModelPoint],
 ) -> Section {
     let mut section = Section::new("Locks: a model of hand-over for more processors");
-    section.say(
-        "A model, not a measurement: threads think, take one of the engine's mutexes, hold it, on so many processors with a \
-         scheduler. How often each kind of mutex is taken, how long it is held, the rest of a file's time, and what handing \
-         over costs were measured in this run, on this machine; how hand-over grows with waiting threads is assumed \
-         (test-and-set: in proportion; ticket: by half of that; the others: not at all). Memory, that one thread writes the journal, \
-         locks of groups and the distance between sockets are left out: the model says what locks alone would cost.",
+    section.paragraph(
+        "A model, not a measurement: threads think, take one of the engine's mutexes and hold it, on a number of processors \
+         with a scheduler. The frequency and the hold time of each mutex, the rest of a file's time, and the cost of a \
+         hand-over were measured in this run on this machine. The growth of the hand-over with waiting threads is assumed: \
+         proportional for test-and-set, half of that for ticket, none for the others. Memory, the single journal thread, \
+         group locks and the distance between sockets are left out: the model gives the cost of locks alone.",
     );
-    section.say(error(check));
-    section.tables.push(inputs(facts));
+    section.paragraph(error_text(check));
+    section.tables.push(input_table(inputs));
     section.tables.push(probed(costs));
     section.tables.push(checked(check));
     for (what, computed) in [
         ("The model, a thread on each processor", many),
-        ("The model, were there but one mutex of each kind", unsharded),
+        ("The model with one mutex of each kind", unsharded),
     ] {
         section.tables.push(predicted(what, computed));
         let points =
-            computed.iter().map(|point| (point.kind.name(), point.processors, point.lived.rate));
+            computed.iter().map(|point| (point.kind.name(), point.processors, point.rates.rate));
         section.plots.push(Plot {
             title: format!("{what}: files created"),
             x: Axis::logarithmic("processors"),
@@ -128,9 +128,9 @@ pub(super) fn model(
     section
 }
 
-fn inputs(facts: &Facts) -> Table {
+fn input_table(inputs: &ModelInputs) -> Table {
     let mut table = Table::new(
-        "What a file takes: mutexes held, and the rest",
+        "The time of a file: mutexes held, and the rest",
         &[
             ("mutexes", ""),
             ("taken", "for a file"),
@@ -138,7 +138,7 @@ fn inputs(facts: &Facts) -> Table {
             ("held", "ns for a file"),
         ],
     );
-    for class in &facts.classes {
+    for class in &inputs.classes {
         let cells = vec![
             Cell::Count(class.mutexes),
             Cell::Number(class.per_file, 2),
@@ -148,97 +148,98 @@ fn inputs(facts: &Facts) -> Table {
         table.row(&class.name, "one thread", cells);
     }
     let rest = |nanos| vec![Cell::None, Cell::None, Cell::None, Cell::Number(nanos, 0)];
-    table.row("everything else", "one thread", rest(facts.think));
-    table.row("the engine's own threads", "beside it", rest(facts.background));
+    table.row("everything else", "one thread", rest(inputs.think));
+    table.row("the engine's own threads", "beside it", rest(inputs.background));
     table.note(
-        "Processor time. Held: with the clock's own time taken off. Everything else: of a run that did not look at the clock.",
+        "Processor time. The time of the clock itself is subtracted from held. Everything else is of a run without timed locks.",
     );
     table
 }
 
 fn probed(costs: &Costs) -> Table {
-    let mut table = Table::new("What locks and threads cost", &[("time", "ns")]);
+    let mut table = Table::new("The cost of locks and threads", &[("time", "ns")]);
     let mut row = |name: String, cost: f64| {
         table.row(name, "this machine, no filesystem", vec![Cell::Number(cost, 1)]);
     };
-    for (name, cost) in &costs.alone {
-        row(format!("{name} lock taken and given back, one thread"), *cost);
+    for (name, cost) in &costs.uncontended {
+        row(format!("{name} lock taken and released, one thread"), *cost);
     }
     for (name, cost) in &costs.contended {
-        row(format!("{name} lock taken and given back, two threads at once"), *cost);
+        row(format!("{name} lock taken and released, two threads"), *cost);
     }
     row("a pause while spinning".into(), costs.pause);
-    row("what a parking lock tries before it sleeps".into(), costs.spin);
-    row("from waking a thread until it runs".into(), costs.wake);
-    row("a slice of the scheduler".into(), costs.slice);
+    row("spinning of a parking lock before it sleeps".into(), costs.spin);
+    row("from the wake-up of a thread until it runs".into(), costs.wake);
+    row("a time slice of the scheduler".into(), costs.slice);
     table
 }
 
-/// By how much the model is off, in percent of what was measured: files a second, and files for each second of
-/// processor time.
-fn off(point: &Point, computed: &Computed) -> [f64; 2] {
+/// Returns the error of the model in percent of the measurement: in files per second, and in files
+/// per second of processor time.
+fn error_percent(point: &Point, computed: &ModelPoint) -> [f64; 2] {
     let percent = |model: f64, measured: &Samples| (model / measured.median() - 1.0) * 100.0;
     [
-        percent(computed.lived.rate, &point.rate),
-        percent(computed.lived.per_processor, &point.per_processor),
+        percent(computed.rates.rate, &point.rate),
+        percent(computed.rates.per_processor, &point.per_processor),
     ]
 }
 
-/// The error of the model over all points, in words.
-fn error(check: &[(&Point, Computed)]) -> String {
+/// Summarizes the error of the model over all points.
+fn error_text(check: &[(&Point, ModelPoint)]) -> String {
     let size = |which: usize| -> Samples {
-        check.iter().map(|(point, computed)| off(point, computed)[which].abs()).collect()
+        check.iter().map(|(point, computed)| error_percent(point, computed)[which].abs()).collect()
     };
-    let others: Samples = check.iter().map(|(point, _)| point.others.median() * 100.0).collect();
+    let other_programs: Samples =
+        check.iter().map(|(point, _)| point.other_programs.median() * 100.0).collect();
     let [wall, processor] = [size(0), size(1)];
     format!(
-        "Against the {} points that were measured here the model is off by {:.0} % in the median and {:.0} % at most for each \
-         second of processor time, by {:.0} % and {:.0} % for each second of the clock. Other programs had {:.0} % of the \
-         processors meanwhile (median of the points); the model knows nothing of them.",
+        "Over the {} measured points, the error of the model is {:.0} % in the median and {:.0} % at most per second of \
+         processor time, and {:.0} % and {:.0} % per second of wall time. Other programs used {:.0} % of the processors \
+         meanwhile (median of the points), which the model does not include.",
         check.len(),
         processor.median(),
         processor.max(),
         wall.median(),
         wall.max(),
-        others.median(),
+        other_programs.median(),
     )
 }
 
-fn checked(check: &[(&Point, Computed)]) -> Table {
+fn checked(check: &[(&Point, ModelPoint)]) -> Table {
     let mut table = Table::new(
-        "The model against what was measured here",
+        "The model against the measurements",
         &[
             ("threads", ""),
             ("measured", "files/s"),
             ("model", "files/s"),
-            ("off", "%"),
+            ("error", "%"),
             ("measured", "files/processor s"),
             ("model", "files/processor s"),
-            ("off", "%"),
+            ("error", "%"),
             ("others", "% of processors"),
         ],
     );
     for (point, computed) in check {
-        let [rate, per_processor] = off(point, computed);
+        let [rate, per_processor] = error_percent(point, computed);
         let cells = vec![
             Cell::Count(point.threads as u64),
             Cell::Number(point.rate.median(), 0),
-            Cell::Number(computed.lived.rate, 0),
+            Cell::Number(computed.rates.rate, 0),
             Cell::Number(rate, 0),
             Cell::Number(point.per_processor.median(), 0),
-            Cell::Number(computed.lived.per_processor, 0),
+            Cell::Number(computed.rates.per_processor, 0),
             Cell::Number(per_processor, 0),
-            Cell::Number(point.others.median() * 100.0, 0),
+            Cell::Number(point.other_programs.median() * 100.0, 0),
         ];
-        table.push(point.name(), &point.on, Source::Model, cells);
+        table.push(point.name(), &point.storage, Source::Model, cells);
     }
     table.note(
-        "The columns measured were measured. Where the model is above them, something else than these locks bounds the machine.",
+        "The columns named measured are measurements. If the model is above them, something other than these locks is the bottleneck.",
     );
     table
 }
 
-fn predicted(title: &str, many: &[Computed]) -> Table {
+fn predicted(title: &str, many: &[ModelPoint]) -> Table {
     let mut processors: Vec<usize> = many.iter().map(|computed| computed.processors).collect();
     processors.sort_unstable();
     processors.dedup();
@@ -248,7 +249,7 @@ fn predicted(title: &str, many: &[Computed]) -> Table {
     for kind in Kind::ALL {
         let rate = |n: &usize| {
             let found = many.iter().find(|c| c.kind == kind && c.processors == *n);
-            found.map_or(Cell::None, |computed| Cell::Number(computed.lived.rate, 0))
+            found.map_or(Cell::None, |computed| Cell::Number(computed.rates.rate, 0))
         };
         let cells = processors.iter().map(rate).collect();
         table.push(kind.name(), "computed", Source::Model, cells);
@@ -265,6 +266,6 @@ fn publication() -> Table {
         let cells = vec![Cell::Count(count), Cell::Number(rate, 1), Cell::Count(overhead)];
         table.published(lock, published::LOCKS_ON, cells);
     }
-    table.note("In a virtual machine, whose locks were test-and-set without delay, the same work collapsed; with a delay it did not.");
+    table.note("In a virtual machine, whose locks were test-and-set without a delay, the same work collapsed; with a delay it did not.");
     table
 }

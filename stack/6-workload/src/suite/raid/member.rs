@@ -1,4 +1,4 @@
-//! A member that is watched as iostat watches a disk.
+//! A member device with the counters of iostat.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 use xfskit_block::{BlockDevice, IoRead, Result};
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// What a member did.
+/// Counters of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reads {
-    /// Reads.
+    /// Number of reads.
     pub(super) count: u64,
-    /// Bytes of them.
+    /// Bytes read.
     pub(super) bytes: u64,
-    /// Waited for them in all; what was announced before counts from where somebody waits.
+    /// Total time of waiting for reads. A read that was announced before counts from the start of
+    /// the wait.
     pub(super) waited: Duration,
-    /// Somebody waited.
+    /// Time in which at least one thread waited.
     pub(super) busy: Duration,
 }
 
 impl Reads {
-    /// What was done since `before`.
+    /// Returns the difference to `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             count: self.count.saturating_sub(before.count),
@@ -32,7 +33,7 @@ impl Reads {
     }
 }
 
-/// How many wait, since when, and for how long somebody did before.
+/// Number of waiting threads, start of the current busy time, and total of the earlier ones.
 #[derive(Debug)]
 struct Waiting {
     now: usize,
@@ -69,7 +70,7 @@ impl Member {
         }
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub(super) fn reads(&self) -> Reads {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Reads {
@@ -93,7 +94,7 @@ impl Member {
             }
             waiting.now += 1;
         }
-        let answer = read();
+        let result = read();
         let end = Instant::now();
         {
             let mut waiting = self.waiting();
@@ -104,7 +105,7 @@ impl Member {
         self.count.fetch_add(count, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.waited_nanos.fetch_add(waited, Ordering::Relaxed);
-        answer
+        result
     }
 }
 

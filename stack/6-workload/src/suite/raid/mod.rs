@@ -1,19 +1,20 @@
-//! Study C: sequential readers of an array that lacks members.
+//! Study C: sequential readers of a degraded array.
 //!
-//! Many readers, each a file from start to end and then another, of an array that is whole, lacks one member, two,
-//! or is being rebuilt; by the size of the stripe cache, of chunks, by the number of readers, pinned
-//! to processors or not; and of the same disks as RAID50.
+//! Many readers each read a file from start to end and then another one. The array is healthy,
+//! lacks one or two members, or is being rebuilt. The study varies the size of the stripe cache,
+//! the chunk size, the number of readers, and whether they are pinned to processors. It also
+//! arranges the same members as a RAID50.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `member` | a disk, watched |
-//! | [`bed`] | members and arrays of them |
+//! | `member` | a device with the counters of iostat |
+//! | [`members`] | members and arrays of them |
 //! | `readers` | the workload |
-//! | `tables` | what is shown |
-//! | [`published`] | what was published |
+//! | `tables` | the tables and plots |
+//! | [`published`] | published figures |
 
-pub mod bed;
 mod member;
+pub mod members;
 pub mod published;
 mod readers;
 mod tables;
@@ -26,42 +27,42 @@ use serde_json::json;
 
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Audience, Settings};
-use bed::{Bed, Members, Plan};
+use crate::suite::{Observer, Settings};
+use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
 use xfskit_md::Level;
 
-/// Members are a multiple of this long: of any chunk that is tried.
+/// The size of members is a multiple of this many bytes, and so of any chunk size in the study.
 const ROUND: u64 = 4 << 20;
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The array.
     pub plan: Plan,
-    /// What it is made of.
-    pub members: Members,
-    /// Readers at once.
+    /// The kind of members.
+    pub members: MemberKind,
+    /// Number of readers.
     pub readers: usize,
-    /// Bytes of a file, on average.
+    /// Mean size of a file in bytes.
     pub file_size: u64,
-    /// Bytes of a small request; large ones are of a row.
+    /// Bytes of a small request; large requests are full stripes.
     pub request: u64,
-    /// Bytes of the stripe cache where it is not what is varied.
+    /// Bytes of the stripe cache unless it is varied.
     pub stripe_cache: u64,
-    /// How long each point is measured.
+    /// Time of each point.
     pub time: Duration,
-    /// Sizes of the stripe cache that are tried, in stripes as md counts them.
+    /// Sizes of the stripe cache to measure, in stripes as md counts them.
     pub caches: Vec<u64>,
-    /// Bytes of chunks that are tried.
+    /// Chunk sizes to measure, in bytes.
     pub chunks: Vec<u64>,
-    /// Numbers of readers that are tried.
+    /// Numbers of readers to measure.
     pub threads: Vec<usize>,
-    /// The same members as RAID50 too.
+    /// Measure the same members as RAID50, too.
     pub raid50: bool,
 }
 
-/// A point with all its turns.
+/// A point of measurement with all its turns.
 #[derive(Clone, Debug)]
 struct Point {
     setup: Setup,
@@ -70,17 +71,17 @@ struct Point {
     last: Outcome,
 }
 
-/// Where points are measured.
+/// The context of all points.
 struct Study<'s> {
-    bed: Bed,
+    member_set: MemberSet,
     files: Vec<Range<u64>>,
     options: &'s Options,
     settings: &'s Settings,
 }
 
 impl Study<'_> {
-    /// The usual one: all readers, requests of a row.
-    fn usual(&self) -> Setup {
+    /// Returns the default setup: all readers, requests of a full stripe.
+    fn default_setup(&self) -> Setup {
         Setup {
             plan: self.options.plan,
             state: State::Missing(0),
@@ -91,7 +92,7 @@ impl Study<'_> {
         }
     }
 
-    /// The states that the plan bears, up to two failed.
+    /// Returns the states that the plan supports, up to two failed members.
     fn states(plan: &Plan) -> Vec<State> {
         let most = plan.tolerates().min(2);
         let mut states: Vec<State> = (0..=most).map(State::Missing).collect();
@@ -101,20 +102,21 @@ impl Study<'_> {
         states
     }
 
-    /// Measures these points in turns.
+    /// Measures these points in interleaved turns.
     fn measure(
         &self,
         what: &str,
         setups: Vec<Setup>,
-        audience: &mut dyn Audience,
+        observer: &mut dyn Observer,
     ) -> io::Result<Vec<Point>> {
         let mut points: Vec<Point> = Vec::new();
         for turn in 1..=self.settings.repetitions {
             for (n, &setup) in setups.iter().enumerate() {
                 let state = setup.state.name();
-                audience.note(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
+                observer
+                    .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
                 let (time, seed) = (self.options.time, self.settings.seed);
-                let last = readers::run(&self.bed, &self.files, setup, time, seed)?;
+                let last = readers::run(&self.member_set, &self.files, setup, time, seed)?;
                 let rate = last.rate();
                 match points.get_mut(n) {
                     Some(point) => {
@@ -126,34 +128,34 @@ impl Study<'_> {
             }
         }
         for point in &points {
-            audience.result(point.result(what, &self.bed.on))?;
+            observer.result(point.to_json(what, &self.member_set.storage))?;
         }
         Ok(points)
     }
 }
 
 impl Point {
-    fn result(&self, what: &str, on: &str) -> serde_json::Value {
+    fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
         let Setup { plan, state, readers, request, stripe_cache, pinned } = self.setup;
-        let Outcome { bytes, usage, touched, rebuilt, .. } = &self.last;
+        let Outcome { bytes, usage, io_stats, rebuilt, .. } = &self.last;
         json!({ "raid": {
             "table": what,
             "array": plan.name(),
             "members": plan.members,
             "chunk_bytes": plan.chunk,
             "state": state.name(),
-            "on": on,
+            "storage": storage,
             "readers": readers,
-            "request_bytes": if request == 0 { json!("row") } else { json!(request) },
+            "request_bytes": if request == 0 { json!("stripe") } else { json!(request) },
             "stripe_cache_bytes": stripe_cache,
             "pinned": pinned,
             "mb_per_second": self.rate,
             "bytes": bytes,
             "wall_seconds": usage.wall.as_secs_f64(),
             "processor_seconds": usage.processor.as_secs_f64(),
-            "read_bytes": touched.read,
-            "loaded_bytes": touched.loaded,
-            "stored_bytes": touched.stored,
+            "read_bytes": io_stats.read,
+            "loaded_bytes": io_stats.loaded,
+            "stored_bytes": io_stats.stored,
             "rebuilt_bytes": rebuilt,
         }})
     }
@@ -162,11 +164,11 @@ impl Point {
 /// Runs the study.
 ///
 /// # Errors
-/// Where members cannot be made, or make no such array, and where the audience wants to stop.
+/// If members cannot be made or do not form the array, and if the observer stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
     let plan = options.plan;
     let files = readers::files(options.readers.max(1), options.file_size, settings.seed);
@@ -174,60 +176,61 @@ pub fn run(
     let parity = u64::try_from(plan.tolerates()).unwrap_or(0);
     let data = u64::from(plan.members).saturating_sub(parity).max(1);
     let size = room.div_ceil(data).next_multiple_of(ROUND);
-    audience.note(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
-    let bed = Bed::new(&options.members, plan.members, size, settings.seed)?;
-    let study = Study { bed, files, options, settings };
-    let mut sections = vec![states(&study, audience)?];
+    observer.progress(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
+    let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
+    let study = Study { member_set, files, options, settings };
+    let mut sections = vec![states(&study, observer)?];
     if plan.tolerates() > 0 {
-        sections.push(sweeps(&study, audience)?);
+        sections.push(sweeps(&study, observer)?);
     }
     sections.push(tables::routines(&plan));
-    if settings.against_kernel {
-        let why = "The kernel was not measured: its md wants members and a kernel of its own.";
+    if settings.kernel_baseline {
+        let why = "The kernel was not measured: its md needs members and a kernel of its own.";
         sections[0].text.insert(0, why.into());
     }
     Ok(sections)
 }
 
-/// The array in every state, and the same members as RAID50.
-fn states(study: &Study<'_>, audience: &mut dyn Audience) -> io::Result<Section> {
-    let usual = study.usual();
+/// Measures the array in every state, and the same members as RAID50.
+fn states(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
+    let default_setup = study.default_setup();
     let of = |plan: Plan, request| {
-        let setup = move |state| Setup { plan, state, request, ..usual };
+        let setup = move |state| Setup { plan, state, request, ..default_setup };
         Study::states(&plan).into_iter().map(setup).collect::<Vec<_>>()
     };
-    let plan = usual.plan;
-    let rows = study.measure("states, requests of a row", of(plan, 0), audience)?;
+    let plan = default_setup.plan;
+    let rows = study.measure("states, requests of a full stripe", of(plan, 0), observer)?;
     let small =
-        study.measure("states, small requests", of(plan, study.options.request), audience)?;
+        study.measure("states, small requests", of(plan, study.options.request), observer)?;
     let mut section = tables::states(study, &rows, &small);
     let fifty = Plan { level: Level::Raid5, legs: 2, ..plan };
     if study.options.raid50 && plan.level == Level::Raid6 && plan.members.is_multiple_of(2) {
-        let points = study.measure("RAID50, requests of a row", of(fifty, 0), audience)?;
-        section.tables.push(tables::beside(study, &rows, &points));
+        let points = study.measure("RAID50, requests of a full stripe", of(fifty, 0), observer)?;
+        section.tables.push(tables::comparison(study, &rows, &points));
     }
     Ok(section)
 }
 
-/// One thing varied at a time, healthy and with one member failed.
-fn sweeps(study: &Study<'_>, audience: &mut dyn Audience) -> io::Result<Section> {
-    let (usual, options) = (study.usual(), study.options);
+/// Varies one parameter at a time, healthy and with one failed member.
+fn sweeps(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
+    let (default_setup, options) = (study.default_setup(), study.options);
     let both = |setup: Setup| [0, 1].map(|n| Setup { state: State::Missing(n), ..setup });
     let cache = |stripes: &u64| Setup {
         request: options.request,
-        stripe_cache: stripes * 4096 * u64::from(usual.plan.members),
-        ..usual
+        stripe_cache: stripes * 4096 * u64::from(default_setup.plan.members),
+        ..default_setup
     };
-    let chunk = |bytes: &u64| Setup { plan: Plan { chunk: *bytes, ..usual.plan }, ..usual };
+    let chunk =
+        |bytes: &u64| Setup { plan: Plan { chunk: *bytes, ..default_setup.plan }, ..default_setup };
     let threads =
-        |pinned| move |readers: &usize| both(Setup { readers: *readers, pinned, ..usual });
+        |pinned| move |readers: &usize| both(Setup { readers: *readers, pinned, ..default_setup });
     let caches = options.caches.iter().map(cache).flat_map(both).collect();
-    let caches = study.measure("stripe cache", caches, audience)?;
+    let caches = study.measure("stripe cache", caches, observer)?;
     let chunks = options.chunks.iter().map(chunk).flat_map(both).collect();
-    let chunks = study.measure("chunks", chunks, audience)?;
+    let chunks = study.measure("chunks", chunks, observer)?;
     let free: Vec<Setup> = options.threads.iter().flat_map(threads(false)).collect();
     let pinned = options.threads.iter().flat_map(threads(true));
-    let readers = study.measure("readers", free.into_iter().chain(pinned).collect(), audience)?;
+    let readers = study.measure("readers", free.into_iter().chain(pinned).collect(), observer)?;
     Ok(tables::sweeps(study, &caches, &chunks, &readers))
 }
 
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
     use crate::suite::testing::{Heard, settings};
 
-    fn options(members: Members) -> Options {
+    fn options(members: MemberKind) -> Options {
         Options {
             plan: Plan { level: Level::Raid6, legs: 1, members: 6, chunk: 64 << 10 },
             members,
@@ -252,7 +255,7 @@ mod tests {
         }
     }
 
-    fn points(members: Members) -> Vec<serde_json::Value> {
+    fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
         let sections = run(&options(members), &settings(), &mut heard).expect("a study");
         assert_eq!(sections.len(), 3);
@@ -261,8 +264,9 @@ mod tests {
 
     #[test]
     fn every_state_and_every_sweep_is_measured() {
-        let points = points(Members::Memory);
-        // Four states three ways; two each of caches, chunks, readers and pinned readers, in two states.
+        let points = points(MemberKind::Memory);
+        // Four states three ways; two values each of caches, chunks, readers and pinned readers, in
+        // two states.
         assert_eq!(points.len(), 4 * 3 + 4 * 4);
         let rebuilt = |point: &&serde_json::Value| point["state"] == "rebuilding";
         assert!(points.iter().filter(rebuilt).all(|point| point["rebuilt_bytes"].is_u64()));
@@ -270,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn members_may_be_files_that_go_away() {
+    fn member_files_are_removed() {
         let dir = tempfile::tempdir().expect("a directory");
-        assert!(points(Members::Files(dir.path().into())).len() > 4);
+        assert!(points(MemberKind::Files(dir.path().into())).len() > 4);
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_files() {
+    fn the_same_seed_gives_the_same_files() {
         let files = |seed| readers::files(50, 500_000_000, seed);
         assert_eq!(files(1), files(1));
         assert_ne!(files(1), files(2));

@@ -1,23 +1,25 @@
-//! What was published of reads from a degraded RAID6, and of routines.
+//! Published figures of reads from a degraded RAID6, and of routines.
 
-/// On what, in words.
+/// The system that they were measured on.
 pub const ON: &str =
     "md of Linux, RAID6 of 24 SSDs, chunk 512 KiB, 50 dd, files around 500 MB, E5-2620 v3";
 
-/// State, md's stripe_cache_size where it matters, MB/s.
+/// State, md's stripe_cache_size if it matters, MB/s.
 pub const READ: [(&str, Option<u64>, f64); 3] = [
     ("healthy, about", None, 8000.0),
     ("one failed", Some(256), 200.0),
     ("one failed", Some(16_384), 1000.0),
 ];
 
-/// A member of the array with one failed and the large cache: reads/s, MB/s, sectors of a read, ms, % busy.
+/// A member of the array with one failed member and the large cache: reads/s, MB/s, sectors per
+/// read, ms, % busy.
 pub const MEMBER: [f64; 5] = [205.0, 51.0, 511.0, 30.0, 91.0];
 
-/// Bytes in memory's traffic for a byte read from the whole array, and for one that was computed.
+/// Bytes of memory traffic per byte read from the healthy array, and per byte that was
+/// reconstructed.
 pub const TRAFFIC: (f64, f64) = (3.0, 44.0);
 
-/// Boot-time speeds of routines, MB/s: xor, then P+Q.
+/// Rates of routines at boot in MB/s: xor, then P+Q.
 pub const ROUTINES: [(&str, Option<f64>, Option<f64>); 7] = [
     ("avx", Some(24_064.0), None),
     ("sse2x1", None, Some(7636.0)),
@@ -28,10 +30,10 @@ pub const ROUTINES: [(&str, Option<f64>, Option<f64>); 7] = [
     ("avx2x4", None, Some(8648.0)),
 ];
 
-/// On what the next ones were measured.
+/// The system that the next figures were measured on.
 pub const CHANGE_ON: &str = "md of Linux, RAID6 of 8+2 disks, chunk 128 KiB (change 9ffc8f7cb964)";
 
-/// Request in KiB; MiB/s healthy, degraded, degraded through the stripe cache.
+/// Request size in KiB; MiB/s healthy, degraded, degraded through the stripe cache.
 pub const CHANGE: [(u64, [f64; 3]); 5] = [
     (1024, [1608.0, 656.0, 995.0]),
     (128, [1636.0, 771.0, 983.0]),

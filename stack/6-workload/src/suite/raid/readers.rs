@@ -1,4 +1,4 @@
-//! Readers at work: each reads a file from start to end, then another, until time is up.
+//! The readers: each reads a file from start to end, then another one, until the time is over.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -11,20 +11,20 @@ use xfskit_block::BlockDevice;
 use xfskit_md::array::IoStats;
 use xfskit_units::{ByteLen, ByteOffset};
 
-use super::bed::{Bed, Plan, Whole};
 use super::member::Reads;
-use crate::measure::usage::{Usage, Watch};
+use super::members::{MemberSet, Plan, RaidArray};
+use crate::measure::usage::{Stopwatch, Usage};
 use crate::random::Random;
 
-/// How often it is looked whether a rebuild has ended.
+/// Polling interval for the end of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the array has come to.
+/// The state of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// So many members are missing.
+    /// This many members are missing.
     Missing(usize),
-    /// One member is new, and is being filled meanwhile.
+    /// One member is new and is being rebuilt.
     Rebuilding,
 }
 
@@ -47,54 +47,54 @@ impl State {
     }
 }
 
-/// One point.
+/// The parameters of one point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) plan: Plan,
     pub(super) state: State,
     pub(super) readers: usize,
-    /// Bytes of a request; 0: a row.
+    /// Bytes of a request; 0 for a full stripe.
     pub(super) request: u64,
     pub(super) stripe_cache: u64,
-    /// Each reader stays on one processor.
+    /// Each reader is pinned to a processor.
     pub(super) pinned: bool,
 }
 
-/// What came out.
+/// The result of one turn of a point.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) bytes: u64,
     pub(super) usage: Usage,
-    pub(super) touched: IoStats,
+    pub(super) io_stats: IoStats,
     pub(super) members: Vec<Reads>,
-    /// Bytes of the new member that were filled.
+    /// Bytes that were rebuilt on the new member.
     pub(super) rebuilt: Option<u64>,
 }
 
 #[allow(clippy::cast_precision_loss)] // of rates
 impl Outcome {
-    /// MB delivered in a second.
+    /// Returns the throughput in MB per second.
     pub(super) fn rate(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
-    /// So many of something, for each byte delivered; not finite where none was.
+    /// Returns `count` per byte read; not finite if nothing was read.
     pub(super) fn per_byte(&self, count: u64) -> f64 {
         count as f64 / self.bytes as f64
     }
 
-    /// Nanoseconds of processor for a byte delivered; not finite where none was.
+    /// Returns the nanoseconds of processor time per byte read; not finite if nothing was read.
     pub(super) fn processor(&self) -> f64 {
         self.usage.processor.as_secs_f64() * 1e9 / self.bytes as f64
     }
 
-    /// MB filled in a second.
+    /// Returns the rate of the rebuild in MB per second.
     pub(super) fn rebuild_rate(&self) -> Option<f64> {
         self.rebuilt.map(|bytes| bytes as f64 / 1e6 / self.usage.wall.as_secs_f64())
     }
 }
 
-/// Files one behind the other, of sizes around `mean`: from a fifth of it to five times that.
+/// Lays out consecutive files with sizes around `mean`: from a fifth of it to five times as much.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(super) fn files(count: usize, mean: u64, seed: u64) -> Vec<Range<u64>> {
     let mut random = Random::new(seed);
@@ -109,9 +109,9 @@ pub(super) fn files(count: usize, mean: u64, seed: u64) -> Vec<Range<u64>> {
     (0..count).map(&mut file).collect()
 }
 
-/// What all readers share.
+/// State that all readers share.
 struct Reading<'r> {
-    array: &'r Whole,
+    array: &'r RaidArray,
     files: &'r [Range<u64>],
     setup: Setup,
     seed: u64,
@@ -128,14 +128,15 @@ impl Reading<'_> {
         if self.setup.pinned {
             pin(n)?;
         }
-        let mut random = Random::of(self.seed, n as u64);
-        let request = if self.setup.request == 0 { self.array.row } else { self.setup.request };
+        let mut random = Random::stream(self.seed, n as u64);
+        let request =
+            if self.setup.request == 0 { self.array.stripe_bytes } else { self.setup.request };
         let mut buf = vec![0; usize::try_from(request).map_err(io::Error::other)?];
         let size = self.array.device.size().0;
         while !self.stopped() {
             let file = &self.files[random.index(self.files.len())];
-            // Large files begin where a row does: so they are allocated on an array.
-            let start = file.start / self.array.row * self.array.row;
+            // Files start at a full stripe, as allocation on an array aligns large files.
+            let start = file.start / self.array.stripe_bytes * self.array.stripe_bytes;
             let end = (start + file.end - file.start).min(size);
             let mut at = start.min(end);
             while at < end && !self.stopped() {
@@ -148,7 +149,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Fills new members, until told to stop; answers how many bytes of each.
+    /// Rebuilds new members until the readers stop. Returns the rebuilt bytes of each.
     fn rebuild(&self) -> io::Result<u64> {
         let mut filled = 0;
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
@@ -162,7 +163,7 @@ impl Reading<'_> {
     }
 }
 
-/// This thread stays on processor `n`, counted around.
+/// Pins this thread to processor `n`, modulo the number of processors.
 fn pin(n: usize) -> io::Result<()> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
@@ -170,18 +171,22 @@ fn pin(n: usize) -> io::Result<()> {
     sched_setaffinity(None, &set).map_err(io::Error::from)
 }
 
-/// Reads for `time`; a rebuild is watched for that long or until it ends.
+/// Reads for `time`. With a rebuild, ends earlier if the rebuild ends.
 pub(super) fn run(
-    bed: &Bed,
+    member_set: &MemberSet,
     files: &[Range<u64>],
     setup: Setup,
     time: Duration,
     seed: u64,
 ) -> io::Result<Outcome> {
     let rebuilding = setup.state == State::Rebuilding;
-    let array =
-        bed.array(&setup.plan, setup.state.missing(), rebuilding, ByteLen(setup.stripe_cache))?;
-    bed.drop_caches()?;
+    let array = member_set.array(
+        &setup.plan,
+        setup.state.missing(),
+        rebuilding,
+        ByteLen(setup.stripe_cache),
+    )?;
+    member_set.drop_caches()?;
     let reading = Reading {
         array: &array,
         files,
@@ -194,10 +199,10 @@ pub(super) fn run(
         let reading = &reading;
         let readers: Vec<_> =
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
-        // The first moments are not counted: everybody begins at once.
+        // The first moments are not counted: all readers start at the same time.
         thread::sleep(time / 4);
-        let before = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), bed.reads());
-        let watch = Watch::start();
+        let before = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), member_set.reads());
+        let watch = Stopwatch::start();
         let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
         let mut left = time;
         while left > Duration::ZERO && !filling.as_ref().is_some_and(ScopedJoinHandle::is_finished)
@@ -206,7 +211,7 @@ pub(super) fn run(
             left = left.saturating_sub(LOOK);
         }
         let usage = watch.and_then(|watch| watch.read());
-        let after = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), bed.reads());
+        let after = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), member_set.reads());
         reading.stop.store(true, Ordering::Relaxed);
         for reader in readers {
             reader.join().expect("no panic")?;
@@ -216,7 +221,7 @@ pub(super) fn run(
         Ok(Outcome {
             bytes: after.0 - before.0,
             usage: usage?,
-            touched: IoStats {
+            io_stats: IoStats {
                 read: after.1.read - before.1.read,
                 loaded: after.1.loaded - before.1.loaded,
                 stored: after.1.stored - before.1.stored,
@@ -232,11 +237,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nothing_was_delivered_no_byte_has_a_price() {
+    fn the_cost_per_byte_is_not_finite_if_nothing_was_read() {
         let outcome = Outcome {
             bytes: 0,
             usage: Usage { processor: Duration::from_millis(1), ..Usage::default() },
-            touched: IoStats::default(),
+            io_stats: IoStats::default(),
             members: Vec::new(),
             rebuilt: None,
         };

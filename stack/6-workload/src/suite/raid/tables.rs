@@ -1,40 +1,46 @@
-//! What is shown of the study.
+//! The tables and plots of the study.
 
 use xfskit_md::array::IoStats;
 use xfskit_parity::{Operation, measure};
 
-use super::bed::Plan;
+use super::members::Plan;
 use super::readers::{Outcome, State};
 use super::{Point, Study, published};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 
-/// Bytes of a block that routines are timed with: what fits the processor's cache.
+/// Bytes of a block for the routines, which fits the processor's cache.
 const BLOCK: usize = 4096;
 
-/// The section on the array in every state.
+/// Formats the section on the array in every state.
 pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Section {
     let (plan, options) = (study.options.plan, study.options);
     let mut section = Section::new(format!("Degraded reads: {} of {}", plan.name(), plan.members));
-    section.say(format!(
-        "{} members, chunk {} KiB, {} readers at once. Each reads a file from start to end, then another that \
-         chance picks; {} files around {} MB, which begin where a row does. MB are 10^6 bytes. What is computed is not judged here.",
+    section.paragraph(format!(
+        "{} members, chunk {} KiB, {} concurrent readers. Each reads a file from start to end, and then another random \
+         one. There are {} files around {} MB, which begin at a full stripe. MB are 10^6 bytes. The contents are not verified \
+         here.",
         plan.members,
         plan.chunk >> 10,
         options.readers,
         study.files.len(),
         options.file_size / 1_000_000,
     ));
-    section.tables.push(of_states("Requests of a row", &study.bed.on, rows, true));
+    section.tables.push(of_states(
+        "Requests of a full stripe",
+        &study.member_set.storage,
+        rows,
+        true,
+    ));
     let title = format!(
         "Requests of {} KiB, stripe cache of {} MiB",
         options.request >> 10,
         options.stripe_cache >> 20
     );
-    section.tables.push(of_states(&title, &study.bed.on, small, false));
+    section.tables.push(of_states(&title, &study.member_set.storage, small, false));
     if let Some(point) = rows.iter().find(|point| point.setup.state == State::Missing(1)) {
-        section.tables.push(members(point, &study.bed.on));
+        section.tables.push(members(point, &study.member_set.storage));
     }
-    let lines = [("requests of a row", rows), ("small requests", small)];
+    let lines = [("requests of a full stripe", rows), ("small requests", small)];
     let names = rows.iter().map(|point| point.setup.state.name()).collect();
     section.plots.push(Plot {
         title: "Throughput by state".into(),
@@ -45,7 +51,7 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Sect
     section
 }
 
-/// A line over what `x` makes of each point.
+/// Makes a line of a plot; `x` gives the position of each point.
 #[allow(clippy::cast_precision_loss)] // of sizes
 fn line<'p>(
     name: &str,
@@ -60,9 +66,9 @@ fn line<'p>(
     }
 }
 
-/// Rate, spread, part of the first, and what a byte costs.
+/// Returns the cells of rate, spread, ratio to the healthy array, and cost per byte.
 fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
-    let Outcome { touched: IoStats { read, loaded, stored }, .. } = point.last;
+    let Outcome { io_stats: IoStats { read, loaded, stored }, .. } = point.last;
     let each = |bytes| Cell::Number(point.last.per_byte(bytes), 2);
     vec![
         Cell::Number(point.rate.median(), 0),
@@ -87,14 +93,14 @@ const COST: [(&str, &str); 8] = [
     ("turns", ""),
 ];
 
-fn of_states(title: &str, on: &str, points: &[Point], with_published: bool) -> Table {
+fn of_states(title: &str, storage: &str, points: &[Point], with_published: bool) -> Table {
     let columns: Vec<_> = [("rebuilt", "MB/s")].into_iter().chain(COST).collect();
     let mut table = Table::new(title, &columns);
     let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
     for point in points {
         let rebuilt = point.last.rebuild_rate().map_or(Cell::None, |rate| Cell::Number(rate, 0));
         let cells = [rebuilt].into_iter().chain(cost_cells(point, healthy)).collect();
-        table.row(point.setup.state.name(), on, cells);
+        table.row(point.setup.state.name(), storage, cells);
     }
     if with_published {
         for (state, stripes, rate) in published::READ {
@@ -105,18 +111,18 @@ fn of_states(title: &str, on: &str, points: &[Point], with_published: bool) -> T
         }
         let (whole, computed) = published::TRAFFIC;
         table.note(format!(
-            "Loaded and stored: by the array's own code, for each byte delivered; a read from a member is one more store, the \
-             reader's use one more load. Published, other hardware: {whole} bytes of memory traffic for a byte of a whole array, {computed} \
-             for one that md computed."
+            "Loaded and stored count the accesses of the array's own code per byte read. A read from a member adds a store, \
+             and its use by the reader adds a load. Published, other hardware: {whole} bytes of memory traffic per byte of a \
+             healthy array, {computed} per byte that md computed."
         ));
     }
     table
 }
 
-/// A table as iostat prints it.
+/// Formats a table as iostat prints it.
 #[allow(clippy::cast_precision_loss)] // of rates
-fn members(point: &Point, on: &str) -> Table {
-    let title = format!("Members, {}, requests of a row", point.setup.state.name());
+fn members(point: &Point, storage: &str) -> Table {
+    let title = format!("Members, {}, requests of a full stripe", point.setup.state.name());
     let columns =
         [("r/s", ""), ("rMB/s", ""), ("avgrq-sz", "sectors"), ("await", "ms"), ("util", "%")];
     let mut table = Table::new(title, &columns);
@@ -130,32 +136,33 @@ fn members(point: &Point, on: &str) -> Table {
             Cell::Number(reads.waited.as_secs_f64() * 1e3 / count, 3),
             Cell::Number(reads.busy.as_secs_f64() * 100.0 / seconds, 1),
         ];
-        table.row(format!("m{role}"), on, cells);
+        table.row(format!("m{role}"), storage, cells);
     }
     let cells = published::MEMBER.map(|figure| Cell::Number(figure, 0)).to_vec();
     table.published("each member, stripe_cache_size 16384", published::ON, cells);
     table.note(
-        "Of reads as the array makes them: what was announced before is waited for only as long as it is not there. Busy is the \
-         time in which somebody waited.",
+        "The reads of the array. A read that was announced before waits only for the rest of its transfer. Busy is the time \
+         in which at least one thread waited.",
     );
     table
 }
 
-/// The array beside another of the same members.
-pub(super) fn beside(study: &Study<'_>, one: &[Point], other: &[Point]) -> Table {
-    let mut table = Table::new("The same members as RAID6 and as RAID50, requests of a row", &COST);
+/// Compares the array with another one of the same members.
+pub(super) fn comparison(study: &Study<'_>, one: &[Point], other: &[Point]) -> Table {
+    let mut table =
+        Table::new("The same members as RAID6 and as RAID50, requests of a full stripe", &COST);
     for points in [one, other] {
         let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
         for point in points {
             let name = format!("{}, {}", point.setup.plan.name(), point.setup.state.name());
-            table.row(name, &study.bed.on, cost_cells(point, healthy));
+            table.row(name, &study.member_set.storage, cost_cells(point, healthy));
         }
     }
-    table.note("RAID50: two RAID5 of half the members each, striped by whole rows; two failed are one in each.");
+    table.note("RAID50: two RAID5 of half the members each, striped by full stripes. Two failed means one failed in each.");
     table
 }
 
-/// The section on what is varied.
+/// Formats the section on varied parameters.
 pub(super) fn sweeps(
     study: &Study<'_>,
     caches: &[Point],
@@ -174,25 +181,35 @@ pub(super) fn sweeps(
         cells[0] = Cell::Number(rate, 0);
         table.published(format!("{stripes} stripes of md, {state}"), published::ON, cells);
     }
-    table.note("A stripe of md is 4 KiB of every member. The stripe cache is for requests smaller than a row of a degraded array.");
+    table.note("A stripe of md is 4 KiB of every member. The stripe cache serves requests smaller than a full stripe of a degraded array.");
     section.tables.push(table);
-    section
-        .plots
-        .push(swept("By stripe cache", "stripes of md", caches, |_, point| size(stripes(point))));
-    let kib = |point: &Point| point.setup.plan.chunk >> 10;
-    section.tables.push(sweep(study, "By chunk, requests of a row", "KiB", chunks, |point| {
-        kib(point).to_string()
+    section.plots.push(sweep_plot("By stripe cache", "stripes of md", caches, |_, point| {
+        size(stripes(point))
     }));
-    section.plots.push(swept("By chunk", "chunk, KiB", chunks, |_, point| size(kib(point))));
+    let kib = |point: &Point| point.setup.plan.chunk >> 10;
+    section.tables.push(sweep(
+        study,
+        "By chunk, requests of a full stripe",
+        "KiB",
+        chunks,
+        |point| kib(point).to_string(),
+    ));
+    section.plots.push(sweep_plot("By chunk", "chunk, KiB", chunks, |_, point| size(kib(point))));
     let named = |point: &Point| {
         let pinned = if point.setup.pinned { " pinned" } else { "" };
         format!("{}{pinned}", point.setup.readers)
     };
-    section.tables.push(sweep(study, "By readers, requests of a row", "readers", readers, named));
+    section.tables.push(sweep(
+        study,
+        "By readers, requests of a full stripe",
+        "readers",
+        readers,
+        named,
+    ));
     let (pinned, free): (Vec<Point>, Vec<Point>) =
         readers.iter().cloned().partition(|point| point.setup.pinned);
-    let mut plot = swept("By readers", "readers", &free, |_, point| point.setup.readers);
-    for mut line in swept("", "", &pinned, |_, point| point.setup.readers).lines {
+    let mut plot = sweep_plot("By readers", "readers", &free, |_, point| point.setup.readers);
+    for mut line in sweep_plot("", "", &pinned, |_, point| point.setup.readers).lines {
         line.name.push_str(", pinned");
         plot.lines.push(line);
     }
@@ -205,7 +222,7 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// A table of points, healthy and degraded in turn.
+/// Formats a table of points, which alternate between healthy and degraded.
 fn sweep(
     study: &Study<'_>,
     title: &str,
@@ -218,14 +235,19 @@ fn sweep(
         for point in pair {
             let healthy = pair[0].rate.median();
             let name = format!("{} {unit}, {}", name(point), point.setup.state.name());
-            table.row(name, &study.bed.on, cost_cells(point, healthy));
+            table.row(name, &study.member_set.storage, cost_cells(point, healthy));
         }
     }
     table
 }
 
-/// Lines for healthy and degraded.
-fn swept(title: &str, label: &str, points: &[Point], x: impl Fn(usize, &Point) -> usize) -> Plot {
+/// Plots a line for healthy and one for degraded.
+fn sweep_plot(
+    title: &str,
+    label: &str,
+    points: &[Point],
+    x: impl Fn(usize, &Point) -> usize,
+) -> Plot {
     let of = |n: usize| {
         let state = State::Missing(n);
         let points = points.iter().filter(move |point| point.setup.state == state);
@@ -251,7 +273,7 @@ fn change() -> Table {
     table
 }
 
-/// The section on routines.
+/// Formats the section on parity routines.
 pub(super) fn routines(plan: &Plan) -> Section {
     let parity = plan.tolerates() / usize::try_from(plan.legs).unwrap_or(1);
     let members = usize::try_from(plan.members / plan.legs).unwrap_or(2);
@@ -272,7 +294,7 @@ pub(super) fn routines(plan: &Plan) -> Section {
         (cells[0], cells[1]) = (cell(xor), cell(pq));
         table.published(name, "Linux when it boots, E5-2620 v3", cells);
     }
-    table.note("MB of what is read, a second.");
+    table.note("MB of the blocks read, per second.");
     section.tables.push(table);
     section
 }

@@ -1,48 +1,49 @@
-//! The space cases by their names.
+//! The space cases and their names.
 //!
 //! ```text
-//! n1000000-20-40-60-80-100-d25        a million, values of 20, 40, … bytes in turn; while they are set, after
-//!                                     every 500 a quarter of these is removed again
-//! n1000000-60-o25                     … set again with the next size instead
-//! n1000000--s-50-255--N-400000        a million; half of them, every second one, removed; then 400,000 set at
-//!                                     the places removed
-//! n1000000--s-50-255--D-400000        … 400,000 more removed instead
+//! n1000000-20-40-60-80-100-d25   sets a million, with values of 20, 40, … bytes in turn;
+//!                                removes a quarter of every 500 again
+//! n1000000-60-o25                … overwrites that quarter with the next size instead
+//! n1000000--s-50-255--N-400000   sets a million, removes every second one,
+//!                                then sets 400,000 in the gaps
+//! n1000000--s-50-255--D-400000   … removes 400,000 more instead
 //! ```
 //!
-//! Parts stand between hyphens, one or two; letters before a number may stand alone (`s-50`) or not (`s50`).
+//! Parts are separated by one or two hyphens. The number of a letter may be a part of its own
+//! (`s-50`) or not (`s50`).
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Names after which some of them are removed or set again.
-const LOOK_BACK: u64 = 500;
-/// Longest value: it would not stand in a leaf any more.
+/// Number of names after which some of them are removed or overwritten.
+const CHURN_BATCH: u64 = 500;
+/// Limit of the value size: larger values do not fit the format.
 const VALUE_MAX: usize = 65_536;
 
-/// What happens to a part of the last 500 names, in percent.
+/// What happens to a percentage of the last 500 names while attributes are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meanwhile {
+pub enum Churn {
     /// Nothing.
     Nothing,
-    /// Removed: `d25`.
+    /// Removes them: `d25`.
     Removed(u64),
-    /// Set again with a value of the next size: `o25`.
+    /// Overwrites them with a value of the next size: `o25`.
     Overwritten(u64),
 }
 
-/// What happens when all are there.
+/// What happens after all attributes are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum Thinning {
     /// Nothing.
     Nothing,
-    /// Every `every`-th is removed, and then …
+    /// Removes every `every`-th, and then one of:
     Thinned {
         /// 2 for `s-50`.
         every: u64,
-        /// … so many are set anew where others were removed (`N`), …
+        /// Attributes that are set again in the gaps (`N`).
         set: u64,
-        /// … or so many more are removed (`D`).
+        /// Further attributes that are removed (`D`).
         removed: u64,
     },
 }
@@ -50,91 +51,95 @@ pub enum Afterwards {
 /// One case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Attributes.
+    /// Number of attributes.
     pub count: u64,
-    /// Bytes of their values, in turn.
+    /// Bytes of the values, in rotation.
     pub sizes: Vec<usize>,
-    /// While they are set.
-    pub meanwhile: Meanwhile,
-    /// When they are.
-    pub afterwards: Afterwards,
+    /// Changes while attributes are set.
+    pub churn: Churn,
+    /// Changes after all are set.
+    pub thinning: Thinning,
 }
 
 /// One call of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Attribute of this number gets a value of so many bytes.
+    /// Sets the attribute with this number to a value of this size in bytes.
     Set(u64, usize),
-    /// Attribute of this number goes.
+    /// Removes the attribute with this number.
     Remove(u64),
 }
 
-/// The name of attribute `n`: 15 bytes behind the prefix.
+/// Returns the name of attribute `n`: 15 bytes after the prefix.
 pub fn name(n: u64) -> Vec<u8> {
     format!("trusted.name{n:011}").into_bytes()
 }
 
 impl Case {
-    /// Bytes of the value of attribute `n`; of its `turn`-th value.
+    /// Returns the size of the `turn`-th value of attribute `n` in bytes.
     fn size(&self, n: u64, turn: u64) -> usize {
         let sizes = self.sizes.len().max(1) as u64;
         usize::try_from((n + turn) % sizes).ok().and_then(|n| self.sizes.get(n)).map_or(0, |n| *n)
     }
 
-    /// All calls in order, until one fails.
+    /// Passes all calls in order to `call`, until one fails.
     ///
     /// # Errors
-    /// The first of `call`.
+    /// The first error of `call`.
     pub fn operations(&self, call: &mut dyn FnMut(Operation) -> io::Result<()>) -> io::Result<()> {
         for n in 0..self.count {
             call(Operation::Set(n, self.size(n, 0)))?;
-            if (n + 1).is_multiple_of(LOOK_BACK) {
-                self.look_back(n + 1 - LOOK_BACK, call)?;
+            if (n + 1).is_multiple_of(CHURN_BATCH) {
+                self.churn_batch(n + 1 - CHURN_BATCH, call)?;
             }
         }
-        let Afterwards::Thinned { every, set, removed } = self.afterwards else { return Ok(()) };
-        let gone = || (0..self.count).filter(|n| n.is_multiple_of(every));
-        gone().try_for_each(|n| call(Operation::Remove(n)))?;
+        let Thinning::Thinned { every, set, removed } = self.thinning else { return Ok(()) };
+        let removed_names = || (0..self.count).filter(|n| n.is_multiple_of(every));
+        removed_names().try_for_each(|n| call(Operation::Remove(n)))?;
         let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        gone().take(index(set)).try_for_each(|n| call(Operation::Set(n, self.size(n, 0))))?;
+        removed_names()
+            .take(index(set))
+            .try_for_each(|n| call(Operation::Set(n, self.size(n, 0))))?;
         let left = (0..self.count).filter(|n| !n.is_multiple_of(every));
         left.take(index(removed)).try_for_each(|n| call(Operation::Remove(n)))
     }
 
-    fn look_back(
+    fn churn_batch(
         &self,
         first: u64,
         call: &mut dyn FnMut(Operation) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (percent, remove) = match self.meanwhile {
-            Meanwhile::Nothing => return Ok(()),
-            Meanwhile::Removed(percent) => (percent, true),
-            Meanwhile::Overwritten(percent) => (percent, false),
+        let (percent, remove) = match self.churn {
+            Churn::Nothing => return Ok(()),
+            Churn::Removed(percent) => (percent, true),
+            Churn::Overwritten(percent) => (percent, false),
         };
-        let step = LOOK_BACK / (LOOK_BACK * percent / 100).max(1);
-        (first..first + LOOK_BACK).filter(|n| (n - first).is_multiple_of(step)).try_for_each(|n| {
-            call(if remove { Operation::Remove(n) } else { Operation::Set(n, self.size(n, 1)) })
-        })
+        let step = CHURN_BATCH / (CHURN_BATCH * percent / 100).max(1);
+        (first..first + CHURN_BATCH).filter(|n| (n - first).is_multiple_of(step)).try_for_each(
+            |n| {
+                call(if remove { Operation::Remove(n) } else { Operation::Set(n, self.size(n, 1)) })
+            },
+        )
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "n{}", self.count)?;
-        let thinned = match self.afterwards {
-            Afterwards::Thinned { every, .. } => format!("--s-{}", 100 / every),
-            Afterwards::Nothing => String::new(),
+        let thinned = match self.thinning {
+            Thinning::Thinned { every, .. } => format!("--s-{}", 100 / every),
+            Thinning::Nothing => String::new(),
         };
         f.write_str(&thinned)?;
         self.sizes.iter().try_for_each(|size| write!(f, "-{size}"))?;
-        match self.meanwhile {
-            Meanwhile::Nothing => {}
-            Meanwhile::Removed(percent) => write!(f, "-d{percent}")?,
-            Meanwhile::Overwritten(percent) => write!(f, "-o{percent}")?,
+        match self.churn {
+            Churn::Nothing => {}
+            Churn::Removed(percent) => write!(f, "-d{percent}")?,
+            Churn::Overwritten(percent) => write!(f, "-o{percent}")?,
         }
-        match self.afterwards {
-            Afterwards::Thinned { set, .. } if set > 0 => write!(f, "--N-{set}"),
-            Afterwards::Thinned { removed, .. } if removed > 0 => write!(f, "--D-{removed}"),
+        match self.thinning {
+            Thinning::Thinned { set, .. } if set > 0 => write!(f, "--N-{set}"),
+            Thinning::Thinned { removed, .. } if removed > 0 => write!(f, "--D-{removed}"),
             _ => Ok(()),
         }
     }
@@ -147,8 +152,8 @@ impl FromStr for Case {
         let mut case = Self {
             count: 0,
             sizes: Vec::new(),
-            meanwhile: Meanwhile::Nothing,
-            afterwards: Afterwards::Nothing,
+            churn: Churn::Nothing,
+            thinning: Thinning::Nothing,
         };
         let mut parts = text.split('-').filter(|part| !part.is_empty());
         while let Some(part) = parts.next() {
@@ -157,37 +162,37 @@ impl FromStr for Case {
                 "" => parts.next().unwrap_or_default(),
                 digits => digits,
             };
-            let number: u64 = digits.parse().map_err(|_| no(text, part))?;
-            case.take(letters, number).ok_or_else(|| no(text, part))?;
+            let number: u64 = digits.parse().map_err(|_| invalid_part(text, part))?;
+            case.apply_part(letters, number).ok_or_else(|| invalid_part(text, part))?;
         }
         if case.count == 0 || case.sizes.is_empty() {
-            return Err(format!("{text}: a case has a count and sizes, like n1000000-40-60"));
+            return Err(format!("{text}: a case needs a count and sizes, as in n1000000-40-60"));
         }
         Ok(case)
     }
 }
 
-fn no(text: &str, part: &str) -> String {
-    format!("{text}: {part} is no part of a case; they look like n1000000-120-150-d25")
+fn invalid_part(text: &str, part: &str) -> String {
+    format!("{text}: {part} is not a valid part of a case such as n1000000-120-150-d25")
 }
 
 impl Case {
-    /// One part of the name; `None` where it makes no sense.
-    fn take(&mut self, letters: &str, number: u64) -> Option<()> {
+    /// Applies one part of a name; returns `None` if the part is invalid.
+    fn apply_part(&mut self, letters: &str, number: u64) -> Option<()> {
         let percent = || (1..=100).contains(&number).then_some(number);
-        match (letters, &mut self.afterwards) {
+        match (letters, &mut self.thinning) {
             ("n", _) if self.count == 0 => self.count = number,
             ("", _) => {
                 self.sizes.push(usize::try_from(number).ok().filter(|n| *n <= VALUE_MAX)?);
             }
-            ("d", _) => self.meanwhile = Meanwhile::Removed(percent()?),
-            ("o", _) => self.meanwhile = Meanwhile::Overwritten(percent()?),
-            ("s", Afterwards::Nothing) => {
+            ("d", _) => self.churn = Churn::Removed(percent()?),
+            ("o", _) => self.churn = Churn::Overwritten(percent()?),
+            ("s", Thinning::Nothing) => {
                 let every = 100 / percent()?;
-                self.afterwards = Afterwards::Thinned { every, set: 0, removed: 0 };
+                self.thinning = Thinning::Thinned { every, set: 0, removed: 0 };
             }
-            ("N", Afterwards::Thinned { set, .. }) => *set = number,
-            ("D", Afterwards::Thinned { removed, .. }) => *removed = number,
+            ("N", Thinning::Thinned { set, .. }) => *set = number,
+            ("D", Thinning::Thinned { removed, .. }) => *removed = number,
             _ => return None,
         }
         Some(())
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_cases_are_read_and_written() {
+    fn case_names_are_parsed_and_formatted() {
         for name in [
             "n1000000-120-150-200-220-255-d25",
             "n1000000-40",
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_last_500_is_removed_or_set_again() {
+    fn a_quarter_of_the_last_500_is_removed_or_overwritten() {
         let removed = operations("n1000-20-40-d25");
         assert_eq!(removed.len(), 1000 + 250);
         assert_eq!(removed[500..502], [Operation::Remove(0), Operation::Remove(4)]);

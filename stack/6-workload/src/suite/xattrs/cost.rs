@@ -1,4 +1,4 @@
-//! Cost: processor time of setting and removing attributes in millions, on one file or one for each thread.
+//! Cost: processor time to set and remove millions of attributes, on one file for each thread.
 
 use std::io;
 
@@ -12,18 +12,18 @@ use crate::driver::null::Null;
 use crate::measure::phase::{Measured, parallel};
 use crate::measure::{Samples, Usage};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
-use crate::side::{Job, Who};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Implementation, Job};
 
 /// Bytes of a value, as published.
 const VALUE: usize = 40;
 
-/// How far it goes.
+/// The range of counts.
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// Attributes of the largest run.
     pub most: u64,
-    /// Attributes of the smallest, and the step between runs.
+    /// Attributes of the smallest run, and the step between runs.
     pub step: u64,
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Work {
     pub(super) seed: u64,
 }
 
-/// What setting and removing took, and whether removing began with empty caches.
-pub(super) struct Took {
+/// Time to set and to remove, and whether caches were empty before removing.
+pub(super) struct Times {
     set: Usage,
     removed: Usage,
     cold: bool,
@@ -73,9 +73,9 @@ fn file(thread: usize) -> Vec<u8> {
 }
 
 impl Job for Work {
-    type Answer = Took;
+    type Output = Times;
 
-    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Took> {
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Times> {
         let value = value(self.seed, VALUE);
         let root = driver.root()?;
         (0..self.threads).try_for_each(|thread| driver.create_empty(&root, &file(thread)))?;
@@ -86,15 +86,15 @@ impl Job for Work {
             dropped => dropped.map(|()| true)?,
         };
         let removed = self.each(&*driver, |file, n| driver.remove_xattr(file, &name(n)))?;
-        Ok(Took { set, removed, cold })
+        Ok(Times { set, removed, cold })
     }
 }
 
-/// One count on one side: processor time in µs for an attribute.
+/// One count with one driver: processor time per attribute in µs.
 #[derive(Debug)]
-struct Answer {
-    who: &'static str,
-    on: String,
+struct CostPoint {
+    driver: &'static str,
+    storage: String,
     count: u64,
     set: Samples,
     removed: Samples,
@@ -102,57 +102,62 @@ struct Answer {
     cold: bool,
 }
 
-/// The section.
+/// Runs the cost part and formats its section.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub(super) fn section(
     counts: &Counts,
     settings: &Settings,
-    sides: &[Who],
-    audience: &mut dyn Audience,
+    implementations: &[Implementation],
+    observer: &mut dyn Observer,
 ) -> io::Result<Section> {
-    let mut answers: Vec<Answer> = Vec::new();
+    let mut costs: Vec<CostPoint> = Vec::new();
     for count in counts.each() {
         let work = || Work { count, threads: settings.threads, seed: settings.seed };
-        let mut here: Vec<Answer> =
-            sides.iter().map(|who| Answer::new(who.name(), count)).collect();
-        let mut harness = Answer::new(Driver::name(&Null), count);
+        let mut here: Vec<CostPoint> = implementations
+            .iter()
+            .map(|implementation| CostPoint::new(implementation.name(), count))
+            .collect();
+        let mut harness = CostPoint::new(Driver::name(&Null), count);
         for turn in 0..settings.repetitions {
-            for (answer, &who) in here.iter_mut().zip(sides) {
-                audience.note(&format!("{count} attributes on {}, turn {turn}", who.name()))?;
-                let mut side = settings.side(who)?;
-                answer.add(&side.run(&mut work())?, settings.threads);
-                side.on().clone_into(&mut answer.on);
+            for (cost, &implementation) in here.iter_mut().zip(implementations) {
+                observer.progress(&format!(
+                    "{count} attributes on {}, turn {turn}",
+                    implementation.name()
+                ))?;
+                let mut volume = settings.volume(implementation)?;
+                cost.add(&volume.run(&mut work())?, settings.threads);
+                volume.storage().clone_into(&mut cost.storage);
             }
-            Null.on().clone_into(&mut harness.on);
+            Null.storage().clone_into(&mut harness.storage);
             harness.add(&work().run(&mut Null)?, settings.threads);
         }
         here.push(harness);
-        for answer in &here {
-            audience.result(answer.result())?;
+        for cost in &here {
+            observer.result(cost.to_json())?;
         }
-        answers.extend(here);
+        costs.extend(here);
     }
     let mut section = Section::new("Cost: values of 40 bytes, set and removed in order");
-    section.say(format!(
-        "Each count on a volume of its own, {} file(s) with one thread each; final syncs are in the time, the \
-         caches are dropped in between. Processor time is user and system time of the process: the kernel's own \
-         threads are not in it.",
+    section.paragraph(format!(
+        "Each count has a volume of its own, with {} file(s) and one thread for each. The time includes the final syncs, \
+         and the caches are dropped in between. Processor time is user and system time of the process, without the \
+         kernel's own threads.",
         settings.threads
     ));
-    growth(&mut section, &answers);
-    section.tables.push(table(&answers));
-    section.plots.push(plot(&answers, settings.threads));
+    growth(&mut section, &costs);
+    section.tables.push(table(&costs));
+    section.plots.push(plot(&costs, settings.threads));
     Ok(section)
 }
 
-impl Answer {
-    fn new(who: &'static str, count: u64) -> Self {
+impl CostPoint {
+    fn new(driver: &'static str, count: u64) -> Self {
         let empty = Samples::default;
         Self {
-            who,
-            on: String::new(),
+            driver,
+            storage: String::new(),
             count,
             set: empty(),
             removed: empty(),
@@ -162,20 +167,20 @@ impl Answer {
     }
 
     #[allow(clippy::cast_precision_loss)] // of a rate
-    fn add(&mut self, took: &Took, threads: usize) {
+    fn add(&mut self, times: &Times, threads: usize) {
         let each = |usage: &Usage| {
             usage.processor.as_secs_f64() * 1e6 / (self.count as f64 * threads as f64)
         };
-        self.set.add(each(&took.set));
-        self.removed.add(each(&took.removed));
-        self.wall.add((took.set.wall + took.removed.wall).as_secs_f64());
-        self.cold &= took.cold;
+        self.set.add(each(&times.set));
+        self.removed.add(each(&times.removed));
+        self.wall.add((times.set.wall + times.removed.wall).as_secs_f64());
+        self.cold &= times.cold;
     }
 
-    fn result(&self) -> serde_json::Value {
+    fn to_json(&self) -> serde_json::Value {
         json!({ "xattr_cost": {
-            "driver": self.who,
-            "on": self.on,
+            "driver": self.driver,
+            "storage": self.storage,
             "count": self.count,
             "set_us": self.set,
             "removed_us": self.removed,
@@ -185,42 +190,44 @@ impl Answer {
     }
 }
 
-/// How much more an attribute may cost among ten million than among one.
+/// Goal: the ratio between an attribute's cost among ten million and among one million.
 const GOAL: f64 = 1.15;
 
-/// Says how much more an attribute costs among the most than among the fewest.
-fn growth(section: &mut Section, answers: &[Answer]) {
-    for first in answers {
-        let of_side: Vec<&Answer> = answers.iter().filter(|a| a.who == first.who).collect();
-        let (Some(few), Some(many)) = (of_side.first(), of_side.last()) else { continue };
-        if !std::ptr::eq(*few, first) || few.count == many.count || first.who == Null.name() {
+/// Reports the ratio between the cost with the largest and with the smallest count.
+fn growth(section: &mut Section, costs: &[CostPoint]) {
+    for first in costs {
+        let same_driver: Vec<&CostPoint> =
+            costs.iter().filter(|a| a.driver == first.driver).collect();
+        let (Some(few), Some(many)) = (same_driver.first(), same_driver.last()) else { continue };
+        if !std::ptr::eq(*few, first) || few.count == many.count || first.driver == Null.name() {
             continue;
         }
-        section.say(format!(
+        section.paragraph(format!(
             "{}: an attribute among {} costs {:.2} times one among {} to set, {:.2} times to remove.",
-            first.who,
+            first.driver,
             Cell::Count(many.count),
-            many.set.over(&few.set).ratio,
+            many.set.ratio_to(&few.set).ratio,
             Cell::Count(few.count),
-            many.removed.over(&few.removed).ratio,
+            many.removed.ratio_to(&few.removed).ratio,
         ));
-        if (few.count, many.count) == (1_000_000, 10_000_000) && first.who == "xfskit" {
-            let most = many.set.over(&few.set).ratio.max(many.removed.over(&few.removed).ratio);
-            section.say(if most <= GOAL {
-                format!("The figure to reach is {GOAL} times: reached.")
+        if (few.count, many.count) == (1_000_000, 10_000_000) && first.driver == "xfskit" {
+            let most =
+                many.set.ratio_to(&few.set).ratio.max(many.removed.ratio_to(&few.removed).ratio);
+            section.paragraph(if most <= GOAL {
+                format!("The goal is at most {GOAL} times. It is reached.")
             } else {
                 format!(
-                    "The figure to reach is {GOAL} times: not reached. What bounds it is memory: every call is at one leaf of all of them \
-                     at random, a gigabyte of them where it was a tenth of that, so that each of its steps (the block in the cache's \
-                     table, its object, the map of the fork, the leaf's hashes, entry and name) waits for memory beyond the processor's \
-                     caches."
+                    "The goal is at most {GOAL} times. It is missed. The bottleneck is memory: every call uses a random leaf, and the \
+                     leaves take a gigabyte instead of a tenth of that. Each step of a call (the block in the cache's table, \
+                     its object, the map of the fork, the leaf's hashes, entry and name) therefore misses the \
+                     processor's caches."
                 )
             });
         }
     }
 }
 
-fn table(answers: &[Answer]) -> Table {
+fn table(costs: &[CostPoint]) -> Table {
     let mut table = Table::new(
         "Processor time for an attribute",
         &[
@@ -234,23 +241,23 @@ fn table(answers: &[Answer]) -> Table {
             ("removed", ""),
         ],
     );
-    for answer in answers {
+    for cost in costs {
         let spread = |samples: &Samples| Cell::Number(samples.spread() * 100.0, 1);
         let cells = vec![
-            Cell::Count(answer.count),
-            Cell::Number(answer.set.median(), 2),
-            spread(&answer.set),
-            Cell::Number(answer.removed.median(), 2),
-            spread(&answer.removed),
-            Cell::Number(answer.wall.median(), 2),
-            Cell::Count(answer.set.count() as u64),
-            Cell::Text(if answer.cold { "cold" } else { "warm" }.into()),
+            Cell::Count(cost.count),
+            Cell::Number(cost.set.median(), 2),
+            spread(&cost.set),
+            Cell::Number(cost.removed.median(), 2),
+            spread(&cost.removed),
+            Cell::Number(cost.wall.median(), 2),
+            Cell::Count(cost.set.count() as u64),
+            Cell::Text(if cost.cold { "cold" } else { "warm" }.into()),
         ];
-        table.row(answer.who, answer.on.clone(), cells);
+        table.row(cost.driver, cost.storage.clone(), cells);
     }
     for (n, (set, removed)) in (1..).zip(published::SET.into_iter().zip(published::REMOVED)) {
         let count = n * 1_000_000;
-        if !answers.iter().any(|answer| answer.count == count) {
+        if !costs.iter().any(|cost| cost.count == count) {
             continue;
         }
         #[allow(clippy::cast_precision_loss)] // of a rate
@@ -271,20 +278,20 @@ fn table(answers: &[Answer]) -> Table {
 }
 
 #[allow(clippy::cast_precision_loss)] // of a plot
-fn plot(answers: &[Answer], threads: usize) -> Plot {
+fn plot(costs: &[CostPoint], threads: usize) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
-    for answer in answers {
-        let all = answer.count as f64 * threads as f64 / 1e6;
-        for (what, each) in [("set", &answer.set), ("removed", &answer.removed)] {
-            let name = format!("{}, {what}", answer.who);
-            let point = (answer.count as f64 / 1e6, each.median() * all);
+    for cost in costs {
+        let all = cost.count as f64 * threads as f64 / 1e6;
+        for (what, each) in [("set", &cost.set), ("removed", &cost.removed)] {
+            let name = format!("{}, {what}", cost.driver);
+            let point = (cost.count as f64 / 1e6, each.median() * all);
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line { name, source: Source::Measured, points: vec![point] }),
             }
         }
     }
-    let most = answers.iter().map(|answer| answer.count).max().unwrap_or(0);
+    let most = costs.iter().map(|cost| cost.count).max().unwrap_or(0);
     for (what, seconds) in [("set", published::SET), ("removed", published::REMOVED)] {
         let points: Vec<(f64, f64)> = (1..)
             .zip(seconds)

@@ -1,9 +1,10 @@
-//! Links: many names of one inode, each remembered by the inode as a parent pointer.
+//! Links: many names of one inode, each recorded in the inode as a parent pointer.
 //!
-//! Two designs. The merged one is the format's: the attribute's name is the file's, its value the directory's inode
-//! number and generation (12 bytes), and both make the hash. The published one put inode, generation and
-//! directory offset into the attribute's name and the file's name into its value. The format forbids NUL in
-//! names, so here these 16 bytes are 32 hexadecimal digits.
+//! Two designs are compared. The merged one is the format's: the attribute's name is the file's,
+//! its value is the directory's inode number and generation (12 bytes), and the hash covers both.
+//! The published one put inode, generation and directory offset into the attribute's name, and the
+//! file's name into its value. The format forbids NUL in names, so here these 16 bytes are 32
+//! hexadecimal digits.
 
 use std::io;
 
@@ -12,26 +13,26 @@ use serde_json::json;
 use super::leaves::{Leaves, shares};
 use super::space::FILE;
 use crate::Driver;
-use crate::measure::usage::{Usage, Watch};
+use crate::measure::usage::{Stopwatch, Usage};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
-use crate::side::{Job, Who};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Implementation, Job};
 
-/// Links in one directory.
+/// Links per directory.
 const IN_DIRECTORY: u64 = 100_000;
-/// Offset between two directory entries in units of 8 bytes, for the published design: an entry with a name of
-/// this length takes 32 bytes.
+/// Offset between two directory entries in units of 8 bytes, for the published design. An entry
+/// with a name of this length takes 32 bytes.
 const ENTRY_STEP: u64 = 4;
 
-/// Bytes that hexadecimal adds to an attribute's name: 32 digits in place of 16 bytes.
+/// Bytes that hexadecimal adds to an attribute's name: 32 digits instead of 16 bytes.
 const HEX_MORE: f64 = 16.0;
 
-/// How parents are remembered.
+/// The design that records parents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
     /// Hard links on a volume with parent pointers.
     Merged,
-    /// Hard links on a volume without.
+    /// Hard links on a volume without parent pointers.
     Without,
     /// Plain attributes, no links.
     Published,
@@ -47,7 +48,7 @@ impl Design {
     }
 }
 
-/// Makes the links, or the attributes that would stand for them.
+/// Creates the links, or the attributes that represent them.
 struct Work {
     design: Design,
     links: u64,
@@ -58,7 +59,7 @@ fn link_name(n: u64) -> Vec<u8> {
 }
 
 impl Job for Work {
-    type Answer = Usage;
+    type Output = Usage;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Usage> {
         let root = driver.root()?;
@@ -70,11 +71,11 @@ impl Job for Work {
             dirs.push((driver.open_dir(&root, &name)?, driver.stat(&root, &name)?.ino));
         }
         let file = driver.open(&root, FILE)?;
-        let watch = Watch::start()?;
+        let watch = Stopwatch::start()?;
         for n in 0..self.links {
             let (dir, ino) = &dirs[usize::try_from(n / IN_DIRECTORY).unwrap_or(0)];
             if self.design == Design::Published {
-                // Generation: as good as any number. The driver's stat does not tell it.
+                // The driver's stat has no generation, and any number serves.
                 let (generation, offset) = (0x5eed_u32, n % IN_DIRECTORY * ENTRY_STEP);
                 let name = format!("trusted.{ino:016x}{generation:08x}{offset:08x}");
                 driver.set_xattr(&file, name.as_bytes(), &link_name(n))?;
@@ -88,15 +89,15 @@ impl Job for Work {
     }
 }
 
-/// The section on `links` names of one inode.
+/// Runs the part with `links` names of one inode and formats its section.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub(super) fn section(
     links: u64,
     settings: &Settings,
-    sides: &[Who],
-    audience: &mut dyn Audience,
+    implementations: &[Implementation],
+    observer: &mut dyn Observer,
 ) -> io::Result<Section> {
     let mut table = Table::new(
         format!("{} links to one inode", Cell::Count(links)),
@@ -114,45 +115,49 @@ pub(super) fn section(
     let mut lines = Vec::new();
     let mut bytes_each = Vec::new();
     for design in [Design::Without, Design::Merged, Design::Published] {
-        for &who in sides {
-            let title = format!("{}, {}", design.name(), who.name());
-            audience.note(&format!("{links} {title}"))?;
+        for &implementation in implementations {
+            let title = format!("{}, {}", design.name(), implementation.name());
+            observer.progress(&format!("{links} {title}"))?;
             let mut settings = settings.clone();
-            settings.bed.mkfs.parent = Some(design == Design::Merged);
-            let mut side = settings.side(who)?;
-            let usage = side.run(&mut Work { design, links })?;
-            let leaves = Leaves::of(&side.look()?, FILE)?;
-            audience.result(json!({ "links": {
+            settings.testbed.mkfs.parent = Some(design == Design::Merged);
+            let mut volume = settings.volume(implementation)?;
+            let usage = volume.run(&mut Work { design, links })?;
+            let leaves = Leaves::of(&volume.open_read_only()?, FILE)?;
+            observer.result(json!({ "links": {
                 "design": design.name(),
-                "driver": who.name(),
-                "on": side.on(),
+                "driver": implementation.name(),
+                "storage": volume.storage(),
                 "links": links,
                 "wall_seconds": usage.wall.as_secs_f64(),
                 "processor_seconds": usage.processor.as_secs_f64(),
                 "leaves": leaves,
             }}))?;
-            table.row(&title, side.on(), cells(links, &leaves, usage));
+            table.row(&title, volume.storage(), cells(links, &leaves, usage));
             if design != Design::Without {
-                bytes_each.push((who, design, leaves.used_each()));
+                bytes_each.push((implementation, design, leaves.used_each()));
                 let points = shares(&leaves.used_bytes);
                 lines.push(Line { name: title, source: Source::Measured, points });
             }
         }
     }
     let mut section = Section::new("Links: parent pointers on one inode");
-    section.say(
-        "Merged format: the attribute is named like the file (15 bytes) and has the directory's inode number and \
-         generation as its value (12 bytes). Published design: inode number, generation and directory offset in the \
-         attribute's name, the file's name as its value; the format forbids NUL in names, so they are written in \
-         hexadecimal, 32 bytes in place of 16, and each attribute is 16 bytes larger than the design asked for.",
+    section.paragraph(
+        "Merged format: the attribute has the name of the file (15 bytes), and the directory's inode number and \
+         generation as its value (12 bytes). Published design: the attribute's name is inode number, generation and \
+         directory offset, and its value is the file's name. The format forbids NUL in names, so they are written in \
+         hexadecimal, 32 bytes instead of 16. Each attribute is therefore 16 bytes larger than the design requires.",
     );
-    for &who in sides {
-        let of = |wanted| bytes_each.iter().find(|(by, design, _)| (*by, *design) == (who, wanted));
+    for &implementation in implementations {
+        let of = |wanted| {
+            bytes_each
+                .iter()
+                .find(|(run_by, design, _)| (*run_by, *design) == (implementation, wanted))
+        };
         if let (Some(merged), Some(published)) = (of(Design::Merged), of(Design::Published)) {
-            section.say(format!(
+            section.paragraph(format!(
                 "Change of size, {}: {:.1} bytes each in the merged format, {:.1} in the published design in hexadecimal ({:+.1}); \
                  without hexadecimal it would be {:.1}.",
-                who.name(),
+                implementation.name(),
                 merged.2,
                 published.2,
                 published.2 - merged.2,

@@ -1,13 +1,13 @@
-//! Study D: extended attributes and links in millions on one inode.
+//! Study D: millions of extended attributes and links on one inode.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`case`] | the space cases by their names, and the calls they are |
-//! | [`leaves`] | how full leaves are, counted on the volume |
-//! | `space` | the cases on every side |
+//! | [`case`] | the space cases, their names and their calls |
+//! | [`leaves`] | fill levels of leaves, counted on the volume |
+//! | `space` | the cases on every implementation |
 //! | [`cost`] | processor time over the count |
 //! | `links` | parent pointers |
-//! | [`published`] | what was published |
+//! | [`published`] | published figures |
 
 pub mod case;
 pub mod cost;
@@ -19,29 +19,29 @@ mod space;
 use std::io;
 
 use crate::report::Section;
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
 use case::Case;
 use cost::Counts;
 
-/// What is studied.
+/// The parameters of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Space: these cases.
+    /// Space cases.
     pub cases: Vec<Case>,
-    /// Cost: these counts.
+    /// Counts of the cost part.
     pub cost: Option<Counts>,
-    /// Links: so many.
+    /// Number of links.
     pub links: Option<u64>,
 }
 
-/// The cases with published columns, in their order.
+/// Returns the cases with published figures, in their order.
 pub fn published_cases() -> Vec<Case> {
     let names = published::CLEAN.iter().chain(&published::PARTIAL).map(|row| row.case);
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
 impl Default for Options {
-    /// The study as it was published, and a million links.
+    /// The study as published, and a million links.
     fn default() -> Self {
         let counts = Counts { most: 10_000_000, step: 1_000_000 };
         Self { cases: published_cases(), cost: Some(counts), links: Some(1_000_000) }
@@ -51,34 +51,31 @@ impl Default for Options {
 /// Runs the study.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(
     options: &Options,
     settings: &Settings,
-    audience: &mut dyn Audience,
+    observer: &mut dyn Observer,
 ) -> io::Result<Vec<Section>> {
-    let (sides, refused) = settings.sides();
+    let (implementations, skipped) = settings.implementations();
     let mut sections = Vec::new();
-    let (partial, clean): (Vec<Case>, Vec<Case>) = options
-        .cases
-        .iter()
-        .cloned()
-        .partition(|case| case.afterwards != case::Afterwards::Nothing);
+    let (partial, clean): (Vec<Case>, Vec<Case>) =
+        options.cases.iter().cloned().partition(|case| case.thinning != case::Thinning::Nothing);
     for (title, cases) in [
         ("Space: attributes on a fresh volume", clean),
         ("Space: half removed, then others set or removed", partial),
     ] {
         if !cases.is_empty() {
-            sections.push(space::section(title, &cases, settings, &sides, audience)?);
+            sections.push(space::section(title, &cases, settings, &implementations, observer)?);
         }
     }
     if let Some(counts) = &options.cost {
-        sections.push(cost::section(counts, settings, &sides, audience)?);
+        sections.push(cost::section(counts, settings, &implementations, observer)?);
     }
     if let Some(links) = options.links {
-        sections.push(links::section(links, settings, &sides, audience)?);
+        sections.push(links::section(links, settings, &implementations, observer)?);
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), refused) {
+    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
         first.text.insert(0, why);
     }
     Ok(sections)
@@ -88,8 +85,8 @@ pub fn run(
 mod tests {
     use super::*;
     use crate::driver::record::Recorder;
-    use crate::side::Job;
     use crate::suite::testing::{Heard, settings};
+    use crate::testbed::Job;
 
     fn case(name: &str) -> Case {
         name.parse().expect("a case")
@@ -115,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_each_count_is_told_of_each_side_and_the_harness() {
+    fn the_cost_of_each_count_is_reported_for_each_driver_and_the_harness() {
         let cost = Some(Counts { most: 600, step: 300 });
         let options = Options { cases: Vec::new(), cost, links: None };
         let mut heard = Heard::default();
         let sections = run(&options, &settings(), &mut heard).expect("a study");
-        let told: Vec<_> = heard
+        let reported: Vec<_> = heard
             .0
             .iter()
             .map(|result| {
@@ -129,7 +126,7 @@ mod tests {
             })
             .collect();
         let expected = ["xfskit", "harness alone"];
-        assert_eq!(told, [300, 600].map(|n| expected.map(|who| (who, n))).concat());
+        assert_eq!(reported, [300, 600].map(|n| expected.map(|driver| (driver, n))).concat());
         assert_eq!(sections[0].tables[0].rows.len(), 4);
     }
 
@@ -139,14 +136,14 @@ mod tests {
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         let attributes = heard.0.iter().map(|result| &result["links"]["leaves"]["attributes"]);
-        // The name that the file was made with is a link too.
+        // The name under which the file was created is a link too.
         assert_eq!(attributes.collect::<Vec<_>>(), [0, 1001, 1000]);
         let bytes = |n: usize| heard.0[n]["links"]["leaves"]["leaves"].as_u64().expect("a count");
         assert!(bytes(2) > bytes(1), "hexadecimal names are longer");
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_calls() {
+    fn the_same_seed_gives_the_same_calls() {
         let calls = |seed| {
             let mut recorder = Recorder::default();
             let case = case("n600-40-60-d25");

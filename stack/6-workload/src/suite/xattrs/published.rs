@@ -1,29 +1,30 @@
-//! What was published of the cases, and the cases that were: one file, leaves of 4,096 bytes.
+//! Published figures of the space cases: one file, leaves of 4,096 bytes.
 //!
-//! The measure: a leaf's used space is its head, 8 bytes for each entry, and names with values; *below* counts
-//! leaves with less than 2,700 bytes used; *wasted* is what these have free.
+//! By the published measure, a leaf's used space is its header, 8 bytes for each entry, and names
+//! with values. *Below* counts leaves with less than 2,700 bytes used. *Wasted* is the free space
+//! of these leaves.
 
-/// Used bytes of a leaf under which it counts as wasteful.
+/// Used bytes below which a leaf counts as wasteful.
 pub const BELOW: usize = 2700;
 
 /// One published row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The case's name.
+    /// Name of the case.
     pub case: &'static str,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
-    /// Of them with less than [`BELOW`] bytes used.
+    /// Leaves with less than [`BELOW`] bytes used.
     pub below: u64,
     /// Bytes of all leaves, to two digits.
     pub total: f64,
-    /// Bytes free in the leaves below, to two digits.
+    /// Free bytes in the leaves below, to two digits.
     pub wasted: f64,
-    /// These in percent of the space of all leaves.
+    /// Wasted space in percent of the space of all leaves.
     pub wasted_percent: f64,
 }
 
-/// A row in the order of the published columns.
+/// Creates a row in the order of the published columns.
 const fn row(
     case: &'static str,
     leaves: u64,
@@ -35,7 +36,7 @@ const fn row(
     Row { case, leaves, below, total, wasted, wasted_percent: percent }
 }
 
-/// Attributes set on a fresh volume.
+/// Cases that set attributes on a fresh volume.
 pub const CLEAN: [Row; 24] = [
     row("n1000000-120-150-200-220-255-d25", 69_976, 54_618, 290e6, 100e6, 36.12),
     row("n1000000-120-150-200-220-255", 81_569, 51_571, 330e6, 91e6, 27.13),
@@ -63,7 +64,7 @@ pub const CLEAN: [Row; 24] = [
     row("n1000000-60-o25", 33_473, 20_210, 140e6, 39e6, 28.36),
 ];
 
-/// Then half removed, and others set or removed.
+/// Cases that then remove half of them, and set or remove others.
 pub const PARTIAL: [Row; 12] = [
     row("n1000000--s-50-120-150-200-220-255--D-400000", 10_000, 10_000, 41e6, 18e6, 45.11),
     row("n1000000--s-50-120-150-200-220-255--N-400000", 88_432, 83_729, 360e6, 150e6, 42.65),
@@ -93,14 +94,14 @@ pub const PARTIAL: [Row; 12] = [
     row("n1000000--s-50-60--N-400000", 30_460, 15_448, 120e6, 30e6, 24.28),
 ];
 
-/// Seconds of system time for one to ten million attributes with values of 40 bytes: set.
+/// Seconds of system time to set one to ten million attributes with values of 40 bytes.
 pub const SET: [f64; 10] =
     [96.40, 199.95, 297.34, 395.64, 500.88, 609.92, 706.61, 825.23, 943.66, 1070.73];
-/// The same: removed.
+/// Seconds of system time to remove them.
 pub const REMOVED: [f64; 10] =
     [75.39, 162.51, 240.63, 324.40, 402.35, 495.00, 572.34, 739.55, 826.72, 923.95];
 
-/// The row of a case, where it was published.
+/// Returns the published row of a case.
 pub fn find(case: &str) -> Option<&'static Row> {
     CLEAN.iter().chain(&PARTIAL).find(|row| row.case == case)
 }

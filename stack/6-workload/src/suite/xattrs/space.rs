@@ -1,4 +1,4 @@
-//! Space: how full leaves are after attributes were set, removed and set again.
+//! Space: fill levels of leaves after attributes were set, removed and overwritten.
 
 use std::io;
 
@@ -8,41 +8,41 @@ use super::case::{Case, Operation, name};
 use super::leaves::{Leaves, shares};
 use super::published::{self, Row};
 use crate::Driver;
-use crate::measure::usage::{Usage, Watch};
+use crate::measure::usage::{Stopwatch, Usage};
 use crate::random::Random;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
-use crate::side::{Job, Who};
-use crate::suite::{Audience, Settings};
+use crate::suite::{Observer, Settings};
+use crate::testbed::{Implementation, Job};
 
-/// The file that has the attributes.
+/// The file with the attributes.
 pub(super) const FILE: &[u8] = b"file";
-/// Lines that a plot bears.
+/// Limit of lines in a plot.
 const LINES: usize = 6;
 
-/// A case on one side.
+/// A case on one implementation.
 #[derive(Debug)]
-struct Answer {
+struct CaseResult {
     case: Case,
-    who: Who,
-    on: String,
+    implementation: Implementation,
+    storage: String,
     usage: Usage,
     leaves: Leaves,
 }
 
-/// Carries out a case and syncs.
+/// Performs a case and syncs.
 pub(super) struct Work<'c> {
     pub(super) case: &'c Case,
     pub(super) seed: u64,
 }
 
 impl Job for Work<'_> {
-    type Answer = Usage;
+    type Output = Usage;
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Usage> {
         let value = value(self.seed, self.case.sizes.iter().copied().max().unwrap_or(0));
         let root = driver.root()?;
         let file = driver.create(&root, FILE)?;
-        let watch = Watch::start()?;
+        let watch = Stopwatch::start()?;
         self.case.operations(&mut |operation| match operation {
             Operation::Set(n, size) => driver.set_xattr(&file, &name(n), &value[..size]),
             Operation::Remove(n) => driver.remove_xattr(&file, &name(n)),
@@ -53,56 +53,62 @@ impl Job for Work<'_> {
     }
 }
 
-/// Bytes of values.
+/// Returns the bytes that values are taken from.
 pub(super) fn value(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
-    (0..length).map(|_| random.number().to_le_bytes()[0]).collect()
+    (0..length).map(|_| random.next_u64().to_le_bytes()[0]).collect()
 }
 
-/// The section on `cases`, with the published figures where there are.
+/// Runs `cases` and formats their section, with the published figures if there are any.
 ///
 /// # Errors
-/// Those of the volumes, and where the audience wants to stop.
+/// The errors of the volumes, and of the observer if it stops the suite.
 pub(super) fn section(
     title: &str,
     cases: &[Case],
     settings: &Settings,
-    sides: &[Who],
-    audience: &mut dyn Audience,
+    implementations: &[Implementation],
+    observer: &mut dyn Observer,
 ) -> io::Result<Section> {
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for case in cases {
-        for &who in sides {
-            audience.note(&format!("{case} on {}", who.name()))?;
-            let answer = run(case, who, settings)?;
-            audience.result(result(&answer))?;
-            answers.push(answer);
+        for &implementation in implementations {
+            observer.progress(&format!("{case} on {}", implementation.name()))?;
+            let result = run(case, implementation, settings)?;
+            observer.result(to_json(&result))?;
+            results.push(result);
         }
     }
     let mut section = Section::new(title);
-    section.say(
-        "One file, attributes trusted.name%011d. A leaf's used space is its head (80 bytes), 8 bytes for each \
-         entry, and names with values. By the published measure a leaf under 2,700 bytes used is one below, and \
-         what it has free is wasted; all free space stands beside it.",
+    section.paragraph(
+        "One file with attributes trusted.name%011d. A leaf's used space is its header (80 bytes), 8 bytes for each \
+         entry, and names with values. By the published measure a leaf with less than 2,700 bytes used is *below*, and \
+         its free space is *wasted*. The column *free* counts the free space of all leaves.",
     );
-    section.tables.push(table(&answers));
-    section.plots.extend(plots(&answers));
+    section.tables.push(table(&results));
+    section.plots.extend(plots(&results));
     Ok(section)
 }
 
-fn run(case: &Case, who: Who, settings: &Settings) -> io::Result<Answer> {
-    let mut side = settings.side(who)?;
-    let usage = side.run(&mut Work { case, seed: settings.seed })?;
-    let leaves = Leaves::of(&side.look()?, FILE)?;
-    Ok(Answer { case: case.clone(), who, on: side.on().to_owned(), usage, leaves })
+fn run(case: &Case, implementation: Implementation, settings: &Settings) -> io::Result<CaseResult> {
+    let mut volume = settings.volume(implementation)?;
+    let usage = volume.run(&mut Work { case, seed: settings.seed })?;
+    let leaves = Leaves::of(&volume.open_read_only()?, FILE)?;
+    Ok(CaseResult {
+        case: case.clone(),
+        implementation,
+        storage: volume.storage().to_owned(),
+        usage,
+        leaves,
+    })
 }
 
-fn result(answer: &Answer) -> serde_json::Value {
-    let Answer { case, who, on, usage, leaves } = answer;
+fn to_json(result: &CaseResult) -> serde_json::Value {
+    let CaseResult { case, implementation, storage, usage, leaves } = result;
     json!({ "xattrs": {
         "case": case.to_string(),
-        "driver": who.name(),
-        "on": on,
+        "driver": implementation.name(),
+        "storage": storage,
         "wall_seconds": usage.wall.as_secs_f64(),
         "processor_seconds": usage.processor.as_secs_f64(),
         "below_percent": leaves.below_percent(),
@@ -114,7 +120,7 @@ fn result(answer: &Answer) -> serde_json::Value {
 }
 
 #[allow(clippy::cast_precision_loss)] // of megabytes
-fn table(answers: &[Answer]) -> Table {
+fn table(results: &[CaseResult]) -> Table {
     let mut table = Table::new(
         "Leaves",
         &[
@@ -129,8 +135,8 @@ fn table(answers: &[Answer]) -> Table {
             ("processor", "s"),
         ],
     );
-    for answer in answers {
-        let Answer { case, who, on, usage, leaves } = answer;
+    for result in results {
+        let CaseResult { case, implementation, storage, usage, leaves } = result;
         let megabytes = |bytes: u64| Cell::Number(bytes as f64 / 1e6, 1);
         let cells = vec![
             Cell::Count(leaves.leaves),
@@ -143,9 +149,9 @@ fn table(answers: &[Answer]) -> Table {
             Cell::Number(usage.wall.as_secs_f64(), 2),
             Cell::Number(usage.processor.as_secs_f64(), 2),
         ];
-        table.row(format!("{case}: {}", who.name()), on, cells);
-        let last = answers.iter().rfind(|other| other.case == *case);
-        if last.is_some_and(|last| std::ptr::eq(last, answer))
+        table.row(format!("{case}: {}", implementation.name()), storage, cells);
+        let last = results.iter().rfind(|other| other.case == *case);
+        if last.is_some_and(|last| std::ptr::eq(last, result))
             && let Some(row) = published::find(&case.to_string())
         {
             table.published("", "kernel XFS of 2020", cells_of(row));
@@ -172,21 +178,22 @@ fn cells_of(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// The three distributions, some cases to a plot: those with the same sizes stand together.
-fn plots(answers: &[Answer]) -> Vec<Plot> {
-    let several = answers.iter().any(|answer| answer.who != answers[0].who);
-    let named = |answer: &Answer| {
-        let who = if several { format!(", {}", answer.who.name()) } else { String::new() };
-        format!("{}{who}", answer.case)
+/// Plots the three distributions, a few cases in each plot. Cases with the same sizes are adjacent.
+fn plots(results: &[CaseResult]) -> Vec<Plot> {
+    let several = results.iter().any(|result| result.implementation != results[0].implementation);
+    let named = |result: &CaseResult| {
+        let implementation =
+            if several { format!(", {}", result.implementation.name()) } else { String::new() };
+        format!("{}{implementation}", result.case)
     };
     let mut plots = Vec::new();
-    for some in answers.chunks(LINES) {
+    for some in results.chunks(LINES) {
         let mut plot =
             |title: &str, x: &str, y: &str, points: &dyn Fn(&Leaves) -> Vec<(f64, f64)>| {
-                let line = |answer: &Answer| Line {
-                    name: named(answer),
+                let line = |result: &CaseResult| Line {
+                    name: named(result),
                     source: Source::Measured,
-                    points: points(&answer.leaves),
+                    points: points(&result.leaves),
                 };
                 plots.push(Plot {
                     title: title.into(),

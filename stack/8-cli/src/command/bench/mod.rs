@@ -13,8 +13,8 @@ use std::path::Path;
 use clap::Parser;
 use serde_json::{Value, json};
 use xfskit_workload::report::{Section, csv, html, text};
-use xfskit_workload::suite::Audience;
-use xfskit_workload::{Circumstances, Report};
+use xfskit_workload::suite::Observer;
+use xfskit_workload::{Environment, Report};
 
 use crate::exit::{Answer, Failure, Outcome};
 use crate::grammar::bench::{
@@ -26,40 +26,40 @@ use crate::stop::Stop;
 /// `xfskit bench`
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
-        Suite::Checksum(args) => report("What checksums cost", &args.how, out, |audience| {
-            suites::checksum(args, audience)
+        Suite::Checksum(args) => report("What checksums cost", &args.how, out, |observer| {
+            suites::checksum(args, observer)
         }),
-        Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |audience| {
-            suites::inodes(args, audience)
+        Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |observer| {
+            suites::inodes(args, observer)
         }),
         Suite::Locks(args) => {
-            report("Kinds of locks", &args.how, out, |audience| suites::locks(args, audience))
+            report("Kinds of locks", &args.how, out, |observer| suites::locks(args, observer))
         }
-        Suite::Raid(args) => report("Reads from degraded arrays", &args.how, out, |audience| {
-            suites::raid(args, audience)
+        Suite::Raid(args) => report("Reads from degraded arrays", &args.how, out, |observer| {
+            suites::raid(args, observer)
         }),
         Suite::Xattrs(args) => {
-            report("Extended attributes and links at scale", &args.how, out, |audience| {
-                suites::xattrs(args, audience)
+            report("Extended attributes and links at scale", &args.how, out, |observer| {
+                suites::xattrs(args, observer)
             })
         }
         Suite::CrcUpdate(args) => {
-            report("Checksums brought up to date in one pass", &args.how, out, |audience| {
-                suites::crc_update(args, audience)
+            report("Checksums brought up to date in one pass", &args.how, out, |observer| {
+                suites::crc_update(args, observer)
             })
         }
-        Suite::All(All { how }) => report("All studies", how, out, |audience| all(how, audience)),
+        Suite::All(All { how }) => report("All studies", how, out, |observer| all(how, observer)),
     }
 }
 
 /// Every suite with what its command takes by itself.
-fn all(how: &How, audience: &mut dyn Audience) -> io::Result<Vec<Section>> {
-    let mut sections = suites::checksum(&Checksum { how: how.clone(), ..usual() }, audience)?;
-    sections.extend(suites::inodes(&Inodes { how: how.clone(), ..usual() }, audience)?);
-    sections.extend(suites::locks(&Locks { how: how.clone(), ..usual() }, audience)?);
-    sections.extend(suites::raid(&Raid { how: how.clone(), ..usual() }, audience)?);
-    sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, audience)?);
-    sections.extend(suites::crc_update(&CrcUpdate { how: how.clone(), ..usual() }, audience)?);
+fn all(how: &How, observer: &mut dyn Observer) -> io::Result<Vec<Section>> {
+    let mut sections = suites::checksum(&Checksum { how: how.clone(), ..usual() }, observer)?;
+    sections.extend(suites::inodes(&Inodes { how: how.clone(), ..usual() }, observer)?);
+    sections.extend(suites::locks(&Locks { how: how.clone(), ..usual() }, observer)?);
+    sections.extend(suites::raid(&Raid { how: how.clone(), ..usual() }, observer)?);
+    sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, observer)?);
+    sections.extend(suites::crc_update(&CrcUpdate { how: how.clone(), ..usual() }, observer)?);
     Ok(sections)
 }
 
@@ -79,16 +79,16 @@ fn report(
     title: &str,
     how: &How,
     out: &Out,
-    suite: impl FnOnce(&mut dyn Audience) -> io::Result<Vec<Section>>,
+    suite: impl FnOnce(&mut dyn Observer) -> io::Result<Vec<Section>>,
 ) -> Outcome {
-    let circumstances = Circumstances::now();
+    let environment = Environment::now();
     let mut told = Told { out, stop: Stop::on_signals()?, failed: None };
     let sections = suite(&mut told);
     if let Some(failure) = told.failed {
         return Err(failure);
     }
     let sections = sections.map_err(|err| Failure::cannot(format!("bench: {err}")))?;
-    let report = Report { title: title.into(), circumstances, sections };
+    let report = Report { title: title.into(), environment, sections };
     if let Some(path) = &how.html {
         write(path, &html::report(&report))?;
     }
@@ -124,8 +124,8 @@ impl Told<'_> {
     }
 }
 
-impl Audience for Told<'_> {
-    fn note(&mut self, text: &str) -> io::Result<()> {
+impl Observer for Told<'_> {
+    fn progress(&mut self, text: &str) -> io::Result<()> {
         let asked = self.stop.check();
         self.keep(asked)?;
         self.out.note(text);

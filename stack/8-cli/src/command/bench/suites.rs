@@ -8,11 +8,11 @@ use xfskit::md::Level;
 use xfskit::mkfs::options::Quantity;
 use xfskit::units::ByteLen;
 use xfskit_workload::report::Section;
-use xfskit_workload::side::Bed;
-use xfskit_workload::suite::raid::bed::{Members, Plan};
+use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
-    Audience, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
+    Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
 };
+use xfskit_workload::testbed::Testbed;
 
 use crate::grammar::bench::{
     Against, Checksum, CrcUpdate, How, Inodes, Locks, Program, Raid, Shape, XattrPart, Xattrs,
@@ -33,7 +33,7 @@ const QUICK_CASES: [&str; 4] = [
     "n20000--s-50-60--N-8000",
 ];
 
-pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
+pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
     let quick = args.how.quick;
     let usual = |quick_one, full| if quick { quick_one } else { full };
     let mut options = xattrs::Options {
@@ -65,7 +65,7 @@ pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
     let settings = settings(&args.how, ByteLen(DISK))?;
-    xattrs::run(&options, &settings, audience)
+    xattrs::run(&options, &settings, observer)
 }
 
 /// Bytes of the journal of the study of checksums.
@@ -73,7 +73,7 @@ const CHECKSUM_LOG: u64 = 128 << 20;
 /// Turns, where nobody says how many: without several nothing is sure.
 const CHECKSUM_TURNS: [usize; 2] = [5, 3];
 
-pub(super) fn checksum(args: &Checksum, audience: &mut dyn Audience) -> Sections {
+pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections {
     let quick = args.how.quick;
     let wanted = |program| args.only.is_empty() || args.only.contains(&program);
     let number = |given: Option<u32>, usual: [u32; 2]| {
@@ -91,9 +91,9 @@ pub(super) fn checksum(args: &Checksum, audience: &mut dyn Audience) -> Sections
     settings.threads = args.how.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
     settings.repetitions =
         args.how.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
-    settings.bed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
-    settings.bed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
-    checksum::run(&options, &settings, audience)
+    settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
+    settings.testbed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
+    checksum::run(&options, &settings, observer)
 }
 
 /// Bytes of a disk of the test as it was published.
@@ -103,7 +103,7 @@ const INODES_LOG: u64 = 512 << 20;
 /// Largest group.
 const GROUP_MAX: u64 = 1 << 40;
 
-pub(super) fn inodes(args: &Inodes, audience: &mut dyn Audience) -> Sections {
+pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
     let mut settings = settings(&args.how, ByteLen(INODES_DISK))?;
     let (files, loops) = if args.how.quick { (2000, 2) } else { (25_000, 4) };
     let options = inodes::Options {
@@ -114,21 +114,21 @@ pub(super) fn inodes(args: &Inodes, audience: &mut dyn Audience) -> Sections {
         subdirs: args.subdirs,
     };
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
-    for_many_threads(&mut settings.bed, settings.threads, args.groups);
-    inodes::run(&options, &settings, audience)
+    for_many_threads(&mut settings.testbed, settings.threads, args.groups);
+    inodes::run(&options, &settings, observer)
 }
 
 /// Two groups for each thread at least, unless `groups` says otherwise, and a large journal.
-fn for_many_threads(bed: &mut Bed, threads: usize, groups: Option<u32>) {
+fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) {
     let least = u32::try_from(threads * 2).unwrap_or(u32::MAX);
-    let usual = bed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
-    bed.mkfs.agcount = groups.or((!usual).then_some(least));
-    if bed.size.0 >= 8 * INODES_LOG {
-        bed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
+    let usual = testbed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
+    testbed.mkfs.agcount = groups.or((!usual).then_some(least));
+    if testbed.size.0 >= 8 * INODES_LOG {
+        testbed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
     }
 }
 
-pub(super) fn locks(args: &Locks, audience: &mut dyn Audience) -> Sections {
+pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
     let mut settings = settings(&args.how, ByteLen(DISK))?;
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options = locks::Options {
@@ -148,8 +148,8 @@ pub(super) fn locks(args: &Locks, audience: &mut dyn Audience) -> Sections {
         (options.time, options.events) = (Duration::from_millis(100), 50_000);
     }
     let most = options.threads.iter().copied().max().unwrap_or(1);
-    for_many_threads(&mut settings.bed, most, None);
-    locks::run(&options, &settings, audience)
+    for_many_threads(&mut settings.testbed, most, None);
+    locks::run(&options, &settings, observer)
 }
 
 /// Sizes of the stripe cache that are tried, in stripes of md.
@@ -159,14 +159,15 @@ const QUICK_FILE: u64 = 24 << 20;
 /// Chunks that are tried, in bytes.
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-pub(super) fn raid(args: &Raid, audience: &mut dyn Audience) -> Sections {
+pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
     let settings = settings(&args.how, ByteLen(DISK))?;
     let members = match (args.speed, &args.how.dir) {
-        (Some(speed), _) => {
-            Members::Simulated { speed: speed.max(1), latency: Duration::from_micros(args.latency) }
-        }
-        (None, Some(dir)) => Members::Files(dir.clone()),
-        (None, None) => Members::Memory,
+        (Some(speed), _) => MemberKind::Simulated {
+            speed: speed.max(1),
+            latency: Duration::from_micros(args.latency),
+        },
+        (None, Some(dir)) => MemberKind::Files(dir.clone()),
+        (None, None) => MemberKind::Memory,
     };
     let readers = args.how.threads.unwrap_or(args.readers).get();
     let (level, legs) = level_of(&args.level)?;
@@ -191,7 +192,7 @@ pub(super) fn raid(args: &Raid, audience: &mut dyn Audience) -> Sections {
         options.chunks.retain(|bytes| [64 << 10, 512 << 10].contains(bytes));
         options.threads.retain(|n| [1, 4].contains(n) || *n == readers);
     }
-    raid::run(&options, &settings, audience)
+    raid::run(&options, &settings, observer)
 }
 
 /// A level, and how many arrays of it are striped: RAID50 is two RAID5.
@@ -205,7 +206,7 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
     Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
 }
 
-pub(super) fn crc_update(args: &CrcUpdate, audience: &mut dyn Audience) -> Sections {
+pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Sections {
     let mut settings = settings(&args.how, ByteLen(DISK))?;
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
@@ -213,7 +214,7 @@ pub(super) fn crc_update(args: &CrcUpdate, audience: &mut dyn Audience) -> Secti
         (options.turn, options.appends) = (Duration::from_micros(50), 200);
     }
     options.appends = args.appends.unwrap_or(options.appends);
-    crc_update::run(&options, &settings, audience)
+    crc_update::run(&options, &settings, observer)
 }
 
 fn shape_of(shape: Shape) -> inodes::shape::Shape {
@@ -228,18 +229,18 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
 /// What every suite takes. Its disks have `size` where the user names none, or as much of that as files in
 /// their directory can have.
 fn settings(how: &How, size: ByteLen) -> io::Result<Settings> {
-    let against_kernel = how.against == Some(Against::Kernel);
-    let bed = Bed {
+    let kernel_baseline = how.against == Some(Against::Kernel);
+    let testbed = Testbed {
         dir: how.dir.clone(),
         size: how.size.map_or(size, ByteLen),
         mkfs: xfskit::mkfs::Options::default(),
         open: OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() },
     };
-    let bed = bed.shared(against_kernel);
-    let bed = if how.size.is_none() { bed.fitting()? } else { bed };
+    let testbed = testbed.with_kernel(kernel_baseline);
+    let testbed = if how.size.is_none() { testbed.limited_to_dir()? } else { testbed };
     Ok(Settings {
-        bed,
-        against_kernel,
+        testbed,
+        kernel_baseline,
         threads: how.threads.map_or(1, usize::from),
         seed: how.seed,
         repetitions: how.repetitions.map_or(1, usize::from),

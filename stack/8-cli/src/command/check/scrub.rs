@@ -211,13 +211,16 @@ impl Scrubbed {
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
             let nested = |i: usize| &self.levels[i].nested;
-            let Some((above, Some(role), Some(place))) = target::range_in_outer(&nested, index, place)
+            let Some((above, Some(role), Some(place))) =
+                target::range_in_outer(&nested, index, place)
             else {
                 return false;
             };
             let Level { nested, compared, left, .. } = &self.levels[above];
             let inside = nested.array.array_ranges(role, &place).is_some();
-            *compared && inside && !left.iter().any(|other| nested.array.mismatch_overlaps(other, role, &place))
+            *compared
+                && inside
+                && !left.iter().any(|other| nested.array.mismatch_overlaps(other, role, &place))
         };
         self.levels[index].nested.array.mismatch_ranges(page).iter().all(agrees)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::md::create::{Error, NewMember, CreateOptions, BitmapOption};
+use xfskit::md::create::{BitmapOption, CreateOptions, Error, NewMember};
 use xfskit::md::superblock::{self, Version};
 use xfskit::md::{Layout, Level};
 use xfskit::mkfs::existing;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use serde_json::json;
 use xfskit::md::Member;
-use xfskit::md::guess::{self, Evidence, MemberDevices, Guess};
+use xfskit::md::guess::{self, Evidence, Guess, MemberDevices};
 use xfskit::target::{self, ArrayName, Base, Part, Target};
 
 use crate::exit::{Answer, Failure, Outcome};
@@ -63,7 +63,12 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         is_answered |= say(judged, best.len() - 1, &members, out)?;
     }
     if !is_answered {
-        hint_at_missing(&devices, &evidence, best.first().map_or(0, |judged| judged.guess.right), out);
+        hint_at_missing(
+            &devices,
+            &evidence,
+            best.first().map_or(0, |judged| judged.guess.right),
+            out,
+        );
     }
     Ok(Answer::of(is_answered))
 }

@@ -196,7 +196,12 @@ fn add_one(
             array.members.push(Some(target.clone()));
             if new_file(&target).is_none() && is_ours(&target, &assembly) {
                 drop(assembly);
-                return add_one(ManagedArray::assemble(array, OpenMode::ReadWrite)?, word, args, out);
+                return add_one(
+                    ManagedArray::assemble(array, OpenMode::ReadWrite)?,
+                    word,
+                    args,
+                    out,
+                );
             }
             device(&target, args)?
         }

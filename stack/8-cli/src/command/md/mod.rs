@@ -17,8 +17,8 @@ mod create;
 mod detail;
 mod examine;
 mod guess;
-mod scrub;
 mod manage;
+mod scrub;
 
 use xfskit::block::OpenMode;
 use xfskit::md::Member;

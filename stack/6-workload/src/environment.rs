@@ -1,4 +1,4 @@
-//! The machine and the software that a report is of.
+//! The machine and the software that a report describes.
 
 use std::fs;
 use std::process::Command;
@@ -6,33 +6,33 @@ use std::thread;
 
 use serde::Serialize;
 
-/// What figures depend on besides the programs that were measured.
+/// Everything that figures depend on besides the measured programs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Circumstances {
-    /// This package, with the commit where it was built from one.
+pub struct Environment {
+    /// Version of this package, and its commit if the build knew it.
     pub xfskit: String,
     /// The command that made the report.
     pub command: String,
-    /// When, in UTC: `2026-11-21T18:00:00Z`.
+    /// Start time in UTC: `2026-11-21T18:00:00Z`.
     pub time: String,
-    /// Processor, by its own name.
+    /// Model name of the processor.
     pub processor: String,
-    /// Processors that may be used.
+    /// Processors that this process may use.
     pub processors: usize,
     /// Memory in bytes.
     pub memory: u64,
-    /// Kernel, as `uname -r` has it.
+    /// Kernel release as in `uname -r`.
     pub kernel: String,
-    /// xfsprogs on this machine; none where there is no mkfs.xfs.
+    /// Version of xfsprogs on this machine; `None` without mkfs.xfs.
     pub xfsprogs: Option<String>,
-    /// Processes that wanted a processor over the last minute, before the run.
+    /// Load average over the last minute before the run.
     pub load: String,
-    /// The routine that sums checksums.
+    /// The selected CRC32c routine.
     pub crc: String,
 }
 
-impl Circumstances {
-    /// Those of now.
+impl Environment {
+    /// Reads the current environment.
     pub fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str| {
@@ -59,7 +59,7 @@ impl Circumstances {
     }
 }
 
-/// Version, and commit where the build knew it (`build.rs`).
+/// Returns the version, and the commit if the build knew it (`build.rs`).
 fn version() -> String {
     let commit = option_env!("XFSKIT_COMMIT").map(|commit| format!(" ({commit})"));
     format!("xfskit {}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())
@@ -67,8 +67,8 @@ fn version() -> String {
 
 fn xfsprogs() -> Option<String> {
     let out = Command::new("mkfs.xfs").arg("-V").output().ok()?;
-    let said = String::from_utf8_lossy(&out.stdout);
-    said.trim().rsplit(' ').next().map(str::to_owned).filter(|version| !version.is_empty())
+    let output = String::from_utf8_lossy(&out.stdout);
+    output.trim().rsplit(' ').next().map(str::to_owned).filter(|version| !version.is_empty())
 }
 
 #[cfg(test)]
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_circumstances_are_known() {
-        let now = Circumstances::now();
+    fn the_environment_is_known() {
+        let now = Environment::now();
         assert!(now.processors > 0 && now.memory > 0 && !now.kernel.is_empty(), "{now:?}");
     }
 }

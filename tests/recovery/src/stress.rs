@@ -31,16 +31,16 @@ use zerocopy::FromBytes;
 use crate::open;
 
 /// The n-th step of an operation batch below a directory. An error ends the work.
-pub type Gust = fn(&Path, u64) -> std::io::Result<()>;
+pub type OpBatch = fn(&Path, u64) -> std::io::Result<()>;
 
 /// Batches of all kinds.
-pub const EVERYTHING: &[Gust] = &[share, names, parents, cut, attributes, exchange];
+pub const EVERYTHING: &[OpBatch] = &[share, names, parents, cut, attributes, exchange];
 /// Batches of names, and of the attributes that follow from them.
-pub const NAMES: &[Gust] = &[names, parents, parents, parents, attributes];
+pub const NAMES: &[OpBatch] = &[names, parents, parents, parents, attributes];
 
 /// A crash point: a crash after this record.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct CrashPoint {
     /// Blocks of the journal that had been written.
     blocks: u32,
     /// The block of these where the last record begins.
@@ -51,7 +51,7 @@ pub struct Moment {
 
 /// A finished stress run.
 #[derive(Debug)]
-pub struct Storm<'scratch> {
+pub struct Stress<'scratch> {
     /// The volume before the run.
     base: Image<'scratch>,
     /// The journal's head before the run.
@@ -59,21 +59,21 @@ pub struct Storm<'scratch> {
     /// The journal from that head on.
     journal: Vec<u8>,
     /// Crash points with open intents.
-    pub moments: Vec<Moment>,
+    pub crash_points: Vec<CrashPoint>,
     /// Numbers of logged intents and done items by kind.
-    pub promises: BTreeMap<&'static str, u32>,
+    pub intents: BTreeMap<&'static str, u32>,
 }
 
-impl<'scratch> Storm<'scratch> {
+impl<'scratch> Stress<'scratch> {
     /// Makes the volume `case`, and lets the kernel run `work` on it for a while. Returns `None`,
     /// with a note, if the machine cannot, or no intent was open at any record.
     ///
     /// # Panics
     /// If a tool or the kernel fails.
-    pub fn raise(
+    pub fn record(
         scratch: &'scratch Scratch,
         case: &Case,
-        work: &[Gust],
+        work: &[OpBatch],
         mut time: Duration,
     ) -> Option<Self> {
         let image = case.make(scratch)?;
@@ -85,12 +85,12 @@ impl<'scratch> Storm<'scratch> {
         mount.unmount().expect("unmount");
         let base = image.copy("base.img");
         for _ in 0..4 {
-            let stormy = base.copy("stormy.img");
-            let mount = case.mount(&stormy, scratch, "")?;
-            blow(mount.path(), work, time, || mount.shutdown(true).expect("shutdown"));
+            let after_stress = base.copy("after_stress.img");
+            let mount = case.mount(&after_stress, scratch, "")?;
+            run_batches(mount.path(), work, time, || mount.shutdown(true).expect("shutdown"));
             mount.unmount().expect("unmount");
-            if let Some(storm) = Self::read(base.copy("calm.img"), &stormy) {
-                return Some(storm);
+            if let Some(stress) = Self::read(base.copy("calm.img"), &after_stress) {
+                return Some(stress);
             }
             // The journal has wrapped.
             time /= 2;
@@ -103,9 +103,9 @@ impl<'scratch> Storm<'scratch> {
     ///
     /// # Panics
     /// If there is no journal.
-    pub fn read(base: Image<'scratch>, stormy: &Image<'_>) -> Option<Self> {
+    pub fn read(base: Image<'scratch>, after_stress: &Image<'_>) -> Option<Self> {
         let (before, dev) =
-            (open(base.path(), OpenMode::ReadOnly), open(stormy.path(), OpenMode::ReadOnly));
+            (open(base.path(), OpenMode::ReadOnly), open(after_stress.path(), OpenMode::ReadOnly));
         let geo = read_superblock(&dev).expect("superblock").geometry();
         let head = open_log(&before, None, &geo).expect("log").head();
         let log = open_log(&dev, None, &geo).expect("log");
@@ -121,7 +121,8 @@ impl<'scratch> Storm<'scratch> {
             .map(|record| record.expect("a good record"))
             .map(|record| (record.at, u32::try_from(record.header.blocks()).expect("short")))
             .collect();
-        let mut storm = Self { base, head, journal, moments: vec![], promises: BTreeMap::new() };
+        let mut stress =
+            Self { base, head, journal, crash_points: vec![], intents: BTreeMap::new() };
         let mut open = BTreeMap::new();
         let mut transactions = Transactions::new(records());
         while let Some(transaction) = transactions.next() {
@@ -130,23 +131,23 @@ impl<'scratch> Storm<'scratch> {
             for item in split(&transaction.regions()[1..], &ctx) {
                 match Item::decode(item.expect("an item"), &ctx).expect("a good item") {
                     Item::Intent(intent) => {
-                        *storm.promises.entry(kind(&intent)).or_default() += 1;
-                        open.insert((intent.family, intent.id), kind(&intent));
+                        *stress.intents.entry(intent_name(&intent)).or_default() += 1;
+                        open.insert((intent.family, intent.id), intent_name(&intent));
                     }
                     Item::Done(done) => {
-                        *storm.promises.entry(done.family.done_name()).or_default() += 1;
+                        *stress.intents.entry(done.family.done_name()).or_default() += 1;
                         open.remove(&(done.family, done.id));
                     }
                     _ => {}
                 }
             }
-            storm.look(transaction.commit_lsn.block(), &lengths, open.values().copied());
+            stress.collect(transaction.commit_lsn.block(), &lengths, open.values().copied());
         }
-        Some(storm)
+        Some(stress)
     }
 
     /// Collects the open intents after the record at `at`. May run more than once for a record.
-    fn look(
+    fn collect(
         &mut self,
         at: LogBlock,
         lengths: &BTreeMap<LogBlock, u32>,
@@ -155,22 +156,22 @@ impl<'scratch> Storm<'scratch> {
         let mut open = BTreeMap::new();
         kinds.for_each(|kind| *open.entry(kind).or_default() += 1);
         let last = at.0 - self.head.block().0;
-        self.moments.retain(|moment| moment.last != last);
+        self.crash_points.retain(|point| point.last != last);
         if !open.is_empty() {
-            self.moments.push(Moment { blocks: last + lengths[&at], last, open });
+            self.crash_points.push(CrashPoint { blocks: last + lengths[&at], last, open });
         }
     }
 
     /// Returns at most `most` crash points, each with different kinds of open intents, those with
     /// many kinds first.
-    pub fn telling(&self, most: usize) -> Vec<Moment> {
-        let mut kinds: BTreeMap<Vec<&'static str>, Moment> = BTreeMap::new();
-        for moment in &self.moments {
-            let key = moment.open.keys().copied().collect();
-            kinds.entry(key).or_insert_with(|| moment.clone());
+    pub fn representative(&self, most: usize) -> Vec<CrashPoint> {
+        let mut kinds: BTreeMap<Vec<&'static str>, CrashPoint> = BTreeMap::new();
+        for point in &self.crash_points {
+            let key = point.open.keys().copied().collect();
+            kinds.entry(key).or_insert_with(|| point.clone());
         }
-        let mut chosen: Vec<Moment> = kinds.into_values().collect();
-        chosen.sort_by_key(|moment| std::cmp::Reverse(moment.open.len()));
+        let mut chosen: Vec<CrashPoint> = kinds.into_values().collect();
+        chosen.sort_by_key(|point| std::cmp::Reverse(point.open.len()));
         chosen.truncate(most);
         chosen
     }
@@ -179,11 +180,11 @@ impl<'scratch> Storm<'scratch> {
     ///
     /// # Panics
     /// If it cannot be written.
-    pub fn crashed(&self, moment: &Moment, name: &str) -> Image<'scratch> {
+    pub fn crashed(&self, point: &CrashPoint, name: &str) -> Image<'scratch> {
         let image = self.base.copy(name);
-        let mut journal = self.journal[..moment.blocks as usize * BLOCK].to_vec();
+        let mut journal = self.journal[..point.blocks as usize * BLOCK].to_vec();
         // All of the last record is needed.
-        let last = &mut journal[moment.last as usize * BLOCK..];
+        let last = &mut journal[point.last as usize * BLOCK..];
         let header = RecordHeader::mut_from_bytes(&mut last[..BLOCK]).expect("a header");
         header.tail_lsn = self.head.0.into();
         let (headers, len) = (header.header_blocks(), header.len.get() as usize);
@@ -199,7 +200,7 @@ impl<'scratch> Storm<'scratch> {
 }
 
 /// Returns the name of an intent. Names of attribute intents include the operation.
-fn kind(intent: &Intent) -> &'static str {
+fn intent_name(intent: &Intent) -> &'static str {
     match &intent.work {
         Work::Attr(attri) => match attri.op {
             AttrOp::Set => "ATTRI set",
@@ -255,7 +256,7 @@ pub fn prepare(root: &Path) {
 
 /// Runs all batches below `root`, each in a thread, until `time` is over and `end` has shut the
 /// volume down.
-pub fn blow(root: &Path, work: &[Gust], time: Duration, end: impl FnOnce()) {
+pub fn run_batches(root: &Path, work: &[OpBatch], time: Duration, end: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         for work in work {

@@ -1,5 +1,5 @@
-//! Everybody who can judge a volume does: `xfskit check`, `xfs_repair -n`, and the kernel, which shows the tree that
-//! xfskit shows.
+//! Verifies a volume with all tools: `xfskit check`, `xfs_repair -n`, and the kernel, which must
+//! show the same tree as xfskit.
 
 use std::path::Path;
 
@@ -11,29 +11,30 @@ use crate::need::{Need, needs, note};
 use crate::tools::Xfsprogs;
 use crate::{kernel, ours};
 
-/// Incompatible features that xfs_repair 6.1 knows: parent pointers and exchange are newer.
+/// Incompatible features that xfs_repair 6.1 knows. Parent pointers and exchange-range are newer.
 const KNOWN_TO_6_1: u32 = 0x3f;
 
-/// Judges a volume whose journal is clean. What the machine lacks is named, and left out.
+/// Verifies a volume with a clean journal. Tools that the machine lacks are named in a note and
+/// left out.
 ///
 /// # Errors
-/// What somebody finds.
+/// The first finding.
 pub fn volume(image: &Image, scratch: &Scratch) -> Result<(), String> {
     volume_with(repair, image, scratch)
 }
 
-/// The same with `repair` in the place of [`repair`].
+/// Verifies a volume as [`volume`] does, with `repair` in place of [`repair`].
 ///
 /// # Errors
-/// What somebody finds.
+/// The first finding.
 pub fn volume_with(
     repair: impl Fn(&Image) -> Result<(), String>,
     image: &Image,
     scratch: &Scratch,
 ) -> Result<(), String> {
-    let verdict = ours::verdict(image);
-    if !verdict.is_silent() {
-        return Err(format!("check: {verdict:#?}"));
+    let report = ours::check(image);
+    if !report.is_clean() {
+        return Err(format!("check: {report:#?}"));
     }
     if needs(&[Need::Xfsprogs]) {
         repair(image)?;
@@ -47,48 +48,49 @@ pub fn volume_with(
     Ok(())
 }
 
-/// The same for what lies on a device.
+/// Verifies the volume on a device.
 ///
 /// # Errors
-/// What somebody finds.
+/// The first finding.
 pub fn device(dev: &dyn BlockDevice) -> Result<(), String> {
-    let scratch = Scratch::new("judged");
+    let scratch = Scratch::new("verified");
     volume(&Image::of_device(&scratch, "volume.img", dev), &scratch)
 }
 
-/// The same for a file that lies anywhere.
+/// Verifies the volume in a file at any path.
 ///
 /// # Errors
-/// What somebody finds, or why the file cannot be read.
+/// The first finding, or the error that kept the file from being read.
 pub fn file(path: &Path) -> Result<(), String> {
     let dev = FileDevice::open(path, OpenMode::ReadOnly).map_err(|why| why.to_string())?;
     device(&dev)
 }
 
-/// Whether this is a form of volume that not every kernel mounts: blocks larger than a page, names without case.
+/// Returns whether some kernels refuse this volume: blocks larger than a page, or case-insensitive
+/// names.
 fn may_be_unknown(image: &Image) -> bool {
     let geo = ours::open(image).geo().clone();
     geo.blocklog > 12 || geo.features.ascii_ci()
 }
 
-/// Asks `xfs_repair -n` 6.1, or 6.13 where the older one does not know the volume.
+/// Runs `xfs_repair -n` of version 6.1, or 6.13 for features that the older one does not know.
 ///
 /// # Errors
-/// What it finds.
+/// Its findings.
 pub fn repair(image: &Image) -> Result<(), String> {
     let volume = ours::open(image);
     let old = volume.superblock().features_incompat.get() & !KNOWN_TO_6_1 == 0;
     let tools = if old { Xfsprogs::installed() } else { Xfsprogs::newer() };
-    // With no second superblock to compare with, it wants to be told that this is meant.
+    // Without a second superblock to compare with, xfs_repair needs an option to continue.
     let alone = volume.geo().agcount == 1;
     let options: &[&str] = if alone { &["-o", "force_geometry"] } else { &[] };
     tools.map_or(Ok(()), |tools| tools.repair_n(image, options))
 }
 
-/// The tree that Linux shows, which must be the one that xfskit shows.
+/// Returns the tree that Linux shows, and compares it with the tree that xfskit shows.
 ///
 /// # Errors
-/// Where they differ, or the volume cannot be mounted.
+/// The differences, or the error of the mount.
 pub fn shown(image: &Image, scratch: &Scratch) -> Result<Manifest, String> {
     let mount = Mount::read_only(image, scratch)?;
     let linux = kernel::manifest(mount.path());

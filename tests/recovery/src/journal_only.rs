@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::recovery;
 use xfskit_core::superblock::read_superblock;
-use xfskit_format::log::item::encode::{self, Place};
+use xfskit_format::log::item::encode::{self, BufAddr};
 use xfskit_log::{LogWriter, Payload};
 use xfskit_test_oracle::Image;
 use xfskit_units::{AgBlock, Geometry, Ino, Sectors, index};
@@ -15,7 +15,7 @@ use crate::open;
 
 /// A clean volume of the kernel, and its journal, opened for writing.
 #[derive(Debug)]
-pub struct ByHand {
+pub struct JournalOnly {
     /// The data device.
     pub dev: Arc<dyn BlockDevice>,
     /// Its geometry.
@@ -24,7 +24,7 @@ pub struct ByHand {
     pub writer: LogWriter,
 }
 
-impl ByHand {
+impl JournalOnly {
     /// Opens `image`, whose journal is clean.
     ///
     /// # Panics
@@ -48,14 +48,14 @@ impl ByHand {
     ///
     /// # Panics
     /// If the device fails.
-    pub fn read(&self, (daddr, len): Place) -> Vec<u8> {
+    pub fn read(&self, (daddr, len): BufAddr) -> Vec<u8> {
         let mut bytes = vec![0; index(len.byte_len().0)];
         self.dev.read_at(daddr.byte_offset(), &mut bytes).expect("a sound volume");
         bytes
     }
 
     /// Returns the location of inode `ino`: its cluster, and the byte offset in it.
-    fn home(&self, ino: Ino) -> (Place, usize) {
+    fn location(&self, ino: Ino) -> (BufAddr, usize) {
         let geo = &self.geo;
         let (agno, agino) = geo.ino_split(ino).expect("a sound volume");
         let cluster = geo.cluster_blocks();
@@ -68,25 +68,32 @@ impl ByHand {
 
     /// Returns the bytes of an inode.
     pub fn inode(&self, ino: Ino) -> Vec<u8> {
-        let (place, offset) = self.home(ino);
-        self.read(place)[offset..offset + self.geo.inodesize()].to_vec()
+        let (addr, offset) = self.location(ino);
+        self.read(addr)[offset..offset + self.geo.inodesize()].to_vec()
     }
 
     /// Logs `image` as inode `ino`, with its forks if `forks` is set.
     pub fn log_inode(&self, out: &mut Payload, ino: Ino, image: &[u8], forks: bool) {
         let end = if forks { image.len() } else { 128 };
-        encode::inode(out, &self.geo, ino, self.home(ino), image, std::slice::from_ref(&(0..end)));
+        encode::inode(
+            out,
+            &self.geo,
+            ino,
+            self.location(ino),
+            image,
+            std::slice::from_ref(&(0..end)),
+        );
     }
 
-    /// Logs the chunk around byte `byte` of the block at `location`.
-    pub fn log_chunk(&self, out: &mut Payload, place: Place, block: &[u8], byte: usize) {
+    /// Logs the chunk around byte `byte` of the block at `addr`.
+    pub fn log_chunk(&self, out: &mut Payload, addr: BufAddr, block: &[u8], byte: usize) {
         let start = byte / 128 * 128;
         let lsn = self.writer.next_lsn();
         encode::buf(
             out,
             &self.geo,
             block,
-            &[place],
+            &[addr],
             std::slice::from_ref(&(start..start + 128)),
             lsn,
         );

@@ -5,18 +5,18 @@ use std::time::Duration;
 use xfskit_test_oracle::matrix::{Case, named};
 use xfskit_test_oracle::need::{Need, note};
 use xfskit_test_oracle::{Scratch, long, needs};
-use xfskit_test_recovery::storm::{EVERYTHING, Gust, NAMES};
-use xfskit_test_recovery::{Storm, compare_finished};
+use xfskit_test_recovery::stress::{EVERYTHING, NAMES, OpBatch};
+use xfskit_test_recovery::{Stress, compare_finished};
 
 /// Duration of the stress run.
-const STORM: Duration = Duration::from_millis(400);
+const STRESS: Duration = Duration::from_millis(400);
 
 /// Returns a small volume with a journal of 32 MiB.
 fn small(name: &'static str, newer: bool, options: &'static str) -> Case {
     Case { name, newer, options, mebibytes: 160, ..named("default") }
 }
 
-fn volumes() -> [(Case, &'static [Gust]); 6] {
+fn volumes() -> [(Case, &'static [OpBatch]); 6] {
     [
         (small("all", true, "-n parent=1 -i exchange=1 -l size=32m"), EVERYTHING),
         (small("block-1k", true, "-b size=1024 -i exchange=1 -l size=32m"), EVERYTHING),
@@ -30,23 +30,28 @@ fn volumes() -> [(Case, &'static [Gust]); 6] {
 /// Finishes the intents that the kernel left open, with the same result as the kernel. Takes as
 /// many crash points of each run as have different kinds of open intents.
 #[test]
-fn what_the_kernel_promised_is_done_as_it_would() {
+fn xfskit_finishes_intents_of_the_kernel_as_the_kernel_does() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
     let most = if long() { 60 } else { 4 };
     for (case, work) in volumes() {
-        let scratch = Scratch::new("storm");
-        let Some(storm) = Storm::raise(&scratch, &case, work, STORM) else { continue };
-        eprintln!("{}: {:?}, {} moments", case.name, storm.promises, storm.moments.len());
-        let moments = storm.telling(most);
-        if moments.is_empty() {
+        let scratch = Scratch::new("stress");
+        let Some(stress) = Stress::record(&scratch, &case, work, STRESS) else { continue };
+        eprintln!(
+            "{}: {:?}, {} crash points",
+            case.name,
+            stress.intents,
+            stress.crash_points.len()
+        );
+        let crash_points = stress.representative(most);
+        if crash_points.is_empty() {
             note("the journal was never forced between two steps");
         }
-        for moment in moments {
-            let name = format!("{} {:?}", case.name, moment.open);
-            let image = storm.crashed(&moment, "crashed.img");
-            let open = moment.open.values().sum::<u32>();
+        for point in crash_points {
+            let name = format!("{} {:?}", case.name, point.open);
+            let image = stress.crashed(&point, "crashed.img");
+            let open = point.open.values().sum::<u32>();
             let finished = compare_finished(&name, &case, &image, &scratch);
             assert_eq!(finished, u64::from(open), "{name}");
         }
@@ -58,7 +63,7 @@ fn what_the_kernel_promised_is_done_as_it_would() {
 /// kept.
 #[test]
 #[ignore = "makes images that are kept with the sources"]
-fn moments_worth_keeping() {
+fn make_images_with_open_intents() {
     for (name, options) in [
         ("all", "-n parent=1 -i exchange=1 -l size=12m"),
         ("block-1k", "-b size=1024 -i exchange=1 -l size=12m"),
@@ -66,12 +71,12 @@ fn moments_worth_keeping() {
         let scratch = Scratch::new("keep");
         let case = Case { mebibytes: 64, ..small(name, true, options) };
         for n in 0..8 {
-            let Some(storm) = Storm::raise(&scratch, &case, EVERYTHING, STORM / 2) else {
+            let Some(stress) = Stress::record(&scratch, &case, EVERYTHING, STRESS / 2) else {
                 continue;
             };
-            for (i, moment) in storm.telling(6).iter().enumerate() {
-                let image = storm.crashed(moment, &format!("{name}-{n}-{i}.img"));
-                eprintln!("{} {:?}", image.path().display(), moment.open);
+            for (i, point) in stress.representative(6).iter().enumerate() {
+                let image = stress.crashed(point, &format!("{name}-{n}-{i}.img"));
+                eprintln!("{} {:?}", image.path().display(), point.open);
             }
         }
     }

@@ -1,9 +1,10 @@
-//! The sides of a comparison: one disk, one format, and on it the engine or the kernel.
+//! Test volumes for comparisons: one disk, one format, run by the engine or by the kernel.
 //!
-//! [`Bed`] says where volumes are made and how. A [`Side`] is a volume there: a [`Job`] is done on it, it is
-//! unmounted, looked at, judged. Both sides are made by the same `mkfs` with the same plan. The kernel's
-//! is an image behind a loop device, past the cache of the image's own pages where the filesystem below can
-//! do that; mounting needs root.
+//! A [`Testbed`] says where volumes are made and with which options. A [`TestVolume`] is one of
+//! them: a [`Job`] runs on it, then it is unmounted, inspected and checked. The volumes of all
+//! implementations are made by the same `mkfs` with the same plan. The kernel's volume is an image
+//! behind a loop device with direct I/O where the filesystem below supports that. Mounting needs
+//! root.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,26 +22,26 @@ use crate::driver::engine::Engine;
 use crate::driver::mounted::Mounted;
 use crate::image::{self, Image};
 use crate::kernel;
-use crate::measure::usage::{Usage, Watch, peak_memory, reset_peak_memory};
+use crate::measure::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
 
-/// On what a volume lies that has no file.
+/// The name of the storage of a volume that has no file.
 pub const MEMORY: &str = "memory";
-/// Magic number of tmpfs, as `statfs` tells it.
+/// Magic number of tmpfs in `statfs`.
 const TMPFS: u64 = 0x0102_1994;
-/// Where files are memory.
+/// A directory on tmpfs.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Who works on a volume.
+/// An implementation of XFS that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Implementation {
     /// xfskit, in this process.
     Engine,
     /// The kernel's XFS.
     Kernel,
 }
 
-impl Who {
-    /// As reports name them.
+impl Implementation {
+    /// Returns the name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine => "xfskit",
@@ -49,22 +50,22 @@ impl Who {
     }
 }
 
-/// Where volumes are made, and how.
+/// Where test volumes are made, and with which options.
 #[derive(Clone, Debug)]
-pub struct Bed {
-    /// Images are made in this directory; `None`: in the memory of this process.
+pub struct Testbed {
+    /// The directory of the images; `None` keeps them in the memory of this process.
     pub dir: Option<PathBuf>,
-    /// Bytes of a disk, sparse.
+    /// Size of a disk in bytes; the disk is sparse.
     pub size: ByteLen,
-    /// The format.
+    /// Options of mkfs.
     pub mkfs: Options,
-    /// How the engine opens it.
+    /// Options with which the engine opens the volume.
     pub open: OpenOptions,
 }
 
-impl Bed {
-    /// This bed, or where the kernel is to lie in it too and it is memory of this process: files in memory.
-    pub fn shared(self, with_kernel: bool) -> Self {
+impl Testbed {
+    /// Moves images from process memory to files on tmpfs if the kernel takes part.
+    pub fn with_kernel(self, with_kernel: bool) -> Self {
         let dir = match self.dir {
             None if with_kernel => Some(SHARED_MEMORY.into()),
             dir => dir,
@@ -72,20 +73,20 @@ impl Bed {
         Self { dir, ..self }
     }
 
-    /// This bed with disks no larger than files in its directory can be.
+    /// Reduces the size of the disks to the largest file that the directory can hold.
     ///
     /// # Errors
-    /// Where no file can be made there.
-    pub fn fitting(self) -> io::Result<Self> {
+    /// If no file can be made in the directory.
+    pub fn limited_to_dir(self) -> io::Result<Self> {
         let size = match &self.dir {
             None => self.size,
-            Some(dir) => image::largest(dir, self.size)?,
+            Some(dir) => image::largest_size(dir, self.size)?,
         };
         Ok(Self { size, ..self })
     }
 
-    /// On what volumes lie, in words.
-    pub fn on(&self) -> String {
+    /// Describes the storage of the volumes.
+    pub fn storage(&self) -> String {
         let Some(dir) = &self.dir else { return MEMORY.into() };
         if is_tmpfs(dir) {
             return "a file in memory (tmpfs)".into();
@@ -93,30 +94,30 @@ impl Bed {
         format!("a file in {}", dir.display())
     }
 
-    /// A new volume for `who`.
+    /// Makes and mounts a new volume for `implementation`.
     ///
     /// # Errors
-    /// Where there is no room for the image, or options do not fit it; for the kernel where the caller
-    /// may not mount, in words.
-    pub fn side(&self, who: Who) -> io::Result<Side> {
+    /// If there is no space for the image, if the options do not fit it, or if the caller may not
+    /// mount the kernel's volume.
+    pub fn volume(&self, implementation: Implementation) -> io::Result<TestVolume> {
         let image = self.dir.as_deref().map(|dir| Image::new(dir, self.size)).transpose()?;
         let device: Arc<dyn BlockDevice> = match &image {
             None => Arc::new(MemDevice::new(self.size)),
             Some(image) => Arc::new(image.open()?),
         };
         format(&*device, &self.mkfs)?;
-        let name = who.name().to_owned();
-        let mut side = Side {
+        let name = implementation.name().to_owned();
+        let mut volume = TestVolume {
             mount: None,
             device: Some(device),
             image,
-            who,
+            implementation,
             name,
-            on: self.on(),
+            storage: self.storage(),
             open: self.open.clone(),
         };
-        side.mount()?;
-        Ok(side)
+        volume.mount()?;
+        Ok(volume)
     }
 }
 
@@ -124,10 +125,10 @@ fn is_tmpfs(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 
-/// Makes a volume of now with a UUID of its own.
+/// Makes a volume with the current time and a new UUID.
 ///
 /// # Errors
-/// Where the options do not fit the device, or it cannot be written.
+/// If the options do not fit the device, or writing fails.
 pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let stamp = Stamp {
@@ -141,43 +142,43 @@ pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
     xfskit_mkfs::make(device, None, &plan).map_err(io::Error::other)
 }
 
-/// What judging a volume came to.
+/// The result of a check of a whole volume.
 #[derive(Clone, Debug)]
-pub struct VerifyResult {
-    /// By whom.
-    pub judge: &'static str,
-    /// Nothing is wrong.
+pub struct CheckResult {
+    /// The program that checked it.
+    pub checker: &'static str,
+    /// The checker found no error.
     pub clean: bool,
-    /// Inodes judged, where that is told.
+    /// Inodes checked, if the checker reports that.
     pub inodes: Option<u64>,
-    /// Time; of another program wall time only.
+    /// Time used; wall time only if the checker is another program.
     pub usage: Usage,
-    /// Memory of this process at most, in bytes; nothing of another program.
+    /// Peak memory of this process in bytes; `None` if the checker is another program.
     pub peak_memory: Option<u64>,
 }
 
-/// What is done on a side, whoever drives it.
+/// A piece of work that runs on a volume through any driver.
 pub trait Job {
-    /// What it finds out.
-    type Answer;
+    /// What the work returns.
+    type Output;
 
-    /// Does it.
+    /// Runs the work.
     ///
     /// # Errors
-    /// Those of the driver.
-    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Answer>;
+    /// The errors of the driver.
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Output>;
 }
 
-/// A volume with somebody who works on it.
+/// A volume and the implementation that runs it.
 #[derive(Debug)]
-pub struct Side {
+pub struct TestVolume {
     mount: Option<Mount>,
-    /// Not while the kernel has it.
+    /// `None` while the kernel has the volume mounted.
     device: Option<Arc<dyn BlockDevice>>,
     image: Option<Image>,
-    who: Who,
+    implementation: Implementation,
     name: String,
-    on: String,
+    storage: String,
     open: OpenOptions,
 }
 
@@ -187,27 +188,27 @@ enum Mount {
     Kernel(KernelMount),
 }
 
-impl Side {
-    /// Who works on it.
-    pub fn who(&self) -> Who {
-        self.who
+impl TestVolume {
+    /// Returns the implementation that runs this volume.
+    pub fn implementation(&self) -> Implementation {
+        self.implementation
     }
 
-    /// As reports call it.
+    /// Returns the name that reports use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// On what it lies.
-    pub fn on(&self) -> &str {
-        &self.on
+    /// Describes the storage of the volume.
+    pub fn storage(&self) -> &str {
+        &self.storage
     }
 
-    /// Does `job` on the volume, which is mounted for that.
+    /// Mounts the volume if necessary and runs `job` on it.
     ///
     /// # Errors
-    /// Those of the job, and of mounting.
-    pub fn run<J: Job>(&mut self, job: &mut J) -> io::Result<J::Answer> {
+    /// The errors of the job and of mounting.
+    pub fn run<J: Job>(&mut self, job: &mut J) -> io::Result<J::Output> {
         self.mount()?;
         match &mut self.mount {
             Some(Mount::Engine(engine)) => job.run(&mut **engine),
@@ -216,34 +217,34 @@ impl Side {
         }
     }
 
-    /// Mounts it, where it is not.
+    /// Mounts the volume if it is not mounted.
     ///
     /// # Errors
-    /// Where that is refused.
+    /// If mounting fails.
     pub fn mount(&mut self) -> io::Result<()> {
         if self.mount.is_some() {
             return Ok(());
         }
-        self.mount = Some(match self.who {
-            Who::Engine => {
+        self.mount = Some(match self.implementation {
+            Implementation::Engine => {
                 let device = self.device()?;
-                let engine = Engine::new(device, self.open.clone(), &self.name, &self.on)?;
+                let engine = Engine::new(device, self.open.clone(), &self.name, &self.storage)?;
                 Mount::Engine(Box::new(engine))
             }
-            Who::Kernel => {
+            Implementation::Kernel => {
                 self.device = None;
-                let none = || io::Error::other("the kernel mounts files, not memory of a process");
+                let none = || io::Error::other("the kernel cannot mount memory of a process");
                 let image = self.image.as_ref().ok_or_else(none)?;
-                Mount::Kernel(KernelMount::new(image.path(), &self.name, &self.on)?)
+                Mount::Kernel(KernelMount::new(image.path(), &self.name, &self.storage)?)
             }
         });
         Ok(())
     }
 
-    /// Unmounts it: everything is in place.
+    /// Unmounts the volume; all data and metadata are then in place.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If writing fails.
     pub fn unmount(&mut self) -> io::Result<()> {
         match self.mount.take() {
             Some(Mount::Engine(engine)) => engine.close(),
@@ -252,51 +253,53 @@ impl Side {
         }
     }
 
-    /// The device, for who looks at it past any driver: the engine's while it is mounted, too.
+    /// Returns the device for access below any driver. With the engine it works while the volume is
+    /// mounted, too.
     pub(crate) fn device(&mut self) -> io::Result<Arc<dyn BlockDevice>> {
         let device = match (&self.device, &self.image) {
             (Some(device), _) => device.clone(),
             (None, Some(image)) => Arc::new(image.open()?),
             (None, None) => return Err(io::Error::other("no device")),
         };
-        if self.who == Who::Engine {
+        if self.implementation == Implementation::Engine {
             self.device = Some(device.clone());
         }
         Ok(device)
     }
 
-    /// The volume, unmounted and opened for reading.
+    /// Unmounts the volume and opens it read-only.
     ///
     /// # Errors
-    /// Where it cannot be unmounted, or read.
-    pub fn look(&mut self) -> io::Result<Volume> {
+    /// If unmounting or reading fails.
+    pub fn open_read_only(&mut self) -> io::Result<Volume> {
         self.unmount()?;
         Volume::open(self.device()?, &OpenOptions::default()).map_err(io::Error::other)
     }
 }
 
-impl Side {
-    /// Judges the volume, unmounted: the engine's by `check`, the kernel's by `xfs_repair -n`.
+impl TestVolume {
+    /// Unmounts and checks the volume: the engine's with `check`, the kernel's with `xfs_repair
+    /// -n`.
     ///
     /// # Errors
-    /// Where it cannot be judged at all.
-    pub fn judge(&mut self, threads: usize) -> io::Result<VerifyResult> {
+    /// If the check cannot run.
+    pub fn check(&mut self, threads: usize) -> io::Result<CheckResult> {
         self.unmount()?;
-        match (self.who, &self.image) {
-            (Who::Kernel, Some(image)) => judge_by_repair(image.path()),
-            _ => judge_by_check(&*self.device()?, threads),
+        match (self.implementation, &self.image) {
+            (Implementation::Kernel, Some(image)) => run_xfs_repair(image.path()),
+            _ => run_check(&*self.device()?, threads),
         }
     }
 }
 
-fn judge_by_check(device: &dyn BlockDevice, threads: usize) -> io::Result<VerifyResult> {
+fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<CheckResult> {
     let options = xfskit_check::Options { threads, ..Default::default() };
     reset_peak_memory();
-    let watch = Watch::start()?;
+    let watch = Stopwatch::start()?;
     let report = xfskit_check::check(device, None, &options, &mut |_| ());
     let report = report.map_err(io::Error::other)?;
-    Ok(VerifyResult {
-        judge: "check",
+    Ok(CheckResult {
+        checker: "check",
         clean: report.clean(),
         inodes: Some(report.inodes),
         usage: watch.read()?,
@@ -304,9 +307,9 @@ fn judge_by_check(device: &dyn BlockDevice, threads: usize) -> io::Result<Verify
     })
 }
 
-/// It ends with 0 where nothing is wrong, with 1 where something is.
-fn judge_by_repair(image: &Path) -> io::Result<VerifyResult> {
-    let watch = Watch::start()?;
+/// Runs `xfs_repair -n`, which exits with 0 if the volume is clean and with 1 if it is not.
+fn run_xfs_repair(image: &Path) -> io::Result<CheckResult> {
+    let watch = Stopwatch::start()?;
     let out = Command::new("xfs_repair").args(["-n", "-f"]).arg(image).output()?;
     let usage = watch.read()?;
     let clean = match out.status.code() {
@@ -314,10 +317,10 @@ fn judge_by_repair(image: &Path) -> io::Result<VerifyResult> {
         Some(1) => false,
         _ => return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned())),
     };
-    Ok(VerifyResult { judge: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
+    Ok(CheckResult { checker: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
 }
 
-/// An image that the kernel has mounted. Fields go in this order.
+/// An image that the kernel has mounted. The driver is dropped before the mount.
 #[derive(Debug)]
 struct KernelMount {
     driver: Mounted,
@@ -325,9 +328,10 @@ struct KernelMount {
 }
 
 impl KernelMount {
-    fn new(image: &Path, name: &str, on: &str) -> io::Result<Self> {
+    fn new(image: &Path, name: &str, storage: &str) -> io::Result<Self> {
         let at = kernel::Mount::new(image, "logbsize=256k")?;
-        let driver = Mounted::new(at.path(), name, on)?.counted(at.device().name());
+        let driver =
+            Mounted::new(at.path(), name, storage)?.with_kernel_counters(at.device().name());
         Ok(Self { driver, at })
     }
 

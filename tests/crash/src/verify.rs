@@ -1,55 +1,59 @@
-//! What is asked of a device after a crash.
+//! Verification of a device after a crash.
 
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Event, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, judge, kernel};
+use xfskit_test_oracle::{Image, Mount, Scratch, kernel, verify};
 use xfskit_vfs::Fs;
 
-use crate::crash::{Crash, Crashes, WEARS};
+use crate::crash::{Crash, Crashes, WRITE_LOSSES};
 use crate::random::Random;
 use crate::run::{Run, open};
-use crate::tree::Seen;
+use crate::tree::TreeState;
 
-/// A volume after its recovery, which was found in order.
+/// A recovered volume that was found sound.
 #[derive(Debug)]
 pub struct Recovered {
-    /// What recovery in memory showed, and all that followed.
-    seen: Vec<Seen>,
-    /// What recovery on the device wrote, until the volume was closed.
+    /// The tree after recovery in memory, which all later recoveries must show.
+    seen: Vec<TreeState>,
+    /// The writes of the recovery on the device, until the volume was closed.
     events: Vec<Event>,
-    /// The device.
+    /// The recovered device.
     dev: Arc<dyn BlockDevice>,
-    /// Length of its blocks, in bytes.
+    /// Size of a filesystem block, in bytes.
     blocksize: usize,
 }
 
-/// Asks the first three questions of the crate.
+/// Verifies claims 1 to 3 of the crate.
 ///
 /// # Errors
-/// What is wrong.
-pub fn ours(run: &Run, crash: &Crash) -> Result<Recovered, String> {
+/// The first violation.
+pub fn recovery(run: &Run, crash: &Crash) -> Result<Recovered, String> {
     let seen = in_memory(run, crash.dev.clone())?;
-    run.judge(&seen, crash.returned, crash.begun)?;
+    run.verify(&seen, crash.returned, crash.begun)?;
     recovered(run, crash.dev.clone(), seen)
 }
 
-/// Recovers `dev`, which must show what was `seen` in memory, and go on doing so.
-fn recovered(run: &Run, dev: Arc<dyn BlockDevice>, seen: Vec<Seen>) -> Result<Recovered, String> {
-    // What follows changes the device.
+/// Recovers `dev`, which must show the tree of the recovery in memory, `seen`, and keep showing it.
+fn recovered(
+    run: &Run,
+    dev: Arc<dyn BlockDevice>,
+    seen: Vec<TreeState>,
+) -> Result<Recovered, String> {
+    // The next steps change the device.
     let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(dev))));
     let dev: Arc<dyn BlockDevice> = recorder.clone();
     let fs = open(Arc::clone(&dev)).map_err(|error| format!("recovery: {error}"))?;
-    same(&seen, run.seen(&fs), "recovered")?;
+    same(&seen, run.state(&fs), "recovered")?;
     fs.close().map_err(|error| format!("closing: {error}"))?;
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     let report =
-        check(&*dev, None, &Options::default(), &mut |finding| said.push(format!("{finding}")));
+        check(&*dev, None, &Options::default(), &mut |finding| findings.push(format!("{finding}")));
     let report = report.map_err(|error| format!("check: {error}"))?;
-    if !report.clean() || !said.is_empty() {
-        return Err(format!("check: {}", said.join("; ")));
+    if !report.clean() || !findings.is_empty() {
+        return Err(format!("check: {}", findings.join("; ")));
     }
     let again =
         Volume::open(dev.clone(), &OpenOptions::default()).map_err(|e| format!("again: {e}"))?;
@@ -57,14 +61,14 @@ fn recovered(run: &Run, dev: Arc<dyn BlockDevice>, seen: Vec<Seen>) -> Result<Re
         return Err("the journal is not clean after closing".into());
     }
     let blocksize = 1 << again.geo().blocklog;
-    same(&seen, run.seen(&Fs::new(again)), "closed")?;
+    same(&seen, run.state(&Fs::new(again)), "closed")?;
     let events = recorder.events();
     Ok(Recovered { seen, events, dev, blocksize })
 }
 
 fn same<E: std::fmt::Display>(
-    seen: &[Seen],
-    now: Result<Vec<Seen>, E>,
+    seen: &[TreeState],
+    now: Result<Vec<TreeState>, E>,
     when: &str,
 ) -> Result<(), String> {
     match now {
@@ -74,19 +78,19 @@ fn same<E: std::fmt::Display>(
     }
 }
 
-/// The tree, as recovery in memory shows it.
-fn in_memory(run: &Run, dev: Arc<dyn BlockDevice>) -> Result<Vec<Seen>, String> {
+/// Returns the tree that recovery in memory shows.
+fn in_memory(run: &Run, dev: Arc<dyn BlockDevice>) -> Result<Vec<TreeState>, String> {
     let volume =
         Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("in memory: {e}"))?;
-    run.seen(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
+    run.state(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
 }
 
-/// Cuts the recovery of `crash` at each of its writes, some of which arrive, and recovers again, to the same. Answers
-/// how often it did.
+/// Interrupts the recovery of `crash` at each of its writes, some of which arrive, and recovers
+/// again, with the same result. Returns the number of interruptions.
 ///
 /// # Errors
-/// What is wrong.
-pub fn again(
+/// The first violation.
+pub fn interrupted_recovery(
     run: &Run,
     crash: &Crash,
     first: &Recovered,
@@ -96,22 +100,22 @@ pub fn again(
     let mut count = 0;
     while cuts.left() > 0 {
         cuts.advance();
-        let cut = cuts.crash(WEARS[random.below(WEARS.len())], random);
-        let at = format!("recovery cut at {} of {}, {:?}", cut.begun, first.events.len(), cut.wear);
+        let cut = cuts.crash(WRITE_LOSSES[random.below(WRITE_LOSSES.len())], random);
+        let at = format!("recovery cut at {} of {}, {:?}", cut.begun, first.events.len(), cut.loss);
         recovered(run, cut.dev, first.seen.clone()).map_err(|why| format!("{at}: {why}"))?;
         count += 1;
     }
     Ok(count)
 }
 
-/// The image as we recovered it, and as the crash left it.
+/// The image as xfskit recovered it, and as the crash left it.
 const FILES: [&str; 2] = ["recovered.img", "crashed.img"];
 
-/// A crash for the kernel and `xfs_repair -n` to judge, in files of its own.
+/// A crash that the kernel and `xfs_repair -n` verify, in files of its own.
 #[derive(Debug)]
 pub struct Case {
     scratch: Scratch,
-    /// The kernel can be asked to recover it, too.
+    /// Whether the kernel can recover the crashed device, too.
     both: bool,
 }
 
@@ -119,28 +123,28 @@ impl Case {
     /// Writes the files.
     ///
     /// # Panics
-    /// Where there is no room.
+    /// If there is no space for them.
     pub fn new(crash: &Crash, recovered: &Recovered) -> Self {
         let scratch = Scratch::new("crash");
         Image::of_device(&scratch, FILES[0], &*recovered.dev);
-        let both = crash.wear.is_all_or_nothing() || crash.wear.sector == recovered.blocksize;
+        let both = crash.loss.is_all_or_nothing() || crash.loss.sector == recovered.blocksize;
         if both {
             Image::of_device(&scratch, FILES[1], &*crash.dev);
         }
         Self { scratch, both }
     }
 
-    /// Asks: `xfs_repair -n` finds nothing in what we recovered, and the kernel shows the tree that we do. Where no
-    /// block can be there in part, which the kernel does not bear, it also recovers the device itself, to that
-    /// tree. All this is waiting, mostly.
+    /// Verifies that `xfs_repair -n` finds nothing in the volume that xfskit recovered, and that
+    /// the kernel shows the same tree. If no block can be torn, which the kernel does not handle,
+    /// the kernel also recovers the crashed device to that tree. Most of the time is spent waiting.
     ///
     /// # Errors
-    /// What is wrong.
-    pub fn judge(self) -> Result<(), String> {
+    /// The first violation.
+    pub fn verify(self) -> Result<(), String> {
         let [ours, theirs] = FILES.map(|name| Image::existing(&self.scratch, name));
-        let by_us = |why| format!("as we recovered it: {why}");
-        judge::repair(&ours).map_err(by_us)?;
-        let shown = judge::shown(&ours, &self.scratch).map_err(by_us)?;
+        let by_us = |why| format!("as xfskit recovered it: {why}");
+        verify::repair(&ours).map_err(by_us)?;
+        let shown = verify::shown(&ours, &self.scratch).map_err(by_us)?;
         if !self.both {
             return Ok(());
         }
@@ -152,6 +156,6 @@ impl Case {
             let differences = differences.join("\n");
             return Err(format!("the kernel recovers another tree: {differences}"));
         }
-        judge::repair(&theirs).map_err(|why| format!("as the kernel recovered it: {why}"))
+        verify::repair(&theirs).map_err(|why| format!("as the kernel recovered it: {why}"))
     }
 }

@@ -6,17 +6,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xfskit_test_recovery::storm::{EVERYTHING, NAMES, blow, prepare};
+use xfskit_test_recovery::stress::{EVERYTHING, NAMES, prepare, run_batches};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["prepare", dir] => prepare(Path::new(dir)),
-        ["blow", dir, time] => {
+        ["run", dir, time] => {
             let time = Duration::from_millis(time.parse().expect("a number"));
             let work: Vec<_> = EVERYTHING.iter().chain(NAMES).copied().collect();
-            blow(Path::new(dir), &work, time, || ());
+            run_batches(Path::new(dir), &work, time, || ());
         }
-        _ => panic!("storm prepare DIR | storm blow DIR MILLISECONDS"),
+        _ => panic!("stress prepare DIR | stress run DIR MILLISECONDS"),
     }
 }

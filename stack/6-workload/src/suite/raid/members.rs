@@ -1,7 +1,7 @@
 //! Members, and arrays of them.
 //!
-//! Members hold noise: what is read is timed, not judged, so any level and any chunk may be tried on the same
-//! ones. Whether what arrays compute is right is the business of tests.
+//! Members hold random data. The study times reads and does not check their contents, so the same
+//! members serve any level and chunk size. Tests verify what arrays compute.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xfskit_block::{BlockDevice, LimitedDevice, MemDevice};
-use xfskit_md::array::{Array, Options, IoStats};
+use xfskit_md::array::{Array, IoStats, Options};
 use xfskit_md::{Geometry, Layout, Level, Slot};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors};
 
@@ -17,28 +17,29 @@ use super::member::{Member, Reads};
 use crate::image::Image;
 use crate::random::Random;
 
-/// Bytes that members are filled with at once.
+/// Bytes of a write while members are filled.
 const FILL: usize = 1 << 20;
 
-/// What members are.
+/// The kind of members.
 #[derive(Clone, Debug)]
-pub enum Members {
+pub enum MemberKind {
     /// Memory of this process.
     Memory,
-    /// Files in this directory, read through the kernel's cache, which forgets them before each point.
+    /// Files in this directory, read through the kernel's page cache, which is dropped before each
+    /// point.
     Files(PathBuf),
-    /// Memory behind a disk's bandwidth (bytes per second) and latency.
+    /// Memory with a disk's latency and bandwidth in bytes per second.
     Simulated {
-        /// Bytes per second of each.
+        /// Bandwidth of each member in bytes per second.
         speed: u64,
-        /// Until the first byte of a read.
+        /// Latency of a read.
         latency: Duration,
     },
 }
 
-impl Members {
-    /// As rows name them.
-    pub fn on(&self) -> String {
+impl MemberKind {
+    /// Describes the storage for reports.
+    pub fn storage(&self) -> String {
         match self {
             Self::Memory => "members in memory".into(),
             Self::Files(dir) => format!("member files in {}", dir.display()),
@@ -49,93 +50,93 @@ impl Members {
     }
 }
 
-/// An array's shape.
+/// The shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Level of each leg.
     pub level: Level,
-    /// Arrays of that level, striped; 1 where there is but one.
+    /// Legs that are striped; 1 for a plain array.
     pub legs: u32,
-    /// All members.
+    /// Members of all legs together.
     pub members: u32,
     /// Bytes of a chunk.
     pub chunk: u64,
 }
 
 impl Plan {
-    /// As people say it: RAID6, RAID50.
+    /// Returns the common name: RAID6, RAID50.
     pub fn name(&self) -> String {
         let zero = if self.legs > 1 { "0" } else { "" };
         format!("{}{zero}", self.level.name().to_uppercase())
     }
 
-    fn in_leg(&self) -> u32 {
+    fn members_per_leg(&self) -> u32 {
         self.members / self.legs
     }
 
-    /// Members that may be missing, no two more than needed in the same leg.
+    /// Returns how many members may be missing if they are spread evenly over the legs.
     pub(super) fn tolerates(&self) -> usize {
         let layout = Layout::default_of(self.level);
-        usize::try_from(layout.tolerates(self.in_leg()) * self.legs).unwrap_or(0)
+        usize::try_from(layout.tolerates(self.members_per_leg()) * self.legs).unwrap_or(0)
     }
 
-    /// Roles that fail first, second, …: far from each other, in legs by turns.
+    /// Returns the roles that fail, in order: far from each other, alternating between the legs.
     fn failing(&self, missing: usize) -> Vec<usize> {
-        let leg = usize::try_from(self.in_leg()).unwrap_or(1);
+        let leg = usize::try_from(self.members_per_leg()).unwrap_or(1);
         let legs = usize::try_from(self.legs).unwrap_or(1);
         let role = |n: usize| n % legs * leg + (leg / 4 + n / legs * leg / 3) % leg;
         (0..missing).map(role).collect()
     }
 
     fn geometry(&self, size: Sectors) -> io::Result<Geometry> {
-        let sizes = vec![size; usize::try_from(self.in_leg()).unwrap_or(0)];
+        let sizes = vec![size; usize::try_from(self.members_per_leg()).unwrap_or(0)];
         let chunk = Sectors(self.chunk / 512);
-        Geometry::new(Layout::default_of(self.level), chunk, self.in_leg(), size, &sizes)
+        Geometry::new(Layout::default_of(self.level), chunk, self.members_per_leg(), size, &sizes)
             .map_err(io::Error::other)
     }
 }
 
-/// The members. Files go away with them.
+/// The members. Their files are removed with them.
 #[derive(Debug)]
-pub(super) struct Bed {
+pub(super) struct MemberSet {
     members: Vec<Arc<Member>>,
     size: Sectors,
     files: Vec<Image>,
-    pub(super) on: String,
+    pub(super) storage: String,
 }
 
-impl Bed {
-    /// So many members with so many bytes of noise each.
-    pub(super) fn new(kind: &Members, members: u32, size: u64, seed: u64) -> io::Result<Self> {
-        let mut bed = Self {
+impl MemberSet {
+    /// Creates `members` members with `size` bytes of random data each.
+    pub(super) fn new(kind: &MemberKind, members: u32, size: u64, seed: u64) -> io::Result<Self> {
+        let mut member_set = Self {
             members: Vec::new(),
             size: Sectors(size / 512),
             files: Vec::new(),
-            on: kind.on(),
+            storage: kind.storage(),
         };
         for n in 0..members {
-            let device = bed.device(kind, ByteLen(size))?;
-            fill(&*device, size, &mut Random::of(seed, n.into()))?;
+            let device = member_set.device(kind, ByteLen(size))?;
+            fill(&*device, size, &mut Random::stream(seed, n.into()))?;
             let device = match kind {
-                Members::Simulated { speed, latency } => {
+                MemberKind::Simulated { speed, latency } => {
                     Arc::new(LimitedDevice::new(device, *speed, *latency)) as Arc<dyn BlockDevice>
                 }
-                Members::Memory | Members::Files(_) => device,
+                MemberKind::Memory | MemberKind::Files(_) => device,
             };
-            bed.members.push(Arc::new(Member::new(device)));
+            member_set.members.push(Arc::new(Member::new(device)));
         }
-        Ok(bed)
+        Ok(member_set)
     }
 
-    fn device(&mut self, kind: &Members, size: ByteLen) -> io::Result<Arc<dyn BlockDevice>> {
-        let Members::Files(dir) = kind else { return Ok(Arc::new(MemDevice::new(size))) };
+    fn device(&mut self, kind: &MemberKind, size: ByteLen) -> io::Result<Arc<dyn BlockDevice>> {
+        let MemberKind::Files(dir) = kind else { return Ok(Arc::new(MemDevice::new(size))) };
         let file = Image::new(dir, size)?;
         let device = Arc::new(file.open()?);
         self.files.push(file);
         Ok(device)
     }
 
-    /// The kernel forgets what it has of member files.
+    /// Drops the member files from the kernel's page cache.
     pub(super) fn drop_caches(&self) -> io::Result<()> {
         for image in &self.files {
             let file = std::fs::File::open(image.path())?;
@@ -145,19 +146,20 @@ impl Bed {
         Ok(())
     }
 
-    /// What each member did so far.
+    /// Returns the counters of each member.
     pub(super) fn reads(&self) -> Vec<Reads> {
         self.members.iter().map(|member| member.reads()).collect()
     }
 
-    /// The members as an array, without those that fail first; with `rebuilding`, these are there and new.
+    /// Assembles the array without the failing members, or, with `rebuilding`, with empty members
+    /// in their place.
     pub(super) fn array(
         &self,
         plan: &Plan,
         missing: usize,
         rebuilding: bool,
         stripe_cache: ByteLen,
-    ) -> io::Result<Whole> {
+    ) -> io::Result<RaidArray> {
         let geometry = plan.geometry(self.size)?;
         let failing = plan.failing(missing);
         let slot = |(role, member): (usize, &Arc<Member>)| {
@@ -176,7 +178,7 @@ impl Bed {
         };
         let mut legs = Vec::new();
         while !slots.is_empty() {
-            let rest = slots.split_off(slots.len().min(failing_leg(plan)));
+            let rest = slots.split_off(slots.len().min(leg_members(plan)));
             let leg = std::mem::replace(&mut slots, rest);
             let array =
                 Array::open_with(geometry.clone(), leg, options).map_err(io::Error::other)?;
@@ -188,21 +190,22 @@ impl Bed {
         } else {
             striped(&legs, plan.chunk * data)?
         };
-        Ok(Whole { device, legs, row: plan.chunk * data * u64::from(plan.legs) })
+        Ok(RaidArray { device, legs, stripe_bytes: plan.chunk * data * u64::from(plan.legs) })
     }
 }
 
-/// Members in a leg.
-fn failing_leg(plan: &Plan) -> usize {
-    usize::try_from(plan.in_leg()).unwrap_or(usize::MAX).max(1)
+/// Returns the members of a leg.
+fn leg_members(plan: &Plan) -> usize {
+    usize::try_from(plan.members_per_leg()).unwrap_or(usize::MAX).max(1)
 }
 
-/// Legs striped; a stripe is a row of a leg, so that legs see whole rows.
-fn striped(legs: &[Arc<Array>], row: u64) -> io::Result<Arc<dyn BlockDevice>> {
+/// Stripes the legs with the full stripe of a leg as the chunk, so that each leg receives full
+/// stripes.
+fn striped(legs: &[Arc<Array>], stripe_bytes: u64) -> io::Result<Arc<dyn BlockDevice>> {
     let sizes: Vec<Sectors> = legs.iter().map(|leg| Sectors(leg.size().0 / 512)).collect();
     let n = u32::try_from(legs.len()).unwrap_or(u32::MAX);
     let layout = Layout::default_of(Level::Raid0);
-    let geometry = Geometry::new(layout, Sectors(row / 512), n, Sectors(0), &sizes)
+    let geometry = Geometry::new(layout, Sectors(stripe_bytes / 512), n, Sectors(0), &sizes)
         .map_err(io::Error::other)?;
     let slot = |(n, leg): (usize, &Arc<Array>)| {
         let device = Arc::clone(leg) as Arc<dyn BlockDevice>;
@@ -215,15 +218,15 @@ fn striped(legs: &[Arc<Array>], row: u64) -> io::Result<Arc<dyn BlockDevice>> {
 
 /// An array of one or more legs.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct RaidArray {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) legs: Vec<Arc<Array>>,
-    /// Bytes of data in a row of all legs.
-    pub(super) row: u64,
+    /// Bytes of data in a full stripe of all legs.
+    pub(super) stripe_bytes: u64,
 }
 
-impl Whole {
-    /// What the legs read and touched.
+impl RaidArray {
+    /// Returns the sum of the counters of the legs.
     pub(super) fn io_stats(&self) -> IoStats {
         self.legs.iter().map(|leg| leg.io_stats()).fold(IoStats::default(), |sum, of| IoStats {
             read: sum.read + of.read,
@@ -233,13 +236,13 @@ impl Whole {
     }
 }
 
-/// Noise all over a device.
+/// Fills a device with random data.
 fn fill(device: &dyn BlockDevice, size: u64, random: &mut Random) -> io::Result<()> {
     let mut buf = vec![0; FILL];
     let mut at = 0;
     while at < size {
         for bytes in buf.chunks_exact_mut(8) {
-            bytes.copy_from_slice(&random.number().to_le_bytes());
+            bytes.copy_from_slice(&random.next_u64().to_le_bytes());
         }
         let part = usize::try_from(size - at).map_or(FILL, |left| left.min(FILL));
         device.write_at(ByteOffset(at), &buf[..part]).map_err(io::Error::other)?;
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_have_names_and_bear_what_their_levels_bear() {
+    fn plans_have_names_and_tolerate_as_many_failures_as_their_levels() {
         for (plan, name, bears) in [
             (plan(Level::Raid6, 1), "RAID6", 2),
             (plan(Level::Raid5, 2), "RAID50", 2),
@@ -272,13 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn legs_together_have_the_room_of_one_array_with_as_much_parity() {
-        let bed = Bed::new(&Members::Memory, 24, 1 << 20, 7).expect("memory");
-        let size = |plan| bed.array(&plan, 0, false, ByteLen(0)).expect("an array").device.size();
+    fn legs_have_the_capacity_of_one_array_with_the_same_parity() {
+        let member_set = MemberSet::new(&MemberKind::Memory, 24, 1 << 20, 7).expect("memory");
+        let size =
+            |plan| member_set.array(&plan, 0, false, ByteLen(0)).expect("an array").device.size();
         assert_eq!(size(plan(Level::Raid6, 1)), ByteLen(22 << 20));
         assert_eq!(size(plan(Level::Raid5, 2)), ByteLen(22 << 20));
         let two_gone =
-            bed.array(&plan(Level::Raid5, 2), 2, false, ByteLen(0)).expect("one in each");
+            member_set.array(&plan(Level::Raid5, 2), 2, false, ByteLen(0)).expect("one in each");
         two_gone.device.read_at(ByteOffset(0), &mut vec![0; 1 << 20]).expect("computed");
     }
 }

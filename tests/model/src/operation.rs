@@ -1,19 +1,20 @@
-//! What an operation comes to on a given tree: nodes, names, bytes. Everybody can do it: the model, xfskit, Linux.
+//! Operations resolved against a tree: nodes, names and bytes. The model, xfskit and Linux each
+//! apply them.
 
 use std::ops::Range;
 
 use xfskit_vfs::RenameMode;
 
+use crate::drawn::DrawnOp;
 use crate::mem::{Id, Kind, Mem};
-use crate::op::Op;
 
-/// Seconds since 1970 and nanoseconds.
+/// A time: seconds since 1970, and nanoseconds.
 pub type Time = (i64, u32);
 
-/// How a range of one file changes.
+/// A mode of `fallocate` for a range of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are those of fallocate(2)
-pub enum Reshape {
+pub enum Fallocate {
     Punch,
     Zero { keep_size: bool },
     Preallocate { keep_size: bool },
@@ -22,40 +23,40 @@ pub enum Reshape {
     Unshare,
 }
 
-/// What happens between two files.
+/// An operation on two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
-    /// Blocks of the other file are mapped here, too (`FICLONERANGE`).
+pub enum TwoFileOp {
+    /// Maps blocks of the other file here too (`FICLONERANGE`).
     Share,
-    /// `copy_file_range`.
+    /// Copies bytes (`copy_file_range`).
     Copy,
-    /// Ranges change places (`XFS_IOC_EXCHANGE_RANGE`).
+    /// Exchanges ranges of both files (`XFS_IOC_EXCHANGE_RANGE`).
     ExchangeRange,
-    /// All of the content does.
+    /// Exchanges the whole content of both files.
     Exchange,
 }
 
-/// What is new.
+/// A node to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
-    /// What it is.
+    /// The file type, with its content or target.
     pub kind: Kind,
-    /// Permissions.
+    /// Permission bits.
     pub perm: u16,
     /// Owner and group.
     pub owner: (u32, u32),
 }
 
-/// One thing to do.
+/// One operation on the tree.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the names are the explanation
-pub enum Deed {
+pub enum Operation {
     Make {
         dir: Id,
         name: Vec<u8>,
         new: New,
     },
-    /// A file without a name, that gets its content and then, maybe, a name.
+    /// Creates an unnamed file (`O_TMPFILE`), writes its content, and links it if a name is given.
     Unnamed {
         dir: Id,
         name: Option<Vec<u8>>,
@@ -112,17 +113,17 @@ pub enum Deed {
         node: Id,
         size: u64,
     },
-    Reshape {
+    Fallocate {
         node: Id,
-        how: Reshape,
+        how: Fallocate,
         range: Range<u64>,
     },
-    Between {
+    TwoFile {
         node: Id,
         offset: u64,
         other: Id,
         source: Range<u64>,
-        how: Between,
+        how: TwoFileOp,
     },
     Label(Vec<u8>),
     Fsync {
@@ -131,9 +132,10 @@ pub enum Deed {
     Sync,
 }
 
-impl Deed {
-    /// What `op` comes to on the tree of `mem`; `None` where there is nothing to do it with.
-    pub fn of(op: &Op, mem: &Mem) -> Option<Self> {
+impl Operation {
+    /// Resolves `op` against the tree of `mem`. Returns `None` if the tree has no node it could act
+    /// on.
+    pub fn of(op: &DrawnOp, mem: &Mem) -> Option<Self> {
         let dirs = mem.dirs();
         let dir = |n: u32| dirs[n as usize % dirs.len()];
         let all = mem.reachable();
@@ -145,94 +147,98 @@ impl Deed {
             name: name_of(name),
             new: New { kind, perm, owner },
         };
-        let place = |at: u32, aligned: bool| {
+        let align = |at: u32, aligned: bool| {
             let block = if aligned { mem.facts.block } else { 1 };
             u64::from(at) / block * block
         };
         let range = |offset: u32, len: u32, aligned: bool| {
-            let start = place(offset, aligned);
+            let start = align(offset, aligned);
             let block = if aligned { mem.facts.block } else { 1 };
-            start..start + place(len, aligned).max(block)
+            start..start + align(len, aligned).max(block)
         };
         Some(match *op {
-            Op::MakeFile { dir, name } => make(dir, name, Kind::file(), 0o640, (name, 7)),
-            Op::MakeDir { dir, name } => make(dir, name, Kind::dir(), 0o755, (3, name)),
-            Op::Symlink { dir, name, len } => {
+            DrawnOp::MakeFile { dir, name } => make(dir, name, Kind::file(), 0o640, (name, 7)),
+            DrawnOp::MakeDir { dir, name } => make(dir, name, Kind::dir(), 0o755, (3, name)),
+            DrawnOp::Symlink { dir, name, len } => {
                 make(dir, name, Kind::Symlink(target_of(len)), 0o777, (0, 0))
             }
-            Op::Special { dir, name, minor } => {
+            DrawnOp::Special { dir, name, minor } => {
                 let kind = if minor % 3 == 0 { Kind::Fifo } else { Kind::Device(5, minor) };
                 make(dir, name, kind, 0o600, (1, 2))
             }
-            Op::Unnamed { dir: d, name, len, named } => {
+            DrawnOp::Unnamed { dir: d, name, len, named } => {
                 let mut content = crate::content::Content::default();
                 content.write(0, &bytes_of(len, 9), &mem.facts);
                 let new = New { kind: Kind::File(content), perm: 0o604, owner: (5, 5) };
                 Self::Unnamed { dir: dir(d), name: named.then(|| name_of(name)), new }
             }
-            Op::Link { node: n, dir: d, name } => {
+            DrawnOp::Link { node: n, dir: d, name } => {
                 Self::Link { node: node(n), dir: dir(d), name: name_of(name) }
             }
-            Op::Unlink { dir: d, entry } => {
+            DrawnOp::Unlink { dir: d, entry } => {
                 Self::Unlink { dir: dir(d), name: entry_of(mem, dir(d), entry) }
             }
-            Op::Rmdir { dir: d, entry } => {
+            DrawnOp::Rmdir { dir: d, entry } => {
                 Self::Rmdir { dir: dir(d), name: entry_of(mem, dir(d), entry) }
             }
-            Op::Rename { from, entry, to, name, mode } => {
+            DrawnOp::Rename { from, entry, to, name, mode } => {
                 let old = entry_of(mem, dir(from), entry);
-                // What is exchanged is there, mostly.
+                // An exchange mostly names an entry that exists.
                 let there = mode == RenameMode::Exchange && name % 4 > 0;
                 let new = if there { entry_of(mem, dir(to), name) } else { name_of(name) };
                 Self::Rename { from: dir(from), old, to: dir(to), new, mode }
             }
-            Op::SetPerm { node: n, perm } => Self::SetPerm { node: node(n), perm },
-            Op::SetOwner { node: n, uid } => {
+            DrawnOp::SetPerm { node: n, perm } => Self::SetPerm { node: node(n), perm },
+            DrawnOp::SetOwner { node: n, uid } => {
                 Self::SetOwner { node: node(n), owner: (uid, uid / 2) }
             }
-            Op::SetTimes { node: n, sec, nsec } => Self::SetTimes {
+            DrawnOp::SetTimes { node: n, sec, nsec } => Self::SetTimes {
                 node: node(n),
                 atime: (i64::from(sec), nsec),
                 mtime: (-i64::from(sec / 2), nsec / 2),
             },
-            Op::SetXattr { node: n, name, len } => {
+            DrawnOp::SetXattr { node: n, name, len } => {
                 let value = vec![name.to_be_bytes()[3]; len as usize];
                 Self::SetXattr { node: node(n), name: xattr_of(name), value }
             }
-            Op::RemoveXattr { node: n, entry } => {
+            DrawnOp::RemoveXattr { node: n, entry } => {
                 let xattrs = &mem.nodes[node(n)].xattrs;
                 let name = xattrs.keys().nth(entry as usize % xattrs.len().max(1)).cloned();
                 let name = name.unwrap_or_else(|| b"trusted.nothing".to_vec());
                 Self::RemoveXattr { node: node(n), name }
             }
-            Op::Write { node, offset, len, fill } => {
+            DrawnOp::Write { node, offset, len, fill } => {
                 Self::Write { node: file(node)?, offset: offset.into(), bytes: bytes_of(len, fill) }
             }
-            Op::Truncate { node, size } => Self::Truncate { node: file(node)?, size: size.into() },
-            Op::Reshape { node, how, offset, len, aligned } => {
-                Self::Reshape { node: file(node)?, how, range: range(offset, len, aligned) }
+            DrawnOp::Truncate { node, size } => {
+                Self::Truncate { node: file(node)?, size: size.into() }
             }
-            Op::Between { node, other, how, offset, source, len, aligned } => {
+            DrawnOp::Fallocate { node, how, offset, len, aligned } => {
+                Self::Fallocate { node: file(node)?, how, range: range(offset, len, aligned) }
+            }
+            DrawnOp::TwoFile { node, other, how, offset, source, len, aligned } => {
                 let other = file(other)?;
                 let mut source = range(source, len, aligned);
-                // To the end of the other file, sometimes.
+                // Sometimes the range reaches to the end of the other file.
                 if len % 4 == 0 {
                     source.end = mem.size(other).max(source.start);
                 }
                 if source.is_empty() {
                     return None;
                 }
-                let offset = place(offset, aligned);
-                Self::Between { node: file(node)?, offset, other, source, how }
+                let offset = align(offset, aligned);
+                Self::TwoFile { node: file(node)?, offset, other, source, how }
             }
-            Op::Label { number } => Self::Label(format!("label {}", number % 1000).into_bytes()),
-            Op::Fsync { node: n } => Self::Fsync { node: node(n) },
-            Op::Sync | Op::Reopen => Self::Sync,
+            DrawnOp::Label { number } => {
+                Self::Label(format!("label {}", number % 1000).into_bytes())
+            }
+            DrawnOp::Fsync { node: n } => Self::Fsync { node: node(n) },
+            DrawnOp::Sync | DrawnOp::Reopen => Self::Sync,
         })
     }
 }
 
-/// A name: short or long, some the beginning of others.
+/// Returns a name. Names are short or long, and some are prefixes of others.
 fn name_of(n: u32) -> Vec<u8> {
     let mut name = format!("n{n}").into_bytes();
     name.resize(name.len() + (n as usize * 37) % 90, b'x');
@@ -249,7 +255,7 @@ fn target_of(len: u32) -> Vec<u8> {
     vec![b'a' + (len % 26).to_be_bytes()[3]; len as usize]
 }
 
-/// Two namespaces, names from short to nearly the longest.
+/// Returns an attribute name in one of two namespaces, from short to nearly the longest.
 fn xattr_of(n: u32) -> Vec<u8> {
     let namespace = if n.is_multiple_of(3) { "trusted" } else { "user" };
     format!("{namespace}.x{n}{}", "y".repeat(n as usize * 5)).into_bytes()
