@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
-    /// The attribute has this value.
+    /// Sets the attribute to this value, if it is not yet.
     pub(crate) fn attr_finish_set(
         &mut self,
         inode: TxInode,
@@ -24,7 +24,7 @@ impl Tx<'_> {
         self.attr_put(inode, key, value, SetMode::Any)
     }
 
-    /// There is no such attribute.
+    /// Removes the attribute, if it exists.
     pub(crate) fn attr_finish_remove(
         &mut self,
         inode: TxInode,
@@ -39,7 +39,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The inode has this name, as `value` says.
+    /// Adds the parent pointer in `value`, if it is missing.
     pub(crate) fn parent_finish_set(
         &mut self,
         inode: TxInode,
