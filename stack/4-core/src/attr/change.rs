@@ -38,7 +38,7 @@ pub enum SetMode {
 
 impl SetMode {
     /// Fails if the attribute must not exist and does, or must and does not.
-    pub(super) fn judge(self, exists: bool) -> Result<()> {
+    pub(super) fn verify(self, exists: bool) -> Result<()> {
         match self {
             Self::Create if exists => Err(Error::Exists),
             Self::Replace if !exists => Err(Error::NoEntry),
@@ -90,7 +90,7 @@ impl ParentName<'_> {
 }
 
 /// Fails if no attribute can have this name or this value.
-pub(super) fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
+pub(super) fn verify_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > 255 {
         return Err(Error::Limit("the name of an attribute has 1 to 255 bytes"));
     }
@@ -118,7 +118,7 @@ impl Tx<'_> {
         value: &[u8],
         mode: SetMode,
     ) -> Result<()> {
-        judge_name(namespace, name, value)?;
+        verify_name(namespace, name, value)?;
         self.attr_put(inode, Key::new(namespace, name, None), value, mode)
     }
 
@@ -178,7 +178,7 @@ impl Tx<'_> {
     /// As [`attr_set`](Self::attr_set).
     pub fn parent_set(&mut self, inode: TxInode, parent: ParentName<'_>) -> Result<()> {
         let value = parent.value();
-        judge_name(Namespace::Parent, parent.name, &value)?;
+        verify_name(Namespace::Parent, parent.name, &value)?;
         let name = parent.name;
         let key = Key::new(Namespace::Parent, name, Some(&value));
         self.attr_put(inode, key, &value, SetMode::Create)
@@ -207,7 +207,7 @@ impl Tx<'_> {
         if old == new {
             return Ok(());
         }
-        // The new one first: the attribute fork does not go and come back.
+        // The new one first, so that the attribute fork is not removed and made again.
         self.parent_set(inode, new)?;
         self.parent_remove(inode, old)
     }
@@ -239,7 +239,7 @@ impl Tx<'_> {
             Form::Short => self.short_form(inode)?,
             Form::None => ShortForm::default(),
         };
-        mode.judge(list.find(key).is_some())?;
+        mode.verify(list.find(key).is_some())?;
         self.move_content_out(inode)?;
         let new = Entry { flags: key.namespace.flags(), name: key.name, value };
         let entries = list.others(key).chain([new]);
@@ -381,7 +381,7 @@ impl Tx<'_> {
         let old = self.core(inode).forkoff();
         let usual = forkoff::for_blocks(geo, need).unwrap_or(old);
         let new = match need {
-            // The root of a tree does not move again, nor does what is beside a device number.
+            // The root of a tree does not move again, nor does the fork beside a device number.
             DataNeed::Btree | DataNeed::Device if old != 0 => old,
             _ => usual.max(old),
         };

@@ -78,7 +78,7 @@ impl Tx<'_> {
         }
         let survey = match self.survey_attrs(inode) {
             Ok(survey) if !survey.incomplete.is_empty() => survey,
-            // Damage elsewhere in the fork is no reason to refuse the change.
+            // Corruption elsewhere in the fork does not prevent the change.
             Ok(_) | Err(Error::Corrupt(_)) => {
                 swept.add(inode.ino);
                 return Ok(());

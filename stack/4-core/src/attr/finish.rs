@@ -6,7 +6,7 @@
 
 use xfskit_format::attr::Namespace;
 
-use crate::attr::change::{Key, SetMode, judge_name};
+use crate::attr::change::{Key, SetMode, verify_name};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
@@ -19,7 +19,7 @@ impl Tx<'_> {
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        judge_name(namespace, name, value)?;
+        verify_name(namespace, name, value)?;
         let key = Key::new(namespace, name, None);
         self.attr_put(inode, key, value, SetMode::Any)
     }
@@ -35,7 +35,7 @@ impl Tx<'_> {
         let key = Key::new(namespace, name, value);
         match self.attr_take(inode, key) {
             Err(Error::NoEntry) => Ok(()),
-            answer => answer,
+            result => result,
         }
     }
 
@@ -46,7 +46,7 @@ impl Tx<'_> {
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        judge_name(Namespace::Parent, name, value)?;
+        verify_name(Namespace::Parent, name, value)?;
         let key = Key::new(Namespace::Parent, name, Some(value));
         self.attr_put(inode, key, value, SetMode::Any)
     }

@@ -70,7 +70,7 @@ fn way(
             if node.level == 0 {
                 return Ok((upto, before.and_then(|at| node.slot(bytes, at)), None));
             }
-            // What comes before the first child's key belongs to the first child.
+            // Blocks before the first child's key belong to the first child.
             let index = before.unwrap_or(0);
             let end = due.map_or(FileOff(u64::MAX), |due| due.end());
             Ok((index, node.slot(bytes, index), Due::of_child(bytes, node, index, end)))
@@ -226,7 +226,7 @@ impl Cursor {
         }
         let restructured = self.balance(tx, self.path.len() - 1)?;
         if flatten_if_small(tx, self.of)? || restructured {
-            // Where the extent was: before the cursor stands its predecessor.
+            // The former start of the extent; its predecessor is before the cursor.
             let at = start.unwrap_or(FileOff::ZERO);
             self.descend(tx, at)?;
         }
@@ -293,7 +293,8 @@ impl Cursor {
             let free = node.maxrecs.saturating_sub(self.node(tx, Some(other))?.numrecs);
             // A file that grows at its end leaves full blocks behind.
             let appends = matches!(side, Side::Left) && step.index == node.numrecs;
-            // Half of the room, rounded down, leaves some on both sides: the new slot may belong on either.
+            // Half of the space, rounded down, leaves some on both sides: the new slot may belong
+            // on either.
             let count = if appends { free } else { free / 2 };
             let count = count.min(node.numrecs.saturating_sub(bmbt::minrecs(tx.volume().geo())));
             if count > 0 {
@@ -361,9 +362,9 @@ impl Cursor {
         let (_, rightsib) = self.of.siblings(tx, block)?;
         let node = self.node(tx, Some(block))?;
         let keep = node.numrecs.div_ceil(2);
-        let who = (Some(block), rightsib);
+        let id = (Some(block), rightsib);
         let moved = self.of.look(tx, Some(block), |bytes, node| node.slots(bytes, keep))?;
-        let (new, first) = new_block(tx, self.of, node.level, who, block, &moved)?;
+        let (new, first) = new_block(tx, self.of, node.level, id, block, &moved)?;
         self.of.edit(tx, Some(block), |image, node| {
             node.remove(image, keep, moved.len());
             edit::set_rightsib(image, Some(new));
@@ -433,7 +434,7 @@ impl Cursor {
         free_block(tx, self.of, right)?;
         self.of.edit(tx, parent.block, |image, node| {
             node.remove(image, index, 1);
-            // A left one that was empty begins anew.
+            // A left block that was empty has a new first key.
             if let Some(first) = first {
                 node.put_key(image, index - 1, first);
             }
@@ -473,7 +474,7 @@ impl Cursor {
             node.key(image.bytes(), 0)
         })?;
         if let Some(first) = first {
-            // One that was empty begins anew.
+            // A block that was empty has a new first key.
             self.fix_keys(tx, depth, 0, first)?;
         }
         let (right_index, right) = match side {
@@ -574,8 +575,8 @@ fn new_block(
     let daddr = at.daddr.ok_or(Error::NoSpace("blocks"))?;
     let handle = tx.fresh(&BufMap::single(daddr, at.sectors))?;
     let mut image = tx.image(handle);
-    let who = Identity { daddr, owner: of.inode.ino, leftsib, rightsib };
-    let mut node = edit::make_block(&mut image, geo, level, &who);
+    let id = Identity { daddr, owner: of.inode.ino, leftsib, rightsib };
+    let mut node = edit::make_block(&mut image, geo, level, &id);
     node.insert(&mut image, 0, slots);
     let first = node.key(image.bytes(), 0).unwrap_or(FileOff::ZERO);
     count_blocks(tx, of.inode, 1);

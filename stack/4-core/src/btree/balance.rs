@@ -22,7 +22,7 @@ impl<H: BtreeOps> Cursor<H> {
     pub(super) fn make_room(&mut self, tx: &mut Tx<'_>) -> Result<bool> {
         for depth in (0..self.path.len()).rev() {
             if !self.is_full(tx, depth) {
-                // Room above: the block below is split.
+                // There is space above: the block below is split.
                 if depth + 1 < self.path.len() {
                     self.split(tx, depth + 1)?;
                     return Ok(true);
@@ -140,7 +140,7 @@ impl<H: BtreeOps> Cursor<H> {
     fn refill(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
         let (parent, step) = (self.path[depth - 1], self.path[depth]);
         let children = parent.shape.count(tx.bytes(parent.handle));
-        // The only child of a root in an inode; of no other block that is as it should be.
+        // Only the only child of a root in an inode has no sibling, in a valid tree.
         if children < 2 {
             return Ok(depth == 1);
         }
@@ -213,7 +213,7 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.free(tx, child.block.unwrap_or(0), child.handle)
     }
 
-    // ---- what both need ----------------------------------------------------------------------
+    // ---- shared ------------------------------------------------------------------------------
 
     /// Reads child `index` of the parent of the block at `depth`.
     fn sibling(&self, tx: &mut Tx<'_>, depth: usize, index: usize) -> Result<Step> {
@@ -222,7 +222,7 @@ impl<H: BtreeOps> Cursor<H> {
             return Err(self.flaw(tx, depth - 1, Flaw::Numrecs));
         };
         let sibling = self.step_to(tx, block, step.level)?;
-        self.judge_between(tx, depth - 1, index, &sibling)?;
+        self.verify_between(tx, depth - 1, index, &sibling)?;
         Ok(sibling)
     }
 

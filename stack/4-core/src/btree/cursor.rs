@@ -70,7 +70,7 @@ impl<H: BtreeOps> Cursor<H> {
         match (how, found) {
             (_, Some(Ordering::Equal)) | (Seek::Ge, Some(_)) => Ok(here),
             (Seek::Eq, _) => Ok(None),
-            // Behind the last record of a leaf: the next one begins the next leaf.
+            // Behind the last record of a leaf: the next record is the first of the next leaf.
             (Seek::Ge, None) => self.step_over(tx),
             (Seek::Le, _) => self.prev(tx),
         }
@@ -120,7 +120,7 @@ impl<H: BtreeOps> Cursor<H> {
         } else {
             self.step_over(tx)?
         };
-        self.judge_order(tx, next.map(|next| (before, next)))?;
+        self.verify_order(tx, next.map(|next| (before, next)))?;
         Ok(next)
     }
 
@@ -142,7 +142,7 @@ impl<H: BtreeOps> Cursor<H> {
             self.extend(tx, depth, |bytes, step| step.shape.count(bytes).saturating_sub(1))?;
             self.get(tx)
         };
-        self.judge_order(tx, before.zip(behind))?;
+        self.verify_order(tx, before.zip(behind))?;
         Ok(before)
     }
 
@@ -156,7 +156,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(self.get(tx))
     }
 
-    fn judge_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
+    fn verify_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
         match pair {
             Some((left, right))
                 if H::RecordOps::rec_pos(&left) >= H::RecordOps::rec_pos(&right) =>
@@ -171,7 +171,7 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.flaw(tx, self.path.get(depth).and_then(|step| step.block), flaw)
     }
 
-    // ---- the way down ------------------------------------------------------------------------
+    // ---- the descent -------------------------------------------------------------------------
 
     /// Moves to the leaf for `pos`, and there to the first record at or behind it.
     pub(super) fn descend_to(&mut self, tx: &mut Tx<'_>, pos: Pos<H>) -> Result<()> {
@@ -190,14 +190,14 @@ impl<H: BtreeOps> Cursor<H> {
     fn descend(&mut self, tx: &mut Tx<'_>, pick: impl Fn(&[u8], &Step) -> usize) -> Result<()> {
         std::mem::swap(&mut self.path, &mut self.before);
         self.path.clear();
-        let answer = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
+        let result = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
         for step in self.before.drain(..) {
             let still = self.path.iter().any(|now| now.handle == step.handle);
             if step.block.is_some() && !still {
                 tx.release(step.handle);
             }
         }
-        answer
+        result
     }
 
     pub(super) fn enter_root(
@@ -287,12 +287,12 @@ impl<H: BtreeOps> Cursor<H> {
             None => return Err(self.flaw(tx, depth, Flaw::Numrecs)),
         }
         let child = self.path[depth + 1];
-        self.judge_between(tx, depth, index, &child)
+        self.verify_between(tx, depth, index, &child)
     }
 
     /// Fails if `child`, entry `index` of the block at `depth`, holds a record outside of the range
     /// that the keys above it allow.
-    pub(super) fn judge_between(
+    pub(super) fn verify_between(
         &self,
         tx: &Tx<'_>,
         depth: usize,

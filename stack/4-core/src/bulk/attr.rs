@@ -122,7 +122,7 @@ impl<'a> AttrPlan<'a> {
         if attrs.is_empty() {
             return Ok(Self { forkoff: 0, form: AttrForm::None });
         }
-        judge(&attrs)?;
+        verify(&attrs)?;
         attrs.sort_by(|a, b| key(a).cmp(&key(b)));
         if attrs.windows(2).any(|pair| same(&pair[0], &pair[1])) {
             return Err(PlanError::Duplicate);
@@ -151,7 +151,7 @@ impl<'a> AttrPlan<'a> {
     }
 }
 
-fn judge(attrs: &[NewAttr<'_>]) -> Result<(), PlanError> {
+fn verify(attrs: &[NewAttr<'_>]) -> Result<(), PlanError> {
     for attr in attrs {
         if !(1..=255).contains(&attr.name.len()) || attr.name.contains(&0) {
             return Err(PlanError::Name);

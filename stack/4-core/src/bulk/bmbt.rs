@@ -201,7 +201,7 @@ mod tests {
         let shape = |extents| Shape::new(&geo, 336, extents);
         assert_eq!((shape(21).blocks(), shape(21).format()), (0, Format::Extents));
         assert_eq!((shape(22).blocks(), shape(22).format()), (1, Format::Btree));
-        // 20 leaves fit below the root; more need a level between.
+        // 20 leaves fit below the root; more need a level in between.
         assert_eq!(shape(188 * 20).blocks(), 20);
         assert_eq!(shape(188 * 20 + 1).blocks(), 22);
     }

@@ -181,7 +181,7 @@ mod tests {
     /// A block between its siblings.
     type Chained = (Option<AgBlock>, AgBlock, Option<AgBlock>);
 
-    /// Everything below `agbno`, left to right; keys and siblings judged on the way.
+    /// Everything below `agbno`, left to right; keys and siblings verified on the way.
     fn walk<R: Record + zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned + Copy>(
         geo: &Geometry,
         tree: Tree,

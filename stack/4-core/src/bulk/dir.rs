@@ -278,7 +278,7 @@ impl DirBlocks<'_> {
             levels.push(Level { first: next, blocks, below });
             next += blocks;
         }
-        // The root stands first, everything else behind it.
+        // The root is first, everything else behind it.
         if let Some(root) = levels.last_mut() {
             root.first = 0;
         }

@@ -152,7 +152,7 @@ pub(crate) fn to_grow(
     let all = ends.len();
     let lowest = (0..all).map(|block| rebalance.used(block)).min().unwrap_or(0);
     let least = rebalance.two_thirds().min(lowest);
-    // Directories come in a rush: what is shared out anew soon overflows again.
+    // Many names are often added together: redistributed blocks soon overflow again.
     let spare = if whole_runs { room / 16 } else { room / 8 };
     let relaxed = Limits { least, most: room - spare };
     let tight = Limits { least, most: room };
@@ -189,7 +189,7 @@ pub(crate) fn to_shrink(
     let any = Limits { least: 1, most: room };
     let plan = if all == WINDOW {
         let full = Limits { least: rebalance.two_thirds(), most: room };
-        // Names are removed in a rush, too: all neighbours come near two thirds at once.
+        // Many names are often removed together: all neighbours come near two thirds at once.
         let lasting = Limits { least: full.least + room / 24, most: room };
         let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
         shift(lasting)
@@ -205,6 +205,6 @@ pub(crate) fn to_shrink(
     if plan.is_some() || used > 0 {
         return plan;
     }
-    // The block is empty, and what it leaves fits where it was before.
+    // The block is empty, and the remaining entries fit where they were before.
     Some(Rebalance::new(entries, ends, own, room, false).fill(0..all))
 }

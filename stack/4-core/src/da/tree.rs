@@ -217,7 +217,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     /// Fails if block `dablk` is not on level `wanted`, if that is known, or is on a level that
     /// cannot exist.
-    fn judge_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> VerifyResult {
+    fn verify_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> VerifyResult {
         let wanted = wanted.unwrap_or(found);
         if wanted == found && found <= da::MAX_LEVEL {
             return Ok(());
@@ -227,7 +227,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         ctx.at_most("da.node.level", da::MAX_LEVEL, found)
     }
 
-    // ---- ways through the tree ---------------------------------------------------------------
+    // ---- paths through the tree --------------------------------------------------------------
 
     /// Returns the path to the first leaf that may hold `hash`, or to the last one if all hashes
     /// are smaller.
@@ -251,7 +251,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             let (own, kids) = self.children(dablk)?;
             let index = choose(kids).min(kids.len().saturating_sub(1));
             let child = kids.get(index).map(|child| DaBlock(child.before.get()));
-            self.judge_level(dablk, level, own)?;
+            self.verify_level(dablk, level, own)?;
             path.push(Step { dablk, index });
             let (Some(child), Some(below)) = (child, own.checked_sub(1)) else { return Ok(()) };
             (dablk, level) = (child, Some(below));
@@ -274,7 +274,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(false)
     }
 
-    // ---- entries in and out ------------------------------------------------------------------
+    // ---- inserting and removing --------------------------------------------------------------
 
     /// Inserts `item` into the leaf at the end of `path`, which [`find`](Self::find) returned for
     /// its hash.
@@ -398,7 +398,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             let dablk = DaBlock(child.before.get());
             let bytes = self.blocks.bytes(dablk)?.to_vec();
             let found = level_of(&bytes, self.geo);
-            self.judge_level(dablk, Some(level.saturating_sub(1)), found)?;
+            self.verify_level(dablk, Some(level.saturating_sub(1)), found)?;
             blocks.push(Neighbour { dablk, bytes });
         }
         Ok(Window { start, own: parent.index - start, blocks })

@@ -50,7 +50,7 @@ impl FreeSpaceIndex {
         }
         let mut at = index + self.width;
         match best {
-            // What had room is no hole.
+            // A block with free space exists, and is no hole.
             Some(_) if self.longest[at] > 0 => false,
             Some(_) => self.holes.remove(&db),
             None => self.holes.insert(db),

@@ -72,7 +72,7 @@ impl<'a, M: Mapping> Lookup<'_, 'a, M> {
                     return Ok(Some(found));
                 }
             }
-            // Equal hashes may go on in the next leaf.
+            // Equal hashes may continue in the next leaf.
             budget = budget.saturating_sub(1);
             if leaf.last_hash() == Some(hash) && budget > 0 {
                 next = self.da.next_leaf(leaf.info.forw.get())?;

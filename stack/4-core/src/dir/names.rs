@@ -65,12 +65,12 @@ fn what_of(entry: &Entry<'_>) -> What {
 }
 
 /// Fails for a name that no directory can hold.
-fn judge_name(name: &[u8]) -> Result<()> {
+fn verify_name(name: &[u8]) -> Result<()> {
     if name.len() > dir::NAME_MAX {
         return Err(Error::Limit("a name has at most 255 bytes"));
     }
     let bad = name.is_empty() || name == b"." || name == b"..";
-    // All bytes are looked at, which takes fewer steps than to stop at the first bad one.
+    // All bytes are examined, which takes fewer steps than to stop at the first bad one.
     if bad || name.iter().filter(|byte| matches!(byte, b'/' | 0)).count() > 0 {
         return Err(Error::Limit("a name is not empty, \".\" or \"..\", nor has it slash or NUL"));
     }
@@ -78,7 +78,7 @@ fn judge_name(name: &[u8]) -> Result<()> {
 }
 
 impl<F: DirFork> Names<'_, F> {
-    // ---- what is asked -----------------------------------------------------------------------
+    // ---- look-ups ----------------------------------------------------------------------------
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
@@ -112,7 +112,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Adds `name`, which must not exist.
     pub(crate) fn create(&mut self, name: &[u8], what: What) -> Result<()> {
-        judge_name(name)?;
+        verify_name(name)?;
         let entry = self.entry(name, what);
         if let Some(direct) = self.direct(name)? {
             return self.direct_create(&direct, &entry);
@@ -135,7 +135,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Removes `name`, and returns its target.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Result<What> {
-        judge_name(name)?;
+        verify_name(name)?;
         if let Some(direct) = self.direct(name)? {
             return self.direct_remove(&direct, name);
         }
@@ -175,7 +175,7 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    // ---- what all forms share ----------------------------------------------------------------
+    // ---- all forms ---------------------------------------------------------------------------
 
     /// Returns the form.
     pub(crate) fn form(&mut self) -> Result<Form> {

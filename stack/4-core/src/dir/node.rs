@@ -46,7 +46,7 @@ impl<F: DirFork> Names<'_, F> {
     pub(crate) fn node_find(&mut self, hash: u32, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
         let geo = self.geo;
         let mut path = self.tree(|tree| tree.find(hash))?;
-        // The way to the first leaf, once the search goes on to the next.
+        // The path to the first leaf, once the search continues to the next.
         let mut first = None;
         loop {
             let leaf = parse_leaf(self.fork.bytes(tree_at(path.leaf()))?, geo)?;

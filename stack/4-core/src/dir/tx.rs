@@ -35,10 +35,10 @@ impl<'v> Tx<'v> {
         let mut known = volume.rooms.take(ino);
         let DirCacheEntry { room, places, held } = &mut *known;
         let mut fork = TxFork { tx: self, dir, held, places };
-        let answer = work(&mut Names { geo, ino, fork: &mut fork, room });
+        let result = work(&mut Names { geo, ino, fork: &mut fork, room });
         known.held.clear();
         volume.rooms.put(ino, known);
-        answer
+        result
     }
 
     /// Makes the new inode `dir` an empty directory below `parent`. The caller sets the links: 2,

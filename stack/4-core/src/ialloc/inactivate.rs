@@ -115,11 +115,11 @@ impl Volume {
         }
         let (orphans, cut) = self.orphans();
         let cut = cut.into_iter().map(|(ino, error)| Orphan::new(ino, &error));
-        let judged = orphans.into_iter().filter_map(|ino| {
+        let verified = orphans.into_iter().filter_map(|ino| {
             let error = self.verify_orphan(ino).err()?;
             Some(Orphan::new(Some(ino), &error))
         });
-        cut.chain(judged).collect()
+        cut.chain(verified).collect()
     }
 
     /// Returns the members of all unlinked lists, and the errors of lists (or of the heads of a

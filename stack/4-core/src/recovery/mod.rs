@@ -139,7 +139,7 @@ pub(crate) fn replay_if(
     dev: &dyn BlockDevice,
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
-    judge: impl FnOnce(&[Intent]) -> Result<()>,
+    verify: impl FnOnce(&[Intent]) -> Result<()>,
 ) -> Result<Replay> {
     let geo = sb.geometry();
     let log = open_log(dev, log_dev, &geo).map_err(|error| damaged(error, None))?;
@@ -165,7 +165,7 @@ pub(crate) fn replay_if(
     }
     let (cancelled, intents) = first_pass(&log)?;
     report.unfinished = intents.unfinished();
-    judge(&report.unfinished)?;
+    verify(&report.unfinished)?;
     let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
     let mut whole = Whole::default();

@@ -46,7 +46,7 @@ impl Window {
     }
 
     fn put(self, image: &mut impl Image) {
-        // The three stand side by side.
+        // The three fields are adjacent.
         let words = [self.first, self.last, self.count].map(U32::new);
         image.put(offset_of!(Agf, flfirst), &words);
     }

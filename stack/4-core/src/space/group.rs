@@ -79,7 +79,7 @@ impl FreeSpace {
         self.cnt.close(tx);
     }
 
-    // ---- looking -----------------------------------------------------------------------------
+    // ---- searching ---------------------------------------------------------------------------
 
     /// Returns the best free extent for `wish`. The work is bounded: some extents may be missed,
     /// but not if neither alignment nor busy extents are involved.
@@ -87,7 +87,7 @@ impl FreeSpace {
         if let Some(piece) = self.find_near(tx, wish)? {
             return Ok(Some(piece));
         }
-        // Just long enough, or, where alignment is in the way, long enough however it lies.
+        // Just long enough, or, with alignment, long enough in any position.
         let with_slack = wish.want.saturating_add(wish.align - 1);
         if let Some(piece) = self.find_by_size(tx, wish, wish.want)? {
             return Ok(Some(piece));
@@ -162,11 +162,11 @@ impl FreeSpace {
 
     /// Returns the usable part of a free extent: at most `want` blocks, aligned, none of them busy.
     fn usable(&self, tx: &mut Tx<'_>, whole: Rec, wish: &Wish) -> Result<Option<Piece>> {
-        self.judge(tx, whole)?;
+        self.verify(tx, whole)?;
         let mut best: Option<Piece> = None;
         let mut parts = Usable::of(tx, self.agno, whole.startblock.get()..end(whole));
         for part in parts.by_ref() {
-            // From the wanted place on, where enough lies behind it; else from the part's beginning.
+            // From the wanted block on, if enough is behind it; else from the part's beginning.
             let at_place = wish.near.0.max(part.start).checked_next_multiple_of(wish.align);
             let at_place = at_place.filter(|&at| at < part.end && part.end - at >= wish.want);
             let Some(start) = at_place.or_else(|| part.start.checked_next_multiple_of(wish.align))
@@ -188,7 +188,7 @@ impl FreeSpace {
         Ok(best.filter(|piece| piece.len >= wish.least))
     }
 
-    fn judge(&self, tx: &Tx<'_>, rec: Rec) -> Result<()> {
+    fn verify(&self, tx: &Tx<'_>, rec: Rec) -> Result<()> {
         if tx.volume().geo().valid_agb_extent(self.agno, rec.start(), rec.len()) {
             return Ok(());
         }
@@ -327,7 +327,7 @@ impl FreeSpace {
         let longest = self.cnt.last(tx)?.map_or(0, |rec| rec.len().0);
         let agf = tx.bytes(self.agf);
         let free = i64::from(be32(agf, offset_of!(Agf, freeblks)).unwrap_or(0)) + change;
-        // freeblks and longest stand side by side.
+        // freeblks and longest are adjacent.
         let words = [u32::try_from(free).unwrap_or(0), longest].map(U32::new);
         tx.image(self.agf).put(offset_of!(Agf, freeblks), &words);
         tx.volume().space.saw(self.agno, longest);

@@ -31,7 +31,7 @@ pub(crate) fn refuse(intents: &[Intent]) -> Result<()> {
         };
         let (name, id) = (intent.family.intent_name(), intent.id);
         return Err(Error::Unsupported(format!(
-            "finishing what the journal promises {what} ({name} {id:#x})"
+            "finishing an intent {what} ({name} {id:#x})"
         )));
     }
     Ok(())

@@ -147,7 +147,7 @@ impl Tx<'_> {
         let mut tree = Cursor::new(RefcountTree::new(self, agno)?);
         let found = touching(self, &mut tree, &range, most)?;
         tree.close(self);
-        // Who only looked need not keep others out.
+        // A look-up alone releases the AGF, so that other transactions need not wait.
         let agf = self.agf(agno)?;
         self.release(agf);
         Ok((agno, range, found))
