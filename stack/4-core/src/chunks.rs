@@ -109,11 +109,11 @@ impl Volume {
             let mut bufs = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 let Some(leaf) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                let answer = self.stat_leaf(leaf, &mut bufs, &visit);
-                if !matches!(answer, Ok(ControlFlow::Continue(()))) {
+                let result = self.stat_leaf(leaf, &mut bufs, &visit);
+                if !matches!(result, Ok(ControlFlow::Continue(()))) {
                     stop.store(true, Ordering::Relaxed);
                 }
-                if let (Err(err), Ok(mut first)) = (answer, failed.lock()) {
+                if let (Err(err), Ok(mut first)) = (result, failed.lock()) {
                     first.get_or_insert(err);
                 }
             }
@@ -233,13 +233,13 @@ impl Volume {
             self.read_runs(runs, bufs)?;
             for (run, buf) in runs.iter().zip(&mut *bufs) {
                 let chunks = &chunks[run.chunks.clone()];
-                let mut entries = self.judge(leaf.agno, run, chunks, buf);
+                let mut entries = self.verify(leaf.agno, run, chunks, buf);
                 let bad: Vec<Ino> =
                     entries.iter().filter(|e| e.inode.is_err()).map(|e| e.ino).collect();
                 if !bad.is_empty() {
                     drop(entries);
                     self.heal(run, &bad, buf);
-                    entries = self.judge(leaf.agno, run, chunks, buf);
+                    entries = self.verify(leaf.agno, run, chunks, buf);
                 }
                 if visit(&entries).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -283,11 +283,11 @@ impl Volume {
             buf.resize(buf.len().max(run.len()), 0);
             batch.push(IoRead { offset: ByteOffset(run.bytes.start), buf: &mut buf[..run.len()] });
         }
-        self.device().read_batch(&mut batch).into_iter().try_for_each(|answer| Ok(answer?))
+        self.device().read_batch(&mut batch).into_iter().try_for_each(|result| Ok(result?))
     }
 
     /// Verifies the inodes in use of one run.
-    fn judge<'a>(
+    fn verify<'a>(
         &self,
         agno: AgNumber,
         run: &Run,

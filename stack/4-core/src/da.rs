@@ -22,10 +22,10 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// Blocks announced to the device at once.
+/// Number of blocks that are read ahead at once.
 const READ_AHEAD: usize = 64;
 
-/// A fork with a hash btree, and where its blocks lie.
+/// A fork with a hash btree, and its extent map.
 #[derive(Debug)]
 pub(crate) struct DaFork<'a, M = ExtentList> {
     pub(crate) vol: &'a Volume,
@@ -34,14 +34,14 @@ pub(crate) struct DaFork<'a, M = ExtentList> {
     pub(crate) extents: M,
 }
 
-/// A block of the tree: where it is in the fork, and its verified bytes.
+/// A block of the tree: its offset in the fork, and its verified bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct DaBuf {
     pub(crate) dablk: DaBlock,
     pub(crate) buf: Arc<Buf>,
 }
 
-/// Judges a block of the tree, node or leaf.
+/// Verifies a block of the tree, node or leaf.
 pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult {
     if da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic) {
         return Node::verify(bytes, ctx, fork).map(drop);
@@ -53,8 +53,8 @@ pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResul
 }
 
 impl<'a> DaFork<'a> {
-    /// The fork of `inode`, which must not map more blocks than the volume has: no walk over it
-    /// takes longer than one over the device.
+    /// Opens the fork of `inode`, which must not map more blocks than the volume has. No walk over
+    /// it thus takes longer than one over the device.
     pub(crate) fn open(vol: &'a Volume, inode: &Inode, fork: Fork) -> Result<Self> {
         let (ino, extents) = (inode.ino(), vol.extents(inode, fork)?);
         let ctx = vol.ctx(inode::location(vol.geo(), ino).fork(fork));
@@ -64,8 +64,8 @@ impl<'a> DaFork<'a> {
 }
 
 impl<'a> DaFork<'a, OnDemand<'a>> {
-    /// The fork of `inode`, for a look-up or two: its map is read where it is needed. Nobody changes it meanwhile where it
-    /// is `kept`.
+    /// Opens the fork of `inode` for a look-up or two: its map is read as needed. With `kept`, the
+    /// caller guarantees that the fork does not change meanwhile.
     pub(crate) fn on_demand(
         vol: &'a Volume,
         inode: &'a Inode,
@@ -81,12 +81,12 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         self.vol.geo()
     }
 
-    /// A block of this fork, called `what`, its place on the device not looked up.
+    /// Returns the location of a block of this fork, called `what`, without its device address.
     pub(crate) fn at(&self, what: &'static str, fileoff: FileOff) -> Location {
         Location::of(what).ino(self.ino).fork(self.fork).fileoff(fileoff)
     }
 
-    /// Filesystem blocks of one block of the fork's tree.
+    /// Returns the number of filesystem blocks in one block of the fork's tree.
     fn unit(&self) -> u32 {
         match self.fork {
             Fork::Data => self.geo().dirblkfsbs(),
@@ -94,7 +94,7 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         }
     }
 
-    /// The block at `fileoff`, called `what`, judged by `verify`.
+    /// Reads the block at `fileoff`, called `what`, and verifies it with `verify`.
     pub(crate) fn read(
         &self,
         what: &'static str,
@@ -111,7 +111,7 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         Ok(self.vol.cache().read(&map, &self.vol.ctx(at), verify)?)
     }
 
-    /// Announces blocks of the fork that will be read soon.
+    /// Starts read-ahead of blocks of the fork.
     pub(crate) fn read_ahead(&self, blocks: impl Iterator<Item = FileOff>) {
         let single =
             |at| self.extents.buf_map(self.geo(), at, self.unit()).ok().flatten()?.as_single();
@@ -121,7 +121,7 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         }
     }
 
-    /// Node or leaf `dablk`.
+    /// Reads node or leaf `dablk`.
     fn read_tree(&self, dablk: DaBlock) -> Result<DaBuf> {
         let what = match self.fork {
             Fork::Data => "directory tree",
@@ -132,20 +132,20 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         Ok(DaBuf { dablk, buf })
     }
 
-    /// The node in `block`; `None` for a leaf.
+    /// Returns the node in `block`; `None` for a leaf.
     fn node<'b>(&self, block: &'b DaBuf) -> Option<Node<'b>> {
         let is_node = da::magic(&block.buf) == Some(Layout::of(self.geo()).da_node_magic);
         if is_node { Node::parse(&block.buf, self.geo()) } else { None }
     }
 
-    /// Fails where `block` does not stand on `level`, its parent being one above.
+    /// Fails if `block` is not on `level`, one below its parent.
     fn expect_level(&self, block: &DaBuf, level: u16) -> Result<()> {
         let found = self.node(block).map_or(0, |node| node.level);
         let at = self.at("da node", FileOff(block.dablk.0.into()));
         Ok(self.vol.ctx(at).eq("da.node.level", level, found)?)
     }
 
-    /// The first leaf that may hold `hash`; `None` where all hashes are smaller.
+    /// Returns the first leaf that may hold `hash`; `None` if all hashes are smaller.
     pub(crate) fn leaf_for(&self, hash: u32) -> Result<Option<DaBuf>> {
         let mut block = self.read_tree(da::root(self.geo(), self.fork))?;
         while let Some((child, level)) = self.node(&block).map(|n| (n.child(hash), n.level)) {
@@ -156,7 +156,7 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         Ok(Some(block))
     }
 
-    /// The leaf behind `leaf`, whose `forw` says where.
+    /// Returns the leaf that `forw` of the previous leaf points to.
     pub(crate) fn next_leaf(&self, forw: u32) -> Result<Option<DaBuf>> {
         if forw == 0 {
             return Ok(None);
@@ -166,13 +166,13 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         Ok(Some(block))
     }
 
-    /// Most blocks that a walk may visit.
+    /// Returns the maximum number of blocks that a walk may visit.
     pub(crate) fn budget(&self) -> u64 {
         self.extents.most_blocks()
     }
 
-    /// Every leaf in hash order. What cannot be read is told in its place, and the walk goes on
-    /// with what stands beside it.
+    /// Passes every leaf in hash order to `each`. A part that cannot be read is passed as an error,
+    /// and the walk continues beside it.
     pub(crate) fn each_leaf(
         &self,
         each: &mut dyn FnMut(Result<&DaBuf>) -> ControlFlow<()>,

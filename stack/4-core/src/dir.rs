@@ -263,7 +263,8 @@ impl<'a> Dir<'a> {
         let end = geo.bytes_to_blocks(self.core.size()).min(geo.dir_leafblk().0.into());
         let mut next = first.0;
         self.da.extents.as_slice().iter().flat_map(move |extent| {
-            // Pieces of one directory block may be several extents: begin behind what was met.
+            // Pieces of one directory block may be several extents: begin behind the previous
+            // block.
             let start = (extent.startoff.0 / unit * unit).max(next);
             let stop = extent.end().0.min(end);
             next = next.max(stop.next_multiple_of(unit));

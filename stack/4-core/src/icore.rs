@@ -224,7 +224,7 @@ impl Tx<'_> {
         let core = self.core(inode);
         let (time, count) =
             (encode(now, core.has_bigtime()), core.change_count().unwrap_or(0).wrapping_add(1));
-        // What changes most often is one edit.
+        // The most frequent changes are one edit.
         let (start, last) = (offset_of!(Core, atime), offset_of!(CoreV3, change_count));
         let fields = self.edit(inode.handle, start..last + size_of::<U64>());
         let mut put = |at: usize, value: U64| {

@@ -217,7 +217,8 @@ impl Volume {
         };
         let map = BufMap::single(Daddr(start / 512), len);
         let buf = self.cache().read(&map, &ctx, &verify)?;
-        // Inodes of 256 bytes share their sector with another, which may have been the one that was judged.
+        // Inodes of 256 bytes share their sector with another, which may be the one that was
+        // verified.
         verify(&buf, &ctx)?;
         Ok((buf, offset))
     }

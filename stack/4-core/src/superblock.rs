@@ -72,7 +72,7 @@ pub(crate) fn superblock_to_write(dev: &dyn BlockDevice) -> Result<Superblock> {
 fn copy_for(dev: &dyn BlockDevice, damage: &SbError) -> Option<Rebuilt> {
     let is_damage = match damage {
         SbError::NotXfs { .. } | SbError::Version(_) => true,
-        // An mkfs that was interrupted leaves copies of a volume that is not there.
+        // An interrupted mkfs leaves secondaries of a volume that does not exist.
         SbError::Corrupt(fault) => fault.check != CheckId("sb.inprogress"),
         SbError::UnknownFeature { .. } | SbError::Unsupported(_) => false,
     };
@@ -98,13 +98,13 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
 fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     let mut first = vec![0; 512];
     dev.read_at(ByteOffset(0), &mut first)?;
-    let mut sector = vec![0; judge_first(&first)?];
+    let mut sector = vec![0; verify_first(&first)?];
     dev.read_at(ByteOffset(0), &mut sector)?;
     Ok(Superblock::verify(&sector, AgNumber(0))?.clone())
 }
 
 /// Returns the length of a superblock in bytes, from its start.
-fn judge_first(first: &[u8]) -> Result<usize> {
+fn verify_first(first: &[u8]) -> Result<usize> {
     let sb = Superblock::parse(first).ok_or(SbError::NotXfs { found: 0 })?;
     sb.check_readable()?;
     Ok(usize::from(sb.sectsize.get()).clamp(512, 32768))
@@ -122,10 +122,10 @@ fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<B
         _ => return Err(error),
     };
     let mut first = vec![0; 512];
-    if !read_alternative(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
+    if !read_alternative(dev, ByteOffset(0), &mut first, |first| verify_first(first).is_ok()) {
         return Err(error);
     }
-    let mut sector = vec![0; judge_first(&first)?];
+    let mut sector = vec![0; verify_first(&first)?];
     let sound = |sector: &[u8]| Superblock::verify(sector, AgNumber(0)).is_ok();
     if !read_alternative(dev, ByteOffset(0), &mut sector, sound) {
         return Err(error);

@@ -93,8 +93,8 @@ pub(crate) fn engine(
         LogWriter::resume(&log, log_dev, data)?
     };
     let writer = writer.buffers(options.journal.logbufs);
-    // A quarter is for blocks, an eighth for inodes. What waits to be written in place may take as much besides,
-    // and the rest is the allocator's.
+    // A quarter is for blocks, an eighth for inodes. Changes that wait to be written in place may
+    // take as much in addition, and the rest is for the allocator.
     let inodes = options.cache_bytes / 8 / INODE_COST;
     Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }
@@ -152,7 +152,7 @@ impl Volume {
     /// Updates [`Volume::superblock`] from the buffer cache.
     fn reread_superblock(&self) -> Result<()> {
         let place = sb::location(self.geo(), AgNumber(0));
-        let buf = self.read_buf(place, &|bytes, _| judge(bytes, AgNumber(0)))?;
+        let buf = self.read_buf(place, &|bytes, _| verify(bytes, AgNumber(0)))?;
         if let Some(sb) = Superblock::parse(&buf) {
             *self.sb.write() = sb.clone();
         }
@@ -189,12 +189,13 @@ fn edit_superblock_of(
     agno: AgNumber,
     edit: impl Fn(&mut Held<'_, '_>),
 ) -> Result<()> {
-    // A superblock has no place in the lock order: what waits for one holds nothing else, and it is let go of at once.
+    // A superblock has no rank in the lock order: a thread that waits for one holds nothing else,
+    // and releases it at once.
     let engine = volume.engine()?;
     engine.commit_parked();
     volume.transact(|tx| {
-        let judge = |bytes: &[u8], _: &Ctx<'_>| judge(bytes, agno);
-        let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
+        let verify = |bytes: &[u8], _: &Ctx<'_>| verify(bytes, agno);
+        let handle = tx.read_buf(sb::location(volume.geo(), agno), &verify)?;
         edit(&mut tx.image(handle));
         Ok(())
     })?;
@@ -206,6 +207,6 @@ fn edit_superblock_of(
 }
 
 /// Verifies the superblock of group `agno`, as a metadata block.
-fn judge(bytes: &[u8], agno: AgNumber) -> VerifyResult {
+fn verify(bytes: &[u8], agno: AgNumber) -> VerifyResult {
     Superblock::verify(bytes, agno).map(drop).map_err(|error| error.corruption())
 }

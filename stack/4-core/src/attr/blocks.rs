@@ -10,7 +10,8 @@ use crate::da::verify_any;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// Extents that the search for a hole in a fork looks at; behind that the end of the fork is good enough.
+/// Maximum number of extents examined in the search for a hole in a fork. Otherwise the end of the
+/// fork is used.
 const HOLE_SEARCH: usize = 64;
 
 /// The tree blocks of an inode's attribute fork, in a transaction.
@@ -26,17 +27,17 @@ impl<'x, 'v> TxBlocks<'x, 'v> {
         Self::again(tx, inode, Vec::with_capacity(8))
     }
 
-    /// The same blocks another time in the same transaction.
+    /// Accesses the same blocks again in the same transaction.
     pub(super) fn again(tx: &'x mut Tx<'v>, inode: TxInode, held: Vec<(DaBlock, Handle)>) -> Self {
         Self { tx, inode, held }
     }
 
-    /// What is held, for [`again`](Self::again).
+    /// Returns the held blocks, for [`again`](Self::again).
     pub(super) fn held(self) -> Vec<(DaBlock, Handle)> {
         self.held
     }
 
-    /// Block `dablk`, held.
+    /// Locks block `dablk`.
     fn handle(&mut self, dablk: DaBlock) -> Result<Handle> {
         if let Some((_, handle)) = self.held.iter().find(|(held, _)| *held == dablk) {
             return Ok(*handle);
@@ -82,7 +83,7 @@ impl DaBlocks for TxBlocks<'_, '_> {
 }
 
 impl Tx<'_> {
-    /// Where block `dablk` of an attribute fork lies, and what to call it.
+    /// Returns the location of block `dablk` of an attribute fork, and its name for errors.
     pub(super) fn attr_block(
         &self,
         inode: TxInode,
@@ -100,8 +101,8 @@ impl Tx<'_> {
         Ok((map, at))
     }
 
-    /// Allocates `len` blocks, in as many pieces as it takes, and maps them at the first hole of an attribute
-    /// fork that holds them. Answers where.
+    /// Allocates `len` blocks, in as many pieces as necessary, and maps them at the first hole of
+    /// an attribute fork that holds them. Returns the first one.
     pub(super) fn grow_attr_fork(&mut self, inode: TxInode, len: u32) -> Result<DaBlock> {
         let dablk = self.find_hole(inode, len)?;
         let mut done = 0;

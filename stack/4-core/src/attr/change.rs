@@ -24,7 +24,7 @@ use crate::attr::forkoff::{self, DataNeed};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// What setting an attribute finds.
+/// Whether the attribute to be set must exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetMode {
     /// It may exist or not.
@@ -37,8 +37,8 @@ pub enum SetMode {
 }
 
 impl SetMode {
-    /// Fails where the attribute must not exist and does, or must and does not.
-    pub(super) fn judge(self, exists: bool) -> Result<()> {
+    /// Fails if the attribute must not exist and does, or must and does not.
+    pub(super) fn verify(self, exists: bool) -> Result<()> {
         match self {
             Self::Create if exists => Err(Error::Exists),
             Self::Replace if !exists => Err(Error::NoEntry),
@@ -47,12 +47,12 @@ impl SetMode {
     }
 }
 
-/// What tells one attribute of an inode from another.
+/// The identity of one attribute of an inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'k> {
     pub(super) namespace: Namespace,
     pub(super) name: &'k [u8],
-    /// Of a parent pointer: a name may have several parents.
+    /// The value, for a parent pointer: a name may have several parents.
     pub(super) value: Option<&'k [u8]>,
 }
 
@@ -61,21 +61,22 @@ impl<'k> Key<'k> {
         Self { namespace, name, value }
     }
 
-    /// True for an attribute with these `flags`, this `name` and this `value`, where it is known.
+    /// Returns true for an attribute with these `flags`, this `name`, and this `value` if it is
+    /// given.
     pub(super) fn matches(&self, flags: u8, name: &[u8], value: Option<&[u8]>) -> bool {
         let same_value = self.value.is_none() || value == self.value;
         Namespace::from_flags(flags) == Some(self.namespace) && name == self.name && same_value
     }
 }
 
-/// One entry of a directory, as the inode that it names remembers it.
+/// One entry of a directory, as recorded in the inode that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentName<'n> {
     /// The directory.
     pub ino: Ino,
     /// Its generation.
     pub generation: u32,
-    /// What it calls the inode.
+    /// The name.
     pub name: &'n [u8],
 }
 
@@ -88,8 +89,8 @@ impl ParentName<'_> {
     }
 }
 
-/// Fails where no attribute can have this name or this value.
-pub(super) fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
+/// Fails if no attribute can have this name or this value.
+pub(super) fn verify_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > 255 {
         return Err(Error::Limit("the name of an attribute has 1 to 255 bytes"));
     }
@@ -103,12 +104,12 @@ pub(super) fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Res
 }
 
 impl Tx<'_> {
-    /// Sets an attribute of `inode`. Its times are the caller's business.
+    /// Sets an attribute of `inode`. The caller updates the inode's times.
     ///
     /// # Errors
-    /// [`Error::Exists`] and [`Error::NoEntry`] as `mode` says, [`Error::Limit`] for a name or value that no
-    /// attribute can have, and where the attribute fork of a volume without NREXT64 has as many
-    /// extents as it can, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::Exists`] and [`Error::NoEntry`] according to `mode`, [`Error::Limit`] for a name or
+    /// value that no attribute can have, and if the attribute fork of a volume without NREXT64 has
+    /// its maximum number of extents, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
     pub fn attr_set(
         &mut self,
         inode: TxInode,
@@ -117,7 +118,7 @@ impl Tx<'_> {
         value: &[u8],
         mode: SetMode,
     ) -> Result<()> {
-        judge_name(namespace, name, value)?;
+        verify_name(namespace, name, value)?;
         self.attr_put(inode, Key::new(namespace, name, None), value, mode)
     }
 
@@ -129,7 +130,8 @@ impl Tx<'_> {
         self.attr_take(inode, Key::new(namespace, name, None))
     }
 
-    /// The value of an attribute, with this transaction's changes; `None` where there is none of the name.
+    /// Returns the value of an attribute, with this transaction's changes; `None` if there is none
+    /// of the name.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -150,12 +152,13 @@ impl Tx<'_> {
         }
     }
 
-    /// Frees a part of all that the attributes of `inode` take; true where nothing is left. For an inode that
-    /// goes away: between two transactions it has no attributes, but perhaps blocks of its attribute
-    /// fork. Linux, should it have to finish the work, finds an empty leaf.
+    /// Frees a part of the blocks of the attributes of `inode`; returns true if nothing is left.
+    /// Only for an inode that is deleted. Between two transactions it has no attributes, but
+    /// perhaps blocks of its attribute fork. If Linux has to finish the work, it finds an empty
+    /// leaf.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`], [`Error::NoSpace`] where the map of the fork must grow.
+    /// [`Error::Device`], [`Error::Corrupt`], [`Error::NoSpace`] if the map of the fork must grow.
     pub fn attr_drop(&mut self, inode: TxInode) -> Result<bool> {
         let done = match self.attr_form(inode) {
             Form::Tree => self.tree_drop_part(inode)?,
@@ -169,19 +172,19 @@ impl Tx<'_> {
 
     // ---- parent pointers ---------------------------------------------------------------------
 
-    /// `inode` has a new name. For volumes with parent pointers.
+    /// Adds a parent pointer for a new name of `inode`. For volumes with parent pointers.
     ///
     /// # Errors
     /// As [`attr_set`](Self::attr_set).
     pub fn parent_set(&mut self, inode: TxInode, parent: ParentName<'_>) -> Result<()> {
         let value = parent.value();
-        judge_name(Namespace::Parent, parent.name, &value)?;
+        verify_name(Namespace::Parent, parent.name, &value)?;
         let name = parent.name;
         let key = Key::new(Namespace::Parent, name, Some(&value));
         self.attr_put(inode, key, &value, SetMode::Create)
     }
 
-    /// `inode` has lost a name.
+    /// Removes the parent pointer of a removed name of `inode`.
     ///
     /// # Errors
     /// As [`attr_remove`](Self::attr_remove).
@@ -191,7 +194,7 @@ impl Tx<'_> {
         self.attr_take(inode, Key::new(Namespace::Parent, name, Some(&value)))
     }
 
-    /// `inode` is called `new` instead of `old`.
+    /// Replaces the parent pointer `old` of `inode` by `new`.
     ///
     /// # Errors
     /// As [`parent_set`](Self::parent_set) and [`parent_remove`](Self::parent_remove).
@@ -204,7 +207,7 @@ impl Tx<'_> {
         if old == new {
             return Ok(());
         }
-        // The new one first: the attribute fork does not go and come back.
+        // The new one first, so that the attribute fork is not removed and made again.
         self.parent_set(inode, new)?;
         self.parent_remove(inode, old)
     }
@@ -236,7 +239,7 @@ impl Tx<'_> {
             Form::Short => self.short_form(inode)?,
             Form::None => ShortForm::default(),
         };
-        mode.judge(list.find(key).is_some())?;
+        mode.verify(list.find(key).is_some())?;
         self.move_content_out(inode)?;
         let new = Entry { flags: key.namespace.flags(), name: key.name, value };
         let entries = list.others(key).chain([new]);
@@ -272,7 +275,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The short form of `inode`, verified.
+    /// Returns the verified short form of `inode`.
     fn short_form(&self, inode: TxInode) -> Result<ShortForm> {
         let geo = self.volume().geo();
         let ctx = self.volume().ctx(inode::location(geo, inode.ino).fork(Fork::Attr));
@@ -282,7 +285,7 @@ impl Tx<'_> {
         Ok(ShortForm(fork.get(..sf.totsize.into()).unwrap_or(fork).to_vec()))
     }
 
-    /// What the data fork needs of the inode as it is now.
+    /// Returns the data fork's present need of space in the inode.
     fn data_need(&self, inode: TxInode) -> DataNeed {
         let core = self.core(inode);
         match core.format() {
@@ -295,8 +298,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Where the attribute fork must begin for a short form of `len` bytes; where it is, if that is
-    /// far enough in. `None` where the data fork leaves too little.
+    /// Returns the fork offset for a short form of `len` bytes; the present one, if that leaves
+    /// enough space. Returns `None` if the data fork leaves too little.
     fn forkoff_for(&self, inode: TxInode, len: usize) -> Option<u8> {
         let core = self.core(inode);
         if core.attr_fork().is_some_and(|fork| fork.len() >= len) {
@@ -309,7 +312,8 @@ impl Tx<'_> {
         forkoff::choose(self.volume().geo(), need, len)
     }
 
-    /// Where the content of an inode leaves no room for attributes at all, it moves into blocks.
+    /// Moves the data fork's contents into blocks, if they leave no space for attributes in the
+    /// inode.
     fn move_content_out(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
         let need = self.data_need(inode);
@@ -328,7 +332,7 @@ impl Tx<'_> {
         self.image(inode.handle).put(offset, &(format as u8));
     }
 
-    /// Makes `list` the attribute fork, beginning at `forkoff`.
+    /// Writes `list` as the attribute fork, beginning at `forkoff`.
     fn put_short_form(&mut self, inode: TxInode, forkoff: u8, list: &[u8]) -> Result<()> {
         if self.core(inode).forkoff() != forkoff {
             self.set_forkoff(inode, forkoff)?;
@@ -342,9 +346,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores what is `left` of the attributes; without any the fork goes, unless the data fork has
-    /// a btree whose root would have to move, or is that of a symlink which was moved out and would fit
-    /// then: `xfs_repair` 6.1 takes that for damage.
+    /// Stores the remaining attributes `left`. Without any the fork is removed, except in two cases
+    /// that `xfs_repair` 6.1 takes for damage: a data fork with a btree whose root would have to
+    /// move, and that of a symlink which was moved out and would fit then.
     fn shrink_short_form(&mut self, inode: TxInode, left: &[u8]) -> Result<()> {
         let none = Sf::parse(left).is_none_or(|sf| sf.count == 0);
         let core = self.core(inode);
@@ -360,7 +364,7 @@ impl Tx<'_> {
         self.put_short_form(inode, forkoff, left)
     }
 
-    /// The attribute fork holds nothing, in extents form.
+    /// Makes the attribute fork empty, in extents form.
     fn clear_attr_fork(&mut self, inode: TxInode) {
         self.set_aformat(inode, Format::Extents);
         let Some(len) = self.core(inode).attr_fork().map(<[u8]>::len) else { return };
@@ -369,15 +373,15 @@ impl Tx<'_> {
         image.zero(end - len..end);
     }
 
-    /// The attribute fork gets blocks: a leaf, still empty. What stood in the inode is the caller's to put
-    /// there.
+    /// Converts the attribute fork to an empty leaf in a block. The caller inserts the former
+    /// attributes.
     fn short_form_to_tree(&mut self, inode: TxInode) -> Result<()> {
         self.clear_attr_fork(inode);
         let (geo, need) = (self.volume().geo(), self.data_need(inode));
         let old = self.core(inode).forkoff();
         let usual = forkoff::for_blocks(geo, need).unwrap_or(old);
         let new = match need {
-            // The root of a tree does not move again, nor does what is beside a device number.
+            // The root of a tree does not move again, nor does the fork beside a device number.
             DataNeed::Btree | DataNeed::Device if old != 0 => old,
             _ => usual.max(old),
         };
@@ -387,7 +391,7 @@ impl Tx<'_> {
         self.tree_init(inode)
     }
 
-    /// The attributes move into the inode, where all of them fit.
+    /// Moves the attributes into the inode, if all of them fit.
     fn tree_to_short_form(&mut self, inode: TxInode) -> Result<()> {
         let Some(list) = self.tree_as_short_form(inode)? else { return Ok(()) };
         let none = Sf::parse(&list).is_none_or(|sf| sf.count == 0);
@@ -404,14 +408,14 @@ impl Tx<'_> {
 /// Bytes of an extent record.
 const EXTENT_LEN: usize = 16;
 
-/// How an inode stores its attributes.
+/// The form in which an inode stores its attributes.
 pub(super) enum Form {
     None,
     Short,
     Tree,
 }
 
-/// A verified short form, out of its inode; empty for none.
+/// A verified short form, copied from its inode; empty for none.
 #[derive(Default)]
 struct ShortForm(Vec<u8>);
 
@@ -424,7 +428,7 @@ impl ShortForm {
         self.entries().find(|entry| key.matches(entry.flags, entry.name, Some(entry.value)))
     }
 
-    /// All but the attribute `key`.
+    /// Returns all attributes but `key`.
     fn others(&self, key: Key<'_>) -> impl Iterator<Item = Entry<'_>> {
         self.entries().filter(move |entry| !key.matches(entry.flags, entry.name, Some(entry.value)))
     }

@@ -26,12 +26,12 @@ use crate::da::verify_any;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// Leaves that one transaction clears; the next change goes on with the others.
+/// Maximum number of leaves that one transaction clears; the next change continues with the others.
 const LEAVES_MAX: usize = 64;
-/// Inodes that are remembered at once.
+/// Maximum number of inodes in the cache.
 const INODES_MAX: usize = 1 << 16;
 
-/// Inodes whose attribute fork was looked through and holds no debris.
+/// Inodes whose attribute fork was scanned and holds no debris.
 #[derive(Debug)]
 pub(crate) struct Swept(RankedMutex<HashSet<Ino>>);
 
@@ -55,7 +55,7 @@ impl Swept {
     }
 }
 
-/// What a fork holds.
+/// The result of a scan of a fork.
 #[derive(Default)]
 struct Survey {
     /// For each leaf with INCOMPLETE entries, in hash order, the hash of the first.
@@ -65,11 +65,12 @@ struct Survey {
 }
 
 impl Tx<'_> {
-    /// Clears the attribute fork of `inode`, which has blocks, of what Linux did not come to its end with.
+    /// Removes the leftovers of Linux' interrupted changes from the attribute fork of `inode`,
+    /// which has blocks.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`] where what is changed is damaged, [`Error::NoSpace`] where the map of the
-    /// fork must grow.
+    /// [`Error::Device`], [`Error::Corrupt`] if a block to be changed is damaged,
+    /// [`Error::NoSpace`] if the map of the fork must grow.
     pub(super) fn attr_clear_debris(&mut self, inode: TxInode) -> Result<()> {
         let swept = &self.volume().swept;
         if swept.has(inode.ino) {
@@ -77,7 +78,7 @@ impl Tx<'_> {
         }
         let survey = match self.survey_attrs(inode) {
             Ok(survey) if !survey.incomplete.is_empty() => survey,
-            // Damage elsewhere in the fork is no reason to refuse the change.
+            // Corruption elsewhere in the fork does not prevent the change.
             Ok(_) | Err(Error::Corrupt(_)) => {
                 swept.add(inode.ino);
                 return Ok(());
@@ -90,7 +91,7 @@ impl Tx<'_> {
         self.free_unused(inode, survey.used)
     }
 
-    /// Looks through the whole tree. Its blocks are not held.
+    /// Scans the whole tree, without locking its blocks.
     fn survey_attrs(&self, inode: TxInode) -> Result<Survey> {
         let geo = self.volume().geo();
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_any(bytes, ctx, Fork::Attr);
@@ -138,8 +139,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Frees what is mapped beside the blocks that were `used`: values of entries that are gone, and those that
-    /// were allocated before an entry named them.
+    /// Frees the mapped blocks that are not `used`: values of removed entries, and those that were
+    /// allocated before an entry named them.
     fn free_unused(&mut self, inode: TxInode, mut used: Vec<Range<u64>>) -> Result<()> {
         used.sort_unstable_by_key(|range| range.start);
         used.push(u64::MAX..u64::MAX);

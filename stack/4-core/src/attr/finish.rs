@@ -6,12 +6,12 @@
 
 use xfskit_format::attr::Namespace;
 
-use crate::attr::change::{Key, SetMode, judge_name};
+use crate::attr::change::{Key, SetMode, verify_name};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
-    /// The attribute has this value.
+    /// Sets the attribute to this value, if it is not yet.
     pub(crate) fn attr_finish_set(
         &mut self,
         inode: TxInode,
@@ -19,12 +19,12 @@ impl Tx<'_> {
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        judge_name(namespace, name, value)?;
+        verify_name(namespace, name, value)?;
         let key = Key::new(namespace, name, None);
         self.attr_put(inode, key, value, SetMode::Any)
     }
 
-    /// There is no such attribute.
+    /// Removes the attribute, if it exists.
     pub(crate) fn attr_finish_remove(
         &mut self,
         inode: TxInode,
@@ -35,18 +35,18 @@ impl Tx<'_> {
         let key = Key::new(namespace, name, value);
         match self.attr_take(inode, key) {
             Err(Error::NoEntry) => Ok(()),
-            answer => answer,
+            result => result,
         }
     }
 
-    /// The inode has this name, as `value` says.
+    /// Adds the parent pointer in `value`, if it is missing.
     pub(crate) fn parent_finish_set(
         &mut self,
         inode: TxInode,
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        judge_name(Namespace::Parent, name, value)?;
+        verify_name(Namespace::Parent, name, value)?;
         let key = Key::new(Namespace::Parent, name, Some(value));
         self.attr_put(inode, key, value, SetMode::Any)
     }

@@ -126,7 +126,7 @@ impl Tx<'_> {
         let geo = self.volume().geo();
         let mut blocks = TxBlocks::new(self, inode);
         let old = search(&mut Tree::new(geo, Fork::Attr, inode.ino, &mut blocks), key)?;
-        mode.judge(matches!(old, Search::Found(_)))?;
+        mode.verify(matches!(old, Search::Found(_)))?;
         let flags = key.namespace.flags();
         let held = blocks.held();
         let place = if leaf_edit::is_remote(geo, key.name.len(), value.len()) {
@@ -162,7 +162,7 @@ impl Tx<'_> {
     /// cannot stand in a short form.
     pub(super) fn tree_as_short_form(&mut self, inode: TxInode) -> Result<Option<Vec<u8>>> {
         let geo = self.volume().geo();
-        // What Linux left behind when it was cut short is not lost sight of.
+        // Leftovers of an interrupted change of Linux are kept for the clean-up.
         let several = self.core(inode).anextents() > 1;
         if several || self.bmap_end(inode, Fork::Attr)? != FileOff(1) {
             return Ok(None);

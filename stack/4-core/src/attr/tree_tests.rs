@@ -51,12 +51,12 @@ impl Fixture {
     fn change<T>(&mut self, change: impl FnOnce(&Geometry, &mut Tree<'_, Memory>) -> T) -> T {
         self.blocks.touched.clear();
         let mut tree = Tree::new(&self.geo, Fork::Attr, INO, &mut self.blocks);
-        let answer = change(&self.geo, &mut tree);
+        let result = change(&self.geo, &mut tree);
         let touched = self.blocks.touched.len();
         self.most = self.most.max(touched);
         self.all += touched;
         self.changes += 1;
-        answer
+        result
     }
 
     fn insert(&mut self, flags: u8, name: &[u8], value: &[u8]) {
@@ -87,8 +87,8 @@ impl Fixture {
         self.remove(&key);
     }
 
-    fn judge(&self) -> Found {
-        let found = testing::judge(&self.geo, &|dablk| self.blocks.blocks[&dablk].clone());
+    fn verify(&self) -> Found {
+        let found = testing::verify(&self.geo, &|dablk| self.blocks.blocks[&dablk].clone());
         assert_eq!(found.blocks.len(), self.blocks.blocks.len(), "blocks out of the tree");
         let all: BTreeMap<Key, Vec<u8>> = found
             .attrs
@@ -104,9 +104,9 @@ impl Fixture {
         found
     }
 
-    /// Judges the tree, and the promise of two thirds.
-    fn judge_full(&self) -> Found {
-        let found = self.judge();
+    /// Verifies the tree, and that leaves are two thirds full.
+    fn verify_full(&self) -> Found {
+        let found = self.verify();
         let room = leaf_edit::room(&self.geo);
         let least = found.used.iter().min().copied().unwrap_or(0);
         let full = found.used.len() < 4 || 3 * least >= 2 * room;
@@ -129,7 +129,7 @@ fn search(geo: &Geometry, tree: &mut Tree<'_, Memory>, attr: &Attr<'_>) -> Optio
     }
 }
 
-/// Grows, churns and shrinks a tree of attributes of `len` bytes; answers the mean fill in percent
+/// Grows, churns and shrinks a tree of attributes of `len` bytes; returns the mean fill in percent
 /// after growing and after churn.
 fn workload(
     blocklog: u8,
@@ -149,10 +149,10 @@ fn workload(
             f.insert(0, name.as_bytes(), &value);
         }
         if i % every == 0 {
-            f.judge_full();
+            f.verify_full();
         }
     }
-    fills[0] = fill(&f.judge_full(), &f);
+    fills[0] = fill(&f.verify_full(), &f);
     for i in 0..count {
         if f.random(2) == 0 && !f.model.is_empty() {
             f.remove_any();
@@ -161,14 +161,14 @@ fn workload(
             f.insert(0, name.as_bytes(), &value);
         }
         if i % every == 0 {
-            f.judge_full();
+            f.verify_full();
         }
     }
-    fills[1] = fill(&f.judge_full(), &f);
+    fills[1] = fill(&f.verify_full(), &f);
     while !f.model.is_empty() {
         f.remove_any();
         if f.model.len().is_multiple_of(every) {
-            f.judge_full();
+            f.verify_full();
         }
     }
     assert_eq!(f.blocks.blocks.len(), 1, "the tree is a leaf again");
@@ -207,19 +207,19 @@ fn blocks_of_1k_make_deep_trees() {
     for i in 0..9000usize {
         f.insert(0, format!("deep-{i}").as_bytes(), &[b'v'; 60]);
         if i % 3000 == 0 {
-            f.judge();
+            f.verify();
         }
     }
-    let found = f.judge();
+    let found = f.verify();
     assert!(found.kids.len() >= 9, "three levels: {:?}", found.kids);
     assert!(found.kids.iter().all(|kids| 3 * kids >= 120), "{:?}", found.kids);
     while f.model.len() > 3 {
         f.remove_any();
         if f.model.len().is_multiple_of(2999) {
-            f.judge();
+            f.verify();
         }
     }
-    f.judge();
+    f.verify();
     assert!(f.most <= 20, "{} blocks in one change", f.most);
 }
 
@@ -239,17 +239,17 @@ fn names_of_one_hash_are_told_apart() {
             f.insert(flags, &name, &value);
             f.insert(0, format!("between{i}").as_bytes(), b"value");
             if i % 20 == 0 {
-                f.judge();
+                f.verify();
             }
         }
-        f.judge();
+        f.verify();
         for i in 0..600 {
             f.remove(&item((i * 7) % 600));
             if i % 20 == 0 {
-                f.judge();
+                f.verify();
             }
         }
-        assert_eq!(f.judge().torn_runs, 0);
+        assert_eq!(f.verify().torn_runs, 0);
     }
 }
 
@@ -261,13 +261,13 @@ fn short_runs_of_one_hash_stay_in_one_leaf() {
         let rec = attr::parent::Rec { p_ino: ino.into(), p_gen: 1.into() };
         f.insert(attr::PARENT, format!("link{}", i / 10).as_bytes(), rec.as_bytes());
         if i % 200 == 0 {
-            assert_eq!(f.judge().torn_runs, 0);
+            assert_eq!(f.verify().torn_runs, 0);
         }
     }
     while !f.model.is_empty() {
         f.remove_any();
         if f.model.len().is_multiple_of(200) {
-            assert_eq!(f.judge().torn_runs, 0);
+            assert_eq!(f.verify().torn_runs, 0);
         }
     }
 }
@@ -281,13 +281,13 @@ fn very_large_attributes_are_stored_all_the_same() {
             let len = if f.random(2) == 0 { f.random(most) } else { f.random(50) };
             f.insert(0, format!("large{i}").as_bytes(), &vec![b'v'; len]);
             if i % 4 == 0 {
-                f.judge();
+                f.verify();
             }
         }
         while !f.model.is_empty() {
             f.remove_any();
             if f.model.len().is_multiple_of(4) {
-                f.judge();
+                f.verify();
             }
         }
         assert_eq!(f.blocks.blocks.len(), 1);

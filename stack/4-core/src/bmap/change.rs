@@ -20,7 +20,7 @@ use crate::space::RECORDS_MAX;
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
-    /// The extent that covers block `fileoff` of a fork, with this transaction's changes.
+    /// Returns the extent that covers block `fileoff` of a fork, with this transaction's changes.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -36,8 +36,8 @@ impl Tx<'_> {
         cursor::covering(self, inode, fork, fileoff)
     }
 
-    /// The first extent that ends behind block `fileoff` of a fork: the one that covers it, or the next. None
-    /// in a fork that holds its content itself, or does not exist.
+    /// Returns the first extent that ends behind block `fileoff` of a fork: the one that covers it,
+    /// or the next. Returns `None` for a fork that is stored in the inode, or does not exist.
     ///
     /// # Errors
     /// As [`bmap_lookup`](Self::bmap_lookup).
@@ -57,7 +57,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The last extent of a fork that begins at or before block `fileoff`.
+    /// Returns the last extent of a fork that begins at or before block `fileoff`.
     ///
     /// # Errors
     /// As [`bmap_lookup`](Self::bmap_lookup).
@@ -73,7 +73,7 @@ impl Tx<'_> {
         Cursor::seek(self, inode, fork, fileoff)?.before(self)
     }
 
-    /// The first block behind the last extent of a fork: how far it reaches.
+    /// Returns the first block behind the last extent of a fork.
     ///
     /// # Errors
     /// As [`bmap_lookup`](Self::bmap_lookup).
@@ -82,15 +82,16 @@ impl Tx<'_> {
         Ok(last.map_or(FileOff::ZERO, |extent| extent.end()))
     }
 
-    /// True where a fork exists and has blocks of its own, or room for them.
+    /// Returns true if a fork exists and is in a form with extents.
     fn has_extents(&self, inode: TxInode, fork: Fork) -> bool {
         let core = self.core(inode);
         core.fork(fork).is_some()
             && matches!(core.fork_format(fork), Some(Format::Extents | Format::Btree))
     }
 
-    /// The device ranges of `blocks` blocks of a fork from `start` on; `None` where there is a hole. For
-    /// metadata whose blocks (of a directory) consist of several filesystem blocks.
+    /// Returns the device ranges of `blocks` blocks of a fork from `start` on, or `None` if there
+    /// is a hole. This serves metadata (directories) whose blocks consist of several filesystem
+    /// blocks.
     ///
     /// # Errors
     /// As [`bmap_lookup`](Self::bmap_lookup).
@@ -105,7 +106,8 @@ impl Tx<'_> {
         buf_map(geo, start, blocks, |at| self.bmap_lookup(inode, fork, at))
     }
 
-    /// All extents of a fork. For forks that are short by nature: everything else has look-ups.
+    /// Returns all extents of a fork. Only for forks that are always short; all others are read by
+    /// look-ups.
     ///
     /// # Errors
     /// As [`bmap_lookup`](Self::bmap_lookup).
@@ -122,13 +124,14 @@ impl Tx<'_> {
         Ok(ExtentList { extents })
     }
 
-    /// Allocates up to `len` blocks in one piece, as near behind `hint` as may be, and maps them from block
-    /// `fileoff` of a fork on, which must be a hole there. Answers where they lie and how many there are:
-    /// fewer than `len` where free space is in pieces, so the caller asks again for the rest.
+    /// Allocates up to `len` contiguous blocks, as near behind `hint` as possible, and maps them at
+    /// block `fileoff` of a fork, which must be a hole there. Returns the first block and the
+    /// number of blocks. If free space is fragmented they are fewer than `len`, and the caller
+    /// repeats the call for the rest.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Limit`](crate::Error::Limit) where the fork cannot
-    /// hold more extents.
+    /// [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Limit`](crate::Error::Limit) if the fork
+    /// cannot hold more extents.
     pub fn bmap_alloc(
         &mut self,
         inode: TxInode,
@@ -141,7 +144,7 @@ impl Tx<'_> {
         Ok((extent.startblock, ExtLen(u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX))))
     }
 
-    /// The same for content of files, whose blocks may be `unwritten`.
+    /// Allocates and maps blocks for file data, which may be `unwritten`.
     pub(crate) fn bmap_alloc_as(
         &mut self,
         inode: TxInode,
@@ -163,7 +166,8 @@ impl Tx<'_> {
         Ok(extent)
     }
 
-    /// Where a block of a fork is best allocated: behind its predecessor in the fork, else near the inode.
+    /// Returns the preferred location for a block of a fork: behind its predecessor in the fork,
+    /// else near the inode.
     pub(crate) fn bmap_near(
         &self,
         inode: TxInode,
@@ -179,19 +183,19 @@ impl Tx<'_> {
         Ok(home.map_or(FsBlock(0), |(agno, agino)| geo.agb_to_fsb(agno, geo.agino_to_agb(agino))))
     }
 
-    /// Unmaps `len` blocks from block `fileoff` of a fork on, as far as they are mapped, and frees them.
-    /// Metadata blocks among them were invalidated by the caller. One call is one transaction's work: see
-    /// [`BUNMAP_MAX`] for how many extents it should meet.
+    /// Unmaps `len` blocks from block `fileoff` of a fork on, as far as they are mapped, and frees
+    /// them. The caller has invalidated metadata blocks among them. One call is one transaction's
+    /// work: see [`BUNMAP_MAX`] for the number of extents that it should cover.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt),
-    /// [`Error::NoSpace`](crate::Error::NoSpace) where an extent is split and the tree must grow.
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if an extent is split and the tree must grow.
     pub fn bunmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<()> {
         self.unmap(inode, fork, fileoff, len).map(drop)
     }
 
-    /// The same where something is known to be mapped. Loops that end when nothing is left rely on it: an unmap that
-    /// removes nothing is damage.
+    /// Unmaps a range in which something is known to be mapped. Loops that end when nothing is left
+    /// rely on progress, so an unmap that removes nothing is reported as corruption.
     ///
     /// # Errors
     /// As [`bunmap`](Self::bunmap).
@@ -207,7 +211,7 @@ impl Tx<'_> {
         Ok(ctx.require("bmbt.progress", some, "blocks to unmap, as seen before", fileoff)?)
     }
 
-    /// Unmaps and frees; true where that was anything.
+    /// Unmaps and frees; returns true if anything was mapped.
     fn unmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<bool> {
         let of = ForkOf { inode, fork };
         let removed = self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))?;
@@ -217,8 +221,8 @@ impl Tx<'_> {
         Ok(!removed.is_empty())
     }
 
-    /// Unmaps what is mapped of `[start, end)` and answers what that was. It still belongs to the fork as far
-    /// as reverse mappings go.
+    /// Unmaps all extents in `[start, end)` and returns them. Their reverse mappings still name the
+    /// fork.
     pub(crate) fn bmap_remove(
         &mut self,
         inode: TxInode,
@@ -235,7 +239,7 @@ impl Tx<'_> {
         Ok(removed)
     }
 
-    /// Maps an extent whose blocks are the fork's already, or are given to it by the caller.
+    /// Maps an extent whose blocks belong to the fork already, or are given to it by the caller.
     pub(crate) fn bmap_insert(
         &mut self,
         inode: TxInode,
@@ -247,8 +251,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Unmaps and frees the last extents of a fork, as far as they lie at or behind block `from`: at most `most` of
-    /// them. True where nothing is left there.
+    /// Unmaps and frees the last extents of a fork, as far as they are at or behind block `from`:
+    /// at most `most` of them. Returns true if nothing is left there.
     ///
     /// # Errors
     /// As [`bunmap`](Self::bunmap).
@@ -274,8 +278,8 @@ impl Tx<'_> {
         Ok(last.is_none_or(|last| last.end() <= from))
     }
 
-    /// How many blocks of a mapped `part`, from either end, one transaction should unmap: all of them, unless
-    /// that changes the reference counts of many pieces.
+    /// Returns how many blocks of a mapped `part`, from either end, one transaction should unmap:
+    /// all of them, unless that changes the reference counts of many pieces.
     pub(crate) fn unmap_reach(&mut self, inode: TxInode, fork: Fork, part: &Extent) -> Result<u64> {
         let len = part.blockcount.0;
         if fork == Fork::Attr || !self.core(inode).is_reflink() {
@@ -286,7 +290,7 @@ impl Tx<'_> {
         Ok(if whole { len } else { len.min(RECORDS_MAX as u64) })
     }
 
-    /// Makes a mapped part of the data fork written where it was unwritten, or the other way.
+    /// Converts a mapped part of the data fork from unwritten to written, or back.
     pub(crate) fn bmap_convert(&mut self, inode: TxInode, part: &Extent) -> Result<()> {
         self.bmap_remove(inode, Fork::Data, part.startoff, part.end())?;
         let converted = Extent { unwritten: !part.unwritten, ..*part };
@@ -295,8 +299,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Gives a mapped part of the data fork new blocks instead of its own, as many as there are together, from its
-    /// first on; answers how they are mapped. What the part held is the caller's business.
+    /// Replaces the blocks of a mapped part of the data fork by new ones, as many as there are
+    /// together, from its first on. Returns the new mapping. The caller copies the data.
     pub(crate) fn bmap_renew(
         &mut self,
         inode: TxInode,
@@ -314,7 +318,7 @@ impl Tx<'_> {
         Ok(new)
     }
 
-    /// Maps new blocks in the data fork, which nobody maps, instead of what was mapped there.
+    /// Maps new blocks that no file maps in the data fork, in place of the present ones.
     pub(crate) fn bmap_replace(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
         self.bunmap(inode, Fork::Data, extent.startoff, extent.blockcount.0)?;
         self.bmap_insert(inode, Fork::Data, extent)?;
@@ -322,15 +326,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Maps blocks that another file maps too, where there is a hole in the data fork.
+    /// Maps blocks that another file maps too, at a hole in the data fork.
     pub(crate) fn bmap_share(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
         self.bmap_insert(inode, Fork::Data, extent)?;
         blocks::share(self, ForkOf { inode, fork: Fork::Data }, extent);
         Ok(())
     }
 
-    /// How many of `len` blocks from `start` on of the data fork one transaction should unmap: those that meet no more
-    /// than [`BUNMAP_MAX`] extents, the last of them as far as
+    /// Returns how many of `len` blocks from `start` on of the data fork one transaction should
+    /// unmap: those in no more than [`BUNMAP_MAX`] extents, the last of them as far as
     /// [`unmap_reach`](Self::unmap_reach) goes.
     pub(crate) fn unmap_end(&mut self, inode: TxInode, start: FileOff, len: u64) -> Result<u64> {
         let end = start.saturating_add(len);
@@ -349,13 +353,13 @@ impl Tx<'_> {
         Ok(at.0 - start.0)
     }
 
-    /// Makes two extents of the one that covers the blocks before and behind `at` of the data fork, where one
-    /// does: for those who move one of them away in the same transaction or soon.
+    /// Splits the extent of the data fork that covers the blocks before and behind `at`, if there
+    /// is one. The caller moves one of the halves in the same transaction or soon after.
     pub(crate) fn bmap_split(&mut self, inode: TxInode, at: FileOff) -> Result<()> {
         map::split(self, inode, Fork::Data, at)
     }
 
-    /// Moves a whole extent of the data fork to another place in the file, where there is a hole.
+    /// Moves a whole extent of the data fork to another offset in the file, where there is a hole.
     pub(crate) fn bmap_move(
         &mut self,
         inode: TxInode,
@@ -366,8 +370,8 @@ impl Tx<'_> {
         self.bmap_give(inode, &Extent { startoff, ..*extent })
     }
 
-    /// Unmaps what is mapped of `range` of the data fork, and answers what that was: for [`bmap_give`](Self::bmap_give) to
-    /// map it elsewhere in the same transaction.
+    /// Unmaps all extents in `range` of the data fork and returns them.
+    /// [`bmap_give`](Self::bmap_give) maps them elsewhere in the same transaction.
     pub(crate) fn bmap_take(
         &mut self,
         inode: TxInode,
@@ -380,7 +384,7 @@ impl Tx<'_> {
         Ok(taken)
     }
 
-    /// Maps, where there is a hole in the data fork, what was taken from another place or file.
+    /// Maps an extent that was taken from another offset or file, at a hole in the data fork.
     pub(crate) fn bmap_give(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
         self.bmap_insert(inode, Fork::Data, extent)?;
         self.note_remapped(extent.startblock);

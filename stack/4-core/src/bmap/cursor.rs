@@ -26,13 +26,13 @@ use crate::tx::{Tx, TxInode};
 /// One node on the way down.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Where it lies; `None` for the root.
+    /// Its block; `None` for the root.
     block: Option<FsBlock>,
-    /// In a node the child that is looked into; in a leaf how many extents stand before the cursor.
+    /// In a node the child that is descended to; in a leaf the number of extents before the cursor.
     index: usize,
 }
 
-/// A place in a fork's map.
+/// A position in a fork's map.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     of: ForkOf,
@@ -40,15 +40,16 @@ pub(super) struct Cursor {
     path: Vec<Step>,
 }
 
-/// Where a sibling is taken from or given to.
+/// The side on which a sibling is.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Left,
     Right,
 }
 
-/// Goes down to the leaf where `fileoff` belongs; `each` is told the steps. Answers the last extent in the leaf that
-/// begins at or before it. What lies on the way is in order, within each block and from block to block.
+/// Descends to the leaf for `fileoff` and passes the steps to `each`. Returns the last extent in
+/// the leaf that begins at or before it. The order within each block of the path, and from block to
+/// block, is verified.
 fn way(
     tx: &Tx<'_>,
     of: ForkOf,
@@ -69,7 +70,7 @@ fn way(
             if node.level == 0 {
                 return Ok((upto, before.and_then(|at| node.slot(bytes, at)), None));
             }
-            // What comes before the first child's key belongs to the first child.
+            // Blocks before the first child's key belong to the first child.
             let index = before.unwrap_or(0);
             let end = due.map_or(FileOff(u64::MAX), |due| due.end());
             Ok((index, node.slot(bytes, index), Due::of_child(bytes, node, index, end)))
@@ -82,7 +83,7 @@ fn way(
     }
 }
 
-/// The extent in a leaf's slot.
+/// Returns the extent in a leaf's slot, verified.
 fn verified(tx: &Tx<'_>, of: ForkOf, slot: Slot) -> Result<Extent> {
     let extent = slot.extent();
     let rules = bmbt::ExtentRules::of(&tx.core(of.inode), of.fork);
@@ -90,7 +91,7 @@ fn verified(tx: &Tx<'_>, of: ForkOf, slot: Slot) -> Result<Extent> {
     Ok(extent)
 }
 
-/// The extent that covers block `fileoff`, in one way down.
+/// Returns the extent that covers block `fileoff`, in one descent.
 pub(super) fn covering(
     tx: &Tx<'_>,
     inode: TxInode,
@@ -106,7 +107,7 @@ pub(super) fn covering(
 // ---- moving ----------------------------------------------------------------------------------
 
 impl Cursor {
-    /// Stands behind the last extent that begins at or before `fileoff`.
+    /// Positions a cursor behind the last extent that begins at or before `fileoff`.
     pub(super) fn seek(tx: &Tx<'_>, inode: TxInode, fork: Fork, fileoff: FileOff) -> Result<Self> {
         let mut cursor = Self { of: ForkOf { inode, fork }, path: Vec::with_capacity(4) };
         cursor.descend(tx, fileoff)?;
@@ -129,7 +130,7 @@ impl Cursor {
         slot.map(|slot| verified(tx, self.of, slot)).transpose()
     }
 
-    /// The extent before the cursor.
+    /// Returns the extent before the cursor.
     pub(super) fn before(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
         match self.leaf().index.checked_sub(1) {
             Some(index) => self.extent_at(tx, index),
@@ -137,7 +138,7 @@ impl Cursor {
         }
     }
 
-    /// The extent behind the cursor.
+    /// Returns the extent behind the cursor.
     pub(super) fn after(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
         if let Some(extent) = self.extent_at(tx, self.leaf().index)? {
             return Ok(Some(extent));
@@ -148,7 +149,7 @@ impl Cursor {
         }
     }
 
-    /// The same place seen from the leaf to the right; `None` where there is none.
+    /// Returns the same position as seen from the leaf to the right; `None` if there is none.
     fn next_leaf(&self, tx: &Tx<'_>) -> Result<Option<Self>> {
         for depth in (0..self.path.len().saturating_sub(1)).rev() {
             let Step { block, index } = self.path[depth];
@@ -164,7 +165,7 @@ impl Cursor {
         Ok(None)
     }
 
-    /// Steps over the extent behind the cursor; false at the end of the map.
+    /// Steps over the extent behind the cursor; returns false at the end of the map.
     pub(super) fn forward(&mut self, tx: &Tx<'_>) -> Result<bool> {
         if self.extent_at(tx, self.leaf().index)?.is_none() {
             match self.next_leaf(tx)? {
@@ -182,7 +183,7 @@ impl Cursor {
 // ---- changing --------------------------------------------------------------------------------
 
 impl Cursor {
-    /// Replaces the extent before the cursor by one that may stand there.
+    /// Replaces the extent before the cursor by another one that keeps the order.
     pub(super) fn replace(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
         let Step { block, index } = self.leaf();
         let index = index.saturating_sub(1);
@@ -191,7 +192,7 @@ impl Cursor {
         self.fix_keys(tx, self.path.len() - 1, index, extent.startoff)
     }
 
-    /// Inserts an extent at the cursor, which then stands behind it.
+    /// Inserts an extent at the cursor, and moves the cursor behind it.
     pub(super) fn insert(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
         while self.make_room(tx, self.path.len() - 1)? {
             self.descend(tx, extent.startoff)?;
@@ -207,7 +208,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Takes out the extent before the cursor.
+    /// Removes the extent before the cursor.
     pub(super) fn remove(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let Step { block, index } = self.leaf();
         let index = index.saturating_sub(1);
@@ -225,14 +226,15 @@ impl Cursor {
         }
         let restructured = self.balance(tx, self.path.len() - 1)?;
         if flatten_if_small(tx, self.of)? || restructured {
-            // Where the extent was: before the cursor stands its predecessor.
+            // The former start of the extent; its predecessor is before the cursor.
             let at = start.unwrap_or(FileOff::ZERO);
             self.descend(tx, at)?;
         }
         Ok(())
     }
 
-    /// Slot `index` of the node at `depth` now begins with `key`: tells the parents, where it is the first.
+    /// Propagates `key`, the new first key of slot `index` of the node at `depth`, to the parents,
+    /// if it is the first slot.
     fn fix_keys(
         &self,
         tx: &mut Tx<'_>,
@@ -254,7 +256,8 @@ impl Cursor {
         self.of.look(tx, block, |_, node| *node)
     }
 
-    /// The neighbour of the node at `depth` below the same parent: its index there, and where it lies.
+    /// Returns the neighbour of the node at `depth` below the same parent: its index there, and its
+    /// block.
     fn neighbour(&self, tx: &Tx<'_>, depth: usize, side: Side) -> Result<Option<(usize, FsBlock)>> {
         let Some(parent) = depth.checked_sub(1).map(|depth| self.path[depth]) else {
             return Ok(None);
@@ -273,8 +276,8 @@ impl Cursor {
         Ok(Some((index, slot.child())))
     }
 
-    /// Sees to it that the node at `depth` has room for a slot. True where that changed the tree: then the
-    /// path is no longer true, and there may still be no room.
+    /// Makes space for a slot in the node at `depth`. Returns true if that changed the tree. The
+    /// path is invalid then, and there may still be no space.
     fn make_room(&self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
         let step = self.path[depth];
         let node = self.node(tx, step.block)?;
@@ -290,7 +293,8 @@ impl Cursor {
             let free = node.maxrecs.saturating_sub(self.node(tx, Some(other))?.numrecs);
             // A file that grows at its end leaves full blocks behind.
             let appends = matches!(side, Side::Left) && step.index == node.numrecs;
-            // Half of the room, rounded down, leaves some on both sides: the new slot may belong on either.
+            // Half of the space, rounded down, leaves some on both sides: the new slot may belong
+            // on either.
             let count = if appends { free } else { free / 2 };
             let count = count.min(node.numrecs.saturating_sub(bmbt::minrecs(tx.volume().geo())));
             if count > 0 {
@@ -338,7 +342,7 @@ impl Cursor {
         self.key_to_parent(tx, parent.block, right_index, right)
     }
 
-    /// Child `index` of `parent` lies in `child`, whose first key has changed.
+    /// Updates the key of child `index` of `parent` to the first key of `child`.
     fn key_to_parent(
         &self,
         tx: &mut Tx<'_>,
@@ -353,14 +357,14 @@ impl Cursor {
         }
     }
 
-    /// Moves half of the block at `depth` into a new one behind it. Its parent has room.
+    /// Moves half of the block at `depth` into a new one behind it. Its parent has space.
     fn split(&self, tx: &mut Tx<'_>, depth: usize, block: FsBlock) -> Result<()> {
         let (_, rightsib) = self.of.siblings(tx, block)?;
         let node = self.node(tx, Some(block))?;
         let keep = node.numrecs.div_ceil(2);
-        let who = (Some(block), rightsib);
+        let id = (Some(block), rightsib);
         let moved = self.of.look(tx, Some(block), |bytes, node| node.slots(bytes, keep))?;
-        let (new, first) = new_block(tx, self.of, node.level, who, block, &moved)?;
+        let (new, first) = new_block(tx, self.of, node.level, id, block, &moved)?;
         self.of.edit(tx, Some(block), |image, node| {
             node.remove(image, keep, moved.len());
             edit::set_rightsib(image, Some(new));
@@ -373,8 +377,8 @@ impl Cursor {
         self.of.edit(tx, parent.block, |image, node| node.insert(image, parent.index + 1, &[slot]))
     }
 
-    /// Joins the node at `depth` with a neighbour, or borrows from one, where it is less than half full. True
-    /// where that changed the tree: then the path is no longer true.
+    /// Joins the node at `depth` with a neighbour, or borrows slots from one, if it is less than
+    /// half full. Returns true if that changed the tree. The path is invalid then.
     fn balance(&self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
         let Step { block, .. } = self.path[depth];
         let Some(block) = block else { return pull_up(tx, self.of) };
@@ -407,7 +411,8 @@ impl Cursor {
         }
     }
 
-    /// Moves all of `right` into `left`, its neighbour below the same parent, where `right` is child `index`.
+    /// Moves all of `right` into `left`, its neighbour below the same parent; `right` is child
+    /// `index`.
     fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -429,7 +434,7 @@ impl Cursor {
         free_block(tx, self.of, right)?;
         self.of.edit(tx, parent.block, |image, node| {
             node.remove(image, index, 1);
-            // A left one that was empty begins anew.
+            // A left block that was empty has a new first key.
             if let Some(first) = first {
                 node.put_key(image, index - 1, first);
             }
@@ -469,7 +474,7 @@ impl Cursor {
             node.key(image.bytes(), 0)
         })?;
         if let Some(first) = first {
-            // One that was empty begins anew.
+            // A block that was empty has a new first key.
             self.fix_keys(tx, depth, 0, first)?;
         }
         let (right_index, right) = match side {
@@ -514,7 +519,8 @@ pub(super) fn make_extents(tx: &mut Tx<'_>, of: ForkOf, extents: &[Slot]) {
     of.set_format(tx, Format::Extents);
 }
 
-/// Takes the content of the root's only child into the root, as long as it has only one, which is no leaf.
+/// Moves the contents of the root's only child into the root, repeatedly, unless the child is a
+/// leaf.
 fn pull_up(tx: &mut Tx<'_>, of: ForkOf) -> Result<bool> {
     let mut changed = false;
     loop {
@@ -534,7 +540,7 @@ fn pull_up(tx: &mut Tx<'_>, of: ForkOf) -> Result<bool> {
     }
 }
 
-/// Takes all extents of a tree into the fork, where they fit: invariant 2.
+/// Moves all extents of a tree into the fork, if they fit: invariant 2.
 pub(super) fn flatten_if_small(tx: &mut Tx<'_>, of: ForkOf) -> Result<bool> {
     let root = of.root(tx)?;
     if root.level == 0 || of.nextents(tx) > of.inline_records(tx) {
@@ -554,7 +560,7 @@ pub(super) fn flatten_if_small(tx: &mut Tx<'_>, of: ForkOf) -> Result<bool> {
     Ok(true)
 }
 
-/// A new block of the tree with these slots, at least one; answers where, and its first key.
+/// Makes a new block of the tree with these slots, at least one. Returns its number and first key.
 fn new_block(
     tx: &mut Tx<'_>,
     of: ForkOf,
@@ -569,15 +575,15 @@ fn new_block(
     let daddr = at.daddr.ok_or(Error::NoSpace("blocks"))?;
     let handle = tx.fresh(&BufMap::single(daddr, at.sectors))?;
     let mut image = tx.image(handle);
-    let who = Identity { daddr, owner: of.inode.ino, leftsib, rightsib };
-    let mut node = edit::make_block(&mut image, geo, level, &who);
+    let id = Identity { daddr, owner: of.inode.ino, leftsib, rightsib };
+    let mut node = edit::make_block(&mut image, geo, level, &id);
     node.insert(&mut image, 0, slots);
     let first = node.key(image.bytes(), 0).unwrap_or(FileOff::ZERO);
     count_blocks(tx, of.inode, 1);
     Ok((block, first))
 }
 
-/// Gives a block of the tree back.
+/// Frees a block of the tree.
 fn free_block(tx: &mut Tx<'_>, of: ForkOf, block: FsBlock) -> Result<()> {
     let handle = of.hold(tx, block)?;
     tx.invalidate(handle);

@@ -18,16 +18,16 @@ use crate::tx::{Tx, TxInode};
 /// Bytes of a device number.
 const DEVICE: usize = 4;
 
-/// What a fork holds in its inode.
+/// The contents of a fork within its inode.
 #[derive(Debug)]
 enum Content {
-    /// Nothing, or what needs no room.
+    /// Nothing, or contents that need no space.
     Empty,
-    /// Bytes: a short form, a target, a device number.
+    /// Bytes: a short form, a symlink target, a device number.
     Bytes(Vec<u8>),
     /// Extents.
     Extents(Vec<Slot>),
-    /// The children of the root of a tree, and its level.
+    /// The level and the children of the root of a tree.
     Root(u16, Vec<Slot>),
 }
 
@@ -50,7 +50,7 @@ impl Content {
         })
     }
 
-    /// True where it needs another form in `room` bytes.
+    /// Returns true if it needs another form to fit into `room` bytes.
     fn is_too_large(&self, room: usize) -> bool {
         match self {
             Self::Empty => false,
@@ -77,7 +77,7 @@ impl Tx<'_> {
     /// Moves the border between the forks to `forkoff` (8-byte units into the literal area; 0: no attribute
     /// fork). Each fork takes the form that fits: extents move into a tree or back, the root of a tree
     /// grows a level, a symlink's target moves into a block. What is in short form (a directory, attributes)
-    /// must fit as it is: whoever knows those converts them first.
+    /// must fit as it is: its module converts it first.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`], [`Error::Limit`] where a short form does
@@ -115,7 +115,7 @@ impl Tx<'_> {
     }
 }
 
-/// What a fork holds, in a form that fits `room` bytes.
+/// Returns the contents of a fork, in a form that fits into `room` bytes.
 fn fitting(tx: &mut Tx<'_>, of: ForkOf, room: usize) -> Result<Content> {
     let content = Content::of(tx, of)?;
     if !content.is_too_large(room) {

@@ -18,24 +18,26 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// Tells where the blocks of a fork lie.
+/// Maps offsets of a fork to blocks.
 pub(crate) trait Mapping {
-    /// The extent that covers `fileoff`.
+    /// Returns the extent that covers `fileoff`.
     fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>>;
 
-    /// True where the fork maps nothing.
+    /// Returns true if the fork maps nothing.
     fn is_empty(&self) -> bool;
 
-    /// At least as many blocks as are mapped, and no more than the volume has: what bounds a walk.
+    /// Returns an upper bound of the mapped blocks, at most the size of the volume. It bounds
+    /// walks.
     fn most_blocks(&self) -> u64;
 
-    /// The device ranges that hold `blocks` blocks from `start` on; `None` where there is a hole.
+    /// Returns the device ranges of `blocks` blocks from `start` on; `None` if there is a hole.
     fn buf_map(&self, geo: &Geometry, start: FileOff, blocks: u32) -> Result<Option<BufMap>> {
         buf_map(geo, start, blocks, |at| self.extent_at(at))
     }
 }
 
-/// The device ranges of `blocks` blocks from `start` on, where `extent_at` says what covers a block.
+/// Returns the device ranges of `blocks` blocks from `start` on; `extent_at` returns the extent
+/// that covers a block.
 pub(super) fn buf_map(
     geo: &Geometry,
     start: FileOff,
@@ -73,12 +75,12 @@ impl Mapping for ExtentList {
     }
 }
 
-/// A fork whose map is read where it is needed.
+/// A fork whose map is read as needed.
 #[derive(Debug)]
 pub(crate) enum OnDemand<'a> {
-    /// It has no tree: all of it is in the inode.
+    /// A map without a tree: all of it is in the inode.
     Few(ExtentList),
-    /// Its extents lie in a tree.
+    /// A map in a tree.
     Tree(Tree<'a>),
 }
 
@@ -89,12 +91,13 @@ pub(crate) struct Tree<'a> {
     core: Dinode<'a>,
     ino: Ino,
     fork: Fork,
-    /// A directory's, and nobody changes it meanwhile: places of its blocks are remembered.
+    /// True for a directory that does not change meanwhile: the locations of its blocks are cached.
     remembers: bool,
 }
 
 impl<'a> OnDemand<'a> {
-    /// The map of a fork; nobody changes it meanwhile where it is `kept`.
+    /// Opens the map of a fork. With `kept`, the caller guarantees that the fork does not change
+    /// meanwhile.
     pub(crate) fn open(
         volume: &'a Volume,
         inode: &'a Inode,
@@ -143,7 +146,7 @@ impl Mapping for OnDemand<'_> {
 }
 
 impl Tree<'_> {
-    /// Where the directory block at `at` lies: from memory, else `look` says.
+    /// Returns the location of the directory block at `at`, from the cache or else from `look`.
     fn remembered(
         &self,
         geo: &Geometry,
@@ -161,7 +164,7 @@ impl Tree<'_> {
         Ok(map)
     }
 
-    /// Goes down to the leaf that may cover `fileoff`, each level one below the last.
+    /// Descends to the leaf that may cover `fileoff`, each level one below the last.
     fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
         let (geo, at) = (self.volume.geo(), inode::location(self.volume.geo(), self.ino));
         let ctx = self.volume.ctx(at.fork(self.fork));
@@ -186,7 +189,8 @@ impl Tree<'_> {
         Ok(None)
     }
 
-    /// The child of `node` to look into for `fileoff`, and what is said of it.
+    /// Returns the child of `node` to descend to for `fileoff`, and what its parent states about
+    /// it.
     fn child_of(
         bytes: &[u8],
         node: &Node,

@@ -30,34 +30,35 @@ use crate::volume::Volume;
 
 pub(crate) use mapping::{Mapping, OnDemand};
 
-/// Blocks of a level announced to the device at once.
+/// Number of blocks of a level that are read ahead at once.
 const READ_AHEAD: usize = 64;
 
-/// Extents that one transaction should unmap at most: freeing each of them touches several blocks.
+/// Maximum number of extents that one transaction should unmap. Freeing each of them changes
+/// several blocks.
 pub const BUNMAP_MAX: usize = 32;
 
 /// All blocks of a fork.
 pub(crate) const WHOLE: Range<FileOff> = FileOff::ZERO..FileOff(u64::MAX);
 
-/// What lies behind a part of a file.
+/// The blocks behind a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Nothing: reads as zeroes.
+    /// A hole: reads as zeroes.
     Hole,
     /// Blocks that were never written: reads as zeroes.
     Unwritten(FsBlock),
-    /// Content.
+    /// Written blocks.
     Written(FsBlock),
 }
 
-/// A part of a file that lies in one piece, or nowhere.
+/// A contiguous part of a file, or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its first block.
+    /// The first block.
     pub startoff: FileOff,
-    /// Its length in blocks.
+    /// The length in blocks.
     pub blockcount: FilBlks,
-    /// Where it lies.
+    /// The blocks behind it.
     pub backing: Backing,
 }
 
@@ -68,48 +69,48 @@ pub struct ExtentList {
 }
 
 impl ExtentList {
-    /// All extents, in order.
+    /// Returns all extents, in order.
     pub fn as_slice(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// How many there are.
+    /// Returns the number of extents.
     pub fn len(&self) -> usize {
         self.extents.len()
     }
 
-    /// True where the fork maps nothing.
+    /// Returns true if the fork maps nothing.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Blocks that are mapped.
+    /// Returns the number of mapped blocks.
     pub fn blocks(&self) -> u64 {
         self.extents.iter().map(|extent| extent.blockcount.0).sum()
     }
 
-    /// The first block behind the last extent: how far the fork reaches.
+    /// Returns the first block behind the last extent.
     pub fn end(&self) -> FileOff {
         self.extents.last().map_or(FileOff::ZERO, Extent::end)
     }
 
-    /// The extent that covers `fileoff`.
+    /// Returns the extent that covers `fileoff`.
     pub fn lookup(&self, fileoff: FileOff) -> Option<&Extent> {
         self.extents[self.first_behind(fileoff)..].first().filter(|next| next.startoff <= fileoff)
     }
 
-    /// Index of the first extent that ends behind `fileoff`.
+    /// Returns the index of the first extent that ends behind `fileoff`.
     fn first_behind(&self, fileoff: FileOff) -> usize {
         self.extents.partition_point(|extent| extent.end() <= fileoff)
     }
 
-    /// The blocks `[start, end)` as segments without gaps, holes included.
+    /// Returns the blocks `[start, end)` as segments without gaps, holes included.
     pub fn segments(&self, start: FileOff, end: FileOff) -> Segments<'_> {
         Segments { rest: &self.extents[self.first_behind(start)..], at: start, end }
     }
 
-    /// The device ranges that hold `blocks` blocks from `start` on; `None` where there is a hole.
-    /// For metadata whose blocks (of a directory) consist of several filesystem blocks.
+    /// Returns the device ranges of `blocks` blocks from `start` on, or `None` if there is a hole.
+    /// This serves metadata (directories) whose blocks consist of several filesystem blocks.
     pub fn map_blocks(&self, geo: &Geometry, start: FileOff, blocks: u32) -> Option<BufMap> {
         let end = start.checked_add(blocks.into())?;
         let piece = |segment: Segment| match segment.backing {
@@ -122,7 +123,7 @@ impl ExtentList {
         BufMap::pieces(self.segments(start, end).map(piece).collect::<Option<_>>()?)
     }
 
-    /// The device ranges of the directory block that begins at block `dabno` of its fork.
+    /// Returns the device ranges of the directory block that begins at block `dabno` of its fork.
     pub fn map_dir_block(&self, geo: &Geometry, dabno: FileOff) -> Option<BufMap> {
         self.map_blocks(geo, dabno, geo.dirblkfsbs())
     }
@@ -162,8 +163,8 @@ impl Iterator for Segments<'_> {
 }
 
 impl Volume {
-    /// The extents of one fork of `inode`, all of them judged. A fork that holds its content
-    /// itself, or does not exist, has none.
+    /// Returns the extents of one fork of `inode`, all of them verified. A fork that is stored in
+    /// the inode, or does not exist, has none.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -171,7 +172,7 @@ impl Volume {
         self.extents_of(&inode.core(), inode.ino(), fork)
     }
 
-    /// The same for an inode that was looked at elsewhere, and verified.
+    /// Returns the extents of one fork of an inode that the caller has verified.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -181,8 +182,9 @@ impl Volume {
         Ok(ExtentList { extents })
     }
 
-    /// Judges the map of one fork of inode `ino` as [`extents`](Self::extents) does, as far as it concerns
-    /// `blocks`, and keeps nothing of it. What takes several transactions asks this first, so that damage stops it before anything changes.
+    /// Verifies the map of one fork of inode `ino` as [`extents`](Self::extents) does, for `blocks`
+    /// only, and keeps nothing of it. An operation in several transactions calls this first, so
+    /// that damage stops it before anything changes.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
@@ -192,7 +194,8 @@ impl Volume {
         self.each_extent(&inode.core(), (ino, fork), blocks, &mut |_| ())
     }
 
-    /// Shows `each` the extents of a fork that concern `blocks`, judged, and perhaps some beside.
+    /// Passes the verified extents of a fork that overlap `blocks`, and perhaps some beside them,
+    /// to `each`.
     fn each_extent(
         &self,
         core: &Dinode<'_>,
@@ -220,7 +223,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Reads the tree below `root`, level by level, as far as it concerns `blocks`.
+    /// Reads the tree below `root`, level by level, for `blocks` only.
     fn walk_tree(
         &self,
         root: &BmdrRoot<'_>,
@@ -254,7 +257,7 @@ impl Volume {
         Some((self.geo().fsb_to_daddr(child.block)?, self.geo().block_sectors()))
     }
 
-    /// Reads one block, which must be of `level` and begin with the key that its parent gave.
+    /// Reads one block, which must be of `level` and begin with the key in its parent.
     fn read_child(
         &self,
         child: &Child,
@@ -276,7 +279,7 @@ impl Volume {
     }
 }
 
-/// A child of a node: where it begins in the file, and where it lies.
+/// A child of a node: its first file block, and its location.
 #[derive(Clone, Copy, Debug)]
 struct Child {
     key: FileOff,
@@ -293,15 +296,15 @@ impl Child {
     }
 }
 
-/// The extents of a fork, judged one by one.
+/// Verifies the extents of a fork one by one.
 struct Seen<'a> {
     ctx: Ctx<'a>,
     rules: ExtentRules,
-    /// How many the inode counts.
+    /// The inode's count of extents.
     most: u64,
-    /// How many there were so far.
+    /// Number of extents so far.
     count: u64,
-    /// Where the last one ended.
+    /// End of the last one.
     end: FileOff,
     each: &'a mut dyn FnMut(Extent),
 }

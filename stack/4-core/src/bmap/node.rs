@@ -16,49 +16,50 @@ use zerocopy::big_endian::{U16, U32, U64};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// Most extents of a data fork that its inode counts in the small way.
+/// Maximum number of extents of a data fork with small counters.
 const SMALL_DATA: u64 = i32::MAX.unsigned_abs() as u64;
-/// Most extents of an attribute fork that its inode counts in the small way.
+/// Maximum number of extents of an attribute fork with small counters.
 const SMALL_ATTR: u64 = i16::MAX.unsigned_abs() as u64;
-/// Most extents of a data fork that its inode counts in the large way.
+/// Maximum number of extents of a data fork with large counters.
 const LARGE_DATA: u64 = (1 << 48) - 1;
-/// Most extents of an attribute fork that its inode counts in the large way.
+/// Maximum number of extents of an attribute fork with large counters.
 const LARGE_ATTR: u64 = u32::MAX as u64;
 
-/// Judges a block of the tree of `fork`, the order of its entries too.
+/// Verifies a block of the tree of `fork`, the order of its entries too.
 pub(super) fn verify_block(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult {
     BmbtBlock::verify(bytes, ctx, fork)?.verify_order(ctx)
 }
 
-/// What a parent says of a child: its level, and which file blocks are below it.
+/// The level and file blocks that a parent states for a child.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     level: u16,
-    /// Exactly where the child begins.
+    /// The first file block of the child.
     first: FileOff,
-    /// All below it ends here at the latest.
+    /// Upper bound of the end of everything below it.
     end: FileOff,
 }
 
 impl Due {
-    /// What `node` says of its child `index`, where there is one. All below `node` itself ends at `end` at the latest.
+    /// Returns the bounds of child `index` of `node`, if there is one. Everything below `node`
+    /// itself ends at or before `end`.
     pub(super) fn of_child(bytes: &[u8], node: &Node, index: usize, end: FileOff) -> Option<Self> {
         let level = node.level.checked_sub(1)?;
         let first = node.key(bytes, index)?;
         Some(Self { level, first, end: node.key(bytes, index + 1).unwrap_or(end) })
     }
 
-    /// Where the child begins.
+    /// Returns the child's first file block.
     pub(super) fn first(&self) -> FileOff {
         self.first
     }
 
-    /// Where all below the child ends.
+    /// Returns the upper bound of the child's blocks.
     pub(super) fn end(&self) -> FileOff {
         self.end
     }
 
-    /// Fails where `node` is another than its parent says.
+    /// Fails if `node` differs from what its parent states.
     pub(super) fn verify(&self, ctx: &Ctx<'_>, bytes: &[u8], node: &Node) -> VerifyResult {
         ctx.eq("bmbt.level", self.level, node.level)?;
         ctx.eq("bmbt.keys", self.first, node.key(bytes, 0).unwrap_or(FileOff::ZERO))?;
@@ -75,7 +76,7 @@ pub(super) struct ForkOf {
 }
 
 impl ForkOf {
-    /// Where the fork lies in its inode: first byte and length.
+    /// Returns the fork's first byte in its inode, and its length.
     pub(super) fn room(self, tx: &Tx<'_>) -> (usize, usize) {
         let core = tx.core(self.inode);
         let start = Layout::of(tx.volume().geo()).inode_core;
@@ -86,12 +87,12 @@ impl ForkOf {
         }
     }
 
-    /// What its faults say about where they are.
+    /// Returns the location that the fork's corruptions report.
     fn at(self, geo: &Geometry) -> Location {
         inode::location(geo, self.inode.ino).fork(self.fork)
     }
 
-    /// The context of its faults.
+    /// Returns the context for verifying the fork.
     pub(super) fn ctx<'t>(self, tx: &'t Tx<'_>) -> Ctx<'t> {
         tx.volume().ctx(self.at(tx.volume().geo()))
     }
@@ -100,12 +101,12 @@ impl ForkOf {
         tx.core(self.inode).fork_nextents(self.fork)
     }
 
-    /// Extents that the fork holds without a tree.
+    /// Returns how many extents the fork holds without a tree.
     pub(super) fn inline_records(self, tx: &Tx<'_>) -> u64 {
         bmbt::inline_records(self.room(tx).1) as u64
     }
 
-    /// The root: the fork, as a node.
+    /// Returns the root: the fork, as a node.
     pub(super) fn root(self, tx: &Tx<'_>) -> Result<Node> {
         let core = tx.core(self.inode);
         let (at, room) = self.room(tx);
@@ -132,7 +133,7 @@ impl ForkOf {
         }
     }
 
-    /// Looks at the node in `block`, or at the root.
+    /// Passes the node in `block`, or the root, to a closure that reads it.
     pub(super) fn look<R>(
         self,
         tx: &Tx<'_>,
@@ -151,7 +152,7 @@ impl ForkOf {
         Ok(look(&buf, &Node::of_block(&buf, tx.volume().geo())))
     }
 
-    /// The block, held for change.
+    /// Locks the block for a change.
     pub(super) fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
         let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
         let fork = self.fork;
@@ -175,7 +176,7 @@ impl ForkOf {
         Ok(edit(&mut tx.image(handle), &mut node))
     }
 
-    /// The left and the right neighbour of a block.
+    /// Returns the left and the right neighbour of a block.
     pub(super) fn siblings(
         self,
         tx: &Tx<'_>,
@@ -184,7 +185,7 @@ impl ForkOf {
         self.look(tx, Some(block), |bytes, _| edit::siblings(bytes))
     }
 
-    /// All slots of a node.
+    /// Returns all slots of a node.
     pub(super) fn slots(self, tx: &Tx<'_>, block: Option<FsBlock>) -> Result<Vec<Slot>> {
         self.look(tx, block, |bytes, node| node.slots(bytes, 0))
     }
@@ -197,10 +198,10 @@ impl ForkOf {
         tx.image(self.inode.handle).put(at, &(format as u8));
     }
 
-    /// One extent more, or `change` extents.
+    /// Adds `change` to the fork's extent counter.
     ///
     /// # Errors
-    /// [`Error::Limit`] where the counter cannot say so many.
+    /// [`Error::Limit`] if the counter cannot hold the number.
     pub(super) fn count_extents(self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
         let count = self.nextents(tx).saturating_add_signed(change);
         let (small, large, limit) = match self.fork {
@@ -233,7 +234,7 @@ impl ForkOf {
     }
 }
 
-/// Changes an inode's extent counters to the large ones.
+/// Converts an inode's extent counters to the large ones.
 fn use_large_counters(tx: &mut Tx<'_>, inode: TxInode) {
     let core = tx.core(inode);
     let (data, attr, flags) = (core.nextents(), core.anextents(), core.flags2());
@@ -245,7 +246,7 @@ fn use_large_counters(tx: &mut Tx<'_>, inode: TxInode) {
     image.put(offset_of!(Core, naextents), &U16::new(0));
 }
 
-/// An inode has `change` blocks more.
+/// Adds `change` to an inode's block count.
 pub(crate) fn count_blocks(tx: &mut Tx<'_>, inode: TxInode, change: i64) {
     let count = tx.core(inode).nblocks().0.saturating_add_signed(change);
     tx.image(inode.handle).put(offset_of!(Core, nblocks), &U64::new(count));

@@ -21,7 +21,7 @@ use crate::tx::Tx;
 
 /// A kind of tree that groups have.
 pub trait AgKind: RecordOps {
-    /// Which one.
+    /// The tree's identity in the format.
     const TREE: Tree;
 }
 
@@ -132,7 +132,7 @@ impl AgKind for Mappings {
     const TREE: Tree = Tree::Rmap;
 }
 
-/// Shared extents, and behind them (bit 31 of the place) staging extents.
+/// Shared extents, and behind them (bit 31 of the block number) staging extents.
 #[derive(Clone, Copy, Debug)]
 pub struct Refcounts;
 
@@ -169,7 +169,7 @@ pub type RmapTree = AgTree<Mappings>;
 /// The refcountbt of a group.
 pub type RefcountTree = AgTree<Refcounts>;
 
-/// Which bytes of the AGF or AGI speak of a tree.
+/// The fields of the AGF or AGI that describe a tree.
 struct Fields {
     root: usize,
     level: usize,
@@ -225,7 +225,7 @@ pub struct AgTree<K> {
 }
 
 impl<K: AgKind> AgTree<K> {
-    /// The tree of group `agno`; takes the group's AGF or AGI.
+    /// Opens the tree of group `agno`; locks the group's AGF or AGI.
     ///
     /// # Errors
     /// As [`Tx::agf`].
@@ -237,17 +237,17 @@ impl<K: AgKind> AgTree<K> {
         Ok(Self::with(agno, header))
     }
 
-    /// The same with the AGF or AGI that the transaction holds already.
+    /// Opens the tree with the AGF or AGI that the transaction holds already.
     pub fn with(agno: AgNumber, header: Handle) -> Self {
         Self { agno, header, kind: PhantomData }
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn agno(&self) -> AgNumber {
         self.agno
     }
 
-    /// From the free list, or from free space?
+    /// Returns true if the tree's blocks come from the free list, and not from free space.
     fn from_agfl() -> bool {
         matches!(K::TREE, Tree::Bno | Tree::Cnt | Tree::Rmap)
     }

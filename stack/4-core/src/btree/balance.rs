@@ -14,15 +14,15 @@ use crate::tx::Tx;
 impl<H: BtreeOps> Cursor<H> {
     // ---- before an insertion -----------------------------------------------------------------
 
-    /// Takes one step towards room in the leaf. True where the tree has changed: go down anew, and ask
-    /// again. False where there is room.
+    /// Takes one step towards space in the leaf. Returns true if the tree has changed: the caller
+    /// descends and asks again. Returns false if there is space.
     ///
-    /// Every step makes room in the highest full block of a row that reaches down to the leaf, and leaves
-    /// none of its neighbours full; so there are at most a few for each level.
+    /// Every step makes space in the highest of a series of full blocks that reaches down to the
+    /// leaf, and leaves none of its neighbours full. At most a few steps are needed for each level.
     pub(super) fn make_room(&mut self, tx: &mut Tx<'_>) -> Result<bool> {
         for depth in (0..self.path.len()).rev() {
             if !self.is_full(tx, depth) {
-                // Room above: the block below is split.
+                // There is space above: the block below is split.
                 if depth + 1 < self.path.len() {
                     self.split(tx, depth + 1)?;
                     return Ok(true);
@@ -43,8 +43,8 @@ impl<H: BtreeOps> Cursor<H> {
         step.shape.count(tx.bytes(step.handle)) >= step.shape.max()
     }
 
-    /// Moves entries of a full block to a neighbour that has room worth the work: half of that room, so
-    /// that neither is full afterwards.
+    /// Moves entries of a full block to a neighbour that has enough space to be worth the work. It
+    /// moves half of that space, so that neither is full afterwards.
     fn move_over(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
         let (parent, step) = (self.path[depth - 1], self.path[depth]);
         let children = parent.shape.count(tx.bytes(parent.handle));
@@ -67,7 +67,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(false)
     }
 
-    /// Moves the right half of a block into a new one. Its parent has room.
+    /// Moves the right half of a block into a new one. Its parent has space.
     fn split(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<()> {
         let (parent, left) = (self.path[depth - 1], self.path[depth]);
         let block = left.block.unwrap_or(0);
@@ -90,7 +90,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// A root that is full gets a root above it, with one child.
+    /// Puts a root with one child above a full root.
     fn grow_root(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let root = self.path[0];
         let key = key_of::<H>(tx, &root);
@@ -106,7 +106,7 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.set_root(tx, new, root.level + 2)
     }
 
-    /// All entries of a root in an inode go into a new block, its only child then.
+    /// Moves all entries of a root in an inode into a new block, which becomes its only child.
     fn push_down(&mut self, tx: &mut Tx<'_>, root: &Step) -> Result<()> {
         let bytes = tx.bytes(root.handle);
         let count = root.shape.count(bytes);
@@ -123,7 +123,7 @@ impl<H: BtreeOps> Cursor<H> {
 
     // ---- after a deletion --------------------------------------------------------------------
 
-    /// Fills up or joins the blocks on the way that have become too empty, and shrinks the root.
+    /// Fills or joins the blocks on the path that have become too empty, and shrinks the root.
     pub(super) fn make_full(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         for depth in (1..self.path.len()).rev() {
             let step = &self.path[depth];
@@ -135,11 +135,12 @@ impl<H: BtreeOps> Cursor<H> {
         self.shrink_root(tx)
     }
 
-    /// Joins a block with a neighbour, or shares with it evenly. True where the parent lost a child.
+    /// Joins a block with a neighbour, or distributes their entries evenly. Returns true if the
+    /// parent lost a child.
     fn refill(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
         let (parent, step) = (self.path[depth - 1], self.path[depth]);
         let children = parent.shape.count(tx.bytes(parent.handle));
-        // The only child of a root in an inode; of no other block that is as it should be.
+        // Only the only child of a root in an inode has no sibling, in a valid tree.
         if children < 2 {
             return Ok(depth == 1);
         }
@@ -183,7 +184,7 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.free(tx, right.block.unwrap_or(0), right.handle)
     }
 
-    /// A root with one child: the child is the root then.
+    /// Makes the only child of a root the new root.
     fn shrink_root(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let mut root = self.path[0];
         while root.level > 0 && root.shape.count(tx.bytes(root.handle)) == 1 {
@@ -196,8 +197,8 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// The content of a root's only child goes into the root in the inode, where it fits. A leaf stays: whoever
-    /// knows the fork's other forms takes its records.
+    /// Moves the contents of a root's only child into the root in the inode, if they fit. A leaf
+    /// stays: the module that knows the fork's other forms takes its records.
     fn pull_up(&mut self, tx: &mut Tx<'_>, root: &Step, child: BlockRef) -> Result<()> {
         if root.level < 2 {
             return Ok(());
@@ -212,16 +213,16 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.free(tx, child.block.unwrap_or(0), child.handle)
     }
 
-    // ---- what both need ----------------------------------------------------------------------
+    // ---- shared ------------------------------------------------------------------------------
 
-    /// Child `index` of the parent of the block at `depth`.
+    /// Reads child `index` of the parent of the block at `depth`.
     fn sibling(&self, tx: &mut Tx<'_>, depth: usize, index: usize) -> Result<Step> {
         let (parent, step) = (self.path[depth - 1], self.path[depth]);
         let Some(block) = parent.shape.ptr(tx.bytes(parent.handle), index) else {
             return Err(self.flaw(tx, depth - 1, Flaw::Numrecs));
         };
         let sibling = self.step_to(tx, block, step.level)?;
-        self.judge_between(tx, depth - 1, index, &sibling)?;
+        self.verify_between(tx, depth - 1, index, &sibling)?;
         Ok(sibling)
     }
 
@@ -234,7 +235,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(Step { handle, block: Some(block), shape, level, index: 0 })
     }
 
-    /// Block `block`, where there is one, gets another left neighbour; it is on the level of `like`.
+    /// Sets the left neighbour of `block`, if there is one; it is on the level of `like`.
     fn set_left_of(
         &self,
         tx: &mut Tx<'_>,
@@ -249,7 +250,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// Makes keys of children of the parent of the block at `depth` right, and those above.
+    /// Updates keys of children of the parent of the block at `depth`, and those above.
     fn rekey(&mut self, tx: &mut Tx<'_>, depth: usize, children: &[(usize, Step)]) -> bool {
         let parent = self.path[depth - 1];
         for (index, child) in children {
@@ -276,7 +277,7 @@ fn move_right(tx: &mut Tx<'_>, left: &Step, from: usize, right: &Step) {
     left.shape.close(&mut tx.image(left.handle), from, count.saturating_sub(from));
 }
 
-/// Inserts entries of `from` at place `at` of `to`.
+/// Inserts entries of `from` at index `at` of `to`.
 fn append(tx: &mut Tx<'_>, to: &Step, at: usize, from: &Step, range: Range<usize>) {
     let bytes = tx.snapshot(from.handle);
     let mut image = tx.image(to.handle);

@@ -10,14 +10,14 @@ use crate::btree::ops::{BlockRef, BtreeOps, Flaw, RecordOps, Root};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
-/// Which record to look for.
+/// The record that a look-up selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// The last one that is not behind the place.
+    /// The last record at or before the position.
     Le,
-    /// The one at the place.
+    /// The record at the position.
     Eq,
-    /// The first one that is not before the place.
+    /// The first record at or behind the position.
     Ge,
 }
 
@@ -25,41 +25,41 @@ pub(super) type Rec<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Rec;
 pub(super) type Key<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Key;
 pub(super) type Pos<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Pos;
 
-/// One block on the way from the root to a record.
+/// One block on the path from the root to a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub handle: Handle,
-    /// Where it is; `None` for a root in an inode.
+    /// The block; `None` for a root in an inode.
     pub block: Option<BlockRef>,
     pub shape: Shape,
     pub level: u16,
-    /// The entry that the way goes through; in a leaf, the record.
+    /// The entry on the path; in a leaf, the record.
     pub index: usize,
 }
 
-/// A place in a tree.
+/// A position in a tree.
 #[derive(Debug)]
 pub struct Cursor<H: BtreeOps> {
     pub(super) home: H,
-    /// From the root to the leaf; empty where the cursor is nowhere.
+    /// From the root to the leaf; empty if the cursor has no position.
     pub(super) path: Vec<Step>,
-    /// The way before, while a new one is found: blocks that lie on both are not asked for again.
+    /// The previous path, while a new one is found. Blocks on both are not looked up again.
     before: Vec<Step>,
 }
 
 impl<H: BtreeOps> Cursor<H> {
-    /// A cursor at no place yet.
+    /// Returns a cursor without a position.
     pub fn new(home: H) -> Self {
         Self { home, path: Vec::new(), before: Vec::new() }
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub fn home(&self) -> &H {
         &self.home
     }
 
-    /// Goes to the record that `how` picks and answers it; `None` where there is none, and then the cursor
-    /// stays near, at no record in particular.
+    /// Moves to the record that `how` selects and returns it. Returns `None` if there is none; the
+    /// cursor then stays near, at no record.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -70,13 +70,13 @@ impl<H: BtreeOps> Cursor<H> {
         match (how, found) {
             (_, Some(Ordering::Equal)) | (Seek::Ge, Some(_)) => Ok(here),
             (Seek::Eq, _) => Ok(None),
-            // Behind the last record of a leaf: the next one begins the next leaf.
+            // Behind the last record of a leaf: the next record is the first of the next leaf.
             (Seek::Ge, None) => self.step_over(tx),
             (Seek::Le, _) => self.prev(tx),
         }
     }
 
-    /// Goes to the first record.
+    /// Moves to the first record.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -85,7 +85,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(self.get(tx))
     }
 
-    /// Goes to the last record.
+    /// Moves to the last record.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -94,19 +94,19 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(self.get(tx))
     }
 
-    /// The record at the cursor; `None` where it is at none.
+    /// Returns the record at the cursor; `None` if it is at none.
     pub fn get(&self, tx: &Tx<'_>) -> Option<Rec<H>> {
         let leaf = self.path.last()?;
         let bytes = tx.bytes(leaf.handle);
         (leaf.index < leaf.shape.count(bytes)).then(|| leaf.shape.entry(bytes, leaf.index))?
     }
 
-    /// The leaf that it is in, held, and the number of its record there.
+    /// Returns the leaf of the cursor, locked, and the index of its record there.
     pub fn spot(&self) -> Option<(Handle, usize)> {
         self.path.last().map(|leaf| (leaf.handle, leaf.index))
     }
 
-    /// Goes on to the next record. At the end it answers `None` and stays where it is.
+    /// Moves to the next record. At the end it returns `None` and stays where it is.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -120,11 +120,11 @@ impl<H: BtreeOps> Cursor<H> {
         } else {
             self.step_over(tx)?
         };
-        self.judge_order(tx, next.map(|next| (before, next)))?;
+        self.verify_order(tx, next.map(|next| (before, next)))?;
         Ok(next)
     }
 
-    /// Goes back to the record before. At the beginning it answers `None` and stays where it is.
+    /// Moves to the previous record. At the beginning it returns `None` and stays where it is.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
@@ -142,11 +142,11 @@ impl<H: BtreeOps> Cursor<H> {
             self.extend(tx, depth, |bytes, step| step.shape.count(bytes).saturating_sub(1))?;
             self.get(tx)
         };
-        self.judge_order(tx, before.zip(behind))?;
+        self.verify_order(tx, before.zip(behind))?;
         Ok(before)
     }
 
-    /// From the last place of a leaf to the first of the next one.
+    /// Moves from the last record of a leaf to the first of the next one.
     fn step_over(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
         let nodes = self.path.len().saturating_sub(1);
         let more = |step: &Step| step.index + 1 < step.shape.count(tx.bytes(step.handle));
@@ -156,7 +156,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(self.get(tx))
     }
 
-    fn judge_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
+    fn verify_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
         match pair {
             Some((left, right))
                 if H::RecordOps::rec_pos(&left) >= H::RecordOps::rec_pos(&right) =>
@@ -171,9 +171,9 @@ impl<H: BtreeOps> Cursor<H> {
         self.home.flaw(tx, self.path.get(depth).and_then(|step| step.block), flaw)
     }
 
-    // ---- the way down ------------------------------------------------------------------------
+    // ---- the descent -------------------------------------------------------------------------
 
-    /// Goes to the leaf where `pos` belongs, and there to the first record that is not before it.
+    /// Moves to the leaf for `pos`, and there to the first record at or behind it.
     pub(super) fn descend_to(&mut self, tx: &mut Tx<'_>, pos: Pos<H>) -> Result<()> {
         self.descend(tx, |bytes, step| {
             if step.level == 0 {
@@ -186,18 +186,18 @@ impl<H: BtreeOps> Cursor<H> {
         })
     }
 
-    /// Goes from the root to a leaf, through the entries that `pick` names.
+    /// Descends from the root to a leaf, through the entries that `pick` selects.
     fn descend(&mut self, tx: &mut Tx<'_>, pick: impl Fn(&[u8], &Step) -> usize) -> Result<()> {
         std::mem::swap(&mut self.path, &mut self.before);
         self.path.clear();
-        let answer = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
+        let result = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
         for step in self.before.drain(..) {
             let still = self.path.iter().any(|now| now.handle == step.handle);
             if step.block.is_some() && !still {
                 tx.release(step.handle);
             }
         }
-        answer
+        result
     }
 
     pub(super) fn enter_root(
@@ -217,7 +217,7 @@ impl<H: BtreeOps> Cursor<H> {
         }
     }
 
-    /// The block `block`, read, or taken over from the way before.
+    /// Returns the step for `block`, read, or taken over from the previous path.
     fn step_at(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
         let known = self.before.get(self.path.len());
         let known = known.filter(|step| step.block == Some(block) && step.level == level);
@@ -253,7 +253,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// The way from the step at `depth` down to a leaf, instead of what it was.
+    /// Replaces the path below the step at `depth` by the path down to a leaf.
     fn extend(
         &mut self,
         tx: &mut Tx<'_>,
@@ -287,12 +287,12 @@ impl<H: BtreeOps> Cursor<H> {
             None => return Err(self.flaw(tx, depth, Flaw::Numrecs)),
         }
         let child = self.path[depth + 1];
-        self.judge_between(tx, depth, index, &child)
+        self.verify_between(tx, depth, index, &child)
     }
 
-    /// Fails where `child`, entry `index` of the block at `depth`, holds anything outside of what the keys above it
-    /// leave it.
-    pub(super) fn judge_between(
+    /// Fails if `child`, entry `index` of the block at `depth`, holds a record outside of the range
+    /// that the keys above it allow.
+    pub(super) fn verify_between(
         &self,
         tx: &Tx<'_>,
         depth: usize,
@@ -314,7 +314,7 @@ impl<H: BtreeOps> Cursor<H> {
         if within { Ok(()) } else { Err(self.home.flaw(tx, child.block, Flaw::Key)) }
     }
 
-    /// Ends the cursor: lets go of what it did not change.
+    /// Ends the cursor and releases blocks that it did not change.
     pub fn close(mut self, tx: &mut Tx<'_>) {
         self.leave(tx);
     }
@@ -329,13 +329,13 @@ impl<H: BtreeOps> Cursor<H> {
 
     // ---- changing ----------------------------------------------------------------------------
 
-    /// Replaces the record at the cursor by `rec`, which must lie between its neighbours.
+    /// Replaces the record at the cursor by `rec`, which must be between its neighbours.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     ///
     /// # Panics
-    /// Where the cursor is at no record.
+    /// If the cursor is at no record.
     pub fn update(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
         let before = self.get(tx).expect("a cursor at a record");
         let leaf = self.path[self.path.len() - 1];
@@ -346,8 +346,8 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// True where `rec` may replace the record at the cursor. Where that takes more than a look into its block, the
-    /// answer may be false although it may.
+    /// Returns true if `rec` may replace the record at the cursor. Only the cursor's block is
+    /// examined; if that is not enough, the result is false.
     pub fn stays_in_order(&self, tx: &Tx<'_>, rec: &Rec<H>) -> bool {
         let Some(leaf) = self.path.last() else { return false };
         let recs = leaf.shape.entries::<Rec<H>>(tx.bytes(leaf.handle));
@@ -367,11 +367,11 @@ impl<H: BtreeOps> Cursor<H> {
         left && right
     }
 
-    /// Inserts `rec`, wherever the cursor is; it is at the new record afterwards. A record at the same place is
-    /// [`Error::Corrupt`].
+    /// Inserts `rec`, wherever the cursor is, and moves the cursor to it. A record at the same
+    /// position is [`Error::Corrupt`].
     ///
     /// # Errors
-    /// As [`seek`](Self::seek), and [`Error::NoSpace`] where the tree must grow and cannot.
+    /// As [`seek`](Self::seek), and [`Error::NoSpace`] if the tree must grow and cannot.
     pub fn insert(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
         let pos = H::RecordOps::rec_pos(rec);
         loop {
@@ -391,13 +391,14 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// Deletes the record at the cursor, which is nowhere afterwards: [`seek`](Self::seek) again.
+    /// Deletes the record at the cursor. The cursor has no position afterwards:
+    /// [`seek`](Self::seek) again.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     ///
     /// # Panics
-    /// Where the cursor is at no record.
+    /// If the cursor is at no record.
     pub fn delete(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         assert!(self.get(tx).is_some(), "a cursor at a record");
         let leaf = self.path[self.path.len() - 1];
@@ -408,7 +409,7 @@ impl<H: BtreeOps> Cursor<H> {
         Ok(())
     }
 
-    /// The record at the cursor's place came, changed or went: the keys above follow.
+    /// Updates the keys above the cursor after its record was inserted, changed or deleted.
     fn entry_changed(&mut self, tx: &mut Tx<'_>) {
         let leaf = self.path.len() - 1;
         if self.path[leaf].index == 0 || H::RecordOps::OVERLAPS {
@@ -416,7 +417,7 @@ impl<H: BtreeOps> Cursor<H> {
         }
     }
 
-    /// Makes the keys above the block at `depth` right.
+    /// Updates the keys above the block at `depth`.
     pub(super) fn fix_keys(&mut self, tx: &mut Tx<'_>, depth: usize) {
         for child in (1..=depth).rev() {
             let (parent, step) = (self.path[child - 1], self.path[child]);
@@ -428,7 +429,7 @@ impl<H: BtreeOps> Cursor<H> {
     }
 }
 
-/// Where entry `index` of a block stands in the order, where there is one.
+/// Returns the position of entry `index` of a block in the order, if there is one.
 fn entry_pos<H: BtreeOps, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy>(
     tx: &Tx<'_>,
     step: &Step,
@@ -440,7 +441,7 @@ fn entry_pos<H: BtreeOps, T: FromBytes + KnownLayout + Immutable + Unaligned + C
     step.shape.entry::<T>(bytes, index).filter(|_| there).map(|entry| pos(&entry))
 }
 
-/// The key of all that is in a block; `None` where it is empty.
+/// Returns the key of all records in a block; `None` if it is empty.
 pub(super) fn key_of<H: BtreeOps>(tx: &Tx<'_>, step: &Step) -> Option<Key<H>> {
     let bytes = tx.bytes(step.handle);
     if step.level == 0 {
@@ -458,7 +459,7 @@ fn fold<H: BtreeOps>(mut keys: impl Iterator<Item = Key<H>>) -> Option<Key<H>> {
     Some(keys.fold(first, |span, key| H::RecordOps::span(span, &key)))
 }
 
-/// Makes key `index` of `parent` that of `child`; answers whether it was another.
+/// Sets key `index` of `parent` to that of `child`; returns true if it was another.
 pub(super) fn set_key<H: BtreeOps>(
     tx: &mut Tx<'_>,
     parent: &Step,

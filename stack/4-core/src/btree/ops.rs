@@ -9,38 +9,39 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
-/// Records and keys of a kind of tree.
+/// Records and keys of one kind of tree.
 pub trait RecordOps: Debug {
-    /// A record of a leaf, as it stands on disk.
+    /// A record of a leaf, as on disk.
     type Rec: Copy + Debug + FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
     /// What a node stores for each child.
     type Key: Copy + Debug + PartialEq + FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
-    /// What records are ordered by; no two records of a tree have the same.
+    /// The sort key of records; no two records of a tree have the same.
     type Pos: Copy + Ord + Debug;
     /// True where a node's key depends on all records below, not on the first alone.
     const OVERLAPS: bool = false;
 
-    /// The place of a record.
+    /// Returns the position of a record.
     fn rec_pos(rec: &Self::Rec) -> Self::Pos;
 
-    /// The place of the first record below a key.
+    /// Returns the position of the first record below a key.
     fn key_pos(key: &Self::Key) -> Self::Pos;
 
-    /// The key of a child that holds this record alone.
+    /// Returns the key of a child that holds only this record.
     fn key(rec: &Self::Rec) -> Self::Key;
 
-    /// The key of a child that holds what is below `first` and, behind it, what is below `more`.
+    /// Returns the key of a child that holds the records below `first` and, behind them, those
+    /// below `more`.
     fn span(first: Self::Key, more: &Self::Key) -> Self::Key {
         let _ = more;
         first
     }
 
-    /// Where a record ends: of trees whose records may overlap.
+    /// Returns the end of a record, for trees whose records may overlap.
     fn rec_end(rec: &Self::Rec) -> Self::Pos {
         Self::rec_pos(rec)
     }
 
-    /// The last end of any record below a key: of trees whose records may overlap.
+    /// Returns the last end of any record below a key, for trees whose records may overlap.
     fn key_end(key: &Self::Key) -> Self::Pos {
         Self::key_pos(key)
     }
@@ -52,63 +53,64 @@ pub type BlockRef = u64;
 /// The root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// A block, and how many levels there are with it.
+    /// A block, and the number of levels, including its own.
     Block(BlockRef, u16),
-    /// In an inode: its image, and what part of it is the root. The level stands in the root.
+    /// In an inode: its image, and the shape of the root in it. The root stores its level.
     Inode(Handle, Shape),
 }
 
-/// What a cursor can find wrong with a tree that passed its verifiers.
+/// An inconsistency between blocks of a tree that passed their verifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A block is not one level below its parent.
     Level,
-    /// A block that must not be empty is.
+    /// A block is empty that must not be.
     Numrecs,
     /// Records do not ascend.
     Order,
-    /// A block holds something before its parent's key, or behind the next.
+    /// A block holds a record before its parent's key, or behind the next.
     Key,
 }
 
-/// Where one tree lives.
+/// Access to one tree.
 pub trait BtreeOps: Debug {
-    /// What its records are.
+    /// The kind of its records.
     type RecordOps: RecordOps;
 
-    /// The layout of a block of level `level` (not of a root in an inode).
+    /// Returns the layout of a block of level `level` (not of a root in an inode).
     fn shape(&self, tx: &Tx<'_>, level: u16) -> Shape;
 
-    /// Where the root is now.
+    /// Returns the present root.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
     fn root(&self, tx: &mut Tx<'_>) -> Result<Root>;
 
-    /// The root moved to another block. Never called for a root in an inode.
+    /// Records that the root moved to another block. Never called for a root in an inode.
     ///
     /// # Errors
     /// As [`root`](Self::root).
     fn set_root(&self, tx: &mut Tx<'_>, block: BlockRef, levels: u16) -> Result<()>;
 
-    /// Block `block`, held, verified as part of this tree; a pointer that leads nowhere is a fault.
+    /// Returns block `block`, locked and verified as part of this tree. A pointer outside of the
+    /// tree's space is a corruption.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
     fn read(&self, tx: &mut Tx<'_>, block: BlockRef) -> Result<Handle>;
 
-    /// A new block near `near`, its head written: of `level`, empty, without siblings.
+    /// Allocates a block near `near` and writes its header: of `level`, empty, without siblings.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
     fn alloc(&self, tx: &mut Tx<'_>, near: BlockRef, level: u16) -> Result<(BlockRef, Handle)>;
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
     fn free(&self, tx: &mut Tx<'_>, block: BlockRef, handle: Handle) -> Result<()>;
 
-    /// The error that says that `flaw` was found in `block` (`None`: in a root in an inode).
+    /// Returns the error for `flaw` in `block` (`None`: in a root in an inode).
     fn flaw(&self, tx: &Tx<'_>, block: Option<BlockRef>, flaw: Flaw) -> Error;
 }

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::tx::Tx;
 
 impl<H: BtreeOps> Cursor<H> {
-    /// The records that begin at `to` or before and end at `from` or behind, in order; at most `most`. The
-    /// cursor is nowhere afterwards.
+    /// Returns the records that begin at or before `to` and end at or behind `from`, in order; at
+    /// most `most`. The cursor has no position afterwards.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).

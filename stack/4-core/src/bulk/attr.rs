@@ -24,17 +24,17 @@ use crate::da::cuts::{self, Cut};
 /// An attribute to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAttr<'a> {
-    /// Where the name belongs.
+    /// The namespace of the name.
     pub namespace: Namespace,
     /// 1 to 255 bytes, without the namespace's prefix.
     pub name: Cow<'a, [u8]>,
-    /// Its value, at most 65536 bytes.
+    /// The value, at most 65536 bytes.
     pub value: Cow<'a, [u8]>,
 }
 
 impl<'a> NewAttr<'a> {
-    /// The parent pointer of an inode that directory `parent`, of generation `generation`, calls
-    /// `name`. For volumes that have them.
+    /// Makes the parent pointer for the name `name` in directory `parent`, of generation
+    /// `generation`. For volumes with parent pointers.
     pub fn parent(parent: Ino, generation: u32, name: impl Into<Cow<'a, [u8]>>) -> Self {
         let rec = parent::Rec { p_ino: parent.0.into(), p_gen: generation.into() };
         let value = Cow::Owned(rec.as_bytes().to_vec());
@@ -45,7 +45,7 @@ impl<'a> NewAttr<'a> {
         leaf_edit::is_remote(geo, self.name.len(), self.value.len())
     }
 
-    /// The attribute as its leaf holds it. A value of its own is at `valueblk`.
+    /// Returns the attribute in the form of its leaf. A value of its own is at `valueblk`.
     fn item(&self, geo: &Geometry, valueblk: DaBlock) -> Item<'_> {
         let value = if self.is_remote(geo) {
             let valuelen = u32::try_from(self.value.len()).unwrap_or(u32::MAX);
@@ -56,7 +56,7 @@ impl<'a> NewAttr<'a> {
         Item::new(geo, Attr { flags: self.namespace.flags(), name: &self.name, value })
     }
 
-    /// Blocks of its own that the value takes.
+    /// Returns the number of blocks of its own that the value takes.
     fn value_blocks(&self, geo: &Geometry) -> u32 {
         if !self.is_remote(geo) {
             return 0;
@@ -65,13 +65,13 @@ impl<'a> NewAttr<'a> {
     }
 }
 
-/// Why attributes cannot be stored.
+/// The reason why attributes cannot be stored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The data fork must do with less, or move out of the inode.
+    /// The data fork must be smaller, or move out of the inode.
     #[error("beside attributes a data fork has at most {data_max} bytes of the inode")]
     DataFork {
-        /// What it may have, in bytes.
+        /// Its maximum size, in bytes.
         data_max: usize,
     },
     /// A name is empty, longer than 255 bytes, or holds a NUL.
@@ -88,16 +88,16 @@ pub enum PlanError {
     TooMany,
 }
 
-/// How the attributes of one inode will be stored.
+/// The plan for the attributes of one inode.
 #[derive(Debug)]
 pub struct AttrPlan<'a> {
     /// The inode's `forkoff`: 0 without attributes.
     pub forkoff: u8,
-    /// What becomes the attribute fork.
+    /// The attribute fork.
     pub form: AttrForm<'a>,
 }
 
-/// What becomes an attribute fork.
+/// The form of an attribute fork.
 #[derive(Debug)]
 pub enum AttrForm<'a> {
     /// Nothing: there are no attributes.
@@ -109,8 +109,7 @@ pub enum AttrForm<'a> {
 }
 
 impl<'a> AttrPlan<'a> {
-    /// Plans how inode `ino`, whose data fork has this `need`, stores `attrs`, whose order does not
-    /// matter.
+    /// Plans how inode `ino`, whose data fork has this `need`, stores `attrs`, in any order.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -123,7 +122,7 @@ impl<'a> AttrPlan<'a> {
         if attrs.is_empty() {
             return Ok(Self { forkoff: 0, form: AttrForm::None });
         }
-        judge(&attrs)?;
+        verify(&attrs)?;
         attrs.sort_by(|a, b| key(a).cmp(&key(b)));
         if attrs.windows(2).any(|pair| same(&pair[0], &pair[1])) {
             return Err(PlanError::Duplicate);
@@ -152,7 +151,7 @@ impl<'a> AttrPlan<'a> {
     }
 }
 
-fn judge(attrs: &[NewAttr<'_>]) -> Result<(), PlanError> {
+fn verify(attrs: &[NewAttr<'_>]) -> Result<(), PlanError> {
     for attr in attrs {
         if !(1..=255).contains(&attr.name.len()) || attr.name.contains(&0) {
             return Err(PlanError::Name);
@@ -164,12 +163,13 @@ fn judge(attrs: &[NewAttr<'_>]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The order in which short forms are written, and hashes resolved.
+/// Returns the sort key of short forms, and of entries with one hash.
 fn key<'k>(attr: &'k NewAttr<'_>) -> (Namespace, &'k [u8], &'k [u8]) {
     (attr.namespace, &attr.name, &attr.value)
 }
 
-/// One name may have several parents, but each of them once.
+/// Returns true if both are the same attribute. One name may have several parents, but each of them
+/// once.
 fn same(a: &NewAttr<'_>, b: &NewAttr<'_>) -> bool {
     let apart = a.namespace == Namespace::Parent && a.value != b.value;
     (a.namespace, &a.name) == (b.namespace, &b.name) && !apart
@@ -191,7 +191,7 @@ impl Level {
         DaBlock(self.first.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)))
     }
 
-    /// The children of block `index`.
+    /// Returns the children of block `index`.
     fn children(&self, index: usize) -> std::ops::Range<usize> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         start..self.ends[index]
@@ -203,11 +203,11 @@ impl Level {
 pub struct AttrBlocks<'a> {
     geo: &'a Geometry,
     ino: Ino,
-    /// In hash order, with the place of its value where it has blocks of its own.
+    /// In hash order, with the block of its value if it has blocks of its own.
     attrs: Vec<(NewAttr<'a>, DaBlock)>,
     /// Leaves first. The last level has one block, the root.
     levels: Vec<Level>,
-    /// Values with blocks of their own, as indexes into `attrs`, in the order of their places.
+    /// Values with blocks of their own, as indexes into `attrs`, in the order of their blocks.
     remote: Vec<usize>,
     blocks: u32,
 }
@@ -238,15 +238,15 @@ impl<'a> AttrBlocks<'a> {
         Ok(Self { geo, ino, attrs: placed, levels, remote, blocks })
     }
 
-    /// Blocks of the fork: 0 to this, without a hole.
+    /// Returns the number of blocks of the fork: 0 to this, without a hole.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The finished bytes of block `dablk` of the fork, which lies at `daddr`.
+    /// Returns the finished bytes of block `dablk` of the fork, which is at `daddr`.
     ///
     /// # Panics
-    /// Where the fork has no such block.
+    /// If the fork has no such block.
     pub fn fill(&self, dablk: DaBlock, daddr: Daddr) -> Vec<u8> {
         assert!(dablk.0 < self.blocks, "block {dablk} of a fork of {} blocks", self.blocks);
         let id = Identity { owner: self.ino, daddr };
@@ -257,7 +257,7 @@ impl<'a> AttrBlocks<'a> {
         }
     }
 
-    /// Level and number within it of a block of the tree; `None` for one of a value.
+    /// Returns level and number within it of a block of the tree; `None` for one of a value.
     fn place_in_tree(&self, dablk: DaBlock) -> Option<(usize, usize)> {
         self.levels.iter().enumerate().find_map(|(number, level)| {
             let index = dablk.0.checked_sub(level.first)? as usize;
@@ -311,7 +311,7 @@ impl<'a> AttrBlocks<'a> {
     }
 }
 
-/// The tree over attributes of these hashes and lengths, in hash order.
+/// Plans the tree over attributes of these hashes and lengths, in hash order.
 fn levels(geo: &Geometry, items: impl Iterator<Item = (u32, usize)> + Clone) -> Vec<Level> {
     let room = leaf_edit::room(geo);
     let cuts = cuts::between_runs(items.clone(), Cut::default(), room);
@@ -337,8 +337,8 @@ fn level(first: u32, ends: &[Cut], hashes: &[u32]) -> Level {
     Level { first, ends: ends.iter().map(|end| end.entries).collect(), hashes }
 }
 
-/// Rebalance `cuts` out among few blocks: as few as hold them, or a little more where entries are so
-/// large that an even share of these does not work out.
+/// Distributes `cuts` over few blocks: as few as hold them, or a little more if entries are so
+/// large that an even distribution does not work out.
 fn share_all(cuts: &[Cut], room: usize) -> Vec<Cut> {
     let total = cuts.last().map_or(0, |cut| cut.bytes);
     let more = |blocks: &usize| Some(blocks + blocks / 32 + 1);

@@ -11,7 +11,8 @@ use super::row::Row;
 /// Bytes before the keys of the root in the inode.
 const ROOT_HEAD: usize = 4;
 
-/// Adds blocks to the end of a map: to its last extent where both file and device go on.
+/// Appends blocks to a map. The last extent grows if it is contiguous with them in the file and on
+/// the device.
 pub fn append(extents: &mut Vec<Extent>, startoff: FileOff, startblock: FsBlock, blocks: u64) {
     let (mut startoff, mut startblock, mut left) = (startoff.0, startblock.0, blocks);
     if let Some(last) = extents.last_mut() {
@@ -33,17 +34,17 @@ pub fn append(extents: &mut Vec<Extent>, startoff: FileOff, startblock: FsBlock,
     }
 }
 
-/// The form of a map of so many extents in a fork of so many bytes.
+/// The form of a map with a given number of extents, in a fork of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     room: usize,
     extents: usize,
-    /// Leaves first, without the root; none where the records stand in the inode.
+    /// Leaves first, without the root; none if the records are in the inode.
     rows: Vec<Row>,
 }
 
 impl Shape {
-    /// The form of a map of `extents` extents in a fork of `room` bytes.
+    /// Plans a map of `extents` extents in a fork of `room` bytes.
     pub fn new(geo: &Geometry, room: usize, extents: usize) -> Self {
         let mut rows = Vec::new();
         if extents > bmbt::inline_records(room) {
@@ -56,22 +57,22 @@ impl Shape {
         Self { room, extents, rows }
     }
 
-    /// Blocks it takes besides the inode.
+    /// Returns the number of blocks besides the inode.
     pub fn blocks(&self) -> usize {
         self.rows.iter().map(|row| row.blocks).sum()
     }
 
-    /// The fork's format.
+    /// Returns the fork's format.
     pub fn format(&self) -> Format {
         if self.rows.is_empty() { Format::Extents } else { Format::Btree }
     }
 
-    /// Number of the first block of `level` in the tree's places.
+    /// Returns the number of the first block of `level` in the tree's locations.
     fn first(&self, level: usize) -> usize {
         self.rows[..level].iter().map(|row| row.blocks).sum()
     }
 
-    /// First file block below each block of `level`.
+    /// Returns the first file block below each block of `level`.
     fn keys(&self, level: usize, extents: &[Extent]) -> Vec<U64> {
         let mut keys: Vec<U64> =
             self.rows[0].ranges().map(|range| extents[range.start].startoff.0.into()).collect();
@@ -81,11 +82,11 @@ impl Shape {
         keys
     }
 
-    /// What stands in the inode: all records, or the root. `places` has [`Shape::blocks`], leaves
-    /// first.
+    /// Returns the bytes in the inode: all records, or the root. `places` has [`Shape::blocks`],
+    /// leaves first.
     ///
     /// # Panics
-    /// Where there are fewer extents or places than the shape was made for.
+    /// If there are fewer extents or places than the shape was made for.
     pub fn fork(&self, extents: &[Extent], places: &[FsBlock]) -> Vec<u8> {
         assert_eq!(extents.len(), self.extents);
         let Some(top) = self.rows.len().checked_sub(1) else {
@@ -102,7 +103,7 @@ impl Shape {
         fork
     }
 
-    /// The finished blocks of the tree of inode `ino`, in the order of their `places`.
+    /// Returns the finished blocks of the tree of inode `ino`, in the order of their `places`.
     ///
     /// # Panics
     /// As [`fork`](Self::fork).
@@ -150,7 +151,7 @@ fn u16_of(n: usize) -> U16 {
     u16::try_from(n).unwrap_or(u16::MAX).into()
 }
 
-/// A block with its head: number `index` of the `row` of its level.
+/// Returns a block with its header: number `index` of the `row` of its level.
 fn header(
     geo: &Geometry,
     ino: Ino,
@@ -200,7 +201,7 @@ mod tests {
         let shape = |extents| Shape::new(&geo, 336, extents);
         assert_eq!((shape(21).blocks(), shape(21).format()), (0, Format::Extents));
         assert_eq!((shape(22).blocks(), shape(22).format()), (1, Format::Btree));
-        // 20 leaves fit below the root; more need a level between.
+        // 20 leaves fit below the root; more need a level in between.
         assert_eq!(shape(188 * 20).blocks(), 20);
         assert_eq!(shape(188 * 20 + 1).blocks(), 22);
     }

@@ -10,13 +10,13 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::row::Row;
 
-/// A record of one of the trees, and the key that stands above it.
+/// A record of one of the trees, and the key for it in a node.
 pub trait Record: IntoBytes + Immutable + Sized {
     /// The key area of one child.
     type Key: IntoBytes + Immutable + Copy;
-    /// The key of a leaf with `records`; there is at least one.
+    /// Returns the key of a leaf with `records`; there is at least one.
     fn leaf_key(records: &[Self]) -> Self::Key;
-    /// The key of a node with `children`; there is at least one.
+    /// Returns the key of a node with `children`; there is at least one.
     fn node_key(children: &[Self::Key]) -> Self::Key {
         children[0]
     }
@@ -59,16 +59,16 @@ fn highest(keys: impl Iterator<Item = rmap::Key>) -> Option<rmap::Key> {
     keys.max_by_key(rmap::Key::sort_key)
 }
 
-/// How many blocks on how many levels a tree takes.
+/// The number of blocks on each level of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     tree: Tree,
-    /// Leaves first. The last row has one block, the root.
+    /// Leaves first. The last level has one block, the root.
     rows: Vec<Row>,
 }
 
 impl Shape {
-    /// The shape of `tree` with so many `records`.
+    /// Plans `tree` for `records` records.
     pub fn new(geo: &Geometry, tree: Tree, records: usize) -> Self {
         let mut rows = vec![Row::new(records, tree.maxrecs(geo, 0))];
         while let Some(row) = rows.last().filter(|row| row.blocks > 1) {
@@ -77,22 +77,22 @@ impl Shape {
         Self { tree, rows }
     }
 
-    /// Which tree.
+    /// Returns the tree.
     pub fn tree(&self) -> Tree {
         self.tree
     }
 
-    /// Levels, 1 for a tree that is a single leaf.
+    /// Returns the number of levels, 1 for a tree that is a single leaf.
     pub fn levels(&self) -> u32 {
         u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
 
-    /// Blocks, the root among them.
+    /// Returns the number of blocks, the root among them.
     pub fn blocks(&self) -> u32 {
         u32::try_from(self.rows.iter().map(|row| row.blocks).sum::<usize>()).unwrap_or(u32::MAX)
     }
 
-    /// Which of the tree's places block `index` of `level` takes: the root has the first, the
+    /// Returns the index of the location of block `index` of `level`: the root has the first, the
     /// others follow from the leaves up.
     fn place(&self, level: usize, index: usize) -> usize {
         if level + 1 == self.rows.len() {
@@ -102,11 +102,11 @@ impl Shape {
     }
 }
 
-/// The finished blocks of a tree of `shape` over `records`, which are in the tree's order.
+/// Returns the finished blocks of a tree of `shape` over `records`, which are in the tree's order.
 /// `places` has [`Shape::blocks`] of group `agno`, the root's first.
 ///
 /// # Panics
-/// Where there are fewer records or places than the shape was made for.
+/// If there are fewer records or places than the shape was made for.
 pub fn load<R: Record>(
     geo: &Geometry,
     agno: AgNumber,
@@ -181,7 +181,7 @@ mod tests {
     /// A block between its siblings.
     type Chained = (Option<AgBlock>, AgBlock, Option<AgBlock>);
 
-    /// Everything below `agbno`, left to right; keys and siblings judged on the way.
+    /// Everything below `agbno`, left to right; keys and siblings verified on the way.
     fn walk<R: Record + zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned + Copy>(
         geo: &Geometry,
         tree: Tree,

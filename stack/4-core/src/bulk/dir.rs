@@ -26,9 +26,9 @@ use zerocopy::big_endian::U16;
 pub struct NewEntry<'a> {
     /// 1 to 255 bytes, without slash and NUL; neither "." nor "..".
     pub name: &'a [u8],
-    /// What it names.
+    /// The inode of the name.
     pub ino: Ino,
-    /// What that is.
+    /// The inode's type.
     pub ftype: FileType,
 }
 
@@ -43,7 +43,7 @@ impl<'a> NewEntry<'a> {
     }
 }
 
-/// Why a directory cannot be stored.
+/// The reason why a directory cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The entry of this index has a name that no directory can hold.
@@ -57,10 +57,10 @@ pub enum PlanError {
     TooMany,
 }
 
-/// What becomes a directory.
+/// The form of a planned directory.
 #[derive(Debug)]
 pub enum DirPlan<'a> {
-    /// These bytes, in the inode: format local, `di_size` their number.
+    /// These bytes, in the inode: format local, `di_size` is their number.
     Short(Vec<u8>),
     /// Blocks of the data fork. Format extents or btree.
     Blocks(Box<DirBlocks<'a>>),
@@ -69,10 +69,10 @@ pub enum DirPlan<'a> {
 /// A part of a directory's data fork, all of it mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Where it begins.
+    /// Its first block.
     pub start: FileOff,
-    /// How long it is, in filesystem blocks, a multiple of
-    /// [`dirblkfsbs`](Geometry::dirblkfsbs). May be 0.
+    /// Its length in filesystem blocks, a multiple of [`dirblkfsbs`](Geometry::dirblkfsbs). May be
+    /// 0.
     pub blocks: u32,
 }
 
@@ -127,7 +127,7 @@ fn valid(name: &[u8]) -> bool {
         && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
-/// The hashes of `entries` with their indexes, in order; fails where two names are the same.
+/// Returns the hashes of `entries` with their indexes, in order; fails if two names are equal.
 fn sort(geo: &Geometry, entries: &[NewEntry<'_>]) -> Result<Vec<(u32, u32)>, PlanError> {
     let mut list = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
@@ -159,7 +159,7 @@ fn list<'a, 'e>(
     })
 }
 
-/// Names dealt out to data blocks.
+/// Names distributed to data blocks.
 struct Packed {
     /// For each block the index of its first entry.
     starts: Vec<u32>,
@@ -189,7 +189,7 @@ impl Packed {
     }
 }
 
-/// Which form a directory with blocks has.
+/// The form of a directory with blocks.
 #[derive(Debug)]
 enum Form {
     Block,
@@ -203,14 +203,14 @@ enum Form {
 struct Level {
     /// The first of its blocks, in directory blocks from 32 GiB; the others follow.
     first: u32,
-    /// How many there are.
+    /// Number of blocks.
     blocks: u32,
-    /// How many children (of leaves: entries) they share, evenly.
+    /// Number of children (of leaves: entries), distributed evenly.
     below: u32,
 }
 
 impl Level {
-    /// The children of block `index`.
+    /// Returns the children of block `index`.
     fn children(&self, index: u32) -> Range<u32> {
         let cut = |index: u32| {
             let cut = u64::from(self.below) * u64::from(index) / u64::from(self.blocks.max(1));
@@ -241,7 +241,7 @@ pub struct DirBlocks<'a> {
 }
 
 impl DirBlocks<'_> {
-    /// Makes the hash entries, and decides how the tree above them looks.
+    /// Makes the hash entries, and plans the tree above them.
     fn index(&mut self, by_hash: &[(u32, u32)]) {
         let geo = self.geo;
         let fsbs = u64::from(geo.dirblkfsbs());
@@ -278,19 +278,19 @@ impl DirBlocks<'_> {
             levels.push(Level { first: next, blocks, below });
             next += blocks;
         }
-        // The root stands first, everything else behind it.
+        // The root is first, everything else behind it.
         if let Some(root) = levels.last_mut() {
             root.first = 0;
         }
         levels
     }
 
-    /// `di_size`.
+    /// Returns `di_size`.
     pub fn size(&self) -> ByteLen {
         ByteLen(self.starts.len() as u64 * self.geo.dirblksize() as u64)
     }
 
-    /// The three parts of the fork: names, hash tree, free index.
+    /// Returns the three parts of the fork: names, hash tree, free index.
     pub fn spaces(&self) -> [Space; 3] {
         let (tree, free) = match &self.form {
             Form::Block => (0, 0),
@@ -311,11 +311,11 @@ impl DirBlocks<'_> {
         ]
     }
 
-    /// The finished bytes of the directory block that begins at `fileoff` of the fork, and at `daddr`
-    /// on the device; its LSN is 0.
+    /// Returns the finished bytes of the directory block that begins at `fileoff` of the fork, and
+    /// at `daddr` on the device; its LSN is 0.
     ///
     /// # Panics
-    /// Where no directory block begins there.
+    /// If no directory block begins there.
     pub fn fill(&self, fileoff: FileOff, daddr: Daddr) -> Vec<u8> {
         let id = Identity { owner: self.ino, daddr };
         let spaces = self.spaces();
@@ -349,7 +349,7 @@ impl DirBlocks<'_> {
         block
     }
 
-    /// The names of data block `db`, without "." and "..".
+    /// Returns the names of data block `db`, without "." and "..".
     fn listed(&self, db: usize) -> impl Iterator<Item = Entry<'_>> + Clone {
         let first = self.starts[db] as usize;
         let end = self.starts.get(db + 1).map_or(self.entries.len(), |end| *end as usize);
@@ -358,7 +358,7 @@ impl DirBlocks<'_> {
         list(self.geo, &self.entries[first..end], offset)
     }
 
-    /// The same with "." and ".." where they belong.
+    /// Returns the names of data block `db`, with "." and "..".
     fn all(&self, db: usize) -> impl Iterator<Item = Entry<'_>> + Clone {
         let dots = block_edit::dots(self.geo, self.ino, self.parent);
         dots.into_iter().filter(move |_| db == 0).chain(self.listed(db))
@@ -405,12 +405,12 @@ impl DirBlocks<'_> {
         }
     }
 
-    /// Where directory block `number` of the tree lies in the fork.
+    /// Returns the fork offset of directory block `number` of the tree.
     fn dablk(&self, number: u32) -> DaBlock {
         self.geo.dir_leafblk().saturating_add(number.saturating_mul(self.geo.dirblkfsbs()))
     }
 
-    /// The last hash below block `index` of the level `height`.
+    /// Returns the last hash below block `index` of the level `height`.
     fn last_hash(&self, levels: &[Level], height: usize, index: u32) -> u32 {
         let below = levels[..=height].iter().rev();
         let end = below.fold(index, |index, level| level.children(index).end.saturating_sub(1));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One level: its items (records of leaves, children of nodes) are shared out evenly.
+/// One level: its items (records of leaves, children of nodes) are distributed evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) items: usize,
@@ -10,8 +10,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `items` in blocks that hold `max` at most. One block where they fit; else three quarters
-    /// full, so that whoever adds to the tree later need not split at once, and never under half.
+    /// Distributes `items` to blocks that hold `max` at most. One block is used if they fit.
+    /// Otherwise blocks are three quarters full, so that later insertions need not split at once,
+    /// and never under half.
     pub(super) fn new(items: usize, max: usize) -> Self {
         if items <= max {
             return Self { items, blocks: 1 };
@@ -21,14 +22,14 @@ impl Row {
         Self { items, blocks: comfortable.min(most) }
     }
 
-    /// The items of block `index`.
+    /// Returns the items of block `index`.
     pub(super) fn range(self, index: usize) -> Range<usize> {
         let (each, more) = (self.items / self.blocks, self.items % self.blocks);
         let start = |index: usize| index * each + index.min(more);
         start(index)..start(index + 1)
     }
 
-    /// The items of each block.
+    /// Returns the items of each block.
     pub(super) fn ranges(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.blocks).map(move |index| self.range(index))
     }

@@ -5,23 +5,23 @@
 //! that, but a look-up then reads one leaf. `xfs_repair` 6.1 also reports a hash that continues in
 //! the next node as damage ("hashvalue inconsistency, expected >"), even in trees that Linux made.
 
-/// A place where a block may end.
+/// A position at which a block may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Entries before it.
     pub(crate) entries: usize,
-    /// Bytes that they take.
+    /// Bytes of these entries.
     pub(crate) bytes: usize,
 }
 
 impl Cut {
-    /// The place behind an entry of `len` bytes more.
+    /// Returns the position behind an entry of `len` more bytes.
     fn behind(self, len: usize) -> Self {
         Self { entries: self.entries + 1, bytes: self.bytes + len }
     }
 }
 
-/// The places behind each of `entries` (hash and length).
+/// Returns the positions behind each of `entries` (hash and length).
 pub(crate) fn anywhere(entries: &[(u32, usize)]) -> Vec<Cut> {
     let mut now = Cut::default();
     let mut behind = |len| {
@@ -31,8 +31,8 @@ pub(crate) fn anywhere(entries: &[(u32, usize)]) -> Vec<Cut> {
     entries.iter().map(|(_, len)| behind(*len)).collect()
 }
 
-/// Where blocks of `room` bytes may be cut so that runs of one hash stay together where they fit a block;
-/// `entries` are hash and length of each behind `start`, in order.
+/// Returns the positions at which blocks of `room` bytes may end so that runs of one hash stay
+/// together where they fit a block. `entries` are hash and length of each behind `start`, in order.
 pub(crate) fn between_runs(
     entries: impl IntoIterator<Item = (u32, usize)>,
     start: Cut,
@@ -57,8 +57,8 @@ pub(crate) fn between_runs(
     cuts
 }
 
-/// Shares all of `cuts` behind `start` out among `blocks` blocks of `room` bytes, as evenly as the cuts allow:
-/// the cut that ends each block. `None` where that does not work out.
+/// Distributes all of `cuts` behind `start` over `blocks` blocks of `room` bytes, as evenly as the
+/// cuts allow. Returns the cut that ends each block, or `None` if that does not work out.
 pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut>> {
     let total = cuts.last()?.bytes;
     let mut ends = Vec::with_capacity(blocks);
@@ -79,7 +79,8 @@ pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Op
     Some(ends)
 }
 
-/// Fills one block of `room` bytes after the other with the entries behind `start`: the cut that ends each.
+/// Fills one block of `room` bytes after the other with the entries behind `start`. Returns the cut
+/// that ends each.
 pub(crate) fn greedily(start: Cut, cuts: &[Cut], room: usize) -> Vec<Cut> {
     let mut ends: Vec<Cut> = Vec::new();
     let mut start = start.bytes;

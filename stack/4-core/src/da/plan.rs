@@ -19,46 +19,48 @@ use std::ops::Range;
 
 use crate::da::cuts::{self, Cut};
 
-/// Most neighbours that share.
+/// Maximum number of neighbours that are rebalanced together.
 pub(crate) const WINDOW: usize = 4;
 
-/// A new share.
+/// A new distribution of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Which blocks of the window give up their entries.
+    /// The blocks of the window whose entries are redistributed.
     pub(crate) blocks: Range<usize>,
     /// Entries of the window in front of them.
     pub(crate) first_item: usize,
-    /// For each block from now on, the entries of the window up to its end.
+    /// For each new block, the entries of the window up to its end.
     pub(crate) ends: Vec<usize>,
 }
 
-/// True where a block that uses `used` bytes of `room` needs no help.
+/// Returns true if a block that uses `used` bytes of `room` need not be rebalanced.
 pub(crate) fn is_full_enough(used: usize, room: usize) -> bool {
     3 * used >= 2 * room
 }
 
-/// True where a block that uses `used` bytes of `room`, one of `kids` under its parent, may stay as it is though it is
-/// not [full enough](is_full_enough): there are too few neighbours to promise two thirds.
+/// Returns true if a block that uses `used` bytes of `room`, one of `kids` under its parent, may
+/// stay as it is though it is not [full enough](is_full_enough): there are too few neighbours to
+/// guarantee two thirds.
 pub(crate) fn may_stay(used: usize, room: usize, kids: usize) -> bool {
     kids < WINDOW && 3 * used >= room
 }
 
-/// The entries of a window, and what may become of them.
+/// The entries of a window, to be redistributed.
 struct Rebalance<'s> {
     /// Hash and length of each.
     entries: &'s [(u32, usize)],
     /// Entries up to the end of each block.
     ends: &'s [usize],
-    /// The block that the change is about.
+    /// The block that changed.
     own: usize,
     room: usize,
     whole_runs: bool,
-    /// Where the window may be cut, unless `whole_runs`: then it depends on where a range of it begins.
+    /// The possible cuts of the window, unless `whole_runs`: then they depend on where a range of
+    /// it begins.
     anywhere: Vec<Cut>,
 }
 
-/// What a share must keep: bytes of each block at least and at most.
+/// Minimum and maximum number of bytes of each block in a distribution.
 #[derive(Clone, Copy)]
 struct Limits {
     least: usize,
@@ -77,7 +79,7 @@ impl<'s> Rebalance<'s> {
         Self { entries, ends, own, room, whole_runs, anywhere }
     }
 
-    /// The ranges of `len` blocks with the changed one among them.
+    /// Returns the ranges of `len` blocks with the changed one among them.
     fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let first = (self.own + 1).saturating_sub(len);
         let last = self.own.min(self.ends.len().saturating_sub(len));
@@ -89,7 +91,7 @@ impl<'s> Rebalance<'s> {
         blocks.start.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// The place where `blocks` begin, and those behind it where they may be cut.
+    /// Returns the start of `blocks`, and the possible cuts behind it.
     fn cuts(&self, blocks: &Range<usize>) -> (Cut, Cow<'_, [Cut]>) {
         let (first, end) = (self.first_item(blocks), self.ends[blocks.end - 1]);
         if !self.whole_runs {
@@ -107,7 +109,7 @@ impl<'s> Rebalance<'s> {
         Plan { blocks, first_item, ends: cuts.iter().map(|cut| cut.entries).collect() }
     }
 
-    /// `from` blocks become `to`, within `limits`.
+    /// Plans to make `from` blocks into `to`, within `limits`.
     fn share(&self, from: usize, to: usize, limits: Limits) -> Option<Plan> {
         self.ranges(from).find_map(|blocks| {
             let (start, cuts) = self.cuts(&blocks);
@@ -119,14 +121,14 @@ impl<'s> Rebalance<'s> {
         })
     }
 
-    /// All blocks of the window become as few as hold the entries one after the other.
+    /// Plans to pack all blocks of the window into as few as hold the entries one after the other.
     fn fill(&self, blocks: Range<usize>) -> Plan {
         let (start, cuts) = self.cuts(&blocks);
         let cuts = cuts::greedily(start, &cuts, self.room);
         self.plan(blocks, &cuts)
     }
 
-    /// Bytes that a block of the window uses.
+    /// Returns the bytes that a block of the window uses.
     fn used(&self, block: usize) -> usize {
         let entries = &self.entries[self.first_item(&(block..block))..self.ends[block]];
         entries.iter().map(|(_, len)| len).sum()
@@ -137,8 +139,8 @@ impl<'s> Rebalance<'s> {
     }
 }
 
-/// A share that has room for what made the block `own` overflow: `entries` has it already. `ends`
-/// are the entries up to the end of each block of the window.
+/// Plans a distribution with space for the entry that made the block `own` overflow: `entries` has
+/// it already. `ends` are the entries up to the end of each block of the window.
 pub(crate) fn to_grow(
     entries: &[(u32, usize)],
     ends: &[usize],
@@ -150,7 +152,7 @@ pub(crate) fn to_grow(
     let all = ends.len();
     let lowest = (0..all).map(|block| rebalance.used(block)).min().unwrap_or(0);
     let least = rebalance.two_thirds().min(lowest);
-    // Directories come in a rush: what is shared out anew soon overflows again.
+    // Many names are often added together: redistributed blocks soon overflow again.
     let spare = if whole_runs { room / 16 } else { room / 8 };
     let relaxed = Limits { least, most: room - spare };
     let tight = Limits { least, most: room };
@@ -172,8 +174,8 @@ pub(crate) fn to_grow(
     rebalance.fill(own..own + 1)
 }
 
-/// A share for a window whose block `own` is not [full enough](is_full_enough); `None` where it stays
-/// as it is.
+/// Plans a distribution for a window whose block `own` is not [full enough](is_full_enough);
+/// returns `None` if it stays as it is.
 pub(crate) fn to_shrink(
     entries: &[(u32, usize)],
     ends: &[usize],
@@ -187,7 +189,7 @@ pub(crate) fn to_shrink(
     let any = Limits { least: 1, most: room };
     let plan = if all == WINDOW {
         let full = Limits { least: rebalance.two_thirds(), most: room };
-        // Names are removed in a rush, too: all neighbours come near two thirds at once.
+        // Many names are often removed together: all neighbours come near two thirds at once.
         let lasting = Limits { least: full.least + room / 24, most: room };
         let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
         shift(lasting)
@@ -203,6 +205,6 @@ pub(crate) fn to_shrink(
     if plan.is_some() || used > 0 {
         return plan;
     }
-    // The block is empty, and what it leaves fits where it was before.
+    // The block is empty, and the remaining entries fit where they were before.
     Some(Rebalance::new(entries, ends, own, room, false).fill(0..all))
 }

@@ -90,8 +90,8 @@ pub(crate) struct Found {
     pub(crate) torn_runs: usize,
 }
 
-/// Judges the attribute tree whose blocks `block` gives.
-pub(crate) fn judge(geo: &Geometry, block: &dyn Fn(DaBlock) -> Vec<u8>) -> Found {
+/// Verifies the attribute tree whose blocks `block` gives.
+pub(crate) fn verify(geo: &Geometry, block: &dyn Fn(DaBlock) -> Vec<u8>) -> Found {
     let mut walk = Walk { geo, block, found: Found::default(), chain: Vec::new(), last: None };
     walk.visit(DaBlock(0), None);
     for (_, forw) in &walk.chain {
@@ -110,7 +110,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    fn visit(&mut self, dablk: DaBlock, promised: Option<(u16, u32)>) {
+    fn visit(&mut self, dablk: DaBlock, expected: Option<(u16, u32)>) {
         assert!(self.found.blocks.insert(dablk), "block {dablk} twice");
         let mut bytes = (self.block)(dablk);
         da_edit::stamp(&mut bytes);
@@ -120,14 +120,14 @@ impl Walk<'_> {
         if da::magic(&bytes) == Some(Layout::V5.da_node_magic) {
             let node = Node::verify(&bytes, &ctx, Fork::Attr).unwrap();
             let last = node.btree.last().map(|kid| kid.hashval.get());
-            if let Some(promised) = promised {
-                assert_eq!((node.level, last), (promised.0, Some(promised.1)), "node {dablk}");
+            if let Some(expected) = expected {
+                assert_eq!((node.level, last), (expected.0, Some(expected.1)), "node {dablk}");
                 self.found.kids.push(node.btree.len());
             } else {
                 assert!(node.btree.len() > 1, "a root with one child");
             }
             let siblings = (node.info.forw.get(), node.info.back.get());
-            self.judge_siblings(node.level.into(), dablk, siblings);
+            self.verify_siblings(node.level.into(), dablk, siblings);
             for kid in node.btree {
                 self.visit(DaBlock(kid.before.get()), Some((node.level - 1, kid.hashval.get())));
             }
@@ -135,10 +135,10 @@ impl Walk<'_> {
         }
         let leaf = Leaf::verify(&bytes, &ctx).unwrap();
         leaf.verify_space(&ctx).unwrap();
-        if let Some((level, hash)) = promised {
+        if let Some((level, hash)) = expected {
             assert_eq!((level, Some(hash)), (0, leaf.last_hash()), "leaf {dablk}");
         }
-        self.judge_siblings(0, dablk, (leaf.info.forw.get(), leaf.info.back.get()));
+        self.verify_siblings(0, dablk, (leaf.info.forw.get(), leaf.info.back.get()));
         let first = leaf.entries.first().map(|e| e.hashval.get());
         assert!(self.last <= first || first.is_none(), "hashes descend between leaves");
         self.found.torn_runs += usize::from(self.last == first && first.is_some());
@@ -154,7 +154,7 @@ impl Walk<'_> {
         self.found.attrs.extend(leaf.attrs().map(own));
     }
 
-    fn judge_siblings(&mut self, level: usize, dablk: DaBlock, (forw, back): (u32, u32)) {
+    fn verify_siblings(&mut self, level: usize, dablk: DaBlock, (forw, back): (u32, u32)) {
         if self.chain.len() <= level {
             self.chain.resize(level + 1, (0, dablk.0));
         }

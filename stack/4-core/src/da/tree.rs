@@ -23,52 +23,52 @@ use zerocopy::FromBytes;
 use crate::da::plan::{self, Plan};
 use crate::error::{Error, Result};
 
-/// The blocks of one fork, as the tree needs them. In a transaction every block that was asked for is
-/// held to the end.
+/// Access to the blocks of one fork. In a transaction every block that was accessed is locked to
+/// the end.
 pub(crate) trait DaBlocks {
-    /// The verified bytes of block `dablk`: a node or a leaf.
+    /// Returns the verified bytes of block `dablk`: a node or a leaf.
     fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]>;
 
-    /// The same block, to be changed.
+    /// Returns block `dablk`, for a change.
     fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_>;
 
-    /// Where block `dablk` lies on the device.
+    /// Returns the device address of block `dablk`.
     fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr>;
 
-    /// A new block for the tree, its content yet to be made.
+    /// Allocates a block for the tree, with undefined contents.
     fn grow(&mut self) -> Result<DaBlock>;
 
-    /// Gives block `dablk` back, to which nothing points any more.
+    /// Frees block `dablk`, to which nothing points any more.
     fn shrink(&mut self, dablk: DaBlock) -> Result<()>;
 }
 
-/// What the blocks of one level hold: entries in hash order, each of some length.
+/// The format of the blocks of one level: entries in hash order, each with a length.
 pub(crate) trait Level {
-    /// An entry, out of its block or on its way into one.
+    /// An entry, read from its block or to be inserted into one.
     type Item<'a>: Copy;
 
-    /// Runs of one hash are kept in one block where they fit.
+    /// Runs of one hash are kept in one block if they fit.
     const WHOLE_RUNS: bool;
 
-    /// Says that an entry of a longer life is one of a shorter: `item`, nothing else.
+    /// Converts an entry with a longer lifetime to one with a shorter: returns `item` unchanged.
     fn shorten<'s, 'l: 's>(item: Self::Item<'l>) -> Self::Item<'s>;
 
-    /// What the entry is filed under.
+    /// Returns the hash of the entry.
     fn hash(item: Self::Item<'_>) -> u32;
 
-    /// Bytes of [`room`](Self::room) that the entry takes.
+    /// Returns the bytes of [`room`](Self::room) that the entry takes.
     fn len(item: Self::Item<'_>) -> usize;
 
-    /// Bytes that the entries of a block may take.
+    /// Returns the bytes for entries in a block.
     fn room(geo: &Geometry, fork: Fork) -> usize;
 
-    /// Bytes that the entries of `block` take. Stale ones do not count.
+    /// Returns the bytes that the entries of `block` take, without stale ones.
     fn used(block: &[u8], geo: &Geometry) -> usize;
 
-    /// The entries of `block`, without stale ones.
+    /// Returns the entries of `block`, without stale ones.
     fn items<'a>(block: &'a [u8], geo: &Geometry) -> Vec<Self::Item<'a>>;
 
-    /// Hash of the last entry of `block`, stale or not.
+    /// Returns the hash of the last entry of `block`, stale or not.
     fn last_hash(block: &[u8], geo: &Geometry) -> Option<u32>;
 
     /// Makes `image` an empty block of this level, which is 0 for leaves.
@@ -77,8 +77,8 @@ pub(crate) trait Level {
     /// Fills `image` with `items` and nothing else; its siblings stay. They were planned to fit.
     fn pack(image: &mut impl Image, geo: &Geometry, fork: Fork, items: &[Self::Item<'_>]);
 
-    /// Puts `items` in at their place, which for nodes is behind `at` entries. False, and nothing done, where
-    /// they do not fit.
+    /// Inserts `items` at their position, which for nodes is behind `at` entries. Returns false,
+    /// and changes nothing, if they do not fit.
     fn insert(
         image: &mut impl Image,
         geo: &Geometry,
@@ -135,18 +135,18 @@ impl Level for Nodes {
     }
 }
 
-/// One block on the way from the root to a leaf.
+/// One block on the path from the root to a leaf.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     dablk: DaBlock,
-    /// Which child of it the way goes on to; 0 in the leaf.
+    /// The child that the path continues with; 0 in the leaf.
     index: usize,
 }
 
-/// Blocks from the root to a leaf, at most.
+/// Maximum number of blocks from the root to a leaf.
 const STEPS_MAX: usize = da::MAX_LEVEL as usize + 1;
 
-/// The way from the root to a leaf. Good until the tree is changed.
+/// The path from the root to a leaf. Valid until the tree is changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     steps: [Step; STEPS_MAX],
@@ -158,13 +158,13 @@ impl Path {
         &self.steps[..self.len]
     }
 
-    /// Goes on to `step`. Levels descend on every way, so there are never too many.
+    /// Appends `step`. Levels descend on every path, so there are never too many.
     fn push(&mut self, step: Step) {
         self.steps[self.len] = step;
         self.len += 1;
     }
 
-    /// A new root stands above all of it; what was the root has moved to `dablk`.
+    /// Inserts a new root above the path; the former root has moved to `dablk`.
     fn push_down(&mut self, root: DaBlock, dablk: DaBlock) {
         self.steps[0].dablk = dablk;
         self.steps.copy_within(..self.len, 1);
@@ -172,13 +172,13 @@ impl Path {
         self.len += 1;
     }
 
-    /// The leaf at its end.
+    /// Returns the leaf at its end.
     pub(crate) fn leaf(&self) -> DaBlock {
         self.steps().last().map_or(DaBlock(0), |step| step.dablk)
     }
 }
 
-/// The tree of one fork, to be changed.
+/// The tree of one fork, for changes.
 #[derive(Debug)]
 pub(crate) struct Tree<'t, B> {
     geo: &'t Geometry,
@@ -189,12 +189,12 @@ pub(crate) struct Tree<'t, B> {
 }
 
 impl<'t, B: DaBlocks> Tree<'t, B> {
-    /// The tree of this fork of inode `owner`.
+    /// Opens the tree of this fork of inode `owner`.
     pub(crate) fn new(geo: &'t Geometry, fork: Fork, owner: Ino, blocks: &'t mut B) -> Self {
         Self { geo, fork, owner, blocks }
     }
 
-    /// The volume's geometry.
+    /// Returns the volume's geometry.
     pub(crate) fn geo(&self) -> &'t Geometry {
         self.geo
     }
@@ -208,16 +208,16 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ctx::new(self.geo, at.fileoff(FileOff(dablk.0.into())))
     }
 
-    /// Level and children of block `dablk`; 0 and none for a leaf.
+    /// Returns level and children of block `dablk`; 0 and none for a leaf.
     fn children(&mut self, dablk: DaBlock) -> Result<(u16, &[NodeEntry])> {
         let geo = self.geo;
         let bytes = self.blocks.bytes(dablk)?;
         Ok(node(bytes, geo).map_or((0, &[]), |node| (node.level, node.btree)))
     }
 
-    /// Fails where block `dablk`, which must stand on level `wanted` where that is known, stands elsewhere, or on
-    /// a level that there is not.
-    fn judge_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> VerifyResult {
+    /// Fails if block `dablk` is not on level `wanted`, if that is known, or is on a level that
+    /// cannot exist.
+    fn verify_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> VerifyResult {
         let wanted = wanted.unwrap_or(found);
         if wanted == found && found <= da::MAX_LEVEL {
             return Ok(());
@@ -227,9 +227,10 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         ctx.at_most("da.node.level", da::MAX_LEVEL, found)
     }
 
-    // ---- ways through the tree ---------------------------------------------------------------
+    // ---- paths through the tree --------------------------------------------------------------
 
-    /// The way to the first leaf that may hold `hash`, or to the last one where all are smaller.
+    /// Returns the path to the first leaf that may hold `hash`, or to the last one if all hashes
+    /// are smaller.
     pub(crate) fn find(&mut self, hash: u32) -> Result<Path> {
         let mut path = Path::default();
         self.descend(&mut path, self.root(), None, |kids| {
@@ -238,7 +239,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(path)
     }
 
-    /// Extends `path` from `dablk`, which must stand on `level` where that is known, down to a leaf.
+    /// Extends `path` from `dablk`, which must be on `level` if that is known, down to a leaf.
     fn descend(
         &mut self,
         path: &mut Path,
@@ -250,14 +251,15 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             let (own, kids) = self.children(dablk)?;
             let index = choose(kids).min(kids.len().saturating_sub(1));
             let child = kids.get(index).map(|child| DaBlock(child.before.get()));
-            self.judge_level(dablk, level, own)?;
+            self.verify_level(dablk, level, own)?;
             path.push(Step { dablk, index });
             let (Some(child), Some(below)) = (child, own.checked_sub(1)) else { return Ok(()) };
             (dablk, level) = (child, Some(below));
         }
     }
 
-    /// Moves `path` to the next leaf in hash order; false, and `path` as it was, at the last one.
+    /// Moves `path` to the next leaf in hash order. At the last one, returns false and leaves
+    /// `path` unchanged.
     pub(crate) fn advance(&mut self, path: &mut Path) -> Result<bool> {
         for depth in (0..path.len.saturating_sub(1)).rev() {
             let Step { dablk, index } = path.steps[depth];
@@ -272,22 +274,23 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(false)
     }
 
-    // ---- entries in and out ------------------------------------------------------------------
+    // ---- inserting and removing --------------------------------------------------------------
 
-    /// Puts `item` into the leaf at the end of `path`, which [`find`](Self::find) gave for its hash.
+    /// Inserts `item` into the leaf at the end of `path`, which [`find`](Self::find) returned for
+    /// its hash.
     pub(crate) fn insert<L: Level>(&mut self, mut path: Path, item: L::Item<'_>) -> Result<()> {
         let depth = path.len - 1;
         self.put::<L>(&mut path, depth, None, &[item])
     }
 
-    /// An entry was taken out of the leaf at the end of `path`: the tree is put in shape again.
+    /// Rebalances the tree after an entry was removed from the leaf at the end of `path`.
     pub(crate) fn removed<L: Level>(&mut self, mut path: Path) -> Result<()> {
         let depth = path.len - 1;
         self.taken_out::<L>(&mut path, depth)
     }
 
-    /// Puts `items` into the block at `depth` of `path`: behind `at` entries of a node, by their hash in
-    /// a leaf.
+    /// Inserts `items` into the block at `depth` of `path`: behind `at` entries of a node, by their
+    /// hash in a leaf.
     fn put<L: Level>(
         &mut self,
         path: &mut Path,
@@ -325,7 +328,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         self.carry_out::<L>(path, depth, &window, &all, &plan)
     }
 
-    /// The block at `depth` of `path` has an entry less.
+    /// Rebalances after an entry was removed from the block at `depth` of `path`.
     fn taken_out<L: Level>(&mut self, path: &mut Path, depth: usize) -> Result<()> {
         let (geo, fork) = (self.geo, self.fork);
         if depth == 0 {
@@ -355,13 +358,14 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         }
     }
 
-    /// Carries the last hash of the block at `depth` of `path` up to where it is known already.
+    /// Propagates the last hash of the block at `depth` of `path` upwards, until a parent has it
+    /// already.
     fn mend_hashes<L: Level>(&mut self, path: &Path, depth: usize) -> Result<()> {
         let last = L::last_hash(self.blocks.bytes(path.steps[depth].dablk)?, self.geo);
         self.carry_up(path, depth, last)
     }
 
-    /// The same where `hash` is the last hash of that block.
+    /// Propagates `hash`, the last hash of that block, upwards.
     fn carry_up(&mut self, path: &Path, depth: usize, hash: Option<u32>) -> Result<()> {
         let geo = self.geo;
         let Some(hash) = hash else { return Ok(()) };
@@ -381,7 +385,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     // ---- neighbours --------------------------------------------------------------------------
 
-    /// The block at `depth` of `path` and its neighbours under the same parent, at most four.
+    /// Returns the block at `depth` of `path` and its neighbours under the same parent, at most
+    /// four.
     fn window(&mut self, path: &Path, depth: usize) -> Result<Window> {
         let parent = path.steps[depth - 1];
         let (level, kids) = self.children(parent.dablk)?;
@@ -393,13 +398,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             let dablk = DaBlock(child.before.get());
             let bytes = self.blocks.bytes(dablk)?.to_vec();
             let found = level_of(&bytes, self.geo);
-            self.judge_level(dablk, Some(level.saturating_sub(1)), found)?;
+            self.verify_level(dablk, Some(level.saturating_sub(1)), found)?;
             blocks.push(Neighbour { dablk, bytes });
         }
         Ok(Window { start, own: parent.index - start, blocks })
     }
 
-    /// Shares `all` entries of `window` out as `plan` says.
+    /// Redistributes `all` entries of `window` according to `plan`.
     fn carry_out<L: Level>(
         &mut self,
         path: &mut Path,
@@ -431,7 +436,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         self.replace_children(path, depth - 1, first..first + old.len(), &children)
     }
 
-    /// A new block behind the block `before` of the same level.
+    /// Inserts a new block behind the block `before` of the same level.
     fn new_neighbour<L: Level>(
         &mut self,
         before: Option<&NodeEntry>,
@@ -447,7 +452,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(dablk)
     }
 
-    /// Takes `dablk` out of the chain of its level.
+    /// Removes `dablk` from the chain of its level.
     fn unchain(&mut self, dablk: DaBlock) -> Result<()> {
         let (_, back) = siblings(self.blocks.bytes(dablk)?);
         let forw = self.forw(dablk)?;
@@ -457,7 +462,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         self.chain(back, forw)
     }
 
-    /// The next block of the level, which must know this one.
+    /// Returns the next block of the level, which must point back to this one.
     fn forw(&mut self, dablk: DaBlock) -> Result<DaBlock> {
         let (forw, _) = siblings(self.blocks.bytes(dablk)?);
         if forw.0 != 0 {
@@ -479,7 +484,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(())
     }
 
-    /// Puts `children` in the place of those in `range` of the node at `depth` of `path`.
+    /// Replaces the children in `range` of the node at `depth` of `path` by `children`.
     fn replace_children(
         &mut self,
         path: &mut Path,
@@ -503,8 +508,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     // ---- the root ----------------------------------------------------------------------------
 
-    /// The root's content moves to a new block, its only child. `path` follows; answers the new
-    /// depth of what was the root.
+    /// Moves the root's contents to a new block, its only child. `path` follows. Returns the new
+    /// depth of the former root.
     fn push_down(&mut self, path: &mut Path) -> Result<usize> {
         let (geo, fork, root) = (self.geo, self.fork, self.root());
         let content = self.blocks.bytes(root)?.to_vec();
@@ -523,7 +528,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(1)
     }
 
-    /// While the root has one child only, that takes its place.
+    /// Replaces the root by its only child, while it has only one.
     fn pull_up(&mut self) -> Result<()> {
         let root = self.root();
         while let [child] = *self.children(root)?.1 {
@@ -537,30 +542,31 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
     }
 }
 
-/// Deepest root: Linux looks no deeper.
+/// Highest level of a root: Linux supports no deeper trees.
 const LEVEL_MAX: u16 = da::MAX_LEVEL - 1;
 
-/// True where `block`, which is not the root, needs no help of its neighbours after an entry was taken out.
+/// Returns true if `block`, which is not the root, need not be rebalanced after an entry was
+/// removed.
 pub(crate) fn needs_no_help<L: Level>(block: &[u8], geo: &Geometry, fork: Fork) -> bool {
     plan::is_full_enough(L::used(block, geo), L::room(geo, fork))
 }
 
 /// Neighbours under one parent.
 struct Window {
-    /// Which child of the parent the first is.
+    /// The index of the first of them in the parent.
     start: usize,
-    /// Which of them the change is about.
+    /// The index of the changed block among them.
     own: usize,
     blocks: Vec<Neighbour>,
 }
 
 struct Neighbour {
     dablk: DaBlock,
-    /// What stood in it before the change.
+    /// Its contents before the change.
     bytes: Vec<u8>,
 }
 
-/// The node in `bytes`; `None` for a leaf.
+/// Returns the node in `bytes`; `None` for a leaf.
 fn node<'b>(bytes: &'b [u8], geo: &Geometry) -> Option<Node<'b>> {
     let is_node = da::magic(bytes) == Some(Layout::of(geo).da_node_magic);
     if is_node { Node::parse(bytes, geo) } else { None }
@@ -570,7 +576,7 @@ fn level_of(bytes: &[u8], geo: &Geometry) -> u16 {
     node(bytes, geo).map_or(0, |node| node.level)
 }
 
-/// Next and previous block of the level.
+/// Returns next and previous block of the level.
 fn siblings(bytes: &[u8]) -> (DaBlock, DaBlock) {
     let info = BlkInfo::ref_from_prefix(bytes).ok();
     info.map_or_else(Default::default, |(info, _)| {

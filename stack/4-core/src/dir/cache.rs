@@ -21,28 +21,28 @@ use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
 
 use crate::dir::direct::Leaves;
 
-/// Where one directory has room.
+/// The free space of one directory.
 #[derive(Debug, Default)]
 pub(crate) struct FreeSpaceIndex {
-    /// False until the free index was read.
+    /// False until the free index on disk was read.
     pub(crate) known: bool,
-    /// The longest unused space in bytes: of data block `db` at `db + width`, below that the longer of
-    /// two. 0 where there is no such block.
+    /// The longest unused space in bytes: of data block `db` at `db + width`, below that the longer
+    /// of two. 0 if there is no such block.
     longest: Vec<u16>,
-    /// Data blocks that the tree has room for, a power of two.
+    /// Number of data blocks that the tree has leaves for, a power of two.
     width: usize,
     /// The data block that was found last.
     last: u32,
-    /// Blocks that could be made between those that exist.
+    /// Block numbers of holes between the existing blocks.
     holes: BTreeSet<u32>,
     /// Every block of the hash tree's space before this one is in use.
     pub(crate) tree_from: DaBlock,
-    /// Where the leaves of the hash tree begin.
+    /// The first hashes of the leaves of the hash tree.
     pub(crate) leaves: Leaves,
 }
 
 impl FreeSpaceIndex {
-    /// Data block `db` has `best` bytes in one piece, or does not exist.
+    /// Records that data block `db` has `best` contiguous bytes, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
         let index = db as usize;
         if index >= self.width {
@@ -50,7 +50,7 @@ impl FreeSpaceIndex {
         }
         let mut at = index + self.width;
         match best {
-            // What had room is no hole.
+            // A block with free space exists, and is no hole.
             Some(_) if self.longest[at] > 0 => false,
             Some(_) => self.holes.remove(&db),
             None => self.holes.insert(db),
@@ -76,7 +76,8 @@ impl FreeSpaceIndex {
         (self.longest, self.width) = (longest, width);
     }
 
-    /// A data block that has `need` bytes in one piece: the one that was found last, else the first.
+    /// Returns a data block with `need` contiguous bytes: the one that was found last, else the
+    /// first.
     pub(crate) fn find(&mut self, need: usize) -> Option<u32> {
         if !self.fits(self.width + self.last as usize, need) {
             self.last = self.first(need)?;
@@ -88,7 +89,7 @@ impl FreeSpaceIndex {
         self.longest.get(at).is_some_and(|best| usize::from(*best) >= need)
     }
 
-    /// The first data block that has `need` bytes in one piece.
+    /// Returns the first data block with `need` contiguous bytes.
     fn first(&self, need: usize) -> Option<u32> {
         let fits = |at| self.fits(at, need);
         let mut at = 1;
@@ -101,39 +102,40 @@ impl FreeSpaceIndex {
         u32::try_from(at - self.width).ok()
     }
 
-    /// The first place before data block `end` for a new one.
+    /// Returns the first hole before data block `end` for a new block.
     pub(crate) fn hole(&self, end: u32) -> Option<u32> {
         self.holes.first().copied().filter(|db| *db < end)
     }
 }
 
-/// Where the blocks of one directory lie, as far as they were looked up.
+/// The locations of the blocks of one directory, as far as they were looked up.
 ///
-/// Only what is committed goes in: a transaction that has mapped or unmapped a block of the directory
-/// adds nothing any more, for it may be undone, and what it unmaps is forgotten.
+/// Only committed locations are cached. A transaction that has mapped or unmapped a block of the
+/// directory adds nothing any more, because it may be undone. Blocks that it unmaps are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct BlockMapCache {
     /// For each space (names, tree, free index) the blocks by number.
     spaces: [Vec<Block>; 3],
-    /// How many objects are remembered.
+    /// Number of cached objects.
     objects: usize,
 }
 
-/// Where one block lies.
+/// The location of one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
-    /// 0 where that is not known.
+    /// 0 if unknown.
     pub(crate) daddr: Daddr,
-    /// The block in memory, if it is there: most are looked at again soon, and the cache's table is far away. It does not
-    /// stay in memory for that, but the room for its head does.
+    /// The block in memory, if it is there. Most blocks are used again soon, and a look-up in the
+    /// buffer cache's table costs a cache miss. The weak reference does not keep the block in
+    /// memory, but only the space for its head.
     pub(crate) object: Option<Weak<LogItem>>,
 }
 
-/// Blocks of one space whose place is remembered.
+/// Maximum number of cached locations in one space.
 const PLACES_MAX: usize = 1 << 20;
 
 impl BlockMapCache {
-    /// Space and number of the block at `at`.
+    /// Returns space and number of the block at `at`.
     #[inline]
     fn slot(geo: &Geometry, at: FileOff) -> (usize, usize) {
         // The spaces are of one size, which is a power of two.
@@ -171,7 +173,7 @@ impl BlockMapCache {
         }
     }
 
-    /// The block at `at` is `object`, if its place is known.
+    /// Records that the block at `at` is `object`, if its location is cached.
     pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: Weak<LogItem>) {
         let known = self.get_mut(geo, at).filter(|block| block.daddr != Daddr(0));
         let old = known.map(|block| block.object.replace(object));
@@ -190,31 +192,31 @@ impl BlockMapCache {
     }
 }
 
-/// What is remembered of one directory.
+/// The cached state of one directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirCacheEntry {
-    /// Where it has room.
+    /// Its free space.
     pub(crate) room: FreeSpaceIndex,
-    /// Where its blocks lie.
+    /// The locations of its blocks.
     pub(crate) places: BlockMapCache,
-    /// Empty between operations: memory for the blocks that the next one meets.
+    /// Empty between operations: reused memory for the blocks that an operation holds.
     pub(crate) held: Vec<(FileOff, Handle)>,
 }
 
 impl DirCacheEntry {
-    /// True where it took work to learn.
+    /// Returns true if it was costly to collect.
     fn is_worth_keeping(&self) -> bool {
         self.room.known || self.room.tree_from != DaBlock(0) || self.places.are_known()
     }
 }
 
-/// What is [`DirCacheEntry`] of the directories that changed last.
+/// The cache of directories that were changed last.
 #[derive(Debug)]
 pub(crate) struct DirCache {
     shards: [OwnLines; 16],
 }
 
-/// A part of them, on cache lines of its own.
+/// One shard, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct OwnLines(RankedMutex<Shard>);
@@ -223,7 +225,7 @@ struct OwnLines(RankedMutex<Shard>);
 struct Shard {
     /// `None` for a directory that is being changed.
     dirs: FxHashMap<Ino, Option<Box<DirCacheEntry>>>,
-    /// How many objects they remember.
+    /// Number of objects that they cache.
     objects: usize,
 }
 
@@ -234,10 +236,10 @@ impl Default for DirCache {
     }
 }
 
-/// Directories of one shard whose room is remembered.
+/// Maximum number of cached directories of one shard.
 const SHARD_MAX: usize = 64;
-/// Objects that all directories of one shard remember. One that left the buffer cache takes some 300 bytes, so all shards
-/// together 20 MiB at most.
+/// Maximum number of objects that all directories of one shard cache. One that left the buffer
+/// cache takes some 300 bytes, so all shards together take 20 MiB at most.
 const OBJECTS_MAX: usize = 4096;
 
 impl DirCache {
@@ -246,14 +248,15 @@ impl DirCache {
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()].0
     }
 
-    /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.
+    /// Returns the cached location of the block at `at` of the directory `ino`. The directory must
+    /// not change meanwhile.
     pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
         let shard = self.shard(ino).lock();
         let block = shard.dirs.get(&ino)?.as_ref()?.places.get(geo, at)?;
         Some(block.daddr)
     }
 
-    /// Remembers that. Nobody has changed the directory since it was looked up.
+    /// Caches a location. The directory must not have changed since it was looked up.
     pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
         let mut shard = self.shard(ino).lock();
         shard.make_room(ino);
@@ -264,7 +267,7 @@ impl DirCache {
         *objects += places.objects;
     }
 
-    /// What is known of the directory `ino`, whose lock the caller holds.
+    /// Takes the cached state of the directory `ino`, whose lock the caller holds.
     pub(crate) fn take(&self, ino: Ino) -> Box<DirCacheEntry> {
         let mut shard = self.shard(ino).lock();
         let known = shard.dirs.get_mut(&ino).and_then(Option::take).unwrap_or_default();
@@ -272,7 +275,7 @@ impl DirCache {
         known
     }
 
-    /// Remembers what is known.
+    /// Returns the state to the cache.
     pub(crate) fn put(&self, ino: Ino, known: Box<DirCacheEntry>) {
         let mut shard = self.shard(ino).lock();
         if !known.is_worth_keeping() {
@@ -289,7 +292,7 @@ impl DirCache {
 }
 
 impl Shard {
-    /// Forgets all others where `ino` would be one too many.
+    /// Drops all other entries if `ino` would be one too many.
     fn make_room(&mut self, ino: Ino) {
         if self.dirs.len() >= SHARD_MAX && !self.dirs.contains_key(&ino) {
             self.dirs.clear();

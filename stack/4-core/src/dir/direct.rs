@@ -27,21 +27,22 @@ use crate::dir::leaves::DirLeaves;
 use crate::dir::names::{Names, Spot, What};
 use crate::error::{Error, Result};
 
-/// Leaves of one directory that are remembered.
+/// Maximum number of cached leaves of one directory.
 pub(super) const LEAVES_MAX: usize = 1 << 14;
 
-/// Where the leaves of a hash tree begin, as far as known: the hash of the first entry, in order, and the block.
+/// The cached leaves of a hash tree: the hash of the first entry, in order, and the block.
 #[derive(Debug, Default)]
 pub(crate) struct Leaves(pub(super) Vec<(u32, DaBlock)>);
 
 impl Leaves {
-    /// The last leaf that begins below `hash`.
+    /// Returns the last leaf that begins below `hash`.
     pub(super) fn guess(&self, hash: u32) -> Option<DaBlock> {
         let end = self.0.partition_point(|(first, _)| *first < hash);
         self.0[..end].last().map(|(_, leaf)| *leaf)
     }
 
-    /// The leaf at `leaf` has entries from `first` to `last`: none begins between.
+    /// Records that the leaf at `leaf` has entries from `first` to `last`, so that no other leaf
+    /// begins between.
     pub(crate) fn note(&mut self, (first, last): (u32, u32), leaf: DaBlock) {
         if self.0.len() >= LEAVES_MAX {
             self.0.clear();
@@ -52,19 +53,19 @@ impl Leaves {
     }
 }
 
-/// The leaf of a name's hash, found straight.
+/// The leaf of a name's hash, found without the tree.
 #[derive(Debug)]
 pub(crate) struct Direct {
     hash: u32,
     pub(super) leaf: FileOff,
-    /// Its entries of that hash.
+    /// Its entries with that hash.
     run: Range<usize>,
-    /// A new entry takes the place of a stale one, which may be the last.
+    /// A new entry may replace a stale one, which may be the last.
     may_move_last: bool,
 }
 
 impl<F: DirFork> Names<'_, F> {
-    /// The leaf where `name` stands or goes, from memory; `None` where the tree must be asked.
+    /// Returns the leaf for `name` from the cache; `None` if the tree must be searched.
     pub(crate) fn direct(&mut self, name: &[u8]) -> Result<Option<Direct>> {
         if self.room.leaves.0.is_empty() {
             return Ok(None);
@@ -83,7 +84,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(Some(Direct { hash, leaf, run, may_move_last: last_is_stale }))
     }
 
-    /// `name`, where it stands: its index in the leaf, and its entry.
+    /// Returns the entry of `name`, if it exists: its index in the leaf, and the entry.
     pub(crate) fn direct_find(
         &mut self,
         direct: &Direct,
@@ -92,7 +93,7 @@ impl<F: DirFork> Names<'_, F> {
         self.first_match(direct.leaf, direct.run.clone(), name)
     }
 
-    /// Puts `entry` in, unless its name is there.
+    /// Adds `entry`, unless its name exists.
     pub(crate) fn direct_create(&mut self, direct: &Direct, entry: &Entry<'_>) -> Result<()> {
         let (geo, hash) = (self.geo, direct.hash);
         if self.direct_find(direct, entry.name)?.is_some() {
@@ -110,7 +111,7 @@ impl<F: DirFork> Names<'_, F> {
         })
     }
 
-    /// Takes `name` out.
+    /// Removes `name`.
     pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<What> {
         let (geo, root) = (self.geo, self.root());
         let (index, spot) = self.direct_find(direct, name)?.ok_or(Error::NoEntry)?;

@@ -20,11 +20,11 @@ fn names(range: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     range.map(|n| format!("file{:06}", n * 7919 % 1_000_000).into_bytes()).collect()
 }
 
-/// A directory with these names, which is judged.
+/// A directory with these names, which is verified.
 fn fixture(names: &[Vec<u8>]) -> Fixture {
     let mut f = Fixture::new(10, 0, 20);
     create(&mut f, names);
-    f.judge();
+    f.verify();
     f
 }
 
@@ -57,7 +57,7 @@ fn a_guess_is_the_last_leaf_that_begins_below() {
     let guesses = |leaves: &Leaves| [50, 51, 70, 71, 100, 101].map(|hash| leaves.guess(hash));
     let [one, two, three, four] = [1, 2, 3, 4].map(|n| Some(block(n)));
     assert_eq!(guesses(&leaves), [None, one, one, two, two, three]);
-    // It has grown to both sides: what was said to begin there does not.
+    // The leaf has grown on both sides: cached leaves that began there are dropped.
     leaves.note((60, 101), block(2));
     assert_eq!(guesses(&leaves), [None, one, two, two, two, two]);
     leaves.note((60, 60), block(4));
@@ -78,7 +78,7 @@ fn a_leaf_is_found_straight_for_hashes_strictly_inside_and_no_others() {
         f.names().lookup(name).unwrap();
     }
     let leaves = leaves(&f);
-    assert!(leaves.len() > 10 && f.judge().leaves.len() == leaves.len());
+    assert!(leaves.len() > 10 && f.verify().leaves.len() == leaves.len());
     let (mut inside, mut outside) = (0, 0);
     for name in &all {
         let hash = hash::dir_hash(&f.geo, name);
@@ -101,12 +101,12 @@ fn what_is_done_straight_looks_at_three_blocks() {
         f.create(name).unwrap();
         few[0] += usize::from(f.fork.touched.len() <= 3);
     }
-    f.judge();
+    f.verify();
     for name in &all[3000..] {
         f.remove(name).unwrap();
         few[1] += usize::from(f.fork.touched.len() <= 3);
     }
-    f.judge();
+    f.verify();
     assert!(few[0] > 900 && few[1] > 800, "{few:?} of 1000");
 }
 
@@ -130,10 +130,10 @@ fn guesses_that_were_never_right_do_no_harm() {
         f.room.leaves.note((hash - 1, hash), leaf);
         f.remove(old).unwrap();
         if n % 50 == 0 {
-            f.judge();
+            f.verify();
         }
     }
-    f.judge();
+    f.verify();
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn a_last_entry_that_is_stale_is_not_reused_straight() {
     for name in &gone {
         f.remove(name).unwrap();
     }
-    f.judge();
+    f.verify();
     assert!(gone.len() > 10);
     for name in &all[1500..] {
         f.create(name).unwrap();
-        f.judge();
+        f.verify();
         if f.model.len() > 1900 {
             break;
         }
@@ -165,7 +165,7 @@ fn equal_hashes_over_several_leaves_are_found_and_taken_out() {
     create(&mut f, &same[..300]);
     create(&mut f, &others[600..]);
     create(&mut f, &same[300..]);
-    f.judge();
+    f.verify();
     let hash = hash::dir_hash(&f.geo, &same[0]);
     let ends = leaves(&f).iter().filter(|(first, last, _)| *first == hash || *last == hash).count();
     assert!(ends > 2, "{ends} leaves begin or end with it");
@@ -177,7 +177,7 @@ fn equal_hashes_over_several_leaves_are_found_and_taken_out() {
         assert!(matches!(f.remove(name), Err(Error::NoEntry)));
         f.remove(&others[n]).unwrap();
         if n % 20 == 0 {
-            f.judge();
+            f.verify();
         }
     }
 }
@@ -203,7 +203,7 @@ fn a_transaction_that_split_and_freed_leaves_is_undone() {
         for name in &all[round * 100..][..100] {
             f.remove(name).unwrap();
         }
-        f.judge();
+        f.verify();
     }
 }
 
@@ -216,7 +216,7 @@ fn a_directory_that_is_of_the_node_form_no_more_is_not_taken_for_one() {
         let (before, model) = (f.fork.clone(), f.model.clone());
         create(&mut f, &all[count..1000]);
         assert_eq!(f.form(), Form::Node);
-        // The transaction was undone, and the memory was told nothing.
+        // The transaction was undone, and the cache was not updated.
         (f.fork, f.model) = (before, model);
         for name in &all[..count] {
             assert!(matches!(f.create(name), Err(Error::Exists)));
@@ -226,15 +226,15 @@ fn a_directory_that_is_of_the_node_form_no_more_is_not_taken_for_one() {
             f.replace(name);
             f.remove(name).unwrap();
         }
-        f.judge();
+        f.verify();
         create(&mut f, &all[1005..]);
-        f.judge();
-        // And once more, by removals.
+        f.verify();
+        // Once more, by removals.
         for name in &all[1000..] {
             f.remove(name).unwrap();
         }
         assert_eq!(f.form(), Form::Short);
         create(&mut f, &all[..count]);
-        f.judge();
+        f.verify();
     }
 }

@@ -7,64 +7,64 @@ use xfskit_units::{DaBlock, Daddr, FileOff, Geometry};
 use crate::da::tree::DaBlocks;
 use crate::error::{Error, Result};
 
-/// A directory's inode and its data fork, to be changed. Blocks are directory blocks, named by their
+/// A directory's inode and its data fork, for changes. Blocks are directory blocks, named by their
 /// first filesystem block.
 pub(crate) trait DirFork {
-    /// The short form, `di_size` bytes; `None` in other forms.
+    /// Returns the short form, `di_size` bytes; `None` in other forms.
     fn short(&self) -> Option<&[u8]>;
 
     /// Makes `bytes` the short form, and their number the size. The fork maps nothing.
     fn set_short(&mut self, bytes: &[u8]);
 
-    /// The short form goes; the fork maps nothing yet.
+    /// Clears the short form; the fork maps nothing yet.
     fn leave_inode(&mut self);
 
-    /// Bytes that the inode has for the data fork.
+    /// Returns the inode's bytes for the data fork.
     fn room(&self) -> usize;
 
-    /// `di_size`, in bytes.
+    /// Returns `di_size`, in bytes.
     fn size(&self) -> u64;
 
     /// Sets `di_size`.
     fn set_size(&mut self, size: u64);
 
-    /// The verified bytes of the block at `at`.
+    /// Returns the verified bytes of the block at `at`.
     fn bytes(&mut self, at: FileOff) -> Result<&[u8]>;
 
-    /// The same where there is a block at `at`.
+    /// Returns the verified bytes of the block at `at`, if there is one.
     fn bytes_if_mapped(&mut self, at: FileOff) -> Result<Option<&[u8]>>;
 
-    /// The block at `at`, to be changed.
+    /// Returns the block at `at`, for a change.
     fn image(&mut self, at: FileOff) -> Result<impl Image + '_>;
 
-    /// True where there is a block at `at`.
+    /// Returns true if there is a block at `at`.
     fn is_mapped(&mut self, at: FileOff) -> Result<bool>;
 
-    /// Where the block at `at` lies on the device.
+    /// Returns the device address of the block at `at`.
     fn daddr(&mut self, at: FileOff) -> Result<Daddr>;
 
-    /// The first filesystem block behind all that is mapped.
+    /// Returns the first filesystem block behind all that is mapped.
     fn end(&mut self) -> Result<FileOff>;
 
-    /// Makes a block at `at`, all zeroes.
+    /// Maps a block at `at`, all zeroes.
     fn map(&mut self, at: FileOff) -> Result<()>;
 
-    /// Gives the block at `at` back.
+    /// Unmaps and frees the block at `at`.
     fn unmap(&mut self, at: FileOff) -> Result<()>;
 }
 
-/// Where data block `db` begins.
+/// Returns the offset of data block `db`.
 pub(crate) fn data_at(geo: &Geometry, db: u32) -> FileOff {
     FileOff(u64::from(db) * u64::from(geo.dirblkfsbs()))
 }
 
-/// The place of the byte `offset` of the data block at `at`.
+/// Returns the data pointer to byte `offset` of the data block at `at`.
 pub(crate) fn dataptr(geo: &Geometry, at: FileOff, offset: u16) -> Result<DataPtr> {
     let full = Error::Limit("a directory's names take at most 32 GiB");
     DataPtr::new(geo, at, offset.into()).ok_or(full)
 }
 
-/// Where block `dablk` of the hash tree begins.
+/// Returns the offset of block `dablk` of the hash tree.
 pub(crate) fn tree_at(dablk: DaBlock) -> FileOff {
     FileOff(dablk.0.into())
 }

@@ -13,7 +13,7 @@ use crate::bmap::Mapping;
 use crate::da::DaFork;
 use crate::error::Result;
 
-/// A directory, to be asked for names; its blocks are found through `M`.
+/// A directory for look-ups; its blocks are found through `M`.
 #[derive(Debug)]
 pub(super) struct Lookup<'l, 'a, M> {
     pub(super) core: &'l Dinode<'a>,
@@ -25,7 +25,7 @@ impl<'a, M: Mapping> Lookup<'_, 'a, M> {
         self.da.geo()
     }
 
-    /// The short form, judged, and a context for complaints about it; `None` in other forms.
+    /// Returns the verified short form, and a context for its corruptions; `None` in other forms.
     pub(super) fn short_form(&self) -> Option<(&'a [u8], Ctx<'a>)> {
         if self.core.fork_format(Fork::Data) != Some(Format::Local) {
             return None;
@@ -36,7 +36,7 @@ impl<'a, M: Mapping> Lookup<'_, 'a, M> {
         Some((fork.get(..size).unwrap_or(fork), self.da.vol.ctx(at)))
     }
 
-    /// What `name` is; `None` where the directory has no such name.
+    /// Returns the inode and type of `name`; `None` if the directory has no such name.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -72,7 +72,7 @@ impl<'a, M: Mapping> Lookup<'_, 'a, M> {
                     return Ok(Some(found));
                 }
             }
-            // Equal hashes may go on in the next leaf.
+            // Equal hashes may continue in the next leaf.
             budget = budget.saturating_sub(1);
             if leaf.last_hash() == Some(hash) && budget > 0 {
                 next = self.da.next_leaf(leaf.info.forw.get())?;
@@ -92,7 +92,7 @@ impl<'a, M: Mapping> Lookup<'_, 'a, M> {
         Ok(found.map(|e| (e.inumber, file_type(e.filetype))))
     }
 
-    /// The entry that a hash entry points at, if it is called `name`.
+    /// Returns the entry that a hash entry points to, if its name is `name`.
     fn entry_matches(
         &self,
         entry: LeafEntry,

@@ -41,15 +41,15 @@ impl MemoryFork {
         (self.short, self.size) = (None, size);
     }
 
-    /// Judges all of it.
-    pub(crate) fn judge(&self) -> Found {
+    /// Verifies all of it.
+    pub(crate) fn verify(&self) -> Found {
         match &self.short {
             Some(bytes) => {
                 assert!(self.blocks.is_empty() && self.size == bytes.len() as u64);
                 assert!(bytes.len() <= self.room);
-                testing::judge_sf(&self.geo, bytes)
+                testing::verify_sf(&self.geo, bytes)
             }
-            None => testing::judge(&self.geo, &self.blocks, self.size),
+            None => testing::verify(&self.geo, &self.blocks, self.size),
         }
     }
 }

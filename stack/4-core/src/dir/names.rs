@@ -29,10 +29,10 @@ use crate::dir::cache::FreeSpaceIndex;
 use crate::dir::fork::{DirFork, data_at, dataptr};
 use crate::error::{Error, Result};
 
-/// What a name is: inode and type.
+/// The target of a name: inode and type.
 pub(crate) type What = (Ino, FileType);
 
-/// Which form a directory has.
+/// The form of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Short,
@@ -50,7 +50,7 @@ pub(crate) struct Spot {
     pub(crate) what: What,
 }
 
-/// A directory, to be changed.
+/// A directory, for changes.
 #[derive(Debug)]
 pub(crate) struct Names<'d, F> {
     pub(crate) geo: &'d Geometry,
@@ -65,12 +65,12 @@ fn what_of(entry: &Entry<'_>) -> What {
 }
 
 /// Fails for a name that no directory can hold.
-fn judge_name(name: &[u8]) -> Result<()> {
+fn verify_name(name: &[u8]) -> Result<()> {
     if name.len() > dir::NAME_MAX {
         return Err(Error::Limit("a name has at most 255 bytes"));
     }
     let bad = name.is_empty() || name == b"." || name == b"..";
-    // All bytes are looked at, which takes fewer steps than to stop at the first bad one.
+    // All bytes are examined, which takes fewer steps than to stop at the first bad one.
     if bad || name.iter().filter(|byte| matches!(byte, b'/' | 0)).count() > 0 {
         return Err(Error::Limit("a name is not empty, \".\" or \"..\", nor has it slash or NUL"));
     }
@@ -78,7 +78,7 @@ fn judge_name(name: &[u8]) -> Result<()> {
 }
 
 impl<F: DirFork> Names<'_, F> {
-    // ---- what is asked -----------------------------------------------------------------------
+    // ---- look-ups ----------------------------------------------------------------------------
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
@@ -86,7 +86,7 @@ impl<F: DirFork> Names<'_, F> {
         self.fork.set_short(&dir::sf::empty(parent));
     }
 
-    /// What `name` is.
+    /// Returns the target of `name`.
     pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<What>> {
         if name == b"." {
             return Ok(Some((self.ino, FileType::Directory)));
@@ -97,7 +97,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(self.find(name)?.map(|spot| spot.what))
     }
 
-    /// The entry of `name`, in a form that is not short.
+    /// Returns the entry of `name`, in a form that is not short.
     fn find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
         if let Some(direct) = self.direct(name)? {
             return Ok(self.direct_find(&direct, name)?.map(|(_, spot)| spot));
@@ -110,9 +110,9 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Puts `name` in, which must not be there.
+    /// Adds `name`, which must not exist.
     pub(crate) fn create(&mut self, name: &[u8], what: What) -> Result<()> {
-        judge_name(name)?;
+        verify_name(name)?;
         let entry = self.entry(name, what);
         if let Some(direct) = self.direct(name)? {
             return self.direct_create(&direct, &entry);
@@ -133,9 +133,9 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Takes `name` out, and answers what it was.
+    /// Removes `name`, and returns its target.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Result<What> {
-        judge_name(name)?;
+        verify_name(name)?;
         if let Some(direct) = self.direct(name)? {
             return self.direct_remove(&direct, name);
         }
@@ -147,7 +147,7 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Makes `name`, which may be "..", something else, and answers what it was.
+    /// Redirects `name`, which may be "..", and returns the former target.
     pub(crate) fn replace(&mut self, name: &[u8], what: What) -> Result<What> {
         if self.fork.short().is_some() {
             return self.short_replace(name, what);
@@ -158,7 +158,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(spot.what)
     }
 
-    /// True where there are no names but "." and "..".
+    /// Returns true if there are no names but "." and "..".
     pub(crate) fn is_empty(&mut self) -> Result<bool> {
         let geo = self.geo;
         match self.form()? {
@@ -175,9 +175,9 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    // ---- what all forms share ----------------------------------------------------------------
+    // ---- all forms ---------------------------------------------------------------------------
 
-    /// Which form it has.
+    /// Returns the form.
     pub(crate) fn form(&mut self) -> Result<Form> {
         if self.fork.short().is_some() {
             return Ok(Form::Short);
@@ -191,7 +191,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(if single { Form::Leaf } else { Form::Node })
     }
 
-    /// Where the only leaf, or the root of the hash tree stands.
+    /// Returns the offset of the only leaf, or of the root of the hash tree.
     pub(crate) fn root(&self) -> FileOff {
         FileOff(self.geo.dir_leafblk().0.into())
     }
@@ -227,7 +227,7 @@ impl<F: DirFork> Names<'_, F> {
         ctx.require(check, false, "what the rest of the directory says", "something else")
     }
 
-    /// How many data blocks there are, holes included.
+    /// Returns the number of data blocks, holes included.
     pub(crate) fn data_blocks(&self) -> u32 {
         let blocks = self.fork.size() / self.geo.dirblksize() as u64;
         u32::try_from(blocks).unwrap_or(u32::MAX)
@@ -237,7 +237,7 @@ impl<F: DirFork> Names<'_, F> {
         self.fork.set_size(u64::from(blocks) * self.geo.dirblksize() as u64);
     }
 
-    /// Makes data block `db`, all of it unused.
+    /// Maps data block `db`, all of it unused.
     pub(crate) fn new_data_block(&mut self, db: u32) -> Result<()> {
         let at = data_at(self.geo, db);
         if at.0 >= self.geo.dir_leafblk().0.into() {
@@ -252,8 +252,8 @@ impl<F: DirFork> Names<'_, F> {
         Ok(())
     }
 
-    /// Adds `entry` to data block `db`, which has room for it; answers where, and what is the block's
-    /// longest unused space now.
+    /// Adds `entry` to data block `db`, which has space for it. Returns its position, and the
+    /// block's longest unused space afterwards.
     pub(crate) fn add_to(&mut self, db: u32, entry: &Entry<'_>) -> Result<(DataPtr, u16)> {
         let (geo, at) = (self.geo, data_at(self.geo, db));
         let mut image = self.fork.image(at)?;
@@ -264,8 +264,8 @@ impl<F: DirFork> Names<'_, F> {
         Ok((dataptr(geo, at, offset.unwrap_or(0))?, best))
     }
 
-    /// Takes the entry of `name` out of its data block, and the block away if nothing is left in it.
-    /// Answers the longest unused space, [`NULLDATAOFF`] for no block.
+    /// Removes the entry of `name` from its data block, and frees the block if nothing is left in
+    /// it. Returns the longest unused space, [`NULLDATAOFF`] for no block.
     pub(crate) fn take_from(&mut self, spot: &Spot, name: &[u8]) -> Result<u16> {
         let (geo, at) = (self.geo, spot.at);
         let mut image = self.fork.image(at)?;
@@ -279,7 +279,8 @@ impl<F: DirFork> Names<'_, F> {
         Ok(best)
     }
 
-    /// The first of `run`, entries of the leaf at `leaf`, whose name is `name`: its index and place.
+    /// Returns index and position of the first entry of `run`, in the leaf at `leaf`, whose name is
+    /// `name`.
     pub(crate) fn first_match(
         &mut self,
         leaf: FileOff,
@@ -359,7 +360,7 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Moves the names out of the inode, into a block.
+    /// Moves the names from the inode into a block.
     pub(crate) fn short_to_block(&mut self) -> Result<()> {
         let (geo, first) = (self.geo, FileOff(0));
         let bytes = self.fork.short().unwrap_or(&[]).to_vec();
@@ -413,7 +414,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(())
     }
 
-    /// Gives the hash table a block of its own.
+    /// Moves the hash table to a block of its own.
     fn block_to_leaf(&mut self) -> Result<()> {
         let (geo, root) = (self.geo, self.root());
         let table = parse_data(self.fork.bytes(FileOff(0))?, geo)?.bleaf.to_vec();
@@ -483,7 +484,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(spot.what)
     }
 
-    /// Moves the hash table behind the names, if there is one data block with room for it.
+    /// Moves the hash table behind the names, if there is one data block with space for it.
     pub(crate) fn leaf_to_block(&mut self) -> Result<()> {
         let (geo, root) = (self.geo, self.root());
         let leaf = parse_leaf(self.fork.bytes(root)?, geo)?;

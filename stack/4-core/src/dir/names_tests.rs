@@ -62,21 +62,21 @@ impl Fixture {
 
     pub(super) fn create(&mut self, name: &[u8]) -> Result<()> {
         let what = self.what();
-        let answer = self.names().create(name, what);
+        let result = self.names().create(name, what);
         self.most = self.most.max(self.fork.touched.len());
-        if answer.is_ok() {
+        if result.is_ok() {
             self.model.insert(name.to_vec(), (what.0, what.1.ftype()));
         }
-        answer
+        result
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) -> Result<What> {
-        let answer = self.names().remove(name);
+        let result = self.names().remove(name);
         self.most = self.most.max(self.fork.touched.len());
-        if let Ok((ino, ftype)) = answer {
+        if let Ok((ino, ftype)) = result {
             assert_eq!(self.model.remove(name), Some((ino, ftype.ftype())));
         }
-        answer
+        result
     }
 
     pub(super) fn replace(&mut self, name: &[u8]) {
@@ -91,8 +91,8 @@ impl Fixture {
         self.model.keys().nth(index).cloned()
     }
 
-    pub(super) fn judge(&mut self) -> Found {
-        let found = self.fork.judge();
+    pub(super) fn verify(&mut self) -> Found {
+        let found = self.fork.verify();
         assert!(found.names == self.model, "{} names of {}", found.names.len(), self.model.len());
         let form = self.form();
         self.forms.insert(form as u8);
@@ -147,13 +147,13 @@ fn all_forms_hold_what_a_map_holds_while_they_grow_and_shrink() {
                     break;
                 }
                 if f.model.len() < 60 || step % 61 == turn {
-                    f.judge();
+                    f.verify();
                 }
             }
             for step in 0.. {
                 f.step(1, name);
                 if f.model.len() < 60 || step % 61 == turn {
-                    f.judge();
+                    f.verify();
                 }
                 if f.model.is_empty() {
                     break;
@@ -173,7 +173,7 @@ fn every_step_of_a_small_directory_is_sound() {
         for turn in 0..8 {
             for _ in 0..60 {
                 f.step(if turn % 2 == 0 { 8 } else { 2 }, |n| name(n % 1000));
-                f.judge();
+                f.verify();
             }
         }
     }
@@ -185,7 +185,7 @@ fn deep_trees_grow_and_shrink() {
     for n in 0..30_000 {
         f.create(format!("file{n}").as_bytes()).unwrap();
     }
-    let found = f.judge();
+    let found = f.verify();
     assert!(found.blocks[1] > 250 && found.blocks[2] > 1, "{:?}", found.blocks);
     let mean = found.leaves.iter().sum::<usize>() / found.leaves.len();
     assert!(mean >= 80, "leaves are two thirds full: {mean} of 120");
@@ -194,7 +194,7 @@ fn deep_trees_grow_and_shrink() {
         let n = n * 7919 % 30_000;
         f.remove(format!("file{n}").as_bytes()).unwrap();
         if n % 3000 < 1 {
-            f.judge();
+            f.verify();
         }
     }
     assert!(f.most <= 25, "{} blocks touched by one change", f.most);
@@ -208,14 +208,14 @@ fn one_hash_for_all_names_works_in_every_form() {
     for name in &all {
         f.create(name).unwrap();
     }
-    f.judge();
+    f.verify();
     for name in &all {
         assert!(matches!(f.create(name), Err(Error::Exists)));
     }
     for (n, name) in all.iter().enumerate() {
         f.remove(name).unwrap();
         if n.is_multiple_of(50) {
-            f.judge();
+            f.verify();
         }
     }
     assert_eq!(f.form(), Form::Short);
@@ -232,18 +232,18 @@ fn data_blocks_that_emptied_are_used_again() {
     for name in &names[400..3000] {
         f.remove(name).unwrap();
     }
-    let holes = f.judge();
+    let holes = f.verify();
     assert_eq!(f.fork.size, size, "the last block stays where it is");
     for name in &names[400..3000] {
         f.create(name).unwrap();
     }
-    let full = f.judge();
+    let full = f.verify();
     assert!(holes.blocks[0] < full.blocks[0] / 2, "{:?} {:?}", holes.blocks, full.blocks);
     assert_eq!(f.fork.size, size);
     for name in names[400..].iter().rev() {
         f.remove(name).unwrap();
     }
-    f.judge();
+    f.verify();
     assert!(f.fork.size < size / 3, "{} of {size}", f.fork.size);
 }
 
@@ -278,7 +278,7 @@ fn dotdot_changes_in_every_form() {
         assert_eq!(f.form(), form);
         for parent in [Ino(6000 + n), testing::wide_ino(&f.geo), PARENT] {
             f.names().replace(b"..", (parent, FileType::Directory)).unwrap();
-            assert_eq!(f.judge().parent, Some(parent));
+            assert_eq!(f.verify().parent, Some(parent));
             assert_eq!(f.names().lookup(b"..").unwrap(), Some((parent, FileType::Directory)));
         }
         assert_eq!(f.names().lookup(b".").unwrap(), Some((INO, FileType::Directory)));
@@ -293,7 +293,7 @@ fn what_no_directory_can_hold_is_refused() {
         assert!(matches!(f.remove(name), Err(Error::Limit(_))), "{name:?}");
     }
     f.create(&[b'x'; 255]).unwrap();
-    f.judge();
+    f.verify();
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn a_full_volume_is_an_error_at_every_step() {
             Ok(()) | Err(Error::Exists) => {}
             Err(Error::NoSpace(_)) => {
                 refused.insert(n);
-                // What a transaction does: everything as before.
+                // An undone transaction restores the fork.
                 f.fork = before;
                 f.fork.space = usize::MAX;
                 if refused.len().is_multiple_of(3) {
-                    f.judge();
+                    f.verify();
                 }
                 f.create(&name).unwrap();
             }
@@ -323,7 +323,7 @@ fn a_full_volume_is_an_error_at_every_step() {
         }
     }
     assert!(refused.len() > 50);
-    f.judge();
+    f.verify();
 }
 
 #[test]
@@ -345,12 +345,12 @@ fn what_was_built_in_one_go_changes_like_any_other() {
             }
         }
         f.model = names.iter().map(|name| (name.clone(), (Ino(5001), 1))).collect();
-        f.judge();
+        f.verify();
         for n in 0..count / 2 {
             f.create(format!("other{n}").as_bytes()).unwrap();
             f.remove(&names[n * 2]).unwrap();
         }
-        f.judge();
+        f.verify();
         assert!(f.room.tree_from == DaBlock(0) || count > 1000);
     }
 }
@@ -383,12 +383,12 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
                 let what = (Ino(5001), FileType::Regular);
                 let (geo, before) = (&sound.geo, fork.clone());
                 let mut dir = Names { geo, ino: INO, fork: &mut fork, room: &mut room };
-                let answer = match n % 3 {
+                let result = match n % 3 {
                     0 => dir.create(format!("more{n}").as_bytes(), what),
                     1 => dir.remove(name).map(drop),
                     _ => dir.replace(name, what).map(drop),
                 };
-                if answer.is_err() {
+                if result.is_err() {
                     fork = before;
                     errors += 1;
                 }

@@ -13,17 +13,17 @@ use crate::dir::leaves::DirLeaves;
 use crate::dir::names::{Names, Spot, What, parse_leaf};
 use crate::error::{Error, Result};
 
-/// A name, found by the tree.
+/// A name, found through the tree.
 #[derive(Debug)]
 pub(crate) struct NodeSpot {
-    /// The way to its leaf.
+    /// The path to its leaf.
     path: Path,
-    /// Its entry there.
+    /// The index of its entry there.
     index: usize,
     pub(crate) spot: Spot,
 }
 
-/// Where the free index speaks of one data block.
+/// The slot of one data block in the free index.
 struct FreeSlot {
     db: u32,
     /// The block of the free index, and the slot there.
@@ -32,7 +32,7 @@ struct FreeSlot {
 }
 
 impl<F: DirFork> Names<'_, F> {
-    /// Works on the tree.
+    /// Runs a closure on the tree.
     pub(crate) fn tree<T>(
         &mut self,
         work: impl FnOnce(&mut Tree<'_, TreeBlocks<'_, F>>) -> Result<T>,
@@ -42,11 +42,11 @@ impl<F: DirFork> Names<'_, F> {
         work(&mut Tree::new(self.geo, Fork::Data, self.ino, &mut blocks))
     }
 
-    /// The way to the leaf where `name` with its `hash` would go, and `name` itself where it exists.
+    /// Returns the path to the leaf for `name` with its `hash`, and `name` itself if it exists.
     pub(crate) fn node_find(&mut self, hash: u32, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
         let geo = self.geo;
         let mut path = self.tree(|tree| tree.find(hash))?;
-        // The way to the first leaf, once the search goes on to the next.
+        // The path to the first leaf, once the search continues to the next.
         let mut first = None;
         loop {
             let leaf = parse_leaf(self.fork.bytes(tree_at(path.leaf()))?, geo)?;
@@ -71,13 +71,13 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Puts `entry` in; its `hash` goes to the leaf at the end of `path`.
+    /// Adds `entry`; its `hash` goes to the leaf at the end of `path`.
     pub(crate) fn node_create(&mut self, entry: &Entry<'_>, hash: u32, path: Path) -> Result<()> {
         let lent = leaf_edit::entry(hash, self.place(entry)?);
         self.tree(|tree| tree.insert::<DirLeaves>(path, lent))
     }
 
-    /// Puts `entry` into a data block; answers where.
+    /// Adds `entry` to a data block; returns its position.
     pub(crate) fn place(&mut self, entry: &Entry<'_>) -> Result<DataPtr> {
         let slot = self.block_with_room(self.len_of(entry))?;
         let (ptr, best) = self.add_to(slot.db, entry)?;
@@ -85,7 +85,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(ptr)
     }
 
-    /// Takes the entry of `name` out of its data block.
+    /// Removes the entry of `name` from its data block.
     pub(crate) fn vacate(&mut self, spot: &Spot, name: &[u8]) -> Result<()> {
         let best = self.take_from(spot, name)?;
         let db = DataPtr::new(self.geo, spot.at, 0).map_or(0, |ptr| ptr.db(self.geo));
@@ -97,7 +97,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(())
     }
 
-    /// Takes `name` out.
+    /// Removes `name`.
     pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
         let geo = self.geo;
         let found = self.node_find(self.hash(name), name)?.1.ok_or(Error::NoEntry)?;
@@ -123,7 +123,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- the free index ----------------------------------------------------------------------
 
-    /// Where the free index speaks of data block `db`.
+    /// Returns the slot of data block `db` in the free index.
     fn free_slot(&self, db: u32) -> FreeSlot {
         let max = free_max(self.geo);
         let (number, slot) = (db as usize / max, db as usize % max);
@@ -131,20 +131,21 @@ impl<F: DirFork> Names<'_, F> {
         FreeSlot { db, at: FileOff(u64::from(self.geo.dir_freeblk().0) + start), slot }
     }
 
-    /// What the free index says of a data block; `None` where it does not exist.
+    /// Returns a data block's longest unused space in the free index; `None` if the block does not
+    /// exist.
     fn free(&mut self, slot: &FreeSlot) -> Result<Option<u16>> {
         let best = self.bests(slot.at)?.get(slot.slot).map(|best| best.get());
         Ok(best.filter(|best| *best != NULLDATAOFF))
     }
 
-    /// What the block of the free index at `at` says; nothing where there is none.
+    /// Returns the slots of the free index block at `at`; none if there is no such block.
     fn bests(&mut self, at: FileOff) -> Result<&[U16]> {
         let geo = self.geo;
         let free = self.fork.bytes_if_mapped(at)?.and_then(|bytes| Free::parse(bytes, geo));
         Ok(free.map_or(&[], |free| free.fbests))
     }
 
-    /// Says in the free index what is the longest unused space of a data block.
+    /// Sets a data block's longest unused space in the free index.
     fn set_free(&mut self, FreeSlot { db, at, slot }: FreeSlot, best: u16) -> Result<()> {
         let geo = self.geo;
         if !self.fork.is_mapped(at)? {
@@ -172,7 +173,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(())
     }
 
-    /// A data block with `need` unused bytes in one piece: an old one, else a new one.
+    /// Returns a data block with `need` contiguous unused bytes: an existing one, else a new one.
     fn block_with_room(&mut self, need: usize) -> Result<FreeSlot> {
         if !self.room.known {
             self.learn_room()?;
@@ -197,7 +198,7 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// The last data block is gone: the directory ends with the last one that is left.
+    /// Sets the size after the last data block was freed, to the end of the last one that is left.
     fn trim_size(&mut self) -> Result<()> {
         let mut end = self.data_blocks();
         while end > 0 {
@@ -218,7 +219,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- to leaf form and back ---------------------------------------------------------------
 
-    /// Gives the table of free space blocks of its own. Answers the way to the leaf for `hash`.
+    /// Moves the table of free space to blocks of its own. Returns the path to the leaf for `hash`.
     pub(crate) fn leaf_to_node(&mut self, hash: u32) -> Result<Path> {
         let (geo, root, free) = (self.geo, self.root(), self.free_slot(0).at);
         let bests = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.to_vec();
@@ -230,7 +231,8 @@ impl<F: DirFork> Names<'_, F> {
         self.tree(|tree| tree.find(hash))
     }
 
-    /// Puts the free index behind the entries of the only leaf, if that is so and it fits.
+    /// Moves the free index behind the entries of the only leaf, if there is one leaf and the index
+    /// fits.
     pub(crate) fn node_to_leaf(&mut self) -> Result<()> {
         let (geo, root, free) = (self.geo, self.root(), self.free_slot(0).at);
         if da::magic(self.fork.bytes(root)?) != Some(Layout::V5.dir_leafn_magic) {
@@ -255,7 +257,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 }
 
-/// True where the live entries of `leaf` and `bests` fit one block of `len` bytes, as a leaf1.
+/// Returns true if the live entries of `leaf` and `bests` fit one block of `len` bytes, as a leaf1.
 fn leaf_fits(leaf: &Leaf<'_>, len: usize, bests: &[U16]) -> bool {
     debug_assert_eq!(leaf.kind, Kind::LeafN);
     let entries = leaf_edit::live_count(leaf) * 8;

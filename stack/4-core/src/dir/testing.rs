@@ -54,8 +54,8 @@ fn name_of(entry: &Entry<'_>) -> (Vec<u8>, (Ino, u8)) {
     (entry.name.to_vec(), (entry.inumber, entry.filetype.unwrap_or(0)))
 }
 
-/// Judges a short form.
-pub(crate) fn judge_sf(geo: &Geometry, bytes: &[u8]) -> Found {
+/// Verifies a short form.
+pub(crate) fn verify_sf(geo: &Geometry, bytes: &[u8]) -> Found {
     let sf = Sf::verify(bytes, &Ctx::new(geo, Location::of("test"))).unwrap();
     let names = sf.entries().map(|e| name_of(&e)).collect();
     Found { names, parent: Some(sf.parent), ..Found::default() }
@@ -66,8 +66,8 @@ fn ctx(geo: &Geometry, fileoff: FileOff) -> Ctx<'_> {
     Ctx::new(geo, Location { daddr: Some(home(fileoff)), ..at })
 }
 
-/// Judges a directory with blocks, of `size` bytes.
-pub(crate) fn judge(geo: &Geometry, blocks: &Blocks, size: u64) -> Found {
+/// Verifies a directory with blocks, of `size` bytes.
+pub(crate) fn verify(geo: &Geometry, blocks: &Blocks, size: u64) -> Found {
     let mut found = Found::default();
     let unit = u64::from(geo.dirblkfsbs());
     let mut addresses = BTreeSet::new();
@@ -163,7 +163,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    fn visit(&mut self, at: FileOff, promised: Option<(u16, u32)>, bests: &[u16]) -> Kind {
+    fn visit(&mut self, at: FileOff, expected: Option<(u16, u32)>, bests: &[u16]) -> Kind {
         self.found.blocks[1] += 1;
         let mut bytes = self.blocks[&at].clone();
         da_edit::stamp(&mut bytes);
@@ -172,11 +172,11 @@ impl Walk<'_> {
         if da::magic(&bytes) == Some(Layout::V5.da_node_magic) {
             let node = Node::verify(&bytes, &ctx, Fork::Data).unwrap();
             let last = node.btree.last().unwrap().hashval.get();
-            match promised {
-                Some(promised) => assert_eq!((node.level, last), promised, "node {dablk}"),
+            match expected {
+                Some(expected) => assert_eq!((node.level, last), expected, "node {dablk}"),
                 None => assert!(node.btree.len() > 1, "a root with one child"),
             }
-            self.judge_siblings(node.level, dablk, (node.info.forw.get(), node.info.back.get()));
+            self.verify_siblings(node.level, dablk, (node.info.forw.get(), node.info.back.get()));
             for kid in node.btree {
                 let below = Some((node.level - 1, kid.hashval.get()));
                 self.visit(FileOff(kid.before.get().into()), below, bests);
@@ -184,15 +184,15 @@ impl Walk<'_> {
             return Kind::LeafN;
         }
         let leaf = Leaf::verify(&bytes, &ctx, None).unwrap();
-        if let Some(promised) = promised {
-            assert_eq!((0, leaf.last_hash().unwrap()), promised, "leaf {dablk}");
+        if let Some(expected) = expected {
+            assert_eq!((0, leaf.last_hash().unwrap()), expected, "leaf {dablk}");
             assert_eq!(leaf.kind, Kind::LeafN);
         }
         if leaf.kind == Kind::Leaf1 {
             let listed: Vec<u16> = leaf.lbests.iter().map(|best| best.get()).collect();
             assert_eq!(listed, bests, "the leaf's table of free space");
         }
-        self.judge_siblings(0, dablk, (leaf.info.forw.get(), leaf.info.back.get()));
+        self.verify_siblings(0, dablk, (leaf.info.forw.get(), leaf.info.back.get()));
         let mut live = 0;
         for lent in leaf.lents {
             let (hash, address) = (lent.hashval.get(), lent.address.get());
@@ -207,7 +207,7 @@ impl Walk<'_> {
         leaf.kind
     }
 
-    fn judge_siblings(&mut self, level: u16, dablk: u32, (forw, back): (u32, u32)) {
+    fn verify_siblings(&mut self, level: u16, dablk: u32, (forw, back): (u32, u32)) {
         let level = usize::from(level);
         if self.chain.len() <= level {
             // The first of a level follows nothing, and nothing names it.

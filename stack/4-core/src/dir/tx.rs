@@ -35,17 +35,17 @@ impl<'v> Tx<'v> {
         let mut known = volume.rooms.take(ino);
         let DirCacheEntry { room, places, held } = &mut *known;
         let mut fork = TxFork { tx: self, dir, held, places };
-        let answer = work(&mut Names { geo, ino, fork: &mut fork, room });
+        let result = work(&mut Names { geo, ino, fork: &mut fork, room });
         known.held.clear();
         volume.rooms.put(ino, known);
-        answer
+        result
     }
 
-    /// Makes the new inode `dir` an empty directory below `parent`. Links are the caller's: 2, and one
-    /// more for `parent`.
+    /// Makes the new inode `dir` an empty directory below `parent`. The caller sets the links: 2,
+    /// and one more for `parent`.
     ///
     /// # Errors
-    /// None; the answer is that of all operations of directories.
+    /// None; the result type is that of all operations of directories.
     pub fn dir_init(&mut self, dir: TxInode, parent: Ino) -> Result<()> {
         self.names(dir, |names| {
             names.init(parent);
@@ -53,7 +53,8 @@ impl<'v> Tx<'v> {
         })
     }
 
-    /// What `name`, which may be "." or "..", is in the directory `dir`, with this transaction's changes.
+    /// Returns the inode and type of `name`, which may be "." or "..", in the directory `dir`, with
+    /// this transaction's changes.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -61,12 +62,11 @@ impl<'v> Tx<'v> {
         self.names(dir, |names| names.lookup(name))
     }
 
-    /// Puts `name` into the directory `dir`.
+    /// Adds `name` to the directory `dir`.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoSpace`],
-    /// [`Error::Limit`] for a name that no directory can hold, and those of
-    /// [`dir_lookup`](Self::dir_lookup).
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Limit`] for a name that no directory can
+    /// hold, and those of [`dir_lookup`](Self::dir_lookup).
     pub fn dir_create(
         &mut self,
         dir: TxInode,
@@ -77,7 +77,7 @@ impl<'v> Tx<'v> {
         self.names(dir, |names| names.create(name, (ino, ftype)))
     }
 
-    /// Takes `name` out of the directory `dir`, and answers what it was.
+    /// Removes `name` from the directory `dir`, and returns its inode and type.
     ///
     /// # Errors
     /// [`Error::NoEntry`], and those of [`dir_lookup`](Self::dir_lookup).
@@ -85,7 +85,8 @@ impl<'v> Tx<'v> {
         self.names(dir, |names| names.remove(name))
     }
 
-    /// Makes `name` of the directory `dir`, which may be "..", something else, and answers what it was.
+    /// Redirects `name` of the directory `dir`, which may be "..", to another inode, and returns
+    /// the former one.
     ///
     /// # Errors
     /// [`Error::NoEntry`], and those of [`dir_create`](Self::dir_create).
@@ -99,7 +100,7 @@ impl<'v> Tx<'v> {
         self.names(dir, |names| names.replace(name, (ino, ftype)))
     }
 
-    /// True where the directory `dir` holds no names but "." and "..".
+    /// Returns true if the directory `dir` holds no names but "." and "..".
     ///
     /// # Errors
     /// As [`dir_lookup`](Self::dir_lookup).
@@ -107,7 +108,7 @@ impl<'v> Tx<'v> {
         self.names(dir, |names| names.is_empty())
     }
 
-    /// Moves a directory that stands in its inode to a block: attributes need the room.
+    /// Moves a short-form directory to a block, because attributes need its space in the inode.
     ///
     /// # Errors
     /// As [`dir_create`](Self::dir_create).
@@ -121,12 +122,12 @@ impl<'v> Tx<'v> {
 struct TxFork<'t, 'v> {
     tx: &'t mut Tx<'v>,
     dir: TxInode,
-    /// Blocks that this operation has met.
+    /// Blocks that this operation holds.
     held: &'t mut Vec<(FileOff, Handle)>,
     places: &'t mut BlockMapCache,
 }
 
-/// Judges the directory block at `ctx.at.fileoff`.
+/// Verifies the directory block at `ctx.at.fileoff`.
 fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
     let at = ctx.at.fileoff.map_or(0, |at| at.0);
     if at < ctx.geo.dir_leafblk().0.into() {
@@ -147,7 +148,7 @@ impl<'v> TxFork<'_, 'v> {
         Location::of("directory block").ino(self.dir.ino).fork(Fork::Data).fileoff(at)
     }
 
-    /// Where the block at `at` lies; `None` where there is none.
+    /// Returns the device ranges of the block at `at`; `None` if there is none.
     #[inline]
     fn lookup(&mut self, at: FileOff) -> Result<Option<BufMap>> {
         match self.places.get(self.geo(), at) {
@@ -159,7 +160,7 @@ impl<'v> TxFork<'_, 'v> {
         }
     }
 
-    /// The same for a block whose place is not remembered.
+    /// Looks up a block whose location is not cached.
     fn lookup_new(&mut self, at: FileOff) -> Result<Option<BufMap>> {
         let geo = self.geo();
         let map = self.tx.bmap_buf(self.dir, Fork::Data, at, geo.dirblkfsbs())?;
@@ -170,7 +171,7 @@ impl<'v> TxFork<'_, 'v> {
         Ok(map)
     }
 
-    /// The same for a block that must be there.
+    /// Looks up a block that must be mapped.
     fn mapped(&mut self, at: FileOff) -> Result<BufMap> {
         self.lookup(at)?.ok_or_else(|| self.missing(at))
     }
@@ -181,7 +182,7 @@ impl<'v> TxFork<'_, 'v> {
         self.tx.volume().ctx(self.at(at)).corruption("da.map", want, Value::Missing).into()
     }
 
-    /// The map of the fork changes, and may be changed back.
+    /// Records that the map of the fork changes, and that the change may be undone.
     fn remaps(&mut self, at: FileOff) {
         self.places.forget(self.geo(), at);
         if !self.tx.remapped.contains(&self.dir.ino) {
@@ -193,7 +194,7 @@ impl<'v> TxFork<'_, 'v> {
         self.held.iter().find(|(held, _)| *held == at).map(|(_, handle)| *handle)
     }
 
-    /// The block at `at`, held to the end of the transaction.
+    /// Locks the block at `at` to the end of the transaction.
     fn hold(&mut self, at: FileOff) -> Result<Handle> {
         match self.held(at) {
             Some(handle) => Ok(handle),
@@ -201,7 +202,8 @@ impl<'v> TxFork<'_, 'v> {
         }
     }
 
-    /// The block at `at`, which this operation has not met, held; `None` where there is none.
+    /// Locks the block at `at`, which this operation does not hold yet; returns `None` if there is
+    /// none.
     fn meet(&mut self, at: FileOff) -> Result<Option<Handle>> {
         let handle = match self.recall(at) {
             Some(handle) => handle,
@@ -214,7 +216,8 @@ impl<'v> TxFork<'_, 'v> {
         Ok(Some(handle))
     }
 
-    /// The same, if its place is remembered, and this transaction holds it or nobody does.
+    /// Locks the block at `at` if its location is cached, and this transaction or no transaction
+    /// holds it.
     #[inline]
     fn recall(&mut self, at: FileOff) -> Option<Handle> {
         let geo = self.geo();
@@ -222,7 +225,7 @@ impl<'v> TxFork<'_, 'v> {
         self.tx.try_join((block.daddr, geo.dirblksize()), block.object.as_ref())
     }
 
-    /// The same, from the cache.
+    /// Locks the block at `at`, found through the buffer cache.
     fn find(&mut self, at: FileOff) -> Result<Option<Handle>> {
         let Some(map) = self.lookup(at)? else { return Ok(None) };
         let place = self.at(at).daddr(map.first().0, map.sectors());

@@ -193,7 +193,8 @@ impl Volume {
             open.remove(&content.ino);
             self.contents.closed.fetch_add(1, Ordering::Release);
         }
-        // Under the lock: else two who close at the same time each take the other for a user.
+        // Dropped under the lock. Otherwise two threads that close at the same time each count the
+        // other as a user.
         drop(content);
     }
 
@@ -204,8 +205,8 @@ impl Volume {
     /// As [`Content::flush`]: the first error; the other files are written nonetheless.
     pub fn flush_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
-        let answers = open.into_iter().map(|content| self.close_content(content));
-        answers.fold(Ok(()), Result::and)
+        let results = open.into_iter().map(|content| self.close_content(content));
+        results.fold(Ok(()), Result::and)
     }
 
     /// Makes all changes of inode `ino`, of whatever kind, durable.
@@ -348,8 +349,8 @@ impl Content {
                 }
                 (at, rest) = (at + len as u64, behind);
             }
-            for answer in vol.device().read_batch(&mut batch) {
-                answer?;
+            for result in vol.device().read_batch(&mut batch) {
+                result?;
             }
         }
         Ok(())
@@ -535,7 +536,7 @@ impl Content {
         if blocks.is_empty() {
             return Ok(());
         }
-        // Allocated behind the end, and written: nobody knows what.
+        // Blocks allocated behind the end may be written, with unknown contents.
         self.convert(vol, state, blocks, true)
     }
 
@@ -560,7 +561,8 @@ impl Content {
                     };
                     let mut part = extent.clip(FileOff(at), FileOff(blocks.end));
                     if part.unwritten != unwritten {
-                        // The state is for all who map a block: it is changed for one only.
+                        // Every file that maps a block shares its state, so it is changed for
+                        // unshared blocks only.
                         part = match tx.bmap_shared(inode, &part)? {
                             Some(shared) if shared.startoff == part.startoff => {
                                 tx.bmap_renew(inode, &shared, unwritten)?

@@ -128,17 +128,17 @@ impl Content {
         work: Exchange,
         now: Timestamp,
     ) -> Result<()> {
-        let mut promise = self.exchange_step(vol, other, &work, |tx, files| {
+        let mut intent = self.exchange_step(vol, other, &work, |tx, files| {
             tx.begin_exchange(files, now);
         })?;
-        while let Some(Intent { work: Work::Exchange(work), .. }) = &promise {
-            let done = promise.as_ref().map(Intent::done);
+        while let Some(Intent { work: Work::Exchange(work), .. }) = &intent {
+            let done = intent.as_ref().map(Intent::done);
             let step = self.exchange_step(vol, other, work, |tx, _| {
                 if let Some(done) = &done {
                     tx.log_done(done.clone());
                 }
             });
-            promise = step.inspect_err(|error| {
+            intent = step.inspect_err(|error| {
                 if let Ok(engine) = vol.engine() {
                     engine.shut_down(&format!("an exchange of content, halfway: {error}"));
                 }

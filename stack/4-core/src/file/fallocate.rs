@@ -90,7 +90,7 @@ impl Content {
         let room = self.edge_cost(vol, &parts)?;
         self.with_reservation(vol, &mut state, room, |state| {
             self.load_edges_of(vol, state, &parts)?;
-            // Where this is refused (one extent becomes two), nothing has changed yet.
+            // If this is refused (one extent becomes two), nothing has changed yet.
             self.unmap(vol, parts.whole.clone())?;
             state.blank_edges(&parts);
             state.written = Some(now);

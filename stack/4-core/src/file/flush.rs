@@ -71,7 +71,7 @@ impl Content {
             state.resized = false;
             state.written = None;
         }
-        // What was promised and not needed.
+        // Reserved blocks that were not needed.
         vol.drop_dirty(state, 0..0);
         state.bound_staged(vol)
     }
@@ -95,7 +95,8 @@ impl Content {
                     Err(_) => break,
                 }
             }
-            // The inode is logged where nothing of it changes, too: who forces it waits for this data.
+            // The inode is logged even if nothing of it changes, because a thread that forces it
+            // waits for this data.
             let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
             tx.set_size(inode, ByteLen(reached));
             touch_written(tx, inode, written);
@@ -222,8 +223,8 @@ fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
             batch.push((ByteOffset(start.0 + ahead), part));
         }
     }
-    for answer in vol.device().write_batch(&batch) {
-        answer?;
+    for result in vol.device().write_batch(&batch) {
+        result?;
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub(super) fn alloc<'v>(
     if more == 0 {
         return Ok(None);
     }
-    // The rest at both ends takes an extent each.
+    // The remaining part at each end takes an extent.
     let Some(room) = vol.reserve_blocks(more + vol.nodes_for(2))? else { return Ok(None) };
     let (start, len) = (FileOff(whole.start), whole.end - whole.start);
     let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;

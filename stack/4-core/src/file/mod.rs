@@ -71,7 +71,7 @@ impl Volume {
 
     /// Returns the device offset of `block`, which is part of some extent.
     pub(crate) fn byte_of_block(&self, block: FsBlock) -> Result<ByteOffset> {
-        // Extents were judged when they were read; this is a second fence.
+        // Extents were verified when they were read; this is a second check.
         self.geo().fsb_to_byte(block).ok_or_else(|| {
             let ctx = self.ctx(xfskit_format::Location::of("extent"));
             let wanted = Expected::Described("a block of the volume".into());
@@ -159,8 +159,8 @@ impl File<'_> {
                 Backing::Hole | Backing::Unwritten(_) => part.fill(0),
             }
         }
-        for answer in self.vol.device().read_batch(&mut batch) {
-            answer?;
+        for result in self.vol.device().read_batch(&mut batch) {
+            result?;
         }
         Ok(len)
     }

@@ -196,7 +196,7 @@ impl Content {
                 for block in shared.start..at {
                     self.load(vol, state, block)?;
                 }
-                // Whatever is written gets blocks of its own.
+                // All dirty blocks are flushed to blocks of their own.
                 self.flush_state(vol, state)?;
             }
             Ok(())

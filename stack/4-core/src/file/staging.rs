@@ -150,7 +150,7 @@ impl<'v> Staging<'v> {
         let extent = replaceable(tx, inode, &part)?;
         let (start, len) = place(&extent);
         tx.defer(Deferred::CowForget { start, len });
-        // Before they are mapped for the file: no two own them at a time.
+        // Before they are mapped for the file, because no two owners may have them at a time.
         tx.defer(Deferred::RmapUnmap { start, len, owner: Owner::Cow });
         tx.bmap_replace(inode, &extent)?;
         self.taken.push(extent.startoff.0..extent.end().0);

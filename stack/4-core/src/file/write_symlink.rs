@@ -60,8 +60,8 @@ impl Tx<'_> {
             let at = symlink::location(geo, extent.startblock, extent.blockcount);
             let daddr = at.daddr.ok_or(Error::NoSpace("blocks"))?;
             let handle = self.fresh(&BufMap::single(daddr, at.sectors))?;
-            let who = (daddr, inode.ino);
-            done += symlink::make(&mut self.image(handle), geo, who, done, target);
+            let id = (daddr, inode.ino);
+            done += symlink::make(&mut self.image(handle), geo, id, done, target);
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::space::{AllocRequest, Owner};
 use crate::tx::Tx;
 
-/// Makes a chunk in the group, a sparse one where free space is in pieces; `false` where there is no
-/// room for either.
+/// Allocates a chunk in the group, a sparse one if free space is fragmented. Returns `false` if
+/// there is no space for either.
 pub(super) fn make(tx: &mut Tx<'_>, group: Group, generation: u32) -> Result<bool> {
     let geo = tx.volume().geo();
     if over_limit(tx) {
@@ -55,7 +55,7 @@ pub(super) fn make(tx: &mut Tx<'_>, group: Group, generation: u32) -> Result<boo
     if settle { Err(Error::Settle) } else { Ok(false) }
 }
 
-/// True where one more chunk would exceed the share of the volume that inodes may take.
+/// Returns true if one more chunk would exceed the volume's limit for inodes.
 fn over_limit(tx: &Tx<'_>) -> bool {
     let geo = tx.volume().geo();
     let Some(most) = reserve::inodes_max(geo) else { return false };
@@ -75,7 +75,7 @@ fn alloc(tx: &mut Tx<'_>, group: Group, blocks: u32, align: u32) -> Result<AgBlo
     Ok(geo.fsb_split(start).map_or(AgBlock(0), |(_, agbno)| agbno))
 }
 
-/// True where a sparse record for a chunk with a part at `start` is one that Linux accepts.
+/// Returns true if Linux accepts a sparse record for a chunk with a part at `start`.
 fn fits(tx: &Tx<'_>, group: Group, start: AgBlock) -> bool {
     let geo = tx.volume().geo();
     let align = geo.inoalignmt.max(1);
@@ -85,7 +85,7 @@ fn fits(tx: &Tx<'_>, group: Group, start: AgBlock) -> bool {
     chunk >= align && chunk <= last
 }
 
-/// Lays out empty inodes over `blocks` blocks.
+/// Initialises `blocks` blocks with empty inodes.
 fn init(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32, generation: u32) -> Result<()> {
     let geo = tx.volume().geo();
     let cluster = geo.cluster_blocks().min(blocks).max(1);
@@ -101,7 +101,7 @@ fn init(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32, generation: 
     Ok(())
 }
 
-/// A record for every 64 inodes of a whole chunk: blocks may hold more than 64.
+/// Adds a record for every 64 inodes of a whole chunk: blocks may hold more than 64.
 fn add_whole(tx: &mut Tx<'_>, group: Group, start: AgBlock) -> Result<()> {
     let geo = tx.volume().geo();
     let first = geo.agb_to_agino(start).0;
@@ -119,7 +119,7 @@ fn add_whole(tx: &mut Tx<'_>, group: Group, start: AgBlock) -> Result<()> {
     group.count(tx, inodes.into(), inodes.into())
 }
 
-/// A sparse record, merged into the one that is there already for the same 64 numbers.
+/// Adds a sparse record, merged into the present one for the same 64 numbers.
 fn add_sparse(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32) -> Result<()> {
     let geo = tx.volume().geo();
     let chunk_start = AgBlock(start.0 - start.0 % geo.inoalignmt.max(1));
@@ -149,7 +149,7 @@ fn add_sparse(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32) -> Res
     group.count(tx, inodes.into(), inodes.into())
 }
 
-/// Gives back a chunk, one of whose inodes is the last in use: `chunk` is its record as it stands.
+/// Frees a chunk, one of whose inodes is the last in use: `chunk` is its present record.
 pub(super) fn give_back(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
     let geo = tx.volume().geo().clone();
     records::delete(tx, group, chunk)?;
@@ -172,7 +172,7 @@ pub(super) fn give_back(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<
     Ok(())
 }
 
-/// The runs of blocks that a chunk has, counted from its first number's block.
+/// Returns the runs of blocks that a chunk has, counted from its first number's block.
 fn present_blocks(chunk: &Chunk, inopblog: u8) -> Vec<(u32, u32)> {
     let present = chunk.present();
     let blocks = INODES_PER_CHUNK >> inopblog;

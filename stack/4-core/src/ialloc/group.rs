@@ -7,11 +7,12 @@ use xfskit_units::{AgNumber, Ino};
 
 use crate::volume::Volume;
 
-/// Whose turn it is to get the next directory.
+/// The group for the next directory.
 #[derive(Debug, Default)]
 pub(crate) struct Rotor(AtomicU32);
 
-/// All groups, the best first: for a directory the next in turn, for all else that of its directory.
+/// Returns all groups, the best first: for a directory the next in turn, for all else that of its
+/// directory.
 pub(super) fn candidates(
     volume: &Volume,
     parent: Ino,

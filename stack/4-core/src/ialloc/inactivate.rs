@@ -17,21 +17,22 @@ use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Extents that one transaction frees.
+/// Number of extents that one transaction frees.
 const EXTENTS_AT_ONCE: usize = 32;
 
 impl Volume {
-    /// Gives back inode `ino`, if it has no name: it is on its unlinked list then. Several threads may
-    /// ask for it at once.
+    /// Frees inode `ino`, if it has no name and is on its unlinked list. Several threads may call
+    /// this at once.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`]: what is left stays on the list.
+    /// [`Error::Device`], [`Error::Corrupt`]: the remaining parts stay on the list.
     pub fn inactivate(&self, ino: Ino) -> Result<()> {
         self.inactivate_all(ino).inspect_err(|error| self.orphan_stays(Some(ino), error))
     }
 
-    /// Inode `ino` without a name (`None`: those of a whole group) could not be given back. A damaged one is remembered;
-    /// where the device was the reason, that is tried again when the volume is closed.
+    /// Records that unlinked inode `ino` (`None`: those of a whole group) could not be freed. A
+    /// damaged one is recorded. After a device error the inode is tried again when the volume is
+    /// closed.
     pub fn orphan_stays(&self, ino: Option<Ino>, error: &Error) {
         if matches!(error, Error::Corrupt(_)) {
             self.damaged_orphans.lock().push(Orphan::new(ino, error));
@@ -63,7 +64,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Judges the maps of inode `ino`, if it has no name: a damaged one is left whole, for repair.
+    /// Verifies the maps of inode `ino`, if it has no name. A damaged inode is left whole, for
+    /// repair.
     fn verify_forks(&self, ino: Ino) -> Result<()> {
         match self.iget(ino) {
             Err(Error::NoInode(_)) => Ok(()),
@@ -75,19 +77,20 @@ impl Volume {
         }
     }
 
-    /// The same for a member of an unlinked list, which can have no name.
+    /// Verifies a member of an unlinked list, which cannot have a name.
     fn verify_orphan(&self, ino: Ino) -> Result<()> {
         let ctx = self.ctx(inode::location(self.geo(), ino));
         ctx.eq("inode.nlink", 0, self.iget(ino)?.core().nlink())?;
         self.verify_forks(ino)
     }
 
-    /// Gives back all inodes on unlinked lists: files that were deleted while open, and then came a crash. What is
-    /// damaged stays on its list, as Linux leaves it, and is remembered ([`damaged_orphans`](Self::damaged_orphans));
-    /// what stands behind it on the list is given back all the same.
+    /// Frees all inodes on unlinked lists: files that were deleted while open, before a crash. A
+    /// damaged inode stays on its list, as Linux leaves it, and is recorded
+    /// ([`damaged_orphans`](Self::damaged_orphans)). The inodes behind it on the list are freed
+    /// nonetheless.
     ///
     /// # Errors
-    /// [`Error::Trans`] where the volume was shut down.
+    /// [`Error::Trans`] if the volume was shut down.
     pub(crate) fn inactivate_orphans(&self) -> Result<()> {
         self.damaged_orphans.lock().clear();
         let (orphans, cut) = self.orphans();
@@ -104,22 +107,23 @@ impl Volume {
         Ok(())
     }
 
-    /// The inodes on unlinked lists that cannot be given back. Of a volume that is open for writing those that
-    /// stayed; else those that would stay.
+    /// Returns the inodes on unlinked lists that cannot be freed. For a volume that is open for
+    /// writing these are the inodes that stayed; else those that would stay.
     pub fn damaged_orphans(&self) -> Vec<Orphan> {
         if self.engine.is_some() {
             return self.damaged_orphans.lock().clone();
         }
         let (orphans, cut) = self.orphans();
         let cut = cut.into_iter().map(|(ino, error)| Orphan::new(ino, &error));
-        let judged = orphans.into_iter().filter_map(|ino| {
+        let verified = orphans.into_iter().filter_map(|ino| {
             let error = self.verify_orphan(ino).err()?;
             Some(Orphan::new(Some(ino), &error))
         });
-        cut.chain(judged).collect()
+        cut.chain(verified).collect()
     }
 
-    /// The members of all unlinked lists, and where a list (or the heads of a group) could not be read to the end.
+    /// Returns the members of all unlinked lists, and the errors of lists (or of the heads of a
+    /// group) that could not be read to the end.
     fn orphans(&self) -> (Vec<Ino>, Vec<(Option<Ino>, Error)>) {
         let (mut members, mut seen, mut cut) = (Vec::new(), HashSet::new(), Vec::new());
         for agno in self.geo().ags() {
@@ -137,7 +141,7 @@ impl Volume {
         (members, cut)
     }
 
-    /// Adds the members of one list to `members`: no inode is on two lists, or twice on one.
+    /// Adds the members of one list to `members`. No inode is on two lists, or twice on one.
     fn follow_list(
         &self,
         agno: AgNumber,
@@ -159,13 +163,13 @@ impl Volume {
     }
 }
 
-/// An inode without a name that cannot be given back.
+/// An unlinked inode that cannot be freed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be given back: {error}", self.what())]
 pub struct Orphan {
-    /// Which; `None` where the heads of a whole group cannot be read.
+    /// The inode; `None` if the heads of a whole group cannot be read.
     pub ino: Option<Ino>,
-    /// Why not.
+    /// The reason.
     pub error: String,
 }
 
@@ -181,7 +185,7 @@ impl Orphan {
 }
 
 impl Tx<'_> {
-    /// Frees some of what an inode without a name has; `true` where nothing is left.
+    /// Frees some of an unlinked inode's blocks; returns `true` if nothing is left.
     fn free_some(&mut self, inode: TxInode) -> Result<bool> {
         let file_type = self.core(inode).file_type();
         let data_is_free = match file_type {
@@ -195,7 +199,8 @@ impl Tx<'_> {
         Ok(data_is_free && self.free_metadata_some(inode, Fork::Attr)?)
     }
 
-    /// Frees the last blocks of a fork of metadata, block 0 at the very end; `true` where none is left.
+    /// Frees the last blocks of a metadata fork, block 0 at the very end; returns `true` if none is
+    /// left.
     fn free_metadata_some(&mut self, inode: TxInode, fork: Fork) -> Result<bool> {
         let unit = if fork == Fork::Data { self.volume().geo().dirblkfsbs() } else { 1 };
         for _ in 0..EXTENTS_AT_ONCE {
@@ -215,8 +220,8 @@ impl Tx<'_> {
         Ok(self.core(inode).fork_nextents(fork) == 0)
     }
 
-    /// Makes the root of an attribute tree an empty leaf. Its blocks go in several transactions, and Linux, which
-    /// walks the tree to give it back, must not find it half gone.
+    /// Makes the root of an attribute tree an empty leaf. Its blocks are freed in several
+    /// transactions. Linux, which walks the tree to free it, must not find it half freed.
     fn empty_attr_root(&mut self, inode: TxInode) -> Result<()> {
         let Some(map) = self.bmap_buf(inode, Fork::Attr, FileOff::ZERO, 1)? else { return Ok(()) };
         let geo = self.volume().geo();

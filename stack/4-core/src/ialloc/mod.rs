@@ -41,7 +41,7 @@ use crate::icore::NewInode;
 use crate::inode::Inode;
 use crate::tx::{Tx, TxInode};
 
-/// A group whose inodes a transaction changes: its AGI, held.
+/// A group whose inodes a transaction changes, with its AGI locked.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     agno: AgNumber,
@@ -58,7 +58,7 @@ impl Group {
         header.ok_or_else(|| Error::Unsupported("a short AGI".into()))
     }
 
-    /// Adds to the group's counters, and to the superblock's.
+    /// Updates the group's counters and the superblock's.
     fn count(self, tx: &mut Tx<'_>, inodes: i64, free: i64) -> Result<()> {
         let agi = self.header(tx)?;
         let add = |old: u32, more: i64| u32::try_from(i64::from(old).saturating_add(more));
@@ -80,15 +80,15 @@ impl Group {
     }
 }
 
-/// Inodes that a record of the inode btree speaks for.
+/// Number of inodes in a record of the inode btree.
 const INODES_PER_CHUNK: u64 = 64;
 
 impl Tx<'_> {
-    /// A new inode with the core of `new`, near `parent`: a directory goes to the next group in turn, all
-    /// else to the group of its directory. Its forks are empty.
+    /// Allocates an inode with the core of `new`, near `parent`: a directory in the next group in
+    /// turn, all else in the group of its directory. Its forks are empty.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where there is no inode and no room for more; [`Error::Settle`];
+    /// [`Error::NoSpace`] if there is no free inode and no space for more; [`Error::Settle`];
     /// [`Error::Device`], [`Error::Corrupt`].
     pub fn ialloc(&mut self, parent: Ino, new: &NewInode) -> Result<TxInode> {
         let mut settle = false;
@@ -114,7 +114,7 @@ impl Tx<'_> {
         Ok(Some(self.bear_inode(ino, new)?))
     }
 
-    /// Makes inode `ino`, free so far, what `new` says.
+    /// Initialises the free inode `ino` with `new`.
     fn bear_inode(&mut self, ino: Ino, new: &NewInode) -> Result<TxInode> {
         let volume = self.volume();
         let home = volume.inode_home(ino)?;
@@ -138,7 +138,8 @@ impl Tx<'_> {
         Ok(TxInode { ino, handle })
     }
 
-    /// A free inode of group `agno`, in use from now on, of a new chunk where there is none; `None` where there can be none.
+    /// Takes a free inode of group `agno`, from a new chunk if there is none. Returns `None` if the
+    /// group has no space for a chunk.
     fn take_agino(&mut self, agno: AgNumber, parent: Ino, new: &NewInode) -> Result<Option<AgIno>> {
         let remembered = &self.volume().remembered;
         if let Some(known) = remembered.taken(agno, parent)
@@ -162,7 +163,8 @@ impl Tx<'_> {
         Ok(Some(agino))
     }
 
-    /// Whether the volume may have one more chunk of inodes: they take no more of it than `imax_pct` says.
+    /// Returns true if the volume may have one more chunk of inodes: `imax_pct` limits their part
+    /// of it.
     fn may_have_more_inodes(&self) -> Result<bool> {
         let geo = self.volume().geo();
         let Some(most) = reserve::inodes_max(geo) else { return Ok(true) };
@@ -170,7 +172,7 @@ impl Tx<'_> {
         Ok(u64::try_from(count).unwrap_or(0) + INODES_PER_CHUNK <= most)
     }
 
-    /// Gives inode `inode` back, whose forks are empty by now and which is on no list.
+    /// Frees inode `inode`, whose forks are empty and which is on no list.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -202,15 +204,16 @@ impl Tx<'_> {
         group.count(self, 0, 1)
     }
 
-    /// The chunk with the root directory is never given back: it is never all free.
+    /// Returns true for the chunk with the root directory, which is never freed: it is never all
+    /// free.
     fn is_root_chunk(&self, agno: AgNumber, chunk: &Chunk) -> bool {
         let first = self.volume().geo().agino_to_ino(agno, chunk.startino).0;
         (first..first + 64).contains(&self.volume().geo().rootino.0)
     }
 }
 
-/// Where to look for a free inode in group `agno`: at the directory, if it is there, else at the newest
-/// chunk.
+/// Returns the start of the search for a free inode in group `agno`: the directory, if it is there,
+/// else the newest chunk.
 fn near(tx: &Tx<'_>, agno: AgNumber, parent: Ino) -> Option<AgIno> {
     tx.volume().geo().ino_split(parent).filter(|(group, _)| *group == agno).map(|(_, agino)| agino)
 }

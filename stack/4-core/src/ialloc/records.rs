@@ -13,14 +13,14 @@ use crate::btree::{AgTree, Chunks, Cursor, Seek};
 use crate::error::Result;
 use crate::tx::Tx;
 
-/// A place in the inobt, or (`FREE`) the finobt.
+/// A position in the inobt, or (`FREE`) the finobt.
 type LockPosition<const FREE: bool> = Cursor<AgTree<Chunks<FREE>>>;
 
 fn place<const FREE: bool>(group: Group) -> LockPosition<FREE> {
     Cursor::new(AgTree::with(group.agno, group.agi))
 }
 
-/// The record of the 64 numbers from `startino` on.
+/// Returns the record of the 64 numbers from `startino` on.
 pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<Option<Chunk>> {
     let mut cursor: LockPosition<false> = place(group);
     let found = cursor.seek(tx, startino.0, Seek::Eq)?;
@@ -28,7 +28,7 @@ pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<
     Ok(found.map(|rec| rec.decode(tx.volume().geo())))
 }
 
-/// The record that covers inode `agino`, which is in use, and a cursor at it.
+/// Returns the record that covers inode `agino`, which is in use, and a cursor at it.
 pub(super) fn covering(
     tx: &mut Tx<'_>,
     group: Group,
@@ -48,8 +48,8 @@ pub(super) fn covering(
     Ok((sound.unwrap_or(none), cursor))
 }
 
-/// Takes the first free inode out of a record with free ones, near `near` if possible. Answers it, and where the record
-/// stands if it has more; `None` where there is none.
+/// Takes the first free inode from a record with free ones, near `near` if possible. Returns it,
+/// and the position of the record if it has more; `None` if there is none.
 pub(super) fn take(
     tx: &mut Tx<'_>,
     group: Group,
@@ -72,7 +72,7 @@ pub(super) fn take(
     Ok(Some((agino, known)))
 }
 
-/// Where the record of `chunk` stands in both trees.
+/// Returns the position of the record of `chunk` in both trees.
 fn known(
     tx: &Tx<'_>,
     group: Group,
@@ -88,8 +88,8 @@ fn known(
     })
 }
 
-/// Takes the first free inode out of the record at the cursor, which is answered as it was; out of the finobt goes a
-/// record that has no other.
+/// Takes the first free inode from the record at the cursor, and returns the former record. A
+/// record without other free inodes is removed from the finobt.
 fn take_in<const FREE: bool>(
     tx: &mut Tx<'_>,
     mut cursor: LockPosition<FREE>,
@@ -113,7 +113,8 @@ fn take_in<const FREE: bool>(
     Ok(Some((chunk, agino)))
 }
 
-/// In the finobt, all of whose records have free inodes: at the one nearest to `near`.
+/// Returns a cursor in the finobt, all of whose records have free inodes, at the one nearest to
+/// `near`.
 fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<LockPosition<true>> {
     let mut cursor: LockPosition<true> = place(group);
     let behind = cursor.seek(tx, near, Seek::Ge)?;
@@ -127,7 +128,8 @@ fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<LockPosition<true
     Ok(cursor)
 }
 
-/// In the inobt: at the first with free inodes from `near` on, then from the beginning; at none where there is none.
+/// Returns a cursor in the inobt at the first record with free inodes from `near` on, then from the
+/// beginning; at no record if there is none.
 fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<LockPosition<false>> {
     let mut cursor: LockPosition<false> = place(group);
     let mut at = cursor.seek(tx, near, Seek::Le)?;
@@ -165,7 +167,8 @@ pub(super) fn update(tx: &mut Tx<'_>, group: Group, old: &Chunk, new: &Chunk) ->
     update_at(tx, group, cursor, old, new).map(drop)
 }
 
-/// The same where `cursor` is at the record in the inobt. Answers where the records stand.
+/// Replaces the record at `cursor` in the inobt, and its copy in the finobt. Returns the position
+/// of the records.
 pub(super) fn update_at(
     tx: &mut Tx<'_>,
     group: Group,
@@ -226,7 +229,7 @@ fn delete_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> 
     Ok(())
 }
 
-/// Goes to the record of `chunk`: both trees have it, or one of them is damaged.
+/// Moves to the record of `chunk`, which both trees have unless one of them is damaged.
 fn seek_known<const FREE: bool>(
     tx: &mut Tx<'_>,
     group: Group,

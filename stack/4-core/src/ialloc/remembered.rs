@@ -21,13 +21,13 @@ use super::Group;
 use crate::error::Result;
 use crate::tx::Tx;
 
-/// Groups that are remembered at once.
+/// Number of groups that are cached at once.
 const GROUPS: usize = 64;
 
-/// What is remembered of all groups.
+/// The cached positions of all groups.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    /// By group number, modulo their number; rank [`LockRank::Leaf`].
+    /// By group number, modulo the number of slots; rank [`LockRank::Leaf`].
     slots: Vec<RankedMutex<Slot>>,
 }
 
@@ -38,13 +38,13 @@ impl Default for Remembered {
     }
 }
 
-/// What is remembered of one group, on cache lines of its own.
+/// The cached positions of one group, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot {
-    /// For which directory the last inode was taken, and where.
+    /// The directory that the last inode was allocated for, and its record.
     taken: Option<(Ino, Arc<CachedRecord>)>,
-    /// Where the last one was given back.
+    /// The record that the last inode was freed to.
     given: Option<Arc<CachedRecord>>,
 }
 
@@ -53,34 +53,34 @@ impl Remembered {
         &self.slots[index(agno.0.into()) % GROUPS]
     }
 
-    /// Where the last inode of the group was taken, if that was near `parent`.
+    /// Returns the record of the group's last allocation, if that was near `parent`.
     pub(super) fn taken(&self, agno: AgNumber, parent: Ino) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
         let (near, known) = slot.taken.as_ref()?;
         (*near == parent && known.agno == agno).then(|| Arc::clone(known))
     }
 
-    /// Where the last inode of the group was given back, if that was in the chunk of `agino`.
+    /// Returns the record of the group's last freeing, if that was in the chunk of `agino`.
     pub(super) fn given(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
         let known = slot.given.as_ref()?;
         (known.agno == agno && known.bit_of(agino).is_some()).then(|| Arc::clone(known))
     }
 
-    /// An inode near `parent` was taken from `known`.
+    /// Records an allocation near `parent` from `known`.
     pub(super) fn take(&self, parent: Ino, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
         slot.taken = Some((parent, known));
     }
 
-    /// An inode was given back to `known`.
+    /// Records a freeing to `known`.
     pub(super) fn give(&self, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
         slot.given = Some(known);
     }
 }
 
-/// The place of a record in its leaf.
+/// The position of a record in its leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     leaf: Arc<LogItem>,
@@ -88,12 +88,13 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    /// Record `index` of the leaf that the transaction holds as `leaf`.
+    /// Returns the position of record `index` of the leaf that the transaction holds as `leaf`.
     pub(super) fn new(tx: &Tx<'_>, (leaf, index): (Handle, usize)) -> Self {
         Self { leaf: Arc::clone(tx.item(leaf)), index }
     }
 
-    /// The leaf, held, and the record of `tree` there; `None` where it holds no such thing any more.
+    /// Returns the leaf, locked, and the record of `tree` there; `None` if the leaf does not hold
+    /// one any more.
     fn look(&self, tx: &mut Tx<'_>, tree: Tree) -> Result<Option<(Handle, Chunk)>> {
         let geo = tx.volume().geo();
         let shape = Shape::short(tree, geo, 0);
@@ -123,7 +124,8 @@ impl CachedRecord {
         (ahead < INODES_PER_CHUNK).then(|| 1 << ahead)
     }
 
-    /// Takes the first free inode. `None`, and nothing done, where the trees must be searched.
+    /// Takes the first free inode. Returns `None`, and changes nothing, if the trees must be
+    /// searched.
     pub(super) fn take(&self, tx: &mut Tx<'_>) -> Result<Option<AgIno>> {
         let mut taken = None;
         let done = self.change(tx, -1, |chunk| {
@@ -133,7 +135,8 @@ impl CachedRecord {
         Ok(taken.filter(|_| done))
     }
 
-    /// Gives inode `agino` of the chunk back. False, and nothing done, where the trees must be searched.
+    /// Frees inode `agino` of the chunk. Returns false, and changes nothing, if the trees must be
+    /// searched.
     pub(super) fn give(&self, tx: &mut Tx<'_>, agino: AgIno) -> Result<bool> {
         let bit = self.bit_of(agino).unwrap_or(0);
         self.change(tx, 1, |chunk| {
@@ -142,7 +145,8 @@ impl CachedRecord {
         })
     }
 
-    /// Makes the record what `change` says, in both trees and the AGI, where that leaves both trees as they are.
+    /// Applies `change` to the record, in both trees and the AGI, if that does not restructure
+    /// either tree.
     fn change(
         &self,
         tx: &mut Tx<'_>,

@@ -15,11 +15,11 @@ use super::Group;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// Lists of a group.
+/// Number of lists of a group.
 const LISTS: u32 = 64;
 
 impl Tx<'_> {
-    /// Puts `inode`, which lost its last name, on its unlinked list.
+    /// Adds `inode`, which lost its last name, to its unlinked list.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -33,10 +33,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes `inode` off its unlinked list: it got a name, or is given back.
+    /// Removes `inode` from its unlinked list, because it got a name or is freed.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`] where it is not on the list.
+    /// [`Error::Device`], [`Error::Corrupt`] if it is not on the list.
     pub fn remove_unlinked(&mut self, inode: TxInode) -> Result<()> {
         let (group, agino) = self.list_of(inode)?;
         let next = self.core(inode).next_unlinked();
@@ -53,8 +53,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The inode on the list that begins at `head` whose successor is `agino`. A list has no more
-    /// members than the group has inodes.
+    /// Returns the inode on the list that begins at `head` whose successor is `agino`. A list has
+    /// no more members than the group has inodes.
     fn before_on_list(
         &mut self,
         group: Group,

@@ -55,19 +55,19 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Fails where the buffer does not lie on the volume.
+    /// Fails if the buffer is not on the volume.
     pub(super) fn check_range(&self, daddr: Daddr, sectors: Sectors, ctx: &Ctx<'_>) -> Result<()> {
         let end = daddr.0.saturating_add(sectors.0);
         let inside = end <= self.geo.data_bytes().sectors().0;
         Ok(ctx.require("log.buf.blkno", inside, "blocks of the volume", daddr)?)
     }
 
-    /// True where what stands on disk is as new as the transaction at work. Blocks that do not say
-    /// whose and how old they are, are not.
+    /// Returns true if the block on disk is as new as the present transaction. A block without
+    /// owner and LSN never is.
     ///
-    /// Nor are blocks whose CRC is wrong, though their LSN be new: power failed while the block was
-    /// written, and some of its sectors are old. All that they lack is in the journal. (Linux takes the
-    /// LSN's word and then fails the block.)
+    /// Nor is a block with a wrong CRC, even if its LSN is new: power failed while the block was
+    /// written, and some of its sectors are old. The journal has everything that is missing. (Linux
+    /// relies on the LSN and then fails the block.)
     fn is_in_place(&self, bytes: &[u8]) -> bool {
         Stamp::of(bytes, &self.geo).is_some_and(|stamp| {
             let lsn = stamp.lsn(bytes);
@@ -76,7 +76,8 @@ impl Pass<'_> {
         })
     }
 
-    /// The volume may have grown: what comes next is judged by the new superblock.
+    /// Takes over a logged superblock. The volume may have grown, so later items are verified with
+    /// the new superblock.
     fn take_superblock(&mut self, mut sector: Vec<u8>) -> Result<()> {
         if let Some(stamp) = Stamp::of(&sector, &self.geo) {
             stamp.write(&mut sector, self.lsn);
@@ -90,7 +91,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Of an inode cluster's image only the unlinked pointers count, where their chunk was logged.
+    /// Replays the unlinked pointers of an inode cluster's image, where their chunk was logged. The
+    /// rest of the image is ignored.
     fn replay_unlinked(&mut self, buf: &Buf<'_>, bytes: &mut [u8], ctx: &Ctx<'_>) -> Result<()> {
         let size = self.geo.inodesize();
         for start in (0..bytes.len()).step_by(size) {
@@ -110,7 +112,7 @@ impl Pass<'_> {
     }
 }
 
-/// The bytes `range` of the buffer, where the item has them.
+/// Returns the bytes `range` of the buffer, if the item has them.
 fn logged<'a>(buf: &Buf<'a>, range: &Range<usize>) -> Option<&'a [u8]> {
     buf.changes().find_map(|change| {
         let start = range.start.checked_sub(change.offset)?;

@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use xfskit_format::log::item::Buf;
 use xfskit_units::{Daddr, Sectors};
 
-/// How often each buffer is still to be freed. Address and length must both match.
+/// Remaining number of cancellations of each buffer. Address and length must both match.
 #[derive(Debug, Default)]
 pub(super) struct Cancelled(BTreeMap<(Daddr, Sectors), u32>);
 
 impl Cancelled {
-    /// One more cancellation.
+    /// Adds a cancellation.
     pub(super) fn add(&mut self, buf: &Buf<'_>) {
         let count = self.0.entry((buf.daddr(), buf.sectors())).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// One cancellation has been passed.
+    /// Removes a cancellation that the second pass has reached.
     pub(super) fn remove(&mut self, buf: &Buf<'_>) {
         let key = (buf.daddr(), buf.sectors());
         if let Some(count) = self.0.get_mut(&key) {
@@ -32,7 +32,7 @@ impl Cancelled {
         }
     }
 
-    /// True where the buffer is freed further on.
+    /// Returns true if the buffer is freed later in the journal.
     pub(super) fn has(&self, daddr: Daddr, sectors: Sectors) -> bool {
         self.0.contains_key(&(daddr, sectors))
     }

@@ -24,8 +24,8 @@ struct Sums {
     unlinked_lists: u64,
 }
 
-/// Writes the counters that the group headers add up to, and answers how many unlinked lists are not
-/// empty.
+/// Writes the counters that the group headers add up to. Returns the number of unlinked lists that
+/// are not empty.
 pub(super) fn rebuild(pass: &mut Pass<'_>) -> Result<u64> {
     let mut sums = Sums::default();
     for agno in pass.geo.ags() {
@@ -39,7 +39,7 @@ pub(super) fn rebuild(pass: &mut Pass<'_>) -> Result<u64> {
     Ok(sums.unlinked_lists)
 }
 
-/// Adds what the headers of group `agno` say; `false` where one of them is bad.
+/// Adds the counters of group `agno`; returns `false` if one of its headers is corrupt.
 fn add_group(pass: &Pass<'_>, agno: AgNumber, sums: &mut Sums) -> Result<bool> {
     let geo = &pass.geo;
     let read = |at: Location| pass.queue.read(at.daddr.unwrap_or_default(), at.sectors);

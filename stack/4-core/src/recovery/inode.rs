@@ -13,11 +13,11 @@ use xfskit_units::{AgBlock, Lsn, Sectors};
 use super::Pass;
 use crate::error::Result;
 
-/// Where `flushiter` lies in a version 1 or 2 inode.
+/// Offset of `flushiter` in a version 1 or 2 inode.
 const FLUSHITER_OFFSET: usize = 30;
-/// What is logged behind the CRC of a version 3 inode.
+/// The logged bytes behind the CRC of a version 3 inode.
 const BEHIND_CRC: Range<usize> = 104..CORE_LEN;
-/// Where the fields lie that recovery makes itself.
+/// Offset of the fields that recovery sets itself.
 const LSN_OFFSET: usize = 112;
 const PAD2: Range<usize> = 132..144;
 
@@ -63,7 +63,8 @@ impl Pass<'_> {
         self.change_owner(item, disk, ctx)
     }
 
-    /// Lays the logged core over the one on disk. The unlinked pointer stays; the CRC comes later.
+    /// Copies the logged core over the one on disk. The unlinked pointer is kept; the CRC is
+    /// computed later.
     fn write_core(&self, disk: &mut [u8], item: &Inode<'_>) {
         let core = item.core.to_disk();
         disk[..NEXT_UNLINKED_OFFSET].copy_from_slice(&core[..NEXT_UNLINKED_OFFSET]);
@@ -103,11 +104,12 @@ impl Pass<'_> {
     }
 }
 
-/// True where the inode on disk is newer than the logged one. An equal LSN does not count: several
-/// transactions may share one.
+/// Returns true if the inode on disk is newer than the logged one. An equal LSN does not count,
+/// because several transactions may share one.
 ///
-/// An inode whose CRC is wrong is not, whatever its LSN says: power failed while it was written, perhaps within the LSN.
-/// The journal has its newest item where it has any, and replays up to that.
+/// An inode with a wrong CRC is never newer, whatever its LSN: power failed while it was written,
+/// perhaps within the LSN. The journal has its newest item where it has any, and replays up to
+/// that.
 fn is_in_place(disk: &[u8], logged: &LogDinode, current: Lsn, v5: bool) -> bool {
     if v5 {
         let lsn = Lsn(bytes::be64(disk, LSN_OFFSET).unwrap_or(0));
@@ -118,7 +120,7 @@ fn is_in_place(disk: &[u8], logged: &LogDinode, current: Lsn, v5: bool) -> bool 
     logged.flushiter() < on_disk && !wrapped
 }
 
-/// Lays the logged forks over those on disk, whose core is in place already.
+/// Copies the logged forks over those on disk, whose core is in place already.
 fn write_forks(disk: &mut [u8], item: &Inode<'_>, ctx: &Ctx<'_>, layout: &Layout) -> Result<()> {
     let literal = disk.get_mut(layout.inode_core..).unwrap_or_default();
     let boundary = match item.core.forkoff {
@@ -154,8 +156,8 @@ fn write_forks(disk: &mut [u8], item: &Inode<'_>, ctx: &Ctx<'_>, layout: &Layout
     Ok(())
 }
 
-/// A btree root is logged as a whole block's head with keys and pointers; the inode holds less of a
-/// head, and its pointers begin where the fork's size says.
+/// Copies a btree root into the inode. It is logged with a whole block's header, keys and pointers.
+/// The inode holds a shorter header, and its pointers begin where the fork's size determines.
 fn write_root(room: &mut [u8], logged: &[u8], ctx: &Ctx<'_>, layout: &Layout) -> Result<()> {
     let body = logged.get(layout.long_header..).unwrap_or_default();
     let (from, to) = (body.len() / 16, room.len().saturating_sub(4) / 16);

@@ -4,32 +4,33 @@ use std::collections::BTreeMap;
 
 use xfskit_format::log::item::{Done, Family, Intent};
 
-/// UnfinishedIntents not kept so far.
+/// Intents without a done item so far.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedIntents {
-    /// Numbered as they were made.
+    /// Numbered in the order of the journal.
     open: BTreeMap<u64, Intent>,
-    /// Which number a promise has.
+    /// The number of each intent.
     numbers: BTreeMap<(Family, u64), u64>,
     next: u64,
 }
 
 impl UnfinishedIntents {
-    /// One more.
+    /// Adds an intent.
     pub(super) fn add(&mut self, intent: &Intent) {
         self.numbers.insert((intent.family, intent.id), self.next);
         self.open.insert(self.next, intent.clone());
         self.next += 1;
     }
 
-    /// One less; or it was made before the tail, and is no matter of ours.
+    /// Removes the intent of a done item. An intent before the journal's tail is not here, and is
+    /// ignored.
     pub(super) fn finish(&mut self, done: &Done) {
         if let Some(number) = self.numbers.remove(&(done.family, done.id)) {
             self.open.remove(&number);
         }
     }
 
-    /// Those not kept, in the order in which they were made.
+    /// Returns the intents without a done item, in the order of the journal.
     pub(super) fn unfinished(self) -> Vec<Intent> {
         self.open.into_values().collect()
     }

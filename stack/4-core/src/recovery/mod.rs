@@ -55,51 +55,51 @@ use queue::Queue;
 
 pub(crate) use finish::{finish, refuse};
 
-/// What recovery found and did.
+/// The result of a journal recovery.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// The journal's head. No LSN on the volume may lie ahead of it.
+    /// The journal's head. No LSN on the volume may be ahead of it.
     pub head: Lsn,
     /// The journal's tail.
     pub tail: Lsn,
-    /// There was nothing to do.
+    /// The journal was clean: there was nothing to replay.
     pub clean: bool,
-    /// What was cut off at the head because it was not written to its end.
+    /// The part that was cut off at the head because it was not completely written.
     pub torn: Option<Torn>,
-    /// Records that were had from the other members of an array.
+    /// Records that were read from other members of an array.
     pub healed: Vec<HealedRecord>,
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Committed transactions.
+    /// Number of committed transactions.
     pub transactions: u64,
-    /// What became of their items.
+    /// Results of their items.
     pub items: Counts,
-    /// UnfinishedIntents that were not kept, in the order in which they were made.
+    /// Intents without done items, in the order of the journal.
     pub unfinished: Vec<Intent>,
-    /// How many of them were kept when the volume was opened.
+    /// Number of them that were finished when the volume was opened.
     pub finished: u64,
-    /// Unlinked lists that are not empty: files deleted while open.
+    /// Number of unlinked lists that are not empty: files deleted while open.
     pub unlinked_lists: u64,
 }
 
-/// What became of items.
+/// Numbers of items by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Buffers changed.
     pub buffers: u64,
     /// Inodes changed.
     pub inodes: u64,
-    /// Inode chunks made.
+    /// Inode chunks initialised.
     pub chunks: u64,
     /// Items whose change was already in place.
     pub in_place: u64,
     /// Items of buffers that were freed later.
     pub cancelled: u64,
-    /// Quota items passed over.
+    /// Quota items skipped.
     pub quota: u64,
 }
 
-/// Opens the journal of the volume on `dev`; `log_dev` holds it where it is external.
+/// Opens the journal of the volume on `dev`; `log_dev` is the device of an external journal.
 ///
 /// # Errors
 /// Device failures, corruption, and a missing log device.
@@ -119,12 +119,12 @@ pub fn open_log<'d>(
     Ok(log)
 }
 
-/// Replays the journal of the volume on `dev`, whose superblock is `sb`; `log_dev` holds the journal
-/// where it is external. The journal itself stays as it is: replaying twice changes nothing.
+/// Replays the journal of the volume on `dev`, whose superblock is `sb`; `log_dev` is the device of
+/// an external journal. The journal itself is not changed, and replaying twice changes nothing.
 ///
 /// # Errors
-/// Device failures and corruption. Nothing has been written then by the first pass; the second pass
-/// writes only whole groups of transactions.
+/// Device failures and corruption. If the first pass fails, nothing has been written. The second
+/// pass writes only whole groups of transactions.
 pub fn replay(
     dev: &dyn BlockDevice,
     log_dev: Option<&dyn BlockDevice>,
@@ -133,12 +133,13 @@ pub fn replay(
     replay_if(dev, log_dev, sb, |_| Ok(()))
 }
 
-/// As [`replay`], unless `verify` fails what is promised and not done: nothing is written then.
+/// Replays like [`replay`], but fails before writing anything if `verify` rejects the unfinished
+/// intents.
 pub(crate) fn replay_if(
     dev: &dyn BlockDevice,
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
-    judge: impl FnOnce(&[Intent]) -> Result<()>,
+    verify: impl FnOnce(&[Intent]) -> Result<()>,
 ) -> Result<Replay> {
     let geo = sb.geometry();
     let log = open_log(dev, log_dev, &geo).map_err(|error| damaged(error, None))?;
@@ -164,7 +165,7 @@ pub(crate) fn replay_if(
     }
     let (cancelled, intents) = first_pass(&log)?;
     report.unfinished = intents.unfinished();
-    judge(&report.unfinished)?;
+    verify(&report.unfinished)?;
     let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
     let mut whole = Whole::default();
@@ -184,8 +185,7 @@ pub(crate) fn replay_if(
     Ok(report)
 }
 
-/// Looks at every item of every committed transaction, and collects the buffers that were freed, and what was
-/// promised.
+/// Verifies every item of every committed transaction, and collects freed buffers and intents.
 fn first_pass(log: &Log<'_>) -> Result<(Cancelled, UnfinishedIntents)> {
     let (mut cancelled, mut intents) = (Cancelled::default(), UnfinishedIntents::default());
     let mut transactions = log.transactions();
@@ -213,11 +213,11 @@ fn first_pass(log: &Log<'_>) -> Result<(Cancelled, UnfinishedIntents)> {
     Ok((cancelled, intents))
 }
 
-/// The transactions that were read without a fault.
+/// The transactions that were read without corruption.
 #[derive(Default)]
 struct Whole {
     transactions: u64,
-    /// Positions of the first and the last.
+    /// Positions of the first and the last of them.
     span: Option<(Lsn, Lsn)>,
 }
 
@@ -229,7 +229,8 @@ impl Whole {
     }
 }
 
-/// Says of a fault in which record it is and what is whole before. Failures of the device stay what they are.
+/// Adds the position of the damaged record, and the intact transactions before it, to a corruption.
+/// Failures of the device are returned unchanged.
 fn damaged(error: Error, at: Option<(Lsn, &Whole)>) -> Error {
     let Error::Corrupt(fault) = error else { return error };
     let (record, whole) = at.unzip();
@@ -241,7 +242,7 @@ fn damaged(error: Error, at: Option<(Lsn, &Whole)>) -> Error {
     }))
 }
 
-/// Takes `transaction` apart and hands its items over.
+/// Parses `transaction` and passes its items on.
 fn for_items(
     transaction: &Transaction,
     ctx: &Ctx<'_>,
@@ -258,9 +259,9 @@ fn for_items(
     take(&mut items)
 }
 
-/// The order of items within a transaction. The superblock comes first, because the volume may have
-/// grown; whole images before the inodes that stand in them; unlinked pointers when those are there;
-/// and cancellations last, since they concern what was logged before.
+/// Returns the rank of an item within a transaction. The superblock comes first, because the volume
+/// may have grown. Whole images come before the inodes in them, and unlinked pointers after those.
+/// Cancellations come last, since they concern what was logged before.
 fn rank(item: &Item<'_>) -> u8 {
     match item {
         Item::Buf(buf) if buf.is_cancel() => 4,
@@ -277,7 +278,7 @@ struct Pass<'d> {
     queue: Queue<'d>,
     cancelled: Cancelled,
     pieces: Pieces,
-    /// LSN of the transaction at work, which everything it changes will carry.
+    /// LSN of the present transaction. Everything that it changes is stamped with it.
     lsn: Lsn,
     counts: Counts,
 }
@@ -318,7 +319,7 @@ impl<'d> Pass<'d> {
         Ok(())
     }
 
-    /// Writes what the transactions of this LSN changed.
+    /// Writes the changes of the transactions with this LSN.
     fn flush(&mut self) -> Result<()> {
         self.queue.flush(self.lsn, &self.geo)
     }

@@ -15,12 +15,12 @@ use xfskit_units::{Daddr, FsBlock, Ino};
 use super::Pass;
 use crate::error::Result;
 
-/// Where a block of version 5 names its owner.
+/// Offset of the owner in a block of version 5.
 const OWNER_OFFSET: usize = 56;
 
 impl Pass<'_> {
-    /// Makes the inode the owner of its trees' blocks, where the item asks for it. `disk` is the
-    /// inode after replay.
+    /// Makes the inode the owner of its trees' blocks, if the item asks for it. `disk` is the inode
+    /// after replay.
     pub(super) fn change_owner(
         &mut self,
         item: &Inode<'_>,
@@ -46,7 +46,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Every block of the tree of one fork, whoever owns it; none where the fork is no tree.
+    /// Returns every block of the tree of one fork, whatever its owner; none if the fork is not a
+    /// tree.
     pub(super) fn tree_blocks(
         &self,
         disk: &[u8],
@@ -76,7 +77,7 @@ impl Pass<'_> {
         Ok(blocks)
     }
 
-    /// The bytes of the fork, where it is a tree.
+    /// Returns the bytes of the fork, if it is a tree.
     fn tree_root<'a>(&self, disk: &'a [u8], fork: Fork) -> Option<&'a [u8]> {
         let inode = Dinode::parse(disk, &self.geo)?;
         let is_tree = inode.fork_format(fork) == Some(xfskit_format::inode::Format::Btree);

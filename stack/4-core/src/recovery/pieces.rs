@@ -18,17 +18,17 @@ use xfskit_units::{Daddr, FileOff, FsBlock, Geometry, Ino, Lsn, Sectors};
 use super::Pass;
 use crate::error::Result;
 
-/// What the log said about pieces, and about directories that may own them.
+/// The pieces in the journal, and the directories that may own them.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// Where a changed piece lies, and the LSN of its last change.
+    /// The LSN of the last change of each piece, by its address.
     changed: BTreeMap<Daddr, Lsn>,
     /// Directories that changed.
     owners: BTreeSet<Ino>,
 }
 
 impl Pieces {
-    /// The piece at `daddr` is now `bytes`. A first piece names its directory.
+    /// Records a change of the piece at `daddr`. A first piece names its directory.
     pub(super) fn changed(&mut self, daddr: Daddr, lsn: Lsn, piece: &[u8], geo: &Geometry) {
         self.changed.insert(daddr, lsn);
         if let Some(stamp) = Stamp::of(piece, geo) {
@@ -37,7 +37,7 @@ impl Pieces {
         }
     }
 
-    /// An inode was replayed: a directory may own pieces whose first one did not change.
+    /// Records a replayed inode: a directory may own pieces whose first one did not change.
     pub(super) fn saw_inode(&mut self, disk: &[u8], ino: Ino, geo: &Geometry) {
         if geo.dirblklog > 0 && Dinode::parse(disk, geo).is_some_and(|inode| inode.is_dir()) {
             self.owners.insert(ino);
@@ -45,7 +45,7 @@ impl Pieces {
     }
 }
 
-/// Makes the CRC of every directory block whose pieces changed.
+/// Computes the CRC of every directory block whose pieces changed.
 pub(super) fn mend(pass: &mut Pass<'_>) -> Result<()> {
     if pass.pieces.changed.is_empty() || !pass.geo.v5() {
         return Ok(());
@@ -86,8 +86,8 @@ fn mend_directory(pass: &mut Pass<'_>, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// The extents of the data fork of directory `ino`, in order; `None` where it is no directory with
-/// extents.
+/// Returns the extents of the data fork of directory `ino`, in order; `None` if it is not a
+/// directory with extents.
 fn data_extents(pass: &Pass<'_>, ino: Ino) -> Result<Option<Vec<Extent>>> {
     let at = xfskit_format::inode::location(&pass.geo, ino);
     let (Some(daddr), Some(byte)) = (at.daddr, pass.geo.ino_to_byte(ino)) else { return Ok(None) };
@@ -118,14 +118,15 @@ fn data_extents(pass: &Pass<'_>, ino: Ino) -> Result<Option<Vec<Extent>>> {
     Ok(Some(extents))
 }
 
-/// Numbers of the directory blocks in which an extent begins or ends: the others are in one piece.
+/// Returns the numbers of the directory blocks in which an extent begins or ends. All others are in
+/// one piece.
 fn blocks_at_boundaries(extents: &[Extent], per_block: u64) -> BTreeSet<u64> {
     let inside = |off: FileOff| (!off.0.is_multiple_of(per_block)).then_some(off.0 / per_block);
     extents.iter().flat_map(|e| [inside(e.startoff), inside(e.end())]).flatten().collect()
 }
 
-/// The pieces of the directory block of `count` blocks from `first`; `None` where a part of it is a
-/// hole or it is in one piece.
+/// Returns the pieces of the directory block of `count` blocks from `first`; `None` if a part of it
+/// is a hole or it is in one piece.
 fn read_pieces(
     pass: &Pass<'_>,
     extents: &[Extent],

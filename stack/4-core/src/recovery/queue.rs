@@ -20,7 +20,7 @@ const SECTOR: usize = 512;
 /// Longest write, in sectors: 1 MiB.
 const WRITE_MAX: usize = 2048;
 
-/// What one group of transactions changed.
+/// The changes of one group of transactions.
 #[derive(Debug)]
 pub(super) struct Queue<'d> {
     dev: &'d dyn BlockDevice,
@@ -33,7 +33,7 @@ impl<'d> Queue<'d> {
         Self { dev, sectors: BTreeMap::new(), buffers: BTreeMap::new() }
     }
 
-    /// The buffer as it will be: the disk's content with the changes so far.
+    /// Returns the buffer as it will be: the disk's contents with the changes so far.
     pub(super) fn read(&self, daddr: Daddr, sectors: Sectors) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(sectors.byte_len().0).unwrap_or(0)];
         self.dev.read_at(daddr.byte_offset(), &mut bytes)?;
@@ -45,9 +45,10 @@ impl<'d> Queue<'d> {
         Ok(bytes)
     }
 
-    /// The same. Content of the disk that carries a CRC and fails it is had in another way, where the device
-    /// has one: what the journal does not replace of it would get a new CRC and be believed. Then all of the
-    /// buffer counts as changed.
+    /// Reads a buffer like [`read`](Self::read), with a check of the CRC on disk. If the CRC is
+    /// wrong, an alternative copy from the device is used, if there is one. Otherwise the part that
+    /// the journal does not replace would get a valid CRC. All of the buffer then counts as
+    /// changed.
     pub(super) fn read_whole(
         &mut self,
         daddr: Daddr,
@@ -69,7 +70,7 @@ impl<'d> Queue<'d> {
         Ok(bytes)
     }
 
-    /// Keeps the bytes `changed` of `buffer`, which begins at `daddr`.
+    /// Records the bytes `changed` of `buffer`, which begins at `daddr`.
     pub(super) fn change(&mut self, daddr: Daddr, buffer: &[u8], changed: Range<usize>) {
         let first = changed.start / SECTOR;
         let last = changed.end.div_ceil(SECTOR);
@@ -81,7 +82,7 @@ impl<'d> Queue<'d> {
         }
     }
 
-    /// Remembers that the buffer needs a stamp when it is written, should it still be of this type.
+    /// Records that the buffer needs a stamp when it is written, if it is still of this type then.
     pub(super) fn stamp_later(&mut self, daddr: Daddr, sectors: Sectors, buf_type: BufType) {
         self.buffers.insert((daddr, sectors), buf_type);
     }
@@ -99,7 +100,7 @@ impl<'d> Queue<'d> {
         self.write()
     }
 
-    /// Writes every changed sector, in order, neighbours together.
+    /// Writes every changed sector, in order, adjacent ones together.
     pub(super) fn write(&mut self) -> Result<()> {
         let mut run: Vec<u8> = Vec::new();
         let mut start = 0u64;

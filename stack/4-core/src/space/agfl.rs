@@ -39,14 +39,14 @@ impl Window {
         }
     }
 
-    /// True where first, last and count agree.
+    /// Returns true if first, last and count agree.
     fn holds_together(self, slots: u32) -> bool {
         let around = if self.first > self.last { slots } else { 0 };
         self.count == 0 || (self.last + around).checked_sub(self.first) == Some(self.count - 1)
     }
 
     fn put(self, image: &mut impl Image) {
-        // The three stand side by side.
+        // The three fields are adjacent.
         let words = [self.first, self.last, self.count].map(U32::new);
         image.put(offset_of!(Agf, flfirst), &words);
     }
@@ -56,7 +56,7 @@ fn slot_at(index: u32) -> usize {
     size_of::<AgflHeader>() + index as usize * size_of::<U32>()
 }
 
-/// How many blocks the list of a group should have.
+/// Returns the number of blocks that the list of a group should have.
 pub(crate) fn need(geo: &Geometry, agf: &[u8]) -> u32 {
     let for_tree = |tree: Tree, level_at| {
         let level = be32(agf, level_at).unwrap_or(1);
@@ -70,7 +70,7 @@ pub(crate) fn need(geo: &Geometry, agf: &[u8]) -> u32 {
     need.min(agfl::slots(geo))
 }
 
-/// Takes the first block off the list.
+/// Takes the first block from the list.
 pub(crate) fn take(tx: &mut Tx<'_>, agno: AgNumber) -> Result<AgBlock> {
     let agf = tx.agf(agno)?;
     let list = tx.agfl(agno)?;
@@ -89,7 +89,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, agno: AgNumber) -> Result<AgBlock> {
     Ok(agbno)
 }
 
-/// Puts a block at the end of the list.
+/// Appends a block to the list.
 pub(crate) fn put(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock) -> Result<()> {
     let agf = tx.agf(agno)?;
     let list = tx.agfl(agno)?;
@@ -110,10 +110,12 @@ fn bad_slot(tx: &Tx<'_>, agno: AgNumber, index: u32, found: AgBlock) -> Error {
     ctx.corruption("agfl.bno", Expected::Described("a block of the group".into()), found).into()
 }
 
-/// Brings the list of a group to the length that it needs, as far as free space goes. The caller holds the AGF.
+/// Brings the list of a group to the length that it needs, as far as free space permits. The caller
+/// holds the AGF.
 ///
-/// That changes the trees, which may then need more, or give blocks back: so it goes round by round. A list that
-/// is not quite right in the end will do: it is made right again each time.
+/// That changes the trees, which may then need more, or free blocks, so it proceeds in rounds. A
+/// list that is slightly too short or long in the end is acceptable, because each call corrects it
+/// again.
 pub(crate) fn fix(tx: &mut Tx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
     let geo = tx.volume().geo();
     let slots = agfl::slots(geo);

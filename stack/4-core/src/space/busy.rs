@@ -7,10 +7,11 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen};
 
 use crate::tx::Tx;
 
-/// Busy extents that are looked at, at most, inside one free extent: what lies behind them counts as busy.
+/// Maximum number of busy extents examined inside one free extent. Blocks behind them count as
+/// busy.
 const MOST: usize = 64;
 
-/// True where a group has busy extents.
+/// Returns true if a group has busy extents.
 pub(super) fn any(tx: &Tx<'_>, agno: AgNumber) -> bool {
     tx.freed_so_far().iter().any(|freed| freed.agno == agno) || tx.engine().busy().any(agno)
 }
@@ -21,7 +22,7 @@ pub(super) struct Usable<'t, 'v> {
     tx: &'t Tx<'v>,
     agno: AgNumber,
     rest: Range<u32>,
-    /// Nothing can be busy: no need to look.
+    /// True if nothing can be busy, so that the search is skipped.
     quiet: bool,
     met: usize,
 }
@@ -31,12 +32,12 @@ impl<'t, 'v> Usable<'t, 'v> {
         Self { tx, agno, rest: range, quiet: !any(tx, agno), met: 0 }
     }
 
-    /// True where a part that was asked for was shorter for being busy.
+    /// Returns true if a busy extent shortened a part that was asked for.
     pub(super) fn met_busy(&self) -> bool {
         self.met > 0
     }
 
-    /// The first busy extent that overlaps the rest.
+    /// Returns the first busy extent that overlaps the rest.
     fn first_busy(&self) -> Option<Range<u32>> {
         if self.quiet || self.rest.is_empty() {
             return None;

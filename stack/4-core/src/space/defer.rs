@@ -9,86 +9,87 @@ use crate::error::Result;
 use crate::space::{Owner, refcount, rmap};
 use crate::tx::Tx;
 
-/// Work that a transaction puts off: what shall become of an extent.
+/// An operation on an extent that a transaction defers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferred {
-    /// It is mapped: it has one owner more. Nothing to do without RMAPBT.
+    /// Adds a reverse mapping. Without RMAPBT this does nothing.
     RmapMap {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
-        /// The owner that comes.
+        /// The new owner.
         owner: Owner,
     },
-    /// It is unmapped: it has one owner less. Nothing to do without RMAPBT.
+    /// Removes a reverse mapping. Without RMAPBT this does nothing.
     RmapUnmap {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
-        /// The owner that goes.
+        /// The former owner.
         owner: Owner,
     },
-    /// It is written where it was unwritten, or the other way. Nothing to do without RMAPBT.
+    /// Converts a reverse mapping from unwritten to written, or back. Without RMAPBT this does
+    /// nothing.
     RmapConvert {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
-        /// The owner as it was: [`Owner::Unwritten`], or [`Owner::Fork`] of a data fork.
+        /// The owner before the change: [`Owner::Unwritten`], or [`Owner::Fork`] of a data fork.
         owner: Owner,
     },
-    /// One file more maps it. Needs REFLINK.
+    /// Increases the reference count: one more file maps the extent. Needs REFLINK.
     RefcountIncrease {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
     },
-    /// One file less maps it, and where that was the last, it is freed. The reverse mapping goes by
-    /// [`RmapUnmap`](Self::RmapUnmap).
+    /// Decreases the reference count. Blocks that no file maps any more are freed. The reverse
+    /// mapping is removed by [`RmapUnmap`](Self::RmapUnmap).
     RefcountDecrease {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
     },
-    /// It was allocated for [`Owner::Cow`], and is recorded as a staging extent.
+    /// Records an extent that was allocated for [`Owner::Cow`] as a staging extent.
     CowAlloc {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
     },
-    /// It is no staging extent any more: its record and its reverse mapping go. It is not freed: a file maps
-    /// it, or [`Free`](Self::Free) with [`Owner::Unmapped`] comes too.
+    /// Removes the record and the reverse mapping of a staging extent. The blocks are not freed: a
+    /// file maps them, or [`Free`](Self::Free) with [`Owner::Unmapped`] follows.
     CowFree {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
     },
-    /// It is no staging extent any more: its record goes, and nothing else.
+    /// Removes the record of a staging extent, and nothing else.
     CowForget {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
     },
-    /// Free an extent.
+    /// Frees an extent.
     Free {
         /// Its first block.
         start: FsBlock,
         /// Its length.
         len: ExtLen,
-        /// Whose it was.
+        /// The former owner.
         owner: Owner,
     },
 }
 
 impl Deferred {
-    /// What comes first: by group, then by kind.
+    /// Returns the sort key: group, then kind.
     fn turn(&self, tx: &Tx<'_>) -> (Option<AgNumber>, u8) {
         let (start, kind) = match self {
             Self::RmapMap { start, .. }
@@ -127,12 +128,12 @@ impl Deferred {
 }
 
 impl Tx<'_> {
-    /// Puts work off to the end of the transaction.
+    /// Defers an operation to the end of the transaction.
     pub fn defer(&mut self, work: Deferred) {
         self.deferred.push(work);
     }
 
-    /// Does what was put off, and what that puts off in turn.
+    /// Does the deferred operations, and those that they defer in turn.
     pub(crate) fn run_deferred(&mut self) -> Result<()> {
         while !self.deferred.is_empty() {
             let mut batch = std::mem::take(&mut self.deferred);

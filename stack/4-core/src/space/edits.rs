@@ -11,14 +11,14 @@ use crate::tx::Tx;
 
 /// A record about consecutive blocks.
 pub(crate) trait Run: Copy + PartialEq {
-    /// True where `next` follows immediately, and the tree must hold both as one record.
+    /// Returns true if `next` follows immediately, and the tree must hold both as one record.
     fn joins(&self, next: &Self) -> bool;
 
-    /// Takes in `next`, which it joins.
+    /// Merges `next`, which it joins, into this record.
     fn take_in(&mut self, next: &Self);
 }
 
-/// A list of records in order, with those joined that can be one.
+/// A list of records in order, with adjacent ones merged.
 #[derive(Debug)]
 pub(crate) struct Joined<R>(Vec<R>);
 
@@ -43,21 +43,21 @@ impl<R: Run> Extend<R> for Joined<R> {
     }
 }
 
-/// One step of a tree from what it holds to what it shall hold.
+/// One edit of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit<R> {
-    /// This record goes.
+    /// Delete this record.
     Delete(R),
-    /// The first record becomes the second, which has the same place.
+    /// Replace the first record by the second, which has the same position.
     Update(R, R),
-    /// This record comes.
+    /// Insert this record.
     Insert(R),
 }
 
-/// What a tree must go through, in an order in which no two of its records ever have the same place.
+/// The edits of a tree, in an order in which no two of its records ever have the same position.
 pub(crate) type Edits<R> = Vec<Edit<R>>;
 
-/// The difference between the records `old` and `new` of a tree of kind `K`, both in order.
+/// Returns the difference between the records `old` and `new` of a tree of kind `K`, both in order.
 pub(crate) fn difference<K: RecordOps>(old: &[K::Rec], new: &[K::Rec]) -> Edits<K::Rec>
 where
     K::Rec: Run,
@@ -88,7 +88,7 @@ where
     edits
 }
 
-/// Makes the edits in a tree, which holds what they say: it was just read.
+/// Applies the edits to a tree that was just read.
 pub(crate) fn make<H: BtreeOps>(
     tx: &mut Tx<'_>,
     tree: &mut Cursor<H>,
@@ -130,7 +130,8 @@ pub(crate) mod testing {
     pub(crate) struct PlainTree<K: RecordOps>(pub(crate) Vec<K::Rec>);
 
     impl<K: RecordOps<Rec: Run>> PlainTree<K> {
-        /// Makes the edits one after the other; each must find what it says, and keep places apart.
+        /// Applies the edits one after the other. Each must find its record, and keep positions
+        /// distinct.
         pub(crate) fn apply(&mut self, edits: &[Edit<K::Rec>]) {
             for &edit in edits {
                 match edit {

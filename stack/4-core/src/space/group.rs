@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::space::busy::{self, Usable};
 use crate::tx::Tx;
 
-/// How many extents are looked at, at most, in each part of a search.
+/// Maximum number of extents examined in each part of a search.
 const CANDIDATES: usize = 64;
-/// How many neighbours of a place are looked at, on each side, for one that is long enough.
+/// Maximum number of neighbours examined on each side of a block, for one that is long enough.
 const NEIGHBOURS: usize = 16;
 
 /// The free space of a group whose AGF the transaction holds.
@@ -33,14 +33,14 @@ pub(super) struct FreeSpace {
     cnt: Cursor<CntTree>,
 }
 
-/// What to look for in a group.
+/// The criteria of a search in a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
-    /// Look at this block first, then around it.
+    /// The search starts at this block, then continues around it.
     pub near: AgBlock,
-    /// This many blocks are as good as more.
+    /// Number of blocks that satisfies the search; more is no better.
     pub want: u32,
-    /// Fewer are of no use.
+    /// Minimum number of blocks.
     pub least: u32,
     /// The first block is a multiple of this.
     pub align: u32,
@@ -73,21 +73,21 @@ impl FreeSpace {
         Ok(Self { agno, agf, bno, cnt })
     }
 
-    /// Ends it: lets go of what it did not change.
+    /// Releases blocks that were not changed.
     pub(super) fn close(self, tx: &mut Tx<'_>) {
         self.bno.close(tx);
         self.cnt.close(tx);
     }
 
-    // ---- looking -----------------------------------------------------------------------------
+    // ---- searching ---------------------------------------------------------------------------
 
-    /// The best place for `wish`. Bounded work: a place that is hard to find may be missed, but none that is
-    /// neither aligned nor busy.
+    /// Returns the best free extent for `wish`. The work is bounded: some extents may be missed,
+    /// but not if neither alignment nor busy extents are involved.
     pub(super) fn find(&mut self, tx: &mut Tx<'_>, wish: &Wish) -> Result<Option<Piece>> {
         if let Some(piece) = self.find_near(tx, wish)? {
             return Ok(Some(piece));
         }
-        // Just long enough, or, where alignment is in the way, long enough however it lies.
+        // Just long enough, or, with alignment, long enough in any position.
         let with_slack = wish.want.saturating_add(wish.align - 1);
         if let Some(piece) = self.find_by_size(tx, wish, wish.want)? {
             return Ok(Some(piece));
@@ -100,7 +100,7 @@ impl FreeSpace {
         if wish.least < wish.want { self.find_longest(tx, wish) } else { Ok(None) }
     }
 
-    /// At the place itself, or in the nearest of some extents around it.
+    /// Searches at the block itself, or in the nearest of some extents around it.
     fn find_near(&mut self, tx: &mut Tx<'_>, wish: &Wish) -> Result<Option<Piece>> {
         let near = wish.near.0;
         let mut right = None;
@@ -132,7 +132,7 @@ impl FreeSpace {
         Ok(right)
     }
 
-    /// The smallest extent of at least `size` blocks that will do.
+    /// Returns the smallest extent of at least `size` blocks that fits.
     fn find_by_size(&mut self, tx: &mut Tx<'_>, wish: &Wish, size: u32) -> Result<Option<Piece>> {
         let mut next = self.cnt.seek(tx, (size, 0), Seek::Ge)?;
         for _ in 0..CANDIDATES {
@@ -146,7 +146,7 @@ impl FreeSpace {
         Ok(None)
     }
 
-    /// The longest that there is, where it is long enough to be of use.
+    /// Returns the longest extent, if it is long enough.
     fn find_longest(&mut self, tx: &mut Tx<'_>, wish: &Wish) -> Result<Option<Piece>> {
         let mut best: Option<Piece> = None;
         let mut next = self.cnt.last(tx)?;
@@ -160,13 +160,13 @@ impl FreeSpace {
         Ok(best)
     }
 
-    /// What can be used of a free extent: at most `want` blocks, aligned, none of them freed too recently.
+    /// Returns the usable part of a free extent: at most `want` blocks, aligned, none of them busy.
     fn usable(&self, tx: &mut Tx<'_>, whole: Rec, wish: &Wish) -> Result<Option<Piece>> {
-        self.judge(tx, whole)?;
+        self.verify(tx, whole)?;
         let mut best: Option<Piece> = None;
         let mut parts = Usable::of(tx, self.agno, whole.startblock.get()..end(whole));
         for part in parts.by_ref() {
-            // From the wanted place on, where enough lies behind it; else from the part's beginning.
+            // From the wanted block on, if enough is behind it; else from the part's beginning.
             let at_place = wish.near.0.max(part.start).checked_next_multiple_of(wish.align);
             let at_place = at_place.filter(|&at| at < part.end && part.end - at >= wish.want);
             let Some(start) = at_place.or_else(|| part.start.checked_next_multiple_of(wish.align))
@@ -188,7 +188,7 @@ impl FreeSpace {
         Ok(best.filter(|piece| piece.len >= wish.least))
     }
 
-    fn judge(&self, tx: &Tx<'_>, rec: Rec) -> Result<()> {
+    fn verify(&self, tx: &Tx<'_>, rec: Rec) -> Result<()> {
         if tx.volume().geo().valid_agb_extent(self.agno, rec.start(), rec.len()) {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl FreeSpace {
 
     // ---- changing ----------------------------------------------------------------------------
 
-    /// Takes a piece out of the free extent that it is a part of.
+    /// Removes a piece from the free extent that it is a part of.
     pub(super) fn take(&mut self, tx: &mut Tx<'_>, piece: &Piece) -> Result<()> {
         let Piece { whole, start, len } = *piece;
         let before = start - whole.startblock.get();
@@ -241,7 +241,7 @@ impl FreeSpace {
         self.count(tx, -i64::from(len))
     }
 
-    /// Adds an extent to the free ones, joined with those that it touches.
+    /// Adds an extent to the free ones, merged with those that it touches.
     pub(super) fn give(&mut self, tx: &mut Tx<'_>, agbno: AgBlock, len: ExtLen) -> Result<()> {
         let (start, stop) = (agbno.0, agbno.0.saturating_add(len.0));
         let ids = Tree::Bno.ids();
@@ -312,7 +312,7 @@ impl FreeSpace {
         self.cnt.delete(tx)
     }
 
-    /// An extent has another size, and perhaps another beginning.
+    /// Changes the size of a free extent, and possibly its first block.
     fn change_size(&mut self, tx: &mut Tx<'_>, old: Rec, new: Rec) -> Result<()> {
         self.seek_size(tx, old)?;
         if self.cnt.stays_in_order(tx, &new) {
@@ -322,12 +322,12 @@ impl FreeSpace {
         self.cnt.insert(tx, &new)
     }
 
-    /// The counters follow.
+    /// Updates the counters.
     fn count(&mut self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
         let longest = self.cnt.last(tx)?.map_or(0, |rec| rec.len().0);
         let agf = tx.bytes(self.agf);
         let free = i64::from(be32(agf, offset_of!(Agf, freeblks)).unwrap_or(0)) + change;
-        // freeblks and longest stand side by side.
+        // freeblks and longest are adjacent.
         let words = [u32::try_from(free).unwrap_or(0), longest].map(U32::new);
         tx.image(self.agf).put(offset_of!(Agf, freeblks), &words);
         tx.volume().space.saw(self.agno, longest);
@@ -335,7 +335,7 @@ impl FreeSpace {
     }
 }
 
-/// Adds an extent to the free ones of a group. Whose it was is the caller's business.
+/// Adds an extent to the free ones of a group. The caller updates its reverse mapping.
 pub(super) fn give_back(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -348,8 +348,8 @@ pub(super) fn give_back(
     Ok(())
 }
 
-/// Takes up to `most` blocks in one piece for the free list: the smallest extent that has them, else as many
-/// as there are in one piece.
+/// Takes up to `most` contiguous blocks for the free list: from the smallest extent that has them,
+/// else as many as there are in one extent.
 pub(super) fn take_for_list(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -368,7 +368,7 @@ pub(super) fn take_for_list(
     Ok(piece.map(|piece| (AgBlock(piece.start), ExtLen(piece.len))))
 }
 
-/// True where a group has extents that were freed too recently.
+/// Returns true if a group has busy extents.
 pub(super) fn has_busy(tx: &Tx<'_>, agno: AgNumber) -> bool {
     busy::any(tx, agno)
 }

@@ -27,7 +27,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FileOff, FsBlock, Ino};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
-/// Whom an extent belongs to: what the reverse mappings say of it.
+/// The owner of an extent, as recorded in the reverse mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Free-space trees, the rmapbt, the AGFL.
@@ -42,20 +42,20 @@ pub enum Owner {
     Cow,
     /// Blocks of a fork's tree.
     Bmbt(Ino, Fork),
-    /// Content of a fork, written, from this position on.
+    /// File data of a fork, written, from this offset on.
     Fork(Ino, Fork, FileOff),
-    /// Content of the data fork, allocated and never written, from this position on.
+    /// File data of the data fork, allocated and unwritten, from this offset on.
     Unwritten(Ino, FileOff),
-    /// As two numbers, as [`raw`](Self::raw) answers them.
+    /// Two numbers as returned by [`raw`](Self::raw).
     Raw(u64, u64),
-    /// Whoever asks keeps the reverse mappings himself.
+    /// The caller updates the reverse mappings itself.
     Unmapped,
-    /// Of an extent that is freed: whoever it may be, if anybody.
+    /// Any owner or none, for an extent that is freed.
     Anyone,
 }
 
 impl Owner {
-    /// Who maps `extent` in a fork of inode `ino`.
+    /// Returns the owner of `extent` in a fork of inode `ino`.
     pub fn of(ino: Ino, fork: Fork, extent: &Extent) -> Self {
         if extent.unwritten {
             Self::Unwritten(ino, extent.startoff)
@@ -64,7 +64,7 @@ impl Owner {
         }
     }
 
-    /// The two numbers of a reverse mapping: owner, and position with flags; `None` for
+    /// Returns the two numbers of a reverse mapping: owner, and offset with flags; `None` for
     /// [`Unmapped`](Self::Unmapped) and [`Anyone`](Self::Anyone).
     pub fn raw(self) -> Option<(u64, u64)> {
         let flag = |fork: Fork| if fork == Fork::Attr { OFF_ATTR_FORK } else { 0 };
@@ -83,48 +83,49 @@ impl Owner {
     }
 }
 
-/// What to allocate: one extent.
+/// A request to allocate one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocRequest {
-    /// Fewest blocks that are of use, at least 1.
+    /// Minimum number of blocks, at least 1.
     pub minlen: u32,
-    /// Most blocks that are wanted.
+    /// Maximum number of blocks.
     pub maxlen: u32,
-    /// Where to look first: at this block, then near it in its group, then in the groups behind it.
+    /// Start of the search: at this block, then near it in its group, then in the groups behind it.
     pub near: FsBlock,
-    /// Take it in the group of `near` or not at all.
+    /// Allocate in the group of `near` only.
     pub this_group: bool,
-    /// The first block's number in its group is a multiple of this; 1 for anywhere.
+    /// The first block's number in its group is a multiple of this; 1 for no alignment.
     pub align: u32,
-    /// May take what is held back for the growth of the group's own trees: their blocks may, nobody else.
+    /// May use the blocks that are held back for the growth of the group's own trees. Only those
+    /// trees set this.
     pub reserve: bool,
-    /// Whose it becomes.
+    /// The owner of the allocated extent.
     pub owner: Owner,
 }
 
 impl AllocRequest {
-    /// `len` blocks in one piece, near `near`, for `owner`.
+    /// Requests `len` contiguous blocks, near `near`, for `owner`.
     pub fn exactly(len: u32, near: FsBlock, owner: Owner) -> Self {
         Self::between(len, len, near, owner)
     }
 
-    /// `minlen` to `maxlen` blocks in one piece, near `near`, for `owner`.
+    /// Requests `minlen` to `maxlen` contiguous blocks, near `near`, for `owner`.
     pub fn between(minlen: u32, maxlen: u32, near: FsBlock, owner: Owner) -> Self {
         Self { minlen, maxlen, near, this_group: false, align: 1, reserve: false, owner }
     }
 
-    /// The same, aligned.
+    /// Aligns the request.
     pub fn align(self, align: u32) -> Self {
         Self { align: align.max(1), ..self }
     }
 
-    /// The same, in the group of `near` or not at all.
+    /// Restricts the request to the group of `near`.
     pub fn in_this_group(self) -> Self {
         Self { this_group: true, ..self }
     }
 }
 
-/// The group in which an extent lies as a whole, and its first block there.
+/// Returns the group that contains the whole extent, and its first block there.
 fn place(tx: &Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(AgNumber, AgBlock)> {
     let geo = tx.volume().geo();
     let found = geo.fsb_split(start);

@@ -10,8 +10,9 @@ use xfskit_units::{AgNumber, Geometry};
 
 use crate::volume::Volume;
 
-/// Blocks of group `agno` beside its AGFL that only its own trees may take now, as its AGF says. What the finobt has is not
-/// known without the AGI, and is little: its root is.
+/// Returns the number of blocks of group `agno`, beside its AGFL, that only its own trees may
+/// allocate now, according to its AGF. The blocks of the finobt are not known without the AGI. They
+/// are few: its root is counted.
 pub(crate) fn held_back(geo: &Geometry, agno: AgNumber, agf: &[u8]) -> u32 {
     let field = |at| u64::from(be32(agf, at).unwrap_or(0));
     let have = TreeBlocks {
@@ -24,8 +25,9 @@ pub(crate) fn held_back(geo: &Geometry, agno: AgNumber, agf: &[u8]) -> u32 {
 }
 
 impl Volume {
-    /// Free blocks that Linux lets nothing have but the volume itself: what its `statfs` tells less than the superblock
-    /// counts. A group whose headers cannot be read counts with all that it may come to need.
+    /// Returns the number of free blocks that Linux reserves for the volume itself: the difference
+    /// between its `statfs` and the superblock's counter. A group whose headers cannot be read
+    /// counts with all that it may come to need.
     pub(crate) fn withheld(&self) -> u64 {
         let geo = self.geo();
         let of_group = |agno| match (self.agf(agno), self.agi(agno)) {

@@ -15,9 +15,9 @@ fn blocks<'a>(geo: &'a Geometry, attrs: Vec<NewAttr<'a>>) -> AttrBlocks<'a> {
     *blocks
 }
 
-/// Judges the fork, reads every value back, and answers what the tree is like.
-fn judge(geo: &Geometry, fork: &AttrBlocks<'_>, attrs: &[NewAttr<'_>]) -> Found {
-    let found = testing::judge(geo, &|dablk| fork.fill(dablk, home(dablk)));
+/// Verifies the fork, reads every value back, and returns what the tree is like.
+fn verify(geo: &Geometry, fork: &AttrBlocks<'_>, attrs: &[NewAttr<'_>]) -> Found {
+    let found = testing::verify(geo, &|dablk| fork.fill(dablk, home(dablk)));
     let mut used = found.blocks.clone();
     let read = |(flags, name, value): &FoundAttr| {
         let value = match value {
@@ -55,7 +55,7 @@ fn few_attributes_stand_in_the_inode() {
         let plan = AttrPlan::new(&geo, INO, vec![user("n".into(), vec![b'v'; len])], need).unwrap();
         (plan.forkoff, matches!(plan.form, AttrForm::Short(_)))
     };
-    // What Linux does with one attribute that takes this much and 8 bytes more.
+    // Results of Linux with one attribute that takes this much and 8 bytes more.
     assert_eq!(short(10, DataNeed::Inline(16)), (24, true));
     assert_eq!(short(136, DataNeed::Inline(16)), (24, true));
     assert_eq!(short(139, DataNeed::Inline(16)), (23, true));
@@ -104,7 +104,7 @@ fn trees_of_every_size_are_full_and_read_back() {
             let mut shuffled = attrs.clone();
             shuffled.reverse();
             let fork = blocks(&geo, attrs.clone());
-            let found = judge(&geo, &fork, &attrs);
+            let found = verify(&geo, &fork, &attrs);
             assert_eq!(found.torn_runs, 0);
             let room = leaf_edit::room(&geo);
             if found.used.len() >= 4 {
@@ -136,7 +136,7 @@ fn large_values_have_blocks_of_their_own() {
             .enumerate()
             .map(|(i, &len)| user(format!("large-{i}"), vec![u8::try_from(i).unwrap(); len]))
             .collect();
-        judge(&geo, &blocks(&geo, attrs.clone()), &attrs);
+        verify(&geo, &blocks(&geo, attrs.clone()), &attrs);
     }
 }
 
@@ -147,11 +147,11 @@ fn links_become_parent_pointers_and_runs_of_one_hash_stay_together() {
     let same = (0..20u64).map(|i| NewAttr::parent(Ino((i << 32) | (i ^ 0x80)), 7, &b"f"[..]));
     let others = (0..3000u64).map(|i| NewAttr::parent(Ino(128), 7, format!("f{i}").into_bytes()));
     let attrs: Vec<_> = same.chain(others).collect();
-    let found = judge(&geo, &blocks(&geo, attrs.clone()), &attrs);
+    let found = verify(&geo, &blocks(&geo, attrs.clone()), &attrs);
     assert_eq!(found.torn_runs, 0);
-    // More than a leaf holds: then they go on in the next.
+    // More than a leaf holds: they continue in the next.
     let attrs: Vec<_> =
         (0..1000u64).map(|i| NewAttr::parent(Ino((i << 32) | (i ^ 0x80)), 7, &b"f"[..])).collect();
-    let found = judge(&geo, &blocks(&geo, attrs.clone()), &attrs);
+    let found = verify(&geo, &blocks(&geo, attrs.clone()), &attrs);
     assert_eq!(found.torn_runs + 1, found.used.len());
 }

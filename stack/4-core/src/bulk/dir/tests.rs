@@ -19,7 +19,7 @@ fn build(geo: &Geometry, list: &[Vec<u8>]) -> Found {
     let entries = names(list);
     let plan = DirPlan::new(geo, INO, PARENT, entries.clone(), 336).unwrap();
     let found = match plan {
-        DirPlan::Short(bytes) => testing::judge_sf(geo, &bytes),
+        DirPlan::Short(bytes) => testing::verify_sf(geo, &bytes),
         DirPlan::Blocks(dir) => {
             let mut blocks = Blocks::new();
             for space in dir.spaces() {
@@ -30,7 +30,7 @@ fn build(geo: &Geometry, list: &[Vec<u8>]) -> Found {
                     blocks.insert(at, block);
                 }
             }
-            testing::judge(geo, &blocks, dir.size().0)
+            testing::verify(geo, &blocks, dir.size().0)
         }
     };
     assert_eq!(found.parent, Some(PARENT));

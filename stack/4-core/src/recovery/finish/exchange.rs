@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
-    /// Exchanges as much as goes into one transaction, and answers what is left.
+    /// Exchanges as much as fits into one transaction, and returns the remaining work.
     pub(super) fn keep_exchange(
         &mut self,
         intent: &Intent,

@@ -15,7 +15,7 @@ use crate::volume::Volume;
 const REALTIME: &str = "on the realtime device";
 const ATTR_FORK: &str = "about an attribute fork";
 
-/// Refuses, by name, promises that are not kept here.
+/// Refuses intents that this code cannot finish, by name.
 ///
 /// # Errors
 /// [`Error::Unsupported`].
@@ -31,13 +31,13 @@ pub(crate) fn refuse(intents: &[Intent]) -> Result<()> {
         };
         let (name, id) = (intent.family.intent_name(), intent.id);
         return Err(Error::Unsupported(format!(
-            "finishing what the journal promises {what} ({name} {id:#x})"
+            "finishing an intent {what} ({name} {id:#x})"
         )));
     }
     Ok(())
 }
 
-/// Judges what `intent` says, before anything is done.
+/// Verifies `intent`, before anything is done.
 pub(super) fn verify(volume: &Volume, intent: &Intent) -> Result<()> {
     let ctx = ctx(volume, intent);
     let done = match &intent.work {
@@ -113,7 +113,7 @@ fn verify_ino(ctx: &Ctx<'_>, ino: u64) -> VerifyResult {
     ctx.require("log.intent.ino", ctx.geo.valid_ino(Ino(ino)), "an inode of the volume", Ino(ino))
 }
 
-/// An inode, or one of the owners that are none.
+/// Verifies that an owner is an inode, or one of the special owners.
 fn verify_owner(ctx: &Ctx<'_>, ino: u64) -> VerifyResult {
     if (owner::COW..=owner::FS).contains(&ino) { Ok(()) } else { verify_ino(ctx, ino) }
 }

@@ -27,11 +27,11 @@ use crate::space::{Deferred, Owner, edits, place};
 use crate::tx::Tx;
 use crate::volume::Volume;
 
-/// Records of the refcountbt that one change of counts should meet at most: each is some dozen bytes of the
-/// journal, or a block where they are far apart.
+/// Maximum number of refcountbt records that one change of counts should meet. Each takes some
+/// dozen bytes of the journal, or a block if they are far apart.
 pub const RECORDS_MAX: usize = 64;
 
-/// One file more maps the extent.
+/// Increases the reference count of an extent by one.
 pub(super) fn increase(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
     if !tx.volume().geo().features.reflink() {
         return Err(Error::Unsupported("sharing blocks on a volume without reflink".into()));
@@ -41,7 +41,7 @@ pub(super) fn increase(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
     with_tree(tx, agno, range.clone(), |_, around| Ok(plan::increase(around, range)))
 }
 
-/// One file less maps the extent. What no file maps any more is freed.
+/// Decreases the reference count of an extent by one. Blocks that no file maps any more are freed.
 pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
     if !tx.volume().geo().features.reflink() {
         return tx.free_extent(start, len, Owner::Unmapped);
@@ -64,7 +64,7 @@ pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
     Ok(())
 }
 
-/// The extent, allocated for [`Owner::Cow`], is recorded as a staging extent.
+/// Records an extent that was allocated for [`Owner::Cow`] as a staging extent.
 pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
     let (agno, agbno) = place(tx, start, len)?;
     let range = plan::staged(agbno, len);
@@ -75,7 +75,7 @@ pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> 
     })
 }
 
-/// The extent is no staging extent any more. Its reverse mapping is another matter.
+/// Removes the record of a staging extent. The caller removes its reverse mapping.
 pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
     let (agno, agbno) = place(tx, start, len)?;
     let range = plan::staged(agbno, len);
@@ -85,14 +85,14 @@ pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()
     })
 }
 
-/// Blocks are, or are not, recorded as staging, and should not, or should.
+/// Returns the corruption of blocks that are recorded as staging and should not be, or the reverse.
 fn unstaged(tx: &Tx<'_>, agno: AgNumber, agbno: AgBlock, due: &'static str, found: Value) -> Error {
     let volume = tx.volume();
     let ctx = volume.ctx(Tree::Refcount.location(volume.geo(), agno, agbno));
     ctx.corruption("refcountbt.staging", Expected::Described(due.into()), found).into()
 }
 
-/// Makes the edits that `decide` answers for the records that overlap or touch `range`.
+/// Applies the edits that `decide` returns for the records that overlap or touch `range`.
 fn with_tree(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -107,7 +107,7 @@ fn with_tree(
     Ok(())
 }
 
-/// The records that overlap or touch `range`, at most `most`.
+/// Returns the records that overlap or touch `range`, at most `most`.
 fn touching(
     tx: &mut Tx<'_>,
     tree: &mut Cursor<RefcountTree>,
@@ -131,7 +131,8 @@ fn touching(
 }
 
 impl Tx<'_> {
-    /// The records of the shared domain that overlap or touch an extent, at most `most`, and the extent.
+    /// Returns the records of the shared domain that overlap or touch an extent, at most `most`,
+    /// and the extent.
     fn shares(
         &mut self,
         start: FsBlock,
@@ -146,14 +147,14 @@ impl Tx<'_> {
         let mut tree = Cursor::new(RefcountTree::new(self, agno)?);
         let found = touching(self, &mut tree, &range, most)?;
         tree.close(self);
-        // Who only looked need not keep others out.
+        // A look-up alone releases the AGF, so that other transactions need not wait.
         let agf = self.agf(agno)?;
         self.release(agf);
         Ok((agno, range, found))
     }
 
-    /// The first part of `[start, start + len)` (in one group) that several files share: where it begins and how
-    /// long it is. `None` where all of it is one file's alone.
+    /// Returns the first part of `[start, start + len)` (in one group) that several files share:
+    /// its first block and length. Returns `None` if no part is shared.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -168,8 +169,8 @@ impl Tx<'_> {
         Ok(Some((start_fsb, ExtLen(end.saturating_sub(start)))))
     }
 
-    /// How far from `start` on, at most `len` blocks, the counts of blocks can be changed in one go: the part
-    /// that meets no more than [`RECORDS_MAX`] records. At least 1.
+    /// Returns how many blocks from `start` on, at most `len`, can have their counts changed in one
+    /// transaction: the part that meets no more than [`RECORDS_MAX`] records. At least 1.
     ///
     /// # Errors
     /// As [`find_shared`](Self::find_shared).
@@ -196,7 +197,7 @@ impl Volume {
     }
 }
 
-/// Frees a few staging extents of a group; false where there are none left.
+/// Frees a few staging extents of a group; returns false if there are none left.
 fn free_first_staging(tx: &mut Tx<'_>, agno: AgNumber) -> Result<bool> {
     let mut tree = Cursor::new(RefcountTree::new(tx, agno)?);
     let staged = touching(tx, &mut tree, &(COW_FLAG..u32::MAX), RECORDS_MAX)?;

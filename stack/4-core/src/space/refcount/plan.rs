@@ -53,7 +53,7 @@ pub(super) fn increase(around: &[Rec], range: Range<u32>) -> Edits<Rec> {
     rebuilt(around, range, |_, count| Some(count.unwrap_or(1).saturating_add(1)))
 }
 
-/// One file less maps each block of `range`. Also answers which blocks none maps any more.
+/// One file less maps each block of `range`. Also returns which blocks none maps any more.
 pub(super) fn decrease(around: &[Rec], range: Range<u32>) -> (Edits<Rec>, Vec<(AgBlock, ExtLen)>) {
     let mut free = Vec::new();
     let edits = rebuilt(around, range, |piece, count| match count {
@@ -61,7 +61,8 @@ pub(super) fn decrease(around: &[Rec], range: Range<u32>) -> (Edits<Rec>, Vec<(A
             free.push((AgBlock(piece.start), ExtLen(piece.end.saturating_sub(piece.start))));
             None
         }
-        // Nobody knows how many they were: the blocks stay, and their number stays at the highest.
+        // The counter is saturated and the true count unknown: the blocks stay, and the count stays
+        // at the maximum.
         Some(u32::MAX) => Some(u32::MAX),
         Some(count) => Some(count.saturating_sub(1)).filter(|&left| left >= 2),
     });

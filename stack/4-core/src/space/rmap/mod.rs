@@ -22,10 +22,10 @@ use crate::error::{Error, Result};
 use crate::space::{Owner, agfl, edits, place};
 use crate::tx::Tx;
 
-/// What is done with an extent of group `agno`.
+/// A change of the reverse mappings of an extent of group `agno`.
 pub(super) type Change = fn(&mut Tx<'_>, AgNumber, AgBlock, ExtLen, Owner) -> Result<()>;
 
-/// Makes a change that was put off.
+/// Makes a deferred change.
 pub(super) fn deferred(
     tx: &mut Tx<'_>,
     start: FsBlock,
@@ -42,7 +42,7 @@ pub(super) fn deferred(
     change(tx, agno, agbno, len, owner)
 }
 
-/// `[agbno, agbno + len)` of group `agno` now belongs to `owner`.
+/// Adds `owner` to `[agbno, agbno + len)` of group `agno`.
 pub(crate) fn map(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -56,7 +56,7 @@ pub(crate) fn map(
     })
 }
 
-/// `[agbno, agbno + len)` of group `agno` no longer belongs to `owner`.
+/// Removes `owner` from `[agbno, agbno + len)` of group `agno`.
 pub(crate) fn unmap(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -74,7 +74,7 @@ pub(crate) fn unmap(
     })
 }
 
-/// `[agbno, agbno + len)` of group `agno` belongs to nobody any more.
+/// Removes all owners of `[agbno, agbno + len)` of group `agno`.
 fn unmap_all(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock, len: ExtLen) -> Result<()> {
     if !tx.volume().geo().features.rmapbt() {
         return Ok(());
@@ -90,7 +90,8 @@ fn unmap_all(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock, len: ExtLen) -> Re
     Ok(())
 }
 
-/// `[agbno, agbno + len)` of group `agno`, which belongs to `owner`, changes from written to unwritten, or back.
+/// Converts `[agbno, agbno + len)` of group `agno`, which belongs to `owner`, from written to
+/// unwritten, or back.
 pub(super) fn convert(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -105,7 +106,7 @@ pub(super) fn convert(
     })
 }
 
-/// Makes the edits that `decide` answers for the owner's record.
+/// Applies the edits that `decide` returns for the owner's record.
 fn with_tree(
     tx: &mut Tx<'_>,
     agno: AgNumber,
@@ -125,7 +126,7 @@ fn with_tree(
     Ok(())
 }
 
-/// The record that touches `rec` on the left, if there is one.
+/// Returns the record that touches `rec` on the left, if there is one.
 fn left_of(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, rec: &Rec) -> Result<Option<Rec>> {
     match plan::block_before(rec) {
         Some(before) => covering(tx, tree, &before),
@@ -133,12 +134,12 @@ fn left_of(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, rec: &Rec) -> Result<Op
     }
 }
 
-/// The record that touches `rec` on the right, if there is one.
+/// Returns the record that touches `rec` on the right, if there is one.
 fn right_of(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, rec: &Rec) -> Result<Option<Rec>> {
     tree.seek(tx, plan::key_behind(rec).sort_key(), Seek::Eq)
 }
 
-/// The record of which `part` is a part, written or not.
+/// Returns the record of which `part` is a part, written or not.
 fn covering(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, part: &Rec) -> Result<Option<Rec>> {
     let covers = |whole: &Rec| plan::covers(whole, part);
     let (low, high) = (part.low_key().sort_key(), part.high_key().sort_key());
@@ -149,13 +150,13 @@ fn covering(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, part: &Rec) -> Result<
     Ok(tree.overlapping(tx, high, low, usize::MAX)?.into_iter().find(covers))
 }
 
-/// True for what several owners may share: content of files.
+/// Returns true for blocks that several owners may share: file data.
 fn may_overlap(tx: &Tx<'_>, rec: &Rec) -> bool {
     let content = rec.offset.get() & (OFF_ATTR_FORK | OFF_BMBT_BLOCK) == 0;
     tx.volume().geo().features.reflink() && rec.inode().is_some() && content
 }
 
-/// Nobody has recorded an owner for what is his.
+/// Returns the corruption for a missing reverse mapping.
 fn missing(tx: &Tx<'_>, agno: AgNumber, rec: &Rec) -> Error {
     let volume = tx.volume();
     let ctx = volume.ctx(Tree::Rmap.location(volume.geo(), agno, rec.start()));
