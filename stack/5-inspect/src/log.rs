@@ -93,7 +93,7 @@ fn state(log: &Log<'_>) -> Node {
             Node::new("torn")
                 .field("head", torn.head.0)
                 .field("record", torn.at.0)
-                .field("why", torn.fault.to_string()),
+                .field("why", torn.corruption.to_string()),
         );
     }
     node

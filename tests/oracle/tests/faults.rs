@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use xfskit_test_oracle::corruption::{self, INJECTED_FAULTS, InjectedFault, OLDER_VOLUME, Repair, VOLUME};
-use xfskit_test_oracle::ours::VerifyResult;
+use xfskit_test_oracle::corruption::{
+    self, INJECTED_FAULTS, InjectedFault, OLDER_VOLUME, Repair, VOLUME,
+};
+use xfskit_test_oracle::ours::CheckReport;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
 
 /// The checks that failed.
-fn checks(verdict: &VerifyResult) -> BTreeSet<&str> {
+fn checks(verdict: &CheckReport) -> BTreeSet<&str> {
     let findings = verdict.errors.iter().chain(&verdict.warnings);
     findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
 }
@@ -23,7 +25,7 @@ fn judge<'f>(
     let writer = Xfsprogs::newer().expect("needed");
     judge.repair_n(image, &[]).expect("healthy before");
     let before = ours::check(image);
-    assert!(before.is_silent(), "check complains of a healthy volume: {before:#?}");
+    assert!(before.is_clean(), "check complains of a healthy volume: {before:#?}");
 
     let mount = Mount::read_only(image, scratch).unwrap();
     let faults: Vec<_> = faults.map(|fault| (fault, fault.commands_for(&mount))).collect();
@@ -42,7 +44,7 @@ fn judge<'f>(
         }
         drop(damage);
     }
-    assert!(ours::check(image).is_silent(), "every fault is taken back");
+    assert!(ours::check(image).is_clean(), "every fault is taken back");
     wrong
 }
 
@@ -55,7 +57,13 @@ fn check_names_every_fault_that_repair_sees_and_those_it_is_blind_to() {
     let Some(image) = corruption::volume(&scratch, VOLUME) else { return };
     let newer = Xfsprogs::newer().expect("needed");
     let wrong = judge(&image, &scratch, &newer, INJECTED_FAULTS.iter());
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), INJECTED_FAULTS.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        INJECTED_FAULTS.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -68,5 +76,11 @@ fn check_names_every_fault_that_an_older_repair_sees() {
     let installed = Xfsprogs::installed().expect("needed");
     let faults = INJECTED_FAULTS.iter().filter(|fault| !fault.name.starts_with("parent."));
     let wrong = judge(&image, &scratch, &installed, faults);
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), INJECTED_FAULTS.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        INJECTED_FAULTS.len(),
+        wrong.join("\n")
+    );
 }

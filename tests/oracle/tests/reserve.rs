@@ -184,7 +184,7 @@ fn a_volume_filled_with_names_leaves_linux_what_it_holds_back() {
         let linux = linux(mount.path());
         mount.unmount().expect("unmount");
         assert_eq!(ours, linux, "`{options}`");
-        judge::volume(&image, &scratch).expect("sound");
+        verify::volume(&image, &scratch).expect("sound");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_full_volume_can_be_emptied() {
         fs.rmdir(root, &entry.name).expect("rmdir");
     }
     fs.close().expect("close");
-    judge::volume(&image, &scratch).expect("sound");
+    verify::volume(&image, &scratch).expect("sound");
     assert_eq!(here(&image)[1], free);
 }
 

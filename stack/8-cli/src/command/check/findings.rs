@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use xfskit::check::Finding;
-use xfskit::format::fault::CheckId;
+use xfskit::format::corruption::CheckId;
 use xfskit::units::{AgNumber, Ino};
 use xfskit::vfs::{self, FileType};
 
