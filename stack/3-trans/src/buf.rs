@@ -355,7 +355,7 @@ impl BufCache {
         let bytes = self.read_raw(map)?;
         match verify(&bytes, ctx) {
             Ok(()) => Ok(bytes),
-            Err(fault) => self.read_healed(map, ctx, verify, bytes, fault),
+            Err(corruption) => self.read_healed(map, ctx, verify, bytes, corruption),
         }
     }
 
@@ -366,16 +366,16 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
         mut bytes: Arc<Buf>,
-        fault: Box<Corruption>,
+        corruption: Box<Corruption>,
     ) -> Result<Arc<Buf>, BufError> {
         let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
         let read = |copy: &mut [u8], k| self.read_pieces(map, copy, Some(k)).is_ok();
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
-            return Err(BufError::Corrupt(fault));
+            return Err(BufError::Corrupt(corruption));
         };
         let rewritten = self.cil().is_some() && self.rewrite(map, &bytes, way);
-        self.heals.note(fault, rewritten);
+        self.heals.note(corruption, rewritten);
         Ok(bytes)
     }
 

@@ -331,7 +331,7 @@ fn freed_and_remapped_extents_are_recorded_until_the_checkpoint_is_durable() {
             let mut tx = volume.engine.begin().unwrap();
             let handle = read(&mut tx, BLOCK, None).unwrap();
             tx.image(handle).put(0, &[1]);
-            tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+            tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
             tx.note_remapped(FsBlock(20));
             tx.commit();
         });
@@ -344,7 +344,7 @@ fn freed_and_remapped_extents_are_recorded_until_the_checkpoint_is_durable() {
                 let mut tx = volume.engine.begin().unwrap();
                 let handle = read(&mut tx, BLOCK, None).unwrap();
                 let changed = tx.bytes(handle)[0] == 1;
-                let busy = volume.engine.busy().any(AgNumber(0));
+                let busy = volume.engine.busy().has_extents(AgNumber(0));
                 let remapped = volume.engine.remapped_in(FsBlock(20)).is_some();
                 if changed && !(busy && remapped) {
                     assert_eq!(volume.after_crash(BLOCK)[0], 1, "busy {busy}, remapped {remapped}");
