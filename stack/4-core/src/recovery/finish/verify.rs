@@ -30,9 +30,7 @@ pub(crate) fn refuse(intents: &[Intent]) -> Result<()> {
             _ => continue,
         };
         let (name, id) = (intent.family.intent_name(), intent.id);
-        return Err(Error::Unsupported(format!(
-            "finishing an intent {what} ({name} {id:#x})"
-        )));
+        return Err(Error::Unsupported(format!("finishing an intent {what} ({name} {id:#x})")));
     }
     Ok(())
 }
