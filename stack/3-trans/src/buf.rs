@@ -580,17 +580,17 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
+    fn an_upgraded_buffer_stays_and_a_dropped_one_does_not_return() {
         let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let remembered = Arc::downgrade(&cache.item(&map));
-        let taken_up = remembered.upgrade().unwrap();
+        let weak = Arc::downgrade(&cache.item(&map));
+        let upgraded = weak.upgrade().unwrap();
         evict_others(&cache);
-        assert!(Arc::ptr_eq(&cache.item(&map), &taken_up));
-        drop(taken_up);
+        assert!(Arc::ptr_eq(&cache.item(&map), &upgraded));
+        drop(upgraded);
         evict_others(&cache);
         evict_others(&cache);
-        assert!(remembered.upgrade().is_none());
+        assert!(weak.upgrade().is_none());
         assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
         for shard in &cache.shards {
             let shard = shard.lock();
@@ -602,17 +602,17 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_buffer_for_a_block_whoever_finds_it() {
+    fn concurrent_lookups_find_one_buffer_for_a_block() {
         let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let gone = AtomicU64::new(0);
         let look = || {
-            let mut remembered = std::sync::Weak::new();
+            let mut weak = std::sync::Weak::new();
             for _ in 0..300 {
-                if let Some(item) = remembered.upgrade() {
+                if let Some(item) = weak.upgrade() {
                     assert!(Arc::ptr_eq(&item, &cache.item(&map)));
                 } else {
-                    remembered = Arc::downgrade(&cache.item(&map));
+                    weak = Arc::downgrade(&cache.item(&map));
                     gone.fetch_add(1, Ordering::Relaxed);
                 }
                 evict_others(&cache);
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_read_again() {
+    fn a_cleared_block_is_read_again() {
         let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
         let ctx = Ctx::new(&geo, Location::of("test"));
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));

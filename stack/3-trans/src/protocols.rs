@@ -30,13 +30,13 @@ const BLOCK: u64 = 3000;
 /// Runs `protocol` in many orders.
 fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     let protocol = Arc::new(protocol);
-    let again = Arc::clone(&protocol);
+    let random = Arc::clone(&protocol);
     let config = || {
         let mut config = shuttle::Config::new();
         config.stack_size = 1 << 20;
         config
     };
-    Runner::new(RandomScheduler::new_from_seed(7, ORDERS), config()).run(move || again());
+    Runner::new(RandomScheduler::new_from_seed(7, ORDERS), config()).run(move || random());
     Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
 }
 
