@@ -355,7 +355,7 @@ impl BufCache {
         let bytes = self.read_raw(map)?;
         match verify(&bytes, ctx) {
             Ok(()) => Ok(bytes),
-            Err(fault) => self.read_healed(map, ctx, verify, bytes, fault),
+            Err(corruption) => self.read_healed(map, ctx, verify, bytes, corruption),
         }
     }
 
@@ -366,16 +366,16 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
         mut bytes: Arc<Buf>,
-        fault: Box<Corruption>,
+        corruption: Box<Corruption>,
     ) -> Result<Arc<Buf>, BufError> {
         let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
         let read = |copy: &mut [u8], k| self.read_pieces(map, copy, Some(k)).is_ok();
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
-            return Err(BufError::Corrupt(fault));
+            return Err(BufError::Corrupt(corruption));
         };
         let rewritten = self.cil().is_some() && self.rewrite(map, &bytes, way);
-        self.heals.note(fault, rewritten);
+        self.heals.note(corruption, rewritten);
         Ok(bytes)
     }
 
@@ -580,17 +580,17 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
+    fn an_upgraded_buffer_stays_and_a_dropped_one_does_not_return() {
         let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let remembered = Arc::downgrade(&cache.item(&map));
-        let taken_up = remembered.upgrade().unwrap();
+        let weak = Arc::downgrade(&cache.item(&map));
+        let upgraded = weak.upgrade().unwrap();
         evict_others(&cache);
-        assert!(Arc::ptr_eq(&cache.item(&map), &taken_up));
-        drop(taken_up);
+        assert!(Arc::ptr_eq(&cache.item(&map), &upgraded));
+        drop(upgraded);
         evict_others(&cache);
         evict_others(&cache);
-        assert!(remembered.upgrade().is_none());
+        assert!(weak.upgrade().is_none());
         assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
         for shard in &cache.shards {
             let shard = shard.lock();
@@ -602,17 +602,17 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_buffer_for_a_block_whoever_finds_it() {
+    fn concurrent_lookups_find_one_buffer_for_a_block() {
         let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let gone = AtomicU64::new(0);
         let look = || {
-            let mut remembered = std::sync::Weak::new();
+            let mut weak = std::sync::Weak::new();
             for _ in 0..300 {
-                if let Some(item) = remembered.upgrade() {
+                if let Some(item) = weak.upgrade() {
                     assert!(Arc::ptr_eq(&item, &cache.item(&map)));
                 } else {
-                    remembered = Arc::downgrade(&cache.item(&map));
+                    weak = Arc::downgrade(&cache.item(&map));
                     gone.fetch_add(1, Ordering::Relaxed);
                 }
                 evict_others(&cache);
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_read_again() {
+    fn a_cleared_block_is_read_again() {
         let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
         let ctx = Ctx::new(&geo, Location::of("test"));
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));

@@ -69,7 +69,7 @@ impl BusyExtents {
     }
 
     /// Returns true if group `agno` has busy extents.
-    pub fn any(&self, agno: AgNumber) -> bool {
+    pub fn has_extents(&self, agno: AgNumber) -> bool {
         self.groups.get(agno.0 as usize).is_some_and(|group| !group.lock().is_empty())
     }
 }
@@ -91,10 +91,10 @@ mod tests {
             [None, Some(10), Some(10), None]
         );
         assert_eq!(over(15, 86), Some(100));
-        assert!(!busy.any(AgNumber(0)));
+        assert!(!busy.has_extents(AgNumber(0)));
         busy.mark_durable(6);
-        assert!(busy.any(AgNumber(1)));
+        assert!(busy.has_extents(AgNumber(1)));
         busy.mark_durable(7);
-        assert!(!busy.any(AgNumber(1)));
+        assert!(!busy.has_extents(AgNumber(1)));
     }
 }

@@ -118,9 +118,9 @@ impl Journal {
         let (mut cancelled, mut logged) = (Vec::new(), Vec::with_capacity(taken.items.len()));
         for (item, snapshot) in taken.items.into_iter().zip(taken.snapshots) {
             if let Snapshot::Cancelled = snapshot {
-                cancelled.push(item)
+                cancelled.push(item);
             } else {
-                logged.push(item)
+                logged.push(item);
             }
         }
         engine.ail.remove(cancelled.iter().filter_map(|item| Some((&**item, item.lsn()?))));

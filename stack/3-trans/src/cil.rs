@@ -131,7 +131,8 @@ pub(crate) struct Cil {
 }
 
 impl Cil {
-    /// Returns an empty CIL of at most `limit` bytes. With `exclusive`, one transaction runs at a time.
+    /// Returns an empty CIL of at most `limit` bytes. With `exclusive`, one transaction runs at a
+    /// time.
     pub(crate) fn new(limit: usize, exclusive: bool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -188,7 +189,8 @@ impl Cil {
         self.bytes.load(Ordering::Relaxed) >= self.limit / 2
     }
 
-    /// Returns the bytes, roughly, up to which a transaction may be parked. All parked ones together stay small.
+    /// Returns the approximate size in bytes up to which a transaction may be parked, so that all
+    /// parked transactions together stay small.
     pub(crate) fn park_limit(&self) -> usize {
         self.limit / (8 * SHARDS)
     }
@@ -263,8 +265,8 @@ impl Cil {
     }
 }
 
-/// The superblock's counters, including all commits so far. They have cache lines of their own, because every thread
-/// reads the fields beside them.
+/// The superblock's counters, including all commits so far. They have cache lines of their own,
+/// because every thread reads the fields beside them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {

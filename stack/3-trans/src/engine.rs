@@ -1,7 +1,7 @@
 //! The engine of one writable volume: caches, CIL, journal, AIL, and shutdown.
 //!
 //! ```text
-//!   Trans ──commit──▶ CIL ──checkpoint──▶ journal ──▶ AIL ──write-back──▶ device
+//!   Trans ──commit──▶ CIL ──checkpoint──▶ journal ──▶ AIL ──push──▶ device
 //! ```
 //!
 //! 1. A transaction starts only while the CIL has space. However full the CIL gets meanwhile, a
@@ -310,7 +310,7 @@ impl Engine {
     /// As [`checkpoint`](Self::checkpoint).
     pub fn force_item(&self, item: &LogItem) -> Result<(), TransError> {
         self.commit_parked();
-        self.force(item.listed_in())
+        self.force(item.last_checkpoint())
     }
 
     /// Takes the journal's lock and writes a checkpoint if `due` still returns true.

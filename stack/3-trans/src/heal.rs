@@ -20,7 +20,7 @@ const LIST_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
     /// What the verifier found there, and where.
-    pub fault: Corruption,
+    pub corruption: Corruption,
     /// The device has rewritten its bad copies.
     pub rewritten: bool,
 }
@@ -28,7 +28,7 @@ pub struct Healed {
 impl fmt::Display for Healed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.rewritten { "rewritten" } else { "not rewritten" };
-        write!(f, "healed: {}; read from the other members, {what}", self.fault)
+        write!(f, "healed: {}; read from the other members, {what}", self.corruption)
     }
 }
 
@@ -38,12 +38,12 @@ pub struct Heals(Mutex<(Vec<Healed>, u64)>);
 
 impl Heals {
     /// Records a healed block.
-    pub fn note(&self, fault: Box<Corruption>, rewritten: bool) {
-        tracing::warn!(%fault, rewritten, "bad copy; another one is used");
+    pub fn note(&self, corruption: Box<Corruption>, rewritten: bool) {
+        tracing::warn!(%corruption, rewritten, "bad copy; another one is used");
         let (kept, count) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
         if kept.len() < LIST_MAX {
-            kept.push(Healed { fault: *fault, rewritten });
+            kept.push(Healed { corruption: *corruption, rewritten });
         }
     }
 
@@ -82,7 +82,8 @@ pub(crate) fn newest(
     best.map(|(_, k)| k)
 }
 
-/// Fills `buf` from `offset` in the first way that `accepts` accepts. Returns false if there is none.
+/// Fills `buf` from `offset` in the first way whose bytes pass `accepts`. Returns false if there is
+/// none.
 pub fn read_alternative(
     dev: &dyn BlockDevice,
     offset: ByteOffset,

@@ -5,8 +5,8 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`lock`] | [`LockRank`](lock::LockRank): the one lock order of the stack, checked in debug builds |
-//! | [`log_item`] | [`LogItem`]: one block or inode in memory, its states from clean to in place again |
+//! | [`lock`] | [`LockRank`](lock::LockRank): the stack's lock order, checked in debug builds |
+//! | [`log_item`] | [`LogItem`]: one block or inode in memory, and its states |
 //! | `bytes` | the bytes of a log item, shared with snapshots; only the core of a new inode |
 //! | [`buf`] | [`BufCache`]: verified metadata blocks, shared by all readers, in bounded memory |
 //! | [`heal`] | [`Heals`]: blocks that failed their verifier and were read in another way |

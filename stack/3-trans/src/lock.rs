@@ -2,13 +2,14 @@
 //!
 //! Two mechanisms keep it, for two kinds of locks.
 //!
-//! * Plain mutexes, the journal and the CIL context lock have a [`LockRank`]. A thread takes them in ascending rank.
-//!   Debug builds record the ranks that each thread holds and panic where the order is broken, so a test finds a
-//!   deadlock that could happen even in a run in which it does not.
-//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`](crate::LockPosition). A transaction waits for
-//!   them in ascending position only; out of order it only tries, and
-//!   [`TransError::Busy`](crate::TransError::Busy) tells the caller to undo the transaction, wait and run it again.
-//!   All of them come after [`LockRank::CilContext`] and before [`LockRank::Cil`].
+//! * Plain mutexes, the journal and the CIL context lock have a [`LockRank`]. A thread takes them
+//!   in ascending rank. Debug builds record the ranks that each thread holds and panic where the
+//!   order is broken, so a test finds a deadlock that could happen even in a run in which it does
+//!   not.
+//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`](crate::LockPosition). A
+//!   transaction waits for them in ascending position only. Out of order it only tries, and
+//!   [`TransError::Busy`](crate::TransError::Busy) makes the caller undo the transaction, wait and
+//!   run it again. All of them come after [`LockRank::CilContext`] and before [`LockRank::Cil`].
 //!
 //! `ARCHITECTURE.md` draws the order and gives its reasons.
 
@@ -20,8 +21,8 @@ use xfskit_lock::LockConfig;
 
 use crate::sync::{Chosen, ChosenGuard, chosen};
 
-/// Ranks of locks, in the order in which a thread takes them. A rank may be taken again while it is held, except
-/// [`Leaf`](Self::Leaf).
+/// Ranks of locks, in the order in which a thread takes them. A rank may be taken again while it is
+/// held, except [`Leaf`](Self::Leaf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockRank {
     /// IOLOCK: content and size of one file.
@@ -32,11 +33,12 @@ pub enum LockRank {
     WriteBack,
     /// Held from the copy of a block until the block is written in place.
     InFlight,
-    /// The CIL context lock: shared by transactions, exclusive for a checkpoint that snapshots the CIL.
+    /// The CIL context lock: shared by transactions, exclusive for a checkpoint that snapshots the
+    /// CIL.
     CilContext,
-    /// One shard of the committed-item list.
+    /// One shard of the CIL (committed item list).
     Cil,
-    /// The active-item list.
+    /// The AIL (active item list).
     Ail,
     /// Counters, cache shards, busy extents, device queues. No lock is taken under one.
     Leaf,

@@ -4,7 +4,7 @@
 //! [`InodeCache`](crate::InodeCache)) and locks it. A log item passes through these states:
 //!
 //! ```text
-//!   clean ──commit──▶ listed (CIL) ──checkpoint──▶ in the AIL ──write-back──▶ clean
+//!   clean ──commit──▶ in the CIL ──checkpoint──▶ in the AIL ──AIL push──▶ clean
 //!                        ▲                             │
 //!                        └───────────commit────────────┘
 //! ```
@@ -254,14 +254,14 @@ impl ItemState {
     pub(crate) fn bytes_to_log(&self, dirty: &Chunks, unlinked: bool) -> usize {
         let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
         let chunks = if let (
-            Chunks::Word(listed),
+            Chunks::Word(in_cil),
             Chunks::Word(logged),
             Chunks::Word(writing),
             Chunks::Word(dirty),
         ) = (&self.dirty, logged, writing, dirty)
         {
             let unplaced = logged | writing;
-            let before = if self.in_cil { listed | unplaced } else { 0 };
+            let before = if self.in_cil { in_cil | unplaced } else { 0 };
             match (dirty | unplaced) & !before {
                 // In the common case the item is in the CIL with all of that.
                 0 => 0,
@@ -353,8 +353,8 @@ pub struct LogItem {
     pub(crate) used: Used,
     /// Checkpoints that hold a change of this item and are not durable yet.
     pub(crate) pins: AtomicU32,
-    /// Number of the checkpoint that this item was last listed in; 0 is none.
-    pub(crate) listed_in: AtomicU64,
+    /// Number of the last checkpoint that contains this item; 0 is none.
+    pub(crate) last_checkpoint: AtomicU64,
     /// The item's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
     pub(crate) lock: RwLock<ItemState>,
     /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
@@ -367,7 +367,7 @@ impl LogItem {
         Self {
             used: Used::default(),
             pins: AtomicU32::new(0),
-            listed_in: AtomicU64::new(0),
+            last_checkpoint: AtomicU64::new(0),
             lock: RwLock::new(state),
             ail_lsn: AtomicU64::new(0),
             location,
@@ -410,8 +410,8 @@ impl LogItem {
     }
 
     /// Returns the number of the checkpoint that makes all committed changes of this item durable.
-    pub fn listed_in(&self) -> u64 {
-        self.listed_in.load(Ordering::Acquire)
+    pub fn last_checkpoint(&self) -> u64 {
+        self.last_checkpoint.load(Ordering::Acquire)
     }
 
     /// Removes one pin: a checkpoint with a change of this item is durable.

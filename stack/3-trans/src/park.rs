@@ -1,12 +1,13 @@
 //! Parked transactions.
 //!
-//! A thread mostly changes what it has just changed: the same directory, the same group, the next inode. So a
-//! transaction need not end when a change is complete. It is parked with its locks held, and the thread's next change
-//! resumes it. Nothing is looked up, locked, listed and released again, and all its changes are committed at once.
+//! A thread mostly changes what it has just changed: the same directory, the same group, the next
+//! inode. So a transaction need not end when a change is complete. It is parked with its locks
+//! held, and the thread's next change resumes it. The items need not be looked up, locked and
+//! released again, and all changes are committed at once.
 //!
 //! ```text
-//!   begin ──▶ change ──▶ park ──▶ resume, change ──▶ park ── … ──▶ commit: it is large, or did more than edit
-//!                           └────────────────────────────────────▶ commit by a thread that needs one of its locks
+//!   begin ─▶ change ─▶ park ─▶ resume, change ──▶ park ── … ──▶ commit: large, or more than edits
+//!                        └───────────────────────────────────▶ commit by another thread
 //! ```
 //!
 //! 1. A complete change is final. A change that fails later in the same transaction undoes only

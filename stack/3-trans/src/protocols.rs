@@ -30,13 +30,13 @@ const BLOCK: u64 = 3000;
 /// Runs `protocol` in many orders.
 fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     let protocol = Arc::new(protocol);
-    let again = Arc::clone(&protocol);
+    let random = Arc::clone(&protocol);
     let config = || {
         let mut config = shuttle::Config::new();
         config.stack_size = 1 << 20;
         config
     };
-    Runner::new(RandomScheduler::new_from_seed(7, ORDERS), config()).run(move || again());
+    Runner::new(RandomScheduler::new_from_seed(7, ORDERS), config()).run(move || random());
     Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
 }
 
@@ -331,7 +331,7 @@ fn freed_and_remapped_extents_are_recorded_until_the_checkpoint_is_durable() {
             let mut tx = volume.engine.begin().unwrap();
             let handle = read(&mut tx, BLOCK, None).unwrap();
             tx.image(handle).put(0, &[1]);
-            tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+            tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
             tx.note_remapped(FsBlock(20));
             tx.commit();
         });
@@ -344,7 +344,7 @@ fn freed_and_remapped_extents_are_recorded_until_the_checkpoint_is_durable() {
                 let mut tx = volume.engine.begin().unwrap();
                 let handle = read(&mut tx, BLOCK, None).unwrap();
                 let changed = tx.bytes(handle)[0] == 1;
-                let busy = volume.engine.busy().any(AgNumber(0));
+                let busy = volume.engine.busy().has_extents(AgNumber(0));
                 let remapped = volume.engine.remapped_in(FsBlock(20)).is_some();
                 if changed && !(busy && remapped) {
                     assert_eq!(volume.after_crash(BLOCK)[0], 1, "busy {busy}, remapped {remapped}");

@@ -19,7 +19,7 @@ use crate::{
     TransError,
 };
 
-fn seen(engine: &Engine, block: u64) -> Vec<u8> {
+fn committed(engine: &Engine, block: u64) -> Vec<u8> {
     let geo = geo();
     let ctx = Ctx::new(&geo, Location::of("test"));
     engine.cache().read(&map(block), &ctx, &|_, _| Ok(())).unwrap()[..4].to_vec()
@@ -39,12 +39,12 @@ fn a_dropped_transaction_leaves_no_trace() {
         let c = tx.fresh(&map(3001)).unwrap();
         tx.image(c).put(0, b"also");
         tx.delta.fdblocks -= 2;
-        tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+        tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
     }
-    assert_eq!(seen(&engine, 3000), [0; 4]);
-    assert_eq!(seen(&engine, 3001), [0; 4]);
+    assert_eq!(committed(&engine, 3000), [0; 4]);
+    assert_eq!(committed(&engine, 3001), [0; 4]);
     assert_eq!(engine.counters().get().fdblocks, 1000);
-    assert!(!engine.busy().any(AgNumber(0)));
+    assert!(!engine.busy().has_extents(AgNumber(0)));
     engine.unmount().unwrap();
     let mut block = [0; 4096];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
@@ -69,7 +69,7 @@ fn try_join_returns_a_block_that_is_in_use_and_not_locked() {
         tx.image(a).put(0, b"undo");
         assert_eq!(read(&mut tx, 3000, None).unwrap(), a);
     }
-    assert_eq!(seen(&engine, 3000), b"abcd");
+    assert_eq!(committed(&engine, 3000), b"abcd");
     engine.cache().clear();
     let mut tx = engine.begin().unwrap();
     let a = tx.try_join(at, Some(&block)).expect("what is not in place is not forgotten");
@@ -92,7 +92,7 @@ fn a_committed_change_is_visible_and_is_written_in_place() {
     assert_eq!(before[..4], [0; 4]);
     tx.delta.ifree += 3;
     tx.commit();
-    assert_eq!(seen(&engine, 3000), b"abcd");
+    assert_eq!(committed(&engine, 3000), b"abcd");
     assert_eq!(engine.counters().get().ifree, 3);
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
@@ -230,13 +230,13 @@ fn a_change_that_fails_undoes_itself_alone() {
         tx.image(c).put(0, b"also");
         tx.invalidate(c);
         tx.delta.ifree += 5;
-        tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+        tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
     }
     assert!(!is_parked(&engine), "complete changes are committed");
-    assert_eq!([3000, 3001].map(|block| seen(&engine, block)), [b"aaaa", b"bbbb"]);
-    assert_eq!(seen(&engine, 3002), [0; 4]);
+    assert_eq!([3000, 3001].map(|block| committed(&engine, block)), [b"aaaa", b"bbbb"]);
+    assert_eq!(committed(&engine, 3002), [0; 4]);
     assert_eq!(engine.counters().get().ifree, 2);
-    assert!(!engine.busy().any(AgNumber(0)));
+    assert!(!engine.busy().has_extents(AgNumber(0)));
     let counted = engine.stats().transactions;
     assert_eq!((counted.committed, counted.undone, counted.items), (2, 1, 2));
 }
@@ -246,12 +246,12 @@ fn no_thread_waits_for_a_parked_transaction() {
     let (engine, log_dev) = parking_engine();
     let number = put_and_park(&engine, 3000, "aaaa");
     assert!(is_parked(&engine));
-    assert_eq!(seen(&engine, 3000), b"aaaa", "to a reader in the same thread");
+    assert_eq!(committed(&engine, 3000), b"aaaa", "to a reader in the same thread");
     assert!(!is_parked(&engine));
 
     put_and_park(&engine, 3000, "bbbb");
     std::thread::scope(|scope| {
-        scope.spawn(|| assert!(seen(&engine, 3000) == b"bbbb")).join().unwrap();
+        scope.spawn(|| assert!(committed(&engine, 3000) == b"bbbb")).join().unwrap();
         put_and_park(&engine, 3000, "cccc");
         scope.spawn(|| put_and_park(&engine, 3000, "dddd")).join().unwrap();
     });
@@ -276,7 +276,7 @@ fn a_change_that_does_more_than_edit_is_not_parked() {
     type Change = fn(&mut Trans<'_>, Handle);
     let changes: [Change; 5] = [
         |tx, block| tx.invalidate(block),
-        |tx, _| tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) }),
+        |tx, _| tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) }),
         |tx, _| drop(tx.data_ticket()),
         |tx, _| tx.delta.fdblocks -= 1,
         |tx, _| assert_ne!(tx.fresh(&map(3001)).unwrap(), Handle(0)),
@@ -301,11 +301,11 @@ fn freed_extents_are_busy_until_the_checkpoint() {
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
     tx.image(a).put(0, b"x");
-    tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
     tx.commit();
-    assert!(engine.busy().any(AgNumber(0)));
+    assert!(engine.busy().has_extents(AgNumber(0)));
     engine.checkpoint().unwrap();
-    assert!(!engine.busy().any(AgNumber(0)));
+    assert!(!engine.busy().has_extents(AgNumber(0)));
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn changes_of_many_threads_add_up() {
             });
         }
     });
-    let count = |block| u32::from_be_bytes(seen(&engine, block).try_into().unwrap());
+    let count = |block| u32::from_be_bytes(committed(&engine, block).try_into().unwrap());
     assert_eq!((3000..3007).map(count).sum::<u32>(), 4 * 333);
 }
 
@@ -375,7 +375,7 @@ fn damage_in_memory_does_not_reach_the_device() {
 fn a_thread_writes_the_checkpoint_when_the_cil_is_half_full() {
     let engine = Running::new(engine());
     let mut tx = engine.begin().unwrap();
-    tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    tx.note_freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
     tx.commit();
     for block in 1000..2500 {
         let mut tx = engine.begin().unwrap();
@@ -385,13 +385,13 @@ fn a_thread_writes_the_checkpoint_when_the_cil_is_half_full() {
     }
     // No test code asked for a checkpoint, and the CIL had space for more.
     let end = Instant::now() + Duration::from_secs(60);
-    while engine.busy().any(AgNumber(0)) {
+    while engine.busy().has_extents(AgNumber(0)) {
         assert!(Instant::now() < end, "no checkpoint was written");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-// ---- new clusters of inodes ----------------------------------------------------------------------
+// ---- new inode clusters --------------------------------------------------------------------------
 
 /// The cluster in the tests below: 4 blocks that belong to no structure.
 fn cluster() -> BufMap {

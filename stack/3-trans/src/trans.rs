@@ -1,7 +1,7 @@
 //! A transaction: it locks log items, changes declared byte ranges, and then commits or undoes.
 //!
 //! ```text
-//!   begin ──▶ join items (their locks) ──▶ edit ──▶ commit: listed for the next checkpoint
+//!   begin ──▶ join items (their locks) ──▶ edit ──▶ commit: in the CIL for the next checkpoint
 //!                                              └────▶ drop:   every byte as it was before
 //! ```
 //!
@@ -498,7 +498,7 @@ impl<'e> Trans<'e> {
 
     /// Records an extent that this transaction freed. It is not reused before the checkpoint is
     /// durable.
-    pub fn freed(&mut self, extent: Freed) {
+    pub fn note_freed(&mut self, extent: Freed) {
         self.work.is_structural = true;
         self.work.freed.push(extent);
     }

@@ -118,7 +118,7 @@ impl JoinedItem {
         if is_new {
             item.pins.fetch_add(1, Ordering::AcqRel);
         }
-        item.listed_in.store(seq, Ordering::Release);
+        item.last_checkpoint.store(seq, Ordering::Release);
         (added, is_new)
     }
 }

@@ -53,7 +53,7 @@ const PORTION: usize = 8192;
 #[derive(Debug)]
 pub(crate) struct WriteBack {
     /// Held by the one thread that pushes; rank [`LockRank::WriteBack`].
-    turn: RankedMutex<Turn>,
+    state: RankedMutex<PushState>,
     /// Held shared from the copy of a block until it is written; rank [`LockRank::InFlight`].
     in_flight: RwLock<()>,
     /// LSN up to which the thread is asked to push.
@@ -64,7 +64,7 @@ pub(crate) struct WriteBack {
 
 /// State that a push leaves for the next one.
 #[derive(Debug, Default)]
-struct Turn {
+struct PushState {
     stats: AilStats,
     /// Empty buffers, whose memory is reused for batches.
     buffers: [AlignedBuf; 2],
@@ -73,7 +73,7 @@ struct Turn {
 impl WriteBack {
     pub(crate) fn new() -> Self {
         Self {
-            turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
+            state: RankedMutex::new(LockRank::WriteBack, PushState::default()),
             in_flight: RwLock::default(),
             requested: AtomicU64::new(0),
             signal: WorkerSignal::default(),
@@ -82,8 +82,8 @@ impl WriteBack {
 
     /// Returns the counters of pushes, and the statistics of their lock.
     pub(crate) fn stats(&self) -> (AilStats, LockStats) {
-        let done = self.turn.lock().stats;
-        (done, self.turn.stats())
+        let done = self.state.lock().stats;
+        (done, self.state.stats())
     }
 
     pub(crate) fn signal(&self) -> &WorkerSignal {
@@ -139,8 +139,8 @@ impl WriteBack {
     /// # Errors
     /// If the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
-        let mut turn = self.turn.lock();
-        let Turn { stats, buffers } = &mut *turn;
+        let mut state = self.state.lock();
+        let PushState { stats, buffers } = &mut *state;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;

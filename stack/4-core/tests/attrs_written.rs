@@ -1,5 +1,5 @@
-//! Attributes that we write, in every form and back: against a map, and judged by `xfs_repair -n`,
-//! `xfskit check` and a kernel mount that reads every value back.
+//! Attributes that xfskit writes, in every form and back: compared with a map, and checked by
+//! `xfs_repair -n`, `xfskit check` and a kernel mount that reads every value back.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -133,12 +133,12 @@ fn make_files(root: &Path) -> Vec<(String, Ino)> {
     names.iter().chain(&["null"]).map(|name| ((*name).to_owned(), ino(name))).collect()
 }
 
-fn judged(image: &Image<'_>, tools: &Xfsprogs, what: &str) {
-    for judge in Xfsprogs::all().iter().filter(|judge| judge.version >= tools.version) {
-        judge.repair_n(image, &[]).unwrap_or_else(|why| panic!("{what}: {why}"));
+fn assert_clean(image: &Image<'_>, tools: &Xfsprogs, what: &str) {
+    for xfsprogs in Xfsprogs::all().iter().filter(|xfsprogs| xfsprogs.version >= tools.version) {
+        xfsprogs.repair_n(image, &[]).unwrap_or_else(|why| panic!("{what}: {why}"));
     }
-    let verdict = ours::check(image);
-    assert!(verdict.is_clean(), "{what}: {verdict:?}");
+    let report = ours::check(image);
+    assert!(report.is_clean(), "{what}: {report:?}");
 }
 
 /// The kernel sees what the model says.
@@ -198,13 +198,13 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     }
     assert!(most > 1, "in several transactions");
     vol.close().unwrap();
-    judged(&image, &tools, "dropped");
+    assert_clean(&image, &tools, "dropped");
     verify::volume(&image, &scratch).unwrap();
 }
 
 /// Linux' online check calls attributes corrupt on a volume whose superblock does not say that there are any.
 #[test]
-fn the_superblock_says_so_from_the_first_attribute_on() {
+fn the_superblock_has_the_attr_bit_from_the_first_attribute_on() {
     let scratch = Scratch::new("attrs-bit");
     let image = Image::sparse(&scratch, "image", 320 << 20);
     ours::mkfs(&image, &[]).unwrap();
@@ -272,7 +272,7 @@ fn a_full_volume_refuses_an_attribute_and_stays_sound() {
         assert!(stored(&vol, *ino) == *model);
     }
     vol.close().unwrap();
-    judged(&image, &tools, "full");
+    assert_clean(&image, &tools, "full");
     verify::volume(&image, &scratch).unwrap();
 }
 
@@ -314,7 +314,7 @@ fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
             assert!(stored(&vol, *ino) == *model, "{name}, round {round}");
         }
         vol.close().unwrap();
-        judged(&image, tools, &format!("round {round}"));
+        assert_clean(&image, tools, &format!("round {round}"));
         compare_with_kernel(&image, &scratch, &models);
     }
 }
@@ -387,7 +387,7 @@ fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
     let stored = count(inos[0]);
     assert!(stored == answer.0 as usize || stored == answer.0 as usize + 1, "{stored}");
     vol.close().unwrap();
-    judged(&image, &tools, "scattered");
+    assert_clean(&image, &tools, "scattered");
     answer
 }
 
@@ -435,7 +435,7 @@ fn a_hundred_thousand_attributes_on_one_inode() {
     assert!(blocks < 1400, "{blocks} blocks, where 1000 are the least possible");
     assert_eq!(vol.attr_list(&inode).unwrap().len(), count);
     vol.close().unwrap();
-    judged(&image, &tools, "many");
+    assert_clean(&image, &tools, "many");
 }
 
 #[test]
@@ -489,7 +489,7 @@ fn parent_pointers_come_go_and_change() {
     }
     assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap(), first);
     vol.close().unwrap();
-    judged(&image, &tools, "parents");
+    assert_clean(&image, &tools, "parents");
     verify::volume(&image, &scratch).unwrap();
 }
 
@@ -544,7 +544,7 @@ fn the_kernel_and_we_take_turns() {
     }
     assert!(models.len() > 10);
     vol.close().unwrap();
-    judged(&image, &tools, "our turn");
+    assert_clean(&image, &tools, "our turn");
     verify::volume(&image, &scratch).unwrap();
     let mount = Mount::read_only(&image, &scratch).unwrap();
     let linux = kernel::manifest(mount.path());
@@ -553,7 +553,7 @@ fn the_kernel_and_we_take_turns() {
     let mount = Mount::read_write(&image, &scratch).unwrap();
     trees::empty(mount.path()).unwrap();
     mount.unmount().unwrap();
-    judged(&image, &tools, "the kernel's turn");
+    assert_clean(&image, &tools, "the kernel's turn");
 }
 
 /// True where the value means something to the kernel: it must stay as it is.
@@ -633,8 +633,8 @@ fn what_linux_left_unfinished_is_a_warning_and_goes_with_the_next_change() {
         }
         vol.close().unwrap();
         assert_eq!(leave_debris(&image, root, unnamed), debris);
-        let verdict = ours::check(&image);
-        assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, debris), "{verdict:#?}");
+        let report = ours::check(&image);
+        assert_eq!((report.errors.len(), report.warnings.len()), (0, debris), "{report:#?}");
 
         let vol = open(&image);
         assert!(stored(&vol, root) == model);

@@ -1,4 +1,5 @@
-//! Trees of each kind under random changes, against a map in memory, judged as a whole again and again.
+//! Trees of each kind under random changes, compared with a map in memory and verified as a whole
+//! after each round.
 
 #[expect(dead_code, reason = "other tests open what this one only reads blocks of")]
 mod kept;
@@ -90,7 +91,7 @@ impl<K: AgKind> BtreeOps for &Lone<K> {
 }
 
 /// What a walk over the whole tree sees.
-struct Judge<'t, 'v, K: AgKind> {
+struct Checker<'t, 'v, K: AgKind> {
     tx: &'t mut Tx<'v>,
     home: &'t Lone<K>,
     /// The rightmost block so far, of each level.
@@ -99,7 +100,7 @@ struct Judge<'t, 'v, K: AgKind> {
     blocks: usize,
 }
 
-impl<K: AgKind> Judge<'_, '_, K> {
+impl<K: AgKind> Checker<'_, '_, K> {
     /// Judges all below a block; answers its key, and the largest end below it.
     fn below(&mut self, block: u64, level: u16, root: bool) -> Option<K::Key> {
         let handle = self.home.read(self.tx, block).unwrap();
@@ -139,21 +140,21 @@ impl<K: AgKind> Judge<'_, '_, K> {
     }
 }
 
-fn judge<K: AgKind>(tx: &mut Tx<'_>, home: &Lone<K>, model: &BTreeMap<K::Pos, K::Rec>) -> u16 {
+fn check_all<K: AgKind>(tx: &mut Tx<'_>, home: &Lone<K>, model: &BTreeMap<K::Pos, K::Rec>) -> u16 {
     let (root, levels) = home.root.get();
-    let mut judge = Judge { tx, home, last: BTreeMap::new(), recs: vec![], blocks: 0 };
-    judge.below(root, levels - 1, true);
-    let last = std::mem::take(&mut judge.last);
+    let mut checker = Checker { tx, home, last: BTreeMap::new(), recs: vec![], blocks: 0 };
+    checker.below(root, levels - 1, true);
+    let last = std::mem::take(&mut checker.last);
     for (level, block) in last {
-        let handle = home.read(judge.tx, block).unwrap();
-        let shape = home.shape(judge.tx, level);
-        assert_eq!(shape.right(judge.tx.bytes(handle)), None, "nothing right of the last");
-        judge.tx.release(handle);
+        let handle = home.read(checker.tx, block).unwrap();
+        let shape = home.shape(checker.tx, level);
+        assert_eq!(shape.right(checker.tx.bytes(handle)), None, "nothing right of the last");
+        checker.tx.release(handle);
     }
-    let found: Vec<&[u8]> = judge.recs.iter().map(IntoBytes::as_bytes).collect();
+    let found: Vec<&[u8]> = checker.recs.iter().map(IntoBytes::as_bytes).collect();
     let due: Vec<&[u8]> = model.values().map(IntoBytes::as_bytes).collect();
     assert!(found == due, "{} records, {} due", found.len(), due.len());
-    assert_eq!(judge.blocks + home.pool.borrow().len(), 7000, "no block is lost");
+    assert_eq!(checker.blocks + home.pool.borrow().len(), 7000, "no block is lost");
     levels
 }
 
@@ -242,7 +243,7 @@ fn stress_case<K: AgKind>(
                     }
                     cursor.close(tx);
                     if round % 10 == 0 || last {
-                        highest = highest.max(judge(tx, &home, &model));
+                        highest = highest.max(check_all(tx, &home, &model));
                     }
                     Ok(())
                 })
@@ -265,7 +266,7 @@ fn stress_case<K: AgKind>(
                     }
                 }
                 cursor.close(tx);
-                judge(tx, &home, &model);
+                check_all(tx, &home, &model);
                 Ok(())
             })
             .unwrap();

@@ -1,4 +1,5 @@
-//! Content of files under random changes, against plain bytes; then judged by check and xfs_repair, and read by Linux.
+//! File data under random changes, compared with plain bytes. The volume is then checked by `xfskit
+//! check` and xfs_repair, and read by Linux.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,12 +55,12 @@ fn open(image: &Image<'_>) -> Volume {
 }
 
 /// xfs_repair has nothing to say, and Linux reads what `models` say.
-fn judge(scratch: &Scratch, image: &Image<'_>, models: &[Vec<u8>]) {
+fn check_all(scratch: &Scratch, image: &Image<'_>, models: &[Vec<u8>]) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    let verdict = ours::check(image);
-    assert!(verdict.is_clean(), "{verdict:#?}");
+    let report = ours::check(image);
+    assert!(report.is_clean(), "{report:#?}");
     let mount = Mount::read_only(image, scratch).unwrap();
     for (n, model) in models.iter().enumerate() {
         let found = std::fs::read(mount.path().join(format!("f{n}"))).unwrap();
@@ -197,7 +198,7 @@ impl Pair<'_> {
 }
 
 #[test]
-fn random_changes_of_content_leave_what_plain_bytes_say() {
+fn random_changes_of_file_data_match_plain_bytes() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -248,7 +249,7 @@ fn random_changes_of_content_leave_what_plain_bytes_say() {
             })
             .collect();
         vol.close().unwrap();
-        judge(&scratch, &image, &models);
+        check_all(&scratch, &image, &models);
     }
 }
 
@@ -274,7 +275,7 @@ fn a_file_written_in_pieces_is_one_extent() {
         assert_eq!(vol.iget(*ino).unwrap().core().nextents(), 1);
     }
     vol.close().unwrap();
-    judge(&scratch, &image, &models);
+    check_all(&scratch, &image, &models);
 }
 
 #[test]
@@ -318,7 +319,7 @@ fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
         vol.close_content(file).unwrap();
     }
     vol.close().unwrap();
-    judge(&scratch, &image, &models);
+    check_all(&scratch, &image, &models);
 }
 
 #[test]
@@ -354,5 +355,5 @@ fn a_file_of_very_many_extents_comes_and_goes() {
     model[at..at + 13].copy_from_slice(b"in the middle");
     vol.close_content(content).unwrap();
     vol.close().unwrap();
-    judge(&scratch, &image, &[model]);
+    check_all(&scratch, &image, &[model]);
 }

@@ -1,5 +1,5 @@
-//! Directories and attributes of the kept volumes: as the kernel made them, and damaged in every
-//! way that must not hide what is still whole.
+//! Directories and attributes of the kept volumes: as the kernel made them, and with damage that
+//! must not hide the intact entries.
 
 mod kept;
 

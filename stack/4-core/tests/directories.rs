@@ -1,5 +1,5 @@
-//! Xfskit and the kernel take turns on one directory, through all of its forms: each changes what the
-//! other left, `xfs_repair -n` looks on.
+//! Xfskit and the kernel take turns on one directory, through all of its forms. Each changes what
+//! the other left, and `xfs_repair -n` checks the volume in between.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -105,13 +105,13 @@ impl<'s> Turns<'s> {
         vol.close().unwrap();
     }
 
-    /// All the judges.
-    fn judge(&self) {
-        for judge in Xfsprogs::all() {
-            judge.repair_n(&self.image, &[]).unwrap();
+    /// Runs all checkers on the volume.
+    fn check_all(&self) {
+        for xfsprogs in Xfsprogs::all() {
+            xfsprogs.repair_n(&self.image, &[]).unwrap();
         }
-        let verdict = ours::check(&self.image);
-        assert!(verdict.is_clean(), "{verdict:#?}");
+        let report = ours::check(&self.image);
+        assert!(report.is_clean(), "{report:#?}");
         let mount = Mount::read_only(&self.image, self.scratch).unwrap();
         let list = fs::read_dir(mount.path().join("d")).unwrap();
         let found: Names = list.map(|e| e.unwrap().file_name().into_vec()).collect();
@@ -157,9 +157,9 @@ fn kernel_and_xfskit_take_turns_on_a_directory_of_every_form() {
         let mut turns = Turns::new(&scratch, options);
         for target in [10, 30, 100, 400, 1000, 9000, 3000, 1000, 420, 300, 60, 8, 0, 2] {
             turns.ours(target);
-            turns.judge();
+            turns.check_all();
             turns.kernel(target + target / 3);
-            turns.judge();
+            turns.check_all();
         }
     }
 }

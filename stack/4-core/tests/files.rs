@@ -1,5 +1,5 @@
-//! Inodes, extent maps, content and symlinks of the volumes kept in `tests/images`, which the Linux
-//! kernel filled.
+//! Inodes, extent maps, file data and symlinks of the volumes kept in `tests/images`, which the
+//! Linux kernel filled.
 
 mod kept;
 

@@ -1,5 +1,5 @@
-//! Extent size hints, of content and of copies on write: the same by us and by Linux, each in a file of its own,
-//! leaves the same extents.
+//! Extent size hints, for file data and for copies on write: the same operations by xfskit and by
+//! Linux, each in a file of its own, leave the same extents.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -115,8 +115,8 @@ fn compare(name: &str, prepare: impl Fn(&Path), acts: &[Act]) {
     for tools in Xfsprogs::all() {
         tools.repair_n(&image, &[]).unwrap();
     }
-    let verdict = ours::check(&image);
-    assert!(verdict.is_clean(), "{name}: {verdict:#?}");
+    let report = ours::check(&image);
+    assert!(report.is_clean(), "{name}: {report:#?}");
 }
 
 #[test]

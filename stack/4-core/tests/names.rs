@@ -66,7 +66,7 @@ fn children(manifest: &Manifest) -> HashMap<Vec<u8>, BTreeMap<Vec<u8>, &Entry>> 
     dirs
 }
 
-fn judge_dir(vol: &Volume, dir: &Inode, parent: u64, expected: &BTreeMap<Vec<u8>, &Entry>) {
+fn check_dir(vol: &Volume, dir: &Inode, parent: u64, expected: &BTreeMap<Vec<u8>, &Entry>) {
     let listed = list(vol, dir, 0);
     let dots = [(&b"."[..], dir.ino()), (b"..", Ino(parent))];
     for (dot, (name, ino)) in listed.iter().zip(dots) {
@@ -89,7 +89,7 @@ fn judge_dir(vol: &Volume, dir: &Inode, parent: u64, expected: &BTreeMap<Vec<u8>
     }
 }
 
-fn judge_inode(vol: &Volume, inode: &Inode, entry: &Entry) {
+fn check_inode(vol: &Volume, inode: &Inode, entry: &Entry) {
     let found = xattrs(vol, inode);
     assert_eq!(found, without_stored_acls(entry), "xattrs of inode {}", inode.ino());
     for (name, value) in &found {
@@ -109,7 +109,7 @@ fn judge_inode(vol: &Volume, inode: &Inode, entry: &Entry) {
     assert_eq!(hidden, expected, "parent pointers of inode {}", inode.ino());
 }
 
-fn judge(case: &Case) {
+fn check_all(case: &Case) {
     let scratch = Scratch::new("names");
     let Some(image) = case.filled(&scratch) else { return };
     let mount = Mount::read_only(&image, &scratch).unwrap();
@@ -121,14 +121,14 @@ fn judge(case: &Case) {
     for (path, entry) in &manifest.entries {
         let inode = vol.iget(Ino(entry.ino)).unwrap();
         if paths.entry(entry.ino).or_default().is_empty() {
-            judge_inode(&vol, &inode, entry);
+            check_inode(&vol, &inode, entry);
         }
         paths.entry(entry.ino).or_default().insert(path.clone());
         if inode.core().is_dir() {
             let up = path.iter().rposition(|&b| b == b'/').unwrap_or(0).max(1);
             let parent = manifest.entries[&path[..up]].ino;
             let empty = BTreeMap::new();
-            judge_dir(&vol, &inode, parent, dirs.get(path).unwrap_or(&empty));
+            check_dir(&vol, &inode, parent, dirs.get(path).unwrap_or(&empty));
         }
     }
     if vol.geo().features.parent() {
@@ -139,27 +139,27 @@ fn judge(case: &Case) {
     }
 }
 
-fn judge_named(names: &[&str]) {
+fn check_named(names: &[&str]) {
     if needs(&[Need::Mount, Need::Xfsprogs]) {
         for name in names {
-            judge(&matrix::named(name));
+            check_all(&matrix::named(name));
         }
     }
 }
 
 #[test]
 fn names_and_attributes_are_those_that_the_kernel_made() {
-    judge_named(&["block-1k"]);
+    check_named(&["block-1k"]);
 }
 
 #[test]
 fn directory_blocks_of_several_filesystem_blocks_are_read() {
-    judge_named(&["dir-block-64k-of-1k"]);
+    check_named(&["dir-block-64k-of-1k"]);
 }
 
 #[test]
 fn parent_pointers_lead_to_every_path() {
-    judge_named(&["parent"]);
+    check_named(&["parent"]);
 }
 
 /// Names in Latin-1 in directories of every form, made by mkfs.xfs: few kernels still fold case.
@@ -231,7 +231,7 @@ fn a_loop_of_parents_is_named() {
 fn the_whole_matrix_agrees_in_the_long_run() {
     if xfskit_test_oracle::long() && needs(&[Need::Mount, Need::Xfsprogs]) {
         for case in matrix::cases() {
-            judge(&case);
+            check_all(&case);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Owners and reference counts in the trees of real volumes, against the truth about each single block;
-//! All judges look at what is left when everything was given back.
+//! Owners and reference counts in the trees of real volumes, compared with a model of every single
+//! block. All checkers run on the volume after everything was freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,11 +43,11 @@ fn made<'s>(scratch: &'s Scratch, options: &[&str]) -> Option<Image<'s>> {
     Some(image)
 }
 
-fn judged(image: &Image) {
+fn assert_clean(image: &Image) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    verify::volume(image, &Scratch::new("owners-judged")).unwrap();
+    verify::volume(image, &Scratch::new("owners-clean")).unwrap();
 }
 
 const SHARING: &[&str] = &["-m", "rmapbt=1,reflink=1"];
@@ -248,7 +248,7 @@ fn choose(model: &Model, random: &mut Random, base: u32, grows: bool) -> Option<
 }
 
 #[test]
-fn shared_extents_are_mapped_counted_and_freed_as_single_blocks_say() {
+fn shared_extents_match_a_model_of_single_blocks() {
     let scratch = Scratch::new("owners-shared");
     let Some(image) = made(&scratch, SHARING) else { return };
     let volume = open(image.path());
@@ -304,7 +304,7 @@ fn shared_extents_are_mapped_counted_and_freed_as_single_blocks_say() {
     }
     model.agrees(&volume);
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 const RMAP_LEVEL: usize = std::mem::offset_of!(xfskit_format::agf::Agf, rmaplevel);
@@ -367,7 +367,7 @@ fn shared_parts_are_found() {
 }
 
 #[test]
-fn staging_extents_that_a_crash_left_are_freed_by_the_next_who_opens() {
+fn staging_extents_left_by_a_crash_are_freed_at_the_next_open() {
     let scratch = Scratch::new("owners-staging");
     let Some(image) = made(&scratch, SHARING) else { return };
     let volume = open(image.path());
@@ -401,7 +401,7 @@ fn staging_extents_that_a_crash_left_are_freed_by_the_next_who_opens() {
     volume.engine().unwrap().checkpoint().unwrap();
     drop(volume); // Without close: a crash.
     open(image.path()).close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]
@@ -425,5 +425,5 @@ fn without_reverse_mappings_and_sharing_there_is_nothing_to_do() {
     both(Deferred::RmapUnmap { start, len, owner }, Deferred::RefcountDecrease { start, len })
         .unwrap();
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }

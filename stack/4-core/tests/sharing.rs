@@ -1,5 +1,5 @@
-//! Files that share blocks, under random changes, against plain bytes; then judged by xfs_repair and
-//! `xfskit check`, read by Linux, changed by Linux, and changed again.
+//! Files that share blocks, under random changes, compared with plain bytes. The volume is then
+//! checked by xfs_repair and `xfskit check`, read by Linux, changed by Linux, and changed again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,11 +62,11 @@ fn same(found: &[u8], model: &[u8], what: &str) {
     }
 }
 
-fn judge(image: &Image<'_>) {
+fn check_all(image: &Image<'_>) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    verify::volume(image, &Scratch::new("sharing-judged")).unwrap();
+    verify::volume(image, &Scratch::new("sharing-clean")).unwrap();
 }
 
 /// Some open files, and what should be in them.
@@ -181,7 +181,7 @@ fn stress_case(name: &str, mib: u64, options: &str, rounds: u64) {
         files.compare("at the end");
         models = files.close();
         vol.close().unwrap();
-        judge(&image);
+        check_all(&image);
         // Linux reads them, writes into what is shared, and shares more.
         let mount = Mount::read_write(&image, &scratch).unwrap();
         let path = |n: usize| mount.path().join(format!("f{n}"));
@@ -206,12 +206,12 @@ fn stress_case(name: &str, mib: u64, options: &str, rounds: u64) {
         second.clone_from(first);
         mount.unmount().unwrap();
     }
-    judge(&image);
+    check_all(&image);
 }
 
 /// The flag that says so goes when nothing is shared any more, and not before.
 #[test]
-fn who_shares_nothing_any_more_does_not_say_so() {
+fn the_reflink_flag_is_cleared_when_nothing_is_shared() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
@@ -232,11 +232,11 @@ fn who_shares_nothing_any_more_does_not_say_so() {
         vol.close_content(content).unwrap();
     }
     vol.close().unwrap();
-    judge(&image);
+    check_all(&image);
 }
 
 #[test]
-fn files_that_share_blocks_hold_what_plain_bytes_say() {
+fn files_that_share_blocks_match_plain_bytes() {
     stress_case("sharing", 320, "-m rmapbt=1,reflink=1", 250);
 }
 

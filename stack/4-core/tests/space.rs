@@ -1,5 +1,5 @@
-//! Allocating and freeing on volumes that mkfs.xfs made: against a bitmap, until full and back, in many
-//! threads; all judges look at what is left.
+//! Allocation and freeing on volumes that mkfs.xfs made: compared with a bitmap, until full and
+//! back, in many threads. All checkers run on the resulting volume.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,11 +46,11 @@ fn made<'s>(scratch: &'s Scratch, mib: u64, options: &[&str]) -> Option<Image<'s
     Some(image)
 }
 
-fn judged(image: &Image) {
+fn assert_clean(image: &Image) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
-    verify::volume(image, &Scratch::new("space-judged")).unwrap();
+    verify::volume(image, &Scratch::new("space-clean")).unwrap();
 }
 
 /// All that is free in a group: by the bnobt, which the cntbt must repeat, and on the free list.
@@ -99,7 +99,7 @@ fn free_of(tx: &mut Tx<'_>, agno: AgNumber) -> Result<Free> {
 type Mine = BTreeMap<FsBlock, u32>;
 
 /// Every block is mine, free, on a free list, or part of a tree, and none is two of these; the sum is `due`.
-fn judge(volume: &Volume, mine: &Mine, due: Option<u64>) -> (u64, bool) {
+fn check_all(volume: &Volume, mine: &Mine, due: Option<u64>) -> (u64, bool) {
     let geo = volume.geo();
     let (mut sum, mut wraps, mut fdblocks) = (0, false, 0);
     for agno in geo.ags() {
@@ -157,7 +157,7 @@ fn stress_case(name: &str, options: &[&str], sizes: u32) -> bool {
     let volume = open(image.path());
     let mut mine = Mine::new();
     let mut random = Random(7);
-    let (due, _) = judge(&volume, &mine, None);
+    let (due, _) = check_all(&volume, &mine, None);
     let mut wrapped = false;
     for round in 0..4 {
         loop {
@@ -181,24 +181,24 @@ fn stress_case(name: &str, options: &[&str], sizes: u32) -> bool {
                 Err(error) => panic!("{error}"),
             }
         }
-        judge(&volume, &mine, Some(due));
+        check_all(&volume, &mine, Some(due));
         let some: Vec<_> = mine.keys().copied().filter(|_| random.below(2) == 0).collect();
         for start in some {
             let len = ExtLen(mine.remove(&start).unwrap());
             volume.transact(|tx| tx.free_extent(start, len, MINE)).unwrap();
             if random.below(500) == 0 {
-                wrapped |= judge(&volume, &mine, Some(due)).1;
+                wrapped |= check_all(&volume, &mine, Some(due)).1;
             }
         }
-        wrapped |= judge(&volume, &mine, Some(due)).1;
+        wrapped |= check_all(&volume, &mine, Some(due)).1;
         if round % 2 == 1 {
             free_all(&volume, &mut mine);
         }
     }
     free_all(&volume, &mut mine);
-    judge(&volume, &mine, Some(due));
+    check_all(&volume, &mine, Some(due));
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
     wrapped
 }
 
@@ -244,7 +244,7 @@ fn freed_blocks_are_not_given_out_before_the_next_checkpoint() {
         })
         .unwrap();
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn what_is_free_is_not_freed_again() {
     assert_eq!(volume.engine().unwrap().counters().get(), before);
     volume.transact(|tx| tx.free_extent(start, len, MINE)).unwrap();
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]
@@ -283,9 +283,9 @@ fn a_request_that_cannot_be_met_changes_nothing() {
     });
     assert!(matches!(answer, Err(Error::NoSpace("blocks"))), "{answer:?}");
     assert_eq!(volume.engine().unwrap().counters().get(), before);
-    judge(&volume, &Mine::new(), None);
+    check_all(&volume, &Mine::new(), None);
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn trees_of_the_group_may_take_what_is_held_back() {
     assert_eq!(take(&AllocRequest { reserve: true, ..request }, &mut mine), 0);
     free_all(&volume, &mut mine);
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn threads(options: &[&str]) {
     let scratch = Scratch::new("space-threads");
     let Some(image) = made(&scratch, 300, options) else { return };
     let volume = open(image.path());
-    let (due, _) = judge(&volume, &Mine::new(), None);
+    let (due, _) = check_all(&volume, &Mine::new(), None);
     let total = AtomicU64::new(0);
     let work = |seed: u64| {
         let mut random = Random(seed);
@@ -361,11 +361,11 @@ fn threads(options: &[&str]) {
     for (start, len) in all {
         assert_eq!(mine.insert(start, len.0), None);
     }
-    judge(&volume, &mine, Some(due));
+    check_all(&volume, &mine, Some(due));
     free_all(&volume, &mut mine);
-    judge(&volume, &mine, Some(due));
+    check_all(&volume, &mine, Some(due));
     volume.close().unwrap();
-    judged(&image);
+    assert_clean(&image);
 }
 
 #[test]

@@ -219,8 +219,8 @@ impl Out {
         for heals in heals {
             for healed in heals.list().iter().take(HEALED_SHOWN) {
                 if self.json() {
-                    let Healed { fault, rewritten } = healed;
-                    self.object(&json!({ "healed": fault, "rewritten": rewritten }))?;
+                    let Healed { corruption, rewritten } = healed;
+                    self.object(&json!({ "healed": corruption, "rewritten": rewritten }))?;
                 } else {
                     self.note(&healed.to_string());
                 }

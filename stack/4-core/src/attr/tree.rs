@@ -22,30 +22,30 @@ use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 pub(super) const ROOT: DaBlock = DaBlock(0);
-/// Blocks that one transaction gives back: each is an object of the transaction.
+/// Maximum number of blocks that one transaction frees: each is an object of the transaction.
 pub(super) const DROP_MAX: u64 = 128;
 
-/// Where an attribute was found.
+/// The position of an attribute.
 struct Found {
     path: Path,
-    /// Which entry of the leaf at the end of `path`.
+    /// The index of its entry in the leaf at the end of `path`.
     index: usize,
     /// The blocks of its own that its value has.
     remote: Option<(DaBlock, u32)>,
-    /// Its value, where it stands beside its name.
+    /// Its value, if it is stored beside its name.
     local: Vec<u8>,
     /// Bytes that it takes in its leaf.
     size: usize,
 }
 
-/// What looking for an attribute came to.
+/// The result of a search for an attribute.
 enum Search {
     Found(Found),
-    /// There is none: the way to the first leaf that may have it.
+    /// It does not exist: the path to the first leaf that may have it.
     Missing(Path),
 }
 
-/// Looks for an attribute.
+/// Searches for an attribute.
 fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search> {
     let geo = tree.geo();
     let place = AttrValue::Local(key.value.unwrap_or(&[]));
@@ -78,7 +78,7 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
     Ok(Search::Missing(first.unwrap_or(path)))
 }
 
-/// Puts `item` in the place of `old`, which is filed under the same hash.
+/// Replaces `old` by `item`, which has the same hash.
 fn replace(tree: &mut Tree<'_, TxBlocks<'_, '_>>, old: &Found, item: Item<'_>) -> Result<()> {
     let geo = tree.geo();
     let leaf = old.path.leaf();
@@ -106,7 +106,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Makes the root of a fork that has no blocks: an empty leaf, which must not stay empty.
+    /// Makes the root of a fork without blocks: an empty leaf, which must not stay empty.
     pub(super) fn tree_init(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
         let mut blocks = TxBlocks::new(self, inode);
@@ -158,8 +158,8 @@ impl Tx<'_> {
 
     // ---- back to the inode -------------------------------------------------------------------
 
-    /// The attributes as a short form; `None` where they stand in more than a leaf, or one of them
-    /// cannot stand in a short form.
+    /// Returns the attributes as a short form; `None` if they are in more than one leaf, or one of
+    /// them does not fit into a short form.
     pub(super) fn tree_as_short_form(&mut self, inode: TxInode) -> Result<Option<Vec<u8>>> {
         let geo = self.volume().geo();
         // Leftovers of an interrupted change of Linux are kept for the clean-up.
@@ -194,7 +194,7 @@ impl Tx<'_> {
         TxBlocks::new(self, inode).shrink(ROOT)
     }
 
-    /// Frees the last blocks of a fork whose attributes are not wanted any more; true where it has none left.
+    /// Frees the last blocks of a fork whose attributes are deleted; returns true if none are left.
     pub(super) fn tree_drop_part(&mut self, inode: TxInode) -> Result<bool> {
         let geo = self.volume().geo();
         let mut blocks = TxBlocks::new(self, inode);

@@ -224,7 +224,7 @@ fn blocks_of_1k_make_deep_trees() {
 }
 
 #[test]
-fn names_of_one_hash_are_told_apart() {
+fn names_with_the_same_hash_are_distinguished() {
     for blocklog in [10, 12] {
         let mut f = Fixture::new(blocklog, 5);
         // Parents whose numbers mix to the same bits: one hash, 600 of them fill many leaves.

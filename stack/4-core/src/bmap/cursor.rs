@@ -50,7 +50,7 @@ enum Side {
 /// Descends to the leaf for `fileoff` and passes the steps to `each`. Returns the last extent in
 /// the leaf that begins at or before it. The order within each block of the path, and from block to
 /// block, is verified.
-fn way(
+fn descend(
     tx: &Tx<'_>,
     of: ForkOf,
     fileoff: FileOff,
@@ -99,7 +99,7 @@ pub(super) fn covering(
     fileoff: FileOff,
 ) -> Result<Option<Extent>> {
     let of = ForkOf { inode, fork };
-    let Some(slot) = way(tx, of, fileoff, |_| ())? else { return Ok(None) };
+    let Some(slot) = descend(tx, of, fileoff, |_| ())? else { return Ok(None) };
     let extent = verified(tx, of, slot)?;
     Ok(Some(extent).filter(|extent| fileoff < extent.end()))
 }
@@ -117,7 +117,7 @@ impl Cursor {
     fn descend(&mut self, tx: &Tx<'_>, fileoff: FileOff) -> Result<()> {
         self.path.clear();
         let path = &mut self.path;
-        way(tx, self.of, fileoff, |step| path.push(step)).map(drop)
+        descend(tx, self.of, fileoff, |step| path.push(step)).map(drop)
     }
 
     fn leaf(&self) -> Step {

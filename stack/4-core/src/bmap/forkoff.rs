@@ -74,14 +74,14 @@ impl Content {
 }
 
 impl Tx<'_> {
-    /// Moves the border between the forks to `forkoff` (8-byte units into the literal area; 0: no attribute
-    /// fork). Each fork takes the form that fits: extents move into a tree or back, the root of a tree
-    /// grows a level, a symlink's target moves into a block. What is in short form (a directory, attributes)
-    /// must fit as it is: its module converts it first.
+    /// Moves the boundary between the forks to `forkoff` (8-byte units into the literal area; 0: no
+    /// attribute fork). Each fork is converted to the form that fits: extents move into a tree or
+    /// back, the root of a tree grows a level, a symlink's target moves into a block. A short form
+    /// (a directory, attributes) must fit as it is: its module converts it first.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`], [`Error::Limit`] where a short form does
-    /// not fit, [`Error::AttrBit`].
+    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`], [`Error::Limit`] if a short form
+    /// does not fit, [`Error::AttrBit`].
     pub fn set_forkoff(&mut self, inode: TxInode, forkoff: u8) -> Result<()> {
         let core = self.core(inode);
         if core.forkoff() == forkoff {

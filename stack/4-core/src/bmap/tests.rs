@@ -68,7 +68,7 @@ fn no_two_join(extents: &[Extent]) {
 }
 
 #[test]
-fn random_changes_leave_what_a_table_says_and_blocks_are_counted() {
+fn random_changes_match_a_table_and_blocks_are_counted() {
     let scratch = Scratch::new("bmap");
     let Some((vol, ino)) = volume(&scratch) else { return };
     let mut random = Random(0x1234_5678_9abc_def1);

@@ -73,7 +73,7 @@ impl<H: BtreeOps> Cursor<H> {
         let block = left.block.unwrap_or(0);
         let behind = left.shape.right(tx.bytes(left.handle));
         let count = left.shape.count(tx.bytes(left.handle));
-        let (new, handle) = self.home.alloc(tx, block, left.level)?;
+        let (new, handle) = self.tree.alloc(tx, block, left.level)?;
         let right = Step { handle, block: Some(new), ..left };
         move_right(tx, &left, count - count / 2, &right);
 
@@ -95,15 +95,15 @@ impl<H: BtreeOps> Cursor<H> {
         let root = self.path[0];
         let key = key_of::<H>(tx, &root);
         let Some(block) = root.block else { return self.push_down(tx, &root) };
-        let (new, handle) = self.home.alloc(tx, block, root.level + 1)?;
-        let shape = self.home.shape(tx, root.level + 1);
+        let (new, handle) = self.tree.alloc(tx, block, root.level + 1)?;
+        let shape = self.tree.shape(tx, root.level + 1);
         let mut image = tx.image(handle);
         shape.open(&mut image, 0, 1);
         shape.set_ptr(&mut image, 0, block);
         if let Some(key) = key {
             shape.set_entry(&mut image, 0, &key);
         }
-        self.home.set_root(tx, new, root.level + 2)
+        self.tree.set_root(tx, new, root.level + 2)
     }
 
     /// Moves all entries of a root in an inode into a new block, which becomes its only child.
@@ -111,9 +111,9 @@ impl<H: BtreeOps> Cursor<H> {
         let bytes = tx.bytes(root.handle);
         let count = root.shape.count(bytes);
         let near = root.shape.ptr(bytes, 0).unwrap_or(0);
-        let (new, handle) = self.home.alloc(tx, near, root.level)?;
+        let (new, handle) = self.tree.alloc(tx, near, root.level)?;
         let child =
-            Step { handle, block: Some(new), shape: self.home.shape(tx, root.level), ..*root };
+            Step { handle, block: Some(new), shape: self.tree.shape(tx, root.level), ..*root };
         append(tx, &child, 0, root, 0..count);
         let mut image = tx.image(root.handle);
         root.shape.set_level(&mut image, root.level + 1, 1);
@@ -181,7 +181,7 @@ impl<H: BtreeOps> Cursor<H> {
         self.set_left_of(tx, behind, left, left.block)?;
         parent.shape.close(&mut tx.image(parent.handle), at + 1, 1);
         self.rekey(tx, depth, &[(at, *left)]);
-        self.home.free(tx, right.block.unwrap_or(0), right.handle)
+        self.tree.free(tx, right.block.unwrap_or(0), right.handle)
     }
 
     /// Makes the only child of a root the new root.
@@ -190,8 +190,8 @@ impl<H: BtreeOps> Cursor<H> {
         while root.level > 0 && root.shape.count(tx.bytes(root.handle)) == 1 {
             let Some(child) = root.shape.ptr(tx.bytes(root.handle), 0) else { return Ok(()) };
             let Some(block) = root.block else { return self.pull_up(tx, &root, child) };
-            self.home.set_root(tx, child, root.level)?;
-            self.home.free(tx, block, root.handle)?;
+            self.tree.set_root(tx, child, root.level)?;
+            self.tree.free(tx, block, root.handle)?;
             root = self.step_to(tx, child, root.level - 1)?;
         }
         Ok(())
@@ -210,7 +210,7 @@ impl<H: BtreeOps> Cursor<H> {
         }
         root.shape.set_level(&mut tx.image(root.handle), child.level, 0);
         append(tx, root, 0, &child, 0..count);
-        self.home.free(tx, child.block.unwrap_or(0), child.handle)
+        self.tree.free(tx, child.block.unwrap_or(0), child.handle)
     }
 
     // ---- shared ------------------------------------------------------------------------------
@@ -227,10 +227,10 @@ impl<H: BtreeOps> Cursor<H> {
     }
 
     fn step_to(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
-        let handle = self.home.read(tx, block)?;
-        let shape = self.home.shape(tx, level);
+        let handle = self.tree.read(tx, block)?;
+        let shape = self.tree.shape(tx, level);
         if shape.level(tx.bytes(handle)) != level {
-            return Err(self.home.flaw(tx, Some(block), Flaw::Level));
+            return Err(self.tree.flaw(tx, Some(block), Flaw::Level));
         }
         Ok(Step { handle, block: Some(block), shape, level, index: 0 })
     }

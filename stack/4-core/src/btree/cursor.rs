@@ -40,7 +40,7 @@ pub(super) struct Step {
 /// A position in a tree.
 #[derive(Debug)]
 pub struct Cursor<H: BtreeOps> {
-    pub(super) home: H,
+    pub(super) tree: H,
     /// From the root to the leaf; empty if the cursor has no position.
     pub(super) path: Vec<Step>,
     /// The previous path, while a new one is found. Blocks on both are not looked up again.
@@ -49,13 +49,13 @@ pub struct Cursor<H: BtreeOps> {
 
 impl<H: BtreeOps> Cursor<H> {
     /// Returns a cursor without a position.
-    pub fn new(home: H) -> Self {
-        Self { home, path: Vec::new(), before: Vec::new() }
+    pub fn new(tree: H) -> Self {
+        Self { tree, path: Vec::new(), before: Vec::new() }
     }
 
     /// Returns the tree.
-    pub fn home(&self) -> &H {
-        &self.home
+    pub fn tree(&self) -> &H {
+        &self.tree
     }
 
     /// Moves to the record that `how` selects and returns it. Returns `None` if there is none; the
@@ -168,7 +168,7 @@ impl<H: BtreeOps> Cursor<H> {
     }
 
     pub(super) fn flaw(&self, tx: &Tx<'_>, depth: usize, flaw: Flaw) -> Error {
-        self.home.flaw(tx, self.path.get(depth).and_then(|step| step.block), flaw)
+        self.tree.flaw(tx, self.path.get(depth).and_then(|step| step.block), flaw)
     }
 
     // ---- the descent -------------------------------------------------------------------------
@@ -205,7 +205,7 @@ impl<H: BtreeOps> Cursor<H> {
         tx: &mut Tx<'_>,
         pick: &impl Fn(&[u8], &Step) -> usize,
     ) -> Result<()> {
-        match self.home.root(tx)? {
+        match self.tree.root(tx)? {
             Root::Block(block, levels) => self.enter(tx, block, levels.saturating_sub(1), pick),
             Root::Inode(handle, shape) => {
                 let level = shape.level(tx.bytes(handle));
@@ -224,8 +224,8 @@ impl<H: BtreeOps> Cursor<H> {
         if let Some(step) = known {
             return Ok(*step);
         }
-        let handle = self.home.read(tx, block)?;
-        let shape = self.home.shape(tx, level);
+        let handle = self.tree.read(tx, block)?;
+        let shape = self.tree.shape(tx, level);
         Ok(Step { handle, block: Some(block), shape, level, index: 0 })
     }
 
@@ -311,7 +311,7 @@ impl<H: BtreeOps> Cursor<H> {
         let next = std::iter::once(key(&self.path[depth], index + 1)).chain(above).flatten().next();
         let within = key(&self.path[depth], index).is_none_or(|key| key <= first)
             && next.is_none_or(|next| last < next);
-        if within { Ok(()) } else { Err(self.home.flaw(tx, child.block, Flaw::Key)) }
+        if within { Ok(()) } else { Err(self.tree.flaw(tx, child.block, Flaw::Key)) }
     }
 
     /// Ends the cursor and releases blocks that it did not change.

@@ -6,7 +6,7 @@ use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Ino};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
-use super::row::Row;
+use super::level::Level;
 
 /// Bytes before the keys of the root in the inode.
 const ROOT_HEAD: usize = 4;
@@ -40,43 +40,45 @@ pub struct Shape {
     room: usize,
     extents: usize,
     /// Leaves first, without the root; none if the records are in the inode.
-    rows: Vec<Row>,
+    levels: Vec<Level>,
 }
 
 impl Shape {
     /// Plans a map of `extents` extents in a fork of `room` bytes.
     pub fn new(geo: &Geometry, room: usize, extents: usize) -> Self {
-        let mut rows = Vec::new();
+        let mut levels = Vec::new();
         if extents > bmbt::inline_records(room) {
             let max = bmbt::maxrecs(geo);
-            rows.push(Row::new(extents, max));
-            while let Some(row) = rows.last().filter(|row| row.blocks > bmbt::root_maxrecs(room)) {
-                rows.push(Row::new(row.blocks, max));
+            levels.push(Level::new(extents, max));
+            while let Some(last) =
+                levels.last().filter(|level| level.blocks > bmbt::root_maxrecs(room))
+            {
+                levels.push(Level::new(last.blocks, max));
             }
         }
-        Self { room, extents, rows }
+        Self { room, extents, levels }
     }
 
     /// Returns the number of blocks besides the inode.
     pub fn blocks(&self) -> usize {
-        self.rows.iter().map(|row| row.blocks).sum()
+        self.levels.iter().map(|level| level.blocks).sum()
     }
 
     /// Returns the fork's format.
     pub fn format(&self) -> Format {
-        if self.rows.is_empty() { Format::Extents } else { Format::Btree }
+        if self.levels.is_empty() { Format::Extents } else { Format::Btree }
     }
 
     /// Returns the number of the first block of `level` in the tree's locations.
     fn first(&self, level: usize) -> usize {
-        self.rows[..level].iter().map(|row| row.blocks).sum()
+        self.levels[..level].iter().map(|level| level.blocks).sum()
     }
 
     /// Returns the first file block below each block of `level`.
     fn keys(&self, level: usize, extents: &[Extent]) -> Vec<U64> {
         let mut keys: Vec<U64> =
-            self.rows[0].ranges().map(|range| extents[range.start].startoff.0.into()).collect();
-        for row in &self.rows[1..=level] {
+            self.levels[0].ranges().map(|range| extents[range.start].startoff.0.into()).collect();
+        for row in &self.levels[1..=level] {
             keys = row.ranges().map(|range| keys[range.start]).collect();
         }
         keys
@@ -89,13 +91,13 @@ impl Shape {
     /// If there are fewer extents or places than the shape was made for.
     pub fn fork(&self, extents: &[Extent], places: &[FsBlock]) -> Vec<u8> {
         assert_eq!(extents.len(), self.extents);
-        let Some(top) = self.rows.len().checked_sub(1) else {
+        let Some(top) = self.levels.len().checked_sub(1) else {
             return records(extents).as_bytes().to_vec();
         };
         let keys = self.keys(top, extents);
         let ptrs: Vec<U64> = places[self.first(top)..].iter().map(|place| place.0.into()).collect();
         let mut fork = vec![0; self.room];
-        let head = [u16_of(self.rows.len()), u16_of(keys.len())];
+        let head = [u16_of(self.levels.len()), u16_of(keys.len())];
         fork[..ROOT_HEAD].copy_from_slice(head.as_bytes());
         let at = ROOT_HEAD + bmbt::root_maxrecs(self.room) * size_of::<U64>();
         fork[ROOT_HEAD..][..keys.as_bytes().len()].copy_from_slice(keys.as_bytes());
@@ -115,7 +117,7 @@ impl Shape {
         places: &[FsBlock],
     ) -> Vec<Vec<u8>> {
         let mut blocks = Vec::with_capacity(places.len());
-        for (level, row) in self.rows.iter().enumerate() {
+        for (level, row) in self.levels.iter().enumerate() {
             let first = self.first(level);
             let children = if level == 0 { Vec::new() } else { self.keys(level - 1, extents) };
             for (index, range) in row.ranges().enumerate() {

@@ -8,7 +8,7 @@ use xfskit_units::{AgBlock, AgNumber, Geometry};
 use zerocopy::big_endian::U32;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::row::Row;
+use super::level::Level;
 
 /// A record of one of the trees, and the key for it in a node.
 pub trait Record: IntoBytes + Immutable + Sized {
@@ -64,17 +64,17 @@ fn highest(keys: impl Iterator<Item = rmap::Key>) -> Option<rmap::Key> {
 pub struct Shape {
     tree: Tree,
     /// Leaves first. The last level has one block, the root.
-    rows: Vec<Row>,
+    levels: Vec<Level>,
 }
 
 impl Shape {
     /// Plans `tree` for `records` records.
     pub fn new(geo: &Geometry, tree: Tree, records: usize) -> Self {
-        let mut rows = vec![Row::new(records, tree.maxrecs(geo, 0))];
-        while let Some(row) = rows.last().filter(|row| row.blocks > 1) {
-            rows.push(Row::new(row.blocks, tree.maxrecs(geo, 1)));
+        let mut levels = vec![Level::new(records, tree.maxrecs(geo, 0))];
+        while let Some(last) = levels.last().filter(|level| level.blocks > 1) {
+            levels.push(Level::new(last.blocks, tree.maxrecs(geo, 1)));
         }
-        Self { tree, rows }
+        Self { tree, levels }
     }
 
     /// Returns the tree.
@@ -84,21 +84,22 @@ impl Shape {
 
     /// Returns the number of levels, 1 for a tree that is a single leaf.
     pub fn levels(&self) -> u32 {
-        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.levels.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the number of blocks, the root among them.
     pub fn blocks(&self) -> u32 {
-        u32::try_from(self.rows.iter().map(|row| row.blocks).sum::<usize>()).unwrap_or(u32::MAX)
+        u32::try_from(self.levels.iter().map(|level| level.blocks).sum::<usize>())
+            .unwrap_or(u32::MAX)
     }
 
     /// Returns the index of the location of block `index` of `level`: the root has the first, the
     /// others follow from the leaves up.
     fn place(&self, level: usize, index: usize) -> usize {
-        if level + 1 == self.rows.len() {
+        if level + 1 == self.levels.len() {
             return 0;
         }
-        1 + self.rows[..level].iter().map(|row| row.blocks).sum::<usize>() + index
+        1 + self.levels[..level].iter().map(|level| level.blocks).sum::<usize>() + index
     }
 }
 
@@ -116,7 +117,7 @@ pub fn load<R: Record>(
 ) -> Vec<(AgBlock, Vec<u8>)> {
     let mut blocks = Vec::with_capacity(places.len());
     let mut below: Vec<R::Key> = Vec::new();
-    for (level, row) in shape.rows.iter().enumerate() {
+    for (level, row) in shape.levels.iter().enumerate() {
         let at = |index: usize| places[shape.place(level, index)];
         let mut keys = Vec::with_capacity(row.blocks);
         for (index, range) in row.ranges().enumerate() {
@@ -181,20 +182,20 @@ mod tests {
     /// A block between its siblings.
     type Chained = (Option<AgBlock>, AgBlock, Option<AgBlock>);
 
-    /// Everything below `agbno`, left to right; keys and siblings verified on the way.
+    /// Verifies everything below `agbno`, left to right, with keys and siblings.
     fn walk<R: Record + zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned + Copy>(
         geo: &Geometry,
         tree: Tree,
         blocks: &HashMap<AgBlock, Vec<u8>>,
         agbno: AgBlock,
-        rows: &mut [Vec<Chained>],
+        levels: &mut [Vec<Chained>],
     ) -> (Vec<R>, R::Key)
     where
         R::Key: zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned,
     {
         let ctx = Ctx::new(geo, tree.location(geo, AgNumber(1), agbno)).log_head(Some(Lsn(1)));
         let block = Block::verify(&blocks[&agbno], &ctx, tree, AgNumber(1)).unwrap();
-        rows[usize::from(block.level)].push((block.leftsib, agbno, block.rightsib));
+        levels[usize::from(block.level)].push((block.leftsib, agbno, block.rightsib));
         if block.is_leaf() {
             let records = block.recs::<R>().to_vec();
             let key = R::leaf_key(&records);
@@ -203,7 +204,7 @@ mod tests {
         let mut all = Vec::new();
         let mut keys = Vec::new();
         for (key, ptr) in block.keys::<R::Key>().iter().zip(block.ptrs()) {
-            let (records, found) = walk::<R>(geo, tree, blocks, AgBlock(ptr.get()), rows);
+            let (records, found) = walk::<R>(geo, tree, blocks, AgBlock(ptr.get()), levels);
             assert_eq!(found.as_bytes(), key.as_bytes());
             all.extend(records);
             keys.push(found);
@@ -221,10 +222,10 @@ mod tests {
         let blocks: HashMap<_, _> =
             load(geo, AgNumber(1), &shape, records, &places).into_iter().collect();
         assert_eq!(blocks.len(), places.len());
-        let mut rows = vec![Vec::new(); shape.levels() as usize];
-        let (found, _) = walk::<R>(geo, tree, &blocks, places[0], &mut rows);
+        let mut levels = vec![Vec::new(); shape.levels() as usize];
+        let (found, _) = walk::<R>(geo, tree, &blocks, places[0], &mut levels);
         assert_eq!(found.as_bytes(), records.as_bytes());
-        for row in rows {
+        for row in levels {
             assert!(row[0].0.is_none() && row[row.len() - 1].2.is_none());
             for pair in row.windows(2) {
                 assert_eq!((pair[0].2, pair[1].0), (Some(pair[1].1), Some(pair[0].1)));

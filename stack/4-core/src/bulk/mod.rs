@@ -9,4 +9,4 @@ pub mod bmbt;
 pub mod btree;
 pub mod dir;
 
-mod row;
+mod level;

@@ -22,12 +22,12 @@ pub(crate) fn geo(blocklog: u8) -> Geometry {
 /// The inode whose fork tests build.
 pub(crate) const INO: Ino = Ino(133);
 
-/// Where tests put block `dablk`.
+/// Returns the address of block `dablk` in tests.
 pub(crate) fn home(dablk: DaBlock) -> Daddr {
     Daddr(1000 + 8 * u64::from(dablk.0))
 }
 
-/// Flags, name, and local value, or place and length of a remote one.
+/// Flags, name, and local value, or block and length of a remote one.
 pub(crate) type FoundAttr = (u8, Vec<u8>, std::result::Result<Vec<u8>, (DaBlock, u32)>);
 
 /// A fork in memory.
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     pub(crate) blocks: HashMap<DaBlock, Vec<u8>>,
     len: usize,
     free: Vec<DaBlock>,
-    /// Blocks that were asked for since the last look.
+    /// Blocks that were accessed since the last check.
     pub(crate) touched: HashSet<DaBlock>,
 }
 
@@ -75,7 +75,7 @@ impl DaBlocks for Memory {
     }
 }
 
-/// What a walk over a sound tree found.
+/// The contents of a valid tree.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Bytes used of each leaf, in hash order.
@@ -86,11 +86,11 @@ pub(crate) struct Found {
     pub(crate) attrs: Vec<FoundAttr>,
     /// Blocks of the tree.
     pub(crate) blocks: HashSet<DaBlock>,
-    /// Hashes that stand in more than one leaf.
+    /// Number of hashes that are in more than one leaf.
     pub(crate) torn_runs: usize,
 }
 
-/// Verifies the attribute tree whose blocks `block` gives.
+/// Verifies the attribute tree whose blocks `block` returns.
 pub(crate) fn verify(geo: &Geometry, block: &dyn Fn(DaBlock) -> Vec<u8>) -> Found {
     let mut walk = Walk { geo, block, found: Found::default(), chain: Vec::new(), last: None };
     walk.visit(DaBlock(0), None);

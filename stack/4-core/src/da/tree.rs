@@ -339,7 +339,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let room = L::room(geo, fork);
         let kids = self.children(path.steps[depth - 1].dablk)?.1.len();
         if plan::is_full_enough(used, room) || (kids > 1 && plan::may_stay(used, room, kids)) {
-            return self.mend_hashes::<L>(path, depth);
+            return self.update_hashes::<L>(path, depth);
         }
         let window = self.window(path, depth)?;
         if window.blocks.len() == 1 && depth == 1 {
@@ -354,13 +354,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
         match plan::to_shrink(&lens, &ends, window.own, room, L::WHOLE_RUNS) {
             Some(plan) => self.carry_out::<L>(path, depth, &window, &all, &plan),
-            None => self.mend_hashes::<L>(path, depth),
+            None => self.update_hashes::<L>(path, depth),
         }
     }
 
     /// Propagates the last hash of the block at `depth` of `path` upwards, until a parent has it
     /// already.
-    fn mend_hashes<L: Level>(&mut self, path: &Path, depth: usize) -> Result<()> {
+    fn update_hashes<L: Level>(&mut self, path: &Path, depth: usize) -> Result<()> {
         let last = L::last_hash(self.blocks.bytes(path.steps[depth].dablk)?, self.geo);
         self.carry_up(path, depth, last)
     }
@@ -502,7 +502,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         } else if stay.len() < range.len() {
             self.taken_out::<Nodes>(path, depth)
         } else {
-            self.mend_hashes::<Nodes>(path, depth)
+            self.update_hashes::<Nodes>(path, depth)
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn wide_ino(geo: &Geometry) -> Ino {
     geo.agino_to_ino(AgNumber((1 << 16) - 1), AgIno(4096))
 }
 
-/// Where tests put the block at `fileoff`.
+/// Returns the address of the block at `fileoff` in tests.
 pub(crate) fn home(fileoff: FileOff) -> Daddr {
     Daddr(1000 + 128 * fileoff.0)
 }
@@ -35,10 +35,10 @@ pub(crate) fn home(fileoff: FileOff) -> Daddr {
 /// Name, inode, type.
 pub(crate) type Names = BTreeMap<Vec<u8>, (Ino, u8)>;
 
-/// The directory blocks of a fork, by their place in it.
+/// The directory blocks of a fork, by their offset.
 pub(crate) type Blocks = BTreeMap<FileOff, Vec<u8>>;
 
-/// What a walk over a sound directory found.
+/// The contents of a valid directory.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// All but "." and "..".
@@ -110,14 +110,14 @@ pub(crate) fn verify(geo: &Geometry, blocks: &Blocks, size: u64) -> Found {
     assert!(walk.addresses.is_empty(), "names without hash: {:?}", walk.addresses);
     let free: Blocks = blocks.range(freeblk..).map(|(at, block)| (*at, block.clone())).collect();
     if kind == Kind::LeafN {
-        judge_free(geo, &free, &bests);
+        verify_free(geo, &free, &bests);
     }
     found.blocks[2] = free.len();
     assert_eq!(found.blocks.iter().sum::<usize>(), blocks.len(), "no block without use");
     found
 }
 
-/// True where the block at `at` passes its verifier, which knows nothing of the others.
+/// Returns true if the block at `at` passes its verifier, which does not see the others.
 pub(crate) fn passes(geo: &Geometry, at: FileOff, block: &[u8]) -> bool {
     let (mut block, ctx) = (block.to_vec(), ctx(geo, at));
     if at.0 < geo.dir_leafblk().0.into() {
@@ -132,7 +132,7 @@ pub(crate) fn passes(geo: &Geometry, at: FileOff, block: &[u8]) -> bool {
     }
 }
 
-fn judge_free(geo: &Geometry, blocks: &Blocks, bests: &[u16]) {
+fn verify_free(geo: &Geometry, blocks: &Blocks, bests: &[u16]) {
     let max = free_max(geo);
     for (number, bests) in bests.chunks(max).enumerate() {
         let at = u64::from(geo.dir_freeblk().0) + number as u64 * u64::from(geo.dirblkfsbs());
@@ -158,7 +158,7 @@ struct Walk<'w> {
     /// For each level the last block and its `forw`.
     chain: Vec<(u32, u32)>,
     last: u32,
-    /// What the leaves must hold.
+    /// The entries that the leaves must hold.
     addresses: BTreeSet<(u32, u32)>,
 }
 
@@ -223,7 +223,7 @@ impl Walk<'_> {
     }
 }
 
-/// `count` names that have one hash.
+/// Returns `count` names with the same hash.
 pub(crate) fn colliding(count: usize) -> impl Iterator<Item = Vec<u8>> {
     // A byte's low bit goes where the next byte's high one does: each pair has two spellings.
     let bits = usize::try_from(count.next_power_of_two().trailing_zeros().max(1)).unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn random_writes_and_removals_leave_what_an_array_says() {
+    fn random_writes_and_removals_match_an_array() {
         const LEN: usize = 6000;
         let mut seed = 99_u64;
         let mut below = |n: u64| {

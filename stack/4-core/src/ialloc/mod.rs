@@ -111,11 +111,11 @@ impl Tx<'_> {
     ) -> Result<Option<TxInode>> {
         let Some(agino) = self.take_agino(agno, parent, new)? else { return Ok(None) };
         let ino = self.volume().geo().agino_to_ino(agno, agino);
-        Ok(Some(self.bear_inode(ino, new)?))
+        Ok(Some(self.init_new_inode(ino, new)?))
     }
 
     /// Initialises the free inode `ino` with `new`.
-    fn bear_inode(&mut self, ino: Ino, new: &NewInode) -> Result<TxInode> {
+    fn init_new_inode(&mut self, ino: Ino, new: &NewInode) -> Result<TxInode> {
         let volume = self.volume();
         let home = volume.inode_home(ino)?;
         let (handle, bytes) = self.new_inode(ino, &home)?;

@@ -178,7 +178,7 @@ pub(crate) fn replay_if(
     report.transactions = whole.transactions;
     report.records = transactions.records_read();
     pass.flush()?;
-    pieces::mend(&mut pass)?;
+    pieces::restamp(&mut pass)?;
     report.unlinked_lists = counters::rebuild(&mut pass)?;
     dev.flush()?;
     report.items = pass.counts;

@@ -46,12 +46,12 @@ impl Pieces {
 }
 
 /// Computes the CRC of every directory block whose pieces changed.
-pub(super) fn mend(pass: &mut Pass<'_>) -> Result<()> {
+pub(super) fn restamp(pass: &mut Pass<'_>) -> Result<()> {
     if pass.pieces.changed.is_empty() || !pass.geo.v5() {
         return Ok(());
     }
     for ino in std::mem::take(&mut pass.pieces.owners) {
-        mend_directory(pass, ino)?;
+        restamp_directory(pass, ino)?;
     }
     pass.queue.write()
 }
@@ -62,7 +62,7 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-fn mend_directory(pass: &mut Pass<'_>, ino: Ino) -> Result<()> {
+fn restamp_directory(pass: &mut Pass<'_>, ino: Ino) -> Result<()> {
     let Some(extents) = data_extents(pass, ino)? else { return Ok(()) };
     let per_block = u64::from(pass.geo.dirblkfsbs());
     for block in blocks_at_boundaries(&extents, per_block) {

@@ -13,7 +13,7 @@ const MOST: usize = 64;
 
 /// Returns true if a group has busy extents.
 pub(super) fn any(tx: &Tx<'_>, agno: AgNumber) -> bool {
-    tx.freed_so_far().iter().any(|freed| freed.agno == agno) || tx.engine().busy().any(agno)
+    tx.freed_so_far().iter().any(|freed| freed.agno == agno) || tx.engine().busy().has_extents(agno)
 }
 
 /// The parts of a range of blocks that are not busy, in order.

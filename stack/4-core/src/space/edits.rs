@@ -102,7 +102,7 @@ where
         if found.as_ref() == Some(rec) {
             return Ok(());
         }
-        Err(tree.home().flaw(tx, None, Flaw::Order))
+        Err(tree.tree().flaw(tx, None, Flaw::Order))
     };
     for edit in edits {
         match edit {

@@ -286,7 +286,7 @@ impl FreeSpace {
                 self.cnt.insert(tx, &rec(start, len.0))?;
             }
         }
-        tx.freed(Freed { agno: self.agno, agbno, len });
+        tx.note_freed(Freed { agno: self.agno, agbno, len });
         self.count(tx, len.0.into())
     }
 

@@ -24,7 +24,7 @@ impl Run for Rec {
     }
 }
 
-/// The first block behind a record.
+/// Returns the first block behind a record.
 pub(super) fn end(rec: &Rec) -> u32 {
     rec.startblock.get().saturating_add(rec.blockcount.get())
 }
@@ -37,23 +37,24 @@ fn rec(range: Range<u32>, refcount: u32) -> Rec {
     }
 }
 
-/// The blocks as records of the domain number them.
+/// Returns the blocks as records of the shared domain number them.
 pub(super) fn shared(agbno: AgBlock, len: ExtLen) -> Range<u32> {
     agbno.0..agbno.0.saturating_add(len.0)
 }
 
-/// The same for staging extents.
+/// Returns the blocks as records of staging extents number them.
 pub(super) fn staged(agbno: AgBlock, len: ExtLen) -> Range<u32> {
     let Range { start, end } = shared(agbno, len);
     start | COW_FLAG..end | COW_FLAG
 }
 
-/// One more file maps each block of `range`. `around` are the records that overlap it or touch it.
+/// Adds one reference to each block of `range`. `around` are the records that overlap it or touch
+/// it.
 pub(super) fn increase(around: &[Rec], range: Range<u32>) -> Edits<Rec> {
     rebuilt(around, range, |_, count| Some(count.unwrap_or(1).saturating_add(1)))
 }
 
-/// One file less maps each block of `range`. Also returns which blocks none maps any more.
+/// Removes one reference from each block of `range`. Also returns the blocks without references.
 pub(super) fn decrease(around: &[Rec], range: Range<u32>) -> (Edits<Rec>, Vec<(AgBlock, ExtLen)>) {
     let mut free = Vec::new();
     let edits = rebuilt(around, range, |piece, count| match count {
@@ -69,7 +70,7 @@ pub(super) fn decrease(around: &[Rec], range: Range<u32>) -> (Edits<Rec>, Vec<(A
     (edits, free)
 }
 
-/// `range` becomes a staging extent; `None` where some of it is one.
+/// Records `range` as a staging extent; returns `None` if a part of it is one already.
 pub(super) fn stage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
     let mut new = true;
     let edits = rebuilt(around, range, |_, count| {
@@ -79,7 +80,7 @@ pub(super) fn stage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
     new.then_some(edits)
 }
 
-/// `range` is no staging extent any more; `None` where some of it is none.
+/// Removes `range` from the staging extents; returns `None` if a part of it is none.
 pub(super) fn unstage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
     let mut known = true;
     let edits = rebuilt(around, range, |_, count| {
@@ -89,7 +90,8 @@ pub(super) fn unstage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
     known.then_some(edits)
 }
 
-/// Gives each piece of `range` the count that `change` makes of its old one; `None` is no record.
+/// Gives each piece of `range` the count that `change` computes from its old one; `None` is no
+/// record.
 fn rebuilt(
     around: &[Rec],
     range: Range<u32>,
@@ -120,7 +122,7 @@ fn rebuilt(
     difference::<Refcounts>(around, &joined.into_vec())
 }
 
-/// The first part of `range` that records cover without a gap.
+/// Returns the first part of `range` that records cover without a gap.
 pub(super) fn first_run(recs: &[Rec], range: &Range<u32>) -> Option<Range<u32>> {
     let clip = |rec: &Rec| rec.startblock.get().max(range.start)..end(rec).min(range.end);
     let mut pieces = recs.iter().map(clip).filter(|piece| !piece.is_empty());

@@ -27,7 +27,7 @@ fn sharing_splits_at_the_edges_and_joins_what_became_equal() {
 }
 
 #[test]
-fn blocks_that_nobody_maps_any_more_are_free() {
+fn blocks_without_a_mapping_are_freed() {
     let two = rec(10, 10, 2);
     let (edits, free) = plan::decrease(&[two], 5..25);
     assert_eq!(edits, [Edit::Delete(two)]);
@@ -58,7 +58,7 @@ fn staging_extents_neither_overlap_nor_vanish_twice() {
 
 /// Random increases and decreases against the count of each block.
 #[test]
-fn random_changes_end_in_what_single_blocks_say() {
+fn random_changes_match_a_model_of_single_blocks() {
     for seed in 1..40 {
         let mut dice = Dice::new(seed);
         let mut tree: PlainTree<Refcounts> = PlainTree(Vec::new());

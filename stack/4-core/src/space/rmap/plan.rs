@@ -27,7 +27,7 @@ impl Run for Rec {
     }
 }
 
-/// The record that says that `len` blocks from `agbno` on are somebody's; `raw` are its `owner` and `offset`.
+/// Returns the record of `len` blocks from `agbno` on; `raw` are its `owner` and `offset`.
 pub(super) fn rec(agbno: AgBlock, len: ExtLen, raw: (u64, u64)) -> Rec {
     Rec {
         startblock: agbno.0.into(),
@@ -41,17 +41,17 @@ fn is_unwritten(rec: &Rec) -> bool {
     rec.offset.get() & OFF_UNWRITTEN != 0
 }
 
-/// The same blocks in the other state.
+/// Returns the record with the other state, written or unwritten.
 pub(super) fn flipped(rec: Rec) -> Rec {
     Rec { offset: (rec.offset.get() ^ OFF_UNWRITTEN).into(), ..rec }
 }
 
-/// True where the offset of a record counts on with its blocks: content of forks only.
+/// Returns true if the offset of a record advances with its blocks: file data only.
 fn has_position(rec: &Rec) -> bool {
     rec.inode().is_some() && rec.offset.get() & OFF_BMBT_BLOCK == 0
 }
 
-/// What is left of a record without its first `skip` blocks.
+/// Returns a record without its first `skip` blocks.
 fn behind(rec: &Rec, skip: u32) -> Rec {
     let mut offset = rec.offset.get();
     if has_position(rec) {
@@ -66,19 +66,19 @@ fn behind(rec: &Rec, skip: u32) -> Rec {
     }
 }
 
-/// The first `len` blocks of a record.
+/// Returns the first `len` blocks of a record.
 fn ahead(rec: &Rec, len: u32) -> Rec {
     Rec { blockcount: rec.blockcount.get().min(len).into(), ..*rec }
 }
 
-/// The part of a record that lies in `blocks`, some of which it has.
+/// Returns the part of a record that is in `blocks`, which overlap it.
 pub(super) fn clip(rec: Rec, blocks: RangeInclusive<u32>) -> Rec {
     let rec = behind(&rec, blocks.start().saturating_sub(rec.startblock.get()));
     let most = blocks.end().saturating_sub(rec.startblock.get()).saturating_add(1);
     ahead(&rec, most)
 }
 
-/// The one block of a line that comes before a record; `None` where group or file begin with the record.
+/// Returns the block of a line before a record; `None` if group or file begin with the record.
 pub(super) fn block_before(rec: &Rec) -> Option<Rec> {
     let startblock = rec.startblock.get().checked_sub(1)?;
     let mut offset = rec.offset.get();
@@ -90,12 +90,13 @@ pub(super) fn block_before(rec: &Rec) -> Option<Rec> {
     Some(Rec { startblock, blockcount: 1.into(), offset, ..*rec })
 }
 
-/// Where a record that joins this one on the right would stand in the tree.
+/// Returns the key of a record that joins this one on the right.
 pub(super) fn key_behind(rec: &Rec) -> Key {
     behind(rec, rec.blockcount.get()).low_key()
 }
 
-/// The record's pieces before and behind `part`; `None` unless `part` is a part of it, written or not.
+/// Returns the record's pieces before and behind `part`; `None` unless `part` is a part of it,
+/// written or not.
 fn around(whole: &Rec, part: &Rec) -> Option<[Option<Rec>; 2]> {
     let before = part.startblock.get().checked_sub(whole.startblock.get())?;
     let until = before.checked_add(part.blockcount.get())?;
@@ -107,12 +108,12 @@ fn around(whole: &Rec, part: &Rec) -> Option<[Option<Rec>; 2]> {
     Some(pieces.map(|piece| (!piece.is_empty()).then_some(piece)))
 }
 
-/// True where `part` is a part of `whole`, written or not.
+/// Returns true if `part` is a part of `whole`, written or not.
 pub(super) fn covers(whole: &Rec, part: &Rec) -> bool {
     around(whole, part).is_some()
 }
 
-/// `new` comes between `left` and `right`, which may touch it or not.
+/// Inserts `new` between `left` and `right`, which may touch it or not.
 pub(super) fn map(new: Rec, left: Option<Rec>, right: Option<Rec>) -> Edits<Rec> {
     let old: Vec<_> = left.into_iter().chain(right).collect();
     let mut joined = Joined::new();
@@ -120,14 +121,14 @@ pub(super) fn map(new: Rec, left: Option<Rec>, right: Option<Rec>) -> Edits<Rec>
     difference::<Mappings>(&old, &joined.into_vec())
 }
 
-/// `gone` goes out of `whole`; `None` where it is no part of it.
+/// Removes `gone` from `whole`; returns `None` if it is not a part of it.
 pub(super) fn unmap(gone: Rec, whole: Rec) -> Option<Edits<Rec>> {
     let rest: Vec<_> = around(&whole, &gone)?.into_iter().flatten().collect();
     Some(difference::<Mappings>(&[whole], &rest))
 }
 
-/// `part` of `whole` changes from unwritten to written or back, between `left` and `right`, which
-/// may touch `whole` or not; `None` where it is no part, or in the other state already.
+/// Converts `part` of `whole` from unwritten to written or back, between `left` and `right`, which
+/// may touch `whole` or not. Returns `None` if it is not a part, or in the other state already.
 pub(super) fn convert(
     part: Rec,
     whole: Rec,

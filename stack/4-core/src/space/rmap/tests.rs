@@ -35,7 +35,8 @@ fn blocks(whole: &Rec) -> impl Iterator<Item = (u32, u64, u64)> {
 }
 
 impl Model {
-    /// The records that the tree must hold: one block after the other, joined where the line goes on.
+    /// Returns the records that the tree must hold: one block after the other, merged where the
+    /// line continues.
     fn records(&self) -> Vec<Rec> {
         let mut runs: Vec<Rec> = Vec::new();
         for &(block, owner, offset) in &self.0 {
@@ -142,7 +143,7 @@ fn a_written_end_of_an_unwritten_extent_joins_what_follows() {
 
 /// Mapping, unmapping and converting pieces of shared and unshared extents, against single blocks.
 #[test]
-fn random_changes_end_in_what_single_blocks_say() {
+fn random_changes_match_a_model_of_single_blocks() {
     let owners = [Owner::Ag, Owner::Inodes, Owner::Bmbt(Ino(3), Fork::Data)];
     for seed in 1..40 {
         let mut dice = Dice::new(seed);

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 /// One level: its items (records of leaves, children of nodes) are distributed evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct Level {
     pub(super) items: usize,
     pub(super) blocks: usize,
 }
 
-impl Row {
+impl Level {
     /// Distributes `items` to blocks that hold `max` at most. One block is used if they fit.
     /// Otherwise blocks are three quarters full, so that later insertions need not split at once,
     /// and never under half.
@@ -43,12 +43,15 @@ mod tests {
     fn no_block_is_too_full_or_under_half() {
         for max in [22, 40, 45, 80, 121, 168, 251, 505] {
             for items in 0..max * 12 {
-                let row = Row::new(items, max);
+                let level = Level::new(items, max);
                 let mut next = 0;
-                for range in row.ranges() {
+                for range in level.ranges() {
                     assert_eq!(range.start, next);
-                    assert!(range.len() <= max, "{items} of {max}: {row:?}");
-                    assert!(row.blocks == 1 || range.len() >= max / 2, "{items} of {max}: {row:?}");
+                    assert!(range.len() <= max, "{items} of {max}: {level:?}");
+                    assert!(
+                        level.blocks == 1 || range.len() >= max / 2,
+                        "{items} of {max}: {level:?}"
+                    );
                     next = range.end;
                 }
                 assert_eq!(next, items);
