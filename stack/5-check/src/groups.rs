@@ -107,11 +107,12 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let found = agf.flcount.get();
     let wanted =
         || format!("{due}, for flfirst is {} and fllast {}", agf.flfirst.get(), agf.fllast.get());
-    let verdict = match found == due {
-        true => Ok(()),
-        false => Err(ctx.corruption("agf.flcount", Expected::Described(wanted().into()), found)),
+    let result = if found == due {
+        Ok(())
+    } else {
+        Err(ctx.corruption("agf.flcount", Expected::Described(wanted().into()), found))
     };
-    let sound = vol.sink.error(verdict);
+    let sound = vol.sink.error(result);
     Some((agf, sound))
 }
 

@@ -253,7 +253,7 @@ pub(crate) fn report_refused(
     agno: AgNumber,
     sound: &Superblock,
     sector: &[u8],
-    fault: &Box<Corruption>,
+    fault: &Corruption,
 ) {
     let ctx = vol.ctx(sb::location(&vol.geo, agno));
     let parsed = Superblock::parse(sector).filter(|sb| sb.magicnum == sound.magicnum);
@@ -271,7 +271,7 @@ pub(crate) fn report_refused(
         None => {}
     }
     if vol.sink.total() == before {
-        vol.sink.report(Severity::Error, fault.clone());
+        vol.sink.report(Severity::Error, Box::new(fault.clone()));
     }
 }
 

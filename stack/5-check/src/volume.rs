@@ -263,6 +263,6 @@ impl<'a> Volume<'a> {
 
 /// True where nothing is known to be wrong but the checksum.
 #[allow(clippy::case_sensitive_file_extension_comparisons)] // an id, not a file
-fn is_crc(fault: &Box<Corruption>) -> bool {
+fn is_crc(fault: &Corruption) -> bool {
     fault.check.0.ends_with(".crc")
 }

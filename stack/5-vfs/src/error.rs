@@ -155,7 +155,6 @@ impl Error {
         let errno = match self {
             Self::At { source, .. } => return source.errno(),
             Self::NotFound { .. } | Self::Core(Core::Missing(_) | Core::NoEntry) => Errno::NOENT,
-            Self::BadName { .. } | Self::Core(Core::Limit(_)) => Errno::INVAL,
             Self::Core(Core::Exists) => Errno::EXIST,
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
             Self::Core(Core::NoSpace(_) | Core::Settle) => Errno::NOSPC,
@@ -165,10 +164,11 @@ impl Error {
             Self::Loop { .. } => Errno::LOOP,
             Self::NameTooLong { .. } => Errno::NAMETOOLONG,
             Self::TooLarge { .. } => Errno::FBIG,
-            Self::NotAbsolute { .. }
+            Self::BadName { .. }
+            | Self::NotAbsolute { .. }
             | Self::NotSymlink { .. }
             | Self::NotFile { .. }
-            | Self::Core(Core::NotSymlink(_) | Core::NotFile(_)) => Errno::INVAL,
+            | Self::Core(Core::Limit(_) | Core::NotSymlink(_) | Core::NotFile(_)) => Errno::INVAL,
             Self::Core(Core::NoInode(_)) => Errno::STALE,
             Self::Core(Core::Unsupported(_)) => Errno::OPNOTSUPP,
             Self::DirTwice { .. } | Self::Core(Core::Corrupt(_) | Core::Superblock(_)) => {

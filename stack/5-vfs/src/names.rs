@@ -33,7 +33,8 @@ impl Names {
             }
         }
         self.hashes.extend(new.iter().map(|&(hash, _)| hash));
-        // Two sorted runs, which this sort merges.
+        // Two sorted runs, which the stable sort merges in linear time.
+        #[allow(clippy::stable_sort_primitive)]
         self.hashes.sort();
         errors
     }
