@@ -391,7 +391,7 @@ fn a_thread_writes_the_checkpoint_when_the_cil_is_half_full() {
     }
 }
 
-// ---- new inode clusters --------------------------------------------------------------------------
+// ---- new inode clusters -------------------------------------------------------------------------
 
 /// The cluster in the tests below: 4 blocks that belong to no structure.
 fn cluster() -> BufMap {

@@ -41,12 +41,13 @@ pub struct Tx<'v> {
     pub(crate) remapped: Vec<Ino>,
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
-    /// It may have blocks that are promised: it is what they are promised to.
+    /// True if it consumes a reservation, so that it may take reserved blocks.
     pub(crate) uses_reservation: bool,
-    /// Blocks that it took without being uses_reservation: promised until the counters know them as taken.
+    /// Blocks that it allocated without a reservation. They count as reserved until the commit
+    /// subtracts them from the free blocks.
     pub(crate) taken: BlockReservation<'v>,
-    /// It was refused blocks for being promised.
-    pub(crate) met_promises: bool,
+    /// True if it was refused blocks because others reserve them.
+    pub(crate) met_reservations: bool,
 }
 
 impl<'v> Deref for Tx<'v> {
@@ -62,7 +63,8 @@ impl<'v> DerefMut for Tx<'v> {
     }
 }
 
-/// An inode that a transaction holds: its ILOCK is taken, its image may be edited through the handle.
+/// An inode that a transaction holds: its ILOCK is taken, its image may be edited through the
+/// handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TxInode {
     /// Its number.
@@ -88,7 +90,7 @@ impl Volume {
                 met_busy: false,
                 uses_reservation: false,
                 taken: self.no_reservation(),
-                met_promises: false,
+                met_reservations: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
@@ -117,7 +119,9 @@ impl Volume {
                     writable::set_attr_bit(self)?;
                 }
                 // DelallocReservation are for the worst case; what is written counts as what it is.
-                Err(Error::NoSpace(_)) if (tx.met_promises || self.has_staged()) && !flushed => {
+                Err(Error::NoSpace(_))
+                    if (tx.met_reservations || self.has_staged()) && !flushed =>
+                {
                     drop(tx);
                     self.flush_idle_contents()?;
                     flushed = true;

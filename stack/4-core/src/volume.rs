@@ -71,10 +71,11 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the volume on `dev`, which is written to only where [`OpenOptions::write`] asks for that.
+    /// Opens the volume on `dev`, which is written to only where [`OpenOptions::write`] asks for
+    /// that.
     ///
-    /// A device that ends before the volume does is opened all the same, for what is left of it
-    /// may be wanted: see [`faults`](Self::faults). Its journal is replayed where all of it is there.
+    /// A device that ends before the volume does is opened all the same, for what is left of it may
+    /// be wanted: see [`faults`](Self::faults). Its journal is replayed where all of it is there.
     ///
     /// # Errors
     /// [`Error::Superblock`] for what is no XFS or needs a newer reader, [`Error::Device`], and
@@ -124,8 +125,8 @@ impl Volume {
         })
     }
 
-    /// Opens for reading and writing: what cannot be written refuses by name first, then the journal is
-    /// replayed onto the device and continued, and what it promises is done.
+    /// Opens for reading and writing: what cannot be written refuses by name first, then the
+    /// journal is replayed onto the device and continued, and its intents are finished.
     fn open_writable(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if !options.journal.barrier {
             let bare = |dev: Arc<dyn BlockDevice>| -> Arc<dyn BlockDevice> {
@@ -148,7 +149,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Makes a volume writable whose journal was replayed, and does what is promised there.
+    /// Makes a volume writable whose journal was replayed, and finishes its intents.
     fn replayed(
         dev: Arc<dyn BlockDevice>,
         options: &OpenOptions,
@@ -197,9 +198,9 @@ impl Volume {
         Ok(engine.checkpoint()?)
     }
 
-    /// All changes become durable and go in place, the counters go into the superblock, and the journal
-    /// is marked clean, unless there are orphans that could not be given back: nobody would look for them behind a
-    /// clean journal. Nothing to do for a volume that is open for reading.
+    /// All changes become durable and go in place, the counters go into the superblock, and the
+    /// journal is marked clean, unless there are orphans that could not be given back: nobody would
+    /// look for them behind a clean journal. Nothing to do for a volume that is open for reading.
     ///
     /// # Errors
     /// [`Error::Trans`] where the volume was shut down, or is by this.
@@ -333,7 +334,8 @@ impl Volume {
 }
 
 /// The device as it is with the journal replayed: `dev` itself where the journal is clean, else a
-/// copy-on-write copy of it in memory. `stand_in`: `sb` is not what stands on the device, and goes into the copy.
+/// copy-on-write copy of it in memory. `stand_in`: `sb` is not what stands on the device, and goes
+/// into the copy.
 fn recovered(
     dev: Arc<dyn BlockDevice>,
     options: &OpenOptions,
@@ -359,13 +361,13 @@ fn recovered(
     match finished(&copy, options, &replay, sb) {
         Ok((finished, replay)) => Ok((finished, Some(replay))),
         Err(error) => {
-            tracing::warn!(%error, "what the journal promises is left undone");
+            tracing::warn!(%error, "intents of the journal are left unfinished");
             Ok((copy, Some(replay)))
         }
     }
 }
 
-/// A copy in memory of `dev`, whose journal was replayed, with all done that is promised there.
+/// A copy in memory of `dev`, whose journal was replayed, with its intents finished.
 fn finished(
     dev: &Arc<dyn BlockDevice>,
     options: &OpenOptions,

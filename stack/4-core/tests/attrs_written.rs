@@ -202,7 +202,8 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     verify::volume(&image, &scratch).unwrap();
 }
 
-/// Linux' online check calls attributes corrupt on a volume whose superblock does not say that there are any.
+/// Linux' online check calls attributes corrupt on a volume whose superblock does not say that
+/// there are any.
 #[test]
 fn the_superblock_has_the_attr_bit_from_the_first_attribute_on() {
     let scratch = Scratch::new("attrs-bit");
@@ -306,7 +307,8 @@ fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
                     .unwrap();
                 }
                 let inode = vol.iget(*ino).unwrap();
-                // A fork beside an extent btree stays, and one beside a target that had to move out.
+                // A fork beside an extent btree stays, and one beside a target that had to move
+                // out.
                 let stays = inode.core().format() == Some(Format::Btree) || name == "long-link";
                 let parents = vol.geo().features.parent();
                 assert!(stays || parents || inode.core().forkoff() == 0, "{name}: the fork went");
@@ -355,8 +357,8 @@ fn attributes_in_blocks_of_1k() {
     every_form_both_ways(&tools, &["-b", "size=1024", "-m", "rmapbt=0,reflink=0"]);
 }
 
-/// Values of one block each, to two files in turn, so that no two of a file are neighbours: how many
-/// the first file takes.
+/// Values of one block each, to two files in turn, so that no two of a file are neighbours: how
+/// many the first file takes.
 fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
     let tools = Xfsprogs::installed().unwrap();
     let scratch = Scratch::new("attrs-scattered");
@@ -561,8 +563,9 @@ fn kernel_reads(name: &[u8]) -> bool {
     name.starts_with(b"SGI_ACL") || name == b"capability"
 }
 
-/// Flags the entries of all attributes of `ino` whose name begins with "debris", as an attribute is that Linux was setting
-/// when power failed; with `unnamed` as it is before its entry names the blocks of its value. Returns how many.
+/// Flags the entries of all attributes of `ino` whose name begins with "debris", as an attribute is
+/// that Linux was setting when power failed; with `unnamed` as it is before its entry names the
+/// blocks of its value. Returns how many.
 fn leave_debris(image: &Image<'_>, ino: Ino, unnamed: bool) -> usize {
     const BLOCK: usize = 4096;
     let mut bytes = fs::read(image.path()).unwrap();
@@ -595,7 +598,8 @@ fn leave_debris(image: &Image<'_>, ino: Ino, unnamed: bool) -> usize {
     flagged
 }
 
-/// The attribute that was being set when power failed: untidy, and gone with the next change of any other.
+/// The attribute that was being set when power failed: untidy, and gone with the next change of any
+/// other.
 #[test]
 fn what_linux_left_unfinished_is_a_warning_and_goes_with_the_next_change() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {

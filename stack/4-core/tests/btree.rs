@@ -178,7 +178,8 @@ fn volume() -> Volume {
     Volume::open(device("v5-1k"), &options).unwrap()
 }
 
-/// One change: a record that exists is found, and updated or deleted; one that does not is inserted.
+/// One change: a record that exists is found, and updated or deleted; one that does not is
+/// inserted.
 fn step<K: AgKind>(
     tx: &mut Tx<'_>,
     cursor: &mut Cursor<&Lone<K>>,

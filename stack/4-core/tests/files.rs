@@ -195,8 +195,8 @@ fn a_bad_inode_is_reported_and_does_not_hide_its_neighbours() {
 /// The check that must fail, and what to change: offset and bytes.
 type Case<'a> = (&'a str, &'a [(usize, &'a [u8])]);
 
-/// Two children that are one, a child on the wrong level, extents out of order, too few of them: the
-/// walk ends, and says why.
+/// Two children that are one, a child on the wrong level, extents out of order, too few of them:
+/// the walk ends, and says why.
 #[test]
 fn damaged_extent_trees_are_named() {
     let dev = device("v5");

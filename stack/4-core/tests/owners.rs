@@ -32,7 +32,8 @@ fn open(path: &Path) -> Volume {
     Volume::open(dev, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap()
 }
 
-/// A volume with small blocks, so that trees grow high: `None` with a note where this machine cannot.
+/// A volume with small blocks, so that trees grow high: `None` with a note where this machine
+/// cannot.
 fn made<'s>(scratch: &'s Scratch, options: &[&str]) -> Option<Image<'s>> {
     if !needs(&[Need::Xfsprogs]) {
         return None;
@@ -194,7 +195,8 @@ fn apply(tx: &mut Tx<'_>, change: Change, piece: &Piece) {
     let (len, owner) = (ExtLen(piece.len), piece.owner());
     match change {
         Change::Map => {
-            // Counts before they are mapped, or behind: the order of a group's work is not the caller's.
+            // Counts before they are mapped, or behind: the order of a group's work is not the
+            // caller's.
             tx.defer(Deferred::RefcountIncrease { start, len });
             tx.defer(Deferred::RmapMap { start, len, owner });
         }
@@ -323,7 +325,7 @@ fn a_transaction_that_fails_leaves_owners_and_counts_as_they_were() {
             let piece = Piece { ino, block, fileoff: 5, len: 7, unwritten: false };
             apply(tx, Change::Map, &piece);
         }
-        // Nobody has mapped this.
+        // No file maps this extent.
         let stranger = Piece { ino: Ino(2000), block: base, fileoff: 0, len: 1, unwritten: false };
         apply(tx, Change::Unmap, &stranger);
         Ok(())

@@ -98,7 +98,8 @@ fn free_of(tx: &mut Tx<'_>, agno: AgNumber) -> Result<Free> {
 /// Extents that the test has, by first block.
 type Mine = BTreeMap<FsBlock, u32>;
 
-/// Every block is mine, free, on a free list, or part of a tree, and none is two of these; the sum is `due`.
+/// Every block is mine, free, on a free list, or part of a tree, and none is two of these; the sum
+/// is `due`.
 fn check_all(volume: &Volume, mine: &Mine, due: Option<u64>) -> (u64, bool) {
     let geo = volume.geo();
     let (mut sum, mut wraps, mut fdblocks) = (0, false, 0);
@@ -304,7 +305,8 @@ fn trees_of_the_group_may_take_what_is_held_back() {
             }
         };
     };
-    // 19200 blocks: 116 for the refcountbt and 21 for the finobt, of which each has one, and 8 for the AGFL, which has 4.
+    // 19200 blocks: 116 for the refcountbt and 21 for the finobt, of which each has one, and 8 for
+    // the AGFL, which has 4.
     assert_eq!(take(&request, &mut mine), 115 + 20 + 4);
     assert_eq!(take(&AllocRequest { reserve: true, ..request }, &mut mine), 0);
     free_all(&volume, &mut mine);

@@ -92,8 +92,8 @@ fn judge_content(vol: &Volume<'_>, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) {
     vol.sink.error(ctx.eq(ids.2, free, chunk.freecount));
 }
 
-/// The finobt holds a copy of every inobt record with free inodes, and nothing else. Which inodes are free goes by the
-/// inobt's masks: a wrong count there was reported with its record.
+/// The finobt holds a copy of every inobt record with free inodes, and nothing else. Which inodes
+/// are free goes by the inobt's masks: a wrong count there was reported with its record.
 pub(crate) fn compare_free(vol: &Volume<'_>, agno: AgNumber, all: &[Chunk], free: &[Chunk]) {
     let ctx = vol.ctx(agi::location(&vol.geo, agno));
     let counted = |chunk: &Chunk| {

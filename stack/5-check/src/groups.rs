@@ -116,7 +116,8 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     Some((agf, sound))
 }
 
-/// The AGF, verified; that `longest` fits `freeblks` is judged with the free extents, which tell which of the two is wrong.
+/// The AGF, verified; that `longest` fits `freeblks` is judged with the free extents, which tell
+/// which of the two is wrong.
 fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<Agf> {
     let fault = match Agf::verify(bytes, ctx, agno) {
         Ok(agf) => return Ok(agf.clone()),

@@ -207,8 +207,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// An inode that does not pass, or that is in doubt: another copy of it may, or its content but for the
-    /// checksum.
+    /// An inode that does not pass, or that is in doubt: another copy of it may, or its content but
+    /// for the checksum.
     #[cold]
     fn judge_faulty(&mut self, bytes: &[u8], ctx: &Ctx<'_>, place: &Place) {
         let vol = self.shared.vol;
@@ -491,8 +491,8 @@ impl Gather<'_, '_> {
     }
 }
 
-/// Where one inode lies. Copies are read in units of 512 bytes; smaller inodes share one, and have no place of
-/// their own.
+/// Where one inode lies. Copies are read in units of 512 bytes; smaller inodes share one, and have
+/// no place of their own.
 fn inode_place(vol: &Volume<'_>, place: &Place) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
     let offset = vol.geo.ino_to_byte(place.ino).filter(|_| whole);
@@ -516,16 +516,16 @@ fn no_mode(ctx: &Ctx<'_>) -> Box<Corruption> {
     ctx.corruption("inode.mode", wanted, Value::Hex(0))
 }
 
-/// True where the inodes of the group of `ino` are not all known, as where its inode btree is damaged: whether such an
-/// inode is in use cannot be told.
+/// True where the inodes of the group of `ino` are not all known, as where its inode btree is
+/// damaged: whether such an inode is in use cannot be told.
 pub(crate) fn is_unknown(shared: &Inodes<'_, '_>, ino: Ino) -> bool {
     let group =
         shared.vol.geo.ino_split(ino).and_then(|(agno, _)| shared.groups.get(agno.0 as usize));
     group.is_some_and(|group| !group.chunks.complete)
 }
 
-/// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier says of one that is free
-/// leads astray.
+/// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier
+/// says of one that is free leads astray.
 fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
     let inode = Dinode::parse(bytes, ctx.geo)?;
     let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();

@@ -76,7 +76,8 @@ pub struct Report {
     pub errors: u64,
     /// Findings that kept a part of the volume from being judged.
     pub fatals: u64,
-    /// Blocks that were bad in the way they were read first, and sound in another; each is a finding as well.
+    /// Blocks that were bad in the way they were read first, and sound in another; each is a
+    /// finding as well.
     pub healed: u64,
     /// The phases that ran.
     pub phases: Vec<PhaseReport>,

@@ -75,7 +75,8 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
     Ok(Primary { sb: copy.sb, faults: Vec::new(), refused: Some((sector, fault)) })
 }
 
-/// The primary in another way that the device has, the newest that passes; rewritten where that is wanted.
+/// The primary in another way that the device has, the newest that passes; rewritten where that is
+/// wanted.
 fn other_way(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)> {
     let len = dev.size().0.min(MAX_SECTOR as u64);
     let ways = dev.alternatives(ByteOffset(0), ByteLen(len));
@@ -189,7 +190,8 @@ pub(crate) struct Difference {
 /// A copy that was compared, and where it differs.
 pub(crate) type Compared = (AgNumber, Vec<Difference>);
 
-/// Reports where copies differ from the primary. What all copies say otherwise is wrong in the primary.
+/// Reports where copies differ from the primary. What all copies say otherwise is wrong in the
+/// primary.
 pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
     let primary_ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
     let says = |copy: &Compared, other: &Difference| {
@@ -211,7 +213,8 @@ pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
     }
 }
 
-/// Judges the superblock of group `agno`. Returns where it differs from the primary, if it can be compared.
+/// Judges the superblock of group `agno`. Returns where it differs from the primary, if it can be
+/// compared.
 pub(crate) fn judge_secondary(
     vol: &Volume<'_>,
     primary: &Superblock,
@@ -246,8 +249,9 @@ pub(crate) fn judge_secondary(
     }
 }
 
-/// Reports a superblock that its verifier refuses: by the fields that differ from the sound one's, where there are
-/// any, for the verifier complains of the first field that does not fit the wrong one.
+/// Reports a superblock that its verifier refuses: by the fields that differ from the sound one's,
+/// where there are any, for the verifier complains of the first field that does not fit the wrong
+/// one.
 pub(crate) fn report_refused(
     vol: &Volume<'_>,
     agno: AgNumber,
@@ -296,7 +300,8 @@ fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box
     })
 }
 
-/// The fields that say where everything is and that `sb` has otherwise: all superblocks agree in them.
+/// The fields that say where everything is and that `sb` has otherwise: all superblocks agree in
+/// them.
 fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference> {
     let numbers = [
         ("sb.blocksize", u64::from(primary.blocksize.get()), u64::from(sb.blocksize.get())),

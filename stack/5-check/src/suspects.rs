@@ -1,8 +1,8 @@
 //! Who uses places that somebody else doubts.
 //!
-//! An array whose members do not agree knows pages that are wrong somewhere, and not where. What lies there says
-//! more: metadata has passed its checksums, free space and what the journal has replayed count for nothing,
-//! and only the content of files has nothing to judge it by.
+//! An array whose members do not agree knows pages that are wrong somewhere, and not where. What
+//! lies there says more: metadata has passed its checksums, free space and what the journal has
+//! replayed count for nothing, and only the content of files has nothing to judge it by.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -55,8 +55,8 @@ impl Suspects {
         Self { places: apart, found: Mutex::default() }
     }
 
-    /// What of `place` is content of files, where the check has found out who uses it; `None` where it
-    /// has not, or where it could not be judged.
+    /// What of `place` is content of files, where the check has found out who uses it; `None` where
+    /// it has not, or where it could not be judged.
     pub fn files(&self, place: &Range<ByteOffset>) -> Option<Vec<InFile>> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let touches = |bytes: &Range<u64>| bytes.start < place.end.0 && place.start.0 < bytes.end;

@@ -210,8 +210,8 @@ pub(crate) fn judge_counters(shared: &Inodes<'_, '_>, primary: &Superblock, tota
     }
 }
 
-/// A superblock that does not say that there are attributes: Linux works with it and `xfs_repair` is silent, but its
-/// online check calls every inode with attributes corrupt.
+/// A superblock that does not say that there are attributes: Linux works with it and `xfs_repair`
+/// is silent, but its online check calls every inode with attributes corrupt.
 pub(crate) fn judge_attr_bit(shared: &Inodes<'_, '_>, primary: &Superblock) {
     let vol = shared.vol;
     let missing = !primary.features().attr() && shared.attrs_found.load(Ordering::Relaxed);

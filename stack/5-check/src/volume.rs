@@ -19,8 +19,8 @@ const LONGEST: u64 = 64 << 10;
 /// Sound copies that are kept, in bytes.
 const KEPT_MAX: usize = 64 << 20;
 
-/// Blocks that were bad in the way they were read, as another way gave them: whoever reads them again gets
-/// those.
+/// Blocks that were bad in the way they were read, as another way gave them: whoever reads them
+/// again gets those.
 #[derive(Default)]
 pub(crate) struct Sound {
     /// By where they begin on the device. A leaf lock.
@@ -122,7 +122,8 @@ impl<'a> Volume<'a> {
         }
     }
 
-    /// Reads the structure at `at` into `buf` and hands it to `take`, as [`judge_in`](Self::judge_in).
+    /// Reads the structure at `at` into `buf` and hands it to `take`, as
+    /// [`judge_in`](Self::judge_in).
     pub(crate) fn judge<T>(
         &self,
         at: Location,
@@ -174,9 +175,9 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// Of all that the device has for a structure in doubt whose checksum is right, `buf` gets the newest: a
-    /// member that lost a write has a block that is sound, and old. The others are rewritten where that is
-    /// wanted.
+    /// Of all that the device has for a structure in doubt whose checksum is right, `buf` gets the
+    /// newest: a member that lost a write has a block that is sound, and old. The others are
+    /// rewritten where that is wanted.
     #[cold]
     pub(crate) fn take_newest(&self, at: Location, buf: &mut [u8], crc_offset: usize) {
         let Some(offset) = at.daddr.map(xfskit_units::Daddr::byte_offset) else { return };
@@ -222,8 +223,8 @@ impl<'a> Volume<'a> {
         }
     }
 
-    /// The structure that was read from `at` into `buf` and failed, in another way that the device has: the
-    /// newest that `take` accepts is in `buf` then, and rewritten where that is wanted.
+    /// The structure that was read from `at` into `buf` and failed, in another way that the device
+    /// has: the newest that `take` accepts is in `buf` then, and rewritten where that is wanted.
     #[cold]
     pub(crate) fn other_way<T>(
         &self,

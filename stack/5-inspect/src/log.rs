@@ -69,8 +69,8 @@ pub enum Error {
 /// Prints `log` to `out`.
 ///
 /// # Errors
-/// Where the output fails or the journal cannot be read to its end; what came before is printed, and
-/// a JSON document is closed.
+/// Where the output fails or the journal cannot be read to its end; what came before is printed,
+/// and a JSON document is closed.
 pub fn print(log: &Log<'_>, options: Options, out: &mut dyn Write) -> Result<(), Error> {
     let mut printer = Printer { out, json: options.json, first: true };
     printer.begin(&state(log), options.show)?;

@@ -1,7 +1,7 @@
 //! The table of suboptions, and the reader of arguments.
 //!
-//! What stands in one row of [`SUBOPTIONS`] is all there is to know about a suboption: its name, what
-//! it allows, what it excludes, where its value goes.
+//! What stands in one row of [`SUBOPTIONS`] is all there is to know about a suboption: its name,
+//! what it allows, what it excludes, where its value goes.
 
 use uuid::Uuid;
 

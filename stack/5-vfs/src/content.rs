@@ -28,7 +28,8 @@ const JOIN_MAX: u64 = 4 << 20;
 pub struct Piece {
     /// Which bytes of the file.
     pub file: Range<u64>,
-    /// Where the first of them is on the data device; `None` on a volume that is open for writing, where content moves.
+    /// Where the first of them is on the data device; `None` on a volume that is open for writing,
+    /// where content moves.
     pub device: Option<ByteOffset>,
 }
 
@@ -182,8 +183,8 @@ impl Fs {
         ReadAhead { runs: read.map(|((run, buf), _)| (ByteOffset(run.start), buf)).collect() }
     }
 
-    /// Hands the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` where they are there. What was cut off
-    /// the file meanwhile is zeroes.
+    /// Hands the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` where they
+    /// are there. What was cut off the file meanwhile is zeroes.
     ///
     /// # Errors
     /// [`ReadError::Volume`] where the device fails, [`ReadError::Sink`] where `sink` does.

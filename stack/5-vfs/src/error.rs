@@ -94,7 +94,8 @@ pub enum Error {
     DirTwice {
         /// Its inode.
         ino: xfskit_units::Ino,
-        /// The path by which it was reached again: where it begins with the other one, this is a cycle.
+        /// The path by which it was reached again: where it begins with the other one, this is a
+        /// cycle.
         path: String,
         /// The path by which it was reached first.
         first: String,
@@ -144,7 +145,8 @@ impl Error {
         }
     }
 
-    /// True where an inode is gone that the caller knew: what named it then may name another by now.
+    /// True where an inode is gone that the caller knew: what named it then may name another by
+    /// now.
     pub fn is_stale(&self) -> bool {
         matches!(self.reason(), Self::Core(xfskit_core::Error::NoInode(_)))
     }

@@ -19,13 +19,14 @@ use crate::{Error, Result};
 /// Blocks of one directory announced to the device ahead of reading it, at most.
 const DIR_AHEAD: u64 = 64;
 
-/// Bytes that one call returns whole, at most, unless [`Fs::with_whole_max`] says otherwise: how much there is, a damaged
-/// or hostile disk says.
+/// Bytes that one call returns whole, at most, unless [`Fs::with_whole_max`] says otherwise: how
+/// much there is, a damaged or hostile disk says.
 pub const WHOLE_MAX: u64 = 1 << 30;
 
 /// A volume as a filesystem. Shared by all threads.
 ///
-/// Dropped without [`close`](Fs::close), it leaves a volume that is open for writing as a crash does: with what was synced.
+/// Dropped without [`close`](Fs::close), it leaves a volume that is open for writing as a crash
+/// does: with what was synced.
 #[derive(Debug)]
 pub struct Fs {
     pub(crate) volume: Volume,
@@ -81,7 +82,8 @@ impl Whole {
         Self { max, bytes: 0 }
     }
 
-    /// One more `T`, which owns `len` bytes, or an error in its place; breaks where that is too much.
+    /// One more `T`, which owns `len` bytes, or an error in its place; breaks where that is too
+    /// much.
     fn take<T>(&mut self, len: usize) -> ControlFlow<()> {
         let more = (size_of::<T>().max(size_of::<Error>()) + len) as u64;
         self.bytes = self.bytes.saturating_add(more);
@@ -107,8 +109,8 @@ impl Fs {
         Self { volume, clock, held: Holds::default(), moves, whole_max: WHOLE_MAX }
     }
 
-    /// Bounds by `bytes` what one call returns whole: a directory, all attributes of a file, a file's content
-    /// ([`WHOLE_MAX`] otherwise).
+    /// Bounds by `bytes` what one call returns whole: a directory, all attributes of a file, a
+    /// file's content ([`WHOLE_MAX`] otherwise).
     #[must_use]
     pub fn with_whole_max(self, bytes: u64) -> Self {
         Self { whole_max: bytes, ..self }
@@ -122,7 +124,8 @@ impl Fs {
         Ok(self.volume.sync()?)
     }
 
-    /// All changes of inode `ino`, of whatever kind, become durable; those of a directory are its names.
+    /// All changes of inode `ino`, of whatever kind, become durable; those of a directory are its
+    /// names.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -164,8 +167,8 @@ impl Fs {
         self.inode(self.volume.geo().rootino)
     }
 
-    /// Inode `ino`, which must be in use, as it is now: of a file that was written to and not flushed, with what is in
-    /// memory only.
+    /// Inode `ino`, which must be in use, as it is now: of a file that was written to and not
+    /// flushed, with what is in memory only.
     ///
     /// # Errors
     /// Where it is free, or cannot be read.
@@ -179,8 +182,8 @@ impl Fs {
         inos.iter().map(|&ino| self.inode(ino)).collect()
     }
 
-    /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that is
-    /// open for writing the copy that the caller has may be old.
+    /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that
+    /// is open for writing the copy that the caller has may be old.
     ///
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone, or its number is another file's.
@@ -204,8 +207,8 @@ impl Fs {
         Ok(self.volume.lookup_kept(&dir, name, shared.as_ref())?.map(|(ino, _)| ino))
     }
 
-    /// The inode that `name` is in the directory `dir`, as it is now: of the file that has this name, not of one that its
-    /// number was given to since.
+    /// The inode that `name` is in the directory `dir`, as it is now: of the file that has this
+    /// name, not of one that its number was given to since.
     ///
     /// # Errors
     /// As [`lookup`](Self::lookup), and where the inode cannot be read.
@@ -234,8 +237,9 @@ impl Fs {
         Ok(self.volume.readlink(&inode)?)
     }
 
-    /// All extended attributes of `inode`, in the order of the disk, and what could not be read. Where they take
-    /// more memory than one call returns, the last error says so ([`Fs::with_whole_max`]).
+    /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
+    /// Where they take more memory than one call returns, the last error says so
+    /// ([`Fs::with_whole_max`]).
     pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
         let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
         let (_shared, inode) = match self.now(inode) {
@@ -262,9 +266,9 @@ impl Fs {
         (xattrs, errors)
     }
 
-    /// The value of one extended attribute of inode `ino`, by the name that programs use; `None` where it has none of
-    /// this name. On a volume open for writing only the blocks on the way to it are read, else all attributes
-    /// before it.
+    /// The value of one extended attribute of inode `ino`, by the name that programs use; `None`
+    /// where it has none of this name. On a volume open for writing only the blocks on the way to
+    /// it are read, else all attributes before it.
     ///
     /// # Errors
     /// A name that no attribute can have, device failures, corruption.
@@ -284,8 +288,9 @@ impl Fs {
         }
     }
 
-    /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they take more memory
-    /// than one call returns, the last error says so ([`Fs::with_whole_max`]). A name that comes twice is an error.
+    /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they
+    /// take more memory than one call returns, the last error says so ([`Fs::with_whole_max`]). A
+    /// name that comes twice is an error.
     pub fn read_dir(&self, dir: &Inode) -> Portion {
         let mut portion = self.read_dir_from(dir, 0, usize::MAX);
         let repeated = Names::default().add(&self.volume, dir.ino(), &portion.entries);

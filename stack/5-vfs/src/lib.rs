@@ -1,7 +1,8 @@
 //! Floor 5: what programs ask of a filesystem.
 //!
-//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Damage
-//! in one place is told with its path and does not hide the rest; a change happens as a whole or not at all.
+//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Damage in one
+//! place is told with its path and does not hide the rest; a change happens as a whole or not at
+//! all.
 //!
 //! | read in this order | what |
 //! | --- | --- |

@@ -1,4 +1,5 @@
-//! Names that a listing of one directory has come to: a name that comes again is damage, and hides a file.
+//! Names that a listing of one directory has come to: a name that comes again is damage, and hides
+//! a file.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,8 +9,8 @@ use xfskit_units::Ino;
 
 use crate::{Entry, Error};
 
-/// The names of one directory, as far as it was listed: a hash of each, which is keyed, so that no two names can be
-/// made to share one.
+/// The names of one directory, as far as it was listed: a hash of each, which is keyed, so that no
+/// two names can be made to share one.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     hashes: Vec<u64>,
@@ -17,7 +18,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Adds the next `entries` of the listing. Returns an error for each that has the name of an earlier one.
+    /// Adds the next `entries` of the listing. Returns an error for each that has the name of an
+    /// earlier one.
     pub(crate) fn add(&mut self, volume: &Volume, dir: Ino, entries: &[Entry]) -> Vec<Error> {
         let hash = |entry: &Entry| self.hasher.hash_one(&*entry.name);
         let mut new: Vec<(u64, usize)> = entries.iter().map(hash).zip(0..).collect();

@@ -80,8 +80,8 @@ impl Fs {
         Ok(inode)
     }
 
-    /// The directory that the last name of `path` is, or would be, in, and that name. Symbolic links before
-    /// it are followed.
+    /// The directory that the last name of `path` is, or would be, in, and that name. Symbolic
+    /// links before it are followed.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve); and [`Error::BadName`] where the last name is none.
@@ -92,8 +92,8 @@ impl Fs {
     /// The same, and the directory is held: its number stays its own.
     ///
     /// # Errors
-    /// As [`resolve_parent`](Self::resolve_parent); [`NoInode`](xfskit_core::Error::NoInode) where the directory was removed
-    /// meanwhile.
+    /// As [`resolve_parent`](Self::resolve_parent); [`NoInode`](xfskit_core::Error::NoInode) where
+    /// the directory was removed meanwhile.
     pub fn hold_parent(&self, path: &[u8]) -> Result<(Hold<'_>, Vec<u8>)> {
         let (dir, name) = self.parent(path)?;
         Ok((self.hold_inode(&dir)?, name))

@@ -10,8 +10,8 @@ use crate::{Error, Fs, Handle, Inode, Result};
 /// Bytes that are read at once, where all of a file is.
 const CHUNK: u64 = 1 << 20;
 
-/// A regular file, open for reading. It has no bound on the size of the file: holes are zeroes when they are read, and take no
-/// memory before.
+/// A regular file, open for reading. It has no bound on the size of the file: holes are zeroes when
+/// they are read, and take no memory before.
 #[derive(Debug)]
 pub struct Reader<'f> {
     source: Source<'f>,
@@ -33,8 +33,8 @@ impl Fs {
     /// Opens the regular file `inode` for reading.
     ///
     /// # Errors
-    /// Where it is none, or its map is damaged; [`NoInode`](xfskit_core::Error::NoInode) where it is gone, or its number
-    /// is another file's now.
+    /// Where it is none, or its map is damaged; [`NoInode`](xfskit_core::Error::NoInode) where it
+    /// is gone, or its number is another file's now.
     pub fn reader(&self, inode: &Inode) -> Result<Reader<'_>> {
         let source = if self.volume.engine().is_ok() {
             Source::Live(self.open_to_read(inode)?)
@@ -68,8 +68,8 @@ impl Reader<'_> {
     /// Returns all of the content.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] above [`WHOLE_MAX`](crate::WHOLE_MAX), or what [`Fs::with_whole_max`] says; as
-    /// [`read_at`](Self::read_at).
+    /// [`Error::TooLarge`] above [`WHOLE_MAX`](crate::WHOLE_MAX), or what [`Fs::with_whole_max`]
+    /// says; as [`read_at`](Self::read_at).
     pub fn read_whole(&self) -> Result<Vec<u8>> {
         let size = self.size();
         if size > self.whole_max {

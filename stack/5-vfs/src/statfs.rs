@@ -12,8 +12,8 @@ pub struct Statfs {
     pub blocksize: u32,
     /// Blocks, without those of an internal log.
     pub blocks: u64,
-    /// Blocks that content can have now, as Linux' `statfs` tells: without what the volume needs to go on
-    /// ([`xfskit_format::reserve`]), and what files in memory were promised.
+    /// Blocks that content can have now, as Linux' `statfs` tells: without what the volume needs to
+    /// go on ([`xfskit_format::reserve`]), and what files in memory were promised.
     pub blocks_free: u64,
     /// Inodes that there could be: those in use, and those for which there is space.
     pub inodes: u64,

@@ -76,7 +76,8 @@ struct Sweep<'a, V: Visitor> {
 }
 
 impl Fs {
-    /// Sweeps the tree below the directory `inode`, which `path` names, with `threads` threads (0: one per processor).
+    /// Sweeps the tree below the directory `inode`, which `path` names, with `threads` threads (0:
+    /// one per processor).
     pub fn sweep<V: Visitor>(
         &self,
         (path, inode): (&[u8], Inode),

@@ -1,4 +1,5 @@
-//! Directories that a walk entered, and by which name: what comes again is damage, a cycle or a second parent.
+//! Directories that a walk entered, and by which name: what comes again is damage, a cycle or a
+//! second parent.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,8 @@ impl Visited {
         Self { top: path.to_vec(), homes: HashMap::from([(ino, None)]) }
     }
 
-    /// The directory `ino` is entered as `name` in the directory `parent`, which was entered before.
+    /// The directory `ino` is entered as `name` in the directory `parent`, which was entered
+    /// before.
     ///
     /// # Errors
     /// [`Error::DirTwice`] where it was entered before.
@@ -38,7 +40,8 @@ impl Visited {
         Ok(())
     }
 
-    /// Where a directory was entered first. Every home was entered before what is in it, so this ends.
+    /// Where a directory was entered first. Every home was entered before what is in it, so this
+    /// ends.
     fn path(&self, ino: Ino) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = ino;

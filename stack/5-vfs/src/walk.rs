@@ -58,7 +58,8 @@ pub struct Walk<'a> {
 /// A directory that the walk is in.
 #[derive(Debug)]
 struct Level {
-    /// Bytes of the walk's path that are this directory's: its own copy would cost a deep tree's depth for each level.
+    /// Bytes of the walk's path that are this directory's: its own copy would cost a deep tree's
+    /// depth for each level.
     path_len: usize,
     dir: Inode,
     /// What is still to come, in reverse: the next is the last.
@@ -77,7 +78,8 @@ impl Level {
         self.entries.pop().zip(self.inodes.pop())
     }
 
-    /// The next entry, as [`next`](Self::next), without those that were removed since the directory was read.
+    /// The next entry, as [`next`](Self::next), without those that were removed since the directory
+    /// was read.
     fn next_there(&mut self, fs: &Fs) -> Option<(Entry, Result<Inode>)> {
         while let Some((entry, inode)) = self.next(fs) {
             if !inode.as_ref().is_err_and(|error| is_gone(fs, error)) {

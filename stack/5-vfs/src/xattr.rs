@@ -10,8 +10,8 @@ const VALUE_MAX: usize = 64 << 10;
 /// Longest name on disk in bytes.
 const NAME_MAX: usize = 255;
 
-/// Namespace, name and value on disk of the attribute that programs call `name`: the reverse of what
-/// [`Fs::xattrs`](crate::Fs::xattrs) answers. Of an ACL that is to go the value is empty.
+/// Namespace, name and value on disk of the attribute that programs call `name`: the reverse of
+/// what [`Fs::xattrs`](crate::Fs::xattrs) answers. Of an ACL that is to go the value is empty.
 ///
 /// # Errors
 /// A name without a known prefix, one that is too long, a value that is, an ACL that is none.

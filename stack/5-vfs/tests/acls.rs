@@ -18,7 +18,8 @@ use xfskit_vfs::{Error, FileType, Follow, Fs, Inode, NewNode, SetAttr};
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// As programs have it: `user::U,user:1:rwx,group::G,mask::M,other::O`, the one user and the mask where there is one.
+/// As programs have it: `user::U,user:1:rwx,group::G,mask::M,other::O`, the one user and the mask
+/// where there is one.
 fn acl([user, group, other]: [u8; 3], mask: Option<u8>) -> Vec<u8> {
     let entry = |tag: u8, perm: u8, id: u32| [&[tag, 0, perm, 0][..], &id.to_le_bytes()].concat();
     let named = mask.map_or(vec![], |_| entry(2, 7, 1));

@@ -1,4 +1,5 @@
-//! A volume that is damaged where a change needs it: the change fails by name, and nothing is made worse.
+//! A volume that is damaged where a change needs it: the change fails by name, and nothing is made
+//! worse.
 
 mod common;
 

@@ -8,7 +8,8 @@ use common::{judge, make, open};
 use xfskit_core::Error as Core;
 use xfskit_vfs::{Error, Fs, Handle, NewNode};
 
-/// A file of which `every` blocks have content in their first `some`, the rest being holes; its content.
+/// A file of which `every` blocks have content in their first `some`, the rest being holes; its
+/// content.
 fn comb<'f>(fs: &'f Fs, name: &str, blocks: u64, (some, every): (u64, u64)) -> Handle<'f> {
     let block = 1 << fs.volume().geo().blocklog;
     let root = fs.volume().geo().rootino;

@@ -1,4 +1,5 @@
-//! Extent size hints go from a directory to what is made in it, and from a file to its copies, as with Linux.
+//! Extent size hints go from a directory to what is made in it, and from a file to its copies, as
+//! with Linux.
 
 mod common;
 

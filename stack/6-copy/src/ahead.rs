@@ -1,10 +1,10 @@
 //! Contents of small files, read by other threads before their turn comes.
 //!
-//! Whoever copies files one by one waits for each of them to be found, opened and read. Here a few threads go
-//! ahead in the order of the tree, as far as a bound on memory lets them.
+//! Whoever copies files one by one waits for each of them to be found, opened and read. Here a few
+//! threads go ahead in the order of the tree, as far as a bound on memory lets them.
 //!
-//! 1. Files are begun in ascending order, and what was begun is read whatever the bound says: so the file
-//!    that is waited for is always on its way.
+//! 1. Files are begun in ascending order, and what was begun is read whatever the bound says: so
+//!    the file that is waited for is always on its way.
 //! 2. They are taken in ascending order. What was passed over is dropped.
 
 use std::collections::BTreeMap;
@@ -114,8 +114,8 @@ impl<'t> Ahead<'t> {
         matches!(self.tree.node(id).kind, Kind::File { size, .. } if (1..=SMALL).contains(&size))
     }
 
-    /// The content of file `id`; `None` where it is empty, large, or none. Nothing before `id` is asked for
-    /// afterwards.
+    /// The content of file `id`; `None` where it is empty, large, or none. Nothing before `id` is
+    /// asked for afterwards.
     ///
     /// # Errors
     /// Where the file cannot be read.

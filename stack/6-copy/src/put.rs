@@ -1,8 +1,8 @@
 //! A tree, or a stream, into a volume that is there.
 //!
-//! Directories that are there are filled. A file that is there is replaced once the new one is whole: it
-//! is made under another name, and takes over the old one's. A directory never takes the place of a
-//! file, nor a file that of a directory. A copy that ends early leaves whole files only.
+//! Directories that are there are filled. A file that is there is replaced once the new one is
+//! whole: it is made under another name, and takes over the old one's. A directory never takes the
+//! place of a file, nor a file that of a directory. A copy that ends early leaves whole files only.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -133,9 +133,9 @@ pub fn put(
     })
 }
 
-/// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in bytes. A
-/// file that is there is replaced; `new` says what the new one is like, and its attributes and ACL stay, but not its
-/// capabilities: those of a file go when it is written.
+/// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in
+/// bytes. A file that is there is replaced; `new` says what the new one is like, and its attributes
+/// and ACL stay, but not its capabilities: those of a file go when it is written.
 ///
 /// # Errors
 /// [`PutError`]; nothing has changed then.
@@ -177,8 +177,8 @@ pub fn put_stream(
     Ok(at_byte)
 }
 
-/// Makes what `new` says under `name`, has it filled, and only then lets it take the place of what was
-/// there. On an error all is as it was.
+/// Makes what `new` says under `name`, has it filled, and only then lets it take the place of what
+/// was there. On an error all is as it was.
 pub(crate) fn replace(
     fs: &Fs,
     (dir, name): (Ino, &[u8]),

@@ -12,8 +12,8 @@ pub struct SkippedCount {
     pub what: String,
     /// How often.
     pub count: u64,
-    /// Every copy of this kind leaves it out, as other programs do: owners without root, sockets in archives,
-    /// attributes of other filesystems. All else makes a copy incomplete.
+    /// Every copy of this kind leaves it out, as other programs do: owners without root, sockets in
+    /// archives, attributes of other filesystems. All else makes a copy incomplete.
     pub usual: bool,
 }
 

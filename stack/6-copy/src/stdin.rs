@@ -1,4 +1,5 @@
-//! Input that may keep a reader waiting, standard input or a named pipe: the wait ends when the caller asks to stop.
+//! Input that may keep a reader waiting, standard input or a named pipe: the wait ends when the
+//! caller asks to stop.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,8 +15,8 @@ use rustix::io::Errno;
 /// How long a flag that is set just before the wait begins may go unseen.
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Standard input, of which no more comes once a flag is set: by another thread, or by a signal. Every read asks the
-/// system, so nothing else should read standard input with a buffer of its own.
+/// Standard input, of which no more comes once a flag is set: by another thread, or by a signal.
+/// Every read asks the system, so nothing else should read standard input with a buffer of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Stdin(Arc<AtomicBool>);
 
@@ -45,8 +46,8 @@ impl Stdin {
             if self.0.load(Ordering::Relaxed) {
                 return Err(io::Error::other("stopped"));
             }
-            // A read that waits would go on after a signal; this does not. A pipe that no writer has opened yet is
-            // not at its end: the system reports nothing until one has come.
+            // A read that waits would go on after a signal; this does not. A pipe that no writer
+            // has opened yet is not at its end: the system reports nothing until one has come.
             match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&GLANCE)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match rustix::io::read(input, &mut *buf) {

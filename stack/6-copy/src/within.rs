@@ -1,8 +1,8 @@
 //! A file or a tree of a volume, copied within it.
 //!
 //! The same promises as [`put`](mod@crate::put): directories that are there are filled, files are
-//! replaced once the new one is whole. What is copied is listed before it is made, so that a directory that
-//! cannot be read is found before anything changes.
+//! replaced once the new one is whole. What is copied is listed before it is made, so that a
+//! directory that cannot be read is found before anything changes.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -32,7 +32,8 @@ struct Items {
 }
 
 impl Items {
-    /// The path of an item's copy, for messages. None is kept: a deep tree's would be too long together.
+    /// The path of an item's copy, for messages. None is kept: a deep tree's would be too long
+    /// together.
     fn path(&self, item: &Item) -> Vec<u8> {
         let (mut names, mut at) = (Vec::new(), item);
         while let Some(parent) = at.parent {
@@ -43,8 +44,8 @@ impl Items {
     }
 }
 
-/// Copies inode `from`, with all below it where it is a directory, to `name` in directory `dir`; `path` is
-/// that name's path. `reflink`: content is shared instead of copied.
+/// Copies inode `from`, with all below it where it is a directory, to `name` in directory `dir`;
+/// `path` is that name's path. `reflink`: content is shared instead of copied.
 ///
 /// # Errors
 /// [`PutError`]; what was copied before stays. [`PutError::BelowItself`] comes before anything is.

@@ -31,9 +31,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A volume that is open for writing ([`open_for_writing`], or a new one from [`make`]) is changed by
-//! paths here, and by inode numbers and [handles](vfs::Handle) through [`Volume::fs`], from as many
-//! threads as there are. Each change happens as a whole or not at all; it is durable after
+//! A volume that is open for writing ([`open_for_writing`], or a new one from [`make`]) is changed
+//! by paths here, and by inode numbers and [handles](vfs::Handle) through [`Volume::fs`], from as
+//! many threads as there are. Each change happens as a whole or not at all; it is durable after
 //! [`Volume::sync`], [`Handle::fsync`](vfs::Handle::fsync) or [`Volume::close`].
 //!
 //! ```
@@ -59,12 +59,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A whole tree out of a volume is [`copy::get()`], or as tar [`copy::archive()`]; many files at once in
-//! the order of the disk [`vfs::sweep`]; a tree in [`copy::put()`]; a volume from a tree
-//! [`copy::build`]; all inodes [`core::Volume::bulkstat`]; judging one [`check::check`](check::check()).
+//! A whole tree out of a volume is [`copy::get()`], or as tar [`copy::archive()`]; many files at
+//! once in the order of the disk [`vfs::sweep`]; a tree in [`copy::put()`]; a volume from a tree
+//! [`copy::build`]; all inodes [`core::Volume::bulkstat`]; judging one
+//! [`check::check`](check::check()).
 //!
-//! `examples/look.rs` is a small program that looks around, `examples/change.rs` one that makes a volume
-//! and changes it in every way.
+//! `examples/look.rs` is a small program that looks around, `examples/change.rs` one that makes a
+//! volume and changes it in every way.
 //!
 //! | module | floor |
 //! | --- | --- |

@@ -16,7 +16,8 @@ use crate::{Result, Volume, core, mkfs};
 pub struct OpenOptions {
     /// Replay a dirty journal, in memory. On unless turned off.
     pub recovery: bool,
-    /// Changes are wanted: a dirty journal is replayed onto the target itself. Off unless turned on.
+    /// Changes are wanted: a dirty journal is replayed onto the target itself. Off unless turned
+    /// on.
     pub write: bool,
     /// The target with the journal, for a volume with an external log.
     pub log: Option<String>,
@@ -24,8 +25,8 @@ pub struct OpenOptions {
     pub journal: JournalOptions,
     /// Memory for metadata, in bytes. [`quarter_of_memory`] unless said otherwise.
     pub cache_bytes: usize,
-    /// Bytes that one call returns whole, at most: the content of a file, a directory, all attributes of a file.
-    /// [`vfs::WHOLE_MAX`] unless said otherwise.
+    /// Bytes that one call returns whole, at most: the content of a file, a directory, all
+    /// attributes of a file. [`vfs::WHOLE_MAX`] unless said otherwise.
     pub whole_max: u64,
 }
 
@@ -42,8 +43,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// A quarter of the machine's memory, in bytes: what metadata may take unless somebody says otherwise. As
-/// much as the floor below takes by itself where the system does not tell.
+/// A quarter of the machine's memory, in bytes: what metadata may take unless somebody says
+/// otherwise. As much as the floor below takes by itself where the system does not tell.
 pub fn quarter_of_memory() -> usize {
     let otherwise = core::OpenOptions::default().cache_bytes;
     let info = rustix::system::sysinfo();
@@ -55,16 +56,16 @@ impl OpenOptions {
     /// Opens the volume on the target `name`.
     ///
     /// # Errors
-    /// [`crate::Error::Target`] where there is no such device, [`crate::Error::Volume`] where it holds no volume
-    /// that can be read.
+    /// [`crate::Error::Target`] where there is no such device, [`crate::Error::Volume`] where it
+    /// holds no volume that can be read.
     pub fn open(&self, name: &str) -> Result<Volume> {
         let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
         let device = target::open(&Target::parse(name)?, mode)?;
         self.open_device(device, self.log_device(mode)?)
     }
 
-    /// Gives the volume on the target `name` another UUID; answers the UUIDs of the volume and of its
-    /// metadata, which differ unless it is the original one.
+    /// Gives the volume on the target `name` another UUID; answers the UUIDs of the volume and of
+    /// its metadata, which differ unless it is the original one.
     ///
     /// # Errors
     /// As [`open`](Self::open) for writing.
@@ -107,8 +108,8 @@ pub fn open(name: &str) -> Result<Volume> {
     OpenOptions::default().open(name)
 }
 
-/// Opens the volume on the target `name` for reading and writing. [`Volume::close`] it when done: that says
-/// whether all changes became durable.
+/// Opens the volume on the target `name` for reading and writing. [`Volume::close`] it when done:
+/// that says whether all changes became durable.
 ///
 /// # Errors
 /// As [`OpenOptions::open`]; what cannot be written refuses before anything is changed.
@@ -116,8 +117,8 @@ pub fn open_for_writing(name: &str) -> Result<Volume> {
     OpenOptions { write: true, ..OpenOptions::default() }.open(name)
 }
 
-/// Makes an empty volume on `device`, of now and with a UUID of its own unless `options` name one, and opens
-/// it for reading and writing. [`mkfs::make()`] is the way with all parameters.
+/// Makes an empty volume on `device`, of now and with a UUID of its own unless `options` name one,
+/// and opens it for reading and writing. [`mkfs::make()`] is the way with all parameters.
 ///
 /// # Errors
 /// [`crate::Error::Make`] where the options do not fit the device, or something is on it.

@@ -11,7 +11,8 @@ fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// `error` of `operation` on `path`. An inode that is gone stays what it is: the path is resolved again.
+/// `error` of `operation` on `path`. An inode that is gone stays what it is: the path is resolved
+/// again.
 fn of(error: vfs::Error, operation: &'static str, path: &[u8]) -> vfs::Error {
     if error.is_stale() { error } else { error.at(operation, path) }
 }
@@ -45,8 +46,9 @@ fn make_dir(fs: &Fs, path: &[u8], end: usize, new: &vfs::NewNode) -> vfs::Result
 
 /// A volume, by paths. Paths are absolute; they need not be UTF-8.
 ///
-/// Dropped, one that is open for writing closes itself: [`close`](Self::close) does the same and says how that went. In a thread
-/// that unwinds from a panic it is [abandoned](Self::abandon): what the panic left half done is not written.
+/// Dropped, one that is open for writing closes itself: [`close`](Self::close) does the same and
+/// says how that went. In a thread that unwinds from a panic it is [abandoned](Self::abandon): what
+/// the panic left half done is not written.
 #[derive(Debug)]
 pub struct Volume {
     /// `None` once it is closed.
@@ -75,8 +77,8 @@ impl Volume {
         self.fs.as_ref().expect("open until it is closed")
     }
 
-    /// Runs `work` for `operation` on `path`. Where an inode goes between the resolution of its path and its use, the path is
-    /// resolved again: it names another then, or nothing.
+    /// Runs `work` for `operation` on `path`. Where an inode goes between the resolution of its
+    /// path and its use, the path is resolved again: it names another then, or nothing.
     fn at<'v, T>(
         &'v self,
         operation: &'static str,
@@ -108,7 +110,8 @@ impl Volume {
     }
 
     /// The whole content of a file, with what open handles have written to it; at most
-    /// [`OpenOptions::whole_max`](crate::OpenOptions::whole_max) bytes. [`reader`](Self::reader) has no bound.
+    /// [`OpenOptions::whole_max`](crate::OpenOptions::whole_max) bytes. [`reader`](Self::reader)
+    /// has no bound.
     ///
     /// # Errors
     /// Where `path` is no regular file, or cannot be read; [`vfs::Error::TooLarge`].
@@ -117,7 +120,8 @@ impl Volume {
         self.at("read", path, |fs| fs.reader(&fs.resolve(path, Follow::Yes)?)?.read_whole())
     }
 
-    /// Opens the regular file `path` for reading: as a stream, or at any offset. It outlives its name.
+    /// Opens the regular file `path` for reading: as a stream, or at any offset. It outlives its
+    /// name.
     ///
     /// # Errors
     /// Where `path` is no regular file, or its map is damaged.
@@ -126,7 +130,8 @@ impl Volume {
         self.at("read", path, |fs| fs.reader(&fs.resolve(path, Follow::Yes)?))
     }
 
-    /// What is known about a file, with what open handles have written to it; a symbolic link is not followed.
+    /// What is known about a file, with what open handles have written to it; a symbolic link is
+    /// not followed.
     ///
     /// # Errors
     /// Where `path` names nothing, or it cannot be read.
@@ -157,7 +162,8 @@ impl Volume {
         self.at("read the link", path, |fs| fs.read_link(&fs.resolve(path, Follow::No)?))
     }
 
-    /// Everything below `path`, depth first, sorted by name, the start included. Inodes say what [`stat`](Self::stat) does.
+    /// Everything below `path`, depth first, sorted by name, the start included. Inodes say what
+    /// [`stat`](Self::stat) does.
     ///
     /// # Errors
     /// Where `path` names nothing. Later faults are items of the walk.
@@ -199,12 +205,12 @@ impl Volume {
         self.at("open", path, |fs| fs.open_inode(&fs.resolve(path, Follow::Yes)?))
     }
 
-    /// Makes `content` the whole content of the file `path`, which is made where it is missing. One that is
-    /// there keeps everything else.
+    /// Makes `content` the whole content of the file `path`, which is made where it is missing. One
+    /// that is there keeps everything else.
     ///
     /// # Errors
-    /// Where `path` is no regular file, there is no such directory, or the volume is full: then the file
-    /// is as it was.
+    /// Where `path` is no regular file, there is no such directory, or the volume is full: then the
+    /// file is as it was.
     pub fn write(&self, path: impl AsRef<[u8]>, content: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let fill = |file: vfs::Handle<'_>| {
@@ -307,8 +313,8 @@ impl Volume {
         Ok(fs.close_counted()?)
     }
 
-    /// Ends without closing, as a crash does: what was not synced is lost, and the next opening replays the journal. For
-    /// tests, and for programs that do not want their changes any more.
+    /// Ends without closing, as a crash does: what was not synced is lost, and the next opening
+    /// replays the journal. For tests, and for programs that do not want their changes any more.
     pub fn abandon(mut self) {
         drop(self.fs.take());
     }

@@ -1,4 +1,5 @@
-//! A volume that is open for writing, seen from beside: closed or not, flushed or not, by many threads.
+//! A volume that is open for writing, seen from beside: closed or not, flushed or not, by many
+//! threads.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};

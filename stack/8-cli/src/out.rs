@@ -316,8 +316,8 @@ pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
     message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
-/// Standard output cannot be written. Where its reader had enough (`| head`) nothing is left to say, but the answer
-/// was not complete: the program ends as those do that SIGPIPE ends.
+/// Standard output cannot be written. Where its reader had enough (`| head`) nothing is left to
+/// say, but the answer was not complete: the program ends as those do that SIGPIPE ends.
 fn stdout_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(PIPE);

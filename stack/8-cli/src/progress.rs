@@ -47,7 +47,8 @@ impl Progress {
         Self { job, unit, begun, done: zero(), total: zero(), last_line: zero(), form }
     }
 
-    /// The same for a job that prints its answers as it goes: on a terminal they are progress enough.
+    /// The same for a job that prints its answers as it goes: on a terminal they are progress
+    /// enough.
     pub(crate) fn beside_output(out: &Out, job: &'static str, unit: &'static str) -> Self {
         let mut progress = Self::new(out, job, unit);
         if out.terminal() {

@@ -66,8 +66,8 @@ fn is_printable(piece: Piece) -> bool {
     matches!(piece, Piece::Char(c) if !moves_cursor(c))
 }
 
-/// True for characters that change more than the place where they stand: controls, and those that end lines or turn
-/// the direction of writing.
+/// True for characters that change more than the place where they stand: controls, and those that
+/// end lines or turn the direction of writing.
 pub(crate) fn moves_cursor(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -184,7 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// Names of every character of ASCII alone, before, behind and between others; and some longer ones.
+    /// Names of every character of ASCII alone, before, behind and between others; and some longer
+    /// ones.
     fn names() -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         for byte in (1..=127u8).filter(|byte| *byte != b'/') {
@@ -220,7 +221,8 @@ mod tests {
                 for name in some {
                     fs::write(dir.path().join(OsStr::from_bytes(name)), b"").unwrap();
                 }
-                // -U with names given: each is listed by itself, in this order, ended by a zero byte.
+                // -U with names given: each is listed by itself, in this order, ended by a zero
+                // byte.
                 let mut ls = Command::new("ls");
                 ls.current_dir(dir.path()).env("LC_ALL", "C.UTF-8");
                 ls.arg(format!("--quoting-style={}", word.get_name())).args(["-U", "--zero"]);

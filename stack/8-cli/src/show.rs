@@ -118,8 +118,8 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     text
 }
 
-/// A name for JSON, flattened into the object it belongs to: always text, and where the bytes are no UTF-8 beside it
-/// `KEY_bytes` with their base64 form.
+/// A name for JSON, flattened into the object it belongs to: always text, and where the bytes are
+/// no UTF-8 beside it `KEY_bytes` with their base64 form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a>(pub &'static str, pub &'a [u8]);
 

@@ -1,4 +1,5 @@
-//! Ctrl-C, and the other signals that ask to end: what is being done is finished, and nothing else begun.
+//! Ctrl-C, and the other signals that ask to end: what is being done is finished, and nothing else
+//! begun.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::exit::Failure;
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT ask to stop. A second one ends the program at once. What
-    /// the program was started to ignore, as `nohup` has it, stays ignored.
+    /// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT ask to stop. A second one ends the program
+    /// at once. What the program was started to ignore, as `nohup` has it, stays ignored.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
         let ignored = ignored_signals();

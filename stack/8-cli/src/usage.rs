@@ -58,8 +58,8 @@ fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
     text.split("\n\n").map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// The first of `words` that is written as find(1) writes its options, and whether the command has a long option of that
-/// name.
+/// The first of `words` that is written as find(1) writes its options, and whether the command has
+/// a long option of that name.
 fn meant_as_long<'w>(grammar: &Command, words: &'w [OsString]) -> Option<(&'w str, bool)> {
     let words = || words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
     let command =

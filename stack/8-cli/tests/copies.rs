@@ -98,7 +98,8 @@ fn get_writes_through_no_link_that_is_there_before() {
     let (out, aside) = (bench.path("out"), bench.path("aside"));
     fs::create_dir(&aside).unwrap();
     std::os::unix::fs::symlink(&aside, &out).unwrap();
-    // A link is not filled where a file is to go, nor replaced; to an empty directory it is that directory.
+    // A link is not filled where a file is to go, nor replaced; to an empty directory it is that
+    // directory.
     expect(2, &["get", &image, "/sf/a", &shown(&out)]);
     std::os::unix::fs::symlink("/dev/null", aside.join("in-the-way")).unwrap();
     for args in [&["get", &image, "/sf"][..], &["get", "--tar", &image, "/sf"]] {

@@ -1,5 +1,5 @@
-//! A journal with a damaged record between tail and head: commands say which record, how much before it is whole, and
-//! how to read without it.
+//! A journal with a damaged record between tail and head: commands say which record, how much
+//! before it is whole, and how to read without it.
 
 #![allow(missing_docs)]
 

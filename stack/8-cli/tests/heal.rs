@@ -117,8 +117,8 @@ impl Volume {
         512 * sectors.clone().position(|sector| sector.starts_with(magic)).unwrap()
     }
 
-    /// Flips bits of the sector at byte `at`, on the member whose data it is: parity of nothing else looks
-    /// the same. (Of copies, on the first.)
+    /// Flips bits of the sector at byte `at`, on the member whose data it is: parity of nothing
+    /// else looks the same. (Of copies, on the first.)
     fn rot(&self, at: usize) {
         let sector = &self.content[at..at + 512];
         let flipped: Vec<u8> = sector[100..110].iter().map(|byte| !byte).collect();

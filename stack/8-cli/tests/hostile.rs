@@ -1,4 +1,5 @@
-//! Volumes made to mislead: checksums right, structure wrong. Every command ends, says so, and leaves nothing half done.
+//! Volumes made to mislead: checksums right, structure wrong. Every command ends, says so, and
+//! leaves nothing half done.
 
 #![allow(missing_docs)]
 
@@ -152,8 +153,8 @@ fn a_directory_cycle_ends_every_walk_and_both_paths_are_named() {
     );
 }
 
-/// A tree of every group: where its root is named in the group's second or third sector, and bytes of a record and
-/// of a key.
+/// A tree of every group: where its root is named in the group's second or third sector, and bytes
+/// of a record and of a key.
 const TREES: [(&str, u64, usize, usize, usize); 5] = [
     ("bnobt", 1, 16, 8, 8),
     ("cntbt", 1, 20, 8, 8),
@@ -219,8 +220,8 @@ fn patched(bench: &Bench, name: &str) -> PathBuf {
     image
 }
 
-/// Gives the block of 4 KiB (or the inode) at `offset` the volume's own UUID, and makes its checksum right: a patch of
-/// another volume of the same shape.
+/// Gives the block of 4 KiB (or the inode) at `offset` the volume's own UUID, and makes its
+/// checksum right: a patch of another volume of the same shape.
 fn adopt(image: &Path, offset: u64, len: usize, uuid_at: usize, crc_at: usize) {
     let uuid = bytes(image, 32, 16);
     let mut block = bytes(image, offset, len);

@@ -198,8 +198,8 @@ fn a_dirty_journal_is_replayed_in_memory_only() {
     assert!(fs::read(&path).unwrap() == before, "the image was written to");
 }
 
-/// Copies all of a volume out. A filesystem whose attributes are smaller than XFS's cannot take all of them: exit code
-/// 1, and nothing else is said.
+/// Copies all of a volume out. A filesystem whose attributes are smaller than XFS's cannot take all
+/// of them: exit code 1, and nothing else is said.
 fn get_all(image: &str, dest: &str) {
     let run = xfskit(&["get", image, "/", dest]);
     let left_out = |line: &str| line.contains("attributes (too large for the destination)");

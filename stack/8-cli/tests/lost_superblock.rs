@@ -1,5 +1,5 @@
-//! A volume whose primary superblock is gone, alone or with the headers of group 0: what reads goes by a copy and says
-//! so, what writes refuses.
+//! A volume whose primary superblock is gone, alone or with the headers of group 0: what reads goes
+//! by a copy and says so, what writes refuses.
 
 #![allow(missing_docs)]
 
@@ -172,7 +172,8 @@ fn copies_that_belong_nowhere_are_not_believed() {
     let volume = fs::read(bench.kept("v5-plain")).unwrap();
     let start = 4096 * 4096;
     let copy = volume[start..start + 512].to_vec();
-    // At every sector, most of them wrong by their own geometry; and one whose checksum is wrong where it is due.
+    // At every sector, most of them wrong by their own geometry; and one whose checksum is wrong
+    // where it is due.
     let mut stray = vec![0; 9 << 20];
     stray.chunks_exact_mut(512).for_each(|sector| sector.copy_from_slice(&copy));
     expect(2, &["ls", &shown(&bench.file("stray", &stray))]);
@@ -181,7 +182,8 @@ fn copies_that_belong_nowhere_are_not_believed() {
     alone[start + 300] ^= 1;
     let run = expect(2, &["ls", &shown(&bench.file("alone", &alone))]);
     assert!(run.stderr.contains("No copy of an XFS superblock"), "{}", run.stderr);
-    // The copies of another volume that was here before do not agree with each other less: most counts.
+    // The copies of another volume that was here before do not agree with each other less: most
+    // counts.
     let mut mixed = volume.clone();
     mixed[..512].fill(0);
     mixed[start..start + 512].fill(0);

@@ -1,5 +1,5 @@
-//! Members that make no array, or none that may be written: every command says which member it is and what to do,
-//! and writes nothing, not even where writing was asked for.
+//! Members that make no array, or none that may be written: every command says which member it is
+//! and what to do, and writes nothing, not even where writing was asked for.
 
 #![allow(missing_docs)]
 
@@ -37,8 +37,8 @@ fn target(members: &[String]) -> String {
     format!("md:{}", members.join(","))
 }
 
-/// Runs every command that would read or change the array of these members. Each is refused with all of
-/// `says`, and no member changes.
+/// Runs every command that would read or change the array of these members. Each is refused with
+/// all of `says`, and no member changes.
 fn refused(members: &[String], commands: &[&[&str]], says: &[&str]) {
     let before: Vec<Vec<u8>> = members.iter().map(|member| fs::read(member).unwrap()).collect();
     let target = target(members);

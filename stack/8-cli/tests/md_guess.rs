@@ -1,4 +1,5 @@
-//! `md guess`: members without superblocks, the volume at the array's start, in a partition, in a logical volume.
+//! `md guess`: members without superblocks, the volume at the array's start, in a partition, in a
+//! logical volume.
 
 #![allow(missing_docs)]
 

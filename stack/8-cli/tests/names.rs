@@ -1,4 +1,5 @@
-//! Names that a terminal or a line would not survive, rows for programs, and what is said of wrong command lines.
+//! Names that a terminal or a line would not survive, rows for programs, and what is said of wrong
+//! command lines.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, and beside the programs of
-//! these names.
+//! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, and beside the
+//! programs of these names.
 
 mod common;
 

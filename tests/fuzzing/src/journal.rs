@@ -142,8 +142,8 @@ fn images() -> &'static [Dirty] {
 /// Replays a damaged journal: in memory, with a walk, or onto the volume, which must be clean then.
 ///
 /// # Panics
-/// Where the sound journal is refused, or a volume that was opened and closed for writing is not clean and has no unlinked
-/// inodes either.
+/// Where the sound journal is refused, or a volume that was opened and closed for writing is not
+/// clean and has no unlinked inodes either.
 pub fn replay(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let dirty = &images()[usize::from(choice & !(WRITE | WALK)) % IMAGES.len()];
@@ -169,8 +169,8 @@ pub fn replay(data: &[u8]) {
     }
 }
 
-/// Returns true if the volume has inodes on its unlinked lists. A journal that is closed with such inodes stays dirty, so
-/// that the next recovery, here or in Linux, tries to free them again.
+/// Returns true if the volume has inodes on its unlinked lists. A journal that is closed with such
+/// inodes stays dirty, so that the next recovery, here or in Linux, tries to free them again.
 fn has_unlinked(dev: &Arc<dyn BlockDevice>) -> bool {
     let volume = Volume::open(Arc::clone(dev), &OpenOptions::default()).expect("it was just open");
     let agis = volume.geo().ags().filter_map(|agno| volume.agi(agno).ok());

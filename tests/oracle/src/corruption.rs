@@ -85,7 +85,8 @@ impl Drop for Damage<'_> {
 }
 
 /// `write`, with the next number where the field at `path` holds the given one already (the kernel
-/// places trees where it likes, and what is wrong on one volume is right on another); and the bytes there.
+/// places trees where it likes, and what is wrong on one volume is right on another); and the bytes
+/// there.
 fn differing<'i>(
     tools: &Xfsprogs,
     image: &'i Image,

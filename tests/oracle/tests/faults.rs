@@ -14,8 +14,8 @@ fn checks(verdict: &CheckReport) -> BTreeSet<&str> {
     findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
 }
 
-/// Writes each of `faults` to `image`, in turn. Returns what `check` or, in the long runs, `xfs_repair` of `judge` did
-/// not see as the table has it.
+/// Writes each of `faults` to `image`, in turn. Returns what `check` or, in the long runs,
+/// `xfs_repair` of `judge` did not see as the table has it.
 fn judge<'f>(
     image: &Image,
     scratch: &Scratch,

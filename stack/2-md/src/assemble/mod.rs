@@ -176,7 +176,8 @@ fn reference(members: &[AssembledMember]) -> Option<usize> {
     (0..members.len()).rev().max_by_key(|i| rank(&members[*i]))
 }
 
-/// Largest event count of an array that is written. Every change of its state raises the count, which must not wrap.
+/// Largest event count of an array that is written. Every change of its state raises the count,
+/// which must not wrap.
 const EVENTS_MAX: u64 = u64::MAX - (1 << 32);
 
 impl Assembly {

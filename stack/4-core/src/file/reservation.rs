@@ -23,14 +23,14 @@ use crate::error::{Error, Result};
 use crate::tx::Tx;
 use crate::volume::Volume;
 
-/// Free blocks that are spoken for, and not allocated yet.
+/// Counts the free blocks that are reserved and not allocated yet.
 #[derive(Debug, Default)]
 pub(super) struct DelallocReservation {
     all: AtomicI64,
 }
 
 impl DelallocReservation {
-    /// Takes `blocks` more, where so many are free.
+    /// Reserves `blocks` more. Returns false if fewer are free.
     fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         let free = vol.engine()?.counters().get().fdblocks - vol.set_aside();
@@ -42,7 +42,8 @@ impl DelallocReservation {
         Ok(true)
     }
 
-    /// Takes as many of `most` blocks as are free, and none where they are fewer than `least`.
+    /// Reserves as many of `most` blocks as are free. Returns `None`, with no block reserved, if
+    /// fewer than `least` are.
     fn take_some(&self, vol: &Volume, least: u64, most: u64) -> Result<Option<u64>> {
         let there = vol.blocks_available().min(most).max(least);
         for blocks in [there, least] {
@@ -58,7 +59,7 @@ impl DelallocReservation {
     }
 }
 
-/// Blocks that stay promised until this goes.
+/// Blocks that stay reserved until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BlockReservation<'v> {
     delalloc: &'v DelallocReservation,
@@ -66,8 +67,8 @@ pub(crate) struct BlockReservation<'v> {
 }
 
 impl BlockReservation<'_> {
-    /// Takes as many of `most` blocks as are neither withheld nor promised to others, and returns how many; `None` where
-    /// they are fewer than `least`.
+    /// Adds as many of `most` blocks as are neither withheld nor reserved by others, and returns
+    /// their number. Returns `None` if they are fewer than `least`.
     pub(crate) fn take(&mut self, vol: &Volume, least: u32, most: u32) -> Result<Option<u32>> {
         let Some(blocks) = self.delalloc.take_some(vol, least.into(), most.into())? else {
             return Ok(None);
@@ -76,7 +77,7 @@ impl BlockReservation<'_> {
         Ok(Some(u32::try_from(blocks).unwrap_or(most)))
     }
 
-    /// Gives some of them back.
+    /// Releases `blocks` of them.
     pub(crate) fn give_back(&mut self, blocks: u32) {
         let blocks = self.blocks.min(blocks.into());
         self.blocks -= blocks;
@@ -93,7 +94,8 @@ impl Drop for BlockReservation<'_> {
 }
 
 impl Volume {
-    /// Free blocks that content can have; what is in memory only has its blocks already.
+    /// Returns the free blocks that file data can take. Data that waits in memory has its blocks
+    /// reserved already.
     pub fn blocks_available(&self) -> u64 {
         let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
         let free =
@@ -102,19 +104,19 @@ impl Volume {
         u64::try_from(free.saturating_sub(self.set_aside()).saturating_sub(reserved)).unwrap_or(0)
     }
 
-    /// Returns room for nothing, to take blocks into.
+    /// Returns an empty reservation, to add blocks to.
     pub(crate) fn no_reservation(&self) -> BlockReservation<'_> {
         BlockReservation { delalloc: &self.contents.delalloc, blocks: 0 }
     }
 
-    /// DelallocReservation `blocks` for as long as the answer lives; `None` where there are not so many.
+    /// Reserves `blocks` for as long as the returned value lives. Returns `None` if fewer are free.
     pub(super) fn reserve_blocks(&self, blocks: u64) -> Result<Option<BlockReservation<'_>>> {
         let delalloc = &self.contents.delalloc;
-        // A room that is dropped gives back: it must not come to be where nothing was taken.
+        // Dropping a reservation releases its blocks, so none is made unless they were taken.
         Ok(delalloc.take(self, blocks)?.then(|| BlockReservation { delalloc, blocks }))
     }
 
-    /// A transaction with blocks promised to what it does.
+    /// Runs a transaction that consumes a reservation.
     pub(crate) fn transact_reserved<T>(
         &self,
         mut change: impl FnMut(&mut Tx<'_>) -> Result<T>,
@@ -125,14 +127,15 @@ impl Volume {
         })
     }
 
-    /// Free blocks that content cannot have: [`withheld`](Self::withheld), as it was when first asked, which is before
-    /// any transaction that asks. What the trees take of it meanwhile is theirs.
+    /// Returns the free blocks that file data cannot take: [`withheld`](Self::withheld), as it was
+    /// at the first call, which is before any transaction calls this. Trees may take blocks of it
+    /// later.
     pub(crate) fn set_aside(&self) -> i64 {
         let now = || i64::try_from(self.withheld()).unwrap_or(i64::MAX);
         *self.contents.set_aside.get_or_init(now)
     }
 
-    /// Blocks that a file's tree of extents may grow by when it gets so many more.
+    /// Returns the blocks by which a file's bmbt may grow when the file gets `extents` more.
     pub(super) fn nodes_for(&self, extents: u64) -> u64 {
         match extents {
             0 => 0,
@@ -140,27 +143,30 @@ impl Volume {
         }
     }
 
-    /// Blocks that it takes to write `blocks` blocks, wherever they lie: themselves, and what their map needs.
+    /// Returns the blocks that writing `blocks` blocks may take, wherever they lie: themselves, and
+    /// the growth of the bmbt.
     pub(super) fn reservation_for(&self, blocks: u64) -> u64 {
         blocks + self.nodes_for(blocks)
     }
 }
 
 impl Tx<'_> {
-    /// Makes `change`, which frees more than it takes, with the reserve pool at its disposal: a full volume can be emptied.
+    /// Makes `change`, which frees more than it takes, and lets it use the reserve pool, so that a
+    /// full volume can be emptied.
     pub(crate) fn with_pool<T>(
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let before = std::mem::replace(&mut self.uses_reservation, true);
-        let answer = change(self);
+        let result = change(self);
         self.uses_reservation = before;
-        answer
+        result
     }
 }
 
 impl Content {
-    /// Has blocks promised for those of `blocks` that are not in memory yet (invariant 2 of `content.rs`).
+    /// Reserves blocks for those of `blocks` that are not in memory yet (invariant 2 of
+    /// `content.rs`).
     pub(super) fn reserve(
         &self,
         vol: &Volume,
@@ -169,15 +175,16 @@ impl Content {
     ) -> Result<()> {
         let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
         let more = vol.reservation_for(all).saturating_sub(state.reserved);
-        if let Some(room) = &mut state.reservation {
-            let part = more.min(*room);
-            *room -= part;
+        if let Some(left) = &mut state.reservation {
+            let part = more.min(*left);
+            *left -= part;
             state.reserved += part;
             return Ok(());
         }
         if !vol.contents.delalloc.take(vol, more)? {
-            // Nearly full: delalloc are for the worst case, so put them into practice, and count.
-            self.settle(vol, state)?;
+            // Nearly full. Reservations are worst-case estimates: flushing replaces them by exact
+            // counts.
+            self.flush_reserved(vol, state)?;
             let more = self.cost(vol, blocks)?;
             if !vol.contents.delalloc.take(vol, more)? {
                 return Err(Error::NoSpace("blocks"));
@@ -189,12 +196,12 @@ impl Content {
         Ok(())
     }
 
-    /// Does `work`, which takes several transactions, with `blocks` promised to it, so that it does not end halfway for
-    /// want of space. Nothing is in memory that is not flushed. Its transactions that need those blocks are
-    /// [entitled](Volume::transact_reserved) to them.
+    /// Runs `work`, which takes several transactions, with `blocks` reserved for it, so that it
+    /// does not run out of space halfway. All data in memory is flushed before. The transactions
+    /// that need those blocks [consume the reservation](Volume::transact_reserved).
     ///
     /// # Errors
-    /// [`Error::NoSpace`] before anything is done, and those of `work`.
+    /// [`Error::NoSpace`] before anything is changed, and the errors of `work`.
     pub(super) fn with_reservation<T>(
         &self,
         vol: &Volume,
@@ -203,35 +210,35 @@ impl Content {
         work: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
         if !vol.contents.delalloc.take(vol, blocks)? {
-            self.settle(vol, state)?;
+            self.flush_reserved(vol, state)?;
             if !vol.contents.delalloc.take(vol, blocks)? {
                 return Err(Error::NoSpace("blocks"));
             }
         }
         state.reservation = Some(blocks);
-        let answer = work(state);
+        let result = work(state);
         vol.contents.delalloc.give_back(state.reservation.take().unwrap_or(0));
-        answer
+        result
     }
 
-    /// Puts delalloc into practice, and makes what was freed usable.
-    fn settle(&self, vol: &Volume, state: &mut State) -> Result<()> {
+    /// Allocates what is reserved, and makes freed extents usable.
+    fn flush_reserved(&self, vol: &Volume, state: &mut State) -> Result<()> {
         self.flush_state(vol, state)?;
         state.unstage(vol)?;
         vol.flush_idle_contents()?;
         Ok(vol.engine()?.checkpoint()?)
     }
 
-    /// Blocks that it takes to write all of `blocks`, none of which is in memory: holes, blocks that other files map
-    /// too, and what the map needs.
+    /// Returns the blocks that writing all of `blocks` takes, if none of them is in memory: for
+    /// holes, for blocks that other files share, and for the bmbt.
     pub(super) fn cost(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
         let found = self.survey(vol, blocks.clone())?;
         let new = found.holes.saturating_add(self.shared_blocks(vol, blocks)?);
-        // An unwritten extent that is written in its middle becomes three.
+        // A write into the middle of an unwritten extent makes three of it.
         Ok(new.saturating_add(self.nodes(vol, new.saturating_add(2 * found.unwritten))?))
     }
 
-    /// What lies behind `blocks`.
+    /// Counts holes and extents in the range `blocks`.
     pub(super) fn survey(&self, vol: &Volume, blocks: Range<u64>) -> Result<Survey> {
         let mut found = Survey::default();
         let mut at = blocks.start;
@@ -248,7 +255,7 @@ impl Content {
         Ok(found)
     }
 
-    /// How many of `blocks` other files map too.
+    /// Returns how many of `blocks` other files share.
     pub(super) fn shared_blocks(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
         let (mut count, mut at) = (0, blocks.start);
         while let Some(shared) = self.next_shared(vol, at..blocks.end)? {
@@ -258,7 +265,8 @@ impl Content {
         Ok(count)
     }
 
-    /// Blocks that the map may grow by when it gets so many `extents` more: none while it stays in the inode.
+    /// Returns the blocks by which the bmbt may grow when the file gets `extents` more: none while
+    /// the extent list fits in the inode.
     pub(super) fn nodes(&self, vol: &Volume, extents: u64) -> Result<u64> {
         let inside = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -269,7 +277,7 @@ impl Content {
         Ok(if inside { 0 } else { vol.nodes_for(extents) })
     }
 
-    /// The same when all of its extents are put to other places in the file, and one is cut in two.
+    /// Returns the same when all extents move to other offsets of the file, and one is split.
     pub(super) fn nodes_to_move(&self, vol: &Volume) -> Result<u64> {
         if self.nodes(vol, 1)? == 0 {
             return Ok(0);
@@ -282,13 +290,13 @@ impl Content {
     }
 }
 
-/// What lies behind a range of a file.
+/// Holes and extents in a range of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Survey {
     /// Blocks that are not mapped.
     pub(super) holes: u64,
-    /// Extents that nothing was written to.
+    /// Unwritten extents.
     pub(super) unwritten: u64,
-    /// Extents that hold content.
+    /// Written extents.
     pub(super) written: u64,
 }

@@ -13,14 +13,14 @@ use crate::space::group::{self, FreeSpace, Wish};
 use crate::space::{AllocRequest, Owner, agfl, place, reserve, rmap};
 use crate::tx::Tx;
 
-/// An extent of this many blocks is long enough to stay in the group that was asked for, however many more
-/// are wanted.
+/// An extent of this many blocks is long enough to stay in the group that was asked for, however
+/// many more are wanted.
 const GOOD: u32 = 1 << 14;
 
-/// What is known of the groups without locking them: hints, no promises.
+/// Free space of each group as last seen. Read without locks, so a value may be out of date.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    /// Longest free extent of each group, when somebody last looked.
+    /// Longest free extent of each group.
     longest: Vec<AtomicU32>,
 }
 
@@ -52,8 +52,8 @@ enum Round {
 impl Tx<'_> {
     /// Allocates one extent.
     ///
-    /// Looks in the group of `near` first, and in the groups behind it; one that another thread works in, or
-    /// that has only shorter extents, is passed over in the first round.
+    /// Looks in the group of `near` first, and in the groups behind it; one that another thread
+    /// works in, or that has only shorter extents, is passed over in the first round.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
@@ -63,7 +63,7 @@ impl Tx<'_> {
         }
         let volume = self.volume();
         let Some(maxlen) = self.taken.take(volume, request.minlen, request.maxlen)? else {
-            self.met_promises = true;
+            self.met_reservations = true;
             return Err(Error::NoSpace("blocks"));
         };
         let found = self.alloc_anywhere(&AllocRequest { maxlen, ..*request });
@@ -166,8 +166,8 @@ impl Tx<'_> {
         longest.min(free)
     }
 
-    /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it were
-    /// [invalidated](xfskit_trans::Trans::invalidate) by the caller.
+    /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it
+    /// were [invalidated](xfskit_trans::Trans::invalidate) by the caller.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.

@@ -2,8 +2,8 @@
 //!
 //! The rmapbt and the refcountbt have the same rule: records that can be merged are merged. The new
 //! records of a range are made by pushing its pieces one after the other onto a list that
-//! [joins](Run::joins) neighbours. The [difference] of the old and the new list is [applied](make) to
-//! the tree.
+//! [joins](Run::joins) neighbours. The [difference] of the old and the new list is [applied](make)
+//! to the tree.
 
 use crate::btree::{BtreeOps, Cursor, Flaw, RecordOps, Seek};
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! Files open for reading and writing at an offset.
 //!
-//! What is written stays in memory until it is flushed: by [`Handle::fsync`], by [`Handle::close`], by
-//! [`Fs::sync`], or when memory runs out. All handles of a file see the same content.
+//! What is written stays in memory until it is flushed: by [`Handle::fsync`], by [`Handle::close`],
+//! by [`Fs::sync`], or when memory runs out. All handles of a file see the same content.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ impl Fs {
         Ok(Handle { fs: self, content, hold, only_reads })
     }
 
-    /// Opens the regular file `inode` for reading and writing: it, and not another that was given its number since.
+    /// Opens the regular file `inode` for reading and writing: it, and not another that was given
+    /// its number since.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`NoInode`](xfskit_core::Error::NoInode) where it is gone.
@@ -51,8 +52,8 @@ impl Fs {
         self.handle(inode.ino(), true)?.if_it_is(inode)
     }
 
-    /// Writes `bytes` to the file `ino` from byte `offset` on: for one write alone. Several to one file are
-    /// better made through a [`Handle`].
+    /// Writes `bytes` to the file `ino` from byte `offset` on: for one write alone. Several to one
+    /// file are better made through a [`Handle`].
     ///
     /// # Errors
     /// As [`Handle::write`] and [`Handle::close`].
@@ -62,7 +63,8 @@ impl Fs {
         handle.close()
     }
 
-    /// Reads from byte `offset` of the file `ino`, as it is now, and answers how many bytes there were.
+    /// Reads from byte `offset` of the file `ino`, as it is now, and answers how many bytes there
+    /// were.
     ///
     /// # Errors
     /// As [`Handle::read`].
@@ -164,7 +166,8 @@ impl Handle<'_> {
     /// Takes `range`, whole blocks, out of the file: what is behind moves forward.
     ///
     /// # Errors
-    /// Where `range` does not consist of whole blocks or reaches the end, and as [`write`](Self::write).
+    /// Where `range` does not consist of whole blocks or reaches the end, and as
+    /// [`write`](Self::write).
     pub fn collapse(&self, range: Range<u64>) -> Result<()> {
         let now = self.fs.clock.now();
         Ok(self.content().collapse(&self.fs.volume, bytes(&range), now)?)

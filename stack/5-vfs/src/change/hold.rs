@@ -46,8 +46,9 @@ impl Holds {
         self.shard(ino).lock().entry(ino).or_default().count += 1;
     }
 
-    /// One holder less; false where it is the last one of an inode without a name. That one still holds it, gives it
-    /// back, and tries again: so it is done by one only, and before the number is another file's.
+    /// One holder less; false where it is the last one of an inode without a name. That one still
+    /// holds it, gives it back, and tries again: so it is done by one only, and before the number
+    /// is another file's.
     fn remove(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino).lock();
         match shard.get_mut(&ino) {
@@ -128,7 +129,8 @@ impl Fs {
     /// Holds inode `ino` to use its content.
     ///
     /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) where it has no name any more and its last holder is giving it back.
+    /// [`NoInode`](xfskit_core::Error::NoInode) where it has no name any more and its last holder
+    /// is giving it back.
     pub(crate) fn hold_content(&self, ino: Ino) -> Result<Hold<'_>> {
         let hold = self.hold(ino);
         if self.held.is_going(ino) {

@@ -27,9 +27,11 @@ pub struct NewNode {
     pub rdev: Option<(u32, u32)>,
     /// Of a symbolic link: where it points.
     pub target: Option<Vec<u8>>,
-    /// Permissions that `mode` loses where the directory has no default ACL: what a process calls its umask.
+    /// Permissions that `mode` loses where the directory has no default ACL: what a process calls
+    /// its umask.
     pub umask: u16,
-    /// A copy that is given the ACLs of its original: the directory's default ACL is not handed down to it.
+    /// A copy that is given the ACLs of its original: the directory's default ACL is not handed
+    /// down to it.
     pub brings_acls: bool,
 }
 
@@ -50,8 +52,8 @@ impl NewNode {
         Self { mode: FileType::Symlink.mode() | 0o777, target, ..Self::default() }
     }
 
-    /// What programs make where nobody names permissions: everybody may read, the owner write; or what
-    /// the directory's default ACL says.
+    /// What programs make where nobody names permissions: everybody may read, the owner write; or
+    /// what the directory's default ACL says.
     pub fn usual(file_type: FileType) -> Self {
         let perm = if file_type == FileType::Directory { 0o777 } else { 0o666 };
         Self { mode: file_type.mode() | perm, umask: 0o022, ..Self::default() }
@@ -68,12 +70,12 @@ impl NewNode {
 }
 
 impl Fs {
-    /// Makes what `new` says under `name` in directory `dir`, and answers its number. A default ACL of the
-    /// directory is handed down as Linux does.
+    /// Makes what `new` says under `name` in directory `dir`, and answers its number. A default ACL
+    /// of the directory is handed down as Linux does.
     ///
     /// # Errors
-    /// [`Core::Exists`], [`Core::NoSpace`], names that are none, and what makes no sense: a symbolic
-    /// link without a target, a device number that the format cannot hold.
+    /// [`Core::Exists`], [`Core::NoSpace`], names that are none, and what makes no sense: a
+    /// symbolic link without a target, a device number that the format cannot hold.
     pub fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Result<Ino> {
         check_name(name)?;
         let file_type = judge(new)?;
@@ -120,8 +122,8 @@ impl Fs {
         Ok(hold)
     }
 
-    /// Gives inode `ino`, which is no directory, the further name `name` in directory `dir`. One that has no name
-    /// at all is held by the caller.
+    /// Gives inode `ino`, which is no directory, the further name `name` in directory `dir`. One
+    /// that has no name at all is held by the caller.
     ///
     /// # Errors
     /// [`Core::Exists`], [`Core::NoSpace`], [`Core::Limit`] where it has as many links as can be.
@@ -198,8 +200,8 @@ fn core_of(
     }
 }
 
-/// Gives a new inode what the default ACL of its directory says: an access ACL, masked by the permissions asked for,
-/// and to a directory the default ACL itself. Symbolic links get nothing.
+/// Gives a new inode what the default ACL of its directory says: an access ACL, masked by the
+/// permissions asked for, and to a directory the default ACL itself. Symbolic links get nothing.
 fn hand_down_acls(
     tx: &mut Tx<'_>,
     parent: TxInode,

@@ -1,9 +1,9 @@
 //! Changing a filesystem: names, links, owners, times, attributes.
 //!
-//! Every call is one change that happens or does not: what comes back as an error has changed nothing. Calls may
-//! come from many threads. Each begins with inode numbers, as a network or FUSE server has them; paths
-//! are resolved by [`Fs::lookup`](crate::Fs::lookup) before. Who may do what is the caller's affair: this floor does not
-//! know users.
+//! Every call is one change that happens or does not: what comes back as an error has changed
+//! nothing. Calls may come from many threads. Each begins with inode numbers, as a network or FUSE
+//! server has them; paths are resolved by [`Fs::lookup`](crate::Fs::lookup) before. Who may do what
+//! is the caller's affair: this floor does not know users.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -71,8 +71,8 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// Takes the locks of several inodes, in the order of their numbers; answers them in the order asked
-/// for.
+/// Takes the locks of several inodes, in the order of their numbers; answers them in the order
+/// asked for.
 pub(crate) fn take<const N: usize>(
     tx: &mut Tx<'_>,
     inos: [Ino; N],
@@ -102,7 +102,8 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Fails where `dir` is no directory that can take a name: a removed one cannot, though somebody may hold it.
+/// Fails where `dir` is no directory that can take a name: a removed one cannot, though somebody
+/// may hold it.
 pub(crate) fn check_place(tx: &Tx<'_>, dir: TxInode) -> xfskit_core::Result<()> {
     let core = tx.core(dir);
     if !core.is_dir() {

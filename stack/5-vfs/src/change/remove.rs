@@ -1,8 +1,9 @@
 //! Names removed, and inodes given back.
 //!
-//! An inode whose last name goes is given back at once where that fits into the same transaction: an empty
-//! file, a short one. Larger ones, and those that somebody holds open, go on the unlinked list first; what
-//! they have is then given back piece by piece, and a crash in between is finished by recovery.
+//! An inode whose last name goes is given back at once where that fits into the same transaction:
+//! an empty file, a short one. Larger ones, and those that somebody holds open, go on the unlinked
+//! list first; what they have is then given back piece by piece, and a crash in between is finished
+//! by recovery.
 
 use xfskit_core::icore::Touch;
 use xfskit_core::{Error as Core, Tx, TxInode};
@@ -56,8 +57,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Takes `name` out of directory `dir`, and runs `change` with the directory and the inode that it named, both locked.
-    /// Where that refuses, nothing has happened to the name either.
+    /// Takes `name` out of directory `dir`, and runs `change` with the directory and the inode that
+    /// it named, both locked. Where that refuses, nothing has happened to the name either.
     fn without_entry<T>(
         &self,
         dir: Ino,
@@ -76,8 +77,8 @@ impl Fs {
         })?)
     }
 
-    /// One name less, in a transaction that holds the inode. Answers a hold on the inode where something of it is left
-    /// to be given back.
+    /// One name less, in a transaction that holds the inode. Answers a hold on the inode where
+    /// something of it is left to be given back.
     pub(crate) fn drop_link(
         &self,
         tx: &mut Tx<'_>,

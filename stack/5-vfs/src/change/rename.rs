@@ -118,8 +118,8 @@ impl Fs {
         self.drop_link(tx, other, if was_dir { 2 } else { 1 })
     }
 
-    /// `dir` and all directories above it, as they are now: they stay where they are only as long as the caller
-    /// keeps others from moving directories.
+    /// `dir` and all directories above it, as they are now: they stay where they are only as long
+    /// as the caller keeps others from moving directories.
     ///
     /// # Errors
     /// [`Core::Limit`] where more are nested than can be; damage, device failures.
@@ -139,7 +139,8 @@ impl Fs {
     }
 }
 
-/// Fails where the directory that `path` leads to is `ino` or lies below it: `ino` would be cut off.
+/// Fails where the directory that `path` leads to is `ino` or lies below it: `ino` would be cut
+/// off.
 fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
     if path.contains(&ino) {
         return Err(Core::Limit("a directory cannot be moved below itself"));
@@ -147,7 +148,8 @@ fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
     Ok(())
 }
 
-/// What follows once the entry stands at its new place: the old one goes, links and parents are mended.
+/// What follows once the entry stands at its new place: the old one goes, links and parents are
+/// mended.
 fn moved(
     tx: &mut Tx<'_>,
     source: End<'_>,

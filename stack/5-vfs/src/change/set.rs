@@ -71,15 +71,16 @@ impl Fs {
         })?)
     }
 
-    /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`, `system.posix_acl_`).
-    /// The permissions follow an ACL, and one that says no more than they do is not kept.
+    /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`,
+    /// `system.posix_acl_`). The permissions follow an ACL, and one that says no more than they do
+    /// is not kept.
     ///
     /// # Errors
-    /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where `mode` asks
-    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a value of more than 64 KiB, and for what Linux
-    /// would not show: a name of more than 255 bytes, `user.` on what is neither a file nor a directory, ACLs on a symbolic
-    /// link, default ACLs on what is no directory;
-    /// [`NoSpace`](xfskit_core::Error::NoSpace).
+    /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where
+    /// `mode` asks for the other; [`Limit`](xfskit_core::Error::Limit) for a value of more than 64
+    /// KiB, and for what Linux would not show: a name of more than 255 bytes, `user.` on what is
+    /// neither a file nor a directory, ACLs on a symbolic link, default ACLs on what is no
+    /// directory; [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         if name.len() > XATTR_NAME_MAX {
             return Err(
@@ -141,7 +142,8 @@ impl Fs {
     }
 }
 
-/// Sets an ACL as stored, under its name on disk; an empty one goes. The permissions follow an access ACL.
+/// Sets an ACL as stored, under its name on disk; an empty one goes. The permissions follow an
+/// access ACL.
 pub(super) fn set_acl(
     tx: &mut Tx<'_>,
     inode: TxInode,

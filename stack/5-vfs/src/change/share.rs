@@ -12,14 +12,14 @@ use crate::{Error, Result};
 const COPY_BYTES: u64 = 1 << 20;
 
 impl Handle<'_> {
-    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this one: both map the same
-    /// blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source` may end within one where `from`
-    /// ends, if this file then ends there or before too. An empty `source` is nothing to do: to share all
-    /// of a file, say `0..from.size()`.
+    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this
+    /// one: both map the same blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source`
+    /// may end within one where `from` ends, if this file then ends there or before too. An empty
+    /// `source` is nothing to do: to share all of a file, say `0..from.size()`.
     ///
     /// # Errors
-    /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be shared,
-    /// and where there is no space. Nothing has changed then.
+    /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be
+    /// shared, and where there is no space. Nothing has changed then.
     pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
         self.same_volume(from)?;
         if source.is_empty() {
@@ -38,13 +38,13 @@ impl Handle<'_> {
         Ok(self.content().unshare(&self.fs.volume, bytes(&range))?)
     }
 
-    /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`), by sharing blocks where
-    /// that is possible, else by copying. Answers how many bytes were copied: fewer than asked for at the end
-    /// of `from`, and where the rest finds no space.
+    /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`),
+    /// by sharing blocks where that is possible, else by copying. Answers how many bytes were
+    /// copied: fewer than asked for at the end of `from`, and where the rest finds no space.
     ///
     /// # Errors
-    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`] for the
-    /// first bytes: then nothing has changed.
+    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`]
+    /// for the first bytes: then nothing has changed.
     pub fn copy_range(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<u64> {
         self.same_volume(from)?;
         let size = from.size();
@@ -68,13 +68,13 @@ impl Handle<'_> {
         }
     }
 
-    /// Exchanges the bytes of `range` with those from `offset` on of `other`, at once: whole blocks, or up to where both
-    /// files end.
+    /// Exchanges the bytes of `range` with those from `offset` on of `other`, at once: whole
+    /// blocks, or up to where both files end.
     ///
     /// # Errors
-    /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other ranges, [`Core::NoSpace`]
-    /// where the maps of both files could not grow. Nothing has changed then; where the device fails halfway, the volume
-    /// is shut down, and recovery does the rest.
+    /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other
+    /// ranges, [`Core::NoSpace`] where the maps of both files could not grow. Nothing has changed
+    /// then; where the device fails halfway, the volume is shut down, and recovery does the rest.
     pub fn exchange_range(&self, range: Range<u64>, other: &Handle<'_>, offset: u64) -> Result<()> {
         self.same_volume(other)?;
         let (now, ours, theirs) = (self.fs.clock.now(), self.content(), other.content());
@@ -92,8 +92,8 @@ impl Handle<'_> {
         Ok(self.content().exchange(&self.fs.volume, other.content(), now)?)
     }
 
-    /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of this one on; an empty
-    /// one at the start of `source` where there is none.
+    /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of
+    /// this one on; an empty one at the start of `source` where there is none.
     fn sharable(&self, offset: u64, source: Range<u64>, size: u64) -> Range<u64> {
         let geo = self.fs.volume.geo();
         let blocksize = 1_u64 << geo.blocklog;

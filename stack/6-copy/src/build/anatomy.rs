@@ -3,8 +3,8 @@
 //! The forms depend on each other. A symbolic link or a small directory stands in the inode only
 //! where the attributes leave room, an extent map becomes a btree by the number of extents, and
 //! where blocks are decides how many extents there are. So the order is: the content's blocks, then
-//! the attributes', then those of the maps. Whoever asks gives the blocks: the plan from free space,
-//! and the writer, who asks again for the same inode, from what the plan recorded.
+//! the attributes', then those of the maps. Whoever asks gives the blocks: the plan from free
+//! space, and the writer, who asks again for the same inode, from what the plan recorded.
 
 use std::borrow::Cow;
 
@@ -237,7 +237,8 @@ impl<'a> Makings<'a> {
             .map_err(|error| BuildError::unfit(tree, id, error.to_string()))
     }
 
-    /// Attributes of node `id`: its own, its parent pointers, and what the volume wants of the root.
+    /// Attributes of node `id`: its own, its parent pointers, and what the volume wants of the
+    /// root.
     fn attrs(&self, id: NodeId) -> Vec<NewAttr<'a>> {
         let tree = self.tree;
         let own = tree.xattrs(id).iter().map(|xattr| NewAttr {

@@ -125,7 +125,8 @@ impl<'a> Blueprint<'a> {
     }
 }
 
-/// Blocks that Linux lets have in a volume of these groups: its free blocks without what is withheld.
+/// Blocks that Linux lets have in a volume of these groups: its free blocks without what is
+/// withheld.
 fn free_for_linux(geo: &Geometry, groups: &[Group]) -> u64 {
     let of_group = |group: &Group| {
         let blocks = |tree| {

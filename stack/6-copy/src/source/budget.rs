@@ -1,7 +1,7 @@
 //! What reading archives may take.
 //!
-//! A few bytes of a compressed archive can ask for any amount of memory, content and work. All of it is
-//! charged here as it is read, and refused before it is taken.
+//! A few bytes of a compressed archive can ask for any amount of memory, content and work. All of
+//! it is charged here as it is read, and refused before it is taken.
 //!
 //! | what | limit |
 //! | --- | --- |
@@ -15,14 +15,15 @@ use super::{OnProgress, Progress, SourceOptions};
 
 /// Memory that any archive may take, in bytes.
 const MEMORY: u64 = 128 << 20;
-/// Memory, in bytes, for every byte of archives as they come. A name in a compressed archive takes 10 bytes or
-/// more there, and about 300 here.
+/// Memory, in bytes, for every byte of archives as they come. A name in a compressed archive takes
+/// 10 bytes or more there, and about 300 here.
 const GROWTH: u64 = 64;
 /// Bytes of memory that a step of work stands for.
 const BYTES_PER_STEP: u64 = 16;
 /// Steps between two looks at whether to stop.
 const STEPS_PER_LOOK: u64 = 1024;
-/// What an inode with its name takes, here and in the finished tree, in bytes; the name's own come to that.
+/// What an inode with its name takes, here and in the finished tree, in bytes; the name's own come
+/// to that.
 pub(super) const INODE: u64 = 320;
 
 /// Which limit an archive exceeds.

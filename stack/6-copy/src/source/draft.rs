@@ -63,8 +63,8 @@ pub(super) struct Draft {
     places: Interned<Place>,
     pub(super) stores: Stores,
     pub(super) notes: Notes,
-    /// The way to the directory of the last member: the next one mostly lies there too. Empty once a name
-    /// leads elsewhere.
+    /// The way to the directory of the last member: the next one mostly lies there too. Empty once
+    /// a name leads elsewhere.
     recent: Way,
 }
 
@@ -175,8 +175,8 @@ impl Draft {
         matches!(self.inode(id).form, Form::Dir(_))
     }
 
-    /// Keeps a set of attributes, sorted by namespace and name. Answers with its number, and the bytes of memory
-    /// that it takes: none where an equal one is kept already.
+    /// Keeps a set of attributes, sorted by namespace and name. Answers with its number, and the
+    /// bytes of memory that it takes: none where an equal one is kept already.
     pub(super) fn keep_xattrs(
         &mut self,
         path: &[u8],
@@ -318,7 +318,8 @@ impl Draft {
         Ok(self.lookup(way.last(), name))
     }
 
-    /// As much of the way along `names` as the last one has in common, where that one is a part of it.
+    /// As much of the way along `names` as the last one has in common, where that one is a part of
+    /// it.
     fn known(&self, names: &[Vec<u8>]) -> Way {
         if names.starts_with(&self.recent.names) { self.recent.clone() } else { Way::default() }
     }
@@ -358,9 +359,9 @@ impl Draft {
         Ok(true)
     }
 
-    /// The directory that `names` lead to, which this layer has something in, of time `mtime`. What is missing
-    /// of the way is made, with permissions 0755, of user 0, and gets its time in [`finish`](Self::finish). `None`
-    /// where something else is in the way.
+    /// The directory that `names` lead to, which this layer has something in, of time `mtime`. What
+    /// is missing of the way is made, with permissions 0755, of user 0, and gets its time in
+    /// [`finish`](Self::finish). `None` where something else is in the way.
     pub(super) fn dir_at(
         &mut self,
         names: &[Vec<u8>],
@@ -391,7 +392,8 @@ impl Draft {
         Ok(Some(dir))
     }
 
-    /// Bytes of content that archives have brought and that can be reached, and how many inodes were looked at.
+    /// Bytes of content that archives have brought and that can be reached, and how many inodes
+    /// were looked at.
     pub(super) fn content(&self) -> (u64, u64) {
         let mut seen = vec![false; self.inodes.len()];
         let (mut open, mut bytes) = (vec![Self::ROOT], 0);
@@ -409,8 +411,8 @@ impl Draft {
         (bytes, self.inodes.len() as u64)
     }
 
-    /// Gives directories that no archive lists the time of the newest of what is in them, from below. Where
-    /// nothing is left in one it keeps the time of what it was made for.
+    /// Gives directories that no archive lists the time of the newest of what is in them, from
+    /// below. Where nothing is left in one it keeps the time of what it was made for.
     fn date_implied(&mut self) {
         let mut order = vec![Self::ROOT];
         let mut at = 0;

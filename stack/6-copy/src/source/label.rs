@@ -101,8 +101,8 @@ impl Labels {
         Ok(())
     }
 
-    /// The label of what is at `path`, which begins with `/`, as it is stored; `None` where it keeps
-    /// what it has.
+    /// The label of what is at `path`, which begins with `/`, as it is stored; `None` where it
+    /// keeps what it has.
     ///
     /// # Errors
     /// Where an expression that has to be tried is none.

@@ -95,12 +95,13 @@ pub struct SourceOptions {
     pub accounts: Option<PathBuf>,
     /// Fail where something cannot be read and would be left out ([`Notes::left_out`]).
     pub strict: bool,
-    /// Memory that names and attributes of archives may take, in bytes. Where `None` it goes by the archives'
-    /// size and the machine's memory ([`budget`]).
+    /// Memory that names and attributes of archives may take, in bytes. Where `None` it goes by the
+    /// archives' size and the machine's memory ([`budget`]).
     pub memory_limit: Option<u64>,
     /// Bytes of content that archives may bring; `None` for any number.
     pub content_limit: Option<u64>,
-    /// What [`Source::Stdin`] reads, and who may end the wait for it, and for archives that are named pipes.
+    /// What [`Source::Stdin`] reads, and who may end the wait for it, and for archives that are
+    /// named pipes.
     pub stdin: Stdin,
 }
 

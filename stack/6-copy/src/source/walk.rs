@@ -22,13 +22,14 @@ use super::{OnProgress, Progress, SourceError};
 
 /// Names looked at in one task.
 const NAMES_PER_TASK: usize = 1024;
-/// Room for what one call on attributes answers: the list of names, or a value. Linux has no longer ones.
+/// Room for what one call on attributes answers: the list of names, or a value. Linux has no longer
+/// ones.
 const XATTR_ROOM: usize = 64 << 10;
 /// Attributes that are asked for by name where Linux does not list them: what decides of access.
 const OF_ACCESS: &[u8] =
     b"system.posix_acl_access\0system.posix_acl_default\0security.capability\0security.selinux";
-/// Filesystems whose files all seem empty, though reading them gives something: proc, cgroup, cgroup2, debugfs, tracefs
-/// and securityfs, by the magic numbers of statfs(2).
+/// Filesystems whose files all seem empty, though reading them gives something: proc, cgroup,
+/// cgroup2, debugfs, tracefs and securityfs, by the magic numbers of statfs(2).
 const SIZELESS: [u32; 6] =
     [0x9fa0, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
 /// Threads: more than a few wait for each other's directories in the kernel.

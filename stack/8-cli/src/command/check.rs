@@ -88,8 +88,8 @@ impl Judged {
     }
 }
 
-/// Judges the volume, and prints findings as they are made. `copies`: every other copy of each block
-/// is compared as it is read, for nobody has compared them all before.
+/// Judges the volume, and prints findings as they are made. `copies`: every other copy of each
+/// block is compared as it is read, for nobody has compared them all before.
 fn judge(
     args: &Check,
     judged: &Judged,
@@ -129,7 +129,8 @@ fn judge(
     }
 }
 
-/// Finds out which files have content at places of a volume that are in doubt. What the judge finds is not told.
+/// Finds out which files have content at places of a volume that are in doubt. What the judge finds
+/// is not told.
 pub(super) fn find_files(
     target: &Target,
     device: Arc<dyn BlockDevice>,
@@ -150,8 +151,8 @@ pub(super) fn find_files(
     Ok(())
 }
 
-/// The device, with its journal replayed in memory where that is wanted and possible. In the middle of a replay the
-/// parts of a volume need not agree.
+/// The device, with its journal replayed in memory where that is wanted and possible. In the middle
+/// of a replay the parts of a volume need not agree.
 fn judged_device(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> Judged {
     if target.norecovery {
         return Judged::as_it_lies(device);

@@ -8,8 +8,8 @@ use crate::grammar::look::Df;
 use crate::out::Out;
 use crate::show;
 
-/// Space and inodes, as Linux' `statfs` tells them: what it withholds is in use, and inodes that can still be made are
-/// free. Lengths in bytes.
+/// Space and inodes, as Linux' `statfs` tells them: what it withholds is in use, and inodes that
+/// can still be made are free. Lengths in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Usage {
     pub size: u64,

@@ -45,8 +45,9 @@ impl Field {
 /// Which fields, and how they are written; shared by the commands that list files for programs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Rows {
-    /// Only these fields, in this order, separated by commas: path, ino, type, mode, nlink, uid, gid, projid, size, blocks,
-    /// rdev, atime, mtime, ctime, btime, generation, flags, flags2, nextents, anextents
+    /// Only these fields, in this order, separated by commas: path, ino, type, mode, nlink, uid,
+    /// gid, projid, size, blocks, rdev, atime, mtime, ctime, btime, generation, flags, flags2,
+    /// nextents, anextents
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', hide_possible_values = true)]
     pub fields: Vec<Field>,
     /// Comma-separated values, the names of the fields first
@@ -75,8 +76,8 @@ pub(crate) struct Writer {
 }
 
 impl Rows {
-    /// What writes files as rows, where that was asked for: fields, JSON or CSV. The names of the fields of CSV are written
-    /// at once. Without `paths` there are none.
+    /// What writes files as rows, where that was asked for: fields, JSON or CSV. The names of the
+    /// fields of CSV are written at once. Without `paths` there are none.
     pub(crate) fn writer(&self, paths: bool, out: &Out) -> Result<Option<Writer>, Failure> {
         let form = match (out.json(), self.csv, self.fields.is_empty()) {
             (true, true, _) => return Err(Failure::cannot("--json and --csv: one of them")),

@@ -19,7 +19,8 @@ use crate::exit::Failure;
 /// Bytes of `mem:` without a size; sparse.
 const MEMORY: u64 = 1 << 40;
 
-/// Does `job` on the volume that `engine` names, or else below `dir`, which is made where it is missing.
+/// Does `job` on the volume that `engine` names, or else below `dir`, which is made where it is
+/// missing.
 pub(crate) fn run<J: Job>(
     dir: &Path,
     engine: Option<&str>,
@@ -31,8 +32,8 @@ pub(crate) fn run<J: Job>(
     job.run(&mut directory(dir)?).map_err(failed)
 }
 
-/// The driver of a directory, which is made where it is missing: as the programs that it stands for, it gives the kernel
-/// whole paths.
+/// The driver of a directory, which is made where it is missing: as the programs that it stands
+/// for, it gives the kernel whole paths.
 pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     match fs::create_dir(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),

@@ -221,7 +221,8 @@ fn note_replay(volume: &Volume, out: &Out) {
     }
 }
 
-/// Says what was cut off at the journal's head: nothing tells a write that power cut from later damage there.
+/// Says what was cut off at the journal's head: nothing tells a write that power cut from later
+/// damage there.
 fn note_torn(replay: &core::recovery::Replay, out: &Out) {
     if let Some(torn) = &replay.torn {
         out.note(&format!(

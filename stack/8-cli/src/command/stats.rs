@@ -1,5 +1,6 @@
-//! `xfskit stats`, and `--stats` of commands that change a volume: figures of the volume, and counters of what this
-//! process has done with it, in the spirit of what Linux shows in /sys/fs/xfs/DEVICE/stats.
+//! `xfskit stats`, and `--stats` of commands that change a volume: figures of the volume, and
+//! counters of what this process has done with it, in the spirit of what Linux shows in
+//! /sys/fs/xfs/DEVICE/stats.
 
 use std::fmt::Write;
 

@@ -1,8 +1,9 @@
 //! `--verify`: content read from an array with its redundancy checked.
 //!
-//! XFS has no checksums of content, but an array has redundancy left: every row that is read is compared with its
-//! parity, or its other copies. What one member alone explains is corrected in what is delivered. The rest is told
-//! afterwards: `xfskit check` finds out which files have content there.
+//! XFS has no checksums of content, but an array has redundancy left: every row that is read is
+//! compared with its parity, or its other copies. What one member alone explains is corrected in
+//! what is delivered. The rest is told afterwards: `xfskit check` finds out which files have
+//! content there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -194,7 +195,8 @@ impl Verifying {
         }
     }
 
-    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
+    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it
+    /// is elsewhere.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
         let contents = self.nested[index].array.mismatch_ranges(page);
         let nested = |i: usize| &self.nested[i];

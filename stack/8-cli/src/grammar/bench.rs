@@ -1,5 +1,5 @@
-//! Commands that measure: whole studies, and the programs that filesystems are measured with, for any
-//! directory.
+//! Commands that measure: whole studies, and the programs that filesystems are measured with, for
+//! any directory.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -36,7 +36,8 @@ pub(crate) struct FsMark {
     /// Subdirectories of each
     #[arg(short = 'D', value_name = "NUMBER", default_value_t = 0)]
     pub subdirs: usize,
-    /// Files in a subdirectory before the next one is taken, in turn. Without it they change with time
+    /// Files in a subdirectory before the next one is taken, in turn. Without it they change with
+    /// time
     #[arg(short = 'N', value_name = "NUMBER", default_value_t = 0)]
     pub per_subdir: u64,
     /// Files of each thread in an iteration
@@ -247,7 +248,8 @@ Examples:
   xfskit bench locks --at 1 --at 2 --at 16 --time 5 --repetitions 5 --html locks.html
   xfskit bench locks --processors 120 --against kernel --dir /srv/scratch")]
 pub(crate) struct Locks {
-    /// Threads at once, once for each number. Without it 1, as many as processors, twice and eight times as many
+    /// Threads at once, once for each number. Without it 1, as many as processors, twice and eight
+    /// times as many
     #[arg(long, value_name = "THREADS")]
     pub at: Vec<NonZeroUsize>,
     /// Seconds for each kind and number

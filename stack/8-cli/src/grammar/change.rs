@@ -22,8 +22,8 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
-    /// How the journal is written, as mount(8) has it: logbsize=16k…256k, logbufs=2…8, wsync (every change
-    /// is durable at once), nobarrier (never flush: a power failure may damage the volume)
+    /// How the journal is written, as mount(8) has it: logbsize=16k…256k, logbufs=2…8, wsync (every
+    /// change is durable at once), nobarrier (never flush: a power failure may damage the volume)
     #[arg(
         long = "options",
         value_name = "OPTION,…",
@@ -67,8 +67,8 @@ pub(crate) struct Mkdir {
     /// Missing directories on the way too; what is there already is no error
     #[arg(short, long)]
     pub parents: bool,
-    /// Permissions: 0700, u=rwx,go=rx. Unless said, 0755 or what the parent's default ACL gives; where there
-    /// is one it also limits what is said
+    /// Permissions: 0700, u=rwx,go=rx. Unless said, 0755 or what the parent's default ACL gives;
+    /// where there is one it also limits what is said
     #[arg(short, long, value_name = "MODE")]
     pub mode: Option<ModeChange>,
     /// Owner of what is made
@@ -315,11 +315,12 @@ pub(crate) struct Put {
     /// Obey the whiteouts of OCI layers within the sources
     #[arg(long, requires = "tar")]
     pub whiteouts: bool,
-    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest is copied,
-    /// and the exit code is 1
+    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest
+    /// is copied, and the exit code is 1
     #[arg(long)]
     pub strict: bool,
-    /// Memory that names and attributes of archives may take; unless said it goes by the archives' size
+    /// Memory that names and attributes of archives may take; unless said it goes by the archives'
+    /// size
     #[arg(long, value_name = "SIZE", requires = "tar", value_parser = crate::show::parse_size)]
     pub limit: Option<u64>,
     /// Everything belongs to this user and group

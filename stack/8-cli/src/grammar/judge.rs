@@ -89,9 +89,10 @@ pub(crate) struct Recover {
 
 /// Judge a volume: every checksum, every structure, every cross-reference
 ///
-/// Reads only, unless --repair is given. On an array of redundancy a block that fails is had from the other
-/// members, and the finding says so. --scrub compares all that the members hold, too, and tells what lies
-/// where they do not agree: metadata has checksums to tell who lied, content of files has none.
+/// Reads only, unless --repair is given. On an array of redundancy a block that fails is had from
+/// the other members, and the finding says so. --scrub compares all that the members hold, too, and
+/// tells what lies where they do not agree: metadata has checksums to tell who lied, content of
+/// files has none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 0: clean. 1: corrupt; each finding says where, what was expected, what was found, and
@@ -116,7 +117,8 @@ pub(crate) struct Check {
     /// Compare all that the members of an array hold; every other copy of each block, elsewhere
     #[arg(long)]
     pub scrub: bool,
-    /// Rewrite the members that are wrong, where checksums or parity tell which; replays the journal first
+    /// Rewrite the members that are wrong, where checksums or parity tell which; replays the
+    /// journal first
     #[arg(long, requires = "scrub", conflicts_with = "norecovery")]
     pub repair: bool,
 }

@@ -118,7 +118,8 @@ pub(crate) struct Cat {
     /// How much at most, in bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub length: Option<u64>,
-    /// Compare what is read from an array with its parity or other copies; correct or name what disagrees
+    /// Compare what is read from an array with its parity or other copies; correct or name what
+    /// disagrees
     #[arg(long)]
     pub verify: bool,
 }
@@ -386,7 +387,8 @@ pub(crate) struct Get {
     /// Writer threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Compare what is read from an array with its parity or other copies; correct or name what disagrees
+    /// Compare what is read from an array with its parity or other copies; correct or name what
+    /// disagrees
     #[arg(long)]
     pub verify: bool,
 }
@@ -408,7 +410,8 @@ pub(crate) struct Bulkstat {
     /// Only say how many there are of each kind
     #[arg(long, conflicts_with_all = ["csv", "fields", "epoch"])]
     pub count: bool,
-    /// The volume's own inodes too: of the realtime bitmap and summary, of quota, of the metadata directory tree
+    /// The volume's own inodes too: of the realtime bitmap and summary, of quota, of the metadata
+    /// directory tree
     #[arg(long)]
     pub internal: bool,
     #[command(flatten)]

@@ -38,17 +38,19 @@ pub(crate) struct Mkfs {
     /// an archive on standard input. Several lie over each other in the order given
     #[arg(long, value_name = "DIR|TAR|-", help_heading = "Content")]
     pub from: Vec<PathBuf>,
-    /// With --size auto: how much of the volume stays free, in percent or as a size; 10% unless said
+    /// With --size auto: how much of the volume stays free, in percent or as a size; 10% unless
+    /// said
     #[arg(long, value_name = "PERCENT|SIZE", requires = "from", help_heading = "Content")]
     pub free: Option<String>,
     /// Obey the whiteouts of OCI layers
     #[arg(long, requires = "from", help_heading = "Content")]
     pub whiteouts: bool,
-    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest is copied,
-    /// and the exit code is 1
+    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest
+    /// is copied, and the exit code is 1
     #[arg(long, requires = "from", help_heading = "Content")]
     pub strict: bool,
-    /// Memory that names and attributes of archives may take; unless said it goes by the archives' size
+    /// Memory that names and attributes of archives may take; unless said it goes by the archives'
+    /// size
     #[arg(
         long,
         value_name = "SIZE",
@@ -102,8 +104,8 @@ pub(crate) struct Mkfs {
     /// Label, at most 12 bytes
     #[arg(short = 'L', value_name = "LABEL")]
     pub label: Option<String>,
-    /// UUID of the volume (as -m uuid=). With it and SOURCE_DATE_EPOCH the same bytes come out every
-    /// time
+    /// UUID of the volume (as -m uuid=). With it and SOURCE_DATE_EPOCH the same bytes come out
+    /// every time
     #[arg(long, value_name = "UUID")]
     pub uuid: Option<String>,
     /// Overwrite a filesystem or partition table that is there

@@ -101,8 +101,8 @@ pub(crate) struct Voice {
     /// Write names in double quotes, as strings of C: --quoting-style=c
     #[arg(short = 'Q', long, global = true)]
     pub quote_name: bool,
-    /// How names are written, as by ls: literal, shell, shell-always, shell-escape, shell-escape-always, c, escape
-    /// [$QUOTING_STYLE; shell-escape on a terminal, else literal]
+    /// How names are written, as by ls: literal, shell, shell-always, shell-escape,
+    /// shell-escape-always, c, escape [$QUOTING_STYLE; shell-escape on a terminal, else literal]
     #[arg(long, global = true, value_name = "STYLE", hide_possible_values = true)]
     pub quoting_style: Option<Style>,
 }

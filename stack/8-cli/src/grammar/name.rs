@@ -1,7 +1,8 @@
 //! The target of a command, and the flags that say how it is opened.
 //!
-//! `--force` and `--overlay FILE` become parts of the name (`md:force,overlay=FILE:a,b`), so that whoever
-//! opens it, or speaks of it, knows. Commands with a `--force` of their own call this one `--force-array`.
+//! `--force` and `--overlay FILE` become parts of the name (`md:force,overlay=FILE:a,b`), so that
+//! whoever opens it, or speaks of it, knows. Commands with a `--force` of their own call this one
+//! `--force-array`.
 
 use std::fmt;
 use std::ops::Deref;
@@ -20,14 +21,16 @@ pub(crate) struct Name {
 /// The words of the command line.
 #[derive(Debug, Args)]
 struct Words {
-    /// Where the volume is: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or mem:SIZE
+    /// Where the volume is: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or
+    /// mem:SIZE
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Of an array take stale members too, where there are not enough others, and believe doubtful parity
+    /// Of an array take stale members too, where there are not enough others, and believe doubtful
+    /// parity
     #[arg(id = "force_array", long = "force", help_heading = "How it is opened")]
     force: bool,
-    /// Writes go to FILE, made where it does not exist, and are found there the next time; the target (of
-    /// an array, every member) is only read
+    /// Writes go to FILE, made where it does not exist, and are found there the next time; the
+    /// target (of an array, every member) is only read
     #[arg(long, value_name = "FILE", help_heading = "How it is opened")]
     overlay: Option<String>,
 }

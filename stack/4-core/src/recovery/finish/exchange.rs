@@ -21,7 +21,7 @@ impl Tx<'_> {
     }
 
     fn exchanged_inode(&mut self, intent: &Intent, ino: u64, generation: u32) -> Result<TxInode> {
-        let inode = self.promised_inode(intent, ino)?;
+        let inode = self.intent_inode(intent, ino)?;
         let found = self.core(inode).generation();
         ctx(self.volume(), intent).eq("log.xmi.igen", found, generation)?;
         Ok(inode)

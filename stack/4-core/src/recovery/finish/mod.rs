@@ -48,16 +48,16 @@ const AT_ONCE: usize = 64;
 /// What an exchange or an attribute counts for.
 const HEAVY: usize = 32;
 
-/// Keeps the promises `unfinished` of the journal that `volume` was opened with.
+/// Finishes the intents `unfinished` of the journal that `volume` was opened with.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a promise that makes no sense, and those of transactions: then the journal still holds what
-/// is left of them.
+/// [`Error::Corrupt`] for an intent that is invalid, and the errors of transactions: then the
+/// journal still holds what is left of them.
 pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     let engine = volume.engine()?;
     unfinished.iter().try_for_each(|intent| verify::verify(volume, intent))?;
     engine.reserve_intent_ids(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
-    let mut left = promise_again(volume, unfinished)?;
+    let mut left = relog(volume, unfinished)?;
     engine.release_tail();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
@@ -67,8 +67,8 @@ pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     Ok(engine.checkpoint()?)
 }
 
-/// Makes all promises anew, in a checkpoint that answers the old ones.
-fn promise_again(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
+/// Logs all intents again, in a checkpoint with the done items of the old ones.
+fn relog(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
     let again = volume.transact(|tx| {
         for intent in old {
             tx.log_done(intent.done());
@@ -80,7 +80,7 @@ fn promise_again(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
     Ok(again)
 }
 
-/// How many of the promises go into the next transaction; at least one.
+/// Returns how many of the intents the next transaction finishes; at least one.
 fn at_once(intents: &[Intent]) -> usize {
     let mut sum = 0usize;
     let fits = intents.iter().take_while(|intent| {
@@ -95,13 +95,13 @@ fn at_once(intents: &[Intent]) -> usize {
     fits.count().max(1)
 }
 
-/// What a verifier needs to know about a promise.
+/// Returns the context for verifying an intent.
 fn ctx<'v>(volume: &'v Volume, intent: &Intent) -> Ctx<'v> {
     volume.ctx(Location::of(intent.family.intent_name()))
 }
 
 impl Tx<'_> {
-    /// Keeps `intents`, and answers what is left of them, promised anew.
+    /// Finishes `intents`. Returns intents, logged again, for the work that is left.
     fn finish_intents(&mut self, intents: &[Intent]) -> Result<Vec<Intent>> {
         let mut left = Vec::new();
         for intent in intents {
@@ -134,7 +134,7 @@ impl Tx<'_> {
         Ok(left.into_iter().map(|(family, work)| self.log_intent(family, work)).collect())
     }
 
-    /// EFI. Nobody remembers whose the extent was.
+    /// Does the work of an EFI. An EFI does not record the owner of the extent.
     fn keep_free(&mut self, extent: &FreeExtent) {
         let (start, len) = (FsBlock(extent.start.get()), ExtLen(extent.len.get()));
         self.defer(Deferred::Free { start, len, owner: Owner::Anyone });
@@ -156,7 +156,7 @@ impl Tx<'_> {
         match extent.rmap_op() {
             Some(RmapOp::Map) => self.defer(Deferred::RmapMap { start, len, owner }),
             Some(RmapOp::Unmap) => self.defer(Deferred::RmapUnmap { start, len, owner }),
-            // The promise says how it will be.
+            // The intent holds the final state.
             Some(RmapOp::Convert) => {
                 let owner = raw(offset ^ OFF_UNWRITTEN);
                 self.defer(Deferred::RmapConvert { start, len, owner });
@@ -165,7 +165,8 @@ impl Tx<'_> {
         }
     }
 
-    /// CUI. Where an extent meets more records than one transaction should change, the rest is left.
+    /// CUI. Where an extent meets more records than one transaction should change, the rest is
+    /// left.
     fn keep_counts(&mut self, extents: &[CountExtent]) -> Result<Option<Work>> {
         let mut left = Vec::new();
         for extent in extents {
@@ -189,7 +190,7 @@ impl Tx<'_> {
 
     /// BUI.
     fn keep_map(&mut self, intent: &Intent, extent: &MapExtent) -> Result<()> {
-        let inode = self.promised_inode(intent, extent.owner.get())?;
+        let inode = self.intent_inode(intent, extent.owner.get())?;
         let extent_op = extent.map_op();
         let extent = Extent {
             startoff: FileOff(extent.startoff.get()),
@@ -202,14 +203,14 @@ impl Tx<'_> {
         }
         let taken = self.bmap_take(inode, extent.startoff..extent.end())?;
         let blocks: u64 = taken.iter().map(|part| part.blockcount.0).sum();
-        let promised = |part: &Extent| extent.block_at(part.startoff) == Some(part.startblock);
-        let all = blocks == extent.blockcount.0 && taken.iter().all(promised);
+        let is_wanted = |part: &Extent| extent.block_at(part.startoff) == Some(part.startblock);
+        let all = blocks == extent.blockcount.0 && taken.iter().all(is_wanted);
         let due = "blocks that the file maps";
         Ok(ctx(self.volume(), intent).require("log.bui.mapped", all, due, extent.startblock)?)
     }
 
-    /// The inode that a promise is about.
-    fn promised_inode(&mut self, intent: &Intent, ino: u64) -> Result<TxInode> {
+    /// Returns the inode that an intent is about.
+    fn intent_inode(&mut self, intent: &Intent, ino: u64) -> Result<TxInode> {
         match self.iget(Ino(ino)) {
             Err(Error::NoInode(ino)) => {
                 let ctx = ctx(self.volume(), intent);
@@ -222,7 +223,7 @@ impl Tx<'_> {
 
     /// ATTRI. Linux may have come some way already.
     fn keep_attr(&mut self, intent: &Intent, attri: &Attri) -> Result<()> {
-        let inode = self.promised_inode(intent, attri.format.ino.get())?;
+        let inode = self.intent_inode(intent, attri.format.ino.get())?;
         let with_parent =
             matches!(attri.op, AttrOp::ParentSet | AttrOp::ParentRemove | AttrOp::ParentReplace);
         if with_parent {

@@ -1,8 +1,8 @@
 //! The bytes of an archive, in order.
 //!
 //! A plain archive in a file is read where it is: contents are skipped, and read from it later. Of
-//! all else the contents go to a *spool*, a file without a name, one after the other, where long runs of
-//! zeroes take no room. What comes compressed is known by its first bytes.
+//! all else the contents go to a *spool*, a file without a name, one after the other, where long
+//! runs of zeroes take no room. What comes compressed is known by its first bytes.
 //!
 //! All that is read is charged to the [`Budget`].
 
@@ -166,7 +166,8 @@ impl<'b, 'p> Input<'b, 'p> {
         self.at
     }
 
-    /// `len` more bytes were read: the budget hears how much that took of where the archive comes from.
+    /// `len` more bytes were read: the budget hears how much that took of where the archive comes
+    /// from.
     fn passed(&mut self, len: u64) {
         self.at += len;
         let taken = match &self.from {
@@ -234,8 +235,8 @@ impl<'b, 'p> Input<'b, 'p> {
         Ok(block)
     }
 
-    /// The next `len` bytes, an extended header, and the rest of their last block away. Memory grows with what
-    /// comes, not with what is said.
+    /// The next `len` bytes, an extended header, and the rest of their last block away. Memory
+    /// grows with what comes, not with what is said.
     pub(super) fn padded(&mut self, len: u64) -> Result<Vec<u8>, SourceError> {
         let mut bytes = Vec::new();
         let mut left = len;

@@ -38,7 +38,8 @@ const BLOCK: usize = 512;
 /// Longest name or set of records in front of a member, in bytes: room for a hundred thousand
 /// attributes.
 const EXTENSION_MAX: u64 = 64 << 20;
-/// Longest path of a member, in bytes: sixteen times what one call of Linux takes, for trees may be deeper.
+/// Longest path of a member, in bytes: sixteen times what one call of Linux takes, for trees may be
+/// deeper.
 const PATH_MAX: usize = 64 << 10;
 /// Bytes of attributes that one step of work copies, sorts and compares.
 const XATTR_BYTES_PER_STEP: u64 = 64;
@@ -333,8 +334,8 @@ impl Reader<'_, '_, '_> {
         Ok(What::File { size, content: self.draft.keep_place(&self.input.member, place)? })
     }
 
-    /// Takes content, of the file `name` in `dir`. Where it does not fit, what is replaced, or was before, is
-    /// given back first.
+    /// Takes content, of the file `name` in `dir`. Where it does not fit, what is replaced, or was
+    /// before, is given back first.
     fn hold(&mut self, bytes: u64, (dir, name): (InodeId, &[u8])) -> Result<(), SourceError> {
         if !self.input.budget.fits(bytes) {
             self.draft.remove(dir, name);

@@ -226,8 +226,8 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
     }
 }
 
-/// What every suite takes. Its disks have `size` where the user names none, or as much of that as files in
-/// their directory can have.
+/// What every suite takes. Its disks have `size` where the user names none, or as much of that as
+/// files in their directory can have.
 fn settings(how: &How, size: ByteLen) -> io::Result<Settings> {
     let kernel_baseline = how.against == Some(Against::Kernel);
     let testbed = Testbed {

@@ -46,8 +46,8 @@ fn allocate(file: &Handle<'_>, args: &Fallocate, range: Range<u64>) -> Result<()
     }
 }
 
-/// Does `work` on the file `path`. One that is missing is made where `owner` says whose it will be; it
-/// gets its name when the work is done.
+/// Does `work` on the file `path`. One that is missing is made where `owner` says whose it will be;
+/// it gets its name when the work is done.
 fn shape(
     session: &Session<'_>,
     path: &[u8],

@@ -1,5 +1,5 @@
-//! Commands that change a volume: one open, one close, and between them changes that each happen as a
-//! whole or not at all.
+//! Commands that change a volume: one open, one close, and between them changes that each happen as
+//! a whole or not at all.
 //!
 //! | module | commands |
 //! | --- | --- |

@@ -155,8 +155,8 @@ struct Doomed {
     kept: bool,
 }
 
-/// Removes the directory `name` of `dir` and all below it, the deepest first. What cannot be read is reported and stays, and
-/// so do the directories above it.
+/// Removes the directory `name` of `dir` and all below it, the deepest first. What cannot be read
+/// is reported and stays, and so do the directories above it.
 fn remove_tree(
     session: &Session<'_>,
     path: &[u8],

@@ -1,7 +1,7 @@
 //! `xfskit shell`: many commands in one open.
 //!
-//! A line is read by the grammar of the whole program, with the target put where a command has it: so
-//! every command means here what it means outside.
+//! A line is read by the grammar of the whole program, with the target put where a command has it:
+//! so every command means here what it means outside.
 
 use std::ffi::OsString;
 use std::fs::File;

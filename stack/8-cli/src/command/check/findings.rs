@@ -1,4 +1,5 @@
-//! What is told of findings: each as it is made, those that repeat as a number, and the paths of the inodes they name.
+//! What is told of findings: each as it is made, those that repeat as a number, and the paths of
+//! the inodes they name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -116,8 +117,8 @@ impl Count {
     }
 }
 
-/// Scans the directories until a path is known of each of these inodes. An inode that cannot be read has one, too: its
-/// entry names it.
+/// Scans the directories until a path is known of each of these inodes. An inode that cannot be
+/// read has one, too: its entry names it.
 pub(in crate::command) fn find_paths(
     volume: &xfskit::Volume,
     wanted: &mut BTreeMap<u64, Option<Vec<u8>>>,

@@ -1,14 +1,16 @@
 //! `xfskit check --scrub` of an array: do its members agree, and if not, who is wrong?
 //!
 //! 1. All rows are compared, as `xfskit md scrub` does. What does not agree is remembered.
-//! 2. The volume is judged. A block that fails is had from the other members and, to repair, rewritten on
-//!    the one that lied.
-//! 3. What does not agree even then is wrong where no checksum is. On RAID6, P and Q tell whose. Elsewhere: in a
-//!    page where no file has content everything that counts was judged to be sound, so parity (or the
-//!    other copy) is wrong, and follows. A page with content is named, with the file and where in it.
+//! 2. The volume is judged. A block that fails is had from the other members and, to repair,
+//!    rewritten on the one that lied.
+//! 3. What does not agree even then is wrong where no checksum is. On RAID6, P and Q tell whose.
+//!    Elsewhere: in a page where no file has content everything that counts was judged to be sound,
+//!    so parity (or the other copy) is wrong, and follows. A page with content is named, with the
+//!    file and where in it.
 //!
-//! Of arrays within arrays each is compared by itself. What does not agree in the outer one is settled first, with the
-//! help of those within (`2-md/array/nested`); where the outer one agrees, the data of the inner ones are right.
+//! Of arrays within arrays each is compared by itself. What does not agree in the outer one is
+//! settled first, with the help of those within (`2-md/array/nested`); where the outer one agrees,
+//! the data of the inner ones are right.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -135,8 +137,8 @@ impl Level {
 }
 
 impl Scrubbed {
-    /// Compares the members of the array that `args` names; `None` where it names none that has redundancy and
-    /// is whole. To repair, the journal is replayed before.
+    /// Compares the members of the array that `args` names; `None` where it names none that has
+    /// redundancy and is whole. To repair, the journal is replayed before.
     pub(super) fn of(args: &Check, out: &Out) -> Result<Option<Self>, Failure> {
         let name = &*args.target.name;
         let failed = |e: target::Error| target_failure(name, &e);
@@ -167,7 +169,8 @@ impl Scrubbed {
         Ok(Some(scrubbed))
     }
 
-    /// What of the journal members do not agree on is made right first: nobody judges it afterwards, for it is clean.
+    /// What of the journal members do not agree on is made right first: nobody judges it
+    /// afterwards, for it is clean.
     fn heal_journal(&self, name: &str) -> Result<(), Failure> {
         let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
         let geo = sb.geometry();
@@ -194,7 +197,8 @@ impl Scrubbed {
         Suspects::new(pages.filter_map(|(index, page)| self.places(index, page)).flatten())
     }
 
-    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
+    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it
+    /// is elsewhere.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
         let contents = self.levels[index].nested.array.mismatch_ranges(page);
         let places = contents.iter().map(|place| self.in_volume(index, place));
@@ -206,8 +210,8 @@ impl Scrubbed {
         target::ranges_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
     }
 
-    /// True where the content of a page agrees with the other members of the array around it: its data are right
-    /// then, whoever is wrong within.
+    /// True where the content of a page agrees with the other members of the array around it: its
+    /// data are right then, whoever is wrong within.
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
             let nested = |i: usize| &self.levels[i].nested;
@@ -234,8 +238,8 @@ impl Scrubbed {
         Some(files)
     }
 
-    /// Settles what does not agree, after the volume was judged: the outermost array first, for what is right there
-    /// tells who is wrong within. True where everything agrees now.
+    /// Settles what does not agree, after the volume was judged: the outermost array first, for
+    /// what is right there tells who is wrong within. True where everything agrees now.
     pub(super) fn settle(
         mut self,
         args: &Check,

@@ -50,8 +50,8 @@ fn assembly(name: &str) -> Result<Assembly, Failure> {
     }
 }
 
-/// The target that names the array by the members that serve it, in role order, then its journal, what is to replace
-/// a member, and spares: whoever writes to it without these leaves them behind.
+/// The target that names the array by the members that serve it, in role order, then its journal,
+/// what is to replace a member, and spares: whoever writes to it without these leaves them behind.
 fn target_of(assembly: &Assembly) -> String {
     let member =
         |i: &Option<usize>| i.as_ref().and_then(|i| Target::parse(&assembly.members[*i].name).ok());
@@ -77,8 +77,8 @@ fn state(assembly: &Assembly) -> String {
     words.join(", ")
 }
 
-/// How much of members that are rebuilt, or are to replace others, is there: of the one with the least,
-/// in percent.
+/// How much of members that are rebuilt, or are to replace others, is there: of the one with the
+/// least, in percent.
 fn rebuilt(assembly: &Assembly) -> Option<u64> {
     let has = |member: &AssembledMember| match member.freshness {
         Freshness::Rebuilding { until, .. } => Some(until.0),

@@ -1,7 +1,7 @@
 //! `xfskit md guess`: members whose superblocks are gone.
 //!
-//! [`evidence`](mod@target::evidence) are looked for on the members, [`guess`] says what explains them, and [`judge`] checks
-//! the volumes that come out. What is doubtful even then is no answer.
+//! [`evidence`](mod@target::evidence) are looked for on the members, [`guess`] says what explains
+//! them, and [`judge`] checks the volumes that come out. What is doubtful even then is no answer.
 
 mod judge;
 

@@ -173,8 +173,8 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Makes a device a spare. Returns the array with the device, and the device's name if it is a member that
-/// can be re-added instead.
+/// Makes a device a spare. Returns the array with the device, and the device's name if it is a
+/// member that can be re-added instead.
 fn add_one(
     managed: ManagedArray,
     word: &str,
@@ -255,8 +255,8 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
     Ok(Answer::of(missing.is_empty()))
 }
 
-/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array. Returns the
-/// roles that remain without a member.
+/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array.
+/// Returns the roles that remain without a member.
 fn complete_array(
     name: &ArrayName,
     array: &Array,

@@ -49,8 +49,8 @@ pub(crate) struct Remove {
 
 /// Add devices to an array
 ///
-/// A member that was away gets only what it missed, where a write-intent bitmap knows that. All others
-/// become spares; where a role has nobody, one takes it and is rebuilt at once.
+/// A member that was away gets only what it missed, where a write-intent bitmap knows that. All
+/// others become spares; where a role has nobody, one takes it and is rebuilt at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -118,9 +118,9 @@ pub(crate) struct Rebuild {
 
 /// Compare what members hold, and with --repair mend what can be named
 ///
-/// Mismatches are counted as md counts them. On RAID6 P and Q tell which single member is wrong; that one
-/// is repaired. What cannot be named is only reported. Exit code 1 where something does not agree and was not
-/// repaired.
+/// Mismatches are counted as md counts them. On RAID6 P and Q tell which single member is wrong;
+/// that one is repaired. What cannot be named is only reported. Exit code 1 where something does
+/// not agree and was not repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! Is it the right array? The volume on it is checked, and its members are compared.
 //!
-//! The check reads no more than a part of a large volume: behind [`BYTES_MAX`] every read fails, and what is
-//! found from then on does not count.
+//! The check reads no more than a part of a large volume: behind [`BYTES_MAX`] every read fails,
+//! and what is found from then on does not count.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,8 +63,9 @@ impl Sureness {
 impl AssembledMember {
     /// How sure it is, with so many others that are as good.
     ///
-    /// A quarter of the pieces astray, or errors in each of several equal guesses, are signs of another array: of one
-    /// with more members, for example, whose data members alone resemble a smaller one.
+    /// A quarter of the pieces astray, or errors in each of several equal guesses, are signs of
+    /// another array: of one with more members, for example, whose data members alone resemble a
+    /// smaller one.
     pub(super) fn sureness(&self, others: usize) -> Sureness {
         let Guess { right, found, certain, .. } = self.guess;
         let (right, found) = (right as u64, found as u64);
