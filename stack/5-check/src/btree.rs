@@ -248,7 +248,7 @@ impl Walk<'_, '_> {
         let sink = &self.vol.sink;
         let describe = |key: Key| Expected::Described(format!("{key:?}").into());
         if self.tree == Tree::Bno && low.0 == child.low.0 && low != child.low {
-            // Nobody compares the length in a key of this tree.
+            // No tool compares the length in a key of this tree.
             sink.warning(Err(ctx.corruption(
                 self.ids.key,
                 describe(child.low),

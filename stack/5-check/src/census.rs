@@ -1,4 +1,4 @@
-//! Who uses a block: the one record in which all owners of a group are collected.
+//! Owners of blocks: the one record in which all owners of a group are collected.
 //!
 //! Whatever is found in use, AG headers, trees, inode chunks, extents of forks, is put down as a
 //! [`Used`] in the form of a reverse mapping. Sorted, they say what the rmapbt and the refcountbt

@@ -84,7 +84,7 @@ pub struct Options<'a> {
     pub primary: Option<&'a Corruption>,
     /// Places of the device of which the caller wants to know who uses them.
     pub suspects: Option<&'a Suspects>,
-    /// Who is told how far the check has come.
+    /// Receives the progress of the check.
     pub progress: &'a dyn Progress,
 }
 

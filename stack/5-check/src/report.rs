@@ -36,14 +36,14 @@ impl Phase {
     }
 }
 
-/// Somebody who wants to know how far a check has come. Called from all threads, a few thousand
+/// Receives the progress of a check. Called from all threads, a few thousand
 /// times at most.
 pub trait Progress: Sync {
     /// `done` of `total` units of `phase` are finished.
     fn report(&self, phase: Phase, done: u64, total: u64);
 }
 
-/// Nobody: no progress wanted.
+/// Ignores progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! Who uses places that somebody else doubts.
+//! Users of blocks whose owner is in doubt.
 //!
 //! An array whose members do not agree knows pages that are wrong somewhere, and not where. What
 //! lies there says more: metadata has passed its checksums, free space and what the journal has

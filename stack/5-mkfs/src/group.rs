@@ -358,7 +358,7 @@ pub fn owned(extent: Extent, owner: u64) -> rmap::Rec {
     }
 }
 
-/// Who owns the blocks of `tree`.
+/// Returns the owner of the blocks of `tree`.
 pub fn tree_owner(tree: Tree) -> u64 {
     match tree {
         Tree::Bno | Tree::Cnt | Tree::Rmap => owner::AG,

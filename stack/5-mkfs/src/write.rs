@@ -44,7 +44,7 @@ pub fn make(
 }
 
 /// The first part of [`make`]: what is there goes, the log is written, and the primary superblock
-/// says "in progress". Who fills the volume does so between this and [`finish`].
+/// says "in progress". A caller that fills the volume does so between this and [`finish`].
 ///
 /// # Errors
 /// As [`make`].

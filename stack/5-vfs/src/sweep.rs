@@ -44,7 +44,7 @@ pub trait Visitor: Sync {
         true
     }
 
-    /// Some children of one directory, in the order of the disk. Answers with the directories to
+    /// Some children of one directory, in the order of the disk. Returns the directories to
     /// enter: the index among `children`, and what to keep.
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
 

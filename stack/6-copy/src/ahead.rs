@@ -1,7 +1,7 @@
 //! Contents of small files, read by other threads before their turn comes.
 //!
-//! Whoever copies files one by one waits for each of them to be found, opened and read. Here a few
-//! threads go ahead in the order of the tree, as far as a bound on memory lets them.
+//! A thread that copies files one by one waits for each of them to be found, opened and read. Here
+//! a few threads go ahead in the order of the tree, as far as a bound on memory lets them.
 //!
 //! 1. Files are begun in ascending order, and what was begun is read whatever the bound says: so
 //!    the file that is waited for is always on its way.

@@ -42,7 +42,7 @@ struct Archive<'a, W> {
 const SOCKETS: &str = "sockets (tar has no place for them)";
 
 /// Writes the tree at `inode`, which `path` names, as an archive to `out`. Names in the archive
-/// are relative to the directory, or a file's own name. Answers with what was written.
+/// are relative to the directory, or a file's own name. Returns what was written.
 ///
 /// # Errors
 /// Where `out` cannot be written. Faults of the volume go to `events`, and the rest still comes.

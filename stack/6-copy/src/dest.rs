@@ -94,7 +94,7 @@ impl Dir {
         self.finish_unopened(name, stat, xattrs, skipped)
     }
 
-    /// Makes the device, pipe or socket `name`, with all that belongs to it. Answers false where
+    /// Makes the device, pipe or socket `name`, with all that belongs to it. Returns false where
     /// only root could.
     pub fn make_node(
         &self,

@@ -18,7 +18,7 @@ type FirstName = Option<Vec<u8>>;
 impl Links {
     /// Makes a name of file `ino`: `make` where it is the first (then `path` is kept for the
     /// others), `link` with the kept path where it is not. A file that could not be made (`None`)
-    /// is tried again under its next name. Answers with the bytes written.
+    /// is tried again under its next name. Returns the bytes written.
     pub(crate) fn name<E>(
         &self,
         ino: Ino,

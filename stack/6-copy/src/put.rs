@@ -370,7 +370,7 @@ impl Copy<'_> {
         Ok(done.bytes)
     }
 
-    /// Reads a large file and has it written, piece by piece. Answers where it has data.
+    /// Reads a large file and has it written, piece by piece. Returns where it has data.
     fn in_pieces(&self, id: NodeId, write: &mut Writer<'_>) -> Result<Vec<Segment>, PutError> {
         let (content, segments) = (self.tree.open(id)?, self.tree.segments(id)?);
         let mut piece = Vec::new();

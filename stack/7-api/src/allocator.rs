@@ -3,7 +3,8 @@
 //! Every thread gets an arena of its own, up to eight for each processor, and memory that another
 //! thread frees goes back to the arena that it came from and stays there. Creates by eight threads,
 //! whose objects the journal's thread frees, thus take half as much again as they use
-//! (docs/design/journal.md, "Memory"). Who gave the cache a size wants to see it kept.
+//! (docs/design/journal.md, "Memory"). A user who limits the cache expects the process to keep the
+//! limit.
 
 #![allow(unsafe_code)] // mallopt
 

@@ -8,7 +8,8 @@
 //! # fn main() -> Result<(), xfskit::Error> {
 //! # let image = std::env::temp_dir().join(format!("xfskit-look-{}", std::process::id()));
 //! # let image = image.to_str().unwrap();
-//! # let device = xfskit::block::FileDevice::create(image, xfskit::units::ByteLen(64 << 20)).unwrap();
+//! # let size = xfskit::units::ByteLen(64 << 20);
+//! # let device = xfskit::block::FileDevice::create(image, size).unwrap();
 //! # let new = xfskit::make(std::sync::Arc::new(device), &Default::default())?;
 //! # new.make_dirs("/etc")?;
 //! # new.write("/etc/fstab", b"/dev/vda1 / xfs defaults 0 1\n")?;
@@ -51,8 +52,10 @@
 //! let file = volume.file("/srv/www/home.html")?;
 //! file.write(3, b"Howdy")?;
 //! file.fsync()?;
-//! let copy = volume.fs().make(volume.stat("/srv")?.ino, b"copy", &xfskit::vfs::NewNode::file(0o600))?;
-//! volume.fs().open(copy)?.share(0, &file, 0..file.size())?; // the same blocks, until one is written
+//! let new = xfskit::vfs::NewNode::file(0o600);
+//! let copy = volume.fs().make(volume.stat("/srv")?.ino, b"copy", &new)?;
+//! // The same blocks, until one file is written.
+//! volume.fs().open(copy)?.share(0, &file, 0..file.size())?;
 //! drop(file);
 //! assert_eq!(volume.read("/srv/copy")?, b"<p>Howdy</p>");
 //! volume.close()?;

@@ -1,6 +1,6 @@
 //! What goes to standard output and standard error.
 //!
-//! Answers go to standard output: text, or with `--json` one object per line. Faults (a damaged
+//! Results go to standard output: text, or with `--json` one object per line. Faults (a damaged
 //! file while the rest still comes out) and errors go to standard error, or with `--json` into the
 //! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
 

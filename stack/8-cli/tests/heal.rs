@@ -306,7 +306,7 @@ fn an_array_of_arrays_names_the_file_whose_content_lies_within() {
 #[test]
 fn a_journal_that_one_member_garbles_is_replayed_from_the_others() {
     for (level, count, degraded) in ARRAYS {
-        // Whoever has no part of what is replayed is not asked: on to the next.
+        // A member without a part of what is replayed is never read: try the next.
         let mut told = false;
         for member in 0..count - usize::from(degraded) {
             if told {

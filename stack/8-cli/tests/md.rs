@@ -274,7 +274,7 @@ fn writes_go_aside_with_overlay_whatever_the_target_is() {
         let with = |word: &'static str, more: &[&'static str]| [&[word], &aside[..], more].concat();
         let bytes = || below.iter().map(|name| fs::read(name).unwrap()).collect::<Vec<_>>();
         let before = bytes();
-        // Who only reads makes no file.
+        // A reader makes no file.
         expect(0, &with("ls", &["/"]));
         assert!(!std::path::Path::new(&changes).exists());
         expect(0, &[&["put"], &aside[..], &[&file, "/hello"]].concat());

@@ -77,7 +77,7 @@ fn a_new_raid5_rebuilds_its_last_member_and_keeps_its_spare() {
     let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
     assert_eq!(detail["members"][2]["freshness"]["rebuilding"]["until"], 0);
     assert_eq!(detail["members"][3]["freshness"], "spare");
-    // Whoever takes the target as it is said takes the spare along.
+    // The target as printed includes the spare.
     let target = format!("md:{}", names.join(","));
     assert_eq!(detail["target"], *target);
     let Some(theirs) = mdadm(&names[2]) else { return };

@@ -91,18 +91,6 @@ fn no_note_to_self_and_no_path_of_a_machine_is_left() {
     }
 }
 
-/// Crates whose prose is not in plain English yet. A crate that leaves this list never returns to
-/// it.
-const PROSE_NOT_YET: &[&str] = &[
-    "stack/5-check/",
-    "stack/5-inspect/",
-    "stack/5-mkfs/",
-    "stack/5-vfs/",
-    "stack/6-copy/",
-    "stack/7-api/",
-    "stack/8-cli/",
-];
-
 /// Identifiers that the field has another word for, and that word (`docs/glossary.md`).
 const RETIRED: &[(&str, &str)] = &[
     (concat!("Promise", "::Made"), "IntentItem::Intent"),
@@ -145,9 +133,6 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 fn comments_are_plain_english_and_fit_the_column_limit() {
     let mut found = Vec::new();
     for (name, text) in sources() {
-        if PROSE_NOT_YET.iter().any(|part| name.starts_with(part)) {
-            continue;
-        }
         for (number, line) in (1..).zip(text.lines()) {
             let Some(comment) = comment(line) else { continue };
             let columns = line.chars().count();

@@ -6,7 +6,7 @@
 //! before any transaction.
 //!
 //! ```text
-//!   write ──▶ Dirty ──flush──▶ 1. transaction: blocks, size   2. data, in place   3. ticket dropped
+//!   write ──▶ Dirty ──flush──▶ 1. transaction: blocks, size   2. data in place   3. ticket dropped
 //! ```
 //!
 //! 1. No checkpoint that holds (1) becomes durable before (2) is written. Stale contents of a block

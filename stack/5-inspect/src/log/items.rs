@@ -35,7 +35,7 @@ pub(super) fn node(item: &Item<'_>, geo: &Geometry, data: bool) -> Node {
     }
 }
 
-// ---- buffers -------------------------------------------------------------------------------------
+// ---- buffers ------------------------------------------------------------------------------------
 
 fn buf_node(buf: &Buf<'_>, geo: &Geometry, data: bool) -> Node {
     let format = buf.format;
@@ -119,7 +119,7 @@ fn header_node(buf: &Buf<'_>) -> Option<Node> {
     Some(node)
 }
 
-// ---- inodes --------------------------------------------------------------------------------------
+// ---- inodes -------------------------------------------------------------------------------------
 
 fn inode_node(item: &Inode<'_>, geo: &Geometry, data: bool) -> Node {
     let format = &item.format;
@@ -270,7 +270,7 @@ fn dquot_node(item: &Dquot<'_>, data: bool) -> Node {
     if data { node.field("bytes", digits(item.record)) } else { node }
 }
 
-// ---- intents -------------------------------------------------------------------------------------
+// ---- intents ------------------------------------------------------------------------------------
 
 fn intent_node(intent: &Intent) -> Node {
     let node = Node::new(intent.family.intent_name()).field("id", hex(intent.id));

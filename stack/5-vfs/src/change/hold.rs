@@ -9,7 +9,7 @@ use crate::{Fs, Inode, Result};
 
 const SHARDS: usize = 64;
 
-/// Who holds an inode.
+/// Holders of inodes.
 #[derive(Debug, Default)]
 struct Holders {
     count: usize,

@@ -2,8 +2,8 @@
 //!
 //! Every call is one change that happens or does not: what comes back as an error has changed
 //! nothing. Calls may come from many threads. Each begins with inode numbers, as a network or FUSE
-//! server has them; paths are resolved by [`Fs::lookup`](crate::Fs::lookup) before. Who may do what
-//! is the caller's affair: this floor does not know users.
+//! server has them; paths are resolved by [`Fs::lookup`](crate::Fs::lookup) before. Which caller
+//! may do what is the caller's affair: this floor does not know users.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -77,7 +77,7 @@ impl Fs {
         })?)
     }
 
-    /// One name less, in a transaction that holds the inode. Answers a hold on the inode where
+    /// One name less, in a transaction that holds the inode. Returns a hold on the inode where
     /// something of it is left to be given back.
     pub(crate) fn drop_link(
         &self,

@@ -39,7 +39,7 @@ impl Handle<'_> {
     }
 
     /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`),
-    /// by sharing blocks where that is possible, else by copying. Answers how many bytes were
+    /// by sharing blocks where that is possible, else by copying. Returns how many bytes were
     /// copied: fewer than asked for at the end of `from`, and where the rest finds no space.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! The forms depend on each other. A symbolic link or a small directory stands in the inode only
 //! where the attributes leave room, an extent map becomes a btree by the number of extents, and
 //! where blocks are decides how many extents there are. So the order is: the content's blocks, then
-//! the attributes', then those of the maps. Whoever asks gives the blocks: the plan from free
+//! the attributes', then those of the maps. The caller gives the blocks: the plan from free
 //! space, and the writer, who asks again for the same inode, from what the plan recorded.
 
 use std::borrow::Cow;

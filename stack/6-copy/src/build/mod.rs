@@ -8,7 +8,7 @@
 //! files, so they are the same on any number of threads.
 //!
 //! ```text
-//! group   headers, roots | log? | AGFL | inode chunks … | blocks of inode 1, 2, 3 … | btrees | free
+//! group   headers, roots | log? | AGFL | inode chunks … | blocks of inode 1, 2, 3 … | btrees|free
 //! ```
 //!
 //! Writing takes stretches of inodes: their blocks lie together, their inodes lie together, and so

@@ -175,7 +175,7 @@ impl Draft {
         matches!(self.inode(id).form, Form::Dir(_))
     }
 
-    /// Keeps a set of attributes, sorted by namespace and name. Answers with its number, and the
+    /// Keeps a set of attributes, sorted by namespace and name. Returns its number, and the
     /// bytes of memory that it takes: none where an equal one is kept already.
     pub(super) fn keep_xattrs(
         &mut self,

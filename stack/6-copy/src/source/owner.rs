@@ -21,7 +21,7 @@ use regex::bytes::Regex;
 
 use super::tree::{Kind, Meta, NodeId, Tree};
 
-/// Who owns what.
+/// Owners and groups.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
     users: Vec<Range>,

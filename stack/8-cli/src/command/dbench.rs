@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Dbench, out: &Out) -> Outcome {
         args.engine.as_deref(),
         &mut Work { load: &load, options: &options, out, stop: &stop },
     );
-    // Who asked it to stop knows why it did.
+    // A user who stopped it knows why it ended.
     stop.check()?;
     let outcome = outcome?;
     if out.json() {

@@ -389,7 +389,7 @@ pub(crate) struct How {
     pub html: Option<PathBuf>,
 }
 
-/// Who may be measured beside xfskit.
+/// What may be measured beside xfskit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Against {
     /// The kernel's XFS, on a loop image of the same disk

@@ -51,7 +51,7 @@ pub fn damage(image: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Damages the inode at `path` of `image`: its magic is gone. Answers its number.
+/// Damages the inode at `path` of `image`: its magic is gone. Returns its number.
 pub fn damage_inode(image: &Path, path: &str) -> u64 {
     let stat = json(&["stat", "--json", &shown(image), path]);
     let ino = stat[0]["ino"].as_u64().unwrap();
@@ -98,7 +98,7 @@ pub fn begin(args: &[&str]) -> Child {
 /// Runs `xfskit` with `input` on standard input; it must answer `code`.
 pub fn feed(code: i32, args: &[&str], input: &[u8]) {
     let mut child = begin(args);
-    // Who refuses does not read to the end.
+    // A command that refuses does not read to the end.
     let _ = child.stdin.take().unwrap().write_all(input);
     ended(code, child, args);
 }

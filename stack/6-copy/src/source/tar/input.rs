@@ -257,7 +257,7 @@ impl<'b, 'p> Input<'b, 'p> {
     }
 
     /// Keeps the next `len` bytes as the content of a file, and passes over the rest of their last
-    /// block. Answers with where in the store they begin.
+    /// block. Returns where in the store they begin.
     pub(super) fn keep(&mut self, len: u64) -> Result<u64, SourceError> {
         let place = match &self.from {
             From::File { .. } => self.at,

@@ -107,7 +107,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|err| Failure::cannot(format!("{}: {err}", path.display())))
 }
 
-/// Who is told while a suite runs: the user.
+/// Reports the progress of a suite to the user.
 struct Told<'o> {
     out: &'o Out,
     stop: Stop,

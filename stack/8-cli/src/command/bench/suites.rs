@@ -49,7 +49,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
     } else if quick {
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
-    // Who names cases wants these alone, and what else he gives numbers for.
+    // Named cases run alone, with whatever else numbers are given for.
     let given = |part| match part {
         XattrPart::Space => true,
         XattrPart::Cost => args.count.is_some() || args.step.is_some(),
