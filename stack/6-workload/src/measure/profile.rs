@@ -3,11 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Samples per second and thread.
 const RATE: &str = "499";
+
+/// The time that perf may take to write its data and exit.
+const PERF_EXIT_MAX: Duration = Duration::from_secs(60);
 
 /// A running perf.
 #[derive(Debug)]
@@ -39,8 +44,7 @@ impl Profile {
     /// # Errors
     /// If perf was not permitted to sample, or took no samples.
     pub fn stop(mut self) -> io::Result<Vec<(String, f64)>> {
-        kill_process(Pid::from_child(&self.perf), Signal::INT)?;
-        self.perf.wait()?;
+        self.end_sampling()?;
         let report = Command::new("perf")
             .args(["report", "-q", "--stdio", "--no-inline", "-F", "overhead,symbol", "-i"])
             .arg(&self.data)
@@ -50,6 +54,22 @@ impl Profile {
             return Err(io::Error::other("perf took no samples"));
         }
         Ok(functions)
+    }
+
+    /// Makes perf write its data and waits until it has exited.
+    ///
+    /// The signal is SIGTERM, because a shell starts background jobs with SIGINT ignored. perf may
+    /// miss a signal while it starts, so the signal is repeated.
+    fn end_sampling(&mut self) -> io::Result<()> {
+        let start = Instant::now();
+        while self.perf.try_wait()?.is_none() {
+            if start.elapsed() > PERF_EXIT_MAX {
+                return Err(io::Error::other("perf does not end"));
+            }
+            kill_process(Pid::from_child(&self.perf), Signal::TERM)?;
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
     }
 }
 
