@@ -87,10 +87,11 @@ pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
     Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
 }
 
-/// Starts `xfskit`, which waits for what its standard input brings; new volumes are of the
-/// year 2096.
+/// Starts `xfskit`, which reads its standard input; new volumes are of the year 2096. Signals have
+/// their defaults, because a shell starts background jobs, and so these tests, with SIGINT ignored.
 pub fn begin(args: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP,QUIT", env!("CARGO_BIN_EXE_xfskit")]);
     command.args(args).env("SOURCE_DATE_EPOCH", "4000000000");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
