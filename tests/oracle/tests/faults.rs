@@ -38,11 +38,8 @@ fn judge<'f>(
         let found = checks(&verdict);
         if !found.contains(fault.due) {
             let line = format!("{}: due {}, found {found:?}", fault.name, fault.due);
-            if found.is_empty() {
-                wrong.push(line)
-            } else {
-                elsewhere.push(line)
-            };
+            let kind = if found.is_empty() { &mut wrong } else { &mut elsewhere };
+            kind.push(line);
         }
         if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Misses) {
             let version = &judge.version;
