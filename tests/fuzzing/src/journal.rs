@@ -170,8 +170,8 @@ pub fn replay(data: &[u8]) {
 }
 
 /// Returns true if the volume has inodes on its unlinked lists, or an AGI that cannot be read. A
-/// journal that is closed with such inodes stays dirty, so that the next recovery, here or in Linux,
-/// tries to free them again.
+/// journal that is closed with such inodes stays dirty, so that the next recovery, here or in
+/// Linux, tries to free them again.
 fn has_unlinked(dev: &Arc<dyn BlockDevice>) -> bool {
     let volume = Volume::open(Arc::clone(dev), &OpenOptions::default()).expect("it was just open");
     let is_empty = |agi: Agi| agi.unlinked.iter().all(|head| head.get() == NULLAGINO);
