@@ -1,6 +1,7 @@
 //! Inodes held open: a file without a name lives as long as somebody holds it.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Ino, index};
@@ -8,6 +9,10 @@ use xfskit_units::{Ino, index};
 use crate::{Fs, Inode, Result};
 
 const SHARDS: usize = 64;
+
+/// The time for which a caller waits while another thread gives an inode back. It has a bound,
+/// because that thread may wait for a lock that the caller holds.
+const GIVE_BACK_MAX: Duration = Duration::from_secs(1);
 
 /// Holders of inodes.
 #[derive(Debug, Default)]
@@ -126,15 +131,22 @@ impl Fs {
         Err(xfskit_core::Error::NoInode(inode.ino()).into())
     }
 
-    /// Holds inode `ino` to use its content.
+    /// Holds inode `ino` to use its content. The caller reads the inode afterwards: it may be free.
+    ///
+    /// Waits while another thread gives the inode back. When that thread has committed, the number
+    /// may already be another file's, before the mark is cleared.
     ///
     /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) where it has no name any more and its last holder
-    /// is giving it back.
+    /// [`NoInode`](xfskit_core::Error::NoInode) if the inode is still being given back after
+    /// [`GIVE_BACK_MAX`].
     pub(crate) fn hold_content(&self, ino: Ino) -> Result<Hold<'_>> {
         let hold = self.hold(ino);
-        if self.held.is_going(ino) {
-            return Err(xfskit_core::Error::NoInode(ino).into());
+        let start = Instant::now();
+        while self.held.is_going(ino) {
+            if start.elapsed() > GIVE_BACK_MAX {
+                return Err(xfskit_core::Error::NoInode(ino).into());
+            }
+            std::thread::yield_now();
         }
         Ok(hold)
     }
