@@ -29,7 +29,7 @@ impl<'a> Stripe<'a> {
     }
 }
 
-/// What is computed from the sums A and B, and where it is stored.
+/// The value to compute from the sums A and B, and where it is stored.
 pub(crate) enum Output<'a> {
     /// p = A
     P { p: &'a mut [u8] },

@@ -245,7 +245,7 @@ impl<'a> JournalReader<'a> {
     }
 }
 
-/// What is written to one page of the members of a stripe.
+/// Data to be written to one page of the members of a stripe.
 #[derive(Clone, Debug)]
 pub struct StripePage<'a> {
     /// Sectors of the array, and their pages.

@@ -343,7 +343,7 @@ fn recovered(
     stand_in: bool,
 ) -> Result<(Arc<dyn BlockDevice>, Option<Replay>)> {
     let log_dev = options.log_dev.as_deref();
-    // What is damaged is said by the replay.
+    // Damage is reported by the replay.
     let geo = sb.geometry();
     let log = recovery::open_log(&*dev, log_dev, &geo);
     if log.is_ok_and(|log| log.is_clean()) {

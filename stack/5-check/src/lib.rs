@@ -79,8 +79,8 @@ pub struct Options<'a> {
     /// Have the device rewrite what was bad and is sound in another way; not before the journal was
     /// replayed. All else is only read.
     pub mend: bool,
-    /// What is wrong with the primary superblock, where the device shows one that was made from a
-    /// copy.
+    /// The corruption of the primary superblock, if the device shows one that was made from a
+    /// secondary.
     pub primary: Option<&'a Corruption>,
     /// Places of the device of which the caller wants to know who uses them.
     pub suspects: Option<&'a Suspects>,

@@ -76,7 +76,7 @@ pub struct Report {
     pub errors: u64,
     /// Findings that kept a part of the volume from being judged.
     pub fatals: u64,
-    /// Blocks that were bad in the way they were read first, and sound in another; each is a
+    /// Blocks that failed their verifier when read first and have a sound alternative. Each is a
     /// finding as well.
     pub healed: u64,
     /// The phases that ran.

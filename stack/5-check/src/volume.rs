@@ -19,8 +19,8 @@ const LONGEST: u64 = 64 << 10;
 /// Sound copies that are kept, in bytes.
 const KEPT_MAX: usize = 64 << 20;
 
-/// Blocks that were bad in the way they were read, as another way gave them: whoever reads them
-/// again gets those.
+/// Blocks that failed their verifier when read, with the sound bytes of an alternative. Later
+/// reads return these bytes.
 #[derive(Default)]
 pub(crate) struct Sound {
     /// By where they begin on the device. A leaf lock.

@@ -10,7 +10,7 @@ pub enum Error {
     /// The volume says no.
     #[error(transparent)]
     Core(#[from] xfskit_core::Error),
-    /// What was to be done with which path, and why it was not.
+    /// An operation on a path failed.
     #[error("cannot {operation} {path}: {}", without(path, source))]
     At {
         /// The path as it was given.

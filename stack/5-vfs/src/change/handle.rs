@@ -1,6 +1,6 @@
 //! Files open for reading and writing at an offset.
 //!
-//! What is written stays in memory until it is flushed: by [`Handle::fsync`], by [`Handle::close`],
+//! Written data stays in memory until it is flushed: by [`Handle::fsync`], by [`Handle::close`],
 //! by [`Fs::sync`], or when memory runs out. All handles of a file see the same content.
 
 use std::ops::Range;

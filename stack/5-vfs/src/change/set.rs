@@ -42,7 +42,7 @@ impl Fs {
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
     pub fn set_attr(&self, ino: Ino, set: &SetAttr) -> Result<()> {
         if set.mtime.is_some() {
-            // What was written before this is dated before.
+            // Flushing first keeps the times of earlier writes before this change.
             self.volume.flush_content(ino)?;
         }
         let now = self.clock.now();

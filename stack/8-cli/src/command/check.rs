@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
 /// What is to be judged.
 struct Judged {
     device: Arc<dyn BlockDevice>,
-    /// What is wrong with the primary superblock, where the device no longer shows it.
+    /// The corruption of the primary superblock, if the device no longer shows it.
     primary: Option<Corruption>,
 }
 
