@@ -17,9 +17,10 @@ use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
 use xfskit::units::{ByteLen, ByteOffset};
 
-use super::{check, look, open};
+use super::work::Look;
+use super::{check, open};
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::{Command, Target};
+use crate::grammar::Target;
 use crate::out::Out;
 use crate::show;
 
@@ -51,17 +52,11 @@ struct Unknown {
     pages: usize,
 }
 
-/// True where a command asks for verified reads.
-pub(super) fn wanted(command: &Command) -> bool {
-    matches!(command, Command::Get(args) if args.verify)
-        || matches!(command, Command::Cat(args) if args.verify)
-}
-
 /// Carries out a command that looks at files, and tells what the reads came upon.
-pub(super) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
+pub(super) fn run(target: &Target, look: Look<'_>, out: &Out) -> Outcome {
     let verifying = Verifying::open(&target.name, out)?;
     let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
-    let ended = look(&volume, command, out);
+    let ended = look.run(&volume, out);
     drop(volume);
     verifying.tell(target, out)?;
     Ok(match ended? {

@@ -25,10 +25,9 @@ use xfskit::vfs::{self, Follow, Fs};
 use xfskit::{Volume, core};
 
 use super::open;
+use super::work::Change;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::Command;
-use crate::grammar::change::{Label, Target};
-use crate::grammar::look::XattrCommand;
+use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
 
@@ -39,34 +38,9 @@ pub(crate) struct Session<'s> {
     pub stop: &'s Stop,
 }
 
-/// The volume that a command changes; `None` for commands that change none.
-pub(crate) fn target(command: &Command) -> Option<&Target> {
-    Some(match command {
-        Command::Mkdir(args) => &args.target,
-        Command::Rm(args) => &args.target,
-        Command::Mv(args) => &args.target,
-        Command::Ln(args) => &args.target,
-        Command::Mknod(args) => &args.target,
-        Command::Chmod(args) => &args.target,
-        Command::Chown(args) => &args.target,
-        Command::Touch(args) => &args.target,
-        Command::Put(args) => &args.target,
-        Command::Cp(args) => &args.target,
-        Command::Truncate(args) => &args.target,
-        Command::Fallocate(args) => &args.target,
-        Command::Label(Label { target, label: Some(_) }) => target,
-        Command::Shell(args) => &args.target,
-        Command::Xattr(args) => match &args.what {
-            XattrCommand::Set { target, .. } | XattrCommand::Rm { target, .. } => target,
-            XattrCommand::List { .. } | XattrCommand::Get { .. } => return None,
-        },
-        _ => return None,
-    })
-}
-
 /// Carries out a command that changes the volume `target`, and closes it.
-pub(crate) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
-    in_session(target, out, |session| session.carry_out(command))
+pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
+    in_session(target, out, |session| session.carry_out(change))
 }
 
 /// Opens the volume `target` for `work`, and closes it whatever comes of that.
@@ -95,24 +69,24 @@ fn in_session(
 
 impl Session<'_> {
     /// Carries out a command that changes a volume.
-    pub(crate) fn carry_out(&self, command: &Command) -> Result<(), Failure> {
-        match command {
-            Command::Mkdir(args) => names::mkdir(self, args),
-            Command::Rm(args) => names::rm(self, args),
-            Command::Mv(args) => names::mv(self, args),
-            Command::Ln(args) => names::ln(self, args),
-            Command::Mknod(args) => names::mknod(self, args),
-            Command::Chmod(args) => attributes::chmod(self, args),
-            Command::Chown(args) => attributes::chown(self, args),
-            Command::Touch(args) => attributes::touch(self, args),
-            Command::Xattr(args) => attributes::xattr(self, &args.what),
-            Command::Put(args) => put::run(self, args),
-            Command::Cp(args) => put::cp(self, args),
-            Command::Truncate(args) => content::truncate(self, args),
-            Command::Fallocate(args) => content::fallocate(self, args),
-            Command::Label(args) => attributes::label(self, args),
-            Command::Shell(args) => shell::run(self, args),
-            _ => Ok(()),
+    pub(crate) fn carry_out(&self, change: Change<'_>) -> Result<(), Failure> {
+        match change {
+            Change::Mkdir(args) => names::mkdir(self, args),
+            Change::Rm(args) => names::rm(self, args),
+            Change::Mv(args) => names::mv(self, args),
+            Change::Ln(args) => names::ln(self, args),
+            Change::Mknod(args) => names::mknod(self, args),
+            Change::Chmod(args) => attributes::chmod(self, args),
+            Change::Chown(args) => attributes::chown(self, args),
+            Change::Touch(args) => attributes::touch(self, args),
+            Change::XattrSet(args) => attributes::set_xattr(self, args),
+            Change::XattrRm(args) => attributes::remove_xattrs(self, args),
+            Change::Put(args) => put::run(self, args),
+            Change::Cp(args) => put::cp(self, args),
+            Change::Truncate(args) => content::truncate(self, args),
+            Change::Fallocate(args) => content::fallocate(self, args),
+            Change::Label(label) => attributes::label(self, label),
+            Change::Shell(args) => shell::run(self, args),
         }
     }
 
