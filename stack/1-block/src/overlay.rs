@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range};
-use crate::forward::forward;
 use crate::pages::Pages;
+use crate::{forward, plain};
 
 /// Size of a page in bytes, the unit in which the device below is copied.
 const PAGE: u64 = 4096;
@@ -62,6 +62,9 @@ impl OverlayDevice {
 
 impl BlockDevice for OverlayDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
+    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals; its holes may
+    // have been written.
+    plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;
         self.changed.read_over(offset, buf);

@@ -235,6 +235,18 @@ impl Sample<'_> {
 }
 
 impl BlockDevice for Sample<'_> {
+    xfskit::block::plain!(
+        physical_block_size,
+        topology,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.below.size()
     }
