@@ -36,6 +36,7 @@ pub mod nobarrier;
 pub mod overlay;
 mod pages;
 pub mod record;
+mod spill;
 pub mod topology;
 pub mod window;
 

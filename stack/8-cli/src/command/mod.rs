@@ -42,11 +42,14 @@ use crate::out::Out;
 /// Carries out one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     if let Some(target) = change::target(command) {
+        if verify::wanted(command) {
+            return verify::change(target, command, out);
+        }
         return change::run(target, command, out);
     }
     if let Some(target) = looked_at(command) {
         if verify::wanted(command) {
-            return verify::run(&target, command, out);
+            return verify::look(&target, command, out);
         }
         return look(&open::volume(&target, out)?, command, out);
     }

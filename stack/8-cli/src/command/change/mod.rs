@@ -20,14 +20,17 @@ pub(crate) mod words;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
+use xfskit::block::BlockDevice;
 use xfskit::vfs::{self, Follow, Fs};
 use xfskit::{Volume, core};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::Command;
-use crate::grammar::change::{Label, Target};
+use crate::grammar::change::Label;
+pub(super) use crate::grammar::change::Target;
 use crate::grammar::look::XattrCommand;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -66,19 +69,33 @@ pub(crate) fn target(command: &Command) -> Option<&Target> {
 
 /// Carries out a command that changes the volume `target`, and closes it.
 pub(crate) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
-    in_session(target, out, |session| session.carry_out(command))
-}
-
-/// Opens the volume `target` for `work`, and closes it whatever comes of that.
-fn in_session(
-    target: &Target,
-    out: &Out,
-    work: impl FnOnce(&Session<'_>) -> Result<(), Failure>,
-) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
+    in_session(target, volume, command, out, &stop)
+}
+
+/// The same on a device that is open already.
+pub(crate) fn run_on(
+    target: &Target,
+    device: Arc<dyn BlockDevice>,
+    command: &Command,
+    out: &Out,
+) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing_on(target, device, out)?;
+    in_session(target, volume, command, out, &stop)
+}
+
+/// Carries out a command on `volume`, and closes it whatever comes of that.
+fn in_session(
+    target: &Target,
+    volume: Volume,
+    command: &Command,
+    out: &Out,
+    stop: &Stop,
+) -> Outcome {
     let known = volume.fs().volume().damaged_orphans().len();
-    let worked = work(&Session { volume: &volume, out, stop: &stop });
+    let worked = Session { volume: &volume, out, stop }.carry_out(command);
     for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
