@@ -38,6 +38,7 @@ pub mod overlay;
 mod pages;
 pub mod plain;
 pub mod record;
+mod spill;
 pub mod topology;
 pub mod window;
 

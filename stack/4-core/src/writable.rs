@@ -59,10 +59,11 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
 /// Replays the journal onto the device.
 pub(crate) fn recover(
     dev: &Arc<dyn BlockDevice>,
-    log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
+    options: &OpenOptions,
 ) -> Result<Replay> {
-    recovery::replay_if(&**dev, log_dev, sb, recovery::refuse)
+    let log_dev = options.log_dev.as_deref();
+    recovery::replay_if(&**dev, log_dev, sb, &options.replay, recovery::refuse)
 }
 
 /// Returns the engine of a volume whose journal is clean or was replayed. The engine continues the

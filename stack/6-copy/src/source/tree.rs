@@ -166,7 +166,7 @@ pub struct Notes {
     pub foreign_xattrs: u64,
     /// Files of proc and its kind: empty in the tree, for their size is told by reading them only.
     pub sizeless: u64,
-    /// Names of archives that begin with `.wh.` and were taken for files.
+    /// Names that begin with `.wh.` and were taken for files.
     pub whiteouts: u64,
 }
 

@@ -104,9 +104,16 @@ pub(super) struct Start<'w> {
     pub(super) exclude: &'w [(u64, u64)],
     /// Fail where something has to be left out.
     pub(super) strict: bool,
+    /// Obey whiteouts.
+    pub(super) whiteouts: bool,
 }
 
 impl Start<'_> {
+    /// True for a name in `dir` that was found, not given.
+    fn is_found(&self, dir: &Dir) -> bool {
+        self.only.is_none() || !dir.path.is_empty()
+    }
+
     /// Refuses incomplete attributes where that is wanted.
     fn complete(&self, mut attributes: Attributes) -> Result<Attributes, SourceError> {
         match attributes.left_out.take_if(|_| self.strict) {
@@ -282,6 +289,10 @@ impl<'w> Walk<'w> {
             return Err(SourceError::Stopped);
         }
         for Found { name, stat, target, attributes } in found {
+            let (draft, obey) = (&mut *shared.draft, self.start.whiteouts);
+            if self.start.is_found(dir) && draft.take_whiteout(dir.inode, &name, obey) {
+                continue;
+            }
             let kind = file_type(&stat);
             let several = stat.stx_nlink > 1 && kind != FileType::Directory;
             if let Some(&inode) = shared.links.get(&identity(&stat)).filter(|_| several) {

@@ -41,8 +41,9 @@ use work::{Alone, Work};
 /// Carries out one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     match Work::of(command) {
-        Work::Look(target, look) if look.verifies() => verify::run(&target, look, out),
+        Work::Look(target, look) if look.verifies() => verify::look(&target, look, out),
         Work::Look(target, look) => look.run(&open::volume(&target, out)?, out),
+        Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
         Work::Change(target, change) => change::run(target, change, out),
         Work::Alone(alone) => match alone {
             Alone::Mkfs(args) => mkfs::run(args, out),

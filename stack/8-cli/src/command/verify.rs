@@ -4,6 +4,9 @@
 //! compared with its parity, or its other copies. What one member alone explains is corrected in
 //! what is delivered. The rest is told afterwards: `xfskit check` finds out which files have
 //! content there.
+//!
+//! A command that changes the volume reads it too: metadata, and the old content of rows that are
+//! written in part, from which the new parity follows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,8 +20,8 @@ use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
 use xfskit::units::{ByteLen, ByteOffset};
 
-use super::work::Look;
-use super::{check, open};
+use super::work::{Change, Look};
+use super::{change, check, open};
 use crate::exit::{Answer, Failure, Outcome};
 use crate::grammar::Target;
 use crate::out::Out;
@@ -53,20 +56,23 @@ struct Unknown {
 }
 
 /// Carries out a command that looks at files, and tells what the reads came upon.
-pub(super) fn run(target: &Target, look: Look<'_>, out: &Out) -> Outcome {
-    let verifying = Verifying::open(&target.name, out)?;
+pub(super) fn look(target: &Target, look: Look<'_>, out: &Out) -> Outcome {
+    let verifying = Verifying::open(&target.name, OpenMode::ReadOnly, out)?;
     let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
     let ended = look.run(&volume, out);
     drop(volume);
-    verifying.tell(target, out)?;
-    Ok(match ended? {
-        Answer::Yes => out.verdict(),
-        Answer::No => Answer::No,
-    })
+    verifying.end(target, ended, out)
+}
+
+/// Carries out a command that changes files, and tells what the reads came upon.
+pub(super) fn change(target: &change::Target, change: Change<'_>, out: &Out) -> Outcome {
+    let verifying = Verifying::open(&target.name, OpenMode::ReadWrite, out)?;
+    let ended = change::run_on(target, Arc::clone(&verifying.device), change, out);
+    verifying.end(&target.to_read(), ended, out)
 }
 
 impl Verifying {
-    fn open(name: &str, out: &Out) -> Result<Self, Failure> {
+    fn open(name: &str, mode: OpenMode, out: &Out) -> Result<Self, Failure> {
         let failed = |e: target::Error| open::target_failure(name, &e);
         let target = target::Target::parse(name).map_err(failed)?;
         let Base::Array(array) = &target.base else {
@@ -78,7 +84,7 @@ impl Verifying {
                 "{name}: the array is being reshaped; its members cannot be compared"
             )));
         }
-        let nested = target::open_nested(array, OpenMode::ReadOnly).map_err(failed)?;
+        let nested = target::open_nested(array, mode).map_err(failed)?;
         let disk = Arc::clone(&nested[0].array) as Arc<dyn BlockDevice>;
         let pieces = target::pieces(&target, &disk).map_err(failed)?;
         let device = target::part_of(&target, disk).map_err(failed)?;
@@ -104,6 +110,15 @@ impl Verifying {
             nested.array.verify_reads();
         }
         Ok(())
+    }
+
+    /// Tells what the reads came upon. The answer is no where they leave something in doubt.
+    fn end(&self, target: &Target, ended: Outcome, out: &Out) -> Outcome {
+        self.tell(target, out)?;
+        Ok(match ended? {
+            Answer::Yes => out.verdict(),
+            Answer::No => Answer::No,
+        })
     }
 
     /// Tells what the reads came upon. Files whose content is in doubt are faults.

@@ -175,3 +175,13 @@ impl Look<'_> {
         }
     }
 }
+
+impl Change<'_> {
+    /// Returns true if what is read from an array is compared with its parity or other copies.
+    pub(crate) fn verifies(self) -> bool {
+        match self {
+            Self::Put(args) => args.verify,
+            _ => false,
+        }
+    }
+}

@@ -20,14 +20,16 @@ pub(crate) mod words;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
+use xfskit::block::BlockDevice;
 use xfskit::vfs::{self, Follow, Fs};
 use xfskit::{Volume, core};
 
 use super::open;
 use super::work::Change;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::change::Target;
+pub(super) use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
 
@@ -40,19 +42,33 @@ pub(crate) struct Session<'s> {
 
 /// Carries out a command that changes the volume `target`, and closes it.
 pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
-    in_session(target, out, |session| session.carry_out(change))
-}
-
-/// Opens the volume `target` for `work`, and closes it whatever comes of that.
-fn in_session(
-    target: &Target,
-    out: &Out,
-    work: impl FnOnce(&Session<'_>) -> Result<(), Failure>,
-) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Does what [`run`] does, on a device that is open already.
+pub(crate) fn run_on(
+    target: &Target,
+    device: Arc<dyn BlockDevice>,
+    change: Change<'_>,
+    out: &Out,
+) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing_on(target, device, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Carries out a command on `volume`, and closes it whatever comes of that.
+fn in_session(
+    target: &Target,
+    volume: Volume,
+    change: Change<'_>,
+    out: &Out,
+    stop: &Stop,
+) -> Outcome {
     let known = volume.fs().volume().damaged_orphans().len();
-    let worked = work(&Session { volume: &volume, out, stop: &stop });
+    let worked = Session { volume: &volume, out, stop }.carry_out(change);
     for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }

@@ -96,11 +96,9 @@ fn one(
     let session = Session { out: &out, ..*session };
     let ended = match Work::of(&command) {
         Work::Change(_, Change::Shell(_)) => Err(Failure::cannot("shell: this is one")),
+        Work::Change(_, change) if change.verifies() => not_verified(),
+        Work::Look(_, look) if look.verifies() => not_verified(),
         Work::Change(_, change) => session.carry_out(change),
-        Work::Look(_, look) if look.verifies() => {
-            Err(Failure::cannot("--verify: not in the shell")
-                .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
-        }
         Work::Look(_, look) => look.run(session.volume, &out).map(|_| ()),
         Work::Alone(_) => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
             .hint("`help` lists the commands.")),
@@ -115,6 +113,12 @@ fn one(
     };
     out.flush()?;
     Ok(answer)
+}
+
+/// Refuses `--verify`.
+fn not_verified() -> Result<(), Failure> {
+    Err(Failure::cannot("--verify: not in the shell")
+        .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
 }
 
 /// What the words mean; `None` where they asked for help, which is printed.
