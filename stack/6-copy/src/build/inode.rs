@@ -52,7 +52,11 @@ pub(super) fn fill(bytes: &mut [u8], makings: Makings<'_>, anatomy: &Anatomy<'_>
         }
         Content::Dir(blocks) => (put_map(data, &anatomy.data), blocks.size().0),
         Content::Target(target) => (put_map(data, &anatomy.data), target.len() as u64),
-        Content::File { size } => (put_map(data, &anatomy.data), *size),
+        // The content was read by now: a file that shrank meanwhile is as long as it was then, and
+        // its last blocks lie beyond its end.
+        Content::File { .. } => {
+            (put_map(data, &anatomy.data), makings.tree.copied_size(anatomy.id))
+        }
     };
     let aformat = match &anatomy.attrs.form {
         AttrForm::None => Format::Extents,

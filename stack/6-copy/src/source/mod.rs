@@ -30,6 +30,7 @@ pub mod tree;
 mod disk;
 mod draft;
 mod tar;
+mod unread;
 mod walk;
 mod xattr;
 
@@ -44,6 +45,7 @@ pub use content::{Content, Segment};
 pub use label::Labels;
 pub use owner::{MapError, Owners};
 pub use tree::{Kind, Meta, Node, NodeId, Notes, Tree, Xattr};
+pub use unread::Unread;
 
 /// Where one layer of a tree comes from. Later layers lie over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,6 +273,7 @@ pub fn read_tree(
         }
     }
     let mut tree = draft.finish()?;
+    tree.unread.strict = strict;
     if let Some(epoch) = options.epoch {
         tree.clamp_times(epoch);
     }

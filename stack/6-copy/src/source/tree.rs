@@ -16,6 +16,7 @@ use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 
 use super::content::{Content, Place, Stores};
+use super::unread::{Reading, Unread, UnreadFiles};
 use super::{Segment, SourceError};
 use crate::skipped::{Skipped, SkippedCount};
 
@@ -155,6 +156,7 @@ pub struct Tree {
     /// What they lie in.
     pub(super) stores: Stores,
     pub(super) notes: Notes,
+    pub(super) unread: UnreadFiles,
 }
 
 /// What is to be known of the reading of a tree.
@@ -174,7 +176,12 @@ impl Notes {
     /// What is not part of the tree, counted.
     pub fn skipped(&self) -> Vec<SkippedCount> {
         let skipped = Skipped::default();
-        self.left_out.iter().for_each(|_| skipped.count("attributes (more than Linux lists)"));
+        for error in &self.left_out {
+            skipped.count(match error {
+                SourceError::TooManyXattrs { .. } => "attributes (more than Linux lists)",
+                _ => "names (gone while the tree was read)",
+            });
+        }
         skipped.count_more("content (of files whose size is not told, as in /proc)", self.sizeless);
         skipped.count_usual("attributes (XFS has no namespace for them)", self.foreign_xattrs);
         skipped.counts()
@@ -200,6 +207,7 @@ impl Tree {
             places: Vec::new(),
             stores: Stores::default(),
             notes: Notes::default(),
+            unread: UnreadFiles::default(),
         }
     }
 
@@ -281,7 +289,26 @@ impl Tree {
         let Kind::File { size, content } = self.node(id).kind else {
             return Ok(Content::empty());
         };
-        self.stores.open(&self.places[content.0 as usize], size, || self.path(id))
+        let reading = Reading { files: &self.unread, id, size };
+        self.stores.open(&self.places[content.0 as usize], self.path(id), reading)
+    }
+
+    /// Returns the size that a copy of file `id` has, in bytes: its own, or less if it could not be
+    /// read to its end. Known once it was read.
+    pub fn copied_size(&self, id: NodeId) -> u64 {
+        let Kind::File { size, .. } = self.node(id).kind else { return 0 };
+        self.unread.get(id).map_or(size, |(end, _)| end)
+    }
+
+    /// Returns true if file `id` could not be opened, because it is gone or may not be read.
+    pub fn is_gone(&self, id: NodeId) -> bool {
+        self.unread.get(id).is_some_and(|(_, is_open)| !is_open)
+    }
+
+    /// Returns the files that were not read as they were when the tree was read, and forgets them.
+    /// A strict tree has none: reading them is an error.
+    pub fn take_unread(&self) -> Vec<Unread> {
+        self.unread.take()
     }
 
     /// Where file `id` has data: ascending, not touching, not empty, none beyond its size. Opens

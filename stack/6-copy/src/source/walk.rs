@@ -222,14 +222,33 @@ impl<'w> Walk<'w> {
 
     fn task(&self, task: Task, rooms: &mut Rooms) -> Result<(), SourceError> {
         let (dir, names) = match task {
-            Task::List { path, inode } => self.list(path, inode)?,
+            Task::List { path, inode } if path.is_empty() => self.list(path, inode)?,
+            Task::List { path, inode } => {
+                let listed = self.list(path.clone(), inode);
+                let Some(listed) = self.tolerate(&path, listed)? else { return Ok(()) };
+                listed
+            }
             Task::Look { dir, names } => (dir, names),
         };
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            found.extend(self.look(&dir, name, rooms)?);
+            let looked = self.look(&dir, name, rooms);
+            found.extend(self.tolerate(&dir.path, looked)?.flatten());
         }
         self.merge(&dir, found)
+    }
+
+    /// Leaves out a name that went away after its directory was listed, or a directory that did.
+    /// The name that the walk was asked for must be there.
+    fn tolerate<T>(&self, dir: &[u8], done: Result<T, SourceError>) -> Result<Option<T>, SourceError> {
+        let is_asked_for = dir.is_empty() && self.start.only.is_some();
+        match done {
+            Err(error) if is_gone(&error) && !is_asked_for && !self.start.strict => {
+                self.lock().draft.notes.left_out.push(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
     }
 
     /// The names in a directory; all but the first few are left as tasks of their own.
@@ -354,6 +373,13 @@ impl<'w> Walk<'w> {
             }
         })
     }
+}
+
+/// Returns true if `error` says that a name is gone, or stands for something else by now.
+fn is_gone(error: &SourceError) -> bool {
+    let SourceError::Io { error, .. } = error else { return false };
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::STALE, Errno::NODEV];
+    error.raw_os_error().is_some_and(|code| gone.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {

@@ -12,7 +12,7 @@ use xfskit::target::{Base, Target};
 use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
-use crate::command::mkfs::{source_failure, tell};
+use crate::command::mkfs::{source_failure, tell, tell_unread};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -130,7 +130,9 @@ fn one(
         progress.set(done.names, total);
         session.stop.flow()
     };
-    copy::put(session.fs(), &tree, &to, options, &told).map_err(|error| match failure(error) {
+    let put = copy::put(session.fs(), &tree, &to, options, &told);
+    tell_unread(&tree, session.out);
+    put.map_err(|error| match failure(error) {
         stopped if stopped.exit == Failure::stopped().exit => {
             after(stopped, written + names.into_inner(), Some(written + total))
         }
