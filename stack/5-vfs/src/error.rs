@@ -159,7 +159,7 @@ impl Error {
             Self::NotFound { .. } | Self::Core(Core::Missing(_) | Core::NoEntry) => Errno::NOENT,
             Self::Core(Core::Exists) => Errno::EXIST,
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
-            Self::Core(Core::NoSpace(_) | Core::Settle) => Errno::NOSPC,
+            Self::Core(Core::NoSpace(_) | Core::BusyExtents) => Errno::NOSPC,
             Self::Core(Core::ReadOnly) => Errno::ROFS,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } | Self::Core(Core::IsDirectory(_)) => Errno::ISDIR,

@@ -43,7 +43,7 @@ pub(crate) enum Form {
 
 /// A name's entry, found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct EntryPosition {
     /// The data block.
     pub(crate) at: FileOff,
     pub(crate) offset: u16,
@@ -56,7 +56,7 @@ pub(crate) struct Names<'d, F> {
     pub(crate) geo: &'d Geometry,
     pub(crate) ino: Ino,
     pub(crate) fork: &'d mut F,
-    pub(crate) room: &'d mut FreeSpaceIndex,
+    pub(crate) free_index: &'d mut FreeSpaceIndex,
 }
 
 fn what_of(entry: &Entry<'_>) -> What {
@@ -82,7 +82,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
-        *self.room = FreeSpaceIndex::default();
+        *self.free_index = FreeSpaceIndex::default();
         self.fork.set_short(&dir::sf::empty(parent));
     }
 
@@ -94,19 +94,19 @@ impl<F: DirFork> Names<'_, F> {
         if self.fork.short().is_some() {
             return self.short_lookup(name);
         }
-        Ok(self.find(name)?.map(|spot| spot.what))
+        Ok(self.find(name)?.map(|position| position.what))
     }
 
     /// Returns the entry of `name`, in a form that is not short.
-    fn find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+    fn find(&mut self, name: &[u8]) -> Result<Option<EntryPosition>> {
         if let Some(direct) = self.direct(name)? {
-            return Ok(self.direct_find(&direct, name)?.map(|(_, spot)| spot));
+            return Ok(self.direct_find(&direct, name)?.map(|(_, position)| position));
         }
         match self.form()? {
             Form::Short => Ok(None),
             Form::Block => self.block_find(name),
-            Form::Leaf => Ok(self.leaf_find(name)?.map(|(_, spot)| spot)),
-            Form::Node => Ok(self.node_find(self.hash(name), name)?.1.map(|found| found.spot)),
+            Form::Leaf => Ok(self.leaf_find(name)?.map(|(_, position)| position)),
+            Form::Node => Ok(self.node_find(self.hash(name), name)?.1.map(|found| found.position)),
         }
     }
 
@@ -152,10 +152,10 @@ impl<F: DirFork> Names<'_, F> {
         if self.fork.short().is_some() {
             return self.short_replace(name, what);
         }
-        let spot = self.find(name)?.ok_or(Error::NoEntry)?;
+        let position = self.find(name)?.ok_or(Error::NoEntry)?;
         let Entry { inumber, filetype, .. } = self.entry(name, what);
-        data_edit::replace(&mut self.fork.image(spot.at)?, spot.offset, inumber, filetype);
-        Ok(spot.what)
+        data_edit::replace(&mut self.fork.image(position.at)?, position.offset, inumber, filetype);
+        Ok(position.what)
     }
 
     /// Returns true if there are no names but "." and "..".
@@ -266,10 +266,10 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Removes the entry of `name` from its data block, and frees the block if nothing is left in
     /// it. Returns the longest unused space, [`NULLDATAOFF`] for no block.
-    pub(crate) fn take_from(&mut self, spot: &Spot, name: &[u8]) -> Result<u16> {
-        let (geo, at) = (self.geo, spot.at);
+    pub(crate) fn take_from(&mut self, position: &EntryPosition, name: &[u8]) -> Result<u16> {
+        let (geo, at) = (self.geo, position.at);
         let mut image = self.fork.image(at)?;
-        data_edit::remove(&mut image, geo, spot.offset, name.len());
+        data_edit::remove(&mut image, geo, position.offset, name.len());
         let best = data_edit::longest(image.bytes());
         drop(image);
         if best == data_edit::longest_when_empty(geo) && at != FileOff(0) {
@@ -286,7 +286,7 @@ impl<F: DirFork> Names<'_, F> {
         leaf: FileOff,
         run: Range<usize>,
         name: &[u8],
-    ) -> Result<Option<(usize, Spot)>> {
+    ) -> Result<Option<(usize, EntryPosition)>> {
         let geo = self.geo;
         for index in run {
             let entry = parse_leaf(self.fork.bytes(leaf)?, geo)?.lents.get(index);
@@ -299,7 +299,7 @@ impl<F: DirFork> Names<'_, F> {
                 continue;
             };
             if same {
-                return Ok(Some((index, Spot { at, offset, what })));
+                return Ok(Some((index, EntryPosition { at, offset, what })));
             }
         }
         Ok(None)
@@ -327,7 +327,7 @@ impl<F: DirFork> Names<'_, F> {
             return Err(Error::Exists);
         }
         match dir::sf_edit::add(&self.sf()?, self.geo, *entry) {
-            Some(bytes) if bytes.len() <= self.fork.room() => {
+            Some(bytes) if bytes.len() <= self.fork.capacity() => {
                 self.fork.set_short(&bytes);
                 Ok(())
             }
@@ -349,7 +349,7 @@ impl<F: DirFork> Names<'_, F> {
         let old = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
         let Entry { inumber, filetype, .. } = self.entry(name, what);
         match dir::sf_edit::replace(&self.sf()?, self.geo, name, inumber, filetype) {
-            Some(bytes) if bytes.len() <= self.fork.room() => {
+            Some(bytes) if bytes.len() <= self.fork.capacity() => {
                 self.fork.set_short(&bytes);
                 Ok(old)
             }
@@ -375,7 +375,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- block form --------------------------------------------------------------------------
 
-    fn block_find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+    fn block_find(&mut self, name: &[u8]) -> Result<Option<EntryPosition>> {
         let (geo, hash) = (self.geo, self.hash(name));
         let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
         let run = dir::leaf::run(data.bleaf, hash);
@@ -384,7 +384,7 @@ impl<F: DirFork> Names<'_, F> {
             .filter_map(LeafEntry::dataptr)
             .filter_map(|ptr| data.entry_at(ptr.offset(geo)));
         let found = entries.find(|e| hash::same_name(geo, e.name, name));
-        Ok(found.map(|e| Spot { at: FileOff(0), offset: e.offset, what: what_of(&e) }))
+        Ok(found.map(|e| EntryPosition { at: FileOff(0), offset: e.offset, what: what_of(&e) }))
     }
 
     fn block_create(&mut self, entry: &Entry<'_>) -> Result<()> {
@@ -397,17 +397,17 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     fn block_remove(&mut self, name: &[u8]) -> Result<What> {
-        let spot = self.block_find(name)?.ok_or(Error::NoEntry)?;
-        block_edit::remove(&mut self.fork.image(spot.at)?, self.geo, spot.offset, name);
+        let position = self.block_find(name)?.ok_or(Error::NoEntry)?;
+        block_edit::remove(&mut self.fork.image(position.at)?, self.geo, position.offset, name);
         self.block_to_short()?;
-        Ok(spot.what)
+        Ok(position.what)
     }
 
     /// Moves the names into the inode, if they fit there.
     fn block_to_short(&mut self) -> Result<()> {
-        let (geo, room) = (self.geo, self.fork.room());
+        let (geo, capacity) = (self.geo, self.fork.capacity());
         let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
-        if let Some(bytes) = block_edit::to_sf(&data, room) {
+        if let Some(bytes) = block_edit::to_sf(&data, capacity) {
             self.fork.unmap(FileOff(0))?;
             self.fork.set_short(&bytes);
         }
@@ -428,7 +428,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- leaf form ---------------------------------------------------------------------------
 
-    fn leaf_find(&mut self, name: &[u8]) -> Result<Option<(usize, Spot)>> {
+    fn leaf_find(&mut self, name: &[u8]) -> Result<Option<(usize, EntryPosition)>> {
         let (root, hash) = (self.root(), self.hash(name));
         let run = parse_leaf(self.fork.bytes(root)?, self.geo)?.run_range(hash);
         self.first_match(root, run, name)
@@ -471,17 +471,17 @@ impl<F: DirFork> Names<'_, F> {
 
     fn leaf_remove(&mut self, name: &[u8]) -> Result<What> {
         let (geo, root) = (self.geo, self.root());
-        let (index, spot) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
-        let best = self.take_from(&spot, name)?;
+        let (index, position) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
+        let best = self.take_from(&position, name)?;
         leaf_edit::remove(&mut self.fork.image(root)?, geo, index);
-        let db = DataPtr::new(geo, spot.at, 0).map_or(0, |ptr| ptr.db(geo));
+        let db = DataPtr::new(geo, position.at, 0).map_or(0, |ptr| ptr.db(geo));
         self.set_leaf_best(db, best)?;
         if best == NULLDATAOFF && db + 1 == self.data_blocks() {
             let left = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.len();
             self.set_data_blocks(u32::try_from(left).unwrap_or(u32::MAX));
         }
         self.leaf_to_block()?;
-        Ok(spot.what)
+        Ok(position.what)
     }
 
     /// Moves the hash table behind the names, if there is one data block with space for it.

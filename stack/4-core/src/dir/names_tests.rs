@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 pub(super) struct Fixture {
     pub(super) geo: Geometry,
     pub(super) fork: MemoryFork,
-    pub(super) room: FreeSpaceIndex,
+    pub(super) free_index: FreeSpaceIndex,
     pub(super) model: Model,
     seed: u64,
     forms: BTreeSet<u8>,
@@ -29,14 +29,14 @@ impl Fixture {
         let fork = MemoryFork::new(&geo, 336);
         let (model, forms) = (Model::new(), BTreeSet::new());
         let mut f =
-            Self { geo, fork, room: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
+            Self { geo, fork, free_index: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
         f.names().init(PARENT);
         f
     }
 
     pub(super) fn names(&mut self) -> Names<'_, MemoryFork> {
         self.fork.touched.clear();
-        Names { geo: &self.geo, ino: INO, fork: &mut self.fork, room: &mut self.room }
+        Names { geo: &self.geo, ino: INO, fork: &mut self.fork, free_index: &mut self.free_index }
     }
 
     pub(super) fn form(&mut self) -> Form {
@@ -351,7 +351,7 @@ fn what_was_built_in_one_go_changes_like_any_other() {
             f.remove(&names[n * 2]).unwrap();
         }
         f.verify();
-        assert!(f.room.tree_from == DaBlock(0) || count > 1000);
+        assert!(f.free_index.tree_from == DaBlock(0) || count > 1000);
     }
 }
 
@@ -377,12 +377,12 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
                     block[byte] = old;
                 }
             }
-            let mut room = FreeSpaceIndex::default();
+            let mut free_index = FreeSpaceIndex::default();
             for n in 0..200 {
                 let name = &names[sound.random(names.len())];
                 let what = (Ino(5001), FileType::Regular);
                 let (geo, before) = (&sound.geo, fork.clone());
-                let mut dir = Names { geo, ino: INO, fork: &mut fork, room: &mut room };
+                let mut dir = Names { geo, ino: INO, fork: &mut fork, free_index: &mut free_index };
                 let result = match n % 3 {
                     0 => dir.create(format!("more{n}").as_bytes(), what),
                     1 => dir.remove(name).map(drop),

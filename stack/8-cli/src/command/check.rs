@@ -163,8 +163,8 @@ fn judged_device(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> Ju
     };
     let volume = volume.fs().volume();
     let replayed = volume.replay().is_some_and(|replay| !replay.clean);
-    let stand_in = volume.stand_in().filter(|_| replayed);
-    let primary = stand_in.map(|stand_in| (*stand_in.fault).clone());
+    let secondary = volume.secondary_superblock().filter(|_| replayed);
+    let primary = secondary.map(|secondary| (*secondary.corruption).clone());
     Judged { device: Arc::clone(volume.device()), primary }
 }
 
