@@ -24,7 +24,7 @@ use xfskit_units::{DaBlock, FileOff};
 use crate::da::tree;
 use crate::dir::fork::{DirFork, tree_at};
 use crate::dir::leaves::DirLeaves;
-use crate::dir::names::{EntryPosition, Names, What};
+use crate::dir::names::{EntryPosition, EntryTarget, Names};
 use crate::error::{Error, Result};
 
 /// Maximum number of cached leaves of one directory.
@@ -112,7 +112,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes `name`.
-    pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<What> {
+    pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<EntryTarget> {
         let (geo, root) = (self.geo, self.root());
         let (index, position) = self.direct_find(direct, name)?.ok_or(Error::NoEntry)?;
         self.vacate(&position, name)?;
@@ -127,6 +127,6 @@ impl<F: DirFork> Names<'_, F> {
             })?;
             self.node_to_leaf()?;
         }
-        Ok(position.what)
+        Ok(position.target)
     }
 }

@@ -30,7 +30,7 @@ use crate::dir::fork::{DirFork, data_at, dataptr};
 use crate::error::{Error, Result};
 
 /// The target of a name: inode and type.
-pub(crate) type What = (Ino, FileType);
+pub(crate) type EntryTarget = (Ino, FileType);
 
 /// The form of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct EntryPosition {
     /// The data block.
     pub(crate) at: FileOff,
     pub(crate) offset: u16,
-    pub(crate) what: What,
+    pub(crate) target: EntryTarget,
 }
 
 /// A directory, for changes.
@@ -59,7 +59,7 @@ pub(crate) struct Names<'d, F> {
     pub(crate) free_index: &'d mut FreeSpaceIndex,
 }
 
-fn what_of(entry: &Entry<'_>) -> What {
+fn target_of(entry: &Entry<'_>) -> EntryTarget {
     let ftype = entry.filetype.and_then(FileType::from_ftype);
     (entry.inumber, ftype.unwrap_or(FileType::Unknown))
 }
@@ -87,14 +87,14 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Returns the target of `name`.
-    pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<What>> {
+    pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<EntryTarget>> {
         if name == b"." {
             return Ok(Some((self.ino, FileType::Directory)));
         }
         if self.fork.short().is_some() {
             return self.short_lookup(name);
         }
-        Ok(self.find(name)?.map(|position| position.what))
+        Ok(self.find(name)?.map(|position| position.target))
     }
 
     /// Returns the entry of `name`, in a form that is not short.
@@ -111,9 +111,9 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Adds `name`, which must not exist.
-    pub(crate) fn create(&mut self, name: &[u8], what: What) -> Result<()> {
+    pub(crate) fn create(&mut self, name: &[u8], target: EntryTarget) -> Result<()> {
         verify_name(name)?;
-        let entry = self.entry(name, what);
+        let entry = self.entry(name, target);
         if let Some(direct) = self.direct(name)? {
             return self.direct_create(&direct, &entry);
         }
@@ -134,7 +134,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes `name`, and returns its target.
-    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         verify_name(name)?;
         if let Some(direct) = self.direct(name)? {
             return self.direct_remove(&direct, name);
@@ -148,14 +148,14 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Redirects `name`, which may be "..", and returns the former target.
-    pub(crate) fn replace(&mut self, name: &[u8], what: What) -> Result<What> {
+    pub(crate) fn replace(&mut self, name: &[u8], target: EntryTarget) -> Result<EntryTarget> {
         if self.fork.short().is_some() {
-            return self.short_replace(name, what);
+            return self.short_replace(name, target);
         }
         let position = self.find(name)?.ok_or(Error::NoEntry)?;
-        let Entry { inumber, filetype, .. } = self.entry(name, what);
+        let Entry { inumber, filetype, .. } = self.entry(name, target);
         data_edit::replace(&mut self.fork.image(position.at)?, position.offset, inumber, filetype);
-        Ok(position.what)
+        Ok(position.target)
     }
 
     /// Returns true if there are no names but "." and "..".
@@ -196,7 +196,7 @@ impl<F: DirFork> Names<'_, F> {
         FileOff(self.geo.dir_leafblk().0.into())
     }
 
-    pub(crate) fn entry<'n>(&self, name: &'n [u8], (inumber, ftype): What) -> Entry<'n> {
+    pub(crate) fn entry<'n>(&self, name: &'n [u8], (inumber, ftype): EntryTarget) -> Entry<'n> {
         let filetype = self.geo.features.ftype().then_some(ftype.ftype());
         Entry { inumber, name, filetype, offset: 0 }
     }
@@ -293,13 +293,14 @@ impl<F: DirFork> Names<'_, F> {
             let Some(ptr) = entry.and_then(LeafEntry::dataptr) else { continue };
             let at = ptr.fileoff(geo);
             let entry = parse_data(self.fork.bytes(at)?, geo)?.entry_at(ptr.offset(geo));
-            let found = entry.map(|e| (hash::same_name(geo, e.name, name), e.offset, what_of(&e)));
-            let Some((same, offset, what)) = found else {
+            let found =
+                entry.map(|e| (hash::same_name(geo, e.name, name), e.offset, target_of(&e)));
+            let Some((same, offset, target)) = found else {
                 self.agree("dir.leaf.address", at, false)?;
                 continue;
             };
             if same {
-                return Ok(Some((index, EntryPosition { at, offset, what })));
+                return Ok(Some((index, EntryPosition { at, offset, target })));
             }
         }
         Ok(None)
@@ -312,14 +313,14 @@ impl<F: DirFork> Names<'_, F> {
         Ok(Sf::verify(bytes, &self.ctx("directory", FileOff(0)))?)
     }
 
-    fn short_lookup(&self, name: &[u8]) -> Result<Option<What>> {
+    fn short_lookup(&self, name: &[u8]) -> Result<Option<EntryTarget>> {
         let sf = self.sf()?;
         if name == b".." {
             return Ok(Some((sf.parent, FileType::Directory)));
         }
         let mut entries = sf.entries();
         let found = entries.find(|e| hash::same_name(self.geo, e.name, name));
-        Ok(found.map(|e| what_of(&e)))
+        Ok(found.map(|e| target_of(&e)))
     }
 
     fn short_create(&mut self, entry: &Entry<'_>) -> Result<()> {
@@ -338,16 +339,16 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    fn short_remove(&mut self, name: &[u8]) -> Result<What> {
-        let what = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
+    fn short_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
+        let target = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
         let bytes = dir::sf_edit::remove(&self.sf()?, self.geo, name);
         self.fork.set_short(&bytes.ok_or(Error::NoEntry)?);
-        Ok(what)
+        Ok(target)
     }
 
-    fn short_replace(&mut self, name: &[u8], what: What) -> Result<What> {
+    fn short_replace(&mut self, name: &[u8], target: EntryTarget) -> Result<EntryTarget> {
         let old = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
-        let Entry { inumber, filetype, .. } = self.entry(name, what);
+        let Entry { inumber, filetype, .. } = self.entry(name, target);
         match dir::sf_edit::replace(&self.sf()?, self.geo, name, inumber, filetype) {
             Some(bytes) if bytes.len() <= self.fork.capacity() => {
                 self.fork.set_short(&bytes);
@@ -355,7 +356,7 @@ impl<F: DirFork> Names<'_, F> {
             }
             _ => {
                 self.short_to_block()?;
-                self.replace(name, what)
+                self.replace(name, target)
             }
         }
     }
@@ -384,7 +385,7 @@ impl<F: DirFork> Names<'_, F> {
             .filter_map(LeafEntry::dataptr)
             .filter_map(|ptr| data.entry_at(ptr.offset(geo)));
         let found = entries.find(|e| hash::same_name(geo, e.name, name));
-        Ok(found.map(|e| EntryPosition { at: FileOff(0), offset: e.offset, what: what_of(&e) }))
+        Ok(found.map(|e| EntryPosition { at: FileOff(0), offset: e.offset, target: target_of(&e) }))
     }
 
     fn block_create(&mut self, entry: &Entry<'_>) -> Result<()> {
@@ -396,11 +397,11 @@ impl<F: DirFork> Names<'_, F> {
         self.leaf_create(entry)
     }
 
-    fn block_remove(&mut self, name: &[u8]) -> Result<What> {
+    fn block_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let position = self.block_find(name)?.ok_or(Error::NoEntry)?;
         block_edit::remove(&mut self.fork.image(position.at)?, self.geo, position.offset, name);
         self.block_to_short()?;
-        Ok(position.what)
+        Ok(position.target)
     }
 
     /// Moves the names into the inode, if they fit there.
@@ -469,7 +470,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(self.agree("dir.leaf.bestcount", root, done)?)
     }
 
-    fn leaf_remove(&mut self, name: &[u8]) -> Result<What> {
+    fn leaf_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let (geo, root) = (self.geo, self.root());
         let (index, position) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
         let best = self.take_from(&position, name)?;
@@ -481,7 +482,7 @@ impl<F: DirFork> Names<'_, F> {
             self.set_data_blocks(u32::try_from(left).unwrap_or(u32::MAX));
         }
         self.leaf_to_block()?;
-        Ok(position.what)
+        Ok(position.target)
     }
 
     /// Moves the hash table behind the names, if there is one data block with space for it.

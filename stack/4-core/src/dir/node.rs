@@ -10,7 +10,7 @@ use zerocopy::big_endian::U16;
 use crate::da::tree::{Path, Tree};
 use crate::dir::fork::{DirFork, TreeBlocks, tree_at};
 use crate::dir::leaves::DirLeaves;
-use crate::dir::names::{EntryPosition, Names, What, parse_leaf};
+use crate::dir::names::{EntryPosition, EntryTarget, Names, parse_leaf};
 use crate::error::{Error, Result};
 
 /// A name, found through the tree.
@@ -102,14 +102,14 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes `name`.
-    pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let geo = self.geo;
         let found = self.node_find(self.hash(name), name)?.1.ok_or(Error::NoEntry)?;
         self.vacate(&found.position, name)?;
         leaf_edit::remove(&mut self.fork.image(tree_at(found.path.leaf()))?, geo, found.index);
         self.tree(|tree| tree.removed::<DirLeaves>(found.path))?;
         self.node_to_leaf()?;
-        Ok(found.position.what)
+        Ok(found.position.target)
     }
 
     pub(crate) fn node_is_empty(&mut self) -> Result<bool> {
