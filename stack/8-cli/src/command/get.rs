@@ -33,7 +33,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     let skipped = Mutex::new(Vec::<String>::new());
     let events = |event: Event<'_>| match event {
         Event::Done { .. } => progress.add(1),
-        Event::Fault { path, error } => progress.aside(|| out.fault(path, error)),
+        Event::Damaged { path, error } => progress.aside(|| out.fault(path, error)),
         Event::Refused { path, error } => {
             progress.aside(|| out.fault_in(path, error, None, None));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use xfskit::block::{self, BlockDevice, Holder, OpenMode};
 use xfskit::core::OnReplay;
-use xfskit::core::superblock::{StandIn, find_superblock};
+use xfskit::core::superblock::{SecondarySuperblock, find_superblock};
 use xfskit::format::sb::{SbError, Superblock};
 use xfskit::target::{self, Base, Target};
 use xfskit::vfs::{self, Follow, Inode};
@@ -104,8 +104,8 @@ pub(crate) fn volume_on(
 
 /// Says what is to be known of a volume.
 fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
-    if let Some(stand_in) = volume.fs().volume().stand_in() {
-        note_stand_in(&target.name, stand_in, out);
+    if let Some(secondary) = volume.fs().volume().secondary_superblock() {
+        note_secondary(&target.name, secondary, out);
     }
     for fault in volume.fs().volume().faults() {
         out.fault_at(&target.name, fault, Some(fault));
@@ -115,8 +115,8 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
 }
 
 /// Says by which copy a volume is read whose primary superblock is damaged.
-fn note_stand_in(name: &str, stand_in: &StandIn, out: &Out) {
-    let StandIn { fault, agno, agreeing, compared } = stand_in;
+fn note_secondary(name: &str, secondary: &SecondarySuperblock, out: &Out) {
+    let SecondarySuperblock { corruption: fault, agno, agreeing, compared } = secondary;
     out.note(&format!(
         "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
          ({agreeing} of {compared} copies agree)"
@@ -130,8 +130,8 @@ pub(crate) fn superblock(
     out: &Out,
 ) -> Result<Superblock, Failure> {
     let found = find_superblock(device).map_err(|error| open_failure(name, &error.into()))?;
-    if let Some(stand_in) = &found.stand_in {
-        note_stand_in(name, stand_in, out);
+    if let Some(secondary) = &found.secondary {
+        note_secondary(name, secondary, out);
     }
     Ok(found.sb)
 }

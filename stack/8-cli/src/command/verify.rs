@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::check::{InFile, Suspects};
+use xfskit::check::{FileRange, Mismatches};
 use xfskit::md::array::scrub::Mismatch;
 use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
@@ -171,13 +171,14 @@ impl Verifying {
         out.note("members disagree and no single one explains it: looking for the files there");
         let places: Vec<Option<Vec<Range<ByteOffset>>>> =
             undecided.iter().map(|(index, page)| self.places(*index, page)).collect();
-        let suspects = Suspects::new(places.iter().flatten().flatten().cloned());
-        let judged = check::find_files(target, Arc::clone(&self.device), &suspects, out);
-        let mut files: BTreeMap<u64, Vec<InFile>> = BTreeMap::new();
+        let mismatches = Mismatches::new(places.iter().flatten().flatten().cloned());
+        let judged = check::find_files(target, Arc::clone(&self.device), &mismatches, out);
+        let mut files: BTreeMap<u64, Vec<FileRange>> = BTreeMap::new();
         let mut unknown = 0;
         for places in &places {
-            let here = |place: &Range<ByteOffset>| suspects.files(place).filter(|_| judged.is_ok());
-            let found: Option<Vec<Vec<InFile>>> =
+            let here =
+                |place: &Range<ByteOffset>| mismatches.files(place).filter(|_| judged.is_ok());
+            let found: Option<Vec<Vec<FileRange>>> =
                 places.as_ref().and_then(|places| places.iter().map(here).collect());
             match found {
                 Some(found) => found.concat().into_iter().for_each(|file| {
@@ -195,7 +196,7 @@ impl Verifying {
             places.dedup();
             let path = paths.remove(&ino).flatten();
             let path = path.map_or_else(|| format!("inode {ino}"), |path| show::name(&path));
-            let Some(InFile { bytes, offset, .. }) = places.first() else { continue };
+            let Some(FileRange { bytes, offset, .. }) = places.first() else { continue };
             let (first, len) = (offset.0, bytes.end.0 - bytes.start.0);
             let error = Undecided { first, last: first + len - 1, more: places.len() - 1 };
             out.fault_at(&path, &error, None);
