@@ -1,8 +1,8 @@
 //! Standard output, and whether there is one.
 //!
-//! Where a program is started with standard output closed (`>&-`), Rust opens /dev/null in its place
-//! before `main`, so that no file takes its number. Every write succeeds there, and the answer is
-//! lost. A function in `.init_array` runs earlier than that and remembers what it finds.
+//! Where a program is started with standard output closed (`>&-`), Rust opens /dev/null in its
+//! place before `main`, so that no file takes its number. Every write succeeds there, and the
+//! answer is lost. A function in `.init_array` runs earlier than that and remembers what it finds.
 //!
 //! Where standard output is open for reading only (`1</dev/null`), the standard library takes the
 //! error of every write for success. So bytes go to the descriptor by themselves here.

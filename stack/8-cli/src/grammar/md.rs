@@ -74,8 +74,8 @@ commands! {
             #[command(flatten)]
             array: Named,
         } => Access::Reads,
-        /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by the
-        /// XFS volume on them
+        /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by
+        /// the XFS volume on them
         Guess {
             /// The members, in any order; `missing` for each that is not there
             #[arg(value_name = "MEMBER", required = true)]
