@@ -1,12 +1,12 @@
-//! The receiving side on a mounted filesystem: making files, and giving them what belongs to them.
+//! The destination on a mounted filesystem: makes files and sets their metadata.
 //!
-//! Everything goes through directory handles (`*at` calls), so depth and path length have no limit
-//! and nobody can swap a directory for a symbolic link while the copy runs. Metadata comes last:
-//! owner, then mode (a change of owner clears set-user-id), then attributes (it clears
-//! capabilities too), then times.
+//! Everything goes through directory handles (`*at` calls), so depth and path length have no limit,
+//! and replacing a directory by a symbolic link during the copy has no effect. Metadata comes last:
+//! owner, then mode (a change of owner clears set-user-id), then attributes (it clears capabilities
+//! too), then times.
 //!
-//! What the caller may not do (owners, devices, `trusted.` attributes without root) is counted in
-//! [`Skipped`], not failed: the rest of the copy is still worth having.
+//! Metadata that the caller may not set (owners, devices, `trusted.` attributes without root) is
+//! counted in [`Skipped`]. It does not fail the copy.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -33,9 +33,9 @@ const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// A handle to an entry of any type, and never to the target of a symbolic link.
 const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Longest path that one call takes, with its closing zero.
+/// Length of the longest path that one call takes, with its closing zero.
 const PATH_MAX: usize = 4096;
-/// What only root may give away; tar and rsync do without, too.
+/// Only root may change owners; tar and rsync leave them out too.
 const OWNERS: &str = "owners (need root)";
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 const PRIVATE_DIR: Mode = Mode::RWXU;
@@ -106,7 +106,7 @@ impl Dir {
         Ok(at)
     }
 
-    /// Makes the symbolic link `name`, with all that belongs to it.
+    /// Makes the symbolic link `name` with its metadata.
     pub fn make_symlink(
         &self,
         name: &[u8],
@@ -119,8 +119,7 @@ impl Dir {
         self.finish_unopened(name, fs::FileType::Symlink, stat, xattrs, skipped)
     }
 
-    /// Makes the device, pipe or socket `name`, with all that belongs to it. Returns false where
-    /// only root could.
+    /// Makes the device, pipe or socket `name` with its metadata. Returns false if only root may.
     pub fn make_node(
         &self,
         name: &[u8],
@@ -181,14 +180,14 @@ impl Dir {
         Ok(fs::utimensat(&fd, c"", &times(stat), AtFlags::EMPTY_PATH)?)
     }
 
-    /// Gives the directory itself what belongs to it; the last step, for every entry made in it
-    /// changes its times.
+    /// Sets the metadata of the directory itself. This is the last step, because every entry made
+    /// in it changes its times.
     pub fn finish(&self, stat: &Stat, xattrs: &[Xattr], skipped: &Skipped) -> io::Result<()> {
         finish_opened(&self.fd, stat, xattrs, skipped)
     }
 }
 
-/// Gives the open file or directory `fd` its owner, mode, attributes and times, in this order.
+/// Sets owner, mode, attributes and times of the open file or directory `fd`, in this order.
 pub fn finish_opened(
     fd: impl AsFd,
     stat: &Stat,
@@ -202,7 +201,7 @@ pub fn finish_opened(
         Ok(()) => {}
         Err(Errno::PERM) => {
             skipped.count_usual(OWNERS, 1);
-            // Set-user-id with the wrong user would be worse than without.
+            // Set-user-id with the wrong user would be worse than none.
             let plain = mode.difference(Mode::SUID | Mode::SGID);
             skipped
                 .count_usual("set-user-id and set-group-id (need root)", u64::from(mode != plain));
@@ -218,7 +217,7 @@ pub fn finish_opened(
     Ok(fs::futimens(fd, &times(stat))?)
 }
 
-/// An attribute that the caller may not set, or the destination cannot hold, is counted.
+/// Counts an attribute that the caller may not set or the destination cannot hold.
 fn xattr_set(set: rustix::io::Result<()>, xattr: &Xattr, skipped: &Skipped) -> io::Result<()> {
     let reason = match set {
         Ok(()) => return Ok(()),

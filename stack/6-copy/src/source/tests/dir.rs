@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_directory_is_read_with_everything_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    if !furnish(dir.path()) {
+    if !populate(dir.path()) {
         return;
     }
     let tree = read(&[Source::Dir(dir.path().into())]);
@@ -144,7 +144,7 @@ fn a_file_that_changes_its_size_is_an_error_that_names_it_in_a_strict_tree() {
 }
 
 #[test]
-fn content_of_files_that_tell_no_size_is_counted_as_left_out() {
+fn content_of_files_without_a_size_is_counted_as_left_out() {
     let source = [Source::Dir("/proc/sys/kernel/random".into())];
     let skipped = read(&source).notes().skipped();
     assert!(skipped.iter().any(|s| s.what.starts_with("content") && s.count > 1 && !s.usual));
@@ -199,7 +199,7 @@ fn owners_and_labels_are_set_on_every_inode_once() {
 }
 
 #[test]
-fn what_xfs_cannot_hold_is_named() {
+fn files_that_xfs_cannot_hold_are_named() {
     let dir = tempfile::tempdir().unwrap();
     symlink("t".repeat(1024), dir.path().join("long")).unwrap();
     let error = read_tree(&[Source::Dir(dir.path().into())], &SourceOptions::default(), PROGRESS);

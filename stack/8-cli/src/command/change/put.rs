@@ -84,7 +84,7 @@ fn one(
         (false, _, false) => Source::Name(source.to_path_buf()),
     };
     let is_inside = !matches!(layer, Source::Name(_));
-    let dress_root = matches!(layer, Source::Dir(_));
+    let set_root = matches!(layer, Source::Dir(_));
     let tree = {
         let reading = Progress::new(session.out, "reading", "names");
         let told = |done: source::Progress| {
@@ -115,14 +115,14 @@ fn one(
         (ino(session, dest)?, dest.to_vec(), None)
     } else if is_inside {
         let (parent, name) = parent(session, dest)?;
-        let new = NewNode { brings_acls: dress_root, ..NewNode::usual(FileType::Directory) };
+        let new = NewNode { brings_acls: set_root, ..NewNode::usual(FileType::Directory) };
         let dir = session.fs().make(parent, &name, &new).map_err(|e| open::failure(&e))?;
         (dir, dest.to_vec(), None)
     } else {
         let (dir, name) = parent(session, dest)?;
         (dir, above(dest).to_vec(), Some(name))
     };
-    let to = Destination { dir, path: &path, name: name.as_deref(), dress_root };
+    let to = Destination { dir, path: &path, name: name.as_deref(), set_root };
     let total = tree.len() as u64;
     let names = AtomicU64::new(0);
     let told = |done: Done| {

@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::copy::{Skipped, SkippedCount};
 use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
 use xfskit::copy::source::{
     self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
 };
+use xfskit::copy::{Skipped, SkippedCount};
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
 use xfskit::target::Target;
