@@ -9,6 +9,9 @@
 //! Where a resync is due, disagreement is no evidence against a member, because old and new data
 //! are both valid. Pages are recorded there, and nothing is corrected.
 //!
+//! A rebuild reads in the same way if reads are verified, so that what one member tells wrong does
+//! not silently become the content of another.
+//!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
@@ -153,6 +156,17 @@ impl Array {
         data: &mut [&mut [u8]],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
+        self.read_locked_stripe(verifier, span, data)
+    }
+
+    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. The stripe's lock
+    /// is held.
+    pub(super) fn read_locked_stripe(
+        &self,
+        verifier: &Verifier,
+        span: &Span,
+        data: &mut [&mut [u8]],
+    ) -> Result<()> {
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
             let members = self.read_span(&slice);
@@ -224,6 +238,17 @@ impl Array {
 
     /// Reads a piece within one unit of copies, compared by the pages of the unit.
     fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
+        let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+        self.read_locked_copies(verifier, at, buf)
+    }
+
+    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. The unit's lock is held.
+    pub(super) fn read_locked_copies(
+        &self,
+        verifier: &Verifier,
+        at: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let unit = self.mirror_unit();
         let stripe = at / unit;
         let first = stripe * unit + (at % unit) / PAGE * PAGE;
@@ -233,9 +258,7 @@ impl Array {
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
-        let shared = self.lock_stripe_shared(stripe);
         let readable = self.read_copies(&copies, &mut memory, len);
-        drop(shared);
         let mut content = vec![0; len];
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);
