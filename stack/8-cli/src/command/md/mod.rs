@@ -3,7 +3,8 @@
 //! | module | commands |
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
-//! | [`tend`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
+//! | [`manage`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
+//! | [`disagreement`] | what a rebuild found where members disagree |
 //! | [`scrub`] | `md scrub`: do members agree |
 //! | [`examine`] | `md examine`: one member |
 //! | [`detail`] | `md assemble`, `md detail`: what members make |
@@ -15,6 +16,7 @@ mod bench;
 mod copy;
 mod create;
 mod detail;
+mod disagreement;
 mod examine;
 mod guess;
 mod manage;
