@@ -1,4 +1,4 @@
-//! The commands, a module each: arguments in, an answer out.
+//! The commands, a module each.
 
 mod bench;
 mod bulkstat;
@@ -8,12 +8,12 @@ mod check;
 mod compilebench;
 mod dbench;
 mod df;
+mod driver;
 mod du;
 pub(crate) mod fields;
 mod find;
 mod fs_mark;
 mod get;
-mod ground;
 mod identity;
 mod info;
 mod inspect;
@@ -35,20 +35,20 @@ use xfskit::Volume;
 
 use crate::exit::Outcome;
 use crate::grammar::change::{Label, Uuid};
-use crate::grammar::look::XattrCommand;
+use crate::grammar::read::XattrCommand;
 use crate::grammar::{Command, Target};
 use crate::out::Out;
 
-/// Carries out one command.
+/// Runs one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     if let Some(target) = change::target(command) {
         return change::run(target, command, out);
     }
-    if let Some(target) = looked_at(command) {
+    if let Some(target) = read_target(command) {
         if verify::wanted(command) {
             return verify::run(&target, command, out);
         }
-        return look(&open::volume(&target, out)?, command, out);
+        return read(&open::volume(&target, out)?, command, out);
     }
     match command {
         Command::Mkfs(args) => mkfs::run(args, out),
@@ -71,8 +71,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     }
 }
 
-/// The volume whose files a command looks at; `None` for all other commands.
-pub(crate) fn looked_at(command: &Command) -> Option<Target> {
+/// Returns the volume that a command reads files of; `None` for all other commands.
+pub(crate) fn read_target(command: &Command) -> Option<Target> {
     let target = match command {
         Command::Label(Label { target, label: None })
         | Command::Uuid(Uuid { target, uuid: None }) => {
@@ -96,8 +96,8 @@ pub(crate) fn looked_at(command: &Command) -> Option<Target> {
     Some(target.clone())
 }
 
-/// Carries out a command that looks at the files of `volume`.
-pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
+/// Runs a command that reads files of `volume`.
+pub(crate) fn read(volume: &Volume, command: &Command, out: &Out) -> Outcome {
     match command {
         Command::Ls(args) => ls::run(volume, args, out),
         Command::Tree(args) => tree::run(volume, args, out),

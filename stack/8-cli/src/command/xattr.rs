@@ -1,4 +1,4 @@
-//! `xfskit xattr list`, `xfskit xattr get`: extended attributes.
+//! `xfskit xattr list`, `xfskit xattr get`: print extended attributes.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,7 +8,7 @@ use xfskit::vfs::{Follow, Xattr};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::{self, XattrCommand};
+use crate::grammar::read::{self, XattrCommand};
 use crate::out::Out;
 use crate::show::{self, Named};
 
@@ -22,7 +22,7 @@ struct Line<'a> {
 }
 
 /// `xfskit xattr list`, `xfskit xattr get`
-pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
+pub(crate) fn run(volume: &Volume, args: &read::Xattr, out: &Out) -> Outcome {
     let (XattrCommand::List { path, .. }
     | XattrCommand::Get { path, .. }
     | XattrCommand::Set { path, .. }
@@ -40,8 +40,8 @@ pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
             let found = xattrs.iter().find(|xattr| xattr.name == name.as_bytes());
             let Some(xattr) = found else {
                 let (path, name) = (path.to_string_lossy(), name.to_string_lossy());
-                return Err(Failure::no(format!("{path}: no attribute {name}"))
-                    .hint("`xfskit xattr list TARGET PATH` shows what is there."));
+                return Err(Failure::problem(format!("{path}: no attribute {name}"))
+                    .hint("`xfskit xattr list TARGET PATH` lists the attributes."));
             };
             if out.json() {
                 print(xattr, out)?;
@@ -50,10 +50,10 @@ pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
             }
         }
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
-/// One attribute on a line.
+/// Prints one attribute on a line.
 fn print(xattr: &Xattr, out: &Out) -> Result<(), Failure> {
     let Xattr { name, value } = xattr;
     if out.json() {

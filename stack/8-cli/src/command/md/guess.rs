@@ -13,7 +13,7 @@ use xfskit::md::Member;
 use xfskit::md::guess::{self, Evidence, Guess, MemberDevices};
 use xfskit::target::{self, ArrayName, Base, Part, Target};
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -41,48 +41,49 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         ControlFlow::Break(()) => return Err(Failure::stopped()),
         ControlFlow::Continue(None) => {
             out.note("no XFS volume is found on them that could tell");
-            return Ok(Answer::No);
+            return Ok(ExitStatus::Problem);
         }
         ControlFlow::Continue(Some(evidence)) => evidence,
     };
-    let mut judged = Vec::new();
+    let mut checked = Vec::new();
     for guess in guess::guess(&devices, &evidence).into_iter().take(CHECKED_MAX) {
         stop.check()?;
         let target = target(&guess, &members)?;
-        judged.push(judge::judge(guess, target, &members, &stop, out));
+        checked.push(judge::judge(guess, target, &members, &stop, out));
         stop.check()?;
     }
-    judged.sort_by_key(|judged| (judged.errors.unwrap_or(u64::MAX), Reverse(judged.guess.right)));
+    checked
+        .sort_by_key(|checked| (checked.errors.unwrap_or(u64::MAX), Reverse(checked.guess.right)));
     let best = |other: &AssembledMember| {
         let rank = |j: &AssembledMember| (j.errors.unwrap_or(u64::MAX), Reverse(j.guess.right));
-        judged.first().is_some_and(|first| rank(first) == rank(other))
+        checked.first().is_some_and(|first| rank(first) == rank(other))
     };
-    let best: Vec<&AssembledMember> = judged.iter().filter(|other| best(other)).collect();
+    let best: Vec<&AssembledMember> = checked.iter().filter(|other| best(other)).collect();
     let mut is_answered = false;
-    for judged in &best {
-        is_answered |= say(judged, best.len() - 1, &members, out)?;
+    for checked in &best {
+        is_answered |= say(checked, best.len() - 1, &members, out)?;
     }
     if !is_answered {
         hint_at_missing(
             &devices,
             &evidence,
-            best.first().map_or(0, |judged| judged.guess.right),
+            best.first().map_or(0, |checked| checked.guess.right),
             out,
         );
     }
-    Ok(Answer::of(is_answered))
+    Ok(ExitStatus::of(is_answered))
 }
 
 /// Prints a guess, unless it is doubtful, and what speaks against it. True where it is an answer.
 fn say(
-    judged: &AssembledMember,
+    checked: &AssembledMember,
     others: usize,
     members: &[Option<Member>],
     out: &Out,
 ) -> Result<bool, Failure> {
-    let (guess, target) = (&judged.guess, &judged.target);
-    let sureness = judged.sureness(others);
-    let against = judged.against(others, members);
+    let (guess, target) = (&checked.guess, &checked.target);
+    let sureness = checked.sureness(others);
+    let against = checked.against(others, members);
     let is_answer = sureness != Sureness::Doubtful;
     if is_answer {
         let object = json!({
@@ -91,15 +92,15 @@ fn say(
             "certain": sureness == Sureness::Certain,
             "pieces_right": guess.right,
             "pieces_found": guess.found,
-            "check_errors": judged.errors,
-            "check_complete": judged.is_complete,
-            "rows_compared": judged.rows_compared,
-            "rows_wrong": judged.rows_wrong,
+            "check_errors": checked.errors,
+            "check_complete": checked.is_complete,
+            "rows_compared": checked.rows_compared,
+            "rows_wrong": checked.rows_wrong,
             "against": against,
         });
-        out.answer(&object, |_| format!("{target}\n"))?;
+        out.result(&object, |_| format!("{target}\n"))?;
     }
-    let what = if is_answer { "this is" } else { "no answer:" };
+    let what = if is_answer { "this is" } else { "no report:" };
     let name = if is_answer { String::new() } else { format!(" is {target}") };
     out.note(&format!(
         "{what} {}{name}; {} of {} pieces that were found lie where they should",

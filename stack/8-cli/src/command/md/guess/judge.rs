@@ -132,7 +132,7 @@ pub(super) fn judge(
         None => (None, 0, true),
         Some(device) => checked(device, stop, out),
     };
-    let mut judged = AssembledMember {
+    let mut checked = AssembledMember {
         guess,
         target,
         errors,
@@ -142,8 +142,8 @@ pub(super) fn judge(
         rows_wrong: 0,
         wrong_role: None,
     };
-    compare(&mut judged, members, stop);
-    judged
+    compare(&mut checked, members, stop);
+    checked
 }
 
 fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
@@ -182,13 +182,13 @@ fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> (Option<u64>
 }
 
 /// Compares the members in rows from all over the array.
-fn compare(judged: &mut AssembledMember, members: &[Option<Member>], stop: &Stop) {
+fn compare(checked: &mut AssembledMember, members: &[Option<Member>], stop: &Stop) {
     let member = |role: &Option<usize>| {
         let Member { name, device } = members[(*role)?].as_ref()?;
         Some(Member { name: name.clone(), device: Arc::clone(device) })
     };
-    let slots: Vec<Option<Member>> = judged.guess.order.iter().map(member).collect();
-    let Ok(array) = judged.guess.manual.open(&slots) else { return };
+    let slots: Vec<Option<Member>> = checked.guess.order.iter().map(member).collect();
+    let Ok(array) = checked.guess.manual.open(&slots) else { return };
     let rows = array.scrub_stripes();
     let mut wrong = vec![0u64; slots.len()];
     let step = usize::try_from(rows / ROWS).unwrap_or(1).max(1);
@@ -197,14 +197,14 @@ fn compare(judged: &mut AssembledMember, members: &[Option<Member>], stop: &Stop
             return;
         }
         let Ok(mismatches) = array.scrub_stripe(row, false) else { continue };
-        judged.rows_compared += 1;
-        judged.rows_wrong += u64::from(!mismatches.is_empty());
+        checked.rows_compared += 1;
+        checked.rows_wrong += u64::from(!mismatches.is_empty());
         for role in mismatches.iter().filter_map(|mismatch| mismatch.role).take(1) {
             wrong[role] += 1;
         }
     }
     let most = wrong.iter().copied().max().unwrap_or(0);
-    judged.wrong_role = wrong.iter().position(|count| most > 0 && *count == most);
+    checked.wrong_role = wrong.iter().position(|count| most > 0 && *count == most);
 }
 
 /// The first part of what is read of a device.
