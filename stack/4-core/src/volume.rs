@@ -25,6 +25,9 @@ use crate::superblock::{
 };
 use crate::writable;
 
+/// Most memory that a replay in memory takes for what it changes, in bytes.
+const REPLAY_MEMORY_MAX: u64 = 256 << 20;
+
 /// The superblock's counters at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
@@ -137,7 +140,7 @@ impl Volume {
         }
         let sb = superblock_to_write(&*dev)?;
         writable::refuse(&sb, &*dev)?;
-        let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
+        let replay = writable::recover(&dev, &sb, options)?;
         let clean = replay.clean;
         let volume = Self::replayed(dev, options, replay)?;
         writable::reset_quota(&volume)?;
@@ -351,11 +354,15 @@ fn recovered(
         let replay = recovery::replay(&*dev, log_dev, sb)?;
         return Ok((dev, Some(replay)));
     }
-    let copy: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(dev));
+    let mut copy = OverlayDevice::new(dev);
+    if let Some(dir) = &options.replay.spill_dir {
+        copy = copy.limited_to(replay_memory(options.cache_bytes), dir);
+    }
+    let copy: Arc<dyn BlockDevice> = Arc::new(copy);
     if secondary {
         copy.write_at(ByteOffset(0), &sb.to_sector())?;
     }
-    let replay = recovery::replay(&*copy, log_dev, sb)?;
+    let replay = recovery::replay_if(&*copy, log_dev, sb, &options.replay, |_| Ok(()))?;
     if replay.unfinished.is_empty() {
         return Ok((copy, Some(replay)));
     }
@@ -366,6 +373,11 @@ fn recovered(
             Ok((copy, Some(replay)))
         }
     }
+}
+
+/// Returns the memory for what a replay in memory changes, beside `cache_bytes` for metadata.
+fn replay_memory(cache_bytes: usize) -> ByteLen {
+    ByteLen((cache_bytes as u64 / 4).min(REPLAY_MEMORY_MAX))
 }
 
 /// Returns a copy of `dev` in memory with the journal replayed and its intents finished.

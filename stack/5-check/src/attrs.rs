@@ -54,8 +54,9 @@ fn check_short_form(
                 && (!is_parent || other.value == entry.value)
         };
         if list.entries().take(index).any(|other| same(&other)) {
-            let name = String::from_utf8_lossy(entry.name).into_owned();
-            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+            let found =
+                format!("the name {:?} is there twice", String::from_utf8_lossy(entry.name));
+            vol.sink.error(ctx.fail("attr.dup", "each name once", found));
         }
         if is_parent {
             check_parent(vol, &ctx, entry.name, entry.value, on_parent);
@@ -163,8 +164,9 @@ fn check_leaf(
         if attr.is_incomplete() {
             seen.unfinished = true;
             let wanted = "an attribute that was finished";
-            let found = "one that was being set when power failed; the next change of the attributes clears it";
-            vol.sink.warning(ctx.require("attr.leaf.incomplete", false, wanted, found));
+            let found = "it was being set when power failed, and is not seen; the next change of the \
+                         attributes clears it";
+            vol.sink.warning(ctx.fail("attr.leaf.incomplete", wanted, found));
             continue;
         }
         check_name(vol, &ctx, attr.flags, attr.name);
@@ -179,8 +181,8 @@ fn check_leaf(
         };
         let run = leaf.entries[run_start..index].iter().filter_map(|e| leaf.attr(e));
         if run.take(MAX_RUN).any(|other| same(&other)) {
-            let name = String::from_utf8_lossy(attr.name).into_owned();
-            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+            let found = format!("the name {:?} is there twice", String::from_utf8_lossy(attr.name));
+            vol.sink.error(ctx.fail("attr.dup", "each name once", found));
         }
         match attr.value {
             AttrValue::Remote { valueblk, valuelen } => seen.values.push((valueblk.0, valuelen)),

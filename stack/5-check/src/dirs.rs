@@ -228,8 +228,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         self.entries += 1;
         sink.error(entry.verify_name(ctx));
         if matches!(entry.name, b"." | b"..") {
-            let found = String::from_utf8_lossy(entry.name).into_owned();
-            sink.error(ctx.require("dir.dots", false, "\".\" and \"..\" once, first", found));
+            let found = format!("{:?} is there again", String::from_utf8_lossy(entry.name));
+            sink.error(ctx.fail("dir.dots", "\".\" and \"..\" once, first", found));
             return;
         }
         let rank = rank_of(shared, entry.inumber);
@@ -238,9 +238,9 @@ impl<'w, 'v> Worker<'w, 'v> {
             if is_unknown(shared, entry.inumber) {
                 return;
             }
-            let wanted = "an inode in use";
-            let found = format!("{} ({})", entry.inumber, String::from_utf8_lossy(entry.name));
-            sink.error(ctx.require("dir.entry.free", false, wanted, found));
+            let name = String::from_utf8_lossy(entry.name);
+            let found = format!("{name:?} names inode {}, which is free", entry.inumber);
+            sink.error(ctx.fail("dir.entry.free", "an inode in use", found));
             return;
         };
         shared.table.add_link(rank);
@@ -264,9 +264,9 @@ impl<'w, 'v> Worker<'w, 'v> {
             self.check_entry(&ctx, dir, &entry);
             let mut before = list.entries().take(index);
             if before.any(|other| hash::same_name(geo, other.name, entry.name)) {
-                let name = String::from_utf8_lossy(entry.name).into_owned();
-                let result = ctx.require("dir.dup", false, "each name once", name);
-                self.shared.vol.sink.error(result);
+                let name = String::from_utf8_lossy(entry.name);
+                let found = format!("the name {name:?} is there twice");
+                self.shared.vol.sink.error(ctx.fail("dir.dup", "each name once", found));
             }
         }
     }
@@ -508,7 +508,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         );
         for twice in self.hashed.windows(2).filter(|pair| pair[0] == pair[1]) {
             let wanted = "one hash entry for each name";
-            vol.sink.error(entry_ctx(twice[0]).require("dir.leaf.dup", false, wanted, "two"));
+            let found = "two hash entries lead to one name";
+            vol.sink.error(entry_ctx(twice[0]).fail("dir.leaf.dup", wanted, found));
         }
     }
 }

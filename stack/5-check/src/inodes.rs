@@ -241,9 +241,12 @@ impl<'w, 'v> Worker<'w, 'v> {
             return;
         }
         if inode.is_free() == slot.in_use {
-            let (wanted, found) = if slot.in_use { ("in use", "free") } else { ("free", "in use") };
-            let wanted = Expected::Described(wanted.into());
-            sink.error(Err(ctx.corruption("inobt.free", wanted, found)));
+            let found = if slot.in_use {
+                "its record in the inobt says that it is in use, its mode that it is free"
+            } else {
+                "its record in the inobt says that it is free, its mode that it is in use"
+            };
+            sink.error(ctx.fail("inobt.free", "the same in both", found));
         }
         sink.error(ctx.lsn("inode.lsn", inode.lsn()));
         let Some(file_type) = inode.file_type() else {
@@ -263,7 +266,11 @@ impl<'w, 'v> Worker<'w, 'v> {
     /// Checks that a free inode has no blocks and is on no list.
     fn check_free(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>) {
         let sink = &self.shared.vol.sink;
-        sink.error(ctx.eq("inode.nblocks.free", 0, inode.nblocks().0));
+        let nblocks = inode.nblocks().0;
+        if nblocks != 0 {
+            let found = format!("nblocks is {nblocks}, expected 0 in a free inode");
+            sink.error(ctx.fail("inode.nblocks.free", "0", found));
+        }
         let next = inode.core.next_unlinked.get();
         sink.error(ctx.eq_hex("inode.next_unlinked", inode::NULLAGINO, next));
     }

@@ -43,9 +43,8 @@ fn check_run(fork: MappedFork<'_, '_>, run: &[u64]) {
         let [(before, _), (name, ptr)] = pair else { continue };
         if before == name {
             let at = fork.location("dir block", ptr.fileoff(geo).0).index(ptr.offset(geo));
-            let found = String::from_utf8_lossy(name).into_owned();
-            let ctx = fork.vol.ctx(at);
-            fork.vol.sink.error(ctx.require("dir.dup", false, "each name once", found));
+            let found = format!("the name {:?} is there twice", String::from_utf8_lossy(name));
+            fork.vol.sink.error(fork.vol.ctx(at).fail("dir.dup", "each name once", found));
         }
     }
 }

@@ -186,9 +186,12 @@ fn check_sharing(vol: &Volume<'_>, agno: AgNumber, used: &[UsedExtent]) -> bool 
             } else {
                 let shared = before.end().min(next.end()).saturating_sub(next.start);
                 let (a, b) = (before.owner_name(), next.owner_name());
-                let found = format!("{shared} blocks used by {a} and by {b}");
+                let found = match shared {
+                    1 => format!("it is used by {a}, and by {b}"),
+                    _ => format!("{shared} blocks from here are used by {a}, and by {b}"),
+                };
                 let ctx = block_ctx(vol, agno, next.start);
-                vol.sink.error(ctx.require("block.claimed-twice", false, "one owner", found));
+                vol.sink.error(ctx.fail("block.claimed-twice", "one owner", found));
             }
         }
         if furthest.is_none_or(|before| before.end() < next.end()) {
@@ -197,8 +200,8 @@ fn check_sharing(vol: &Volume<'_>, agno: AgNumber, used: &[UsedExtent]) -> bool 
     }
     for ino in flagless {
         let at = xfskit_format::inode::location(&vol.geo, xfskit_units::Ino(ino));
-        let wanted = "the reflink flag, for blocks are shared";
-        vol.sink.error(vol.ctx(at).require("inode.reflink", false, wanted, "no flag"));
+        let found = "it shares blocks, and its flag reflink is not set";
+        vol.sink.error(vol.ctx(at).fail("inode.reflink", "the flag reflink", found));
     }
     overlaps
 }
@@ -235,9 +238,12 @@ fn check_used_or_free(
         if start < other_end {
             let who = user.map_or_else(|| "somebody".to_owned(), UsedExtent::owner_name);
             let blocks = other_end.min(end).saturating_sub(start);
-            let found = format!("{blocks} blocks used by {who} and free");
+            let found = match blocks {
+                1 => format!("it is used by {who}, and listed as free"),
+                _ => format!("{blocks} blocks from here are used by {who}, and listed as free"),
+            };
             let ctx = block_ctx(vol, agno, start);
-            vol.sink.error(ctx.require("block.free-but-used", false, "either", found));
+            vol.sink.error(ctx.fail("block.free-but-used", "a block in use or free", found));
         }
         if used_first {
             used_end = used_end.max(end);
@@ -252,9 +258,12 @@ fn check_used_or_free(
 }
 
 fn report_leak(vol: &Volume<'_>, agno: AgNumber, start: u32, end: u32) {
-    let found = format!("{} blocks that are neither", end.saturating_sub(start));
+    let found = match end.saturating_sub(start) {
+        1 => "it is neither in use nor free".to_owned(),
+        blocks => format!("{blocks} blocks from here are neither in use nor free"),
+    };
     let ctx = block_ctx(vol, agno, start);
-    vol.sink.error(ctx.require("block.leaked", false, "blocks in use or free", found));
+    vol.sink.error(ctx.fail("block.leaked", "a block in use or free", found));
 }
 
 /// Returns the blocks that several extents of files map, and how many. `used` is sorted by block.

@@ -6,6 +6,7 @@ use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
 use xfskit_format::{Corruption, Ctx, Expected, Location};
+use xfskit_units::features::{features2, incompat, versionnum};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
@@ -145,6 +146,10 @@ fn check_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     } else {
         vol.sink.error(ctx.eq_hex("sb.features2", copy, word));
     }
+    if vol.geo.v5() {
+        let bits = u32::from(sb.versionnum.get());
+        vol.sink.error(ctx.eq_hex("sb.versionnum", bits | V5_BITS, bits));
+    }
     let unknown = sb.unknown_ro_compat();
     vol.sink.warning(ctx.eq_hex("sb.features_ro_compat", 0u32, unknown));
     let needs = "the free-inode btree beside inobtcount";
@@ -273,6 +278,7 @@ pub(crate) fn report_refused(
             for Difference { id, primary, copy } in geometry_differences(sound, sb) {
                 vol.sink.error(ctx.eq(id, primary, copy));
             }
+            report_feature_words(vol, &ctx, sound, sb);
         }
         None => {}
     }
@@ -331,7 +337,33 @@ fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference
     differing.map(|(id, primary, copy)| Difference { id, primary, copy }).collect()
 }
 
-/// Compares the other fields of a secondary.
+/// Bits of `versionnum` that every volume of version 5 has.
+const V5_BITS: u32 = versionnum::NLINK
+    | versionnum::ALIGN
+    | versionnum::LOGV2
+    | versionnum::EXTFLG
+    | versionnum::DIRV2
+    | versionnum::MOREBITS;
+
+/// Reports feature words of a copy that differ from the primary's, less the bits that Linux changes
+/// in the primary alone.
+fn report_feature_words(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
+    let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
+    let compared = if vol.geo.v5() { V5_BITS } else { versionnum::EXTFLG };
+    let words = [
+        ("sb.versionnum", compared, primary.versionnum.get().into(), sb.versionnum.get().into()),
+        ("sb.features_compat", u32::MAX, ours.compat, theirs.compat),
+        ("sb.features_ro_compat", u32::MAX, ours.ro_compat, theirs.ro_compat),
+        ("sb.features_incompat", !incompat::NEEDSREPAIR, ours.incompat, theirs.incompat),
+    ];
+    for (id, mask, expected, found) in words {
+        if (expected ^ found) & mask != 0 {
+            vol.sink.error(ctx.eq_hex(id, expected, found));
+        }
+    }
+}
+
+/// Compares the other fields of a copy.
 fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
     let sink = &vol.sink;
     // Linux may change it in the primary only.
@@ -342,24 +374,13 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
         sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
     }
     if vol.geo.v5() {
-        sink.error(ctx.eq_hex("sb.features2", primary.features2.get(), sb.features2.get()));
+        // Version 5 has another place for this bit.
+        let features2 = |sb: &Superblock| sb.features2.get() & !features2::FTYPE;
+        sink.error(ctx.eq_hex("sb.features2", features2(primary), features2(sb)));
         sink.error(ctx.eq("sb.spino_align", primary.spino_align.get(), sb.spino_align.get()));
     }
-    let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
-    let needsrepair = xfskit_units::features::incompat::NEEDSREPAIR;
-    let words = [
-        (
-            "sb.versionnum",
-            u32::from(ours.versionnum & 0x1000),
-            u32::from(theirs.versionnum & 0x1000),
-        ),
-        ("sb.features_compat", ours.compat, theirs.compat),
-        ("sb.features_ro_compat", ours.ro_compat, theirs.ro_compat),
-        ("sb.features_incompat", ours.incompat & !needsrepair, theirs.incompat & !needsrepair),
-    ];
-    for (id, expected, found) in words {
-        sink.error(ctx.eq_hex(id, expected, found));
-    }
+    report_feature_words(vol, ctx, primary, sb);
+    let (ours, theirs) = (primary.features(), sb.features());
     sink.warning(ctx.eq_hex("sb.features_log_incompat", ours.log_incompat, theirs.log_incompat));
     let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
     sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));

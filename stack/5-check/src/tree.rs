@@ -124,7 +124,8 @@ fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
             let Some(index) = index_of(at) else { break };
             if passed[index] == round {
                 let ctx = vol.ctx(inode::location(&vol.geo, at));
-                vol.sink.error(ctx.require("dir.cycle", false, "a way to the root", "a cycle"));
+                let found = "it lies below itself, and no way leads from it to the root";
+                vol.sink.error(ctx.fail("dir.cycle", "a way to the root", found));
                 break;
             }
             if passed[index] != 0 {
@@ -161,7 +162,8 @@ pub(crate) fn check_links(shared: &Context<'_, '_>, dirs: &Directories) {
                 if complete && attrs_known && !agrees {
                     let ctx = vol.ctx(inode::location(&vol.geo, ino));
                     let wanted = "a parent pointer for each entry, and no other";
-                    vol.sink.error(ctx.require("parent.mismatch", false, wanted, "others"));
+                    let found = "its parent pointers are not those of the entries that name it";
+                    vol.sink.error(ctx.fail("parent.mismatch", wanted, found));
                 }
             }
         }
@@ -185,7 +187,7 @@ fn check_link_count(
         let waiting = !vol.log_clean && nlink == 0;
         if complete && !waiting {
             let wanted = "a directory that names it";
-            vol.sink.error(ctx.require("inode.disconnected", false, wanted, "none"));
+            vol.sink.error(ctx.fail("inode.disconnected", wanted, "no directory names it"));
         }
     } else if links != nlink && (complete || links > nlink) {
         vol.sink.error(ctx.eq("inode.nlink", links, nlink));

@@ -12,6 +12,20 @@ use xfskit_units::{ByteLen, ByteOffset};
 struct Mirror([OverlayDevice; 2]);
 
 impl BlockDevice for Mirror {
+    xfskit_block::plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        is_read_only,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.0[0].size()
     }

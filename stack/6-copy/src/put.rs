@@ -234,7 +234,10 @@ impl Copy<'_> {
     fn all(mut self) -> Result<Put, PutError> {
         self.inos[0] = Some(self.to.dir);
         for id in self.tree.ids().skip(1) {
-            self.name(id)?;
+            match self.name(id) {
+                Err(PutError::Source(_)) if self.tree.is_gone(self.tree.inode(id)) => continue,
+                done => done?,
+            }
             self.done.names += 1;
             self.check_stop()?;
         }
@@ -295,9 +298,10 @@ impl Copy<'_> {
         there: Option<Ino>,
     ) -> Result<Ino, PutError> {
         let fs = self.fs;
-        if let Kind::HardLink(target) = self.tree.node(id).kind
-            && let Some(ino) = self.inos[target.index()]
-        {
+        if let Kind::HardLink(target) = self.tree.node(id).kind {
+            let Some(ino) = self.inos[target.index()] else {
+                return Err(SourceError::Changed { path: self.tree.path(id) }.into());
+            };
             if there == Some(ino) {
                 return Ok(ino);
             }
@@ -363,8 +367,12 @@ impl Copy<'_> {
             }
             None => self.in_pieces(id, &mut write)?,
         };
-        if segments.last().map_or(0, |segment| segment.end()) < size {
-            handle.truncate(size).map_err(&at)?;
+        if self.tree.is_gone(id) {
+            return Err(SourceError::Changed { path: self.tree.path(id) }.into());
+        }
+        let copied = self.tree.copied_size(id);
+        if copied < size || segments.last().map_or(0, |segment| segment.end()) < size {
+            handle.truncate(copied).map_err(&at)?;
         }
         handle.close().map_err(&at)?;
         Ok(done.bytes)

@@ -199,7 +199,8 @@ mod tests {
         large.set_len(SMALL + 1).unwrap();
         let sources = [Source::Dir(dir.path().to_path_buf())];
         let go_on = |_| ControlFlow::Continue(());
-        work(&read_tree(&sources, &SourceOptions::default(), &go_on).unwrap(), dir.path())
+        let options = SourceOptions { strict: true, ..SourceOptions::default() };
+        work(&read_tree(&sources, &options, &go_on).unwrap(), dir.path())
     }
 
     #[test]

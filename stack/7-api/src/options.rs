@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use xfskit_core::JournalOptions;
 use xfskit_core::uuid::{NewUuid, set_uuid};
+use xfskit_core::{JournalOptions, ReplayOptions};
 
 use crate::block::{BlockDevice, OpenMode};
 use crate::target::{self, Target};
@@ -28,6 +28,9 @@ pub struct OpenOptions {
     /// Bytes that one call returns whole, at most: the content of a file, a directory, all
     /// attributes of a file. [`vfs::WHOLE_MAX`] unless said otherwise.
     pub whole_max: u64,
+    /// How a dirty journal is replayed. What a replay in memory changes goes to the system's
+    /// directory for temporary files, beyond a part of `cache_bytes`, unless said otherwise.
+    pub replay: ReplayOptions,
 }
 
 impl Default for OpenOptions {
@@ -39,6 +42,7 @@ impl Default for OpenOptions {
             journal: JournalOptions::default(),
             cache_bytes: quarter_of_memory(),
             whole_max: vfs::WHOLE_MAX,
+            replay: ReplayOptions { on_progress: None, spill_dir: Some(std::env::temp_dir()) },
         }
     }
 }
@@ -59,9 +63,19 @@ impl OpenOptions {
     /// [`crate::Error::Target`] where there is no such device, [`crate::Error::Volume`] where it
     /// holds no volume that can be read.
     pub fn open(&self, name: &str) -> Result<Volume> {
-        let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-        let device = target::open(&Target::parse(name)?, mode)?;
-        self.open_device(device, self.log_device(mode)?)
+        self.open_on(target::open(&Target::parse(name)?, self.mode())?)
+    }
+
+    /// Opens the volume on `device`, with the journal that [`log`](Self::log) names.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
+        self.open_device(device, self.log_device(self.mode())?)
+    }
+
+    fn mode(&self) -> OpenMode {
+        if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly }
     }
 
     /// Gives the volume on the target `name` another UUID; answers the UUIDs of the volume and of
@@ -94,7 +108,8 @@ impl OpenOptions {
     ) -> Result<Volume> {
         let (recovery, write, journal) = (self.recovery, self.write, self.journal);
         let cache_bytes = self.cache_bytes;
-        let options = core::OpenOptions { recovery, write, log_dev, cache_bytes, journal };
+        let replay = self.replay.clone();
+        let options = core::OpenOptions { recovery, write, log_dev, cache_bytes, journal, replay };
         let fs = Fs::new(core::Volume::open(device, &options)?).with_whole_max(self.whole_max);
         Ok(Volume::new(fs))
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`grammar`] | every command, option and argument, with their help |
 //! | [`exit`] | exit codes, and errors that say what to do next |
+//! | [`standard`] | standard output, and whether there is one |
 //! | [`out`] | results, faults and notes, as text or JSON |
 //! | [`show`] | sizes, modes, times and names as people read and write them |
 //! | [`quote`] | names on standard output, in the styles of `ls` |
@@ -19,6 +20,7 @@ mod out;
 mod progress;
 mod quote;
 mod show;
+mod standard;
 mod stop;
 mod usage;
 

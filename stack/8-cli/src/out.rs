@@ -5,7 +5,7 @@
 //! stream of objects as `{"fault": …}` and `{"error": …}`. Notes always go to standard error.
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::exit::{ExitStatus, Failure};
 use crate::grammar::OutputOptions;
 use crate::quote::Style;
 use crate::show::{self, Named};
+use crate::standard::Stdout;
 
 /// Exit code of a program that SIGPIPE ends, as shells show it.
 const PIPE: i32 = 128 + 13;
@@ -54,14 +55,14 @@ pub(crate) struct Out {
 }
 
 struct Inner {
-    stdout: BufWriter<io::Stdout>,
+    stdout: BufWriter<Stdout>,
     faults: u64,
 }
 
 impl Out {
     /// Makes the streams for these options.
     pub(crate) fn new(options: OutputOptions) -> Self {
-        let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
+        let stdout = BufWriter::with_capacity(64 * 1024, Stdout);
         let terminal = io::stdout().is_terminal();
         let usual = if terminal { Style::ShellEscape } else { Style::Literal };
         let requested = if options.quote_name { Some(Style::C) } else { options.quoting_style };
@@ -292,9 +293,9 @@ impl Out {
     }
 
     /// Returns standard output itself, for a stream that is not lines.
-    pub(crate) fn stream(&self) -> Result<StdoutLock<'static>, Failure> {
+    pub(crate) fn stream(&self) -> Result<Stdout, Failure> {
         self.flush()?;
-        Ok(io::stdout().lock())
+        Ok(Stdout)
     }
 }
 
@@ -320,10 +321,11 @@ pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
 
 /// Returns the failure of writing standard output. If its reader has closed the pipe (`| head`),
 /// the program ends as by SIGPIPE, because the output is not complete.
-fn stdout_failed(error: io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(PIPE);
+pub(crate) fn stdout_failed(error: io::Error) -> Failure {
+    let failure = Failure::cannot(format!("standard output: {error}"));
+    match error.kind() {
+        ErrorKind::BrokenPipe => std::process::exit(PIPE),
+        ErrorKind::StorageFull => failure.hint("Free some space on the side that receives it."),
+        _ => failure,
     }
-    Failure::cannot(format!("standard output: {error}"))
-        .hint("Is the disk full on the side that receives it?")
 }

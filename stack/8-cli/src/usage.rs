@@ -1,6 +1,7 @@
 //! Errors in the command line: what is wrong, and what to write instead.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -9,13 +10,14 @@ use serde_json::json;
 
 use crate::exit::Failure;
 use crate::grammar::Cli;
+use crate::out::stdout_failed;
 use crate::show;
+use crate::standard::Stdout;
 
 /// Prints help if it was requested, or else the error in the arguments of this process.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return help(error);
     }
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut grammar = Cli::command();
@@ -33,7 +35,21 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     ExitCode::from(failure.exit)
 }
 
-/// Returns the error in `words`, with a hint.
+/// Prints the help or the version that was asked for.
+fn help(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+    let written = Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush());
+    match written.map_err(stdout_failed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xfskit: {failure}");
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+/// What the grammar says about `words`, and what to do next.
 pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::cannot("a command is missing").hint("--help lists them.");

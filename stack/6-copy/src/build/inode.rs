@@ -52,7 +52,11 @@ pub(super) fn fill(bytes: &mut [u8], plan_input: PlanInput<'_>, inode_plan: &Ino
         }
         Content::Dir(blocks) => (put_map(data, &inode_plan.data), blocks.size().0),
         Content::Target(target) => (put_map(data, &inode_plan.data), target.len() as u64),
-        Content::File { size } => (put_map(data, &inode_plan.data), *size),
+        // The content was read by now: a file that shrank meanwhile is as long as it was then, and
+        // its last blocks lie beyond its end.
+        Content::File { .. } => {
+            (put_map(data, &inode_plan.data), plan_input.tree.copied_size(inode_plan.id))
+        }
     };
     let aformat = match &inode_plan.attrs.form {
         AttrForm::None => Format::Extents,

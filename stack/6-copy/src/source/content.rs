@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::SourceError;
 use super::disk::Root;
+use super::unread::Reading;
 
 /// A range of a file that has data, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,9 @@ pub(super) enum ContentLocation {
 /// little then.
 const ASK_FOR_HOLES: u64 = 64 << 10;
 
+/// Time after which a file that changed is tried again.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
+
 impl ContentLocation {
     /// Returns the bytes that a file of `size` bytes takes in a file of the tree itself.
     pub(super) fn stored(&self, size: u64) -> u64 {
@@ -83,6 +87,8 @@ pub struct Content<'t> {
     size: u64,
     from: From<'t>,
     path: Vec<u8>,
+    /// Set for a file of a directory.
+    reading: Option<Reading<'t>>,
 }
 
 #[derive(Debug)]
@@ -104,27 +110,53 @@ impl Stores {
         u16::try_from(self.files.len()).map_err(|_| too_many_layers())
     }
 
-    /// Opens the content at `location`; `path` is the node's path, and its file has `size` bytes.
+    /// Opens the content at `place`; `path` is the node's path.
     pub(super) fn open<'t>(
         &'t self,
         place: &'t ContentLocation,
-        size: u64,
-        path: impl FnOnce() -> Vec<u8>,
+        path: Vec<u8>,
+        reading: Reading<'t>,
     ) -> Result<Content<'t>, SourceError> {
-        let path = path();
+        let size = reading.size;
         let store = |file: u16| &self.files[usize::from(file)];
         let from = match place {
             ContentLocation::Hole => From::Hole,
-            ContentLocation::Disk { dir, .. } => From::Disk {
-                file: self.dirs[usize::from(*dir)].open_file(&path, size)?,
-                dense: place.is_dense(size),
-            },
+            ContentLocation::Disk { dir, .. } => {
+                let root = &self.dirs[usize::from(*dir)];
+                let file = open_twice(root, &path, reading)?;
+                let (path, dense) = (root.shown(&path), place.is_dense(size));
+                let from = file.map_or(From::Hole, |file| From::Disk { file, dense });
+                return Ok(Content { size, from, path, reading: Some(reading) });
+            }
             ContentLocation::Range { file, at } => From::Range { file: store(*file), at: *at },
             ContentLocation::Pieces { file, at, segments } => {
                 From::Pieces { file: store(*file), at: *at, segments }
             }
         };
-        Ok(Content { size, from, path })
+        Ok(Content { size, from, path, reading: None })
+    }
+}
+
+/// Opens a file of a directory. One that is not what it was is tried again after a moment, because
+/// a program may be just writing it. Returns `None` for one that is still gone, unless the tree is
+/// strict.
+fn open_twice(root: &Root, path: &[u8], reading: Reading<'_>) -> Result<Option<File>, SourceError> {
+    let size = reading.size;
+    let is_as_found =
+        |opened: &Result<(File, u64), _>| matches!(opened, Ok((_, now)) if *now == size);
+    let mut opened = root.open_file(path);
+    if !is_as_found(&opened) {
+        std::thread::sleep(MOMENT);
+        opened = root.open_file(path);
+    }
+    match opened {
+        Ok((file, now)) => {
+            if now != size {
+                reading.ends_at(now, SourceError::Changed { path: root.shown(path) })?;
+            }
+            Ok(Some(file))
+        }
+        Err(error) => reading.is_gone(error).map(|()| None),
     }
 }
 
@@ -135,7 +167,7 @@ fn too_many_layers() -> SourceError {
 impl Content<'_> {
     /// Returns an empty content.
     pub(super) fn empty() -> Self {
-        Self { size: 0, from: From::Hole, path: Vec::new() }
+        Self { size: 0, from: From::Hole, path: Vec::new(), reading: None }
     }
 
     /// Returns the size in bytes.
@@ -152,9 +184,13 @@ impl Content<'_> {
             From::Hole => Ok(Vec::new()),
             From::Range { .. } | From::Disk { dense: true, .. } => Ok(Segment::whole(self.size)),
             From::Pieces { segments, .. } => Ok(segments.to_vec()),
-            From::Disk { file, .. } => {
-                data_of(file, self.size).map_err(|error| SourceError::io(&self.path, error))
-            }
+            From::Disk { file, .. } => match data_of(file, self.size) {
+                Ok(segments) => Ok(segments),
+                Err(error) => {
+                    self.ends_at(0, SourceError::io(&self.path, error))?;
+                    Ok(Vec::new())
+                }
+            },
         }
     }
 
@@ -172,7 +208,7 @@ impl Content<'_> {
                 buf.fill(0);
                 Ok(())
             }
-            From::Disk { file, .. } => self.read(file, offset, buf),
+            From::Disk { file, .. } => self.read_live(file, offset, buf),
             From::Range { file, at } => self.read(file, at + offset, buf),
             From::Pieces { file, at, segments } => {
                 self.read_pieces(file, *at, segments, offset, buf)
@@ -204,6 +240,25 @@ impl Content<'_> {
         Ok(())
     }
 
+    /// Reads a file that other programs may change. What cannot be read is filled with zeroes, and
+    /// noted unless the tree is strict.
+    fn read_live(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        let (len, error) = read_as_far(file, offset, buf);
+        if len == buf.len() {
+            return Ok(());
+        }
+        buf[len..].fill(0);
+        let error = error.map_or_else(|| self.short(), |error| SourceError::io(&self.path, error));
+        self.ends_at(offset + len as u64, error)
+    }
+
+    fn ends_at(&self, end: u64, error: SourceError) -> Result<(), SourceError> {
+        match &self.reading {
+            Some(reading) => reading.ends_at(end, error),
+            None => Err(error),
+        }
+    }
+
     fn read(&self, file: &File, at: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         file.read_exact_at(buf, at).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => self.short(),
@@ -214,6 +269,20 @@ impl Content<'_> {
     fn short(&self) -> SourceError {
         SourceError::Changed { path: self.path.clone() }
     }
+}
+
+/// Reads until `buf` is full, the file ends, or reading fails. Returns how much was read.
+fn read_as_far(file: &File, offset: u64, buf: &mut [u8]) -> (usize, Option<io::Error>) {
+    let mut len = 0;
+    while len < buf.len() {
+        match file.read_at(&mut buf[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (len, Some(error)),
+        }
+    }
+    (len, None)
 }
 
 /// The difference fits, because it is within a buffer.

@@ -52,8 +52,8 @@ impl Root {
         }
     }
 
-    /// Opens the regular file at `path` below it, which should have `size` bytes.
-    pub(super) fn open_file(&self, path: &[u8], size: u64) -> Result<File, SourceError> {
+    /// Opens the regular file at `path` below it. Returns its size in bytes, too.
+    pub(super) fn open_file(&self, path: &[u8]) -> Result<(File, u64), SourceError> {
         let fd = self.open_at(path, FILE).map_err(|errno| match errno {
             Errno::LOOP | Errno::NOENT | Errno::NOTDIR | Errno::NXIO => {
                 SourceError::Changed { path: self.shown(path) }
@@ -62,10 +62,10 @@ impl Root {
         })?;
         let stat = fs::fstat(&fd).map_err(|error| SourceError::io(&self.shown(path), error))?;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !regular || u64::try_from(stat.st_size) != Ok(size) {
-            return Err(SourceError::Changed { path: self.shown(path) });
+        match u64::try_from(stat.st_size) {
+            Ok(size) if regular => Ok((fd.into(), size)),
+            _ => Err(SourceError::Changed { path: self.shown(path) }),
         }
-        Ok(fd.into())
     }
 
     /// Opens `path` below it. Reading does not change the access time if the caller may prevent

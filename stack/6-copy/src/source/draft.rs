@@ -15,6 +15,11 @@ use super::content::{ContentLocation, Stores};
 use super::tree::{ContentId, Kind, Meta, Node, NodeId, Notes, Text, Tree, Xattr, XattrsId};
 use super::{SourceError, xattr};
 
+/// Opaque whiteout: nothing of lower layers is seen in its directory.
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// What the name of a whiteout begins with.
+const WHITEOUT: &[u8] = b".wh.";
+
 /// The number of an inode in its [`Draft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InodeId(u32);
@@ -270,8 +275,20 @@ impl Draft {
         self.inode(inode).layer == self.layer
     }
 
+    /// Obeys the whiteout `name` in `dir` where `obey` is set, and counts it otherwise. Returns true
+    /// if it was obeyed: then it is no file of the tree. Other names change nothing.
+    pub(super) fn take_whiteout(&mut self, dir: InodeId, name: &[u8], obey: bool) -> bool {
+        let Some(hidden) = name.strip_prefix(WHITEOUT) else { return false };
+        match obey {
+            false => self.notes.whiteouts += 1,
+            true if name == OPAQUE => self.prune(dir),
+            true => self.hide(dir, hidden),
+        }
+        obey
+    }
+
     /// Removes the entry `name` of `dir` that lower layers made, with everything below it.
-    pub(super) fn hide(&mut self, dir: InodeId, name: &[u8]) {
+    fn hide(&mut self, dir: InodeId, name: &[u8]) {
         self.recent = DirPath::default();
         match self.lookup(dir, name) {
             Some(there) if self.is_of_this_layer(there) => self.prune(there),
@@ -289,7 +306,7 @@ impl Draft {
     }
 
     /// Removes all entries of lower layers from `dir`, and from what remains below it.
-    pub(super) fn prune(&mut self, dir: InodeId) {
+    fn prune(&mut self, dir: InodeId) {
         self.recent = DirPath::default();
         let mut open = vec![dir];
         while let Some(dir) = open.pop() {

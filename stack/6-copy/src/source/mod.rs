@@ -29,6 +29,7 @@ pub mod tree;
 mod disk;
 mod draft;
 mod tar;
+mod unread;
 mod walk;
 mod xattr;
 
@@ -43,6 +44,7 @@ pub use content::{Content, Segment};
 pub use label::Labels;
 pub use owner::{MapError, Owners};
 pub use tree::{Kind, Meta, Node, NodeId, Notes, Tree, Xattr};
+pub use unread::Unread;
 
 /// The source of one layer of a tree. Later layers replace entries of earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,7 +224,7 @@ pub fn read_tree(
     let exclude: Vec<(u64, u64)> =
         options.exclude.iter().filter_map(|path| disk::identity(path)).collect();
     let spool_dir = options.spool_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let strict = options.strict;
+    let (strict, whiteouts) = (options.strict, options.whiteouts);
     let mut draft = Draft::new();
     let mut budget = Budget::new(options, on_progress);
     for source in sources {
@@ -230,8 +232,14 @@ pub fn read_tree(
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;
                 let root = disk::Root::open(path)?;
-                let walk =
-                    walk::Start { root: &root, number, only: None, exclude: &exclude, strict };
+                let walk = walk::Start {
+                    root: &root,
+                    number,
+                    only: None,
+                    exclude: &exclude,
+                    strict,
+                    whiteouts,
+                };
                 walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
@@ -245,6 +253,7 @@ pub fn read_tree(
                     only: Some(name),
                     exclude: &exclude,
                     strict,
+                    whiteouts,
                 };
                 walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
@@ -262,6 +271,7 @@ pub fn read_tree(
         }
     }
     let mut tree = draft.finish()?;
+    tree.unread.strict = strict;
     if let Some(epoch) = options.epoch {
         tree.clamp_times(epoch);
     }

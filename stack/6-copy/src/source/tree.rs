@@ -16,6 +16,7 @@ use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 
 use super::content::{Content, ContentLocation, Stores};
+use super::unread::{Reading, Unread, UnreadFiles};
 use super::{Segment, SourceError};
 use crate::skipped::{Skipped, SkippedCount};
 
@@ -154,6 +155,7 @@ pub struct Tree {
     /// The directories and files that hold contents.
     pub(super) stores: Stores,
     pub(super) notes: Notes,
+    pub(super) unread: UnreadFiles,
 }
 
 /// Things to report about the reading of a tree.
@@ -165,7 +167,7 @@ pub struct Notes {
     pub foreign_xattrs: u64,
     /// Files of proc and the like: empty in the tree, because only reading them shows their size.
     pub sizeless: u64,
-    /// Names of archives that begin with `.wh.` and were copied as files.
+    /// Names that begin with `.wh.` and were copied as files.
     pub whiteouts: u64,
 }
 
@@ -173,7 +175,12 @@ impl Notes {
     /// Returns the counts of what is not part of the tree.
     pub fn skipped(&self) -> Vec<SkippedCount> {
         let skipped = Skipped::default();
-        self.left_out.iter().for_each(|_| skipped.count("attributes (more than Linux lists)"));
+        for error in &self.left_out {
+            skipped.count(match error {
+                SourceError::TooManyXattrs { .. } => "attributes (more than Linux lists)",
+                _ => "names (gone while the tree was read)",
+            });
+        }
         skipped.count_more("content (of files whose size is unknown, as in /proc)", self.sizeless);
         skipped.count_usual("attributes (XFS has no namespace for them)", self.foreign_xattrs);
         skipped.counts()
@@ -199,6 +206,7 @@ impl Tree {
             locations: Vec::new(),
             stores: Stores::default(),
             notes: Notes::default(),
+            unread: UnreadFiles::default(),
         }
     }
 
@@ -281,7 +289,26 @@ impl Tree {
         let Kind::File { size, content } = self.node(id).kind else {
             return Ok(Content::empty());
         };
-        self.stores.open(&self.locations[content.0 as usize], size, || self.path(id))
+        let reading = Reading { files: &self.unread, id, size };
+        self.stores.open(&self.locations[content.0 as usize], self.path(id), reading)
+    }
+
+    /// Returns the size that a copy of file `id` has, in bytes: its own, or less if it could not be
+    /// read to its end. Known once it was read.
+    pub fn copied_size(&self, id: NodeId) -> u64 {
+        let Kind::File { size, .. } = self.node(id).kind else { return 0 };
+        self.unread.get(id).map_or(size, |(end, _)| end)
+    }
+
+    /// Returns true if file `id` could not be opened, because it is gone or may not be read.
+    pub fn is_gone(&self, id: NodeId) -> bool {
+        self.unread.get(id).is_some_and(|(_, is_open)| !is_open)
+    }
+
+    /// Returns the files that were not read as they were when the tree was read, and forgets them.
+    /// A strict tree has none: reading them is an error.
+    pub fn take_unread(&self) -> Vec<Unread> {
+        self.unread.take()
     }
 
     /// Returns the segments of file `id` with data: ascending, not touching, not empty, within its

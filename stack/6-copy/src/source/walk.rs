@@ -49,7 +49,7 @@ type Name = Box<[u8]>;
 
 enum Task {
     List { path: Vec<u8>, inode: InodeId },
-    CompareOptions { dir: Arc<Dir>, names: Vec<Name> },
+    Examine { dir: Arc<Dir>, names: Vec<Name> },
 }
 
 /// One name that was examined.
@@ -104,9 +104,16 @@ pub(super) struct Start<'w> {
     pub(super) exclude: &'w [(u64, u64)],
     /// Fails if something has to be left out.
     pub(super) strict: bool,
+    /// Obey whiteouts.
+    pub(super) whiteouts: bool,
 }
 
 impl Start<'_> {
+    /// Returns true for a name in `dir` that was found, not given.
+    fn is_found(&self, dir: &Dir) -> bool {
+        self.only.is_none() || !dir.path.is_empty()
+    }
+
     /// Refuses incomplete attributes if [`strict`](Self::strict) is set.
     fn complete(&self, mut attributes: Attributes) -> Result<Attributes, SourceError> {
         match attributes.left_out.take_if(|_| self.strict) {
@@ -157,7 +164,7 @@ pub(super) fn walk(
         Some(name) => {
             let fd = root.open_at(b"", DIRECTORY).map_err(failed)?;
             let dir = Arc::new(Dir { fd, path: Vec::new(), inode: Draft::ROOT });
-            Task::CompareOptions { dir, names: vec![name.into()] }
+            Task::Examine { dir, names: vec![name.into()] }
         }
     };
     let shared = Shared {
@@ -215,14 +222,37 @@ impl<'w> Walk<'w> {
 
     fn task(&self, task: Task, buffers: &mut Buffers) -> Result<(), SourceError> {
         let (dir, names) = match task {
-            Task::List { path, inode } => self.list(path, inode)?,
-            Task::CompareOptions { dir, names } => (dir, names),
+            Task::List { path, inode } if path.is_empty() => self.list(path, inode)?,
+            Task::List { path, inode } => {
+                let listed = self.list(path.clone(), inode);
+                let Some(listed) = self.tolerate(&path, listed)? else { return Ok(()) };
+                listed
+            }
+            Task::Examine { dir, names } => (dir, names),
         };
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            found.extend(self.look(&dir, name, buffers)?);
+            let looked = self.look(&dir, name, buffers);
+            found.extend(self.tolerate(&dir.path, looked)?.flatten());
         }
         self.merge(&dir, found)
+    }
+
+    /// Leaves out a name that went away after its directory was listed, or a directory that did.
+    /// The name that the walk was asked for must be there.
+    fn tolerate<T>(
+        &self,
+        dir: &[u8],
+        done: Result<T, SourceError>,
+    ) -> Result<Option<T>, SourceError> {
+        let is_asked_for = dir.is_empty() && self.start.only.is_some();
+        match done {
+            Err(error) if is_gone(&error) && !is_asked_for && !self.start.strict => {
+                self.lock().draft.notes.left_out.push(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
     }
 
     /// Lists the names in a directory. All but the first few become tasks of their own.
@@ -242,7 +272,7 @@ impl<'w> Walk<'w> {
         let dir = Arc::new(Dir { fd, path, inode });
         while names.len() > NAMES_PER_TASK {
             let names = names.split_off(names.len() - NAMES_PER_TASK);
-            self.lock().tasks.push(Task::CompareOptions { dir: Arc::clone(&dir), names });
+            self.lock().tasks.push(Task::Examine { dir: Arc::clone(&dir), names });
             self.more.notify_one();
         }
         Ok((dir, names))
@@ -287,6 +317,10 @@ impl<'w> Walk<'w> {
             return Err(SourceError::Stopped);
         }
         for Found { name, stat, target, attributes } in found {
+            let (draft, obey) = (&mut *shared.draft, self.start.whiteouts);
+            if self.start.is_found(dir) && draft.take_whiteout(dir.inode, &name, obey) {
+                continue;
+            }
             let kind = file_type(&stat);
             let several = stat.stx_nlink > 1 && kind != FileType::Directory;
             if let Some(&inode) = shared.links.get(&identity(&stat)).filter(|_| several) {
@@ -348,6 +382,13 @@ impl<'w> Walk<'w> {
             }
         })
     }
+}
+
+/// Returns true if `error` says that a name is gone, or stands for something else by now.
+fn is_gone(error: &SourceError) -> bool {
+    let SourceError::Io { error, .. } = error else { return false };
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::STALE, Errno::NODEV];
+    error.raw_os_error().is_some_and(|code| gone.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 mod from;
 
-pub(super) use from::{report_notes, source_failure};
+pub(super) use from::{report_notes, report_unread, source_failure};
 
 use std::path::Path;
 use std::sync::Arc;

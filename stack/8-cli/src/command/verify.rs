@@ -4,6 +4,9 @@
 //! compared with its parity, or its other copies. A mismatch that a single member explains is
 //! corrected in the output. The others are reported afterwards: `xfskit check` finds the files that
 //! have content there.
+//!
+//! A command that changes the volume reads it too: metadata, and the old content of rows that are
+//! written in part, from which the new parity follows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,9 +20,10 @@ use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
 use xfskit::units::{ByteLen, ByteOffset};
 
-use super::{check, open};
+use super::work::{Change, ReadCommand};
+use super::{change, check, open};
 use crate::exit::{ExitStatus, Failure, Outcome};
-use crate::grammar::{Command, Target};
+use crate::grammar::Target;
 use crate::out::Out;
 use crate::show;
 
@@ -51,27 +55,24 @@ struct Unknown {
     pages: usize,
 }
 
-/// Returns true if a command requests verified reads.
-pub(super) fn wanted(command: &Command) -> bool {
-    matches!(command, Command::Get(args) if args.verify)
-        || matches!(command, Command::Cat(args) if args.verify)
+/// Carries out a command that looks at files, and tells what the reads came upon.
+pub(super) fn read(target: &Target, command: ReadCommand<'_>, out: &Out) -> Outcome {
+    let verifying = VerifiedArray::open(&target.name, OpenMode::ReadOnly, out)?;
+    let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
+    let ended = command.run(&volume, out);
+    drop(volume);
+    verifying.end(target, ended, out)
 }
 
-/// Runs a command that reads files, and reports the mismatches of its reads.
-pub(super) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
-    let verifying = VerifiedArray::open(&target.name, out)?;
-    let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
-    let ended = super::read(&volume, command, out);
-    drop(volume);
-    verifying.report(target, out)?;
-    Ok(match ended? {
-        ExitStatus::Success => out.status(),
-        ExitStatus::Problem => ExitStatus::Problem,
-    })
+/// Carries out a command that changes files, and tells what the reads came upon.
+pub(super) fn change(target: &change::Target, change: Change<'_>, out: &Out) -> Outcome {
+    let verifying = VerifiedArray::open(&target.name, OpenMode::ReadWrite, out)?;
+    let ended = change::run_on(target, Arc::clone(&verifying.device), change, out);
+    verifying.end(&target.to_read(), ended, out)
 }
 
 impl VerifiedArray {
-    fn open(name: &str, out: &Out) -> Result<Self, Failure> {
+    fn open(name: &str, mode: OpenMode, out: &Out) -> Result<Self, Failure> {
         let failed = |e: target::Error| open::target_failure(name, &e);
         let target = target::Target::parse(name).map_err(failed)?;
         let Base::Array(array) = &target.base else {
@@ -83,7 +84,7 @@ impl VerifiedArray {
                 "{name}: the array is being reshaped; its members cannot be compared"
             )));
         }
-        let nested = target::open_nested(array, OpenMode::ReadOnly).map_err(failed)?;
+        let nested = target::open_nested(array, mode).map_err(failed)?;
         let disk = Arc::clone(&nested[0].array) as Arc<dyn BlockDevice>;
         let pieces = target::pieces(&target, &disk).map_err(failed)?;
         let device = target::part_of(&target, disk).map_err(failed)?;
@@ -111,7 +112,16 @@ impl VerifiedArray {
         Ok(())
     }
 
-    /// Reports the mismatches of the reads. Files whose content is doubtful are faults.
+    /// Reports the mismatches of the reads. The answer is no where they leave something in doubt.
+    fn end(&self, target: &Target, ended: Outcome, out: &Out) -> Outcome {
+        self.report(target, out)?;
+        Ok(match ended? {
+            ExitStatus::Success => out.status(),
+            ExitStatus::Problem => ExitStatus::Problem,
+        })
+    }
+
+    /// Tells what the reads came upon. Files whose content is doubtful are faults.
     fn report(&self, target: &Target, out: &Out) -> Result<(), Failure> {
         let found: Vec<VerifyReport> =
             self.nested.iter().map(|n| n.array.verify_report()).collect();

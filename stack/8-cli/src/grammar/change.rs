@@ -315,7 +315,7 @@ pub(crate) struct Put {
     #[arg(long)]
     pub tar: bool,
     /// Apply the whiteouts of OCI layers within the sources
-    #[arg(long, requires = "tar")]
+    #[arg(long)]
     pub whiteouts: bool,
     /// Stop at a file that cannot be read in full, such as one with more attributes than Linux
     /// lists; without this the others are copied, and the exit code is 1
@@ -324,6 +324,10 @@ pub(crate) struct Put {
     /// Memory for names and attributes of archives [default: depends on the archives' size]
     #[arg(long, value_name = "SIZE", requires = "tar", value_parser = crate::show::parse_size)]
     pub limit: Option<u64>,
+    /// Compare what is read from an array with its parity or other copies; correct or name what
+    /// disagrees
+    #[arg(long)]
+    pub verify: bool,
     /// Set the owner and group of everything
     #[arg(long, value_name = "UID:GID", conflicts_with = "owner_map")]
     pub owner: Option<Owner>,
@@ -460,7 +464,7 @@ one.
 
 Examples:
   xfskit uuid disk.img
-  xfskit uuid copy.img generate          now both can be mounted at once
+  xfskit uuid copy.img generate          now now both can be mounted at once
   xfskit uuid disk.img 8f1c2c6e-54c5-4a0c-a1b5-1ea8b2ba6fd9
   xfskit uuid copy.img restore")]
 pub(crate) struct Uuid {

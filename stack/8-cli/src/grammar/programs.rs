@@ -20,7 +20,7 @@ Examples:
   xfskit dbench -t 60 -D /mnt 8
   xfskit dbench -t 60 -c /usr/share/dbench/client.txt --engine mem: 8
   xfskit dbench -t 120 -x -D /mnt --json 8            a JSON object each second, and the result
-  xfskit dbench --print-load > client.txt             write the load, for dbench itself")]
+  xfskit dbench --print-load > client.txt             write write the load, for dbench itself")]
 pub(crate) struct Dbench {
     /// Number of clients
     #[arg(value_name = "CLIENTS", required_unless_present = "print_load", default_value = "1")]

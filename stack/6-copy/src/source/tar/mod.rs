@@ -43,10 +43,6 @@ const EXTENSION_MAX: u64 = 64 << 20;
 const PATH_MAX: usize = 64 << 10;
 /// Bytes of attributes that one step of work copies, sorts and compares.
 const XATTR_BYTES_PER_STEP: u64 = 64;
-/// Opaque whiteout: hides all entries of lower layers in its directory.
-const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Prefix of the name of a whiteout.
-const WHITEOUT: &[u8] = b".wh.";
 
 /// A problem of an archive; the reader adds where it is.
 pub(super) type Problem = String;
@@ -226,15 +222,9 @@ impl Reader<'_, '_, '_> {
             let what = "lies below what is no directory, or behind too many symbolic links".into();
             return Err(self.placed(SourceError::Unfit { path: Vec::new(), what }));
         };
-        if self.whiteouts && name.starts_with(WHITEOUT) {
-            match name.strip_prefix(WHITEOUT) {
-                _ if name == OPAQUE => self.draft.prune(dir),
-                Some(hidden) => self.draft.hide(dir, hidden),
-                None => {}
-            }
+        if self.draft.take_whiteout(dir, name, self.whiteouts) {
             return self.input.skip_padded(member.data());
         }
-        self.draft.notes.whiteouts += u64::from(name.starts_with(WHITEOUT));
         self.input.keep_memory(INODE + (name.len() + member.target.len()) as u64)?;
         if member.header.kind == b'1' {
             return self.link(dir, name, &member.target);

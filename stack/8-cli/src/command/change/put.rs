@@ -12,7 +12,7 @@ use xfskit::target::{Base, Target};
 use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
-use crate::command::mkfs::{report_notes, source_failure};
+use crate::command::mkfs::{report_notes, report_unread, source_failure};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -130,13 +130,13 @@ fn one(
         progress.set(done.names, total);
         session.stop.flow()
     };
-    copy::put(session.fs(), &tree, &to, options, &on_progress).map_err(|error| {
-        match failure(error) {
-            stopped if stopped.exit == Failure::stopped().exit => {
-                after(stopped, written + names.into_inner(), Some(written + total))
-            }
-            failed => failed,
+    let put = copy::put(session.fs(), &tree, &to, options, &on_progress);
+    report_unread(&tree, session.out);
+    put.map_err(|error| match failure(error) {
+        stopped if stopped.exit == Failure::stopped().exit => {
+            after(stopped, written + names.into_inner(), Some(written + total))
         }
+        failed => failed,
     })
 }
 

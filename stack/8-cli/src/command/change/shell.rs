@@ -11,10 +11,11 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::Session;
-use crate::command::{self, open, verify};
+use crate::command::open;
+use crate::command::work::{Change, Work};
 use crate::exit::{ExitStatus, Failure};
+use crate::grammar::Cli;
 use crate::grammar::change::Shell;
-use crate::grammar::{Cli, Command};
 use crate::out::Out;
 use crate::usage;
 
@@ -93,16 +94,16 @@ fn one(
     // A line may have output options of its own.
     let out = Out::new(session.out.options().with(output)).of_line(session.out.at_line());
     let session = Session { out: &out, ..*session };
-    let ended = match &command {
-        Command::Shell(_) => Err(Failure::cannot("shell: already in a shell")),
-        command if super::target(command).is_some() => session.run_command(command),
-        command if verify::wanted(command) => Err(Failure::cannot("--verify: not in the shell")
-            .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself.")),
-        command if command::read_target(command).is_some() => {
-            command::read(session.volume, command, &out).map(|_| ())
+    let ended = match Work::of(&command) {
+        Work::Change(_, Change::Shell(_)) => Err(Failure::cannot("shell: already in a shell")),
+        Work::Change(_, change) if change.verifies() => not_verified(),
+        Work::Read(_, command) if command.verifies() => not_verified(),
+        Work::Change(_, change) => session.run_command(change),
+        Work::Read(_, command) => command.run(session.volume, &out).map(|_| ()),
+        Work::Standalone(_) => {
+            Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
+                .hint("`help` lists the commands."))
         }
-        _ => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
-            .hint("`help` lists the commands.")),
     };
     let status = match ended {
         Ok(()) => out.status(),
@@ -116,7 +117,13 @@ fn one(
     Ok(status)
 }
 
-/// Parses the words; `None` if they requested help, which is printed.
+/// Refuses `--verify`.
+fn not_verified() -> Result<(), Failure> {
+    Err(Failure::cannot("--verify: not in the shell")
+        .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
+}
+
+/// What the words mean; `None` where they asked for help, which is printed.
 fn parse(
     grammar: &mut clap::Command,
     target: &str,
