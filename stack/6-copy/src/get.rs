@@ -101,11 +101,7 @@ pub fn get(
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
     raise_handle_limit();
     let (parent, name) = parent_and_name(dest);
-    let there = if dest.symlink_metadata().is_ok() {
-        Some(fillable(dest, &inode)?)
-    } else {
-        None
-    };
+    let there = if dest.symlink_metadata().is_ok() { Some(fillable(dest, &inode)?) } else { None };
     let root = match &there {
         Some(dir) => dir.try_clone(),
         None => Dir::open(&parent),

@@ -1,4 +1,4 @@
-//! Command lines that the grammar does not take: what is wrong with them, and what to write.
+//! Errors in the command line: what is wrong, and what to write instead.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -14,8 +14,8 @@ use crate::out::stdout_failed;
 use crate::show;
 use crate::standard::Stdout;
 
-/// Shows help where that was asked for, or else says what is wrong with the words of this process.
-pub(crate) fn tell(error: &clap::Error) -> ExitCode {
+/// Prints help if it was requested, or else the error in the arguments of this process.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return help(error);
     }
@@ -60,13 +60,14 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let tips = paragraphs.filter_map(|text| Some(text.trim().strip_prefix("tip: ")?.to_owned()));
     let meant = meant_as_long(grammar, words);
-    // What clap takes for a cluster of letters is no value that needs a `--` before it.
+    // What clap takes for a cluster of letters is not a value that needs a `--` before it.
     let tips = tips.filter(|tip| meant.is_none() || !tip.starts_with("to pass '-"));
     let hint = match meant {
         Some((word, true)) => Some(format!("Long options have two dashes: -{word}")),
         _ => tips.reduce(|all, tip| format!("{all}\n  {tip}")),
     };
-    Failure::cannot(message).hint(hint.unwrap_or_else(|| "--help shows what there is.".into()))
+    Failure::cannot(message)
+        .hint(hint.unwrap_or_else(|| "--help lists commands and options.".into()))
 }
 
 fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
@@ -74,8 +75,8 @@ fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
     text.split("\n\n").map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// The first of `words` that is written as find(1) writes its options, and whether the command has
-/// a long option of that name.
+/// Returns the first of `words` that is written as find(1) writes its options, and whether the
+/// command has a long option of that name.
 fn meant_as_long<'w>(grammar: &Command, words: &'w [OsString]) -> Option<(&'w str, bool)> {
     let words = || words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
     let command =

@@ -1,4 +1,4 @@
-//! Copies that are not complete say so, on all ways in and out.
+//! Incomplete copies are reported, for all commands that copy.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::{Bench, expect, objects, shown, xfskit};
 
-/// A member of a tar archive, of type `kind`.
+/// Makes a member of a tar archive, of type `kind`.
 fn member(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 512];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -34,7 +34,7 @@ fn archive(bench: &Bench, members: &[(u8, &str, &[u8])]) -> String {
 }
 
 #[test]
-fn what_a_copy_out_cannot_restore_is_counted_and_the_answer_is_no() {
+fn metadata_that_a_copy_cannot_restore_is_counted_and_exits_with_1() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));
     // Linux takes no such attribute for a pipe, whatever the filesystem.
@@ -50,7 +50,7 @@ fn what_a_copy_out_cannot_restore_is_counted_and_the_answer_is_no() {
 }
 
 #[test]
-fn whiteouts_that_become_files_and_attributes_without_a_namespace_are_told_once() {
+fn whiteouts_copied_as_files_and_foreign_attributes_are_reported_once() {
     let bench = Bench::new();
     let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
     let members = [
@@ -96,7 +96,7 @@ fn whiteouts_in_a_directory_are_told_and_obeyed_as_those_in_an_archive() {
     expect(0, &["stat", &image, "/given"]);
 }
 
-/// Runs `xfskit` and reads no more than the first bytes of its answer.
+/// Runs `xfskit` and reads only the first bytes of its output.
 fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -157,25 +157,25 @@ fn an_answer_that_cannot_be_written_is_not_a_success() {
 }
 
 #[test]
-fn an_answer_whose_reader_goes_away_is_not_a_success() {
+fn output_into_a_closed_pipe_is_not_a_success() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let (code, said) = cut_short(&["get", &image, "/", "-"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the archive is incomplete"), "{said}");
-    // As where SIGPIPE ends a program.
+    // The exit code of a program that SIGPIPE ends.
     let (code, said) = cut_short(&["find", "--json", &image, "/"]);
     assert_eq!((code, &*said), (Some(141), ""));
 }
 
 #[test]
-fn get_writes_through_no_link_that_is_there_before() {
+fn get_does_not_follow_existing_links() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let (out, aside) = (bench.path("out"), bench.path("aside"));
     fs::create_dir(&aside).unwrap();
     std::os::unix::fs::symlink(&aside, &out).unwrap();
-    // A link is not filled where a file is to go, nor replaced; to an empty directory it is that
+    // A link is neither filled nor replaced by a file; a link to an empty directory is that
     // directory.
     expect(2, &["get", &image, "/sf/a", &shown(&out)]);
     std::os::unix::fs::symlink("/dev/null", aside.join("in-the-way")).unwrap();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use common::{Bench, damage, expect, objects, shown, xfskit};
 use serde_json::Value;
 
-/// A disk whose sectors are kept beside the fixtures of `3-target`, as an image.
+/// A disk whose sectors are kept in the fixtures of `3-target`, as an image.
 fn disk(bench: &Bench, name: &str) -> String {
     let kept =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/images/target").join(name);
@@ -25,7 +25,7 @@ fn disk(bench: &Bench, name: &str) -> String {
     shown(&path)
 }
 
-/// A tree with inodes and directories in many places.
+/// Makes a tree with inodes and directories in many places.
 fn tree(bench: &Bench) -> String {
     let root = bench.path("tree");
     for dir in 0..24 {
@@ -39,13 +39,13 @@ fn tree(bench: &Bench) -> String {
     shown(&root)
 }
 
-/// An array of so many members, what is on it, and what it was.
+/// An array of members, its contents, and its target.
 struct Case<'a> {
     level: &'a str,
     layout: &'a str,
     chunk: &'a str,
     members: usize,
-    /// A disk to begin with, and the part of it for the volume.
+    /// A disk to begin with, and the partition for the volume.
     disk: Option<(&'a str, &'a str)>,
 }
 
@@ -54,7 +54,7 @@ const fn case<'a>(level: &'a str, layout: &'a str, chunk: &'a str, members: usiz
 }
 
 impl Case<'_> {
-    /// The members, without superblocks, in role order, and the target that they were.
+    /// The members, without superblocks, in role order, and their target.
     fn made(&self, bench: &Bench) -> (Vec<String>, String) {
         let names: Vec<String> =
             (0..self.members).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect();
@@ -91,7 +91,7 @@ impl Case<'_> {
     }
 }
 
-/// What is guessed of members in this order.
+/// Returns the guesses for members in this order.
 fn guessed(code: i32, names: &[String], order: &[usize]) -> (Vec<Value>, String) {
     let words = order.iter().map(|i| names[*i].as_str());
     let run = expect(code, &["md", "guess", "--json"].into_iter().chain(words).collect::<Vec<_>>());

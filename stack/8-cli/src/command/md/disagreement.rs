@@ -72,7 +72,7 @@ impl Disagreement {
             named.join(", ")
         );
         Some(
-            Failure::no(message).hint(
+            Failure::problem(message).hint(
                 "Compare the files there with a backup; --json names the bytes of the array.",
             ),
         )

@@ -15,7 +15,7 @@ use xfskit::md::Member;
 use xfskit::md::guess::{self, Evidence, Guess, MemberDevices};
 use xfskit::target::{self, ArrayName, Base, Part, Target};
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -46,7 +46,7 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         ControlFlow::Break(()) => return Err(Failure::stopped()),
         ControlFlow::Continue(None) => {
             out.note("no XFS volume is found on them that could tell");
-            return Ok(Answer::No);
+            return Ok(ExitStatus::Problem);
         }
         ControlFlow::Continue(Some(evidence)) => evidence,
     };
@@ -69,7 +69,7 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         let astray = best.equals.first().map_or(found, |judged| judged.guess.astray());
         hint_at_missing(&devices, &evidence, astray, out);
     }
-    Ok(Answer::of(is_answered))
+    Ok(ExitStatus::of(is_answered))
 }
 
 /// Equal guesses whose rows are compared.
@@ -191,7 +191,7 @@ fn say(
             "rows_wrong": judged.rows_wrong,
             "against": against,
         });
-        out.answer(&object, |_| format!("{target}\n"))?;
+        out.result(&object, |_| format!("{target}\n"))?;
     }
     let what = match sureness {
         Sureness::Doubtful => format!("no answer: doubtful is {target}"),
