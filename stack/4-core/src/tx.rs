@@ -118,7 +118,8 @@ impl Volume {
                     drop(tx);
                     writable::set_attr_bit(self)?;
                 }
-                // Reservations are for the worst case. Writing the data turns them into what it really takes.
+                // Reservations are for the worst case. Writing the data turns them into what it
+                // really takes.
                 Err(Error::NoSpace(_))
                     if (tx.met_reservations || self.has_staged()) && !flushed =>
                 {

@@ -14,7 +14,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 use xfskit_vfs::{FileType, Stat, Timestamp, Xattr};
 
@@ -29,6 +31,8 @@ pub struct Dir {
 const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::WRONLY).union(OFlags::CLOEXEC);
 const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A handle to an entry of any type, and never to the target of a symbolic link.
+const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Length of the longest path that one call takes, with its closing zero.
 const PATH_MAX: usize = 4096;
 /// Only root may change owners; tar and rsync leave them out too.
@@ -44,8 +48,19 @@ impl Dir {
     }
 
     /// Returns true if the directory has no entries.
-    pub fn is_empty(path: &Path) -> io::Result<bool> {
-        Ok(std::fs::read_dir(path)?.next().is_none())
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let is_named = |entry: &fs::DirEntry| !matches!(entry.file_name().to_bytes(), b"." | b"..");
+        for entry in fs::Dir::read_from(&self.fd)? {
+            if is_named(&entry?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns another handle to the same directory.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
     }
 
     /// Makes the directory `name` in this one and opens it. Only its owner may enter it until
@@ -67,18 +82,28 @@ impl Dir {
 
     /// Makes `name` another name of the file at `path` below `root`.
     pub fn make_link(&self, name: &[u8], root: &Self, path: &[u8]) -> io::Result<()> {
-        let mut names = path.split(|&b| b == b'/').rev();
-        let source = names.next().unwrap_or(path);
-        if path.len() < PATH_MAX {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
             return Ok(fs::linkat(&root.fd, path, &self.fd, name, AtFlags::empty())?);
+        };
+        let dir = root.open_below(&path[..slash])?;
+        Ok(fs::linkat(&dir.fd, &path[slash + 1..], &self.fd, name, AtFlags::empty())?)
+    }
+
+    /// Opens the directory at `path` below this one, without following a symbolic link anywhere.
+    fn open_below(&self, path: &[u8]) -> io::Result<Self> {
+        if path.len() < PATH_MAX {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            match fs::openat2(&self.fd, path, OPEN_DIR, Mode::empty(), resolve) {
+                // Before Linux 5.6, and in some sandboxes.
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                opened => return Ok(Self { fd: opened? }),
+            }
         }
-        // Too long for one call: opens the directories on the path one after the other.
-        let dirs: Vec<&[u8]> = names.rev().collect();
-        let mut at = root.open_dir(dirs.first().copied().unwrap_or(b"."))?;
-        for dir in dirs.into_iter().skip(1) {
-            at = at.open_dir(dir)?;
+        let mut at = self.try_clone()?;
+        for name in path.split(|&b| b == b'/') {
+            at = at.open_dir(name)?;
         }
-        Ok(fs::linkat(&at.fd, source, &self.fd, name, AtFlags::empty())?)
+        Ok(at)
     }
 
     /// Makes the symbolic link `name` with its metadata.
@@ -91,7 +116,7 @@ impl Dir {
         skipped: &Skipped,
     ) -> io::Result<()> {
         fs::symlinkat(target, &self.fd, name)?;
-        self.finish_unopened(name, stat, xattrs, skipped)
+        self.finish_unopened(name, fs::FileType::Symlink, stat, xattrs, skipped)
     }
 
     /// Makes the device, pipe or socket `name` with its metadata. Returns false if only root may.
@@ -117,45 +142,42 @@ impl Dir {
             }
             Err(e) => return Err(e.into()),
         }
-        fs::chmodat(&self.fd, name, permissions(stat), AtFlags::empty())?;
-        self.finish_unopened(name, stat, xattrs, skipped)?;
+        self.finish_unopened(name, kind, stat, xattrs, skipped)?;
         Ok(true)
     }
 
-    /// Sets owner, attributes and times of the entry `name`, which cannot be opened.
+    /// Gives the new entry `name`, which cannot be opened, its owner, mode, attributes and times. All
+    /// of it goes through one handle: another program may have put something else under the name.
     fn finish_unopened(
         &self,
         name: &[u8],
+        kind: fs::FileType,
         stat: &Stat,
         xattrs: &[Xattr],
         skipped: &Skipped,
     ) -> io::Result<()> {
+        let fd = fs::openat(&self.fd, name, ENTRY, Mode::empty())?;
+        let found = fs::fstat(&fd)?;
+        if fs::FileType::from_raw_mode(found.st_mode) != kind || found.st_nlink != 1 {
+            return Err(io::Error::other("another program has put something else under this name"));
+        }
         let (owner, group) = owners(stat);
-        match fs::chownat(&self.fd, name, owner, group, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) if stat.file_type != FileType::Symlink => {
-                fs::chmodat(&self.fd, name, permissions(stat), AtFlags::empty())?;
-            }
+        match fs::chownat(&fd, c"", owner, group, AtFlags::EMPTY_PATH) {
             Ok(()) => {}
             Err(Errno::PERM) => skipped.count_usual(OWNERS, 1),
             Err(e) => return Err(e.into()),
         }
-        if !xattrs.is_empty() {
-            // There is no setxattrat before Linux 6.13; /proc names an entry of an open directory.
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&self.fd);
-            let mut path = format!("/proc/self/fd/{fd}/").into_bytes();
-            path.extend_from_slice(name);
-            let path = CString::new(path)?;
-            for xattr in xattrs {
-                let set = fs::lsetxattr(
-                    path.as_c_str(),
-                    OsStr::from_bytes(&xattr.name),
-                    &xattr.value,
-                    XattrFlags::empty(),
-                );
-                xattr_set(set, xattr, skipped)?;
-            }
+        // Calls on modes and attributes take no such handle; /proc names what it stands for.
+        let path = CString::new(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)))?;
+        if kind != fs::FileType::Symlink {
+            fs::chmod(path.as_c_str(), permissions(stat))?;
         }
-        Ok(fs::utimensat(&self.fd, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
+        for xattr in xattrs {
+            let name = OsStr::from_bytes(&xattr.name);
+            let set = fs::setxattr(path.as_c_str(), name, &xattr.value, XattrFlags::empty());
+            xattr_set(set, xattr, skipped)?;
+        }
+        Ok(fs::utimensat(&fd, c"", &times(stat), AtFlags::EMPTY_PATH)?)
     }
 
     /// Sets the metadata of the directory itself. This is the last step, because every entry made

@@ -69,7 +69,8 @@ fn a_mismatch_on_raid5_names_the_file_and_the_range_and_exits_1() {
     assert!(run.stderr.contains("disagree at bytes"), "{}", run.stderr);
 }
 
-/// The place on a member of this page of the file that `member` lies about, and what is to be there.
+/// The place on a member of this page of the file that `member` lies about, and what is to be
+/// there.
 fn place(members: &[String], at: usize) -> (String, u64) {
     let wanted = &content()[at..at + 4096];
     let find = |member: &&String| {

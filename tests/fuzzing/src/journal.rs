@@ -155,6 +155,12 @@ fn select(choice: u8) -> usize {
     }
 }
 
+/// Returns true if a run of this input takes tens of milliseconds. The fuzzer runs such inputs and
+/// does not keep them, or most of its time would go into them.
+pub fn is_slow(data: &[u8]) -> bool {
+    data.first().is_some_and(|&choice| matches!(select(choice), 1 | 3))
+}
+
 /// Replays a damaged journal: in memory, with a walk, or onto the volume, which must be clean then.
 ///
 /// # Panics

@@ -6,6 +6,7 @@
 //! array lies here*. Blocks of version 5 carry the volume's UUID, too. On version 4 only group
 //! headers and journal records count.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -265,35 +266,47 @@ impl Volumes {
     }
 }
 
-/// A bounded sample of blocks, spread evenly over everything that was scanned.
+/// A bounded sample of blocks. The copies of a block are kept or dropped together.
 #[derive(Debug, Default)]
 pub struct FoundBlocks {
-    kept: Vec<FoundBlock>,
-    step: usize,
-    seen: usize,
+    /// Blocks, with a hash of what they hold.
+    kept: Vec<(FoundBlock, u64)>,
+    /// One of `2^sparseness` addresses is kept.
+    sparseness: u32,
 }
 
 impl FoundBlocks {
-    /// Adds a block, or drops it to keep the sample bounded.
-    pub fn push(&mut self, block: FoundBlock) {
-        if self.seen.is_multiple_of(self.step.max(1)) {
-            self.kept.push(block);
+    /// Adds a block that begins with these bytes, or drops it to keep the sample bounded.
+    pub fn push(&mut self, block: FoundBlock, bytes: &[u8]) {
+        if self.is_kept(block.address) {
+            self.kept.push((block, hash(bytes)));
         }
-        self.seen += 1;
-        if self.kept.len() > BLOCKS_MAX {
-            self.step = self.step.max(1) * 2;
-            let mut even = false;
-            self.kept.retain(|_| {
-                even = !even;
-                even
-            });
+        while self.kept.len() > BLOCKS_MAX && self.sparseness < u64::BITS {
+            self.sparseness += 1;
+            let kept = std::mem::take(&mut self.kept);
+            self.kept = kept.into_iter().filter(|(block, _)| self.is_kept(block.address)).collect();
         }
+        self.kept.truncate(BLOCKS_MAX);
     }
 
-    /// Returns the sample.
-    pub fn into_kept(self) -> Vec<FoundBlock> {
-        self.kept
+    fn is_kept(&self, address: Address) -> bool {
+        hash(address).trailing_zeros() >= self.sparseness
     }
+
+    /// Returns the sample, without addresses that blocks of different content claim. The sum of an
+    /// odd number of inodes, as P may hold it, looks like one more inode, and has a valid checksum.
+    pub fn into_kept(mut self) -> Vec<FoundBlock> {
+        self.kept.sort_by_key(|(block, content)| (block.address, *content));
+        let claims = self.kept.chunk_by(|(one, _), (other, _)| one.address == other.address);
+        let agreed = claims.filter(|claims| claims.iter().all(|claim| claim.1 == claims[0].1));
+        agreed.flatten().map(|(block, _)| *block).collect()
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Passes every sector within `limit` bytes of each member to `visit`, except sectors of zeroes.

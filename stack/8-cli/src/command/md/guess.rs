@@ -207,7 +207,8 @@ fn say(
     Ok(is_answer)
 }
 
-/// Prints a hint if an array with missing members leaves fewer than `astray` pieces unexplained.
+/// Prints a hint if an array with missing members leaves fewer than `astray` pieces
+/// unexplained.
 fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, out: &Out) {
     for more in 1..=MORE_MAX {
         let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();

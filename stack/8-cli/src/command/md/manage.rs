@@ -16,6 +16,7 @@ use xfskit::units::{ByteLen, Uuid};
 
 use super::create::{create_failure, new_file, open_empty};
 use super::detail;
+use super::disagreement::Disagreement;
 use crate::command::open::{device_hint, target_failure};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::{Add, Fail, RateOptions, Rebuild, Remove, Replace};
@@ -257,11 +258,25 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
     let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
     let array = managed.array()?;
     let missing = complete_array(&managed.name, &array, false, &args.rate_options, out)?;
-    Ok(ExitStatus::of(missing.is_empty()))
+    if missing.is_empty() {
+        return Ok(ExitStatus::Yes);
+    }
+    let left_out =
+        managed.assembly.members.iter().filter(|member| {
+            matches!(member.freshness, Freshness::Stale { .. } | Freshness::Faulty)
+        });
+    let left_out: Vec<String> = left_out
+        .map(|member| format!("{} ({})", member.name, detail::words(member.freshness)))
+        .collect();
+    let left_out = left_out.join(", ");
+    let named = if left_out.is_empty() { String::new() } else { format!("; left out: {left_out}") };
+    Err(Failure::problem(format!("{}: roles {missing:?} have no member{named}", managed.name))
+        .hint("`xfskit md add` adds a device, or a member that was left out."))
 }
 
-/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array.
-/// Returns the roles that remain without a member.
+/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array, with
+/// the redundancy that is left compared. Returns the roles that remain without a member. Fails if
+/// members disagree where nothing tells which of them is wrong.
 fn complete_array(
     name: &ArrayName,
     array: &Array,
@@ -279,8 +294,12 @@ fn complete_array(
     let mut bad_sectors = 0;
     if !later {
         let stop = Stop::on_signals()?;
-        let done = resync(array, rate_options, &stop, out)
-            .and_then(|()| rebuild_all(array, rate_options, &stop, out));
+        let done = resync(array, rate_options, &stop, out).and_then(|()| {
+            if array.needs_rebuild() && array.can_be_scrubbed() {
+                array.verify_reads();
+            }
+            rebuild_all(array, rate_options, &stop, out)
+        });
         bad_sectors = done.and_then(|bad| array.close().map(|()| bad)).map_err(failure)?;
         if bad_sectors > 0 {
             out.note(&format!(
@@ -293,17 +312,26 @@ fn complete_array(
     let absent = |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
     let states = array.states();
     let missing: Vec<usize> = (0..states.len()).filter(|role| absent(&states[*role])).collect();
+    let disagreement = Disagreement::of(array);
     let report = json!({
         "target": name.to_string(),
         "needs_rebuild": array.needs_rebuild(),
         "missing": missing,
         "bad_sectors": bad_sectors,
+        "corrected_pages": disagreement.corrected.values().sum::<u64>(),
+        "undecided_pages": disagreement.undecided,
+        "undecided_stripes": disagreement.stripes,
+        "undecided_bytes": disagreement.bytes.iter().map(|r| [r.start.0, r.end.0]).collect::<Vec<_>>(),
     });
     out.result(&report, |_| String::new())?;
+    disagreement.say(array, out);
     if !missing.is_empty() {
         out.note(&format!("roles {missing:?} have no member: `xfskit md add` adds members"));
     }
-    Ok(missing)
+    match disagreement.failure(name) {
+        Some(failure) => Err(failure),
+        None => Ok(missing),
+    }
 }
 
 /// Resyncs the array after a crash.

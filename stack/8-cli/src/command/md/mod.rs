@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
 //! | [`manage`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
+//! | [`disagreement`] | what a rebuild found where members disagree |
 //! | [`scrub`] | `md scrub`: compares members |
 //! | [`examine`] | `md examine`: prints the superblock of a member |
 //! | [`detail`] | `md assemble`, `md detail`: describe an array |
@@ -15,6 +16,7 @@ mod bench;
 mod copy;
 mod create;
 mod detail;
+mod disagreement;
 mod examine;
 mod guess;
 mod manage;
