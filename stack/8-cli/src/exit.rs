@@ -33,7 +33,7 @@ impl From<ExitStatus> for ExitCode {
 pub(crate) struct Failure {
     /// 1: a problem was found. 2: could not run. 130: stopped by the user.
     pub exit: u8,
-    /// What is wrong, and where.
+    /// The error, and its location.
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,

@@ -4,9 +4,9 @@
 //! | --- | --- |
 //! | [`grammar`] | every command, option and argument, with their help |
 //! | [`exit`] | exit codes, and errors that say what to do next |
-//! | [`standard`] | standard output, and whether there is one |
+//! | [`standard`] | standard output, if there is one |
 //! | [`out`] | results, faults and notes, as text or JSON |
-//! | [`show`] | sizes, modes, times and names as people read and write them |
+//! | [`show`] | parses and formats sizes, modes, times and names |
 //! | [`quote`] | names on standard output, in the styles of `ls` |
 //! | [`usage`] | command lines that are not valid |
 //! | [`progress`] | progress of work that takes longer than a second |

@@ -35,7 +35,7 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     ExitCode::from(failure.exit)
 }
 
-/// Prints the help or the version that was asked for.
+/// Prints the requested help or version.
 fn help(error: &clap::Error) -> ExitCode {
     let text = error.render();
     let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
@@ -49,7 +49,7 @@ fn help(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What the grammar says about `words`, and what to do next.
+/// Returns the error in `words`, with a hint.
 pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::cannot("a command is missing").hint("--help lists them.");

@@ -173,7 +173,7 @@ pub(crate) fn volume_for_writing(
     Ok(said_of_changed(volume_to_change(target, out)?, target, out))
 }
 
-/// The same of a volume on a device that is open already.
+/// Opens the volume on a device that is open already for writing, and prints notes.
 pub(crate) fn volume_for_writing_on(
     target: &grammar::change::Target,
     device: Arc<dyn BlockDevice>,
@@ -183,7 +183,7 @@ pub(crate) fn volume_for_writing_on(
     Ok(said_of_changed(volume, target, out))
 }
 
-/// Says what is to be known of a volume that is open to be changed.
+/// Prints notes on a volume that is open for writing.
 fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
     if let Some(replay) = volume.fs().volume().replay() {
         note_torn(replay, out);
@@ -198,7 +198,7 @@ fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) 
     volume
 }
 
-/// The volume that `target` names, to be changed; nothing is said of its journal.
+/// Opens the volume `target` for writing, without notes on its journal.
 pub(crate) fn volume_to_change(
     target: &grammar::change::Target,
     out: &Out,
@@ -231,7 +231,7 @@ fn opened_to_change(
     Ok(volume)
 }
 
-/// Has the opening of a volume show the progress of its journal's replay.
+/// Shows the progress of the journal's replay while a volume is opened.
 fn show_replay(options: &mut OpenOptions, out: &Out) -> Arc<Progress> {
     let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
     let shown = Arc::clone(&progress);
@@ -240,7 +240,7 @@ fn show_replay(options: &mut OpenOptions, out: &Out) -> Arc<Progress> {
     progress
 }
 
-/// Says what the journal held, where it was not clean.
+/// Prints what the journal held, if it was not clean.
 fn note_replay(volume: &Volume, out: &Out) {
     let Some(replay) = volume.fs().volume().replay() else { return };
     note_torn(replay, out);
@@ -264,8 +264,8 @@ fn note_replay(volume: &Volume, out: &Out) {
     }
 }
 
-/// Prints what was cut off at the journal's head. A write that a power failure cut cannot be distinguished
-/// apart from later damage there.
+/// Prints what was cut off at the journal's head. A write that a power failure cut and later damage
+/// there look the same.
 fn note_torn(replay: &core::recovery::Replay, out: &Out) {
     if let Some(torn) = &replay.torn {
         out.note(&format!(

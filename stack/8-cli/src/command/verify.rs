@@ -5,8 +5,8 @@
 //! corrected in the output. The others are reported afterwards: `xfskit check` finds the files that
 //! have content there.
 //!
-//! A command that changes the volume reads it too: metadata, and the old content of rows that are
-//! written in part, from which the new parity follows.
+//! A command that changes the volume reads it too: metadata, and the old content of stripes that
+//! are written in part, which the new parity depends on.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -55,7 +55,7 @@ struct Unknown {
     pages: usize,
 }
 
-/// Carries out a command that looks at files, and tells what the reads came upon.
+/// Runs a command that reads files, and reports the mismatches of its reads.
 pub(super) fn read(target: &Target, command: ReadCommand<'_>, out: &Out) -> Outcome {
     let verifying = VerifiedArray::open(&target.name, OpenMode::ReadOnly, out)?;
     let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
@@ -64,7 +64,7 @@ pub(super) fn read(target: &Target, command: ReadCommand<'_>, out: &Out) -> Outc
     verifying.end(target, ended, out)
 }
 
-/// Carries out a command that changes files, and tells what the reads came upon.
+/// Runs a command that changes files, and reports the mismatches of its reads.
 pub(super) fn change(target: &change::Target, change: Change<'_>, out: &Out) -> Outcome {
     let verifying = VerifiedArray::open(&target.name, OpenMode::ReadWrite, out)?;
     let ended = change::run_on(target, Arc::clone(&verifying.device), change, out);
@@ -112,7 +112,7 @@ impl VerifiedArray {
         Ok(())
     }
 
-    /// Reports the mismatches of the reads. The answer is no where they leave something in doubt.
+    /// Reports the mismatches of the reads. Doubtful content is a problem (exit code 1).
     fn end(&self, target: &Target, ended: Outcome, out: &Out) -> Outcome {
         self.report(target, out)?;
         Ok(match ended? {
@@ -121,7 +121,7 @@ impl VerifiedArray {
         })
     }
 
-    /// Tells what the reads came upon. Files whose content is doubtful are faults.
+    /// Reports the mismatches of the reads. Files whose content is doubtful are faults.
     fn report(&self, target: &Target, out: &Out) -> Result<(), Failure> {
         let found: Vec<VerifyReport> =
             self.nested.iter().map(|n| n.array.verify_report()).collect();

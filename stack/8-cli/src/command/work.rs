@@ -1,5 +1,5 @@
-//! The work of a command, by the volume that it needs: each command is of exactly one kind, and
-//! carried out in one place. The compiler checks both.
+//! The work of a command, by the volume that it needs. Each command is of exactly one kind, and is
+//! run in one place. The compiler checks both.
 
 use xfskit::Volume;
 use xfskit::core::uuid::NewUuid;
@@ -14,15 +14,15 @@ use crate::out::Out;
 
 /// The work of one command.
 pub(crate) enum Work<'c> {
-    /// Looks at the files of a volume, which is opened for it.
+    /// Reads files of a volume, which is opened for it.
     Read(Target, ReadCommand<'c>),
     /// Changes a volume, which is opened for it and closed.
     Change(&'c change::Target, Change<'c>),
-    /// Opens what it needs by itself.
+    /// Opens its targets by itself.
     Standalone(StandaloneCommand<'c>),
 }
 
-/// A command that looks at the files of a volume, with its arguments.
+/// A command that reads files of a volume, with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) enum ReadCommand<'c> {
     Ls(&'c read::Ls),
@@ -61,7 +61,7 @@ pub(crate) enum Change<'c> {
     Shell(&'c change::Shell),
 }
 
-/// A command that opens what it needs by itself, with its arguments.
+/// A command that opens its targets by itself, with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) enum StandaloneCommand<'c> {
     Mkfs(&'c make::Mkfs),
@@ -149,7 +149,7 @@ impl<'c> Work<'c> {
 }
 
 impl ReadCommand<'_> {
-    /// Returns true if what is read from an array is compared with its parity or other copies.
+    /// Returns true if data read from an array are compared with its parity or other copies.
     pub(crate) fn verifies(self) -> bool {
         match self {
             Self::Get(args) => args.verify,
@@ -158,7 +158,7 @@ impl ReadCommand<'_> {
         }
     }
 
-    /// Carries the command out on `volume`.
+    /// Runs the command on `volume`.
     pub(crate) fn run(self, volume: &Volume, out: &Out) -> Outcome {
         match self {
             Self::Ls(args) => ls::run(volume, args, out),
@@ -179,7 +179,7 @@ impl ReadCommand<'_> {
 }
 
 impl Change<'_> {
-    /// Returns true if what is read from an array is compared with its parity or other copies.
+    /// Returns true if data read from an array are compared with its parity or other copies.
     pub(crate) fn verifies(self) -> bool {
         match self {
             Self::Put(args) => args.verify,

@@ -40,14 +40,14 @@ pub(crate) struct Session<'s> {
     pub stop: &'s Stop,
 }
 
-/// Carries out a command that changes the volume `target`, and closes it.
+/// Runs a command that changes the volume `target`, and closes the volume.
 pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
     in_session(target, volume, change, out, &stop)
 }
 
-/// Does what [`run`] does, on a device that is open already.
+/// Runs a command like [`run`], on a device that is open already.
 pub(crate) fn run_on(
     target: &Target,
     device: Arc<dyn BlockDevice>,
@@ -59,7 +59,7 @@ pub(crate) fn run_on(
     in_session(target, volume, change, out, &stop)
 }
 
-/// Carries out a command on `volume`, and closes it even if that fails.
+/// Runs a command on `volume`, and closes the volume even if that fails.
 fn in_session(
     target: &Target,
     volume: Volume,

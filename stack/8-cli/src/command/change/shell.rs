@@ -123,7 +123,7 @@ fn not_verified() -> Result<(), Failure> {
         .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
 }
 
-/// What the words mean; `None` where they asked for help, which is printed.
+/// Parses the words; `None` if they requested help, which is printed.
 fn parse(
     grammar: &mut clap::Command,
     target: &str,

@@ -90,10 +90,10 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     Ok(out.status())
 }
 
-/// Files of one kind that are named; more are counted.
+/// Number of files of one kind that are named; more are counted.
 const NAMED: usize = 20;
 
-/// Says what is to be known of the reading of `tree`, and what is not part of it.
+/// Prints notes on the reading of `tree`, and what was left out of it.
 pub(crate) fn report_notes(tree: &Tree, out: &Out) {
     let notes = tree.notes();
     for error in notes.left_out.iter().take(NAMED) {
@@ -102,13 +102,13 @@ pub(crate) fn report_notes(tree: &Tree, out: &Out) {
     out.skipped(&notes.skipped());
     if notes.whiteouts > 0 {
         out.note(&format!(
-            "names that begin with .wh. became files ({} of them); --whiteouts obeys them instead",
+            "names that begin with .wh. became files ({} of them); --whiteouts applies them instead",
             notes.whiteouts
         ));
     }
 }
 
-/// Names the files of `tree` that were not read as they were found, and returns their count.
+/// Names the files of `tree` that changed or failed while they were read, and returns their count.
 pub(crate) fn report_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
     let unread = tree.take_unread();
     for file in unread.iter().take(NAMED) {
