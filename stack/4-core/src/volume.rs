@@ -1,7 +1,6 @@
 //! A volume: open, geometry, AG headers, counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
@@ -39,6 +38,16 @@ pub struct Counts {
     pub fdblocks: u64,
 }
 
+/// What became of a volume that was closed.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// What was done with it.
+    pub stats: Stats,
+    /// Deleted inodes that could not be given back for a failure of the device. For them the
+    /// journal stays dirty, and the next opening for writing tries again.
+    pub orphans_left: Vec<Orphan>,
+}
+
 /// An XFS filesystem, open for reading, or for writing too. Shared by all threads.
 #[derive(Debug)]
 pub struct Volume {
@@ -57,7 +66,7 @@ pub struct Volume {
     /// Where the records of the newest inodes stand.
     pub(crate) remembered: Remembered,
     /// Inodes without a name may be on unlinked lists that nobody holds open.
-    pub(crate) orphans_left: AtomicBool,
+    pub(crate) orphans_left: Mutex<Vec<Orphan>>,
     /// Orphans that are damaged, and stay on their lists.
     pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
@@ -116,7 +125,7 @@ impl Volume {
             space: Hints::default(),
             rotor: Rotor::default(),
             remembered: Remembered::default(),
-            orphans_left: AtomicBool::new(false),
+            orphans_left: Mutex::default(),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             log_head,
@@ -174,7 +183,7 @@ impl Volume {
             space,
             rotor: Rotor::default(),
             remembered: Remembered::default(),
-            orphans_left: AtomicBool::new(false),
+            orphans_left: Mutex::default(),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             log_head,
@@ -211,27 +220,29 @@ impl Volume {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what was done with the volume since it was opened.
+    /// The same, and answers what was done with the volume since it was opened, and which orphans
+    /// keep the journal from being clean.
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_counted(self) -> Result<Stats> {
+    pub fn close_counted(self) -> Result<Closed> {
         if let Some(engine) = &self.engine {
             self.flush_contents()?;
             self.unstage_contents()?;
-            if self.orphans_left.swap(false, Ordering::Relaxed) {
+            if !std::mem::take(&mut *self.orphans_left.lock()).is_empty() {
                 engine.checkpoint()?;
                 self.inactivate_orphans()?;
             }
             writable::log_counters(&self)?;
-            if self.orphans_left.load(Ordering::Relaxed) {
+            if self.orphans_left.lock().is_empty() {
+                engine.unmount()?;
+            } else {
                 engine.checkpoint()?;
                 engine.write_back()?;
-            } else {
-                engine.unmount()?;
             }
         }
-        Ok(self.stats())
+        let orphans_left = std::mem::take(&mut *self.orphans_left.lock());
+        Ok(Closed { stats: self.stats(), orphans_left })
     }
 
     /// What was done with the volume so far. Of one that is open for reading the buffers only.

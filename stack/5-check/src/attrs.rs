@@ -54,7 +54,8 @@ fn judge_short_form(
                 && (!is_parent || other.value == entry.value)
         };
         if list.entries().take(index).any(|other| same(&other)) {
-            let found = format!("the name {:?} is there twice", String::from_utf8_lossy(entry.name));
+            let found =
+                format!("the name {:?} is there twice", String::from_utf8_lossy(entry.name));
             vol.sink.error(ctx.fail("attr.dup", "each name once", found));
         }
         if is_parent {

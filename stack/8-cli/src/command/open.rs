@@ -116,10 +116,10 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
 
 /// Says by which copy a volume is read whose primary superblock is damaged.
 fn note_stand_in(name: &str, stand_in: &StandIn, out: &Out) {
-    let StandIn { fault, agno, agreeing, compared } = stand_in;
+    let StandIn { agno, agreeing, compared, .. } = stand_in;
     out.note(&format!(
-        "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
-         ({agreeing} of {compared} copies agree)"
+        "{name}: the primary superblock is damaged; read by the copy in group {agno} ({agreeing} of \
+         {compared} copies agree). `xfskit check {name}` says what is wrong with it"
     ));
 }
 
