@@ -12,6 +12,7 @@
 //! | [`path`] | from a path to an inode, symbolic links followed or not |
 //! | [`walk`] | a tree entry by entry, sorted |
 //! | [`visited`] | which directories a walk entered: none twice |
+//! | [`listing`] | a directory, portion by portion |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
 //! | [`content`] | where content lies, and reading it |
 //! | [`reader`] | a file's content as a stream |
@@ -22,6 +23,7 @@ pub mod change;
 pub mod content;
 pub mod error;
 pub mod fs;
+pub mod listing;
 mod names;
 pub mod path;
 pub mod reader;
@@ -41,6 +43,7 @@ pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
+pub use listing::Listing;
 pub use path::{Follow, join};
 pub use reader::Reader;
 pub use stat::Stat;

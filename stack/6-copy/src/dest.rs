@@ -146,8 +146,9 @@ impl Dir {
         Ok(true)
     }
 
-    /// Gives the new entry `name`, which cannot be opened, its owner, mode, attributes and times. All
-    /// of it goes through one handle: another program may have put something else under the name.
+    /// Gives the new entry `name`, which cannot be opened, its owner, mode, attributes and times.
+    /// All of it goes through one handle: another program may have put something else under the
+    /// name.
     fn finish_unopened(
         &self,
         name: &[u8],

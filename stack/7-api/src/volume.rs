@@ -304,11 +304,11 @@ impl Volume {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what was done with the volume since it was opened.
+    /// The same, and answers what became of the volume.
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_counted(mut self) -> Result<core::Stats> {
+    pub fn close_counted(mut self) -> Result<core::Closed> {
         let fs = self.fs.take().expect("open until it is closed");
         Ok(fs.close_counted()?)
     }

@@ -31,6 +31,11 @@ impl Style {
 
     /// Returns `name` in this style. On a terminal it has no character that moves the cursor.
     pub(crate) fn quote(self, name: &[u8], terminal: bool) -> Vec<u8> {
+        let is_bare =
+            matches!(self, Self::Literal | Self::Shell | Self::ShellEscape | Self::Escape);
+        if is_bare && is_plain(name) {
+            return name.to_vec();
+        }
         let pieces: Vec<Piece> = pieces(name).collect();
         match self {
             Self::Literal => plain(&pieces, terminal),
@@ -46,6 +51,12 @@ impl Style {
             Self::Escape => escaped(&pieces, "", " "),
         }
     }
+}
+
+/// Returns true for a name that no style changes, as most are.
+fn is_plain(name: &[u8]) -> bool {
+    let plain = |&b: &u8| b.is_ascii_alphanumeric() || b"-_./,:@%+".contains(&b);
+    !name.is_empty() && name.iter().all(plain)
 }
 
 /// A character, or a byte that is not part of one.

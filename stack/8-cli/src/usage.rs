@@ -62,9 +62,18 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     let meant = meant_as_long(grammar, words);
     // What clap takes for a cluster of letters is not a value that needs a `--` before it.
     let tips = tips.filter(|tip| meant.is_none() || !tip.starts_with("to pass '-"));
+    let message = match meant {
+        Some((word, _)) if error.kind() == ErrorKind::UnknownArgument => {
+            format!("unexpected argument '{word}' found")
+        }
+        _ => message,
+    };
     let hint = match meant {
         Some((word, true)) => Some(format!("Long options have two dashes: -{word}")),
-        _ => tips.reduce(|all, tip| format!("{all}\n  {tip}")),
+        Some((word, false)) => Some(format!(
+            "Long options have two dashes, and there is no -{word}; --help shows those there are."
+        )),
+        None => tips.reduce(|all, tip| format!("{all}\n  {tip}")),
     };
     Failure::cannot(message)
         .hint(hint.unwrap_or_else(|| "--help lists commands and options.".into()))
@@ -116,6 +125,7 @@ mod tests {
         assert!(hint("xfskit find a.img / -newer=x").contains("two dashes: --newer=x"));
         let unknown = hint("xfskit find a.img / -maxdepth 3");
         assert!(!unknown.contains("-- -"), "{unknown}");
+        assert!(unknown.contains("'-maxdepth'") && unknown.contains("no --maxdepth"), "{unknown}");
         assert!(
             hint("xfskit find a.img -Z").contains("-- -Z"),
             "what clap says of one letter stays"

@@ -106,6 +106,20 @@ fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
+#[test]
+fn the_root_directory_and_files_that_are_too_small_are_refused_by_name() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    for args in [&["rm", "-r", &image, "/"][..], &["rm", &image, "//"], &["mv", &image, "/", "/x"]]
+    {
+        let run = expect(1, args);
+        assert!(run.stderr.contains("the root directory has no name"), "{}", run.stderr);
+    }
+    let small = shown(&bench.file("small", b"four"));
+    let run = expect(2, &["mkfs", "-f", &small]);
+    assert!(run.stderr.contains("4 bytes are too few"), "{}", run.stderr);
+}
+
 /// Runs `xfskit` by a shell that redirects its standard output.
 fn redirected(args: &[&str], redirection: &str) -> (Option<i32>, String) {
     let mut command = Command::new("sh");

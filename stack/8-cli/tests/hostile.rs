@@ -318,7 +318,7 @@ fn a_name_that_comes_twice_is_a_fault_in_every_reader_and_nothing_is_written_out
         let run = xfskit(args);
         assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
         assert!(
-            run.stderr.contains("name is n1") || run.stderr.contains("dup is n1"),
+            run.stderr.contains("name is n1") || run.stderr.contains("\"n1\" is there twice"),
             "{args:?}: {}",
             run.stderr
         );

@@ -120,10 +120,10 @@ fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
 
 /// Prints the secondary superblock by which a volume with a damaged primary is read.
 fn note_secondary(name: &str, secondary: &SecondarySuperblock, out: &Out) {
-    let SecondarySuperblock { corruption: fault, agno, agreeing, compared } = secondary;
+    let SecondarySuperblock { agno, agreeing, compared, .. } = secondary;
     out.note(&format!(
-        "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
-         ({agreeing} of {compared} copies agree)"
+        "{name}: the primary superblock is damaged; read by the copy in group {agno} ({agreeing} of \
+         {compared} copies agree). `xfskit check {name}` says what is wrong with it"
     ));
 }
 

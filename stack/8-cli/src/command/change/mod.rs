@@ -33,6 +33,13 @@ pub(super) use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
 
+/// A deleted file for which the journal of a volume that was closed is dirty.
+#[derive(Debug, thiserror::Error)]
+#[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
+struct JournalLeftDirty<'o> {
+    orphan: &'o core::Orphan,
+}
+
 /// A volume that is open for a command.
 pub(crate) struct Session<'s> {
     pub volume: &'s Volume,
@@ -76,9 +83,13 @@ fn in_session(
         xfskit::Error::Volume(error) => open::failure(error),
         error => open::not_opened(&target.name, error),
     });
-    let stats = worked.and(closed)?;
+    for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
+        let left = JournalLeftDirty { orphan };
+        out.fault_at(&target.name, &left, None);
+    }
+    let closed = worked.and(closed)?;
     if target.stats {
-        super::stats::counted(&stats, out)?;
+        super::stats::counted(&closed.stats, out)?;
     }
     Ok(out.status())
 }
