@@ -259,7 +259,7 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
     let array = managed.array()?;
     let missing = complete_array(&managed.name, &array, false, &args.rate_options, out)?;
     if missing.is_empty() {
-        return Ok(ExitStatus::Yes);
+        return Ok(ExitStatus::Success);
     }
     let left_out =
         managed.assembly.members.iter().filter(|member| {

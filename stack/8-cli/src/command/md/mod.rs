@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
 //! | [`manage`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
-//! | [`disagreement`] | what a rebuild found where members disagree |
+//! | [`disagreement`] | reports where a rebuild found that members disagree |
 //! | [`scrub`] | `md scrub`: compares members |
 //! | [`examine`] | `md examine`: prints the superblock of a member |
 //! | [`detail`] | `md assemble`, `md detail`: describe an array |
