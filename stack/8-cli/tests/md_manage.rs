@@ -211,7 +211,7 @@ fn members_are_added_replaced_and_re_added() {
     expect(0, &["md", "fail", &target(&names), &names[0]]);
     expect(1, &["md", "rebuild", &target(&names[1..])]);
     let run = expect(1, &["md", "fail", &target(&names[1..]), &names[2]]);
-    assert!(run.stderr.contains("cannot go on without it"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot work without it"), "{}", run.stderr);
     let run = expect(2, &["md", "scrub", &target(&names[1..])]);
     assert!(run.stderr.contains("missing or not complete"), "{}", run.stderr);
 }
