@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::common::{Bench, damage, expect, objects, shown};
 
 /// A disk whose sectors are kept beside the fixtures of `3-target`, as an image.
-pub fn disk(bench: &Bench, name: &str) -> String {
+pub(crate) fn disk(bench: &Bench, name: &str) -> String {
     let kept =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/images/target").join(name);
     let path = bench.path("disk.img");
@@ -22,19 +22,19 @@ pub fn disk(bench: &Bench, name: &str) -> String {
 }
 
 /// Numbers that look random.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         usize::try_from(self.0 >> 33).unwrap() % end
     }
 
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         std::iter::repeat_with(|| u8::try_from(self.below(256)).unwrap()).take(len).collect()
     }
 
-    pub fn shuffled(&mut self, n: usize) -> Vec<usize> {
+    pub(crate) fn shuffled(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         (1..n).rev().for_each(|i| order.swap(i, self.below(i + 1)));
         order
@@ -57,21 +57,21 @@ fn tree(bench: &Bench, files: usize, random: &mut Random) -> String {
 
 /// An array, what is on it, and what becomes of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
-    pub level: &'static str,
-    pub layout: &'static str,
-    pub chunk: &'static str,
-    pub members: usize,
+pub(crate) struct Case {
+    pub(crate) level: &'static str,
+    pub(crate) layout: &'static str,
+    pub(crate) chunk: &'static str,
+    pub(crate) members: usize,
     /// A disk to begin with, and the part of it for the volume.
-    pub disk: Option<(&'static str, &'static str)>,
-    pub files: usize,
-    pub missing: Option<usize>,
+    pub(crate) disk: Option<(&'static str, &'static str)>,
+    pub(crate) files: usize,
+    pub(crate) missing: Option<usize>,
     /// A member that is garbage from 4 to 10 MiB.
-    pub garbage: Option<usize>,
-    pub seed: u64,
+    pub(crate) garbage: Option<usize>,
+    pub(crate) seed: u64,
 }
 
-pub const fn case(
+pub(crate) const fn case(
     level: &'static str,
     layout: &'static str,
     chunk: &'static str,
@@ -81,12 +81,12 @@ pub const fn case(
     Case { level, layout, chunk, members, disk, files: 720, missing, garbage, seed: 1 }
 }
 
-pub const GPT: (&str, &str) = ("gpt-67108864.sectors", "p3");
-pub const LVM: (&str, &str) = ("lvm-100663296.sectors", "lv:vg0/root");
+pub(crate) const GPT: (&str, &str) = ("gpt-67108864.sectors", "p3");
+pub(crate) const LVM: (&str, &str) = ("lvm-100663296.sectors", "lv:vg0/root");
 
 impl Case {
     /// The members, without superblocks, in role order, and the target that they were.
-    pub fn made(&self, bench: &Bench) -> (Vec<String>, String) {
+    pub(crate) fn made(&self, bench: &Bench) -> (Vec<String>, String) {
         let mut names = self.created(bench);
         let array = format!("md:{}", names.join(","));
         let target = match self.disk {
@@ -108,7 +108,7 @@ impl Case {
     }
 
     /// An empty array's members.
-    pub fn created(&self, bench: &Bench) -> Vec<String> {
+    pub(crate) fn created(&self, bench: &Bench) -> Vec<String> {
         let names: Vec<String> =
             (0..self.members).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect();
         let size = if self.level == "1" { "80M" } else { "40M" };
@@ -122,7 +122,7 @@ impl Case {
     }
 
     /// Makes the volume, and erases the members' superblocks.
-    pub fn filled(&self, bench: &Bench, target: &str, names: &[String]) {
+    pub(crate) fn filled(&self, bench: &Bench, target: &str, names: &[String]) {
         let tree = tree(bench, self.files, &mut Random(self.seed));
         expect(0, &["mkfs", "-q", "-f", "--from", &tree, target]);
         for name in names {
@@ -131,7 +131,7 @@ impl Case {
     }
 
     /// The target that members in role order are.
-    pub fn target(&self, names: &[String]) -> String {
+    pub(crate) fn target(&self, names: &[String]) -> String {
         let chunk = if self.level == "1" { "0K" } else { self.chunk };
         let layout = match self.layout {
             "" => String::new(),
@@ -161,7 +161,7 @@ impl Case {
     }
 
     /// True if a target that was guessed is the right one for the members in role order.
-    pub fn is_right(&self, guessed: &str, names: &[String]) -> bool {
+    pub(crate) fn is_right(&self, guessed: &str, names: &[String]) -> bool {
         let (before, rest) =
             guessed.rsplit_once(':').filter(|_| !guessed.contains("lv:")).unwrap_or_else(|| {
                 let (array, _) = guessed.split_once('#').unwrap();
@@ -177,7 +177,7 @@ impl Case {
 }
 
 /// What is guessed of members in this order.
-pub fn guessed(code: i32, names: &[String], order: &[usize]) -> (Vec<Value>, String) {
+pub(crate) fn guessed(code: i32, names: &[String], order: &[usize]) -> (Vec<Value>, String) {
     let words = order.iter().map(|i| names[*i].as_str());
     let run = expect(code, &["md", "guess", "--json"].into_iter().chain(words).collect::<Vec<_>>());
     (objects(&run), run.stderr)
