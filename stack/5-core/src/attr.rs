@@ -8,7 +8,6 @@ mod blocks;
 pub mod change;
 pub(crate) mod debris;
 mod finish;
-pub mod forkoff;
 mod leaves;
 mod tree;
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Every walk ends, whatever the blocks contain. Each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
-pub(crate) mod cuts;
 mod plan;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -25,8 +25,6 @@ pub(crate) mod names;
 #[cfg(test)]
 mod names_tests;
 mod node;
-#[cfg(test)]
-pub(crate) mod testing;
 mod tx;
 
 use std::ops::ControlFlow;
@@ -124,8 +122,12 @@ impl Volume {
         if !core.is_dir() {
             return Err(Error::NotDirectory(inode.ino()));
         }
-        let da =
-            DaFork::on_demand(self, inode, Fork::Data, kept.is_some() || self.engine.is_none())?;
+        let da = DaFork::on_demand(
+            self,
+            inode,
+            Fork::Data,
+            kept.is_some() || !self.space().is_writable(),
+        )?;
         Lookup { core: &core, da: &da }.lookup(name)
     }
 }

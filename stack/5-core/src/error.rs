@@ -1,13 +1,12 @@
 //! Errors of a volume. Device failures, failed checks, refused requests and mistakes of the caller
 //! are four kinds. They stay apart up to the edge where each becomes an errno.
 
-use std::fmt;
-
 use xfskit_format::Corruption;
 use xfskit_format::inode::Dinode;
 use xfskit_format::sb::SbError;
+use xfskit_recovery::JournalDamage;
 use xfskit_trans::{BufError, TransError};
-use xfskit_units::{AgNumber, Ino, Lsn};
+use xfskit_units::{AgNumber, Ino};
 
 /// An error of a volume.
 #[derive(Debug, thiserror::Error)]
@@ -89,59 +88,39 @@ pub enum Error {
     Unsupported(String),
 }
 
-/// The position of a journal's damage, and the intact part before it.
-#[derive(Clone, Debug)]
-pub struct JournalDamage {
-    /// The corruption.
-    pub fault: Corruption,
-    /// The damaged record, by cycle and block. `None` if not even head and tail can be found.
-    pub record: Option<Lsn>,
-    /// Number of committed transactions before it that can still be replayed.
-    pub transactions: u64,
-    /// The positions of the first and the last of these transactions.
-    pub whole: Option<(Lsn, Lsn)>,
-}
+/// The result of an operation on a volume.
+pub type Result<T> = std::result::Result<T, Error>;
 
-impl fmt::Display for JournalDamage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, record, transactions, whole } = self;
-        let Some(record) = record else {
-            return write!(
-                f,
-                "the journal cannot be replayed, for its head cannot be found: {fault}"
-            );
-        };
-        let (cycle, block) = (record.cycle(), record.block());
-        write!(
-            f,
-            "the journal cannot be replayed beyond its record at block {block} of cycle {cycle}: {fault}; "
-        )?;
-        match whole {
-            None => f.write_str("no transaction before it can be replayed"),
-            Some((only, _)) if *transactions == 1 => {
-                write!(f, "1 transaction before it, at {only}, can be replayed")
-            }
-            Some((first, last)) => {
-                write!(
-                    f,
-                    "{transactions} transactions before it, {first} to {last}, can be replayed"
-                )
-            }
+impl From<xfskit_recovery::Error> for Error {
+    fn from(err: xfskit_recovery::Error) -> Self {
+        match err {
+            xfskit_recovery::Error::Device(err) => Self::Device(err),
+            xfskit_recovery::Error::Superblock(err) => Self::Superblock(err),
+            xfskit_recovery::Error::Corrupt(fault) => Self::Corrupt(fault),
+            xfskit_recovery::Error::Journal(what) => Self::Journal(what),
+            xfskit_recovery::Error::JournalDamaged(damage) => Self::JournalDamaged(damage),
         }
     }
 }
 
-impl std::error::Error for JournalDamage {}
-
-/// The result of an operation on a volume.
-pub type Result<T> = std::result::Result<T, Error>;
+impl From<xfskit_space::Error> for Error {
+    fn from(err: xfskit_space::Error) -> Self {
+        match err {
+            xfskit_space::Error::Device(err) => Self::Device(err),
+            xfskit_space::Error::Corrupt(fault) => Self::Corrupt(fault),
+            xfskit_space::Error::ReadOnly => Self::ReadOnly,
+            xfskit_space::Error::NoSpace(what) => Self::NoSpace(what),
+            xfskit_space::Error::Limit(what) => Self::Limit(what),
+            xfskit_space::Error::BusyExtents => Self::BusyExtents,
+            xfskit_space::Error::Trans(err) => Self::Trans(err),
+            xfskit_space::Error::Unsupported(what) => Self::Unsupported(what),
+        }
+    }
+}
 
 impl From<xfskit_log::Error> for Error {
     fn from(err: xfskit_log::Error) -> Self {
-        match err {
-            xfskit_log::Error::Device(err) => Self::Device(err),
-            xfskit_log::Error::Corrupt(fault) => Self::Corrupt(fault),
-        }
+        xfskit_recovery::Error::from(err).into()
     }
 }
 

@@ -96,7 +96,7 @@ impl Volume {
 
     /// Returns the verified bytes of the inode at `home`, like [`read_dinode`](Self::read_dinode).
     pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeLocation) -> Result<Arc<Buf>> {
-        if self.engine.is_some()
+        if self.space().is_writable()
             && let Some(cluster) = self.cache().unmaterialized_cluster(home)
         {
             return Ok(cluster.image(self.geo(), home.offset, self.geo().inodesize()));
@@ -130,7 +130,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NoInode`] if it cannot exist, [`Error::Device`], [`Error::Corrupt`].
     pub fn share(&self, ino: Ino) -> Result<Option<Shared>> {
-        let Some(engine) = &self.engine else { return Ok(None) };
+        let Ok(engine) = self.engine() else { return Ok(None) };
         let home = self.inode_home(ino)?;
         Ok(Some(engine.inodes().share(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
@@ -138,7 +138,7 @@ impl Volume {
     /// Returns the last committed state of inode `ino`, from memory if a transaction has it.
     /// Returns `None` on a volume that is open for reading.
     fn live_dinode(&self, ino: Ino) -> Result<Option<Arc<Buf>>> {
-        let Some(engine) = &self.engine else { return Ok(None) };
+        let Ok(engine) = self.engine() else { return Ok(None) };
         let home = self.inode_home(ino)?;
         Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode_at(ino, &home))?))
     }

@@ -1,4 +1,4 @@
-//! Floor 5: inodes, extent maps, directories, attributes, recovery.
+//! Floor 5: inodes, extent maps, directories, attributes, file data.
 //!
 //! A [`Volume`] is an XFS filesystem on any [`BlockDevice`](xfskit_block::BlockDevice). Opening a
 //! volume verifies the superblock, replays the journal and sets up the buffer cache. On a volume
@@ -8,27 +8,26 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`error`] | errors: device failures, corruption and refused requests kept apart |
-//! | [`recovery`] | journal recovery |
-//! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
+//! | [`options`] | how a volume is opened |
 //! | [`superblock`] | the superblock, or a copy where the primary is damaged |
+//! | [`volume`] | [`Volume`]: its parts, sync and close |
+//! | [`tx`] | [`Tx`]: an atomic change of the volume |
 //! | [`inode`] | inodes, read one by one or by cluster |
+//! | [`icore`] | changes of the fields of an inode's core |
 //! | [`bmap`] | extent maps of forks |
-//! | [`mod@file`] | file data, symlink targets |
-//! | `exchange` | exchange of the mappings of two files, in several transactions |
+//! | `da` | the hash btree that directories and attributes share |
 //! | [`dir`] | directories: listing, look-up by hash, adding and removing names |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode from its parent pointers |
-//! | [`icore`] | changes of the fields of an inode's core |
-//! | [`tx`] | [`Tx`]: an atomic change of the volume |
-//! | [`btree`] | btrees of all kinds, changed in transactions |
-//! | [`space`] | free space: allocation and freeing of extents, deferred operations |
-//! | [`bulk`] | bulk building of whole structures, for a new volume |
+//! | [`mod@file`] | file data, symlink targets |
+//! | `ialloc` | new inodes, and the freeing of unlinked ones |
+//! | `exchange` | exchange of the mappings of two files, in several transactions |
+//! | `intents` | finishing of the intents that a crash left |
+//! | `writable`, `open` | what can be written; opening |
 //! | [`uuid`] | changing a volume's UUID |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;
 pub mod bmap;
-pub mod btree;
-pub mod bulk;
 pub mod chunks;
 mod da;
 pub mod dir;
@@ -38,10 +37,10 @@ pub mod file;
 mod ialloc;
 pub mod icore;
 pub mod inode;
+mod intents;
+mod open;
 pub mod options;
 pub mod parent;
-pub mod recovery;
-pub mod space;
 pub mod superblock;
 pub mod tx;
 pub mod uuid;
@@ -52,13 +51,15 @@ pub use attr::change::{ParentName, SetMode};
 pub use attr::{Attr, AttrValue, Xattr};
 pub use bmap::ExtentList;
 pub use dir::{Dir, DirEntry};
-pub use error::{Error, JournalDamage, Result};
+pub use error::{Error, Result};
 pub use ialloc::Orphan;
 pub use inode::Inode;
-pub use options::{JournalOptions, OnReplay, OpenOptions, ReplayOptions};
+pub use options::{JournalOptions, OpenOptions};
 pub use parent::Parent;
 pub use tx::{Tx, TxInode};
 pub use volume::{Closed, Volume};
+pub use xfskit_recovery::{JournalDamage, OnReplay, Replay, ReplayOptions};
+pub use xfskit_space::Counts;
 pub use xfskit_trans::heal::{Healed, Heals};
 pub use xfskit_trans::lock::LockStats;
 pub use xfskit_trans::stats::Stats;

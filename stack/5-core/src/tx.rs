@@ -9,57 +9,46 @@
 //! the closure ends with an error on which `transact` runs it again.
 //!
 //! Work that belongs to the end of a transaction (extents to free, reverse mappings, reference
-//! counts) is deferred with [`Tx::defer`]. It is done before the commit, sorted by group.
+//! counts) is deferred with [`SpaceTx::defer`]. It is done before the commit, sorted by group.
 
 use std::ops::{Deref, DerefMut};
 
-use xfskit_format::bytes::be32;
+use xfskit_format::Layout;
 use xfskit_format::inode::Dinode;
-use xfskit_format::{Ctx, Image, Layout, Location, VerifyResult, agf, agfl, agi};
-use xfskit_trans::{BufMap, Engine, Handle, LockPosition, Trans, TransError};
-use xfskit_units::{AgNumber, Ino};
-use zerocopy::big_endian::U32;
+use xfskit_space::SpaceTx;
+use xfskit_trans::{Handle, TransError};
+use xfskit_units::Ino;
 
 use crate::error::{Error, Result};
-use crate::file::BlockReservation;
 use crate::inode::Inode;
-use crate::space::Deferred;
 use crate::volume::Volume;
 use crate::writable;
 
 /// Checkpoints that a transaction waits for, at most, until freed space is usable.
 const BUSY_RETRIES_MAX: usize = 5;
 
-/// A transaction of a volume. What [`Trans`] can do, a `Tx` can.
+/// A transaction of a volume. What [`SpaceTx`] and [`Trans`](xfskit_trans::Trans) can do, a `Tx`
+/// can.
 #[derive(Debug)]
 pub struct Tx<'v> {
     volume: &'v Volume,
-    trans: Trans<'v>,
-    /// Changes deferred to the end of the transaction.
-    pub(crate) deferred: Vec<Deferred>,
+    space: SpaceTx<'v>,
     /// Directories that it has mapped or unmapped blocks of.
     pub(crate) remapped: Vec<Ino>,
-    /// The allocator met extents that were freed too recently.
-    pub(crate) met_busy: bool,
-    /// True if it consumes a reservation, so that it may take reserved blocks.
-    pub(crate) uses_reservation: bool,
-    /// Blocks that it allocated without a reservation. They count as reserved until the commit
-    /// subtracts them from the free blocks.
-    pub(crate) taken: BlockReservation<'v>,
-    /// True if it was refused blocks because others reserve them.
-    pub(crate) met_reservations: bool,
 }
 
 impl<'v> Deref for Tx<'v> {
-    type Target = Trans<'v>;
-    fn deref(&self) -> &Trans<'v> {
-        &self.trans
+    type Target = SpaceTx<'v>;
+    #[inline]
+    fn deref(&self) -> &SpaceTx<'v> {
+        &self.space
     }
 }
 
 impl<'v> DerefMut for Tx<'v> {
-    fn deref_mut(&mut self) -> &mut Trans<'v> {
-        &mut self.trans
+    #[inline]
+    fn deref_mut(&mut self) -> &mut SpaceTx<'v> {
+        &mut self.space
     }
 }
 
@@ -84,22 +73,17 @@ impl Volume {
         loop {
             let mut tx = Tx {
                 volume: self,
-                trans: engine.resume()?,
-                deferred: Vec::new(),
+                space: SpaceTx::new(self.space(), engine.resume()?),
                 remapped: Vec::new(),
-                met_busy: false,
-                uses_reservation: false,
-                taken: self.no_reservation(),
-                met_reservations: false,
             };
-            let result = change(&mut tx).and_then(|result| tx.finish().map(|()| result));
+            let result = change(&mut tx).and_then(|value| Ok(tx.run_deferred().map(|()| value)?));
             match result {
                 Ok(value) => {
                     // The caller, which holds the ticket of the data, writes it after this.
-                    if self.wsync && !tx.trans.waits_for_data() {
-                        engine.force(tx.trans.commit())?;
+                    if self.wsync && !tx.waits_for_data() {
+                        engine.force(tx.space.commit())?;
                     } else {
-                        tx.trans.park();
+                        tx.space.park();
                     }
                     return Ok(value);
                 }
@@ -121,7 +105,7 @@ impl Volume {
                 // Reservations are for the worst case. Writing the data turns them into what it
                 // really takes.
                 Err(Error::NoSpace(_))
-                    if (tx.met_reservations || self.has_staged()) && !flushed =>
+                    if (tx.met_reservations() || self.has_staged()) && !flushed =>
                 {
                     drop(tx);
                     self.flush_idle_contents()?;
@@ -134,78 +118,10 @@ impl Volume {
 }
 
 impl<'v> Tx<'v> {
-    /// The volume.
+    /// Returns the volume.
+    #[inline]
     pub fn volume(&self) -> &'v Volume {
         self.volume
-    }
-
-    /// Does what was put off.
-    fn finish(&mut self) -> Result<()> {
-        self.run_deferred()
-    }
-
-    /// The metadata block at `at` (its `daddr` and `sectors`), held for change.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
-    pub fn read_buf(
-        &mut self,
-        at: Location,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
-    ) -> Result<Handle> {
-        self.read_placed(at, None, verify)
-    }
-
-    fn read_placed(
-        &mut self,
-        at: Location,
-        place: Option<LockPosition>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
-    ) -> Result<Handle> {
-        let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
-        let map = BufMap::single(daddr, at.sectors);
-        Ok(self.trans.read(&map, place, &self.volume.ctx(at), verify)?)
-    }
-
-    /// The AGF of group `agno`, held: its lock is the lock of the group's free space.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`], and one that makes [`Volume::transact`] try again.
-    pub fn agf(&mut self, agno: AgNumber) -> Result<Handle> {
-        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agf::Agf::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(
-            agf::location(self.volume.geo(), agno),
-            Some(LockPosition::Agf(agno)),
-            &verify,
-        )
-    }
-
-    /// The AGI of group `agno`, held: its lock is the lock of the group's inodes.
-    ///
-    /// # Errors
-    /// As [`agf`](Self::agf).
-    pub fn agi(&mut self, agno: AgNumber) -> Result<Handle> {
-        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agi::Agi::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(
-            agi::location(self.volume.geo(), agno),
-            Some(LockPosition::Agi(agno)),
-            &verify,
-        )
-    }
-
-    /// The AGFL of group `agno`; the caller holds its AGF.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
-    pub fn agfl(&mut self, agno: AgNumber) -> Result<Handle> {
-        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agfl::Agfl::verify(bytes, ctx, agno).map(|_| ());
-        self.read_buf(agfl::location(self.volume.geo(), agno), &verify)
-    }
-
-    /// Adds `change` to the 32-bit number at byte `at` of an object.
-    pub(crate) fn add_u32(&mut self, handle: Handle, at: usize, change: i32) {
-        let now = be32(self.bytes(handle), at).unwrap_or(0);
-        self.image(handle).put(at, &U32::new(now.saturating_add_signed(change)));
     }
 
     /// Inode `ino`, which must be in use, its ILOCK taken.
@@ -226,13 +142,13 @@ impl<'v> Tx<'v> {
     /// # Errors
     /// As [`iget`](Self::iget).
     pub fn iget_any(&mut self, ino: Ino) -> Result<TxInode> {
-        if let Some(handle) = self.trans.held_inode(ino) {
+        if let Some(handle) = self.held_inode(ino) {
             return Ok(TxInode { ino, handle });
         }
         let volume = self.volume;
         let home = volume.inode_home(ino)?;
         let load = || volume.read_dinode_at(ino, &home);
-        let handle = self.trans.inode::<Error>(ino, &home, load)?;
+        let handle = self.inode::<Error>(ino, &home, load)?;
         Ok(TxInode { ino, handle })
     }
 
@@ -242,22 +158,38 @@ impl<'v> Tx<'v> {
     /// Never: the bytes were verified when the inode was read.
     pub fn core(&self, inode: TxInode) -> Dinode<'_> {
         let layout = Layout::of(self.volume.geo());
-        Dinode::from_core(self.trans.bytes(inode.handle), layout)
-            .expect("a verified inode has a core")
+        Dinode::from_core(self.bytes(inode.handle), layout).expect("a verified inode has a core")
     }
 
     /// A copy of an inode as it is now, for the reading side.
     pub fn inode_copy(&self, inode: TxInode) -> Inode {
-        Inode::new(inode.ino, self.trans.snapshot(inode.handle), self.volume.geo())
+        Inode::new(inode.ino, self.snapshot(inode.handle), self.volume.geo())
+    }
+}
+
+impl Tx<'_> {
+    /// Makes `change`, which frees more than it takes, and lets it use the reserve pool, so that a
+    /// full volume can be emptied.
+    pub(crate) fn with_pool<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let before = self.set_uses_reservation(true);
+        let result = change(self);
+        self.set_uses_reservation(before);
+        result
     }
 }
 
 impl Volume {
-    /// The engine of a volume that is open for writing.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`].
-    pub fn engine(&self) -> Result<&Engine> {
-        self.engine.as_deref().ok_or(Error::ReadOnly)
+    /// Runs a transaction that consumes a reservation.
+    pub(crate) fn transact_reserved<T>(
+        &self,
+        mut change: impl FnMut(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(|tx| {
+            tx.set_uses_reservation(true);
+            change(tx)
+        })
     }
 }

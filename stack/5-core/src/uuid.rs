@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, Superblock};
+use xfskit_recovery::open_log;
 use xfskit_units::features::incompat;
 use xfskit_units::{AgNumber, ByteOffset, Geometry, Uuid};
 use zerocopy::IntoBytes;
 
 use crate::error::Result;
 use crate::options::OpenOptions;
-use crate::recovery::open_log;
 use crate::volume::Volume;
 
 /// The UUID that a volume is to have.

@@ -8,14 +8,15 @@ use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_log::LogWriter;
+use xfskit_recovery::{Replay, open_log, replay_if};
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
 use xfskit_units::features::{WRITABLE, versionnum};
 use zerocopy::big_endian::{U16, U64};
 
 use crate::error::{Error, Result};
+use crate::intents;
 use crate::options::OpenOptions;
-use crate::recovery::{self, Replay};
 use crate::volume::Volume;
 
 /// Estimated memory that a cached inode takes, in bytes.
@@ -63,7 +64,7 @@ pub(crate) fn recover(
     options: &OpenOptions,
 ) -> Result<Replay> {
     let log_dev = options.log_dev.as_deref();
-    recovery::replay_if(&**dev, log_dev, sb, &options.replay, recovery::refuse)
+    replay_if(&**dev, log_dev, sb, &options.replay, intents::refuse)
 }
 
 /// Returns the engine of a volume whose journal is clean or was replayed. The engine continues the
@@ -82,7 +83,7 @@ pub(crate) fn engine(
     };
     let dev = Arc::clone(cache.device());
     let geo = sb.geometry();
-    let log = recovery::open_log(&*dev, options.log_dev.as_deref(), &geo)?;
+    let log = open_log(&*dev, options.log_dev.as_deref(), &geo)?;
     let log_dev = options.log_dev.as_ref().filter(|_| geo.logstart.is_none()).unwrap_or(&dev);
     let (log_dev, data) = (Arc::clone(log_dev), Arc::clone(&dev));
     let writer = if replay.unfinished.is_empty() {
@@ -138,7 +139,7 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 impl Volume {
     /// Returns true if the superblock has the ATTR bit.
     pub(crate) fn has_attr_bit(&self) -> bool {
-        self.sb.read().versionnum.get() & ATTR_BIT != 0
+        self.space().versionnum() & ATTR_BIT != 0
     }
 
     /// Returns the current label.
@@ -152,7 +153,7 @@ impl Volume {
         let place = sb::location(self.geo(), AgNumber(0));
         let buf = self.read_buf(place, &|bytes, _| verify(bytes, AgNumber(0)))?;
         if let Some(sb) = Superblock::parse(&buf) {
-            *self.sb.write() = sb.clone();
+            self.space().set_superblock(sb.clone());
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The bytes of one allocation group: superblock, AGF, AGI, AGFL and its trees, of an empty volume
 //! or of one that is filled before it is finished. A [`Group`] has all they record.
 
-use xfskit_core::bulk::btree::{self, Shape};
+use xfskit_bulk::btree::{self, Shape};
 use xfskit_format::agbtree::Tree;
 use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, AgflHeader};

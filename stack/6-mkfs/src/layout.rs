@@ -10,7 +10,6 @@
 //! aligned, behind all that.
 
 use xfskit_format::agbtree::Tree;
-use xfskit_format::{alloc, rmap};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, Geometry};
 
 /// Roots in the order in which mkfs places them.
@@ -68,8 +67,8 @@ pub fn first_free(geo: &Geometry) -> u32 {
 /// split of each free-space tree may take.
 pub fn agfl_need(geo: &Geometry) -> u32 {
     let split = |max_levels: u32| 2 * max_levels.min(2) - 2;
-    let rmap = if geo.features.rmapbt() { split(rmap::max_levels(geo)) } else { 0 };
-    2 * split(alloc::max_levels(geo)) + rmap
+    let rmap = if geo.features.rmapbt() { split(Tree::Rmap.max_levels(geo)) } else { 0 };
+    2 * split(Tree::Bno.max_levels(geo)) + rmap
 }
 
 /// Returns the alignment of the first inode chunk, in blocks: the stripe unit if inode clusters are

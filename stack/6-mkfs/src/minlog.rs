@@ -9,7 +9,7 @@
 //! Volumes without parent pointers use an older, larger table, so that a log that was large enough
 //! once stays so.
 
-use xfskit_format::{alloc, inobt, refcount, rmap};
+use xfskit_format::agbtree::Tree;
 use xfskit_units::Geometry;
 
 /// Operation header and the largest buffer format behind it, rounded up: what a logged buffer
@@ -105,10 +105,10 @@ impl Sizes {
             dir: geo.dirblkfsbs().into(),
             cluster: cluster_bytes(geo),
             chunk: geo.chunk_blocks().into(),
-            alloc: alloc::max_levels(geo).into(),
-            inobt: inobt::max_levels(geo).into(),
-            refcount: if features.reflink() { refcount::max_levels(geo).into() } else { 0 },
-            rmap: if features.rmapbt() { rmap::max_levels(geo).into() } else { 0 },
+            alloc: Tree::Bno.max_levels(geo).into(),
+            inobt: Tree::Ino.max_levels(geo).into(),
+            refcount: if features.reflink() { Tree::Refcount.max_levels(geo).into() } else { 0 },
+            rmap: if features.rmapbt() { Tree::Rmap.max_levels(geo).into() } else { 0 },
             bmap_data: bmap_levels(bs, data_extents, 3),
             bmap_attr: bmap_levels(bs, attr_extents, 2),
             finobt: features.finobt(),

@@ -1,8 +1,8 @@
 //! The size and free space of a volume, as statfs returns it.
 
 use serde::Serialize;
+use xfskit_core::Counts;
 use xfskit_core::Volume;
-use xfskit_core::volume::Counts;
 use xfskit_format::reserve;
 
 /// The size and free space of a volume.

@@ -13,6 +13,7 @@
 
 use std::mem::offset_of;
 
+use xfskit_format::attr::forkoff::{self, DataNeed};
 use xfskit_format::attr::sf::{Entry, Sf};
 use xfskit_format::attr::{Namespace, VALUE_MAX, parent, sf_edit};
 use xfskit_format::inode::{Core, FileType, Format};
@@ -20,7 +21,6 @@ use xfskit_format::{Fork, Image, Layout, inode};
 use xfskit_units::{Ino, index};
 use zerocopy::IntoBytes;
 
-use crate::attr::forkoff::{self, DataNeed};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 

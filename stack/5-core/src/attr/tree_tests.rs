@@ -10,8 +10,9 @@ use xfskit_units::{DaBlock, Geometry, Ino};
 use zerocopy::IntoBytes;
 
 use crate::attr::leaves::AttrLeaves;
-use crate::da::testing::{self, Found, INO, Memory, home};
+use crate::da::testing::Memory;
 use crate::da::tree::{Path, Tree};
+use xfskit_test_trees::attr::{self as testing, Found, INO, home};
 
 /// Flags, name and value; of a parent pointer the value is part of the key.
 type Key = (u8, Vec<u8>, Vec<u8>);
@@ -35,7 +36,7 @@ fn key(attr: &Attr<'_>) -> Key {
 
 impl Fixture {
     fn new(blocklog: u8, seed: u64) -> Self {
-        let geo = testing::geo(blocklog);
+        let geo = xfskit_test_trees::geo(blocklog);
         let mut root = vec![0; geo.blocksize()];
         leaf_edit::init(&mut root, &geo, Identity { owner: INO, daddr: home(DaBlock(0)) });
         let blocks = Memory::new(DaBlock(0), root);

@@ -2,11 +2,11 @@
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
+use xfskit_space::{AllocRequest, Deferred, Owner};
 use xfskit_units::{ExtLen, FilBlks, FsBlock};
 
 use super::node::ForkOf;
 use crate::error::Result;
-use crate::space::{AllocRequest, Deferred, Owner};
 use crate::tx::Tx;
 
 /// Returns the owner of an extent of the fork.

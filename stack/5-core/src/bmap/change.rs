@@ -6,6 +6,7 @@ use std::ops::Range;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
+use xfskit_space::RECORDS_MAX;
 use xfskit_trans::BufMap;
 use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock};
 
@@ -16,7 +17,6 @@ use super::node::{ForkOf, count_blocks};
 use crate::bmap::mapping::buf_map;
 use crate::bmap::{BUNMAP_MAX, ExtentList};
 use crate::error::Result;
-use crate::space::RECORDS_MAX;
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {

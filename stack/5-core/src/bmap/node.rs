@@ -156,7 +156,7 @@ impl ForkOf {
     pub(super) fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
         let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
         let fork = self.fork;
-        tx.read_buf(at, &move |bytes, ctx| verify_block(bytes, ctx, fork))
+        Ok(tx.read_buf(at, &move |bytes, ctx| verify_block(bytes, ctx, fork))?)
     }
 
     /// Changes the node in `block`, or the root.

@@ -101,7 +101,7 @@ fn random_changes_match_a_table_and_blocks_are_counted() {
                 deepest = deepest.max(core.data_fork()[1]);
             }
             let taken = u64::try_from(before - free() - tx.delta.fdblocks).unwrap();
-            let nodes = taken - tx.deferred.len() as u64;
+            let nodes = taken - tx.deferred().len() as u64;
             let mapped: u64 = model.len() as u64
                 - removed.iter().map(|e| e.blockcount.0).sum::<u64>()
                 + if maps { len } else { 0 };

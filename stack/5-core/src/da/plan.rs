@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::da::cuts::{self, Cut};
+use xfskit_format::da_cuts::{self, Cut};
 
 /// Maximum number of neighbours that are rebalanced together.
 pub(crate) const WINDOW: usize = 4;
@@ -75,7 +75,7 @@ impl<'s> Rebalance<'s> {
         capacity: usize,
         whole_runs: bool,
     ) -> Self {
-        let anywhere = if whole_runs { Vec::new() } else { cuts::anywhere(entries) };
+        let anywhere = if whole_runs { Vec::new() } else { da_cuts::anywhere(entries) };
         Self { entries, ends, own, capacity, whole_runs, anywhere }
     }
 
@@ -101,7 +101,7 @@ impl<'s> Rebalance<'s> {
         let before = self.entries[..first].iter().map(|(_, len)| len).sum();
         let start = Cut { entries: first, bytes: before };
         let entries = self.entries[first..end].iter().copied();
-        (start, Cow::Owned(cuts::between_runs(entries, start, self.capacity)))
+        (start, Cow::Owned(da_cuts::between_runs(entries, start, self.capacity)))
     }
 
     fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {
@@ -113,7 +113,7 @@ impl<'s> Rebalance<'s> {
     fn share(&self, from: usize, to: usize, limits: Limits) -> Option<Plan> {
         self.ranges(from).find_map(|blocks| {
             let (start, cuts) = self.cuts(&blocks);
-            let cuts = cuts::evenly(start, &cuts, to, limits.most)?;
+            let cuts = da_cuts::evenly(start, &cuts, to, limits.most)?;
             let starts = std::iter::once(start.bytes).chain(cuts.iter().map(|cut| cut.bytes));
             let kept =
                 cuts.iter().zip(starts).all(|(cut, start)| cut.bytes - start >= limits.least);
@@ -124,7 +124,7 @@ impl<'s> Rebalance<'s> {
     /// Plans to pack all blocks of the window into as few as hold the entries one after the other.
     fn fill(&self, blocks: Range<usize>) -> Plan {
         let (start, cuts) = self.cuts(&blocks);
-        let cuts = cuts::greedily(start, &cuts, self.capacity);
+        let cuts = da_cuts::greedily(start, &cuts, self.capacity);
         self.plan(blocks, &cuts)
     }
 

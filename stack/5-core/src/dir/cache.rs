@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn places_are_known_by_space_and_forgotten_one_by_one() {
-        let geo = crate::dir::testing::geo(12, 1);
+        let geo = xfskit_test_trees::dir::geo(12, 1);
         let mut block_map = BlockMapCache::default();
         let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
         for at in all {
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn objects_are_counted_and_forgotten_where_they_are_too_many() {
-        let (geo, cache) = (crate::dir::testing::geo(12, 0), DirCache::default());
+        let (geo, cache) = (xfskit_test_trees::dir::geo(12, 0), DirCache::default());
         // Two directories of one shard.
         let (one, other) = (Ino(3), Ino(3 + 16));
         let remember = |ino, blocks: std::ops::Range<usize>| {

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use xfskit_format::dir::leaf::Leaf;
 use xfskit_format::{Layout, da, hash};
+use xfskit_test_trees::dir as testing;
 use xfskit_units::{DaBlock, FileOff};
 
 use crate::dir::direct::{LEAVES_MAX, Leaves};
 use crate::dir::names::Form;
 use crate::dir::names_tests::Fixture;
-use crate::dir::testing;
 use crate::error::Error;
 
 fn block(n: u32) -> DaBlock {

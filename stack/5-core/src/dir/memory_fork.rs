@@ -6,8 +6,8 @@ use xfskit_format::Image;
 use xfskit_units::{Daddr, FileOff, Geometry};
 
 use crate::dir::fork::DirFork;
-use crate::dir::testing::{self, Blocks, Found, home};
 use crate::error::{Error, Result};
+use xfskit_test_trees::dir::{self as testing, Blocks, Found, home};
 
 /// A directory's inode and blocks.
 #[derive(Clone, Debug)]

@@ -20,8 +20,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::IoRead;
@@ -31,7 +31,6 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
 use super::dirty::Dirty;
-use super::reservation::DelallocReservation;
 use super::staging::Staged;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
@@ -45,16 +44,13 @@ const BUDGET: u64 = 64 << 20;
 /// Number of segments that are looked up at once.
 pub(super) const SEGMENTS: usize = 256;
 
-/// The files that are open for writing, and their reservations.
+/// The files that are open for writing.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(super) open: Mutex<HashMap<Ino, Arc<Content>>>,
     /// Number of files that have been closed. It grows under the lock of `open`.
     pub(super) closed: AtomicU64,
     dirty_bytes: AtomicU64,
-    pub(super) delalloc: DelallocReservation,
-    /// See [`Volume::set_aside`].
-    pub(super) set_aside: OnceLock<i64>,
     /// Staged extents of all files.
     pub(super) staged: AtomicUsize,
 }
@@ -259,7 +255,7 @@ impl Volume {
         self.contents.dirty_bytes.fetch_sub(gone << self.geo().blocklog, Ordering::Relaxed);
         let keep = self.reservation_for(state.dirty.blocks()).min(state.reserved);
         let back = std::mem::replace(&mut state.reserved, keep) - keep;
-        self.contents.delalloc.give_back(back);
+        self.space().unreserve(back);
     }
 }
 
@@ -551,7 +547,7 @@ impl Content {
         let mut at = blocks.start;
         while at < blocks.end {
             at = vol.transact(|tx| {
-                tx.uses_reservation = state.reservation.is_some();
+                tx.set_uses_reservation(state.reservation.is_some());
                 let inode = tx.iget(self.ino)?;
                 let mut at = at;
                 for _ in 0..BUNMAP_MAX {

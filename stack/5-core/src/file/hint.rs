@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
+use xfskit_space::BlockReservation;
 use xfskit_units::FileOff;
 
 use super::content::SIZE_MAX;
-use super::reservation::BlockReservation;
 use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
@@ -42,7 +42,9 @@ pub(super) fn alloc<'v>(
         return Ok(None);
     }
     // The remaining part at each end takes an extent.
-    let Some(reservation) = vol.reserve_blocks(more + vol.nodes_for(2))? else { return Ok(None) };
+    let Some(reservation) = vol.space().reserve_blocks(more + vol.nodes_for(2))? else {
+        return Ok(None);
+    };
     let (start, len) = (FileOff(whole.start), whole.end - whole.start);
     let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;
     Ok(Some((got, reservation)))

@@ -25,7 +25,7 @@ impl Volume {
         loop {
             let closed = self.contents.closed.load(Ordering::Acquire);
             let inode = self.iget(ino)?;
-            if self.engine.is_none() || !inode.core().is_regular() {
+            if !self.space().is_writable() || !inode.core().is_regular() {
                 return Ok(inode);
             }
             let open = self.contents.open.lock().get(&ino).cloned();

@@ -15,13 +15,12 @@ use std::sync::atomic::Ordering;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::inode::flags2;
+use xfskit_space::{AllocRequest, BlockReservation, Deferred, Owner};
 use xfskit_units::{ExtLen, FilBlks, FileOff};
 
 use super::content::{SIZE_MAX, State};
 use super::hint::window;
-use super::reservation::BlockReservation;
 use crate::error::Result;
-use crate::space::{AllocRequest, Deferred, Owner};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -179,7 +178,7 @@ impl<'v> Staging<'v> {
         if more == 0 {
             return Ok(None);
         }
-        let reservation = self.vol.reserve_blocks(more + self.vol.nodes_for(2))?;
+        let reservation = self.vol.space().reserve_blocks(more + self.vol.nodes_for(2))?;
         let Some(reservation) = reservation else { return Ok(None) };
         let most = u32::try_from((whole.end - whole.start).min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
         let near = tx.bmap_near(inode, Fork::Data, FileOff(whole.start))?;

@@ -110,7 +110,7 @@ impl Volume {
     /// Returns the inodes on unlinked lists that cannot be freed. For a volume that is open for
     /// writing these are the inodes that stayed; else those that would stay.
     pub fn damaged_orphans(&self) -> Vec<Orphan> {
-        if self.engine.is_some() {
+        if self.space().is_writable() {
             return self.damaged_orphans.lock().clone();
         }
         let (orphans, cut) = self.orphans();

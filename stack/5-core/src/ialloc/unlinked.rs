@@ -8,10 +8,10 @@ use std::mem::offset_of;
 
 use xfskit_format::agi::Agi;
 use xfskit_format::{Expected, Image};
+use xfskit_space::inodes::InodeGroup;
 use xfskit_units::AgIno;
 use zerocopy::big_endian::U32;
 
-use super::Group;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
@@ -57,7 +57,7 @@ impl Tx<'_> {
     /// no more members than the group has inodes.
     fn before_on_list(
         &mut self,
-        group: Group,
+        group: InodeGroup,
         head: Option<AgIno>,
         agino: AgIno,
     ) -> Result<TxInode> {
@@ -82,18 +82,18 @@ impl Tx<'_> {
         Err(found.into())
     }
 
-    fn list_of(&mut self, inode: TxInode) -> Result<(Group, AgIno)> {
+    fn list_of(&mut self, inode: TxInode) -> Result<(InodeGroup, AgIno)> {
         let split = self.volume().geo().ino_split(inode.ino);
         let (agno, agino) = split.ok_or(Error::NoInode(inode.ino))?;
-        Ok((Group::lock(self, agno)?, agino))
+        Ok((InodeGroup::lock(self, agno)?, agino))
     }
 
-    fn list_head(&self, group: Group, agino: AgIno) -> Result<Option<AgIno>> {
+    fn list_head(&self, group: InodeGroup, agino: AgIno) -> Result<Option<AgIno>> {
         let head = group.header(self)?.unlinked.get((agino.0 % LISTS) as usize);
         Ok(head.map(|head| head.get()).filter(|&head| head != u32::MAX).map(AgIno))
     }
 
-    fn set_list_head(&mut self, group: Group, agino: AgIno, head: Option<AgIno>) {
+    fn set_list_head(&mut self, group: InodeGroup, agino: AgIno, head: Option<AgIno>) {
         let at = offset_of!(Agi, unlinked) + (agino.0 % LISTS) as usize * size_of::<U32>();
         let head = U32::new(head.map_or(u32::MAX, |agino| agino.0));
         self.image(group.agi).put(at, &head);

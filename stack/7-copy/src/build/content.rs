@@ -1,8 +1,8 @@
 //! The bytes of all blocks of inodes.
 
 use xfskit_block::{AlignedBuf, BlockDevice};
-use xfskit_core::bulk::attr::AttrForm;
-use xfskit_core::bulk::bmbt::Shape;
+use xfskit_bulk::attr::AttrForm;
+use xfskit_bulk::bmbt::Shape;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::symlink;
 use xfskit_units::{ByteOffset, DaBlock, Daddr, FileOff, FsBlock, Geometry};

@@ -1,6 +1,6 @@
 //! The bytes of inodes.
 
-use xfskit_core::bulk::attr::AttrForm;
+use xfskit_bulk::attr::AttrForm;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Format, InodeMut, flags2};
 use xfskit_format::timestamp::Timestamp;

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use xfskit_core::bulk::btree::Shape;
+use xfskit_bulk::btree::Shape;
 use xfskit_format::agbtree::Tree as Btree;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_mkfs::layout::{AgLayout, Extent};

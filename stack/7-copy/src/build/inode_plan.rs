@@ -8,12 +8,12 @@
 
 use std::borrow::Cow;
 
-use xfskit_core::attr::forkoff::{self, DataNeed};
-use xfskit_core::bulk::attr::{AttrForm, AttrPlan, NewAttr, PlanError};
-use xfskit_core::bulk::bmbt::{self, Shape};
-use xfskit_core::bulk::dir::{DirBlocks, DirPlan, NewEntry};
+use xfskit_bulk::attr::{AttrForm, AttrPlan, NewAttr, PlanError};
+use xfskit_bulk::bmbt::{self, Shape};
+use xfskit_bulk::dir::{DirBlocks, DirPlan, NewEntry};
 use xfskit_format::Layout;
 use xfskit_format::attr::Namespace;
+use xfskit_format::attr::forkoff::{self, DataNeed};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::FileType;
 use xfskit_mkfs::Plan;

@@ -266,7 +266,7 @@ fn note_replay(volume: &Volume, out: &Out) {
 
 /// Prints what was cut off at the journal's head. A write that a power failure cut and later damage
 /// there look the same.
-fn note_torn(replay: &core::recovery::Replay, out: &Out) {
+fn note_torn(replay: &core::Replay, out: &Out) {
     if let Some(torn) = &replay.torn {
         out.note(&format!(
             "the journal ends at block {}, where a record is damaged or was not written to its end \
@@ -277,7 +277,7 @@ fn note_torn(replay: &core::recovery::Replay, out: &Out) {
 }
 
 /// Prints how many changes of the journal were finished.
-fn note_finished(replay: &core::recovery::Replay, out: &Out) {
+fn note_finished(replay: &core::Replay, out: &Out) {
     match replay.finished {
         0 => {}
         1 => out.note("one change that it had begun was finished"),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::core::recovery::Replay;
+use xfskit::core::Replay;
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
