@@ -10,7 +10,7 @@ use xfskit_space::Space;
 use xfskit_trans::BufCache;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::intents;
 use crate::options::{JournalOptions, OpenOptions};
 use crate::superblock::{FoundSuperblock, find_superblock, read_superblock, superblock_to_write};
@@ -27,8 +27,8 @@ impl Volume {
     /// see [`faults`](Self::faults). The journal is replayed if all of it is there.
     ///
     /// # Errors
-    /// [`Error::Superblock`](crate::Error::Superblock) if the device is not XFS or needs a newer reader, [`Error::Device`](crate::Error::Device),
-    /// and [`Error::Journal`](crate::Error::Journal) if the journal cannot be replayed.
+    /// [`Error::Superblock`] if the device is not XFS or needs a newer reader, [`Error::Device`],
+    /// and [`Error::Journal`] if the journal cannot be replayed.
     pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if options.write {
             return Self::open_writable(dev, options);
@@ -142,7 +142,8 @@ fn recovered(
     if secondary {
         copy.write_at(ByteOffset(0), &sb.to_sector())?;
     }
-    let replay = xfskit_recovery::replay_if(&*copy, log_dev, sb, &options.replay, |_| Ok(()))?;
+    let replay =
+        xfskit_recovery::replay_if(&*copy, log_dev, sb, &options.replay, |_| Ok::<_, Error>(()))?;
     if replay.unfinished.is_empty() {
         return Ok((copy, Some(replay)));
     }

@@ -150,7 +150,8 @@ fn replay_reports_open_intents_and_no_finished_ones() {
     assert_eq!(named, [("RUI", 1), ("CUI", 2)]);
 
     append(&dev, &[0x34, 0x12, 1, 0]);
-    let refused = xfskit_recovery::replay(&dev, None, &sb).expect_err("an unknown item");
+    let refused: Error =
+        xfskit_recovery::replay(&dev, None, &sb).expect_err("an unknown item").into();
     assert_eq!(refused.corruption().expect("a fault").check.0, "log.item.type");
 }
 
