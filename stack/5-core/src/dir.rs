@@ -12,7 +12,6 @@
 //! ([`Tx::dir_create`](crate::Tx::dir_create) and the functions beside it). `cache` and `direct`
 //! are caches for large directories: free space in data blocks, and leaves of the hash tree.
 
-pub(crate) mod cache;
 mod direct;
 #[cfg(test)]
 mod direct_tests;

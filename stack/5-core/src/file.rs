@@ -4,7 +4,6 @@
 //! one batch. It does not go through the buffer cache, which is for metadata.
 
 mod content;
-mod dirty;
 mod exchange;
 mod fallocate;
 mod flush;
@@ -15,8 +14,7 @@ mod share;
 mod staging;
 mod write_symlink;
 
-pub(crate) use content::Contents;
-pub use content::{Content, SIZE_MAX};
+pub use crate::open_files::{Content, SIZE_MAX};
 pub use fallocate::Seek;
 
 use std::ops::Range;

@@ -10,8 +10,6 @@
 mod inactivate;
 mod unlinked;
 
-pub use inactivate::Orphan;
-
 use xfskit_format::inode::FileType;
 use xfskit_format::{Image, Layout, inode};
 use xfskit_units::{AgNumber, Ino};

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::intents;
 use crate::options::{JournalOptions, OpenOptions};
 use crate::superblock::{FoundSuperblock, find_superblock, read_superblock, superblock_to_write};
+use crate::superblock_edit;
 use crate::volume::Volume;
 use crate::writable;
 
@@ -73,7 +74,7 @@ impl Volume {
         let replay = writable::recover(&dev, &sb, options)?;
         let clean = replay.clean;
         let volume = Self::replayed(dev, options, replay)?;
-        writable::reset_quota(&volume)?;
+        superblock_edit::reset_quota(&volume)?;
         volume.inactivate_orphans()?;
         if !clean {
             volume.free_staging()?;

@@ -21,8 +21,8 @@ use xfskit_units::Ino;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::superblock_edit;
 use crate::volume::Volume;
-use crate::writable;
 
 /// Checkpoints that a transaction waits for, at most, until freed space is usable.
 const BUSY_RETRIES_MAX: usize = 5;
@@ -100,7 +100,7 @@ impl Volume {
                 Err(Error::BusyExtents) => return Err(Error::NoSpace("blocks")),
                 Err(Error::AttrBit) => {
                     drop(tx);
-                    writable::set_attr_bit(self)?;
+                    superblock_edit::set_attr_bit(self)?;
                 }
                 // Reservations are for the worst case. Writing the data turns them into what it
                 // really takes.

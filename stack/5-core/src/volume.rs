@@ -1,4 +1,4 @@
-//! A volume: its parts, sync and close.
+//! A volume: its parts.
 
 use std::sync::Arc;
 
@@ -13,23 +13,12 @@ use xfskit_space::{Counts, Space};
 use xfskit_trans::{Buf, BufCache, Engine, Stats};
 use xfskit_units::{AgNumber, Geometry, Lsn};
 
-use crate::attr::debris::Swept;
-use crate::dir::cache::DirCache;
+use crate::dir_cache::DirCache;
 use crate::error::Result;
-use crate::file::Contents;
-use crate::ialloc::Orphan;
+use crate::open_files::Contents;
+use crate::orphan::Orphan;
 use crate::superblock::SecondarySuperblock;
-use crate::writable;
-
-/// The result of closing a volume.
-#[derive(Clone, Debug)]
-pub struct Closed {
-    /// Statistics since the volume was opened.
-    pub stats: Stats,
-    /// Deleted inodes that could not be freed because the device failed. For them the journal stays
-    /// dirty, and the next opening for writing tries again.
-    pub orphans_left: Vec<Orphan>,
-}
+use crate::swept::Swept;
 
 /// An XFS filesystem, open for reading, or for reading and writing. All threads share it.
 #[derive(Debug)]
@@ -69,53 +58,6 @@ impl Volume {
             swept: Swept::default(),
             dir_cache: DirCache::default(),
         }
-    }
-
-    /// Makes all changes so far durable, file contents included.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Trans`](crate::Error::Trans) if the volume was shut down, or if this call shuts it
-    /// down.
-    pub fn sync(&self) -> Result<()> {
-        let engine = self.engine()?;
-        self.flush_contents()?;
-        Ok(engine.checkpoint()?)
-    }
-
-    /// Closes the volume: makes all changes durable, writes them in place, writes the counters to
-    /// the superblock, and marks the journal clean. The journal stays dirty if there are orphans
-    /// that could not be freed, because no mount looks for orphans behind a clean journal. Does
-    /// nothing for a volume that is open for reading.
-    ///
-    /// # Errors
-    /// [`Error::Trans`](crate::Error::Trans) if the volume was shut down, or if this call shuts it down.
-    pub fn close(self) -> Result<()> {
-        self.close_counted().map(drop)
-    }
-
-    /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened
-    /// and the orphans that keep the journal dirty.
-    ///
-    /// # Errors
-    /// As [`close`](Self::close).
-    pub fn close_counted(self) -> Result<Stats> {
-        if let Ok(engine) = self.engine() {
-            self.flush_contents()?;
-            self.unstage_contents()?;
-            if !std::mem::take(&mut *self.orphans_left.lock()).is_empty() {
-                engine.checkpoint()?;
-                self.inactivate_orphans()?;
-            }
-            writable::log_counters(&self)?;
-            if self.orphans_left.lock().is_empty() {
-                engine.unmount()?;
-            } else {
-                engine.checkpoint()?;
-                engine.write_back()?;
-            }
-        }
-        let orphans_left = std::mem::take(&mut *self.orphans_left.lock());
-        Ok(Closed { stats: self.stats(), orphans_left })
     }
 
     /// Returns the corruptions of the volume as a whole that did not keep it from being opened.

@@ -8,15 +8,14 @@
 //! A fork is scanned at its first change since the volume was opened. Once it has no such entry it
 //! is not scanned again, because changes made here leave none.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use xfskit_format::attr::INCOMPLETE;
 use xfskit_format::attr::leaf::{AttrValue, Leaf};
 use xfskit_format::attr::{leaf_edit, remote};
 use xfskit_format::{Ctx, Fork, Layout, da};
-use xfskit_trans::lock::{LockRank, RankedMutex};
-use xfskit_units::{DaBlock, FileOff, Ino};
+use xfskit_units::{DaBlock, FileOff};
 
 use crate::attr::blocks::TxBlocks;
 use crate::attr::leaves::AttrLeaves;
@@ -28,33 +27,6 @@ use crate::tx::{Tx, TxInode};
 
 /// Maximum number of leaves that one transaction clears; the next change continues with the others.
 const LEAVES_MAX: usize = 64;
-/// Maximum number of inodes in the cache.
-const INODES_MAX: usize = 1 << 16;
-
-/// Inodes whose attribute fork was scanned and holds no debris.
-#[derive(Debug)]
-pub(crate) struct Swept(RankedMutex<HashSet<Ino>>);
-
-impl Default for Swept {
-    fn default() -> Self {
-        Self(RankedMutex::new(LockRank::Leaf, HashSet::new()))
-    }
-}
-
-impl Swept {
-    fn has(&self, ino: Ino) -> bool {
-        self.0.lock().contains(&ino)
-    }
-
-    fn add(&self, ino: Ino) {
-        let mut swept = self.0.lock();
-        if swept.len() >= INODES_MAX {
-            swept.clear();
-        }
-        swept.insert(ino);
-    }
-}
-
 /// The result of a scan of a fork.
 #[derive(Default)]
 struct Survey {

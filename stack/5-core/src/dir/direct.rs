@@ -1,7 +1,7 @@
 //! Direct access to the leaf of the hash tree for a name, without reading root, nodes or the
 //! directory's form.
 //!
-//! [`Leaves`] caches the hash at which leaves begin, as seen by earlier descents through the tree.
+//! [`Leaves`](crate::dir_cache::Leaves) caches the hash at which leaves begin, as seen by earlier descents through the tree.
 //!
 //! 1. A cached position is a hint. It is verified on the block itself, which the transaction holds:
 //!    the block must be a leaf of a hash tree, with entries of lower and of higher hashes. Leaves
@@ -10,7 +10,7 @@
 //!    tree, so the directory is in node form.
 //! 2. Only changes that concern the leaf alone are made here: an added entry that fits and leaves
 //!    the last entry as it is, because the nodes repeat its hash; and a removed entry where enough
-//!    are left. All other changes descend through the tree, which records the leaf in [`Leaves`].
+//!    are left. All other changes descend through the tree, which records the leaf in `Leaves`.
 //! 3. Transactions are undone without updating the cache, and leaves are rebalanced or removed. The
 //!    hint is wrong then, and a descent through the tree finds a better one.
 
@@ -19,39 +19,13 @@ use std::ops::Range;
 use xfskit_format::dir::leaf::{Leaf, LeafEntry};
 use xfskit_format::dir::{Entry, leaf_edit};
 use xfskit_format::{Fork, Image, Layout};
-use xfskit_units::{DaBlock, FileOff};
+use xfskit_units::FileOff;
 
 use crate::da::tree;
 use crate::dir::fork::{DirFork, tree_at};
 use crate::dir::leaves::DirLeaves;
 use crate::dir::names::{EntryPosition, EntryTarget, Names};
 use crate::error::{Error, Result};
-
-/// Maximum number of cached leaves of one directory.
-pub(super) const LEAVES_MAX: usize = 1 << 14;
-
-/// The cached leaves of a hash tree: the hash of the first entry, in order, and the block.
-#[derive(Debug, Default)]
-pub(crate) struct Leaves(pub(super) Vec<(u32, DaBlock)>);
-
-impl Leaves {
-    /// Returns the last leaf that begins below `hash`.
-    pub(super) fn guess(&self, hash: u32) -> Option<DaBlock> {
-        let end = self.0.partition_point(|(first, _)| *first < hash);
-        self.0[..end].last().map(|(_, leaf)| *leaf)
-    }
-
-    /// Records that the leaf at `leaf` has entries from `first` to `last`, so that no other leaf
-    /// begins between.
-    pub(crate) fn note(&mut self, (first, last): (u32, u32), leaf: DaBlock) {
-        if self.0.len() >= LEAVES_MAX {
-            self.0.clear();
-        }
-        let start = self.0.partition_point(|(other, _)| *other < first);
-        let end = self.0.partition_point(|(other, _)| *other <= first || *other < last);
-        self.0.splice(start..end, [(first, leaf)]);
-    }
-}
 
 /// The leaf of a name's hash, found without the tree.
 #[derive(Debug)]

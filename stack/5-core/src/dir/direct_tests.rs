@@ -7,9 +7,9 @@ use xfskit_format::{Layout, da, hash};
 use xfskit_test_trees::dir as testing;
 use xfskit_units::{DaBlock, FileOff};
 
-use crate::dir::direct::{LEAVES_MAX, Leaves};
 use crate::dir::names::Form;
 use crate::dir::names_tests::Fixture;
+use crate::dir_cache::{LEAVES_MAX, Leaves};
 use crate::error::Error;
 
 fn block(n: u32) -> DaBlock {

@@ -25,8 +25,8 @@ use xfskit_format::inode::FileType;
 use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult, da, hash};
 use xfskit_units::{FileOff, Geometry, Ino};
 
-use crate::dir::cache::FreeSpaceIndex;
 use crate::dir::fork::{DirFork, data_at, dataptr};
+use crate::dir_cache::FreeSpaceIndex;
 use crate::error::{Error, Result};
 
 /// The target of a name: inode and type.

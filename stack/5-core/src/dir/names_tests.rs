@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use xfskit_format::inode::FileType;
 use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 
-use crate::dir::cache::FreeSpaceIndex;
 use crate::dir::memory_fork::MemoryFork;
 use crate::dir::names::{EntryTarget, Form, Names};
+use crate::dir_cache::FreeSpaceIndex;
 use crate::error::{Error, Result};
 use xfskit_bulk::dir::{DirPlan, NewEntry};
 use xfskit_test_trees::dir::{self as testing, Found, INO, Names as Model, PARENT, home};

@@ -165,7 +165,7 @@ impl<F: DirFork> Names<'_, F> {
         Ok(())
     }
 
-    /// Reads the free index into [`FreeSpaceIndex`](crate::dir::cache::FreeSpaceIndex).
+    /// Reads the free index into [`FreeSpaceIndex`](crate::dir_cache::FreeSpaceIndex).
     fn learn_room(&mut self) -> Result<()> {
         for db in (0..self.data_blocks()).step_by(free_max(self.geo)) {
             let bests = self.bests(self.free_slot(db).at)?.to_vec();
@@ -257,7 +257,7 @@ impl<F: DirFork> Names<'_, F> {
         leaf_edit::compact(&mut self.fork.image(root)?, geo);
         leaf_edit::to_leaf1(&mut self.fork.image(root)?, geo, &bests);
         self.fork.unmap(free)?;
-        *self.free_index = crate::dir::cache::FreeSpaceIndex::default();
+        *self.free_index = crate::dir_cache::FreeSpaceIndex::default();
         self.leaf_to_block()
     }
 }

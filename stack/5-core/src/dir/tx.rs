@@ -14,9 +14,9 @@ use xfskit_trans::{BufMap, DiskLocation, Handle};
 use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino};
 
 use crate::da;
-use crate::dir::cache::{BlockMapCache, DirCacheEntry};
 use crate::dir::fork::DirFork;
 use crate::dir::names::Names;
+use crate::dir_cache::{BlockMapCache, DirCacheEntry};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 

@@ -18,72 +18,27 @@
 //! 3. The part of the last block behind the end of the file is zero in memory and on the device, or
 //!    is zeroed before the file grows.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use xfskit_block::IoRead;
 use xfskit_format::Fork;
 use xfskit_format::inode::flags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
-use super::dirty::Dirty;
-use super::staging::Staged;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
+use crate::open_files::{Content, Dirty, SIZE_MAX, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Largest size of a file, in bytes.
-pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Data in memory, of all files, above which a writer flushes, in bytes.
 const BUDGET: u64 = 64 << 20;
 /// Number of segments that are looked up at once.
 pub(super) const SEGMENTS: usize = 256;
-
-/// The files that are open for writing.
-#[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub(super) open: Mutex<HashMap<Ino, Arc<Content>>>,
-    /// Number of files that have been closed. It grows under the lock of `open`.
-    pub(super) closed: AtomicU64,
-    dirty_bytes: AtomicU64,
-    /// Staged extents of all files.
-    pub(super) staged: AtomicUsize,
-}
-
-/// A regular file that is open for writing. Shared by all of its handles.
-#[derive(Debug)]
-pub struct Content {
-    ino: Ino,
-    generation: u32,
-    /// The inode's extent size hint in blocks; 0 without a hint.
-    pub(super) extsize: u64,
-    /// The IOLOCK: taken before any transaction, never inside one.
-    pub(super) state: RwLock<State>,
-}
-
-/// The state that the IOLOCK protects.
-#[derive(Debug)]
-pub(super) struct State {
-    /// Size in bytes, including data that is in memory only.
-    pub(super) size: u64,
-    pub(super) dirty: Dirty,
-    /// Staging extents of the file.
-    pub(super) staged: Staged,
-    /// Blocks reserved for `dirty`.
-    pub(super) reserved: u64,
-    /// Blocks reserved for the present operation, see
-    /// [`with_reservation`](Content::with_reservation).
-    pub(super) reservation: Option<u64>,
-    /// Time of the last write, if the inode does not have it yet.
-    pub(super) written: Option<Timestamp>,
-    /// The size differs from the inode's.
-    pub(super) resized: bool,
-}
 
 impl Volume {
     /// Opens a regular file's data for writing. [`close_content`](Self::close_content) closes it.
@@ -256,24 +211,6 @@ impl Volume {
         let keep = self.reservation_for(state.dirty.blocks()).min(state.reserved);
         let back = std::mem::replace(&mut state.reserved, keep) - keep;
         self.space().unreserve(back);
-    }
-}
-
-impl State {
-    /// Zeroes the bytes of `range`, which are in one block, if that is in memory.
-    pub(super) fn blank(&mut self, range: Range<u64>) {
-        if !range.is_empty() && self.dirty.has_byte(range.start) {
-            self.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
-        }
-    }
-
-    fn is_clean(&self) -> bool {
-        self.is_flushed() && self.staged.is_empty()
-    }
-
-    /// Returns true if the inode and the device have all data and attributes of the file.
-    pub(super) fn is_flushed(&self) -> bool {
-        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
     }
 }
 

@@ -15,10 +15,10 @@ use xfskit_format::log::item::{Family, Intent, kind};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::ByteOffset;
 
-use super::content::{Content, State};
 use super::share::count_extents;
 use crate::error::{Error, Result};
 use crate::icore::Touch;
+use crate::open_files::{Content, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 

@@ -11,11 +11,12 @@ use xfskit_format::inode::flags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FileOff};
 
-use super::content::{Content, SIZE_MAX, State, segment_at};
+use super::content::segment_at;
 use super::hint;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::icore::Touch;
+use crate::open_files::{Content, SIZE_MAX, State};
 use crate::volume::Volume;
 
 /// The target of a seek.

@@ -10,12 +10,12 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::DataTicket;
 use xfskit_units::{ByteLen, ByteOffset, FileOff};
 
-use super::content::{Content, State};
 use super::hint;
-use super::staging::{Staged, Staging};
+use super::staging::Staging;
 use crate::bmap::BUNMAP_MAX;
 use crate::error::Result;
 use crate::icore::Touch;
+use crate::open_files::{Content, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 

@@ -11,8 +11,8 @@ use xfskit_format::bmbt::Extent;
 use xfskit_space::BlockReservation;
 use xfskit_units::FileOff;
 
-use super::content::SIZE_MAX;
 use crate::error::Result;
+use crate::open_files::SIZE_MAX;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 

@@ -8,10 +8,10 @@ use xfskit_format::inode::CoreV3;
 use xfskit_units::Ino;
 use zerocopy::FromBytes;
 
-use super::content::{Content, State};
 use crate::error::Result;
 use crate::icore::encode;
 use crate::inode::Inode;
+use crate::open_files::{Content, State};
 use crate::volume::Volume;
 
 impl Volume {

@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use xfskit_format::bmbt;
 
-use super::content::{Content, SEGMENTS, State};
+use super::content::SEGMENTS;
 use crate::bmap::Backing;
 use crate::error::{Error, Result};
+use crate::open_files::{Content, State};
 use crate::volume::Volume;
 
 impl Volume {

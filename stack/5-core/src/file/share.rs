@@ -17,10 +17,11 @@ use xfskit_format::inode::{Dinode, flags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino};
 
-use super::content::{Content, SIZE_MAX, State, segment_at};
+use super::content::segment_at;
 use crate::bmap::Backing;
 use crate::error::{Error, Result};
 use crate::icore::Touch;
+use crate::open_files::{Content, SIZE_MAX, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 

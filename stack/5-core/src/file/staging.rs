@@ -8,7 +8,6 @@
 //! Linux. Unused staging extents are freed when the last handle is closed, and when the volume runs
 //! full. After a crash, the next open of the volume frees them.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -18,9 +17,9 @@ use xfskit_format::inode::flags2;
 use xfskit_space::{AllocRequest, BlockReservation, Deferred, Owner};
 use xfskit_units::{ExtLen, FilBlks, FileOff};
 
-use super::content::{SIZE_MAX, State};
 use super::hint::window;
 use crate::error::Result;
+use crate::open_files::{SIZE_MAX, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -28,12 +27,6 @@ use crate::volume::Volume;
 const MOST: usize = 1024;
 /// Number of staged extents that one transaction frees.
 const FREED_AT_ONCE: usize = 16;
-
-/// The staged extents of a file, by the first file block of each.
-#[derive(Debug, Default)]
-pub(super) struct Staged {
-    extents: BTreeMap<u64, Extent>,
-}
 
 /// The changes that one transaction makes to the staged extents. [`State::apply_staged`] applies
 /// them after the commit.
@@ -44,42 +37,6 @@ pub(super) struct Staging<'v> {
     taken: Vec<Range<u64>>,
     /// Blocks that stay reserved until then.
     reservations: Vec<BlockReservation<'v>>,
-}
-
-impl Staged {
-    pub(super) fn is_empty(&self) -> bool {
-        self.extents.is_empty()
-    }
-
-    /// Returns the staged extent that covers block `at`.
-    fn covering(&self, at: u64) -> Option<Extent> {
-        let (_, extent) = self.extents.range(..=at).next_back()?;
-        Some(*extent).filter(|extent| extent.end().0 > at)
-    }
-
-    /// Returns the range around `at` in which nothing is staged.
-    fn gap(&self, at: u64) -> Range<u64> {
-        let before = self.extents.range(..=at).next_back();
-        let behind = self.extents.range(at..).next();
-        before.map_or(0, |(_, extent)| extent.end().0)..behind.map_or(u64::MAX, |(&start, _)| start)
-    }
-
-    fn add(&mut self, extent: Extent) {
-        self.extents.insert(extent.startoff.0, extent);
-    }
-
-    /// Removes the blocks of `range`, which are of one extent, from the staged ones.
-    fn take(&mut self, range: &Range<u64>) {
-        let Some(whole) = self.covering(range.start) else { return };
-        self.extents.remove(&whole.startoff.0);
-        let (start, end) = (FileOff(range.start), FileOff(range.end));
-        if whole.startoff < start {
-            self.add(whole.clip(whole.startoff, start));
-        }
-        if end < whole.end() {
-            self.add(whole.clip(end, whole.end()));
-        }
-    }
 }
 
 impl State {

@@ -13,6 +13,7 @@ use xfskit_units::{AgIno, AgNumber, FileOff, Ino};
 
 use crate::bmap::WHOLE;
 use crate::error::{Error, Result};
+use crate::orphan::Orphan;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -160,27 +161,6 @@ impl Volume {
             at = inode.core().next_unlinked();
         }
         Ok(())
-    }
-}
-
-/// An unlinked inode that cannot be freed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} cannot be given back: {error}", self.what())]
-pub struct Orphan {
-    /// The inode; `None` if the heads of a whole group cannot be read.
-    pub ino: Option<Ino>,
-    /// The reason.
-    pub error: String,
-}
-
-impl Orphan {
-    fn what(&self) -> String {
-        let what = |ino| format!("inode {ino}, which is deleted,");
-        self.ino.map_or_else(|| "deleted files".into(), what)
-    }
-
-    fn new(ino: Option<Ino>, error: &Error) -> Self {
-        Self { ino, error: error.to_string() }
     }
 }
 

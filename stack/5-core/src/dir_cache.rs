@@ -1,3 +1,6 @@
+//! What is remembered of large directories: hints about their blocks, so that a change need not
+//! read all of them.
+//!
 //! The free space of large directories: an index for the query "which data block has this many
 //! bytes in one piece?".
 //!
@@ -11,6 +14,12 @@
 //! 2. The index may report too much space, never too little: space that names take is noticed only
 //!    when a hint turns out wrong. No free space is lost.
 
+mod leaves;
+
+#[cfg(test)]
+pub(crate) use leaves::LEAVES_MAX;
+pub(crate) use leaves::Leaves;
+
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
@@ -18,8 +27,6 @@ use rustc_hash::FxHashMap;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_trans::{Handle, LogItem};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
-
-use crate::dir::direct::Leaves;
 
 /// The free space of one directory.
 #[derive(Debug, Default)]

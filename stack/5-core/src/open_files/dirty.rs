@@ -14,7 +14,7 @@ const RUN_MAX: usize = 1 << 20;
 
 /// Dirty blocks of one file. Positions are block numbers of the file, or bytes where stated.
 #[derive(Debug)]
-pub(super) struct Dirty {
+pub(crate) struct Dirty {
     blocklog: u32,
     /// Data by first block. Runs neither overlap nor are empty.
     runs: BTreeMap<u64, AlignedBuf>,
@@ -22,12 +22,12 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    pub(super) fn new(blocklog: u32) -> Self {
+    pub(crate) fn new(blocklog: u32) -> Self {
         Self { blocklog, runs: BTreeMap::new(), blocks: 0 }
     }
 
     /// Returns the number of blocks.
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
@@ -45,17 +45,17 @@ impl Dirty {
         (block < start + self.blocks_in(run)).then_some(start)
     }
 
-    pub(super) fn has(&self, block: u64) -> bool {
+    pub(crate) fn has(&self, block: u64) -> bool {
         self.run_of(block).is_some()
     }
 
     /// Returns true if the block of byte `offset` is here.
-    pub(super) fn has_byte(&self, offset: u64) -> bool {
+    pub(crate) fn has_byte(&self, offset: u64) -> bool {
         self.has(offset >> self.blocklog)
     }
 
     /// Returns the runs that touch `range`, cut to it: first block and data.
-    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(crate) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.run_of(range.start).unwrap_or(range.start);
         self.runs.range(first..range.end.max(first)).filter_map(move |(&start, run)| {
             let from = range.start.max(start);
@@ -66,13 +66,13 @@ impl Dirty {
     }
 
     /// Returns how many blocks of `range` are not here.
-    pub(super) fn missing(&self, range: Range<u64>) -> u64 {
+    pub(crate) fn missing(&self, range: Range<u64>) -> u64 {
         let len = range.end - range.start;
         len - self.parts(range).map(|(_, part)| self.blocks_in(part)).sum::<u64>()
     }
 
     /// Returns the first contiguous blocks.
-    pub(super) fn first(&self) -> Option<Range<u64>> {
+    pub(crate) fn first(&self) -> Option<Range<u64>> {
         let (&start, _) = self.runs.first_key_value()?;
         let mut end = start;
         for (&next, run) in &self.runs {
@@ -85,7 +85,7 @@ impl Dirty {
     }
 
     /// Copies the bytes that are here, from `offset` on, over `buf`.
-    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
+    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for (block, part) in self.parts(offset >> self.blocklog..end.div_ceil(self.byte(1))) {
             let start = self.byte(block);
@@ -99,7 +99,7 @@ impl Dirty {
 
     /// Takes over `bytes` at byte `offset`. The caller has loaded a block that is new here and only
     /// partly written.
-    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let block = at >> self.blocklog;
@@ -135,7 +135,7 @@ impl Dirty {
     }
 
     /// Drops the blocks of `range`.
-    pub(super) fn remove(&mut self, range: Range<u64>) {
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
         let first = self.run_of(range.start).unwrap_or(range.start);
         let touched: Vec<u64> =
             self.runs.range(first..range.end.max(first)).map(|(&start, _)| start).collect();
