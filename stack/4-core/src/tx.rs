@@ -255,8 +255,9 @@ impl Volume {
     /// The engine of a volume that is open for writing.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`], [`Error::Closed`].
     pub fn engine(&self) -> Result<&Engine> {
+        self.check_open()?;
         self.engine.as_deref().ok_or(Error::ReadOnly)
     }
 }

@@ -59,6 +59,8 @@ pub struct Volume {
     pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
     pub(crate) contents: Contents,
+    /// It was closed: every later change is refused.
+    closed: AtomicBool,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
@@ -116,6 +118,7 @@ impl Volume {
             orphans_left: AtomicBool::new(false),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
+            closed: AtomicBool::new(false),
             log_head,
             replay,
             faults,
@@ -174,6 +177,7 @@ impl Volume {
             orphans_left: AtomicBool::new(false),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
+            closed: AtomicBool::new(false),
             log_head,
             replay: Some(replay),
             faults: vec![],
@@ -213,6 +217,16 @@ impl Volume {
     /// # Errors
     /// As [`close`](Self::close).
     pub fn close_counted(self) -> Result<Stats> {
+        self.close_shared()
+    }
+
+    /// The same for a volume that other parts of the program still refer to: every later change
+    /// fails with [`Error::Closed`]. The caller makes sure that no change is under way.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_shared(&self) -> Result<Stats> {
+        self.check_open()?;
         if let Some(engine) = &self.engine {
             self.flush_contents()?;
             self.unstage_contents()?;
@@ -220,7 +234,7 @@ impl Volume {
                 engine.checkpoint()?;
                 self.inactivate_orphans()?;
             }
-            writable::log_counters(&self)?;
+            writable::log_counters(self)?;
             if self.orphans_left.load(Ordering::Relaxed) {
                 engine.checkpoint()?;
                 engine.write_back()?;
@@ -228,7 +242,16 @@ impl Volume {
                 engine.unmount()?;
             }
         }
+        self.closed.store(true, Ordering::Release);
         Ok(self.stats())
+    }
+
+    /// Fails if the volume was closed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// What was done with the volume so far. Of one that is open for reading the buffers only.

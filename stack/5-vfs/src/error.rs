@@ -161,6 +161,7 @@ impl Error {
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
             Self::Core(Core::NoSpace(_) | Core::Settle) => Errno::NOSPC,
             Self::Core(Core::ReadOnly) => Errno::ROFS,
+            Self::Core(Core::Closed) => Errno::BADF,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } | Self::Core(Core::IsDirectory(_)) => Errno::ISDIR,
             Self::Loop { .. } => Errno::LOOP,

@@ -14,6 +14,7 @@
 //! | [`visited`] | which directories a walk entered: none twice |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
 //! | [`content`] | where content lies, and reading it |
+//! | [`names`] | names of a listing that come twice |
 //! | [`reader`] | a file's content as a stream |
 //! | [`change`] | names, links, owners, times and attributes changed |
 //! | [`error`] | what can go wrong, and the errno of each |
@@ -22,7 +23,7 @@ pub mod change;
 pub mod content;
 pub mod error;
 pub mod fs;
-mod names;
+pub mod names;
 pub mod path;
 pub mod reader;
 pub mod stat;
@@ -33,21 +34,22 @@ pub mod walk;
 mod xattr;
 
 pub use change::Clock;
-pub use change::handle::Handle;
-pub use change::hold::Hold;
+pub use change::handle::{AtEnd, FileHandle, Handle};
+pub use change::hold::{Hold, InodeHold};
 pub use change::make::NewNode;
 pub use change::rename::RenameMode;
 pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
+pub use names::Names;
 pub use path::{Follow, join};
-pub use reader::Reader;
+pub use reader::{FileReader, Reader};
 pub use stat::Stat;
 pub use statfs::Statfs;
 pub use sweep::{Child, Visitor};
 pub use visited::Visited;
-pub use walk::{Walk, WalkEntry, WalkFault};
+pub use walk::{TreeWalk, Walk, WalkEntry, WalkFault};
 pub use xfskit_core::Inode;
 pub use xfskit_core::attr::change::SetMode;
 pub use xfskit_core::file::Seek;

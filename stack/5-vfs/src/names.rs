@@ -12,7 +12,7 @@ use crate::{Entry, Error};
 /// The names of one directory, as far as it was listed: a hash of each, which is keyed, so that no
 /// two names can be made to share one.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     hashes: Vec<u64>,
     hasher: RandomState,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Names {
 impl Names {
     /// Adds the next `entries` of the listing. Returns an error for each that has the name of an
     /// earlier one.
-    pub(crate) fn add(&mut self, volume: &Volume, dir: Ino, entries: &[Entry]) -> Vec<Error> {
+    pub fn add(&mut self, volume: &Volume, dir: Ino, entries: &[Entry]) -> Vec<Error> {
         let hash = |entry: &Entry| self.hasher.hash_one(&*entry.name);
         let mut new: Vec<(u64, usize)> = entries.iter().map(hash).zip(0..).collect();
         new.sort_unstable();

@@ -67,17 +67,26 @@ impl Fs {
     /// [`Error::NotFound`] and its kin where the path is at fault, [`Error::Core`] where the
     /// volume is.
     pub fn resolve(&self, path: &[u8], follow: Follow) -> Result<Inode> {
-        check_absolute(path)?;
-        let ahead = components(path).map(<[u8]>::to_vec).collect();
-        let root = self.root()?;
-        let way = Way { fs: self, given: path, ahead, behind: Vec::new(), root, links: 0 };
+        let mut way = Way::new(self, path)?;
         // A slash at the end asks for what the link leads to.
         let follow = if path.ends_with(b"/") { Follow::Yes } else { follow };
-        let inode = way.go(follow)?;
+        way.go(follow)?;
+        let inode = way.end();
         if path.ends_with(b"/") && !inode.core().is_dir() {
             return Err(Error::NotDirectory { path: shown(path) });
         }
         Ok(inode)
+    }
+
+    /// Returns the path of what `path` names, without symbolic links, `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn canonicalize(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let mut way = Way::new(self, path)?;
+        way.go(Follow::Yes)?;
+        let names = way.behind.iter().map(|(name, _)| name);
+        Ok(names.fold(b"/".to_vec(), |path, name| join(&path, name)))
     }
 
     /// The directory that the last name of `path` is, or would be, in, and that name. Symbolic
@@ -121,8 +130,14 @@ fn check_absolute(path: &[u8]) -> Result<()> {
     Err(Error::NotAbsolute { path: shown(path) })
 }
 
-impl Way<'_> {
-    fn go(mut self, follow: Follow) -> Result<Inode> {
+impl<'a> Way<'a> {
+    fn new(fs: &'a Fs, path: &'a [u8]) -> Result<Self> {
+        check_absolute(path)?;
+        let ahead = components(path).map(<[u8]>::to_vec).collect();
+        Ok(Self { fs, given: path, ahead, behind: Vec::new(), root: fs.root()?, links: 0 })
+    }
+
+    fn go(&mut self, follow: Follow) -> Result<()> {
         while let Some(name) = self.ahead.pop_front() {
             match name.as_slice() {
                 b"." => self.here_as_directory()?,
@@ -133,7 +148,11 @@ impl Way<'_> {
                 _ => self.step(name, follow)?,
             }
         }
-        Ok(self.behind.pop().map_or(self.root, |(_, inode)| inode))
+        Ok(())
+    }
+
+    fn end(mut self) -> Inode {
+        self.behind.pop().map_or(self.root, |(_, inode)| inode)
     }
 
     fn here(&self) -> &Inode {
