@@ -56,3 +56,19 @@ keep "$work/i" v5-dirty
 
 # intents*.img.zst, journals with unfinished intents, are crash points of a stress run: tests/recovery/tests/stress.rs,
 # `make_images_with_open_intents`.
+
+# A dirty log that replays quickly, for the fuzz target of journals: three checkpoints with every common item.
+truncate -s 32M "$work/i"; mkfs -d agcount=2 -m rmapbt=1,reflink=1 -l size=3075b -b size=4096 "$work/i"
+mount -o loop "$work/i" "$mnt"
+mkdir "$mnt/d" "$mnt/e"; for n in $(seq 30); do : >"$mnt/d/file-$n"; done
+for n in $(seq 0 2 24); do echo "$n" | dd of="$mnt/fragmented" bs=4096 seek="$n" conv=notrunc status=none; done
+setfattr -n user.k -v v "$mnt/d/file-1"
+for n in $(seq 30); do setfattr -n "user.name$n" -v "value-$(printf 'v%.0s' $(seq 60))" "$mnt/d/file-2"; done
+ln -s "$(printf 'x%.0s' $(seq 600))" "$mnt/link"; mkfifo "$mnt/fifo"; sync
+cp --reflink=always "$mnt/fragmented" "$mnt/clone"; echo changed | dd of="$mnt/clone" conv=notrunc status=none
+rm "$mnt"/d/file-1?; mv "$mnt/d/file-3" "$mnt/e/three"; ln "$mnt/d/file-4" "$mnt/e/four"
+fallocate -p -o 4096 -l 8192 "$mnt/fragmented"
+exec 7<>"$mnt/d/file-5"; rm "$mnt/d/file-5"
+setfattr -x user.name7 "$mnt/d/file-2"; truncate -s 5000 "$mnt/fragmented"
+xfs_io -x -c 'shutdown -f' "$mnt"; exec 7>&-; umount "$mnt"
+keep "$work/i" small-dirty

@@ -1,5 +1,7 @@
 //! The format of a volume: version and feature words, exactly as the superblock stores them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Major version of the format: the low nibble of `versionnum`.
@@ -150,7 +152,98 @@ pub struct Features {
     pub log_incompat: u32,
 }
 
+/// The features that this code writes, as masks of the feature words. A bit belongs here only when
+/// everything that it means is kept up to date by every change; a bit that the code merely knows by
+/// name does not. `compat` has no mask: by its definition a writer need not know its bits.
+pub const WRITABLE: Features = Features {
+    version: Version::V5,
+    versionnum: narrow(
+        versionnum::ATTR
+            | versionnum::NLINK
+            | versionnum::QUOTA
+            | versionnum::ALIGN
+            | versionnum::DALIGN
+            | versionnum::LOGV2
+            | versionnum::SECTOR
+            | versionnum::EXTFLG
+            | versionnum::DIRV2
+            | versionnum::BORG
+            | versionnum::MOREBITS,
+    ),
+    features2: features2::LAZYSBCOUNT
+        | features2::ATTR2
+        | features2::PROJID32
+        | features2::CRC
+        | features2::FTYPE,
+    compat: u32::MAX,
+    ro_compat: ro_compat::FINOBT | ro_compat::RMAPBT | ro_compat::REFLINK | ro_compat::INOBTCNT,
+    incompat: incompat::FTYPE
+        | incompat::SPINODES
+        | incompat::META_UUID
+        | incompat::BIGTIME
+        | incompat::NREXT64
+        | incompat::EXCHRANGE
+        | incompat::PARENT,
+    log_incompat: log_incompat::XATTRS,
+};
+
+/// Returns `bits` as the superblock's 16-bit word.
+const fn narrow(bits: u32) -> u16 {
+    assert!(bits <= 0xffff);
+    #[allow(clippy::cast_possible_truncation)] // asserted
+    {
+        bits as u16
+    }
+}
+
+/// Bits of one feature word, by name where the format defines them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureBits {
+    /// The word, as `xfs_db` names the field behind `features_`.
+    pub word: &'static str,
+    /// The bits, as a mask.
+    pub bits: u32,
+    /// Every bit that the format defines in the word.
+    defined: &'static [FeatureBit],
+}
+
+impl fmt::Display for FeatureBits {
+    /// Writes `ro_compat features finobt, 0x80000000`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} features ", self.word)?;
+        let known = self.defined.iter().filter(|bit| self.bits & bit.mask != 0);
+        let unknown = known.clone().fold(self.bits, |bits, bit| bits & !bit.mask);
+        let mut separator = "";
+        for bit in known {
+            write!(f, "{separator}{}", bit.name)?;
+            separator = ", ";
+        }
+        if unknown != 0 {
+            write!(f, "{separator}{unknown:#x}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Features {
+    /// Returns the bits that `allowed` does not have, of the first word with such bits.
+    pub fn beyond(&self, allowed: &Self) -> Option<FeatureBits> {
+        let words = [
+            ("versionnum", self.versionnum.into(), allowed.versionnum.into(), versionnum::ALL),
+            ("features2", self.features2, allowed.features2, features2::ALL),
+            ("compat", self.compat, allowed.compat, &[]),
+            ("ro_compat", self.ro_compat, allowed.ro_compat, ro_compat::ALL),
+            ("incompat", self.incompat, allowed.incompat, incompat::ALL),
+            ("log_incompat", self.log_incompat, allowed.log_incompat, log_incompat::ALL),
+        ];
+        let mut beyond = words.into_iter().map(|(word, bits, allowed, defined)| FeatureBits {
+            word,
+            bits: bits & !allowed,
+            defined,
+        });
+        beyond.find(|word| word.bits != 0)
+    }
+
     fn v5_or(&self, word: u32, bit: u32) -> bool {
         self.version == Version::V5 || word & bit != 0
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
-use crate::forward::forward;
+use crate::forward;
 
 /// The requests to a device so far, including failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,8 @@ impl CountingDevice {
 
 impl BlockDevice for CountingDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, topology, is_read_only, will_need, alternatives, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, will_need, skip_hole,
+        alternatives, heal
     );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.count_read(buf.len());

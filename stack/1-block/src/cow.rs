@@ -19,7 +19,7 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result, check_range};
 use crate::file::{FileDevice, OpenMode};
-use crate::forward::forward;
+use crate::{forward, plain};
 
 mod header;
 
@@ -119,6 +119,25 @@ impl CowDevice {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Fills `buf` by `read`, which reads the device below from `offset`, and lays the written pages
+    /// over it.
+    fn read_over(
+        &self,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
+        read(buf)?;
+        Self::each_page(offset.0, buf.len() as u64, |page, from, to| {
+            if !has(&bits, page) {
+                return Ok(());
+            }
+            let part = &mut buf[index(from - offset.0)..index(to - offset.0)];
+            self.file.read_at(ByteOffset(self.pages_at + from), part)
+        })
+    }
+
     /// Calls `work` with each page that the range touches, and the part that it touches (from, to),
     /// in bytes.
     fn each_page(
@@ -138,20 +157,24 @@ impl CowDevice {
 
 impl BlockDevice for CowDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
+    // Writes go to the file, so the device below neither zeroes, nor discards, nor heals; its holes
+    // may have been written.
+    plain!(read_batch, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
     fn is_read_only(&self) -> bool {
         self.mode == OpenMode::ReadOnly
     }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
-        let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
-        self.base.read_at(offset, buf)?;
-        Self::each_page(offset.0, buf.len() as u64, |page, from, to| {
-            if !has(&bits, page) {
-                return Ok(());
-            }
-            let part = &mut buf[index(from - offset.0)..index(to - offset.0)];
-            self.file.read_at(ByteOffset(self.pages_at + from), part)
-        })
+        self.read_over(offset, buf, |buf| self.base.read_at(offset, buf))
+    }
+    /// Returns the number of sources of the device below. The written data is laid over each of
+    /// them.
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        self.base.alternatives(offset, len)
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        check_range("read", self.size(), offset, buf.len())?;
+        self.read_over(offset, buf, |buf| self.base.read_alternative(offset, buf, k))
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         if self.is_read_only() {
@@ -203,6 +226,57 @@ impl Drop for CowDevice {
 mod tests {
     use super::*;
     use crate::MemDevice;
+
+    /// Two copies, of which the first is wrong.
+    #[derive(Debug)]
+    struct Mirror([MemDevice; 2]);
+
+    impl BlockDevice for Mirror {
+        forward!(this => this.0[0]; size, read_at, write_at, flush);
+        plain!(
+            logical_block_size,
+            physical_block_size,
+            topology,
+            is_read_only,
+            read_batch,
+            write_batch,
+            write_fua,
+            discard,
+            write_zeroes,
+            will_need,
+            skip_hole,
+            heal
+        );
+        fn alternatives(&self, _: ByteOffset, _: ByteLen) -> usize {
+            2
+        }
+        fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+            self.0[k].read_at(offset, buf)
+        }
+    }
+
+    #[test]
+    fn the_other_copies_of_the_device_below_are_there_with_the_changes_over_them() {
+        let folder = std::env::temp_dir().join(format!("xfskit-cow-copies-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let copies = [3, 7].map(|fill| {
+            let device = MemDevice::new(ByteLen(3 * PAGE));
+            device.write_at(ByteOffset(0), &[fill; 3 * PAGE as usize]).unwrap();
+            device
+        });
+        let mirror: Arc<dyn BlockDevice> = Arc::new(Mirror(copies));
+        let print = Fingerprint { identity: "mirror".into(), state: String::new() };
+        let path = folder.join("changes");
+        let view = open(&path, &[mirror], &[print], OpenMode::ReadWrite).unwrap().remove(0);
+        view.write_at(ByteOffset(PAGE), &[9; PAGE as usize]).unwrap();
+        assert_eq!(view.alternatives(ByteOffset(0), ByteLen(3 * PAGE)), 2);
+        let mut bytes = [0; 3 * PAGE as usize];
+        view.read_alternative(ByteOffset(0), &mut bytes, 1).unwrap();
+        let first_of_each_page: Vec<_> = bytes.iter().step_by(PAGE as usize).copied().collect();
+        assert_eq!(first_of_each_page, [7, 9, 7]);
+        drop(view);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn changes_are_found_again_and_the_devices_stay_as_they_are() {

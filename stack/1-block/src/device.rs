@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xfskit_units::{ByteLen, ByteOffset};
 
-use crate::forward::forward;
+use crate::forward;
 use crate::topology::Topology;
 
 /// An error of a device.
@@ -100,29 +100,24 @@ pub struct IoRead<'a> {
 /// Offsets and lengths are in bytes and need no alignment; a device that requires alignment
 /// (O_DIRECT) provides it itself. All methods may be called from many threads at once. A write is
 /// durable only after a [`flush`](Self::flush) that began after the write had returned.
+///
+/// No method has a default: an implementation writes it, [`forward!`](crate::forward)s it to the
+/// device below, or takes it as a [`plain!`](crate::plain) disk has it.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Returns the size of the device in bytes. It is fixed while the device is open.
     fn size(&self) -> ByteLen;
 
     /// Returns the smallest unit that the device reads and writes, in bytes: at least 512.
-    fn logical_block_size(&self) -> u32 {
-        512
-    }
+    fn logical_block_size(&self) -> u32;
 
     /// Returns the smallest unit that the device writes without reading first, in bytes.
-    fn physical_block_size(&self) -> u32 {
-        self.logical_block_size()
-    }
+    fn physical_block_size(&self) -> u32;
 
     /// Returns the stripe layout of the device.
-    fn topology(&self) -> Topology {
-        Topology::default()
-    }
+    fn topology(&self) -> Topology;
 
     /// Returns true if writes are refused.
-    fn is_read_only(&self) -> bool {
-        false
-    }
+    fn is_read_only(&self) -> bool;
 
     /// Fills `buf` from `offset`, in bytes.
     ///
@@ -133,9 +128,7 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
 
     /// Carries out many reads, in any order and in parallel as the device sees fit. Entry `i` of
     /// the result belongs to `batch[i]`.
-    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        batch.iter_mut().map(|io| self.read_at(io.offset, io.buf)).collect()
-    }
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>>;
 
     /// Writes all of `buf` at `offset`, in bytes.
     ///
@@ -145,58 +138,35 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()>;
 
     /// Carries out many writes, in any order. Entry `i` of the result belongs to `batch[i]`.
-    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
-        batch.iter().map(|(offset, buf)| self.write_at(*offset, buf)).collect()
-    }
+    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>>;
 
     /// Makes every write that has returned durable.
     fn flush(&self) -> Result<()>;
 
     /// Writes `buf` at `offset` and makes it durable. Other writes may stay volatile.
-    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        self.write_at(offset, buf)?;
-        self.flush()
-    }
+    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()>;
 
     /// Tells the device that the range is no longer needed. Its content becomes undefined. This is
     /// a hint: devices without the ability do nothing.
-    fn discard(&self, _offset: ByteOffset, _len: ByteLen) -> Result<()> {
-        Ok(())
-    }
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()>;
 
     /// Makes the range read as zeroes, by the cheapest means of the device.
-    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        let zeroes = vec![0u8; usize::try_from(len.0.min(1 << 20)).unwrap_or(1 << 20)];
-        let mut done = 0u64;
-        while done < len.0 {
-            let n = (len.0 - done).min(zeroes.len() as u64);
-            let part = &zeroes[..usize::try_from(n).unwrap_or(zeroes.len())];
-            self.write_at(ByteOffset(offset.0 + done), part)?;
-            done += n;
-        }
-        Ok(())
-    }
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()>;
 
     /// Tells the device that the range will be read soon. This is a hint: it never waits and never
     /// fails.
-    fn will_need(&self, _offset: ByteOffset, _len: ByteLen) {}
+    fn will_need(&self, offset: ByteOffset, len: ByteLen);
 
     /// Returns the next byte at or after `offset` that may differ from zero, as far as the device
     /// knows without reading.
-    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
-        offset
-    }
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset;
 
     /// Returns the number of independent sources of this range: 1 for a plain disk, one per copy
     /// for a mirror, the data and its reconstruction for parity.
-    fn alternatives(&self, _offset: ByteOffset, _len: ByteLen) -> usize {
-        1
-    }
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize;
 
     /// Reads the range from source `k` of [`alternatives`](Self::alternatives), counted from 0.
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        if k == 0 { self.read_at(offset, buf) } else { Err(Error::NoAlternative(k)) }
-    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()>;
 
     /// Rewrites all sources of the range that fail or that differ from `good`. The caller has read
     /// `good` from source `k` and has verified it. Nothing happens if source `k` no longer returns
@@ -204,9 +174,7 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Io`] if the device fails.
-    fn heal(&self, _offset: ByteOffset, _good: &[u8], _k: usize) -> Result<bool> {
-        Ok(false)
-    }
+    fn heal(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool>;
 }
 
 /// Checks that `[offset, offset + len)` lies within `size` bytes.

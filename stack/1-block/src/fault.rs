@@ -12,7 +12,7 @@ use xfskit_units::number::BASIC_BLOCK;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result};
-use crate::forward::forward;
+use crate::{forward, plain};
 
 /// A fault of a write for which the device reports success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +140,11 @@ impl FaultDevice {
 
 impl BlockDevice for FaultDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, topology, is_read_only, discard, alternatives
+        size, logical_block_size, physical_block_size, topology, is_read_only, discard, will_need,
+        alternatives
     );
+    // Each request draws its own faults, so batches are split. A hole is read, and may rot.
+    plain!(read_batch, write_batch, write_fua, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.begin("read", offset, buf.len())?;
         self.base.read_at(offset, buf)?;

@@ -31,6 +31,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
 use crate::direct::{self, Direct};
+use crate::plain;
 use crate::topology::Topology;
 use crate::{ioctl, loops};
 
@@ -264,6 +265,7 @@ impl Drop for FileDevice {
 }
 
 impl BlockDevice for FileDevice {
+    plain!(alternatives, read_alternative, heal);
     fn size(&self) -> ByteLen {
         self.size
     }

@@ -1,148 +1,162 @@
-//! Delegation to the device below, for the methods of [`BlockDevice`](crate::BlockDevice) that a
-//! wrapper does not change. Each method is written once.
+//! Implementations of single methods of [`BlockDevice`](crate::BlockDevice). The trait has no
+//! default methods, because a wrapper that forgets one would change the device silently: reads would
+//! no longer heal, holes would be read. So an implementation names each method, and writes it,
+//! [`forward!`](crate::forward)s it to the device below, or takes it as a [`plain!`](crate::plain)
+//! disk has it.
 
-/// Implements methods by calling `$base`: `forward!(this => this.base; size, will_need);`.
+/// Implements methods of [`BlockDevice`](crate::BlockDevice) by those of the device below:
+/// `forward!(this => this.base; size, will_need);`.
+#[macro_export]
 macro_rules! forward {
     ($this:ident => $base:expr; $($method:ident),+ $(,)?) => {
-        $($crate::forward::method!($method $this $base);)+
+        $($crate::device_method!($method ($crate::BlockDevice) $this (&$base));)+
     };
 }
 
-/// Implements one method.
-macro_rules! method {
-    (size $this:ident $base:expr) => {
-        fn size(&self) -> xfskit_units::ByteLen {
+/// Implements methods of [`BlockDevice`](crate::BlockDevice) as a plain disk has them
+/// ([`plain`](mod@crate::plain)): `plain!(topology, heal);`.
+#[macro_export]
+macro_rules! plain {
+    ($($method:ident),+ $(,)?) => {
+        $($crate::device_method!($method ($crate::plain) this (this));)+
+    };
+}
+
+/// Implements one method by a function with the same name and arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! device_method {
+    (size ($($via:tt)+) $this:ident $base:tt) => {
+        fn size(&self) -> $crate::units::ByteLen {
             let $this = self;
-            $base.size()
+            $($via)+::size($base)
         }
     };
-    (logical_block_size $this:ident $base:expr) => {
+    (logical_block_size ($($via:tt)+) $this:ident $base:tt) => {
         fn logical_block_size(&self) -> u32 {
             let $this = self;
-            $base.logical_block_size()
+            $($via)+::logical_block_size($base)
         }
     };
-    (physical_block_size $this:ident $base:expr) => {
+    (physical_block_size ($($via:tt)+) $this:ident $base:tt) => {
         fn physical_block_size(&self) -> u32 {
             let $this = self;
-            $base.physical_block_size()
+            $($via)+::physical_block_size($base)
         }
     };
-    (topology $this:ident $base:expr) => {
+    (topology ($($via:tt)+) $this:ident $base:tt) => {
         fn topology(&self) -> $crate::Topology {
             let $this = self;
-            $base.topology()
+            $($via)+::topology($base)
         }
     };
-    (is_read_only $this:ident $base:expr) => {
+    (is_read_only ($($via:tt)+) $this:ident $base:tt) => {
         fn is_read_only(&self) -> bool {
             let $this = self;
-            $base.is_read_only()
+            $($via)+::is_read_only($base)
         }
     };
-    (read_at $this:ident $base:expr) => {
-        fn read_at(&self, offset: xfskit_units::ByteOffset, buf: &mut [u8]) -> $crate::Result<()> {
+    (read_at ($($via:tt)+) $this:ident $base:tt) => {
+        fn read_at(&self, offset: $crate::units::ByteOffset, buf: &mut [u8]) -> $crate::Result<()> {
             let $this = self;
-            $base.read_at(offset, buf)
+            $($via)+::read_at($base, offset, buf)
         }
     };
-    (read_batch $this:ident $base:expr) => {
+    (read_batch ($($via:tt)+) $this:ident $base:tt) => {
         fn read_batch(&self, batch: &mut [$crate::IoRead<'_>]) -> Vec<$crate::Result<()>> {
             let $this = self;
-            $base.read_batch(batch)
+            $($via)+::read_batch($base, batch)
         }
     };
-    (write_at $this:ident $base:expr) => {
-        fn write_at(&self, offset: xfskit_units::ByteOffset, buf: &[u8]) -> $crate::Result<()> {
+    (write_at ($($via:tt)+) $this:ident $base:tt) => {
+        fn write_at(&self, offset: $crate::units::ByteOffset, buf: &[u8]) -> $crate::Result<()> {
             let $this = self;
-            $base.write_at(offset, buf)
+            $($via)+::write_at($base, offset, buf)
         }
     };
-    (write_batch $this:ident $base:expr) => {
+    (write_batch ($($via:tt)+) $this:ident $base:tt) => {
         fn write_batch(
             &self,
-            batch: &[(xfskit_units::ByteOffset, &[u8])],
+            batch: &[($crate::units::ByteOffset, &[u8])],
         ) -> Vec<$crate::Result<()>> {
             let $this = self;
-            $base.write_batch(batch)
+            $($via)+::write_batch($base, batch)
         }
     };
-    (flush $this:ident $base:expr) => {
+    (flush ($($via:tt)+) $this:ident $base:tt) => {
         fn flush(&self) -> $crate::Result<()> {
             let $this = self;
-            $base.flush()
+            $($via)+::flush($base)
         }
     };
-    (write_fua $this:ident $base:expr) => {
-        fn write_fua(&self, offset: xfskit_units::ByteOffset, buf: &[u8]) -> $crate::Result<()> {
+    (write_fua ($($via:tt)+) $this:ident $base:tt) => {
+        fn write_fua(&self, offset: $crate::units::ByteOffset, buf: &[u8]) -> $crate::Result<()> {
             let $this = self;
-            $base.write_fua(offset, buf)
+            $($via)+::write_fua($base, offset, buf)
         }
     };
-    (discard $this:ident $base:expr) => {
+    (discard ($($via:tt)+) $this:ident $base:tt) => {
         fn discard(
             &self,
-            offset: xfskit_units::ByteOffset,
-            len: xfskit_units::ByteLen,
+            offset: $crate::units::ByteOffset,
+            len: $crate::units::ByteLen,
         ) -> $crate::Result<()> {
             let $this = self;
-            $base.discard(offset, len)
+            $($via)+::discard($base, offset, len)
         }
     };
-    (write_zeroes $this:ident $base:expr) => {
+    (write_zeroes ($($via:tt)+) $this:ident $base:tt) => {
         fn write_zeroes(
             &self,
-            offset: xfskit_units::ByteOffset,
-            len: xfskit_units::ByteLen,
+            offset: $crate::units::ByteOffset,
+            len: $crate::units::ByteLen,
         ) -> $crate::Result<()> {
             let $this = self;
-            $base.write_zeroes(offset, len)
+            $($via)+::write_zeroes($base, offset, len)
         }
     };
-    (will_need $this:ident $base:expr) => {
-        fn will_need(&self, offset: xfskit_units::ByteOffset, len: xfskit_units::ByteLen) {
+    (will_need ($($via:tt)+) $this:ident $base:tt) => {
+        fn will_need(&self, offset: $crate::units::ByteOffset, len: $crate::units::ByteLen) {
             let $this = self;
-            $base.will_need(offset, len);
+            $($via)+::will_need($base, offset, len)
         }
     };
-    (skip_hole $this:ident $base:expr) => {
-        fn skip_hole(&self, offset: xfskit_units::ByteOffset) -> xfskit_units::ByteOffset {
+    (skip_hole ($($via:tt)+) $this:ident $base:tt) => {
+        fn skip_hole(&self, offset: $crate::units::ByteOffset) -> $crate::units::ByteOffset {
             let $this = self;
-            $base.skip_hole(offset)
+            $($via)+::skip_hole($base, offset)
         }
     };
-    (alternatives $this:ident $base:expr) => {
+    (alternatives ($($via:tt)+) $this:ident $base:tt) => {
         fn alternatives(
             &self,
-            offset: xfskit_units::ByteOffset,
-            len: xfskit_units::ByteLen,
+            offset: $crate::units::ByteOffset,
+            len: $crate::units::ByteLen,
         ) -> usize {
             let $this = self;
-            $base.alternatives(offset, len)
+            $($via)+::alternatives($base, offset, len)
         }
     };
-    (read_alternative $this:ident $base:expr) => {
+    (read_alternative ($($via:tt)+) $this:ident $base:tt) => {
         fn read_alternative(
             &self,
-            offset: xfskit_units::ByteOffset,
+            offset: $crate::units::ByteOffset,
             buf: &mut [u8],
             k: usize,
         ) -> $crate::Result<()> {
             let $this = self;
-            $base.read_alternative(offset, buf, k)
+            $($via)+::read_alternative($base, offset, buf, k)
         }
     };
-    (heal $this:ident $base:expr) => {
+    (heal ($($via:tt)+) $this:ident $base:tt) => {
         fn heal(
             &self,
-            offset: xfskit_units::ByteOffset,
+            offset: $crate::units::ByteOffset,
             good: &[u8],
             k: usize,
         ) -> $crate::Result<bool> {
             let $this = self;
-            $base.heal(offset, good, k)
+            $($via)+::heal($base, offset, good, k)
         }
     };
 }
-
-pub(crate) use {forward, method};

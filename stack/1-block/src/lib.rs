@@ -8,6 +8,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`device`] | the trait and its errors |
+//! | [`plain`](mod@plain) | what a plain disk does, for devices that say nothing else; [`forward!`] for wrappers |
 //! | [`topology`] | the stripe layout of a device |
 //! | [`file`](mod@file) | an image file or a block device of this machine |
 //! | [`direct`] | writes that bypass the page cache |
@@ -35,7 +36,9 @@ pub mod memory;
 pub mod nobarrier;
 pub mod overlay;
 mod pages;
+pub mod plain;
 pub mod record;
+mod spill;
 pub mod topology;
 pub mod window;
 
@@ -52,3 +55,5 @@ pub use overlay::OverlayDevice;
 pub use record::{Event, RecordingDevice};
 pub use topology::Topology;
 pub use window::WindowDevice;
+#[doc(hidden)]
+pub use xfskit_units as units;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
-use crate::forward::forward;
+use crate::{forward, plain};
 
 /// Most announcements that a disk remembers.
 const ANNOUNCED_MAX: usize = 4096;
@@ -99,8 +99,10 @@ impl LimitedDevice {
 
 impl BlockDevice for LimitedDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, topology, is_read_only, alternatives, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, discard, skip_hole,
+        alternatives, heal
     );
+    plain!(write_batch, write_fua, write_zeroes);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         Self::wait_until(self.completion(offset.0, buf.len() as u64));
         self.base.read_at(offset, buf)

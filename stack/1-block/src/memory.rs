@@ -4,6 +4,7 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Result, check_range, check_span};
 use crate::pages::Pages;
+use crate::plain;
 
 /// Size of a page in bytes, the unit in which memory is allocated.
 const PAGE: u64 = 64 * 1024;
@@ -28,6 +29,20 @@ impl MemDevice {
 }
 
 impl BlockDevice for MemDevice {
+    plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        is_read_only,
+        read_batch,
+        write_batch,
+        write_fua,
+        will_need,
+        skip_hole,
+        alternatives,
+        read_alternative,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.size
     }

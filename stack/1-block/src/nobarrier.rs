@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xfskit_units::ByteOffset;
 
 use crate::device::{BlockDevice, Result};
-use crate::forward::forward;
+use crate::forward;
 
 /// A device that ignores flushes and turns FUA writes into plain ones, as the option `nobarrier`
 /// requests. After a crash of the machine, any writes in its caches are lost, in any order. Use it
@@ -22,8 +22,9 @@ impl NoBarrierDevice {
 
 impl BlockDevice for NoBarrierDevice {
     forward!(this => this.0;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, write_at,
-        write_batch, discard, write_zeroes, will_need, alternatives, read_alternative, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        write_at, write_batch, discard, write_zeroes, will_need, skip_hole, alternatives,
+        read_alternative, heal
     );
     fn flush(&self) -> Result<()> {
         Ok(())

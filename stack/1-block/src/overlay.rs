@@ -1,15 +1,18 @@
 //! Copy-on-write in memory: writes stay in memory, the device below is never touched.
 //!
-//! A dirty log is replayed this way on a volume that is opened for reading only.
+//! A dirty log is replayed this way on a volume that is opened for reading only. As a log may hold
+//! 2 GiB, memory can be limited: further pages go to a file without a name.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range};
-use crate::forward::forward;
-use crate::pages::Pages;
+use crate::pages::{Pages, Part, parts};
+use crate::spill::Spill;
+use crate::{forward, plain};
 
 /// Size of a page in bytes, the unit in which the device below is copied.
 const PAGE: u64 = 4096;
@@ -21,19 +24,40 @@ const PAGE: u64 = 4096;
 pub struct OverlayDevice {
     base: Arc<dyn BlockDevice>,
     changed: Pages,
+    limited: Option<Limited>,
+}
+
+/// What keeps the changes from taking more memory.
+#[derive(Debug)]
+struct Limited {
+    memory: ByteLen,
+    spill: Spill,
+    /// Held by a writer: a page is in one of both places. Taken before the locks of both.
+    writer: Mutex<()>,
 }
 
 impl OverlayDevice {
     /// Makes a view of `base` without changes.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, changed: Pages::new(PAGE) }
+        Self { base, changed: Pages::new(PAGE), limited: None }
+    }
+
+    /// Keeps the changes to about `memory` bytes of memory. More go to a file without a name in
+    /// `dir`, if one can be made there.
+    pub fn limited_to(self, memory: ByteLen, dir: &Path) -> Self {
+        let spill = Spill::new(PAGE, dir.to_owned());
+        Self { limited: Some(Limited { memory, spill, writer: Mutex::default() }), ..self }
     }
 
     /// Returns the written ranges in bytes, ascending and merged. They are rounded out to 4 KiB and
     /// end with the device.
     pub fn changed_ranges(&self) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
-        for start in self.changed.offsets() {
+        let mut starts = self.changed.offsets();
+        let spilled = self.limited.iter().flat_map(|limited| limited.spill.pages());
+        starts.extend(spilled.map(|page| ByteOffset(page * PAGE)));
+        starts.sort_unstable();
+        for start in starts {
             let end = ByteOffset((start.0 + PAGE).min(self.size().0));
             match ranges.last_mut() {
                 Some(last) if last.end == start => last.end = end,
@@ -53,6 +77,31 @@ impl OverlayDevice {
         &self.base
     }
 
+    /// Lays the changes over `buf`, whose bytes begin at `offset`.
+    fn read_over(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.changed.read_over(offset, buf);
+        match &self.limited {
+            Some(limited) => limited.spill.read_over(offset, buf),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes to the part of a page where memory is limited.
+    fn write_limited(&self, limited: &Limited, part: Part, buf: &[u8]) -> Result<()> {
+        let Limited { memory, spill, .. } = limited;
+        let start = ByteOffset(part.page * PAGE);
+        let is_in_memory = self.changed.touches(start, ByteLen(1));
+        let has_room = self.changed.resident() < *memory;
+        if !is_in_memory && (!has_room || spill.holds(part.page)) {
+            let fill = |page: &mut [u8]| self.copy_up(start, page);
+            if spill.write(part.page, part.in_page.start, buf, fill)? {
+                return Ok(());
+            }
+        }
+        let offset = ByteOffset(start.0 + part.in_page.start as u64);
+        self.changed.write(offset, buf, |at, page| self.copy_up(at, page))
+    }
+
     /// Copies a page from the device below before part of it is written.
     fn copy_up(&self, offset: ByteOffset, page: &mut [u8]) -> Result<()> {
         let n = page.len().min(index(self.size().0 - offset.0));
@@ -62,21 +111,30 @@ impl OverlayDevice {
 
 impl BlockDevice for OverlayDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
+    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals; its holes may
+    // have been written.
+    plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;
-        self.changed.read_over(offset, buf);
-        Ok(())
+        self.read_over(offset, buf)
     }
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
         let results = self.base.read_batch(batch);
-        for (io, _) in batch.iter_mut().zip(&results).filter(|(_, result)| result.is_ok()) {
-            self.changed.read_over(io.offset, io.buf);
-        }
-        results
+        let over = |(io, result): (&mut IoRead<'_>, Result<()>)| {
+            result.and_then(|()| self.read_over(io.offset, io.buf))
+        };
+        batch.iter_mut().zip(results).map(over).collect()
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size(), offset, buf.len())?;
-        self.changed.write(offset, buf, |at, page| self.copy_up(at, page))
+        let Some(limited) = &self.limited else {
+            return self.changed.write(offset, buf, |at, page| self.copy_up(at, page));
+        };
+        let _writer = limited.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        parts(PAGE, offset, buf.len()).try_for_each(|part| {
+            let buf = &buf[part.in_buf.clone()];
+            self.write_limited(limited, part, buf)
+        })
     }
     fn flush(&self) -> Result<()> {
         Ok(())
@@ -88,8 +146,7 @@ impl BlockDevice for OverlayDevice {
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         self.base.read_alternative(offset, buf, k)?;
-        self.changed.read_over(offset, buf);
-        Ok(())
+        self.read_over(offset, buf)
     }
 }
 
@@ -119,6 +176,40 @@ mod tests {
         view.flush().unwrap();
         let after = base.counts();
         assert_eq!((after.writes, after.flushes), (before.writes, before.flushes));
+    }
+
+    #[test]
+    fn a_limited_view_keeps_the_rest_of_its_changes_in_a_file() {
+        let size = 100 * PAGE + 7;
+        let base = Arc::new(MemDevice::new(ByteLen(size)));
+        let mut expected: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        base.write_at(ByteOffset(0), &expected).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let memory = ByteLen(8 * PAGE);
+        let view = OverlayDevice::new(base).limited_to(memory, dir.path());
+        let len = 3 * index(PAGE) / 2;
+        for round in 0..200 {
+            let at = round * 7919 % (index(size) - len);
+            let fill = u8::try_from(round).unwrap();
+            view.write_at(ByteOffset(at as u64), &vec![fill; len]).unwrap();
+            expected[at..at + len].fill(fill);
+            assert!(view.resident() <= memory);
+        }
+        view.write_at(ByteOffset(size - 7), b"the end").unwrap();
+        expected[index(size) - 7..].copy_from_slice(b"the end");
+        let mut all = vec![0; index(size)];
+        view.read_at(ByteOffset(0), &mut all).unwrap();
+        assert!(all == expected);
+        let ranges = view.changed_ranges();
+        assert_eq!(ranges.last().unwrap().end, ByteOffset(size));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has no name");
+        // Without a directory for the file, memory takes everything.
+        let nowhere = OverlayDevice::new(Arc::new(MemDevice::new(ByteLen(size))));
+        let nowhere = nowhere.limited_to(ByteLen(0), &dir.path().join("missing"));
+        nowhere.write_at(ByteOffset(5), b"kept").unwrap();
+        let mut kept = [0; 4];
+        nowhere.read_at(ByteOffset(5), &mut kept).unwrap();
+        assert_eq!(&kept, b"kept");
     }
 
     #[test]

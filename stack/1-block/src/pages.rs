@@ -22,10 +22,31 @@ pub(crate) struct Pages {
 }
 
 /// The part of one page that an access touches.
-struct Part {
-    page: u64,
-    in_page: Range<usize>,
-    in_buf: Range<usize>,
+pub(crate) struct Part {
+    pub(crate) page: u64,
+    pub(crate) in_page: Range<usize>,
+    pub(crate) in_buf: Range<usize>,
+}
+
+/// Splits `[offset, offset + len)` at page boundaries.
+pub(crate) fn parts(
+    page_bytes: u64,
+    offset: ByteOffset,
+    len: usize,
+) -> impl Iterator<Item = Part> + use<> {
+    let mut done = 0usize;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = offset.0 + done as u64;
+        let start = index(at % page_bytes);
+        let n = (index(page_bytes) - start).min(len - done);
+        let in_page = start..start + n;
+        let part = Part { page: at / page_bytes, in_page, in_buf: done..done + n };
+        done += n;
+        Some(part)
+    })
 }
 
 impl Pages {
@@ -34,22 +55,8 @@ impl Pages {
         Self { page_bytes, shards: (0..SHARDS).map(|_| RwLock::default()).collect() }
     }
 
-    /// Splits `[offset, offset + len)` at page boundaries.
     fn parts(&self, offset: ByteOffset, len: usize) -> impl Iterator<Item = Part> + use<> {
-        let page_bytes = self.page_bytes;
-        let mut done = 0usize;
-        std::iter::from_fn(move || {
-            if done == len {
-                return None;
-            }
-            let at = offset.0 + done as u64;
-            let start = index(at % page_bytes);
-            let n = (index(page_bytes) - start).min(len - done);
-            let in_page = start..start + n;
-            let part = Part { page: at / page_bytes, in_page, in_buf: done..done + n };
-            done += n;
-            Some(part)
-        })
+        parts(self.page_bytes, offset, len)
     }
 
     fn shard(&self, page: u64) -> &RwLock<Shard> {

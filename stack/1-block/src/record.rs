@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Result};
-use crate::forward::forward;
+use crate::{forward, plain};
 
 /// One change that a device has carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +104,11 @@ impl RecordingDevice {
 
 impl BlockDevice for RecordingDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, will_need,
-        alternatives, read_alternative
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        will_need, skip_hole, alternatives, read_alternative
     );
+    // A write that heals is not recorded, so there is none.
+    plain!(write_batch, heal);
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let event = Event::Write { offset, data: buf.into(), fua: false };
         self.record(event, || self.base.write_at(offset, buf))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range, check_span};
-use crate::forward::forward;
 use crate::topology::Topology;
+use crate::{forward, plain};
 
 /// The bytes `[start, start + size)` of a device, as a device. Errors that the window detects name
 /// its own offsets; errors of the device below name that device's offsets.
@@ -36,6 +36,7 @@ impl WindowDevice {
 
 impl BlockDevice for WindowDevice {
     forward!(this => this.base; logical_block_size, physical_block_size, is_read_only, flush);
+    plain!(write_batch);
     fn size(&self) -> ByteLen {
         self.size
     }

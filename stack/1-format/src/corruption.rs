@@ -44,6 +44,8 @@ pub enum Value {
     Uuid(Uuid),
     /// A text.
     Text(Cow<'static, str>),
+    /// What is wrong, as a sentence of its own: reports print it instead of the check's field.
+    Sentence(Cow<'static, str>),
     /// A missing value.
     Missing,
 }
@@ -60,7 +62,7 @@ impl fmt::Display for Value {
             Self::Signed(n) => write!(f, "{n}"),
             Self::Hex(n) => write!(f, "{n:#x}"),
             Self::Uuid(u) => write!(f, "{u}"),
-            Self::Text(t) => f.write_str(t),
+            Self::Text(t) | Self::Sentence(t) => f.write_str(t),
             Self::Missing => f.write_str("nothing"),
         }
     }
@@ -253,6 +255,7 @@ impl fmt::Display for Corruption {
         let field = self.check.0.split_once('.').map_or(self.check.0, |(_, field)| field);
         let Self { check, at, expected, found } = self;
         match (field, found) {
+            (_, Value::Sentence(sentence)) => write!(f, "{at}: {sentence} [{check}]"),
             (_, Value::Missing) if field.ends_with("missing") => {
                 write!(f, "{at}: {expected} is missing [{check}]")
             }

@@ -1,5 +1,6 @@
 //! The context of a verifier, and the checks that verifiers share.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn, Uuid};
@@ -55,6 +56,21 @@ impl<'a> Ctx<'a> {
         found: impl Into<Value>,
     ) -> Box<Corruption> {
         Box::new(Corruption { check: CheckId(check), at: self.at, expected, found: found.into() })
+    }
+
+    /// Fails. Reports print `sentence` alone; `expected` goes into the data beside it.
+    ///
+    /// # Errors
+    /// Always.
+    #[cold]
+    pub fn fail(
+        &self,
+        check: &'static str,
+        expected: &'static str,
+        sentence: impl Into<Cow<'static, str>>,
+    ) -> VerifyResult {
+        let found = Value::Sentence(sentence.into());
+        Err(self.corruption(check, Expected::Described(expected.into()), found))
     }
 
     /// Fails if `found` is not `expected`.

@@ -146,7 +146,7 @@ pub struct Dinode<'a> {
 
 /// Returns the location of inode `ino`: the block that holds it.
 pub fn location(geo: &Geometry, ino: Ino) -> Location {
-    let at = Location::of("core").ino(ino);
+    let at = Location::of("inode").ino(ino);
     let Some((agno, agino)) = geo.ino_split(ino) else { return at };
     let agbno = geo.agino_to_agb(agino);
     at.ag(agno).agb(agbno).daddr(geo.agb_to_daddr(agno, agbno), geo.block_sectors())

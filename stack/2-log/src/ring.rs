@@ -14,6 +14,8 @@ use crate::Result;
 pub const RECORD_MAX: u32 = 520;
 /// Blocks read at once: 1 MiB.
 const READ_AHEAD: u32 = 2048;
+/// Blocks that the first read of a window takes, and one at another place than the last.
+const READ_AHEAD_FIRST: u32 = 64;
 
 /// The blocks of a journal, numbered from 0. The first follows the last.
 #[derive(Debug)]
@@ -214,18 +216,21 @@ impl<'d> Ring<'d> {
     }
 }
 
-/// A reader that moves forward through the ring with a large read-ahead.
+/// A reader that moves forward through the ring. Its read-ahead grows while reads follow each other,
+/// because many rings hold a few records only.
 #[derive(Debug)]
 pub struct Window<'r, 'd> {
     ring: &'r Ring<'d>,
     first: LogBlock,
     bytes: Vec<u8>,
+    /// Blocks that the next read takes, if it goes on where the last one ended.
+    ahead: u32,
 }
 
 impl<'r, 'd> Window<'r, 'd> {
     /// Makes an empty window.
     pub fn new(ring: &'r Ring<'d>) -> Self {
-        Self { ring, first: LogBlock(0), bytes: Vec::new() }
+        Self { ring, first: LogBlock(0), bytes: Vec::new(), ahead: READ_AHEAD_FIRST }
     }
 
     /// Returns the `count` blocks from `at`, contiguous even across the end of the ring.
@@ -237,7 +242,9 @@ impl<'r, 'd> Window<'r, 'd> {
         let len = count as usize * BLOCK;
         let skip = self.ring.distance(self.first, at) as usize * BLOCK;
         if skip + len > self.bytes.len() {
-            let ahead = count.max(READ_AHEAD.min(self.ring.blocks()));
+            let goes_on = skip <= self.bytes.len();
+            self.ahead = if goes_on { (4 * self.ahead).min(READ_AHEAD) } else { READ_AHEAD_FIRST };
+            let ahead = count.max(self.ahead.min(self.ring.blocks()));
             self.bytes.resize(ahead as usize * BLOCK, 0);
             self.ring.read(at, &mut self.bytes)?;
             self.first = at;

@@ -37,6 +37,21 @@ impl ReshapingDevice {
 }
 
 impl BlockDevice for ReshapingDevice {
+    xfskit_block::plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        alternatives,
+        read_alternative,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.first.size().min(self.second.size())
     }

@@ -3,7 +3,8 @@
 //! A volume need not begin where its array does. GPT headers and entries, MBRs and LVM's metadata
 //! text are found on the raw members, wherever their chunks lie, and tell where partitions and
 //! logical volumes are. A GPT header records its own sector, as does the backup header at the
-//! array's end. Both are evidence like the volume's own blocks ([`xfskit_md::guess::evidence`]).
+//! array's end; an MBR is the array's first sector; LVM's label records its sector in its physical
+//! volume. All are evidence like the volume's own blocks ([`xfskit_md::guess::evidence`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,14 +12,14 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_md::guess::evidence::{
-    Address, FoundBlock, FoundBlocks, Placement, ScanProgress, Volumes, scan,
+    Address, FoundBlock, FoundBlocks, Placement, PvId, ScanProgress, Volumes, scan,
 };
 use xfskit_md::guess::{Evidence, MemberDevices};
 use xfskit_units::{ArraySector, ByteLen, ByteOffset, Daddr};
 
 use crate::bytes::{le32, le64, read};
 use crate::lvm::text::{Section, parse};
-use crate::lvm::{PhysicalVolume, groups};
+use crate::lvm::{PhysicalVolume, groups, label_at};
 use crate::name::Part;
 
 /// Possible locations of the volume that are tried.
@@ -76,7 +77,15 @@ impl Tables {
                 self.add(&partitions);
             }
         } else if bytes.ends_with(&[0x55, 0xaa]) {
-            self.add(&mbr(bytes).unwrap_or_default());
+            let found = mbr(bytes).unwrap_or_default();
+            if !found.is_empty() {
+                let address = Address::Array(ArraySector(0));
+                self.headers.push(FoundBlock { address, member, at });
+            }
+            self.add(&found);
+        } else if let Some((id, sector)) = label_at(bytes) {
+            let address = Address::PhysicalVolume(id, ArraySector(sector));
+            self.headers.push(FoundBlock { address, member, at });
         } else if is_text(bytes) {
             self.add_text(device, at);
         }
@@ -135,7 +144,7 @@ impl Tables {
         let mut placements = vec![Placement::whole()];
         for (number, first, sectors) in &self.partitions {
             let pieces = vec![(*sectors, ArraySector(*first))];
-            placements.push(Placement { part: Part::Partition(*number).to_string(), pieces });
+            placements.push(Placement::of(Part::Partition(*number).to_string(), pieces));
         }
         for (_, text) in self.texts.values() {
             for starts in self.starts(physical_volumes(text)) {
@@ -220,6 +229,10 @@ fn logical_volumes(text: &str, starts: Vec<(String, u64)>) -> Vec<Placement> {
         let offset = ByteOffset(start.saturating_mul(512));
         PhysicalVolume { offset, id, texts: vec![text.to_owned()] }
     };
+    let physical_volumes = starts
+        .iter()
+        .filter_map(|(id, start)| Some((PvId::try_from(id.as_bytes()).ok()?, ArraySector(*start))));
+    let physical_volumes: Vec<_> = physical_volumes.collect();
     let here: Vec<_> = starts.into_iter().map(here).collect();
     let sectors = |(at, len): (ByteOffset, ByteLen)| (len.0 / 512, ArraySector(at.0 / 512));
     let mut placements = Vec::new();
@@ -228,7 +241,8 @@ fn logical_volumes(text: &str, starts: Vec<(String, u64)>) -> Vec<Placement> {
             let Ok(pieces) = volume.pieces else { continue };
             let pieces = pieces.into_iter().map(sectors).collect();
             let part = Part::Volume { group: group.name.clone(), volume: volume.name };
-            placements.push(Placement { part: part.to_string(), pieces });
+            let physical_volumes = physical_volumes.clone();
+            placements.push(Placement { part: part.to_string(), pieces, physical_volumes });
         }
     }
     placements

@@ -76,14 +76,12 @@ impl LinearDevice {
 }
 
 impl BlockDevice for LinearDevice {
+    xfskit_block::forward!(this => this.base;
+        logical_block_size, physical_block_size, is_read_only, flush
+    );
+    xfskit_block::plain!(write_batch, write_fua, skip_hole);
     fn size(&self) -> ByteLen {
         self.size
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
     }
     /// Aligned if every piece is.
     fn topology(&self) -> Topology {
@@ -91,9 +89,6 @@ impl BlockDevice for LinearDevice {
         let pieces = self.pieces.iter();
         let each = pieces.map(|piece| below.for_part(piece.below).for_whole(piece.start));
         each.max_by_key(|piece| piece.alignment_offset).unwrap_or_default()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
     }
     fn read_at(&self, offset: ByteOffset, mut buf: &mut [u8]) -> Result<()> {
         self.each("read", offset, buf.len() as u64, |below, n| {
@@ -130,9 +125,6 @@ impl BlockDevice for LinearDevice {
             buf = rest;
             self.base.write_at(below, part)
         })
-    }
-    fn flush(&self) -> Result<()> {
-        self.base.flush()
     }
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         self.each("discard", offset, len.0, |below, n| self.base.discard(below, ByteLen(n)))

@@ -21,4 +21,4 @@ pub mod label;
 pub mod text;
 
 pub use group::{Group, Volume, groups};
-pub use label::{PhysicalVolume, physical_volume};
+pub use label::{PhysicalVolume, label_at, physical_volume};

@@ -79,7 +79,7 @@ pub enum Error {
     /// The change needs space that was freed too recently. The space becomes usable with a
     /// checkpoint. [`Volume::transact`](crate::Volume::transact) waits for one and retries.
     #[error("free space waits for a checkpoint")]
-    Settle,
+    BusyExtents,
     /// The superblock does not have the ATTR bit yet, and the change makes the first attribute.
     /// [`Volume::transact`](crate::Volume::transact) sets the bit and retries.
     #[error("the superblock's ATTR bit is not set")]

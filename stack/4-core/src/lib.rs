@@ -55,7 +55,7 @@ pub use dir::{Dir, DirEntry};
 pub use error::{Error, JournalDamage, Result};
 pub use ialloc::Orphan;
 pub use inode::Inode;
-pub use options::{JournalOptions, OpenOptions};
+pub use options::{JournalOptions, OnReplay, OpenOptions, ReplayOptions};
 pub use parent::Parent;
 pub use tx::{Tx, TxInode};
 pub use volume::Volume;

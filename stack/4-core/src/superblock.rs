@@ -20,14 +20,14 @@ pub struct FoundSuperblock {
     /// used.
     pub healed: Option<Box<Corruption>>,
     /// The secondary superblock that was used instead, if the primary is damaged.
-    pub stand_in: Option<StandIn>,
+    pub secondary: Option<SecondarySuperblock>,
 }
 
 /// A secondary superblock that is read in place of the primary.
 #[derive(Clone, Debug)]
-pub struct StandIn {
+pub struct SecondarySuperblock {
     /// The corruption of the primary.
-    pub fault: Box<Corruption>,
+    pub corruption: Box<Corruption>,
     /// The group of the secondary superblock.
     pub agno: AgNumber,
     /// Number of secondary superblocks that agree with it, itself included.
@@ -42,15 +42,16 @@ pub struct StandIn {
 /// [`Error::Device`]; [`Error::Superblock`] if this is not XFS or needs a newer reader.
 pub fn find_superblock(dev: &dyn BlockDevice) -> Result<FoundSuperblock> {
     let error = match read_healed_superblock(dev) {
-        Ok((sb, healed)) => return Ok(FoundSuperblock { sb, healed, stand_in: None }),
+        Ok((sb, healed)) => return Ok(FoundSuperblock { sb, healed, secondary: None }),
         Err(error) => error,
     };
     let Error::Superblock(damage) = &error else { return Err(error) };
     let Some(Rebuilt { sb, agno, agreeing, compared }) = copy_for(dev, damage) else {
         return Err(error);
     };
-    let stand_in = StandIn { fault: damage.corruption(), agno, agreeing, compared };
-    Ok(FoundSuperblock { sb, healed: None, stand_in: Some(stand_in) })
+    let secondary =
+        SecondarySuperblock { corruption: damage.corruption(), agno, agreeing, compared };
+    Ok(FoundSuperblock { sb, healed: None, secondary: Some(secondary) })
 }
 
 /// Returns the primary superblock for writing. A damaged one is not overwritten, because a

@@ -28,7 +28,7 @@ use crate::volume::Volume;
 use crate::writable;
 
 /// Checkpoints that a transaction waits for, at most, until freed space is usable.
-const SETTLE_MAX: usize = 5;
+const BUSY_RETRIES_MAX: usize = 5;
 
 /// A transaction of a volume. What [`Trans`] can do, a `Tx` can.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Volume {
     /// [`Error::ReadOnly`], those of `change`, and [`Error::Trans`] where the volume was shut down.
     pub fn transact<T>(&self, mut change: impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let engine = self.engine()?;
-        let (mut settled, mut flushed) = (0, false);
+        let (mut retries, mut flushed) = (0, false);
         loop {
             let mut tx = Tx {
                 volume: self,
@@ -92,33 +92,33 @@ impl Volume {
                 taken: self.no_reservation(),
                 met_reservations: false,
             };
-            let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
-            match answer {
-                Ok(answer) => {
-                    // The data is written by who holds its ticket: by the caller, after this.
+            let result = change(&mut tx).and_then(|result| tx.finish().map(|()| result));
+            match result {
+                Ok(value) => {
+                    // The caller, which holds the ticket of the data, writes it after this.
                     if self.wsync && !tx.trans.waits_for_data() {
                         engine.force(tx.trans.commit())?;
                     } else {
                         tx.trans.park();
                     }
-                    return Ok(answer);
+                    return Ok(value);
                 }
                 Err(Error::Trans(TransError::Busy(busy))) => {
                     drop(tx);
                     busy.wait(engine);
                 }
-                // Others may take what one checkpoint made usable, and free more.
-                Err(Error::Settle) if settled < SETTLE_MAX => {
+                // Other threads may take the space that one checkpoint makes usable, and free more.
+                Err(Error::BusyExtents) if retries < BUSY_RETRIES_MAX => {
                     drop(tx);
                     engine.checkpoint()?;
-                    settled += 1;
+                    retries += 1;
                 }
-                Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
+                Err(Error::BusyExtents) => return Err(Error::NoSpace("blocks")),
                 Err(Error::AttrBit) => {
                     drop(tx);
                     writable::set_attr_bit(self)?;
                 }
-                // DelallocReservation are for the worst case; what is written counts as what it is.
+                // Reservations are for the worst case. Writing the data turns them into what it really takes.
                 Err(Error::NoSpace(_))
                     if (tx.met_reservations || self.has_staged()) && !flushed =>
                 {

@@ -16,46 +16,49 @@ use crate::attr::debris::Swept;
 use crate::dir::cache::DirCache;
 use crate::error::{Error, Result};
 use crate::file::Contents;
-use crate::ialloc::{Orphan, Remembered, Rotor};
+use crate::ialloc::{Orphan, RecordCache, Rotor};
 use crate::options::{JournalOptions, OpenOptions};
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
 use crate::superblock::{
-    FoundSuperblock, StandIn, find_superblock, read_superblock, superblock_to_write,
+    FoundSuperblock, SecondarySuperblock, find_superblock, read_superblock, superblock_to_write,
 };
 use crate::writable;
 
-/// The superblock's counters, as they are now.
+/// Most memory that a replay in memory takes for what it changes, in bytes.
+const REPLAY_MEMORY_MAX: u64 = 256 << 20;
+
+/// The superblock's counters at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Inodes that there are, those that are free included.
+    /// Allocated inodes, the free ones included.
     pub icount: u64,
-    /// Inodes that are free.
+    /// Free inodes.
     pub ifree: u64,
-    /// Blocks that are free.
+    /// Free blocks.
     pub fdblocks: u64,
 }
 
-/// An XFS filesystem, open for reading, or for writing too. Shared by all threads.
+/// An XFS filesystem, open for reading, or for reading and writing. All threads share it.
 #[derive(Debug)]
 pub struct Volume {
     geo: Geometry,
-    /// The primary superblock; nothing is locked while this is.
+    /// The primary superblock. No other lock is taken under this one.
     pub(crate) sb: RwLock<Superblock>,
     cache: Arc<BufCache>,
-    /// What makes it writable.
+    /// The transaction engine of a writable volume.
     pub(crate) engine: Option<Running>,
-    /// Every change is durable before it is answered.
+    /// If true, every change is durable before it returns.
     pub(crate) wsync: bool,
-    /// Where free space is, roughly; of a volume that is open for writing.
+    /// Hints on where free space is. Kept only for a writable volume.
     pub(crate) space: Hints,
-    /// Where the next directory goes.
+    /// Chooses the group of the next directory.
     pub(crate) rotor: Rotor,
-    /// Where the records of the newest inodes stand.
-    pub(crate) remembered: Remembered,
-    /// Inodes without a name may be on unlinked lists that nobody holds open.
+    /// Positions of the inode records that were changed last.
+    pub(crate) record_cache: RecordCache,
+    /// True if the unlinked lists may have inodes that are not open.
     pub(crate) orphans_left: AtomicBool,
-    /// Orphans that are damaged, and stay on their lists.
+    /// Damaged orphans, which stay on their lists.
     pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
     pub(crate) contents: Contents,
@@ -64,33 +67,32 @@ pub struct Volume {
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
-    /// The copy that is read in the place of the primary superblock.
-    stand_in: Option<StandIn>,
-    /// Inodes whose attributes hold nothing that Linux left behind.
+    /// The secondary superblock that is read in place of a damaged primary.
+    secondary: Option<SecondarySuperblock>,
+    /// Inodes whose attribute forks have no incomplete attributes left by a crash.
     pub(crate) swept: Swept,
-    /// Where large directories have room.
-    pub(crate) rooms: DirCache,
+    /// Free space and block maps of large directories.
+    pub(crate) dir_cache: DirCache,
 }
 
 impl Volume {
-    /// Opens the volume on `dev`, which is written to only where [`OpenOptions::write`] asks for
-    /// that.
+    /// Opens the volume on `dev`. The device is written only if [`OpenOptions::write`] asks for it.
     ///
-    /// A device that ends before the volume does is opened all the same, for what is left of it may
-    /// be wanted: see [`faults`](Self::faults). Its journal is replayed where all of it is there.
+    /// A device that ends before the volume does is opened too, so that what is left can be read:
+    /// see [`faults`](Self::faults). The journal is replayed if all of it is there.
     ///
     /// # Errors
-    /// [`Error::Superblock`] for what is no XFS or needs a newer reader, [`Error::Device`], and
-    /// [`Error::Journal`] where the journal cannot be replayed.
+    /// [`Error::Superblock`] if the device is not XFS or needs a newer reader, [`Error::Device`],
+    /// and [`Error::Journal`] if the journal cannot be replayed.
     pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if options.write {
             return Self::open_writable(dev, options);
         }
-        let FoundSuperblock { sb, healed, stand_in } = find_superblock(&*dev)?;
+        let FoundSuperblock { sb, healed, secondary } = find_superblock(&*dev)?;
         let geo = sb.geometry();
-        let faults = judge_size(&geo, dev.size());
+        let faults = check_size(&geo, dev.size());
         let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
-            recovered(dev, options, &sb, stand_in.is_some())?
+            recovered(dev, options, &sb, secondary.is_some())?
         } else {
             (dev, None)
         };
@@ -114,7 +116,7 @@ impl Volume {
             wsync: false,
             space: Hints::default(),
             rotor: Rotor::default(),
-            remembered: Remembered::default(),
+            record_cache: RecordCache::default(),
             orphans_left: AtomicBool::new(false),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
@@ -122,14 +124,14 @@ impl Volume {
             log_head,
             replay,
             faults,
-            stand_in,
+            secondary,
             swept: Swept::default(),
-            rooms: DirCache::default(),
+            dir_cache: DirCache::default(),
         })
     }
 
-    /// Opens for reading and writing: what cannot be written refuses by name first, then the
-    /// journal is replayed onto the device and continued, and its intents are finished.
+    /// Opens for reading and writing. First refuses, by name, what cannot be written. Then replays
+    /// the journal onto the device, continues it, and finishes its intents.
     fn open_writable(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if !options.journal.barrier {
             let bare = |dev: Arc<dyn BlockDevice>| -> Arc<dyn BlockDevice> {
@@ -141,7 +143,7 @@ impl Volume {
         }
         let sb = superblock_to_write(&*dev)?;
         writable::refuse(&sb, &*dev)?;
-        let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
+        let replay = writable::recover(&dev, &sb, options)?;
         let clean = replay.clean;
         let volume = Self::replayed(dev, options, replay)?;
         writable::reset_quota(&volume)?;
@@ -173,7 +175,7 @@ impl Volume {
             wsync: options.journal.wsync,
             space,
             rotor: Rotor::default(),
-            remembered: Remembered::default(),
+            record_cache: RecordCache::default(),
             orphans_left: AtomicBool::new(false),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
@@ -181,9 +183,9 @@ impl Volume {
             log_head,
             replay: Some(replay),
             faults: vec![],
-            stand_in: None,
+            secondary: None,
             swept: Swept::default(),
-            rooms: DirCache::default(),
+            dir_cache: DirCache::default(),
         };
         if !intents.is_empty() {
             recovery::finish(&volume, &intents)?;
@@ -192,27 +194,29 @@ impl Volume {
         Ok(volume)
     }
 
-    /// All changes so far become durable, the content of files too.
+    /// Makes all changes so far durable, file contents included.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Trans`] where the volume was shut down, or is by this.
+    /// [`Error::ReadOnly`]; [`Error::Trans`] if the volume was shut down, or if this call shuts it
+    /// down.
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine()?;
         self.flush_contents()?;
         Ok(engine.checkpoint()?)
     }
 
-    /// All changes become durable and go in place, the counters go into the superblock, and the
-    /// journal is marked clean, unless there are orphans that could not be given back: nobody would
-    /// look for them behind a clean journal. Nothing to do for a volume that is open for reading.
+    /// Closes the volume: makes all changes durable, writes them in place, writes the counters to
+    /// the superblock, and marks the journal clean. The journal stays dirty if there are orphans
+    /// that could not be freed, because no mount looks for orphans behind a clean journal. Does
+    /// nothing for a volume that is open for reading.
     ///
     /// # Errors
-    /// [`Error::Trans`] where the volume was shut down, or is by this.
+    /// [`Error::Trans`] if the volume was shut down, or if this call shuts it down.
     pub fn close(self) -> Result<()> {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what was done with the volume since it was opened.
+    /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -254,7 +258,7 @@ impl Volume {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// What was done with the volume so far. Of one that is open for reading the buffers only.
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         match &self.engine {
             Some(engine) => engine.stats(),
@@ -262,38 +266,38 @@ impl Volume {
         }
     }
 
-    /// What was found wrong with the volume as a whole, though it could be opened.
+    /// Returns the corruptions of the volume as a whole that did not keep it from being opened.
     pub fn faults(&self) -> &[Corruption] {
         &self.faults
     }
 
-    /// The copy that is read in the place of the primary superblock, where that is damaged.
-    pub fn stand_in(&self) -> Option<&StandIn> {
-        self.stand_in.as_ref()
+    /// Returns the secondary superblock that is read in place of the primary, if that is damaged.
+    pub fn secondary_superblock(&self) -> Option<&SecondarySuperblock> {
+        self.secondary.as_ref()
     }
 
-    /// What the journal held when the volume was opened; `None` where nobody looked.
+    /// Returns what the journal held when the volume was opened; `None` if it was not read.
     pub fn replay(&self) -> Option<&Replay> {
         self.replay.as_ref()
     }
 
-    /// The journal's head, where it is known: no metadata may be newer.
+    /// Returns the journal's head, if it is known. No metadata may be newer.
     pub fn log_head(&self) -> Option<Lsn> {
         self.log_head
     }
 
-    /// Sizes and conversions.
+    /// Returns the volume's sizes, which also convert units.
     pub fn geo(&self) -> &Geometry {
         &self.geo
     }
 
-    /// The primary superblock, as recovery and the last change of it left it. For counters see
+    /// Returns the primary superblock, as recovery and later changes left it. For counters see
     /// [`counts`](Self::counts).
     pub fn superblock(&self) -> Superblock {
         self.sb.read().clone()
     }
 
-    /// Inodes and blocks, counted.
+    /// Returns the numbers of inodes and blocks.
     pub fn counts(&self) -> Counts {
         let sb = self.superblock();
         let Some(engine) = &self.engine else {
@@ -307,22 +311,22 @@ impl Volume {
         Counts { icount, ifree, fdblocks: count(now.fdblocks) }
     }
 
-    /// The buffer cache, and the device below it.
+    /// Returns the buffer cache. The device lies below it.
     pub fn cache(&self) -> &BufCache {
         &self.cache
     }
 
-    /// The data device, seen through the replayed journal.
+    /// Returns the data device, seen through the replayed journal.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.cache.device()
     }
 
-    /// What a verifier needs to know about a block at `at`.
+    /// Returns the context for verifying a block at `at`.
     pub fn ctx(&self, at: Location) -> Ctx<'_> {
         Ctx::new(&self.geo, at).log_head(self.log_head)
     }
 
-    /// The metadata block at `at` (its `daddr` and `sectors`), judged by `verify`.
+    /// Reads the metadata block at `at` (its `daddr` and `sectors`) and checks it with `verify`.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -335,7 +339,7 @@ impl Volume {
         Ok(self.cache.read(&BufMap::single(daddr, at.sectors), &self.ctx(at), verify)?)
     }
 
-    /// The AGF of group `agno`, verified.
+    /// Reads and verifies the AGF of group `agno`.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -345,7 +349,7 @@ impl Volume {
         Ok(Agf::verify(&buf, &self.ctx(at).crc_known(), agno)?.clone())
     }
 
-    /// The AGI of group `agno`, verified.
+    /// Reads and verifies the AGI of group `agno`.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
@@ -356,28 +360,32 @@ impl Volume {
     }
 }
 
-/// The device as it is with the journal replayed: `dev` itself where the journal is clean, else a
-/// copy-on-write copy of it in memory. `stand_in`: `sb` is not what stands on the device, and goes
-/// into the copy.
+/// Returns the device with its journal replayed: `dev` itself if the journal is clean, else a
+/// copy-on-write copy in memory. If `secondary`, `sb` differs from the primary on the device and is
+/// written into the copy.
 fn recovered(
     dev: Arc<dyn BlockDevice>,
     options: &OpenOptions,
     sb: &Superblock,
-    stand_in: bool,
+    secondary: bool,
 ) -> Result<(Arc<dyn BlockDevice>, Option<Replay>)> {
     let log_dev = options.log_dev.as_deref();
-    // Damage is reported by the replay.
+    // The replay reports damage.
     let geo = sb.geometry();
     let log = recovery::open_log(&*dev, log_dev, &geo);
     if log.is_ok_and(|log| log.is_clean()) {
         let replay = recovery::replay(&*dev, log_dev, sb)?;
         return Ok((dev, Some(replay)));
     }
-    let copy: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(dev));
-    if stand_in {
+    let mut copy = OverlayDevice::new(dev);
+    if let Some(dir) = &options.replay.spill_dir {
+        copy = copy.limited_to(replay_memory(options.cache_bytes), dir);
+    }
+    let copy: Arc<dyn BlockDevice> = Arc::new(copy);
+    if secondary {
         copy.write_at(ByteOffset(0), &sb.to_sector())?;
     }
-    let replay = recovery::replay(&*copy, log_dev, sb)?;
+    let replay = recovery::replay_if(&*copy, log_dev, sb, &options.replay, |_| Ok(()))?;
     if replay.unfinished.is_empty() {
         return Ok((copy, Some(replay)));
     }
@@ -390,7 +398,12 @@ fn recovered(
     }
 }
 
-/// A copy in memory of `dev`, whose journal was replayed, with its intents finished.
+/// Returns the memory for what a replay in memory changes, beside `cache_bytes` for metadata.
+fn replay_memory(cache_bytes: usize) -> ByteLen {
+    ByteLen((cache_bytes as u64 / 4).min(REPLAY_MEMORY_MAX))
+}
+
+/// Returns a copy of `dev` in memory with the journal replayed and its intents finished.
 fn finished(
     dev: &Arc<dyn BlockDevice>,
     options: &OpenOptions,
@@ -411,15 +424,15 @@ fn finished(
     Ok((copy, replay))
 }
 
-/// What healed of the journal is told with what heals of the rest.
+/// Adds the blocks that healed during the replay to those of the cache.
 fn note_healed(cache: &BufCache, replay: &Replay) {
     for record in &replay.healed {
         cache.heals().note(Box::new(record.corruption.clone()), record.rewritten);
     }
 }
 
-/// The fault of a device that ends before the volume does.
-fn judge_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
+/// Returns the corruption of a device that ends before the volume does.
+fn check_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
     if geo.data_bytes() <= size {
         return Vec::new();
     }
@@ -428,7 +441,7 @@ fn judge_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
     vec![*ctx.corruption("sb.device-size", need, size.0)]
 }
 
-/// True unless the device ends before an internal log does.
+/// Returns false if the device ends before an internal log does.
 fn log_is_there(geo: &Geometry, size: ByteLen) -> bool {
     let Some(start) = geo.log_daddr() else { return true };
     let end = start.byte_offset().0 + (u64::from(geo.logblocks) << geo.blocklog);

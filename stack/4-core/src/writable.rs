@@ -10,7 +10,7 @@ use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_log::LogWriter;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
-use xfskit_units::features::versionnum;
+use xfskit_units::features::{WRITABLE, versionnum};
 use zerocopy::big_endian::{U16, U64};
 
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ const ATTR_BIT: u16 = versionnum::ATTR as u16;
 /// Longest label in bytes.
 const LABEL_MAX: usize = 12;
 
-/// Refuses a volume with a feature that this code does not write, by its name.
+/// Refuses a volume with a feature that is not in [`WRITABLE`], by the feature's name.
 ///
 /// # Errors
 /// [`Error::Unsupported`], [`Error::ReadOnly`].
@@ -38,14 +38,14 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     }
     let features = sb.features();
     let no = |what: &str| Err(Error::Unsupported(format!("changing a volume with {what}")));
-    if !sb.geometry().v5() {
+    if features.version != WRITABLE.version {
         return no("version 4 of the format");
     }
-    if sb.unknown_ro_compat() != 0 {
-        return no(&format!("unknown ro-compat features {:#x}", sb.unknown_ro_compat()));
+    if features.needsrepair() {
+        return no("the needsrepair mark: run xfs_repair");
     }
-    if features.metadir() {
-        return no("a metadata directory (metadir)");
+    if let Some(beyond) = features.beyond(&WRITABLE) {
+        return no(&beyond.to_string());
     }
     if sb.rblocks.get() != 0 {
         return no("a realtime device");
@@ -53,19 +53,17 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     if sb.inprogress != 0 {
         return no("an unfinished mkfs (sb_inprogress is set)");
     }
-    if features.needsrepair() {
-        return no("the needsrepair mark: run xfs_repair");
-    }
     Ok(())
 }
 
 /// Replays the journal onto the device.
 pub(crate) fn recover(
     dev: &Arc<dyn BlockDevice>,
-    log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
+    options: &OpenOptions,
 ) -> Result<Replay> {
-    recovery::replay_if(&**dev, log_dev, sb, recovery::refuse)
+    let log_dev = options.log_dev.as_deref();
+    recovery::replay_if(&**dev, log_dev, sb, &options.replay, recovery::refuse)
 }
 
 /// Returns the engine of a volume whose journal is clean or was replayed. The engine continues the

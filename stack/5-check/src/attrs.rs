@@ -10,12 +10,12 @@ use xfskit_units::Ino;
 use crate::datree::{self, LeafHead, MappedFork};
 use crate::volume::Volume;
 
-/// What is told of each parent pointer: the parent, its generation, the name.
+/// Receives each parent pointer: the parent, its generation, the name.
 pub(crate) type OnParent<'p> = dyn FnMut(Ino, u32, &[u8]) + 'p;
 
-/// Judges the attributes of `inode`; `map` is the map of its attribute fork. False where a part
-/// could not be read.
-pub(crate) fn judge(
+/// Checks the attributes of `inode`; `map` is the map of its attribute fork. Returns false if a
+/// part could not be read.
+pub(crate) fn check(
     vol: &Volume<'_>,
     scratch: &mut datree::Scratch,
     inode: &Dinode<'_>,
@@ -26,16 +26,16 @@ pub(crate) fn judge(
     let (Some(room), Some(ino)) = (inode.attr_fork(), at.ino) else { return true };
     let ctx = vol.ctx(at.fork(Fork::Attr));
     match inode.aformat() {
-        Some(Format::Local) => judge_short_form(vol, &ctx, room, on_parent),
+        Some(Format::Local) => check_short_form(vol, &ctx, room, on_parent),
         Some(Format::Extents | Format::Btree) if !map.is_empty() => {
             let fork = MappedFork { vol, ino, fork: Fork::Attr, map };
-            judge_blocks(fork, scratch, on_parent)
+            check_blocks(fork, scratch, on_parent)
         }
         _ => true,
     }
 }
 
-fn judge_short_form(
+fn check_short_form(
     vol: &Volume<'_>,
     ctx: &Ctx<'_>,
     room: &[u8],
@@ -43,28 +43,29 @@ fn judge_short_form(
 ) -> bool {
     let list = match sf::Sf::verify(room, ctx) {
         Ok(list) => list,
-        Err(fault) => return vol.sink.error(Err(fault)),
+        Err(corruption) => return vol.sink.error(Err(corruption)),
     };
     for (index, entry) in list.entries().enumerate() {
         let ctx = ctx.entry(index);
-        judge_name(vol, &ctx, entry.flags, entry.name);
+        check_name(vol, &ctx, entry.flags, entry.name);
         let is_parent = entry.namespace() == Some(Namespace::Parent);
         let same = |other: &sf::Entry<'_>| {
             (other.flags, other.name) == (entry.flags, entry.name)
                 && (!is_parent || other.value == entry.value)
         };
         if list.entries().take(index).any(|other| same(&other)) {
-            let name = String::from_utf8_lossy(entry.name).into_owned();
-            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+            let found =
+                format!("the name {:?} is there twice", String::from_utf8_lossy(entry.name));
+            vol.sink.error(ctx.fail("attr.dup", "each name once", found));
         }
         if is_parent {
-            judge_parent(vol, &ctx, entry.name, entry.value, on_parent);
+            check_parent(vol, &ctx, entry.name, entry.value, on_parent);
         }
     }
     true
 }
 
-fn judge_name(vol: &Volume<'_>, ctx: &Ctx<'_>, flags: u8, name: &[u8]) {
+fn check_name(vol: &Volume<'_>, ctx: &Ctx<'_>, flags: u8, name: &[u8]) {
     let bad = name.contains(&0) || (flags & attr::PARENT != 0 && name.contains(&b'/'));
     if bad {
         let found = String::from_utf8_lossy(name).into_owned();
@@ -72,7 +73,7 @@ fn judge_name(vol: &Volume<'_>, ctx: &Ctx<'_>, flags: u8, name: &[u8]) {
     }
 }
 
-fn judge_parent(
+fn check_parent(
     vol: &Volume<'_>,
     ctx: &Ctx<'_>,
     name: &[u8],
@@ -89,8 +90,8 @@ fn judge_parent(
     }
 }
 
-/// Attributes that have blocks of their own.
-fn judge_blocks(
+/// Checks attributes that have blocks of their own.
+fn check_blocks(
     fork: MappedFork<'_, '_>,
     scratch: &mut datree::Scratch,
     on_parent: &mut OnParent<'_>,
@@ -99,7 +100,7 @@ fn judge_blocks(
     let mut seen = Seen::default();
     let entered = datree::walk(fork, scratch, &mut |bytes, ctx, whole| {
         let leaf = Leaf::verify(bytes, ctx)?;
-        judge_leaf(vol, ctx, &leaf, whole, &mut seen, on_parent);
+        check_leaf(vol, ctx, &leaf, whole, &mut seen, on_parent);
         let hash = |entry: &attr::leaf::LeafEntry| entry.hashval.get();
         let hashes = leaf.entries.first().map(hash).zip(leaf.last_hash());
         Ok(LeafHead::new(leaf.info, hashes))
@@ -107,13 +108,13 @@ fn judge_blocks(
     let mut sound = entered.is_some();
     let mut blocks = entered.unwrap_or(0);
     for (valueblk, valuelen) in seen.values {
-        sound &= judge_value(fork, valueblk, valuelen);
+        sound &= check_value(fork, valueblk, valuelen);
         blocks += u64::from(remote::blocks(&vol.geo, valuelen));
     }
     if sound {
         let ctx = vol.ctx(Location::of("inode").ino(fork.ino).fork(Fork::Attr));
         let mapped = fork.mapped(0, u64::MAX);
-        // What an unfinished attribute has is said with that one.
+        // The blocks of an unfinished attribute are reported with it.
         if !seen.unfinished {
             vol.sink.warning(ctx.eq("attr.unreached", 0, mapped.saturating_sub(blocks)));
         }
@@ -122,16 +123,16 @@ fn judge_blocks(
     sound
 }
 
-/// What the leaves of a fork hold.
+/// State collected from the leaves of a fork.
 #[derive(Default)]
 struct Seen {
-    /// First block and length in bytes of each value that has blocks of its own.
+    /// First block, and length in bytes, of each remote value.
     values: Vec<(u32, u32)>,
-    /// Whether there is an entry that is not complete.
+    /// True if an entry is incomplete.
     unfinished: bool,
 }
 
-fn judge_leaf(
+fn check_leaf(
     vol: &Volume<'_>,
     ctx: &Ctx<'_>,
     leaf: &Leaf<'_>,
@@ -140,11 +141,11 @@ fn judge_leaf(
     on_parent: &mut OnParent<'_>,
 ) {
     if leaf.entries.is_empty() {
-        let verdict = ctx.at_least("attr.leaf.count", 1, leaf.entries.len());
+        let result = ctx.at_least("attr.leaf.count", 1, leaf.entries.len());
         if whole {
-            vol.sink.warning(verdict)
+            vol.sink.warning(result)
         } else {
-            vol.sink.error(verdict)
+            vol.sink.error(result)
         };
     }
     vol.sink.error(leaf.verify_space(ctx));
@@ -163,11 +164,12 @@ fn judge_leaf(
         if attr.is_incomplete() {
             seen.unfinished = true;
             let wanted = "an attribute that was finished";
-            let found = "one that was being set when power failed; the next change of the attributes clears it";
-            vol.sink.warning(ctx.require("attr.leaf.incomplete", false, wanted, found));
+            let found = "it was being set when power failed, and is not seen; the next change of the \
+                         attributes clears it";
+            vol.sink.warning(ctx.fail("attr.leaf.incomplete", wanted, found));
             continue;
         }
-        judge_name(vol, &ctx, attr.flags, attr.name);
+        check_name(vol, &ctx, attr.flags, attr.name);
         let is_parent = attr.namespace() == Some(Namespace::Parent);
         if leaf.entries[run_start].hashval != entry.hashval {
             run_start = index;
@@ -179,13 +181,13 @@ fn judge_leaf(
         };
         let run = leaf.entries[run_start..index].iter().filter_map(|e| leaf.attr(e));
         if run.take(MAX_RUN).any(|other| same(&other)) {
-            let name = String::from_utf8_lossy(attr.name).into_owned();
-            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+            let found = format!("the name {:?} is there twice", String::from_utf8_lossy(attr.name));
+            vol.sink.error(ctx.fail("attr.dup", "each name once", found));
         }
         match attr.value {
             AttrValue::Remote { valueblk, valuelen } => seen.values.push((valueblk.0, valuelen)),
             AttrValue::Local(value) if is_parent => {
-                judge_parent(vol, &ctx, attr.name, value, on_parent);
+                check_parent(vol, &ctx, attr.name, value, on_parent);
             }
             AttrValue::Local(_) => {}
         }
@@ -195,11 +197,11 @@ fn judge_leaf(
     }
 }
 
-/// Entries of one hash that are compared with each other, at most.
+/// Maximum number of entries of one hash that are compared with each other.
 const MAX_RUN: usize = 64;
 
-/// A value in blocks of its own.
-fn judge_value(fork: MappedFork<'_, '_>, valueblk: u32, valuelen: u32) -> bool {
+/// Checks a remote value.
+fn check_value(fork: MappedFork<'_, '_>, valueblk: u32, valuelen: u32) -> bool {
     let vol = fork.vol;
     let mut buf = vec![0; vol.geo.blocksize()];
     let mut offset = 0;
@@ -211,7 +213,7 @@ fn judge_value(fork: MappedFork<'_, '_>, valueblk: u32, valuelen: u32) -> bool {
             return vol.sink.error(ctx.require("attr.leaf.valueblk", false, mapped, valueblk));
         }
         let part = fork.read(at, &mut buf).and_then(|()| {
-            vol.judge_in(at, &mut buf, remote::CRC_OFFSET, |bytes| {
+            vol.verify_in(at, &mut buf, remote::CRC_OFFSET, |bytes| {
                 remote::verify(bytes, &ctx, offset, valuelen).map(<[u8]>::len)
             })
         });

@@ -1,10 +1,10 @@
-//! Walking a per-AG btree from its root, judging what only the whole tree shows: levels, keys,
+//! Walks a per-AG btree from its root and checks what only the whole tree shows: levels, keys,
 //! order across blocks, siblings, fill.
 //!
-//! 1. A block is entered once: a pointer to a block that was entered before is a finding, so no
+//! 1. A block is entered once. A pointer to a block that was entered before is a finding, so no
 //!    shape of pointers makes the walk longer than the group has blocks.
 //! 2. A child is one level below its parent, so the walk is no deeper than the root's level.
-//! 3. Leaves are handed on left to right.
+//! 3. Leaves are passed on from left to right.
 
 use std::collections::HashSet;
 
@@ -15,38 +15,38 @@ use zerocopy::big_endian::U32;
 
 use crate::volume::Volume;
 
-/// What records and nodes of a tree are ordered by; trees with shorter keys leave the rest 0.
+/// Key of records and nodes. Trees with shorter keys leave the rest 0.
 type Key = (u64, u64, u64);
 
-/// What a walk found out about one tree.
+/// The result of walking one tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walked {
     /// Blocks of the tree, its root included.
     pub blocks: Vec<u32>,
-    /// False where a part of the tree could not be read or was not entered.
+    /// False if a part of the tree could not be read or was not entered.
     pub complete: bool,
 }
 
 impl Walked {
-    /// How many blocks the tree has.
+    /// Returns the number of blocks of the tree.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// What the walk remembers of the block it visited last on one level.
+/// The block that the walk visited last on one level.
 #[derive(Clone, Copy, Default)]
 enum Neighbour {
     /// None yet: the next block is the leftmost.
     #[default]
     Start,
-    /// A block, and what it says stands right of it.
+    /// A block, and its right sibling as it records it.
     At(AgBlock, Option<AgBlock>),
     /// A block that could not be read.
     Unknown,
 }
 
-/// Lowest key, and highest end, below a block.
+/// Lowest key and highest end below a block.
 struct Span {
     low: Key,
     high: Key,
@@ -59,7 +59,7 @@ struct Walk<'w, 'v> {
     tree: Tree,
     ids: &'static Ids,
     entered: &'w mut HashSet<u32>,
-    /// One per level.
+    /// Indexed by level.
     neighbours: Vec<Neighbour>,
     buffers: Vec<Vec<u8>>,
     last_key: Option<Key>,
@@ -67,8 +67,8 @@ struct Walk<'w, 'v> {
     leaf: &'w mut dyn FnMut(&Block<'_>, &Ctx<'_>),
 }
 
-/// Walks the tree that starts at `root` and has `levels` levels. `entered` holds the blocks of
-/// this group that other trees have been found to use. Each sound leaf goes to `leaf`.
+/// Walks the tree that starts at `root` and has `levels` levels. `entered` holds the blocks of this
+/// group that other trees were found to use. Passes each sound leaf to `leaf`.
 pub(crate) fn walk(
     vol: &Volume<'_>,
     agno: AgNumber,
@@ -93,7 +93,7 @@ pub(crate) fn walk(
     match depth.checked_sub(1) {
         Some(top) => {
             walk.visit(AgBlock(root), top, true);
-            walk.judge_right_ends();
+            walk.check_right_ends();
         }
         None => walk.walked.complete = false,
     }
@@ -101,17 +101,17 @@ pub(crate) fn walk(
 }
 
 impl Walk<'_, '_> {
-    /// Judges the block `agbno`, which must stand on `level`, and all below it.
+    /// Checks the block `agbno`, which must be on `level`, and all blocks below it.
     fn visit(&mut self, agbno: AgBlock, level: usize, is_root: bool) -> Option<Span> {
         let vol = self.vol;
         let ctx = vol.ctx(self.tree.location(&vol.geo, self.agno, agbno));
         let span = if self.enter(&ctx, agbno) {
             let mut buf = std::mem::take(&mut self.buffers[level]);
             let tree = self.tree;
-            let span = vol.judge(ctx.at, &mut buf, CRC_OFFSET, |bytes| {
+            let span = vol.verify(ctx.at, &mut buf, CRC_OFFSET, |bytes| {
                 let block = Block::verify(bytes, &ctx, tree, self.agno)?;
                 ctx.eq(self.ids.level, level as u64, block.level.into())?;
-                Ok(self.judge_block(&block, &ctx, agbno, is_root))
+                Ok(self.check_block(&block, &ctx, agbno, is_root))
             });
             self.buffers[level] = buf;
             span
@@ -125,8 +125,8 @@ impl Walk<'_, '_> {
         span.flatten()
     }
 
-    /// Marks `agbno` as part of this tree; false where it is none of the group's or was entered
-    /// before (invariant 1).
+    /// Marks `agbno` as part of this tree. Returns false if it is not a block of the group or was
+    /// entered before (invariant 1).
     fn enter(&mut self, ctx: &Ctx<'_>, agbno: AgBlock) -> bool {
         let vol = self.vol;
         if !vol.sink.error(ctx.agbno(self.ids.ptr, self.agno, agbno.0)) {
@@ -140,26 +140,27 @@ impl Walk<'_, '_> {
         vol.sink.error(ctx.require("block.claimed-twice", fresh, alone, agbno))
     }
 
-    /// Judges a verified block. `None` where it holds no records, as only an empty root may.
-    fn judge_block(
+    /// Checks a verified block. Returns `None` if it has no records, as only an empty root may.
+    fn check_block(
         &mut self,
         block: &Block<'_>,
         ctx: &Ctx<'_>,
         agbno: AgBlock,
         is_root: bool,
     ) -> Option<Span> {
-        self.judge_fill(block, ctx, is_root);
-        self.judge_siblings(block, ctx, agbno);
+        self.check_fill(block, ctx, is_root);
+        self.check_siblings(block, ctx, agbno);
         if block.is_leaf() {
-            let span = self.judge_records(block, ctx);
+            let span = self.check_records(block, ctx);
             (self.leaf)(block, ctx);
             return span;
         }
-        self.judge_children(block, ctx)
+        self.check_children(block, ctx)
     }
 
-    /// Every block but the root is at least half full; a root above the leaves has two children.
-    fn judge_fill(&self, block: &Block<'_>, ctx: &Ctx<'_>, is_root: bool) {
+    /// Checks that every block but the root is at least half full, and that a root above the leaves
+    /// has two children.
+    fn check_fill(&self, block: &Block<'_>, ctx: &Ctx<'_>, is_root: bool) {
         let min = match (is_root, block.is_leaf()) {
             (false, _) => self.tree.minrecs(&self.vol.geo, block.level),
             (true, false) => 1,
@@ -171,8 +172,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Blocks of one level are a list in both directions.
-    fn judge_siblings(&mut self, block: &Block<'_>, ctx: &Ctx<'_>, agbno: AgBlock) {
+    /// Checks the sibling pointers, which link the blocks of one level in both directions.
+    fn check_siblings(&mut self, block: &Block<'_>, ctx: &Ctx<'_>, agbno: AgBlock) {
         let geo = &self.vol.geo;
         let level = usize::from(block.level);
         let none = |b: Option<AgBlock>| b.map_or(u32::MAX, |b| b.0);
@@ -191,8 +192,8 @@ impl Walk<'_, '_> {
         self.neighbours[level] = Neighbour::At(agbno, block.rightsib);
     }
 
-    /// The last block of each level has nothing right of it.
-    fn judge_right_ends(&self) {
+    /// Checks that the last block of each level has no right sibling.
+    fn check_right_ends(&self) {
         for neighbour in &self.neighbours {
             if let Neighbour::At(agbno, right) = *neighbour {
                 let ctx = self.vol.ctx(self.tree.location(&self.vol.geo, self.agno, agbno));
@@ -202,20 +203,20 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Records rise strictly, over block boundaries too.
-    fn judge_records(&mut self, block: &Block<'_>, ctx: &Ctx<'_>) -> Option<Span> {
+    /// Checks that records rise strictly, across blocks too.
+    fn check_records(&mut self, block: &Block<'_>, ctx: &Ctx<'_>) -> Option<Span> {
         let mut span: Option<Span> = None;
         for index in 0..block.numrecs {
             let (low, high) = record_keys(block, index)?;
             let rises = self.last_key.is_none_or(|last| last < low);
             if !rises {
                 let found = format!("{low:?}");
-                let fault = ctx.entry(index).corruption(
+                let corruption = ctx.entry(index).corruption(
                     self.ids.order,
                     Expected::Described("a record behind the one before it".into()),
                     found,
                 );
-                self.vol.sink.error(Err(fault));
+                self.vol.sink.error(Err(corruption));
             }
             self.last_key = Some(low);
             span = Some(match span {
@@ -226,8 +227,9 @@ impl Walk<'_, '_> {
         span
     }
 
-    /// Each key of a node equals the first key below its child; the rmapbt's high key the last.
-    fn judge_children(&mut self, block: &Block<'_>, ctx: &Ctx<'_>) -> Option<Span> {
+    /// Checks that each key of a node equals the first key below its child, and that the rmapbt's
+    /// high key equals the last.
+    fn check_children(&mut self, block: &Block<'_>, ctx: &Ctx<'_>) -> Option<Span> {
         let below = usize::from(block.level).checked_sub(1)?;
         let mut span: Option<Span> = None;
         for (index, ptr) in block.ptrs().iter().enumerate() {
@@ -235,7 +237,7 @@ impl Walk<'_, '_> {
             let (Some(child), Some((low, high))) = (child, node_keys(block, index)) else {
                 continue;
             };
-            self.judge_key(&ctx.entry(index), (low, high), &child);
+            self.check_key(&ctx.entry(index), (low, high), &child);
             span = Some(match span {
                 None => child,
                 Some(span) => Span { low: span.low, high: span.high.max(child.high) },
@@ -244,11 +246,11 @@ impl Walk<'_, '_> {
         span
     }
 
-    fn judge_key(&self, ctx: &Ctx<'_>, (low, high): (Key, Key), child: &Span) {
+    fn check_key(&self, ctx: &Ctx<'_>, (low, high): (Key, Key), child: &Span) {
         let sink = &self.vol.sink;
         let describe = |key: Key| Expected::Described(format!("{key:?}").into());
         if self.tree == Tree::Bno && low.0 == child.low.0 && low != child.low {
-            // No tool compares the length in a key of this tree.
+            // No other tool compares the length in a key of this tree.
             sink.warning(Err(ctx.corruption(
                 self.ids.key,
                 describe(child.low),
@@ -274,7 +276,7 @@ fn rmap_key(key: &rmap::Key) -> Key {
     (start.into(), owner, offset)
 }
 
-/// Low and high key of record `index`.
+/// Returns the low and the high key of record `index`.
 fn record_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
     let single = |n: U32| ((n.get().into(), 0, 0), (n.get().into(), 0, 0));
     match block.tree {
@@ -291,7 +293,7 @@ fn record_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
     }
 }
 
-/// Low and high key that a node stores for child `index`.
+/// Returns the low and the high key that a node stores for child `index`.
 fn node_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
     match block.tree {
         Tree::Bno | Tree::Cnt => {

@@ -1,5 +1,4 @@
-//! Inode chunks: what inobt and finobt hold, and the numbering by which flat arrays hold something
-//! for every inode.
+//! Inode chunks: the records of inobt and finobt, and the ranks by which flat arrays are indexed.
 
 use std::cmp::Ordering;
 
@@ -9,16 +8,17 @@ use xfskit_format::rmap::owner;
 use xfskit_format::{Ctx, agi};
 use xfskit_units::{AgIno, AgNumber};
 
-use crate::census::Used;
+use crate::owners::UsedExtent;
 use crate::volume::Volume;
 
-/// The chunks of one group, in order.
+/// The inode chunks of one group, in order.
 #[derive(Default)]
 pub(crate) struct ChunkMap {
     pub list: Vec<Chunk>,
-    /// True where `list` is all of them.
+    /// True if `list` has all chunks.
     pub complete: bool,
-    /// Chunks of all groups before this one: chunk `i` here is chunk `base + i` of the volume.
+    /// Number of chunks of all groups before this one: chunk `i` here is chunk `base + i` of the
+    /// volume.
     pub base: usize,
 }
 
@@ -27,7 +27,7 @@ impl ChunkMap {
         Self { list, complete, base: 0 }
     }
 
-    /// The chunk that `agino` belongs to, and its place in the list.
+    /// Returns the chunk of `agino`, and its index in the list.
     pub(crate) fn find(&self, agino: AgIno) -> Option<(usize, &Chunk)> {
         let behind = self.list.partition_point(|chunk| chunk.startino <= agino);
         let place = behind.checked_sub(1)?;
@@ -36,7 +36,7 @@ impl ChunkMap {
     }
 }
 
-/// Adds the chunks of a leaf to `into`, those that are possible and do not overlap.
+/// Adds the chunks of a leaf to `into` that are possible and do not overlap.
 pub(crate) fn collect(
     vol: &Volume<'_>,
     agno: AgNumber,
@@ -50,8 +50,8 @@ pub(crate) fn collect(
         let behind_last = into
             .last()
             .is_none_or(|last| chunk.startino.since(last.startino) >= Some(INODES_PER_CHUNK));
-        if judge_place(vol, agno, block.tree, &ctx, &chunk) && behind_last {
-            judge_content(vol, block.tree, &ctx, &chunk);
+        if check_start(vol, agno, block.tree, &ctx, &chunk) && behind_last {
+            check_content(vol, block.tree, &ctx, &chunk);
             into.push(chunk);
         } else if !behind_last {
             let id = if block.tree == Tree::Ino { "inobt.overlap" } else { "finobt.overlap" };
@@ -61,8 +61,8 @@ pub(crate) fn collect(
     }
 }
 
-/// Where a chunk may start.
-fn judge_place(vol: &Volume<'_>, agno: AgNumber, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) -> bool {
+/// Checks where a chunk starts.
+fn check_start(vol: &Volume<'_>, agno: AgNumber, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) -> bool {
     let geo = &vol.geo;
     let start = chunk.startino;
     let last = start.checked_add(INODES_PER_CHUNK - 1);
@@ -79,8 +79,8 @@ fn judge_place(vol: &Volume<'_>, agno: AgNumber, tree: Tree, ctx: &Ctx<'_>, chun
     vol.sink.error(ctx.require(id, whole && aligned, wanted, start)) || whole
 }
 
-/// Counts and masks of a record agree.
-fn judge_content(vol: &Volume<'_>, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) {
+/// Checks that the counts and the masks of a record agree.
+fn check_content(vol: &Volume<'_>, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) {
     let ids = match tree {
         Tree::Ino => ("inobt.count", "inobt.holemask", "inobt.freecount"),
         _ => ("finobt.count", "finobt.holemask", "finobt.freecount"),
@@ -92,8 +92,8 @@ fn judge_content(vol: &Volume<'_>, tree: Tree, ctx: &Ctx<'_>, chunk: &Chunk) {
     vol.sink.error(ctx.eq(ids.2, free, chunk.freecount));
 }
 
-/// The finobt holds a copy of every inobt record with free inodes, and nothing else. Which inodes
-/// are free goes by the inobt's masks: a wrong count there was reported with its record.
+/// Checks that the finobt has a copy of every inobt record with free inodes, and nothing else. The
+/// inobt's masks decide which inodes are free: a wrong count was reported with its record.
 pub(crate) fn compare_free(vol: &Volume<'_>, agno: AgNumber, all: &[Chunk], free: &[Chunk]) {
     let ctx = vol.ctx(agi::location(&vol.geo, agno));
     let counted = |chunk: &Chunk| {
@@ -110,7 +110,7 @@ pub(crate) fn compare_free(vol: &Volume<'_>, agno: AgNumber, all: &[Chunk], free
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
         };
-        let verdict = match order {
+        let result = match order {
             Ordering::Less => due.next().map(|chunk| {
                 ctx.require("finobt.missing", false, "every chunk with free inodes", chunk.startino)
             }),
@@ -124,16 +124,16 @@ pub(crate) fn compare_free(vol: &Volume<'_>, agno: AgNumber, all: &[Chunk], free
                 ctx.require("finobt.rec", a == *b, "a copy of the inobt's record", describe(b))
             }),
         };
-        vol.sink.error(verdict.unwrap_or(Ok(())));
+        vol.sink.error(result.unwrap_or(Ok(())));
     }
 }
 
-/// The blocks that the chunks take, in runs.
-pub(crate) fn claims(vol: &Volume<'_>, list: &[Chunk]) -> Vec<Used> {
+/// Returns the blocks of the chunks, in runs.
+pub(crate) fn claims(vol: &Volume<'_>, list: &[Chunk]) -> Vec<UsedExtent> {
     let geo = &vol.geo;
     let per_block = geo.inopblock().min(INODES_PER_CHUNK);
     let in_block = if per_block == INODES_PER_CHUNK { u64::MAX } else { (1 << per_block) - 1 };
-    let mut claims: Vec<Used> = Vec::new();
+    let mut claims: Vec<UsedExtent> = Vec::new();
     let mut behind = 0;
     for chunk in list {
         let present = chunk.present();
@@ -145,7 +145,7 @@ pub(crate) fn claims(vol: &Volume<'_>, list: &[Chunk]) -> Vec<Used> {
             }
             match claims.last_mut() {
                 Some(last) if last.end() == agbno => last.len += 1,
-                _ => claims.push(Used::special(agbno, 1, owner::INODES)),
+                _ => claims.push(UsedExtent::special(agbno, 1, owner::INODES)),
             }
             behind = agbno.saturating_add(1);
         }

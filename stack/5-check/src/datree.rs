@@ -1,9 +1,9 @@
-//! The hash btree of a directory or an attribute fork: reading its blocks through the fork's map,
-//! and walking it from the root.
+//! The hash btree of a directory or an attribute fork: reads its blocks through the fork's map and
+//! walks it from the root.
 //!
 //! 1. A block is entered once, so no shape of pointers makes a walk endless.
 //! 2. A node's child is a node one level lower, or below level 1 a leaf.
-//! 3. Leaves are handed on in hash order.
+//! 3. Leaves are passed on in hash order.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(crate) struct MappedFork<'a, 'v> {
 }
 
 impl MappedFork<'_, '_> {
-    /// Where file block `fileoff` lies, and how many blocks follow it there.
+    /// Returns the location of file block `fileoff`, and how many blocks follow it there.
     fn lookup(&self, fileoff: u64) -> Option<(Daddr, u64)> {
         let behind = self.map.partition_point(|e| e.startoff.0 <= fileoff);
         let extent = self.map.get(behind.checked_sub(1)?)?;
@@ -34,7 +34,7 @@ impl MappedFork<'_, '_> {
         Some((daddr, extent.end().0.saturating_sub(fileoff)))
     }
 
-    /// The place of file block `fileoff`, called `what`.
+    /// Returns the location of file block `fileoff`, named `what`.
     pub(crate) fn location(&self, what: &'static str, fileoff: u64) -> Location {
         let at = Location::of(what).ino(self.ino).fork(self.fork).fileoff(FileOff(fileoff));
         match self.lookup(fileoff) {
@@ -43,8 +43,8 @@ impl MappedFork<'_, '_> {
         }
     }
 
-    /// Reads `buf.len()` bytes from file block `fileoff`, wherever they lie; `None` where a part
-    /// is a hole or cannot be read.
+    /// Reads `buf.len()` bytes from file block `fileoff`, from however many extents. Returns `None`
+    /// if a part is a hole or cannot be read.
     pub(crate) fn read(&self, at: Location, buf: &mut [u8]) -> Option<()> {
         let mut fileoff = at.fileoff?.0;
         let mut rest = buf;
@@ -62,18 +62,18 @@ impl MappedFork<'_, '_> {
         Some(())
     }
 
-    /// Blocks that the map covers in `[from, to)`.
+    /// Returns the number of blocks that the map covers in `[from, to)`.
     pub(crate) fn mapped(&self, from: u64, to: u64) -> u64 {
         let inside = |e: &Extent| e.end().0.min(to).saturating_sub(e.startoff.0.max(from));
         self.map.iter().map(inside).sum()
     }
 }
 
-/// What a leaf says that its tree must agree with.
+/// The head of a leaf, which its tree must agree with.
 pub(crate) struct LeafHead {
     pub forw: u32,
     pub back: u32,
-    /// Hash of the first and the last entry; `None` for a leaf without entries.
+    /// Hashes of the first and the last entry; `None` for a leaf without entries.
     pub hashes: Option<(u32, u32)>,
 }
 
@@ -83,27 +83,27 @@ impl LeafHead {
     }
 }
 
-/// Buffers that walks after walks use.
+/// Buffers that are reused from walk to walk.
 #[derive(Default)]
 pub(crate) struct Scratch {
     buffers: Vec<Vec<u8>>,
     entered: HashSet<u32>,
 }
 
-/// What verifies a leaf and uses it. The last argument says whether it is the whole tree.
+/// Verifies a leaf and uses it. The last argument is true if the leaf is the whole tree.
 type Leaf<'l> = dyn FnMut(&[u8], &Ctx<'_>, bool) -> VerifyResult<LeafHead> + 'l;
 
 struct Walk<'w, 'v> {
     fork: MappedFork<'w, 'v>,
     scratch: &'w mut Scratch,
-    /// For each level the block visited last and what it names as the next.
+    /// For each level the block visited last, and its right sibling as it records it.
     neighbours: Vec<Option<(u32, u32)>>,
     last_hash: u32,
     sound: bool,
     leaf: &'w mut Leaf<'w>,
 }
 
-/// Walks the tree of `fork`. Blocks entered, or `None` where a part could not be read.
+/// Walks the tree of `fork`. Returns the blocks entered, or `None` if a part could not be read.
 pub(crate) fn walk<'w>(
     fork: MappedFork<'w, '_>,
     scratch: &'w mut Scratch,
@@ -115,14 +115,14 @@ pub(crate) fn walk<'w>(
     let mut walk = Walk { fork, scratch, neighbours, last_hash: 0, sound: true, leaf };
     let root = da::root(&fork.vol.geo, fork.fork).0;
     walk.visit(root, None);
-    walk.judge_right_ends();
+    walk.check_right_ends();
     let entered = walk.scratch.entered.len() as u64;
     walk.sound.then_some(entered)
 }
 
 impl Walk<'_, '_> {
-    /// Judges the block `dablk`. Its parent, if it has one, promises a level and a last hash.
-    fn visit(&mut self, dablk: u32, promised: Option<(u16, u32)>) {
+    /// Checks the block `dablk`. Its parent, if it has one, gives the expected level and last hash.
+    fn visit(&mut self, dablk: u32, expected: Option<(u16, u32)>) {
         let vol = self.fork.vol;
         let what = if self.fork.fork == Fork::Data { "dir block" } else { "attr block" };
         let ctx = vol.ctx(self.fork.location(what, dablk.into()));
@@ -137,74 +137,74 @@ impl Walk<'_, '_> {
             self.sound = vol.sink.error(ctx.require("da.hole", false, mapped, dablk));
             return;
         }
-        let slot = promised.map_or(da::MAX_LEVEL, |(level, _)| level);
+        let slot = expected.map_or(da::MAX_LEVEL, |(level, _)| level);
         let slot = usize::from(slot.min(da::MAX_LEVEL));
         let mut buf = std::mem::take(&mut self.scratch.buffers[slot]);
         buf.resize(da::block_len(&vol.geo, self.fork.fork), 0);
-        let judged = self.fork.read(ctx.at, &mut buf).and_then(|()| {
-            vol.judge_in(ctx.at, &mut buf, da::CRC_OFFSET, |bytes| {
-                self.judge_block(bytes, &ctx, dablk, promised)
+        let verified = self.fork.read(ctx.at, &mut buf).and_then(|()| {
+            vol.verify_in(ctx.at, &mut buf, da::CRC_OFFSET, |bytes| {
+                self.check_block(bytes, &ctx, dablk, expected)
             })
         });
         self.scratch.buffers[slot] = buf;
-        if judged.is_none() {
+        if verified.is_none() {
             self.sound = false;
         }
     }
 
-    fn judge_block(
+    fn check_block(
         &mut self,
         bytes: &[u8],
         ctx: &Ctx<'_>,
         dablk: u32,
-        promised: Option<(u16, u32)>,
+        expected: Option<(u16, u32)>,
     ) -> VerifyResult {
         let is_node = da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic);
-        let wants_node = promised.map_or(is_node, |(level, _)| level > 0);
+        let wants_node = expected.map_or(is_node, |(level, _)| level > 0);
         if wants_node {
             let node = Node::verify(bytes, ctx, self.fork.fork)?;
-            if let Some((level, _)) = promised {
+            if let Some((level, _)) = expected {
                 ctx.eq("da.node.level", level, node.level)?;
             }
             let last = node.btree.last().map(|child| child.hashval.get());
-            self.judge_promise(ctx, "da.node.hashval", promised, last);
+            self.check_parent_hash(ctx, "da.node.hashval", expected, last);
             let siblings = (node.info.forw.get(), node.info.back.get());
-            self.judge_siblings(ctx, ("da.node.forw", "da.node.back"), node.level, dablk, siblings);
+            self.check_siblings(ctx, ("da.node.forw", "da.node.back"), node.level, dablk, siblings);
             for child in node.btree {
                 self.visit(child.before.get(), Some((node.level - 1, child.hashval.get())));
             }
             return Ok(());
         }
-        let head = (self.leaf)(bytes, ctx, promised.is_none())?;
+        let head = (self.leaf)(bytes, ctx, expected.is_none())?;
         if let Some((first, last)) = head.hashes {
             let sink = &self.fork.vol.sink;
             sink.error(ctx.at_least("da.leaf.order", self.last_hash, first));
             self.last_hash = last;
         }
-        self.judge_promise(ctx, "da.leaf.hashval", promised, head.hashes.map(|(_, last)| last));
+        self.check_parent_hash(ctx, "da.leaf.hashval", expected, head.hashes.map(|(_, last)| last));
         let ids = match self.fork.fork {
             Fork::Data => ("dir.leaf.forw", "dir.leaf.back"),
             Fork::Attr => ("attr.leaf.forw", "attr.leaf.back"),
         };
-        self.judge_siblings(ctx, ids, 0, dablk, (head.forw, head.back));
+        self.check_siblings(ctx, ids, 0, dablk, (head.forw, head.back));
         Ok(())
     }
 
-    /// The parent's hash is that of the last entry below.
-    fn judge_promise(
+    /// Checks that the parent's hash is that of the last entry subdirs.
+    fn check_parent_hash(
         &self,
         ctx: &Ctx<'_>,
         id: &'static str,
-        promised: Option<(u16, u32)>,
+        expected: Option<(u16, u32)>,
         last: Option<u32>,
     ) {
-        if let (Some((_, hash)), Some(last)) = (promised, last) {
+        if let (Some((_, hash)), Some(last)) = (expected, last) {
             self.fork.vol.sink.error(ctx.eq_hex(id, last, hash));
         }
     }
 
-    /// Blocks of one level are a list in both directions.
-    fn judge_siblings(
+    /// Checks the sibling pointers, which link the blocks of one level in both directions.
+    fn check_siblings(
         &mut self,
         ctx: &Ctx<'_>,
         (forw_id, back_id): (&'static str, &'static str),
@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
         self.neighbours[slot] = Some((dablk, forw));
     }
 
-    fn judge_right_ends(&self) {
+    fn check_right_ends(&self) {
         for (left, next) in self.neighbours.iter().flatten().filter(|_| self.sound) {
             let ctx = self.fork.vol.ctx(self.fork.location("da block", (*left).into()));
             self.fork.vol.sink.error(ctx.eq("da.forw", 0, *next));

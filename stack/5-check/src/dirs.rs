@@ -1,5 +1,5 @@
-//! Phase 4: every directory. What its blocks say of each other, and what its entries say of the
-//! inodes they name.
+//! Phase 4: every directory: its blocks against each other, and its entries against the inodes that
+//! they name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use xfskit_units::{FileOff, Ino};
 
 use crate::datree::{self, LeafHead, MappedFork};
 use crate::forks::{self, Mapped};
-use crate::inodes::{Inodes, is_unknown, rank_of};
+use crate::inodes::{Context, is_unknown, rank_of};
 use crate::names;
 use crate::parallel;
 use crate::parents;
@@ -22,42 +22,42 @@ use crate::report::{Phase, Progress};
 use crate::table::Kind;
 use crate::tree::Directories;
 
-/// A directory, and the one above it as it says itself.
+/// A directory and its parent, as its own ".." entry or its parent's entry records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Above {
+pub(crate) struct DirParent {
     pub dir: Ino,
     pub parent: Ino,
 }
 
-/// What one thread found out about directories.
+/// State and results of one thread.
 pub(crate) struct Worker<'w, 'v> {
-    shared: &'w Inodes<'w, 'v>,
+    shared: &'w Context<'w, 'v>,
     buf: Vec<u8>,
-    /// The block of inodes in `buf`.
+    /// Location of the inode block in `buf`.
     inode_block: Option<xfskit_units::Daddr>,
     inodes: Vec<u8>,
     forks: forks::Scratch,
     tree: datree::Scratch,
     map: Vec<Extent>,
-    /// Of the directory at hand: hash and address of each entry, as its data blocks have them.
+    /// Hash and address of each entry of the current directory, from its data blocks.
     named: Vec<u64>,
-    /// The same as its hash table has them.
+    /// Hash and address of each entry of the current directory, from its hash table.
     hashed: Vec<u64>,
     /// Longest unused space of each data block, by number.
     bests: Vec<(u32, u16)>,
-    /// True where all data blocks could be read.
+    /// True if all data blocks could be read.
     bests_known: bool,
-    /// ".." of every directory.
-    pub above: Vec<Above>,
+    /// The ".." entry of every directory.
+    pub dotdots: Vec<DirParent>,
     /// Every entry that names a directory.
-    pub below: Vec<Above>,
-    /// Entries met, without "." and "..".
+    pub subdirs: Vec<DirParent>,
+    /// Number of entries, without "." and "..".
     pub entries: u64,
     /// False once some directory could not be read to its end.
     pub complete: bool,
 }
 
-/// A directory while it is judged.
+/// The directory that is being checked.
 #[derive(Clone, Copy)]
 struct Dir {
     ino: Ino,
@@ -65,16 +65,16 @@ struct Dir {
     generation: u32,
 }
 
-/// Directories that one piece of work holds.
+/// Number of directories in one piece of work.
 const PIECE: usize = 16;
 
-/// Blocks of one directory that may be bad before the rest is given up: extents that lead into
-/// other people's data are long.
+/// Maximum number of damaged blocks of one directory. Its other blocks are skipped then, because
+/// extents that lead into foreign data are long.
 const MAX_BAD: usize = 64;
 
-/// Judges all `directories`; counts their entries.
-pub(crate) fn judge(
-    shared: &Inodes<'_, '_>,
+/// Checks all `directories` and counts their entries.
+pub(crate) fn check(
+    shared: &Context<'_, '_>,
     directories: &[Ino],
     threads: usize,
     progress: &dyn Progress,
@@ -87,7 +87,7 @@ pub(crate) fn judge(
         || Worker::new(shared),
         |worker, index| {
             for ino in pieces[index] {
-                worker.judge(*ino);
+                worker.check(*ino);
             }
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(64) || done == pieces.len() as u64 {
@@ -95,31 +95,31 @@ pub(crate) fn judge(
             }
         },
     );
-    let mut all = Directories { above: Vec::new(), below: Vec::new(), complete: true };
+    let mut all = Directories { dotdots: Vec::new(), subdirs: Vec::new(), complete: true };
     let mut entries = 0;
     for mut worker in workers {
-        all.above.append(&mut worker.above);
-        all.below.append(&mut worker.below);
+        all.dotdots.append(&mut worker.dotdots);
+        all.subdirs.append(&mut worker.subdirs);
         all.complete &= worker.complete;
         entries += worker.entries;
     }
-    all.above.sort_unstable();
-    all.below.sort_unstable();
+    all.dotdots.sort_unstable();
+    all.subdirs.sort_unstable();
     (all, entries)
 }
 
-/// Hash and address as one number, sorted as hash tables are.
+/// Packs hash and address into one number, which sorts as hash tables do.
 fn pack(hash: u32, address: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(address)
 }
 
-/// Address of a packed pair.
+/// Returns the address of a packed pair.
 fn address(packed: u64) -> DataPtr {
     DataPtr(u32::try_from(packed & 0xffff_ffff).unwrap_or(0))
 }
 
 impl<'w, 'v> Worker<'w, 'v> {
-    pub(crate) fn new(shared: &'w Inodes<'w, 'v>) -> Self {
+    pub(crate) fn new(shared: &'w Context<'w, 'v>) -> Self {
         Self {
             shared,
             buf: Vec::new(),
@@ -132,15 +132,15 @@ impl<'w, 'v> Worker<'w, 'v> {
             hashed: Vec::new(),
             bests: Vec::new(),
             bests_known: true,
-            above: Vec::new(),
-            below: Vec::new(),
+            dotdots: Vec::new(),
+            subdirs: Vec::new(),
             entries: 0,
             complete: true,
         }
     }
 
-    /// Judges the directory `ino`, whose inode phase 3 has accepted.
-    pub(crate) fn judge(&mut self, ino: Ino) {
+    /// Checks the directory `ino`, whose inode passed phase 3.
+    pub(crate) fn check(&mut self, ino: Ino) {
         let vol = self.shared.vol;
         let at = inode::location(&vol.geo, ino);
         let inodes = std::mem::take(&mut self.inodes);
@@ -149,12 +149,12 @@ impl<'w, 'v> Worker<'w, 'v> {
         let bytes = offset.and_then(|offset| inodes.get(offset..));
         if let Some(inode) = bytes.and_then(|bytes| Dinode::parse(bytes, &vol.geo)) {
             let dir = Dir { ino, generation: inode.generation() };
-            self.judge_content(&inode, at, dir);
+            self.check_content(&inode, at, dir);
         }
         self.inodes = inodes;
     }
 
-    /// The block of inodes at `at`; the one read last is still there.
+    /// Reads the block of inodes at `at`, unless it was the last one read.
     fn read_inode_block(&mut self, at: Location, mut block: Vec<u8>) -> Vec<u8> {
         if self.inode_block != at.daddr {
             block.resize(self.shared.vol.geo.blocksize(), 0);
@@ -167,7 +167,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         block
     }
 
-    fn judge_content(&mut self, inode: &Dinode<'_>, at: Location, dir: Dir) {
+    fn check_content(&mut self, inode: &Dinode<'_>, at: Location, dir: Dir) {
         let vol = self.shared.vol;
         self.add_link(dir.ino); // its own "."
         if inode.format() == Some(Format::Local) {
@@ -175,9 +175,9 @@ impl<'w, 'v> Worker<'w, 'v> {
             let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
             let bytes = inode.data_fork().get(..size).unwrap_or(inode.data_fork());
             match sf::Sf::verify(bytes, &ctx) {
-                Ok(list) => self.judge_short_form(&ctx, &list, dir),
-                Err(fault) => {
-                    vol.sink.error(Err(fault));
+                Ok(list) => self.check_short_form(&ctx, &list, dir),
+                Err(corruption) => {
+                    vol.sink.error(Err(corruption));
                     self.complete = false;
                 }
             }
@@ -185,7 +185,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
         let mut map = std::mem::take(&mut self.map);
         map.clear();
-        // Phase 3 has reported what is wrong with the map.
+        // Phase 3 has reported errors of the map.
         let whole =
             forks::walk(self.shared.quiet, &mut self.forks, inode, at, Fork::Data, &mut |mapped| {
                 if let Mapped::Extent(extent) = mapped {
@@ -194,7 +194,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             });
         let sound = whole && {
             let fork = MappedFork { vol, ino: dir.ino, fork: Fork::Data, map: &map };
-            self.judge_blocks(fork, inode.size().0, at, dir)
+            self.check_blocks(fork, inode.size().0, at, dir)
         };
         self.complete &= sound;
         self.map = map;
@@ -208,9 +208,9 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// ".." of `dir`.
-    fn judge_dotdot(&mut self, ctx: &Ctx<'_>, dir: Dir, parent: Ino) {
-        self.above.push(Above { dir: dir.ino, parent });
+    /// Checks the ".." entry of `dir`.
+    fn check_dotdot(&mut self, ctx: &Ctx<'_>, dir: Dir, parent: Ino) {
+        self.dotdots.push(DirParent { dir: dir.ino, parent });
         let rank = rank_of(self.shared, parent);
         let kind = rank.map_or(Kind::Free, |rank| self.shared.table.kind(rank));
         let is_dir = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory))
@@ -221,15 +221,15 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// Any other entry.
-    fn judge_entry(&mut self, ctx: &Ctx<'_>, dir: Dir, entry: &Entry<'_>) {
+    /// Checks any other entry.
+    fn check_entry(&mut self, ctx: &Ctx<'_>, dir: Dir, entry: &Entry<'_>) {
         let shared = self.shared;
         let sink = &shared.vol.sink;
         self.entries += 1;
         sink.error(entry.verify_name(ctx));
         if matches!(entry.name, b"." | b"..") {
-            let found = String::from_utf8_lossy(entry.name).into_owned();
-            sink.error(ctx.require("dir.dots", false, "\".\" and \"..\" once, first", found));
+            let found = format!("{:?} is there again", String::from_utf8_lossy(entry.name));
+            sink.error(ctx.fail("dir.dots", "\".\" and \"..\" once, first", found));
             return;
         }
         let rank = rank_of(shared, entry.inumber);
@@ -238,9 +238,9 @@ impl<'w, 'v> Worker<'w, 'v> {
             if is_unknown(shared, entry.inumber) {
                 return;
             }
-            let wanted = "an inode in use";
-            let found = format!("{} ({})", entry.inumber, String::from_utf8_lossy(entry.name));
-            sink.error(ctx.require("dir.entry.free", false, wanted, found));
+            let name = String::from_utf8_lossy(entry.name);
+            let found = format!("{name:?} names inode {}, which is free", entry.inumber);
+            sink.error(ctx.fail("dir.entry.free", "an inode in use", found));
             return;
         };
         shared.table.add_link(rank);
@@ -252,29 +252,29 @@ impl<'w, 'v> Worker<'w, 'v> {
             sink.error(ctx.eq("dir.entry.ftype", file_type.ftype(), filetype));
         }
         if file_type == FileType::Directory {
-            self.below.push(Above { dir: entry.inumber, parent: dir.ino });
+            self.subdirs.push(DirParent { dir: entry.inumber, parent: dir.ino });
         }
     }
 
-    fn judge_short_form(&mut self, ctx: &Ctx<'_>, list: &sf::Sf<'_>, dir: Dir) {
-        self.judge_dotdot(ctx, dir, list.parent);
+    fn check_short_form(&mut self, ctx: &Ctx<'_>, list: &sf::Sf<'_>, dir: Dir) {
+        self.check_dotdot(ctx, dir, list.parent);
         let geo = &self.shared.vol.geo;
         for (index, entry) in list.entries().enumerate() {
             let ctx = ctx.entry(index);
-            self.judge_entry(&ctx, dir, &entry);
+            self.check_entry(&ctx, dir, &entry);
             let mut before = list.entries().take(index);
             if before.any(|other| hash::same_name(geo, other.name, entry.name)) {
-                let name = String::from_utf8_lossy(entry.name).into_owned();
-                let verdict = ctx.require("dir.dup", false, "each name once", name);
-                self.shared.vol.sink.error(verdict);
+                let name = String::from_utf8_lossy(entry.name);
+                let found = format!("the name {name:?} is there twice");
+                self.shared.vol.sink.error(ctx.fail("dir.dup", "each name once", found));
             }
         }
     }
 
     // ---- blocks ------------------------------------------------------------------------------
 
-    /// A directory in blocks. False where a part could not be read.
-    fn judge_blocks(
+    /// Checks a directory in blocks. Returns false if a part could not be read.
+    fn check_blocks(
         &mut self,
         fork: MappedFork<'_, '_>,
         size: u64,
@@ -288,33 +288,33 @@ impl<'w, 'v> Worker<'w, 'v> {
         let leafblk = u64::from(geo.dir_leafblk().0);
         let single = fork.map.last().is_none_or(|last| last.end().0 <= leafblk);
         let form = if single { Form::Block } else { Form::Data };
-        let mut sound = self.judge_data_blocks(fork, form, dir);
+        let mut sound = self.check_data_blocks(fork, form, dir);
         self.bests_known = sound;
         if sound {
-            self.judge_size(fork, size, at);
+            self.check_size(fork, size, at);
         }
         if form == Form::Data {
-            sound &= self.judge_leaves(fork, at);
+            sound &= self.check_leaves(fork, at);
             if sound {
                 self.compare_hashes(fork);
             }
         }
         if sound {
             self.named.sort_unstable();
-            names::judge_duplicates(fork, &self.named);
+            names::check_duplicates(fork, &self.named);
         }
         sound
     }
 
-    /// `di_size` ends with the last data block.
-    fn judge_size(&self, fork: MappedFork<'_, '_>, size: u64, at: Location) {
+    /// Checks that `di_size` ends with the last data block.
+    fn check_size(&self, fork: MappedFork<'_, '_>, size: u64, at: Location) {
         let geo = &fork.vol.geo;
         let dirblk = geo.dirblksize() as u64;
         let due = self.bests.last().map_or(0, |(db, _)| (u64::from(*db) + 1) * dirblk);
         fork.vol.sink.error(fork.vol.ctx(at).eq("inode.size", due, size));
     }
 
-    fn judge_data_blocks(&mut self, fork: MappedFork<'_, '_>, form: Form, dir: Dir) -> bool {
+    fn check_data_blocks(&mut self, fork: MappedFork<'_, '_>, form: Form, dir: Dir) -> bool {
         let geo = &fork.vol.geo;
         let step = u64::from(geo.dirblkfsbs());
         let leafblk = u64::from(geo.dir_leafblk().0);
@@ -326,7 +326,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let to = extent.end().0.min(leafblk);
             next = to.next_multiple_of(step).max(next);
             for fileoff in (from..to).step_by(usize::try_from(step).unwrap_or(1)) {
-                bad += usize::from(!self.judge_data_block(fork, form, dir, fileoff, &mut buf));
+                bad += usize::from(!self.check_data_block(fork, form, dir, fileoff, &mut buf));
                 if bad > MAX_BAD {
                     break;
                 }
@@ -340,7 +340,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         fork.vol.sink.error(ctx.require("dir.data.dot", first, wanted, "a hole")) && sound
     }
 
-    fn judge_data_block(
+    fn check_data_block(
         &mut self,
         fork: MappedFork<'_, '_>,
         form: Form,
@@ -353,19 +353,19 @@ impl<'w, 'v> Worker<'w, 'v> {
         let ctx = vol.ctx(at);
         buf.resize(vol.geo.dirblksize(), 0);
         let db = fileoff >> vol.geo.dirblklog;
-        let mut judge = |bytes: &[u8]| {
+        let mut verify = |bytes: &[u8]| {
             let block = Data::verify(bytes, &ctx, Some(form))?;
-            self.judge_data(&block, &ctx, dir, FileOff(fileoff));
+            self.check_data(&block, &ctx, dir, FileOff(fileoff));
             let best = block.bestfree.first().map_or(0, |best| best.length.get());
             self.bests.push((u32::try_from(db).unwrap_or(u32::MAX), best));
             Ok(())
         };
         let read = fork.read(at, buf);
-        read.and_then(|()| vol.judge_in(at, buf, data::CRC_OFFSET, &mut judge)).is_some()
+        read.and_then(|()| vol.verify_in(at, buf, data::CRC_OFFSET, &mut verify)).is_some()
     }
 
-    /// The entries of one data block.
-    fn judge_data(&mut self, block: &Data<'_>, ctx: &Ctx<'_>, dir: Dir, fileoff: FileOff) {
+    /// Checks the entries of one data block.
+    fn check_data(&mut self, block: &Data<'_>, ctx: &Ctx<'_>, dir: Dir, fileoff: FileOff) {
         let geo = ctx.geo;
         let sink = &self.shared.vol.sink;
         let first = fileoff.0 == 0;
@@ -380,12 +380,12 @@ impl<'w, 'v> Worker<'w, 'v> {
             }
             let ctx = ctx.entry(index);
             match (first, index, entry.name) {
-                (true, 0, b".") => self.judge_dot_type(&ctx, &entry),
+                (true, 0, b".") => self.check_dot_type(&ctx, &entry),
                 (true, 1, b"..") => {
-                    self.judge_dot_type(&ctx, &entry);
-                    self.judge_dotdot(&ctx, dir, entry.inumber);
+                    self.check_dot_type(&ctx, &entry);
+                    self.check_dotdot(&ctx, dir, entry.inumber);
                 }
-                _ => self.judge_entry(&ctx, dir, &entry),
+                _ => self.check_entry(&ctx, dir, &entry),
             }
         }
         if count == 0 {
@@ -393,7 +393,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    fn judge_dot_type(&self, ctx: &Ctx<'_>, entry: &Entry<'_>) {
+    fn check_dot_type(&self, ctx: &Ctx<'_>, entry: &Entry<'_>) {
         if let Some(filetype) = entry.filetype {
             let due = FileType::Directory.ftype();
             self.shared.vol.sink.error(ctx.eq("dir.entry.ftype", due, filetype));
@@ -402,8 +402,8 @@ impl<'w, 'v> Worker<'w, 'v> {
 
     // ---- the hash table and the free index ----------------------------------------------------
 
-    /// Leaves and nodes, and what they know of free space. Fills `hashed`.
-    fn judge_leaves(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
+    /// Checks leaves and nodes, and their tables of free space. Fills `hashed`.
+    fn check_leaves(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
         let vol = fork.vol;
         let geo = &vol.geo;
         let mut tree = std::mem::take(&mut self.tree);
@@ -433,10 +433,10 @@ impl<'w, 'v> Worker<'w, 'v> {
             let stray = fork.mapped(freeblk, u64::MAX);
             return vol.sink.error(vol.ctx(at).eq("dir.free.unreached", 0, stray));
         }
-        self.judge_free_index(fork, at)
+        self.check_free_index(fork, at)
     }
 
-    fn judge_free_index(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
+    fn check_free_index(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
         let vol = fork.vol;
         let geo = &vol.geo;
         let (step, freeblk) = (u64::from(geo.dirblkfsbs()), u64::from(geo.dir_freeblk().0));
@@ -451,8 +451,8 @@ impl<'w, 'v> Worker<'w, 'v> {
                 let ctx = vol.ctx(at);
                 buf.resize(geo.dirblksize(), 0);
                 let (bests, known) = (&self.bests, self.bests_known);
-                let judged = fork.read(at, &mut buf).and_then(|()| {
-                    vol.judge_in(at, &mut buf, free::CRC_OFFSET, |bytes| {
+                let verified = fork.read(at, &mut buf).and_then(|()| {
+                    vol.verify_in(at, &mut buf, free::CRC_OFFSET, |bytes| {
                         let index = Free::verify(bytes, &ctx)?;
                         let end = index.firstdb.saturating_add(per_block);
                         let range = index.firstdb..end;
@@ -466,7 +466,7 @@ impl<'w, 'v> Worker<'w, 'v> {
                         Ok(())
                     })
                 });
-                sound &= judged.is_some();
+                sound &= verified.is_some();
             }
         }
         self.buf = buf;
@@ -477,7 +477,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         sound
     }
 
-    /// Every name has its hash entry, every hash entry its name.
+    /// Checks that every name has its hash entry, and every hash entry its name.
     fn compare_hashes(&mut self, fork: MappedFork<'_, '_>) {
         let vol = fork.vol;
         self.named.sort_unstable();
@@ -486,7 +486,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             return;
         }
         let geo = &vol.geo;
-        let place = |packed: u64| {
+        let entry_ctx = |packed: u64| {
             let ptr = address(packed);
             let at = fork.location("dir block", ptr.fileoff(geo).0);
             vol.ctx(at.index(ptr.offset(geo)))
@@ -503,17 +503,18 @@ impl<'w, 'v> Worker<'w, 'v> {
                     _ => return,
                 };
                 let found = format!("hash {:#010x}", packed >> 32);
-                vol.sink.error(place(packed).require(id, false, wanted, found));
+                vol.sink.error(entry_ctx(packed).require(id, false, wanted, found));
             },
         );
         for twice in self.hashed.windows(2).filter(|pair| pair[0] == pair[1]) {
             let wanted = "one hash entry for each name";
-            vol.sink.error(place(twice[0]).require("dir.leaf.dup", false, wanted, "two"));
+            let found = "two hash entries lead to one name";
+            vol.sink.error(entry_ctx(twice[0]).fail("dir.leaf.dup", wanted, found));
         }
     }
 }
 
-/// A table of free space against the data blocks: `due` are those that exist.
+/// Checks a table of free space against the data blocks, of which `due` exist.
 fn compare_bests(
     fork: MappedFork<'_, '_>,
     ctx: &Ctx<'_>,
@@ -528,7 +529,7 @@ fn compare_bests(
         |due| due.0,
         |found| found.0,
         |due, found| {
-            let verdict: VerifyResult = match (due, found) {
+            let result: VerifyResult = match (due, found) {
                 (Some((db, due)), Some((_, found))) => ctx.entry(db as usize).eq(id, due, found),
                 (Some((db, _)), None) => {
                     ctx.entry(db as usize).require(id, false, "an entry for the data block", "none")
@@ -538,7 +539,7 @@ fn compare_bests(
                 }
                 (None, None) => Ok(()),
             };
-            fork.vol.sink.error(verdict);
+            fork.vol.sink.error(result);
         },
     );
 }

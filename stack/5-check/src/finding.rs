@@ -1,4 +1,4 @@
-//! What a check found, and the sink that takes findings from all threads.
+//! Findings, and the sink that takes them from all threads.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use serde::Serialize;
 use xfskit_format::{Corruption, VerifyResult};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Untidy, or worth knowing, but no reader is misled by it: a stale hint, a journal that waits
-    /// for its replay.
+    /// Untidy or worth knowing, but misleads no reader: a stale hint, a journal that is not
+    /// replayed.
     Warning,
     /// The volume contradicts itself or the format.
     Error,
-    /// So much is missing that a part of the volume could not be judged.
+    /// A part of the volume could not be checked.
     Fatal,
 }
 
@@ -30,25 +30,25 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What became of a block that was bad in the way it was read first.
+/// How a damaged block was healed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Healing {
-    /// Another way to obtain it gave a sound one, by which the volume was judged.
+    /// A sound alternative copy was read, and the volume was checked with it.
     Read,
-    /// And the device holds that in every way now.
+    /// The sound copy was also written over the damaged ones.
     Rewritten,
 }
 
-/// One thing that is wrong: how bad, and which check failed where.
+/// One problem: its severity, and which check failed where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// Which check, where, what was expected, what was found.
+    /// The check id, the location, the expected value, and the value found.
     #[serde(flatten)]
     pub corruption: Corruption,
-    /// What became of it, where the device had a sound copy.
+    /// How it was healed, if the device had a sound copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healed: Option<Healing>,
 }
@@ -64,9 +64,9 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Where findings go: the caller's closure, behind a lock (a leaf: nothing is taken under it).
+/// Passes findings to the caller's closure, under a lock (a leaf: no lock is taken under it).
 pub(crate) struct Sink<'a> {
-    /// `None` where nobody listens.
+    /// `None` discards findings.
     to: Option<Mutex<&'a mut (dyn FnMut(Finding) + Send)>>,
     counts: [AtomicU64; 3],
     healed: AtomicU64,
@@ -77,56 +77,56 @@ impl<'a> Sink<'a> {
         Self { to: Some(Mutex::new(to)), counts: Default::default(), healed: AtomicU64::new(0) }
     }
 
-    /// A sink for what has been reported already.
+    /// Makes a sink that discards findings, for reading what was reported already.
     pub(crate) fn quiet() -> Self {
         Self { to: None, counts: Default::default(), healed: AtomicU64::new(0) }
     }
 
     #[cold]
-    pub(crate) fn report(&self, severity: Severity, fault: Box<Corruption>) {
-        self.tell(severity, fault, None);
+    pub(crate) fn report(&self, severity: Severity, corruption: Box<Corruption>) {
+        self.send(severity, corruption, None);
     }
 
-    /// Reports a block that was bad, and sound in another way. What is rewritten is wrong no more.
+    /// Reports a damaged block that has a sound copy. A rewritten block is no longer an error.
     #[cold]
-    pub(crate) fn report_healed(&self, fault: Box<Corruption>, healing: Healing) {
+    pub(crate) fn report_healed(&self, corruption: Box<Corruption>, healing: Healing) {
         self.healed.fetch_add(1, Ordering::Relaxed);
         let severity = match healing {
             Healing::Read => Severity::Error,
             Healing::Rewritten => Severity::Warning,
         };
-        self.tell(severity, fault, Some(healing));
+        self.send(severity, corruption, Some(healing));
     }
 
     #[allow(clippy::boxed_local)] // as it comes from the verifiers
-    fn tell(&self, severity: Severity, fault: Box<Corruption>, healed: Option<Healing>) {
+    fn send(&self, severity: Severity, corruption: Box<Corruption>, healed: Option<Healing>) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        to(Finding { severity, corruption: *fault, healed });
+        to(Finding { severity, corruption: *corruption, healed });
     }
 
-    /// Blocks that were sound in another way, so far.
+    /// Returns the number of healed blocks so far.
     pub(crate) fn healed(&self) -> u64 {
         self.healed.load(Ordering::Relaxed)
     }
 
-    /// Reports a failed check as an error. True where it passed.
-    pub(crate) fn error(&self, verdict: VerifyResult) -> bool {
-        verdict.map_err(|fault| self.report(Severity::Error, fault)).is_ok()
+    /// Reports a failed check as an error. Returns true if it passed.
+    pub(crate) fn error(&self, result: VerifyResult) -> bool {
+        result.map_err(|corruption| self.report(Severity::Error, corruption)).is_ok()
     }
 
-    /// Reports a failed check as a warning. True where it passed.
-    pub(crate) fn warning(&self, verdict: VerifyResult) -> bool {
-        verdict.map_err(|fault| self.report(Severity::Warning, fault)).is_ok()
+    /// Reports a failed check as a warning. Returns true if it passed.
+    pub(crate) fn warning(&self, result: VerifyResult) -> bool {
+        result.map_err(|corruption| self.report(Severity::Warning, corruption)).is_ok()
     }
 
-    /// Findings of this severity so far.
+    /// Returns the number of findings of this severity so far.
     pub(crate) fn count(&self, severity: Severity) -> u64 {
         self.counts[severity as usize].load(Ordering::Relaxed)
     }
 
-    /// All findings so far.
+    /// Returns the number of all findings so far.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|c| c.load(Ordering::Relaxed)).sum()
     }

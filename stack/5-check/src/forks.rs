@@ -1,7 +1,7 @@
-//! The extent map of one fork: its records in the inode or in the btree below it.
+//! The extent map of one fork: its records, in the inode or in the btree below it.
 //!
 //! 1. A block of the tree is entered once, so no shape of pointers makes a walk endless.
-//! 2. A child stands one level below its parent.
+//! 2. A child is one level below its parent.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use xfskit_units::{FileOff, FsBlock};
 
 use crate::volume::Volume;
 
-/// What a walk over a fork's map meets.
+/// An item of a fork's map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mapped {
     /// Content.
@@ -21,15 +21,15 @@ pub(crate) enum Mapped {
     Btree(FsBlock),
 }
 
-/// Buffers that forks after forks use.
+/// Buffers that are reused from fork to fork.
 #[derive(Default)]
 pub(crate) struct Scratch {
     buffers: Vec<Vec<u8>>,
     entered: HashSet<u64>,
 }
 
-/// Walks the map of `fork` of `inode`, which lies at `at`; everything met goes to `each`, in file
-/// order. False where a part could not be read.
+/// Walks the map of `fork` of `inode`, which is at `at`, and passes each item to `each` in file
+/// order. Returns false if a part could not be read.
 pub(crate) fn walk(
     vol: &Volume<'_>,
     scratch: &mut Scratch,
@@ -48,17 +48,17 @@ pub(crate) fn walk(
             let id = if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" };
             let written = records.iter().rposition(|rec| (rec.l0.get(), rec.l1.get()) != (0, 0));
             let written = written.map_or(0, |last| last + 1);
-            // Where the last are blank, the counter is wrong and not each of them.
+            // If the last records are blank, the counter is wrong, not each of them.
             if !vol.sink.error(ctx.eq(id, written, records.len())) {
-                judge_records(vol, &ctx, &records[..written], rules, &mut FileOff(0), each);
+                check_records(vol, &ctx, &records[..written], rules, &mut FileOff(0), each);
                 return false;
             }
-            judge_records(vol, &ctx, records, rules, &mut FileOff(0), each)
+            check_records(vol, &ctx, records, rules, &mut FileOff(0), each)
         }
         Some(Format::Btree) => {
             let root = match BmdrRoot::verify(room, &ctx, fork) {
                 Ok(root) => root,
-                Err(fault) => return vol.sink.error(Err(fault)),
+                Err(corruption) => return vol.sink.error(Err(corruption)),
             };
             walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
         }
@@ -66,8 +66,8 @@ pub(crate) fn walk(
     }
 }
 
-/// Judges records one after the other. `end` is where the last of them ended.
-fn judge_records(
+/// Checks records one after the other. `end` is the end of the last one.
+fn check_records(
     vol: &Volume<'_>,
     ctx: &Ctx<'_>,
     records: &[bmbt::Rec],
@@ -78,12 +78,12 @@ fn judge_records(
     let mut sound = true;
     for (index, rec) in records.iter().enumerate() {
         let extent = rec.decode();
-        let verdict =
+        let result =
             extent.verify(ctx, rules).and_then(|()| extent.follows(ctx, *end)).map_err(|mut f| {
                 f.at = f.at.index(index);
                 f
             });
-        if vol.sink.error(verdict) {
+        if vol.sink.error(result) {
             *end = extent.end();
             each(Mapped::Extent(extent));
         } else {
@@ -100,7 +100,7 @@ struct Walk<'w, 'v> {
     fork: Fork,
     rules: ExtentRules,
     scratch: &'w mut Scratch,
-    /// For each level the block visited last, and what it names as its right neighbour.
+    /// For each level the block visited last, and its right sibling as it records it.
     neighbours: Vec<Option<(FsBlock, Option<FsBlock>)>>,
     end: FileOff,
     sound: bool,
@@ -125,12 +125,12 @@ fn walk_tree(
     for (key, ptr) in root.keys.iter().zip(root.ptrs) {
         walk.visit(FsBlock(ptr.get()), root.level - 1, key.get(), alone);
     }
-    walk.judge_right_ends();
+    walk.check_right_ends();
     walk.sound
 }
 
 impl Walk<'_, '_> {
-    fn place(&self, fsbno: FsBlock) -> Option<Location> {
+    fn location(&self, fsbno: FsBlock) -> Option<Location> {
         let (agno, agbno) = self.vol.geo.fsb_split(fsbno)?;
         let daddr = self.vol.geo.agb_to_daddr(agno, agbno);
         let at = Location::of("bmbt").ag(agno).agb(agbno);
@@ -138,10 +138,10 @@ impl Walk<'_, '_> {
         Some(Location { ino: self.ctx.at.ino, fork: self.ctx.at.fork, ..at })
     }
 
-    /// Judges the block `fsbno`, which must stand on `level` and begin with `key`.
+    /// Checks the block `fsbno`, which must be on `level` and begin with `key`.
     fn visit(&mut self, fsbno: FsBlock, level: u16, key: u64, only_child: bool) {
         let vol = self.vol;
-        let Some(at) = self.place(fsbno) else {
+        let Some(at) = self.location(fsbno) else {
             self.sound = false;
             return;
         };
@@ -156,20 +156,20 @@ impl Walk<'_, '_> {
         let mut buf = std::mem::take(&mut self.scratch.buffers[slot]);
         buf.resize(vol.geo.blocksize(), 0);
         let fork = self.fork;
-        let judged = vol.judge(at, &mut buf, bmbt::CRC_OFFSET, |bytes| {
+        let verified = vol.verify(at, &mut buf, bmbt::CRC_OFFSET, |bytes| {
             let block = BmbtBlock::verify(bytes, &ctx, fork)?;
             ctx.eq("bmbt.level", level, block.level)?;
-            self.judge_block(&block, &ctx, fsbno, (key, only_child));
+            self.check_block(&block, &ctx, fsbno, (key, only_child));
             Ok(())
         });
         self.scratch.buffers[slot] = buf;
-        if judged.is_none() {
+        if verified.is_none() {
             self.sound = false;
             self.neighbours[slot] = None;
         }
     }
 
-    fn judge_block(
+    fn check_block(
         &mut self,
         block: &BmbtBlock<'_>,
         ctx: &Ctx<'_>,
@@ -185,10 +185,10 @@ impl Walk<'_, '_> {
             None => block.keys().first().map_or(0, |key| key.get()),
         };
         sink.error(ctx.eq("bmbt.key", first, key));
-        self.judge_siblings(block, ctx, fsbno);
+        self.check_siblings(block, ctx, fsbno);
         if block.is_leaf() {
             self.sound &=
-                judge_records(self.vol, ctx, block.recs(), self.rules, &mut self.end, self.each);
+                check_records(self.vol, ctx, block.recs(), self.rules, &mut self.end, self.each);
             return;
         }
         for (key, ptr) in block.keys().iter().zip(block.ptrs()) {
@@ -196,11 +196,11 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Blocks of one level are a list in both directions.
-    fn judge_siblings(&mut self, block: &BmbtBlock<'_>, ctx: &Ctx<'_>, fsbno: FsBlock) {
+    /// Checks the sibling pointers, which link the blocks of one level in both directions.
+    fn check_siblings(&mut self, block: &BmbtBlock<'_>, ctx: &Ctx<'_>, fsbno: FsBlock) {
         let none = |b: Option<FsBlock>| b.map_or(u64::MAX, |b| b.0);
         let level = usize::from(block.level);
-        // After a block that could not be read nothing is known of the left neighbour.
+        // The left sibling of a block after an unreadable one is not known.
         if let Some((left, right)) = self.neighbours[level] {
             self.vol.sink.error(ctx.eq("bmbt.leftsib", left.0, none(block.leftsib)));
             self.vol.sink.error(ctx.eq("bmbt.rightsib", fsbno.0, none(right)));
@@ -210,10 +210,10 @@ impl Walk<'_, '_> {
         self.neighbours[level] = Some((fsbno, block.rightsib));
     }
 
-    fn judge_right_ends(&self) {
+    fn check_right_ends(&self) {
         for (left, right) in self.neighbours.iter().flatten() {
             let right = right.map_or(u64::MAX, |b| b.0);
-            if let Some(at) = self.place(*left) {
+            if let Some(at) = self.location(*left) {
                 self.vol.sink.error(self.vol.ctx(at).eq("bmbt.rightsib", u64::MAX, right));
             }
         }

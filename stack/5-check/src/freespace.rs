@@ -1,4 +1,4 @@
-//! Free extents: what bnobt and cntbt hold, and that both hold the same.
+//! Free extents: the records of bnobt and cntbt, which must hold the same.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use xfskit_units::AgNumber;
 use crate::groups::{Extent, valid_extent};
 use crate::volume::Volume;
 
-/// Adds the extents of a leaf to `into`, those that are possible.
+/// Adds the possible extents of a leaf to `into`.
 pub(crate) fn collect(
     vol: &Volume<'_>,
     agno: AgNumber,
@@ -31,8 +31,8 @@ pub(crate) fn collect(
     }
 }
 
-/// Extents neither overlap nor touch. `extents` is in the order of the bnobt.
-pub(crate) fn judge_order(vol: &Volume<'_>, agno: AgNumber, extents: &[Extent]) {
+/// Checks that extents neither overlap nor touch. `extents` is in the order of the bnobt.
+pub(crate) fn check_order(vol: &Volume<'_>, agno: AgNumber, extents: &[Extent]) {
     for pair in extents.windows(2) {
         let [before, after] = pair else { continue };
         let end = u64::from(before.start) + u64::from(before.len);
@@ -47,7 +47,7 @@ pub(crate) fn judge_order(vol: &Volume<'_>, agno: AgNumber, extents: &[Extent]) 
     }
 }
 
-/// Both lists, sorted by block, hold the same extents.
+/// Checks that both lists, sorted by block, have the same extents.
 pub(crate) fn compare(vol: &Volume<'_>, agno: AgNumber, by_block: &[Extent], by_size: &[Extent]) {
     let (mut bno, mut cnt) = (by_block.iter().peekable(), by_size.iter().peekable());
     loop {

@@ -1,5 +1,5 @@
-//! Phase 2: each allocation group for itself. Its headers, its free list, its free-space and inode
-//! btrees. What they say is kept for the later phases, which compare it with what is there.
+//! Phase 2: each allocation group by itself: its headers, its free list, its free-space and inode
+//! btrees. Their records are kept for the later phases, which compare them with what is in use.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,30 +14,30 @@ use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
 use zerocopy::FromBytes;
 
 use crate::btree::{Walked, walk};
-use crate::census::Used;
 use crate::chunks::{self, ChunkMap};
 use crate::freespace;
+use crate::owners::UsedExtent;
 use crate::volume::Volume;
 
-/// What is known about one allocation group.
+/// State of one allocation group.
 #[derive(Default)]
 pub(crate) struct Group {
-    /// The AGF, where it is usable.
+    /// The AGF, if it is usable.
     pub agf: Option<Box<Agf>>,
-    /// The AGI, where it is usable.
+    /// The AGI, if it is usable.
     pub agi: Option<Box<Agi>>,
-    /// Free extents as the bnobt has them, in order.
+    /// Free extents of the bnobt, in order.
     pub free: Vec<Extent>,
-    /// True where `free` is all of it.
+    /// True if `free` has all free extents.
     pub free_known: bool,
-    /// Blocks of the AGFL; `None` where the list cannot be believed.
+    /// Number of blocks of the AGFL; `None` if the list is damaged.
     pub agfl_blocks: Option<u32>,
-    /// Blocks of bnobt and cntbt; `None` where one could not be walked.
+    /// Number of blocks of bnobt and cntbt; `None` if one could not be walked.
     pub alloc_tree_blocks: Option<u32>,
     /// The inode chunks.
     pub chunks: ChunkMap,
-    /// Everything in use, as far as it has been found.
-    pub used: Mutex<Vec<Used>>,
+    /// Extents found in use so far.
+    pub used: Mutex<Vec<UsedExtent>>,
 }
 
 /// A free extent.
@@ -48,53 +48,53 @@ pub(crate) struct Extent {
 }
 
 impl Group {
-    /// How many extents have been put down.
+    /// Returns the number of recorded extents.
     pub(crate) fn claims(&self) -> usize {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Puts down that these extents are in use.
-    pub(crate) fn claim(&self, used: impl IntoIterator<Item = Used>) {
+    /// Records extents as in use.
+    pub(crate) fn claim(&self, used: impl IntoIterator<Item = UsedExtent>) {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
     }
 }
 
-/// Judges group `agno`.
-pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber) -> Group {
+/// Checks group `agno`.
+pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber) -> Group {
     let mut group = Group::default();
     let mut entered = HashSet::new();
     claim_fixed(vol, agno, &group);
-    if let Some((agf, list_sound)) = judge_agf(vol, agno) {
-        let blocks = judge_agfl(vol, agno, &agf, &group);
+    if let Some((agf, list_sound)) = check_agf(vol, agno) {
+        let blocks = check_agfl(vol, agno, &agf, &group);
         group.agfl_blocks = blocks.filter(|_| list_sound);
-        judge_free_space(vol, agno, &agf, &mut group, &mut entered);
+        check_free_space(vol, agno, &agf, &mut group, &mut entered);
         group.agf = Some(agf);
     }
-    group.agi = judge_agi(vol, agno);
+    group.agi = check_agi(vol, agno);
     if let Some(agi) = group.agi.take() {
-        judge_inode_trees(vol, agno, &agi, &mut group, &mut entered);
+        check_inode_trees(vol, agno, &agi, &mut group, &mut entered);
         group.agi = Some(agi);
     }
     group
 }
 
-/// What lies in every group at the same place, and the journal.
+/// Records the blocks at fixed locations of a group, and the journal.
 fn claim_fixed(vol: &Volume<'_>, agno: AgNumber, group: &Group) {
     let headers = vol.geo.ag_header_last().0.saturating_add(1);
-    group.claim([Used::special(0, headers, owner::FS)]);
+    group.claim([UsedExtent::special(0, headers, owner::FS)]);
     let log = vol.geo.logstart.and_then(|start: FsBlock| vol.geo.fsb_split(start));
     if let Some((log_agno, agbno)) = log
         && log_agno == agno
     {
-        group.claim([Used::special(agbno.0, vol.geo.logblocks, owner::LOG)]);
+        group.claim([UsedExtent::special(agbno.0, vol.geo.logblocks, owner::LOG)]);
     }
 }
 
-/// The AGF, and whether it is right about the length of the free list.
-fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
+/// Checks the AGF, and whether its length of the free list is right.
+fn check_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let ctx = vol.ctx(agf::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
-    let agf = vol.judge(ctx.at, &mut sector, agf::CRC_OFFSET, |bytes| {
+    let agf = vol.verify(ctx.at, &mut sector, agf::CRC_OFFSET, |bytes| {
         verify_agf(bytes, &ctx, agno).map(Box::new)
     })?;
     if vol.geo.v5() {
@@ -116,17 +116,17 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     Some((agf, sound))
 }
 
-/// The AGF, verified; that `longest` fits `freeblks` is judged with the free extents, which tell
-/// which of the two is wrong.
+/// Verifies the AGF. Whether `longest` fits `freeblks` is checked against the free extents, which
+/// show which of the two is wrong.
 fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<Agf> {
-    let fault = match Agf::verify(bytes, ctx, agno) {
+    let corruption = match Agf::verify(bytes, ctx, agno) {
         Ok(agf) => return Ok(agf.clone()),
-        Err(fault) => fault,
+        Err(corruption) => corruption,
     };
     let Some((found, _)) =
-        Agf::read_from_prefix(bytes).ok().filter(|_| fault.check.0 == "agf.longest")
+        Agf::read_from_prefix(bytes).ok().filter(|_| corruption.check.0 == "agf.longest")
     else {
-        return Err(fault);
+        return Err(corruption);
     };
     let mut other = bytes.to_vec();
     if let Ok((agf, _)) = Agf::mut_from_prefix(&mut other) {
@@ -136,23 +136,23 @@ fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<Agf> 
     Ok(found)
 }
 
-/// Slots of the AGFL from `flfirst` to `fllast`.
+/// Returns the number of AGFL slots from `flfirst` to `fllast`.
 fn free_list_window(vol: &Volume<'_>, agf: &Agf) -> u32 {
     let (first, last, slots) = (agf.flfirst.get(), agf.fllast.get(), agfl::slots(&vol.geo));
     let past = last.saturating_add(1);
     if past >= first { past - first } else { slots.saturating_sub(first).saturating_add(past) }
 }
 
-/// The blocks of the free list; `None` where one is impossible.
-fn judge_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &Group) -> Option<u32> {
+/// Checks the blocks of the free list. Returns `None` if one is impossible.
+fn check_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &Group) -> Option<u32> {
     let ctx = vol.ctx(agfl::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     let mut claims = Vec::new();
-    let sound = vol.judge(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
+    let sound = vol.verify(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
         let mut sound = true;
         for (index, agbno) in Agfl::verify(bytes, &ctx, agno)?.active(agf).enumerate() {
             if vol.sink.error(ctx.entry(index).agbno("agfl.bno", agno, agbno.0)) {
-                claims.push(Used::special(agbno.0, 1, owner::AG));
+                claims.push(UsedExtent::special(agbno.0, 1, owner::AG));
             } else {
                 sound = false;
             }
@@ -164,7 +164,7 @@ fn judge_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &Group) -> Opt
     blocks.filter(|_| sound == Some(true))
 }
 
-fn judge_free_space(
+fn check_free_space(
     vol: &Volume<'_>,
     agno: AgNumber,
     agf: &Agf,
@@ -180,15 +180,15 @@ fn judge_free_space(
         |block, ctx| freespace::collect(vol, agno, block, ctx, &mut by_size)
     });
     for tree in [&bno, &cnt] {
-        group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::AG)));
+        group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::AG)));
     }
-    freespace::judge_order(vol, agno, &by_block);
+    freespace::check_order(vol, agno, &by_block);
     if bno.complete && cnt.complete {
         by_size.sort_unstable();
         freespace::compare(vol, agno, &by_block, &by_size);
         group.alloc_tree_blocks = Some(bno.count().saturating_add(cnt.count()));
     }
-    // Either tree alone says what is free, should the other be unreadable.
+    // If one tree cannot be read, the other alone shows what is free.
     group.free_known = bno.complete || cnt.complete;
     group.free = if bno.complete || !cnt.complete { by_block } else { by_size };
     if group.free_known {
@@ -203,15 +203,15 @@ fn judge_free_space(
     }
 }
 
-fn judge_agi(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agi>> {
+fn check_agi(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agi>> {
     let ctx = vol.ctx(agi::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
-    vol.judge(ctx.at, &mut sector, agi::CRC_OFFSET, |bytes| {
+    vol.verify(ctx.at, &mut sector, agi::CRC_OFFSET, |bytes| {
         Agi::verify(bytes, &ctx, agno).cloned().map(Box::new)
     })
 }
 
-fn judge_inode_trees(
+fn check_inode_trees(
     vol: &Volume<'_>,
     agno: AgNumber,
     agi: &Agi,
@@ -226,7 +226,7 @@ fn judge_inode_trees(
     claim_inode_tree(group, &ino);
     let ctx = vol.ctx(agi::location(geo, agno));
     if ino.complete {
-        judge_inode_counts(vol, agno, agi, &list);
+        check_inode_counts(vol, agno, agi, &list);
         if geo.features.inobtcount() {
             vol.sink.error(ctx.eq("agi.ino_blocks", ino.count(), agi.ino_blocks.get()));
         }
@@ -250,11 +250,11 @@ fn judge_inode_trees(
 }
 
 fn claim_inode_tree(group: &Group, tree: &Walked) {
-    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::INOBT)));
+    group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::INOBT)));
 }
 
-/// The AGI's counters and hints against the inode btree.
-fn judge_inode_counts(
+/// Checks the AGI's counters and hints against the inode btree.
+fn check_inode_counts(
     vol: &Volume<'_>,
     agno: AgNumber,
     agi: &Agi,
@@ -265,7 +265,7 @@ fn judge_inode_counts(
     let used: u64 = list.iter().map(|chunk| u64::from(chunk.used().count_ones())).sum();
     vol.sink.error(ctx.eq("agi.count", present, agi.count.get().into()));
     vol.sink.error(ctx.eq("agi.freecount", present - used, agi.freecount.get().into()));
-    // Linux leaves the hint behind when the chunk goes.
+    // Linux does not clear the hint when it frees the chunk.
     for (id, hint) in [("agi.newino", agi.newino.get()), ("agi.dirino", agi.dirino.get())] {
         let whole = hint.is_multiple_of(vol.geo.inopblock());
         let sound = hint == NULLAGINO || (whole && vol.geo.valid_agino(agno, AgIno(hint)));
@@ -281,7 +281,7 @@ fn judge_inode_counts(
     }
 }
 
-/// True where `[start, start + len)` can be an extent of group `agno`.
+/// Returns true if `[start, start + len)` can be an extent of group `agno`.
 pub(crate) fn valid_extent(vol: &Volume<'_>, agno: AgNumber, start: u32, len: u32) -> bool {
     vol.geo.valid_agb_extent(agno, AgBlock(start), ExtLen(len))
 }

@@ -1,7 +1,7 @@
 //! Phase 3: every inode, in use or free, with the maps of its forks.
 //!
-//! Inode chunks are read in large pieces and each inode is judged where it lies. What its forks
-//! use is put down for phase 5; what it says of itself goes to the table for phases 4 and 6.
+//! Inode chunks are read in large pieces, and each inode is checked in place. The blocks that its
+//! forks use are recorded for phase 5. Its link count goes to the table for phases 4 and 6.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,11 +12,11 @@ use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;
-use crate::census::{OFF_REFLINK, OFF_REGULAR, Used};
 use crate::chunks;
 use crate::datree;
 use crate::forks::{self, Mapped};
 use crate::groups::Group;
+use crate::owners::{OFF_REFLINK, OFF_REGULAR, UsedExtent};
 use crate::parallel;
 use crate::parents;
 use crate::report::{Phase, Progress};
@@ -26,27 +26,27 @@ use crate::volume::Volume;
 
 /// Bytes of inodes read at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Extents a worker keeps before it hands them to their groups.
+/// Number of extents that a worker keeps before it hands them to their groups.
 const CLAIMS: usize = 8192;
 
-/// What all workers of this phase and the next share.
-pub(crate) struct Inodes<'a, 'v> {
+/// State that all workers of this phase and the next share.
+pub(crate) struct Context<'a, 'v> {
     pub vol: &'a Volume<'v>,
     pub groups: &'a [Group],
     pub table: &'a InodeTable,
-    /// The same volume, for reading again without reporting again.
+    /// The same volume with findings discarded, for reading again.
     pub quiet: &'a Volume<'v>,
     /// False once some fork could not be followed to its end.
     pub forks_known: &'a AtomicBool,
-    /// False once some attributes could not be read: then parent pointers are missing.
+    /// False once some attributes could not be read, so that parent pointers are missing.
     pub attrs_known: &'a AtomicBool,
     /// True once some inode has an attribute fork.
     pub attrs_found: &'a AtomicBool,
 }
 
-impl Inodes<'_, '_> {
-    /// Some blocks of some inode could not be found out.
-    pub(crate) fn lose_forks(&self) {
+impl Context<'_, '_> {
+    /// Records that some blocks of some inode are not known.
+    pub(crate) fn mark_forks_unknown(&self) {
         self.forks_known.store(false, Ordering::Relaxed);
     }
 }
@@ -59,7 +59,7 @@ struct Piece {
     len: u32,
 }
 
-fn pieces(shared: &Inodes<'_, '_>) -> Vec<Piece> {
+fn pieces(shared: &Context<'_, '_>) -> Vec<Piece> {
     let step = u32::try_from(PIECE_BYTES >> shared.vol.geo.blocklog).unwrap_or(1).max(1);
     let mut pieces = Vec::new();
     for (agno, group) in shared.vol.geo.ags().zip(shared.groups) {
@@ -72,9 +72,9 @@ fn pieces(shared: &Inodes<'_, '_>) -> Vec<Piece> {
     pieces
 }
 
-/// Judges all inodes; answers with the directories, in order.
-pub(crate) fn judge(
-    shared: &Inodes<'_, '_>,
+/// Checks all inodes. Returns the directories, in order.
+pub(crate) fn check(
+    shared: &Context<'_, '_>,
     threads: usize,
     progress: &dyn Progress,
 ) -> (Vec<Ino>, Counts) {
@@ -85,7 +85,7 @@ pub(crate) fn judge(
         pieces.len(),
         || Worker::new(shared),
         |worker, index| {
-            worker.judge_piece(pieces[index]);
+            worker.check_piece(pieces[index]);
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(16) || done == pieces.len() as u64 {
                 progress.report(Phase::Inodes, done, pieces.len() as u64);
@@ -95,7 +95,7 @@ pub(crate) fn judge(
     let mut directories = Vec::new();
     let mut counts = Counts::default();
     for mut worker in workers {
-        worker.hand_over();
+        worker.flush_claims();
         directories.append(&mut worker.directories);
         counts.used += worker.counts.used;
         counts.free += worker.counts.free;
@@ -104,7 +104,7 @@ pub(crate) fn judge(
     (directories, counts)
 }
 
-/// Inodes counted.
+/// Numbers of inodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub used: u64,
@@ -112,28 +112,28 @@ pub(crate) struct Counts {
 }
 
 struct Worker<'w, 'v> {
-    shared: &'w Inodes<'w, 'v>,
+    shared: &'w Context<'w, 'v>,
     buf: Vec<u8>,
     scratch: forks::Scratch,
     tree: datree::Scratch,
     map: Vec<Extent>,
-    claims: Vec<(AgNumber, Used)>,
+    claims: Vec<(AgNumber, UsedExtent)>,
     directories: Vec<Ino>,
     counts: Counts,
 }
 
-/// One inode and its place.
+/// One inode and where it is.
 #[derive(Clone, Copy)]
-struct Place {
+struct InodeSlot {
     ino: Ino,
     rank: usize,
-    /// What the inode btree says.
+    /// True if the inode btree has it as in use.
     in_use: bool,
     at: Location,
 }
 
 impl<'w, 'v> Worker<'w, 'v> {
-    fn new(shared: &'w Inodes<'w, 'v>) -> Self {
+    fn new(shared: &'w Context<'w, 'v>) -> Self {
         Self {
             shared,
             buf: Vec::new(),
@@ -146,7 +146,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    fn judge_piece(&mut self, piece: Piece) {
+    fn check_piece(&mut self, piece: Piece) {
         let vol = self.shared.vol;
         let geo = &vol.geo;
         let mut buf = std::mem::take(&mut self.buf);
@@ -156,18 +156,18 @@ impl<'w, 'v> Worker<'w, 'v> {
         let sectors = geo.block_sectors().0 * u64::from(piece.len);
         if vol.read(at.daddr(daddr, xfskit_units::Sectors(sectors)), &mut buf) {
             for (agbno, block) in (piece.start..).zip(buf.chunks_exact(geo.blocksize())) {
-                self.judge_block(piece.agno, AgBlock(agbno), block);
+                self.check_block(piece.agno, AgBlock(agbno), block);
             }
         } else {
-            self.shared.lose_forks();
+            self.shared.mark_forks_unknown();
         }
         self.buf = buf;
         if self.claims.len() >= CLAIMS {
-            self.hand_over();
+            self.flush_claims();
         }
     }
 
-    fn judge_block(&mut self, agno: AgNumber, agbno: AgBlock, block: &[u8]) {
+    fn check_block(&mut self, agno: AgNumber, agbno: AgBlock, block: &[u8]) {
         let geo = &self.shared.vol.geo;
         let daddr = geo.agb_to_daddr(agno, agbno);
         let at = Location::of("inode").ag(agno).agb(agbno).daddr(daddr, geo.block_sectors());
@@ -185,88 +185,98 @@ impl<'w, 'v> Worker<'w, 'v> {
                 continue;
             }
             let ino = geo.agino_to_ino(agno, agino);
-            let place = Place {
+            let slot = InodeSlot {
                 ino,
                 rank: (chunks.base + place) * INODES_PER_CHUNK as usize + bit as usize,
                 in_use: chunk.free >> bit & 1 == 0,
                 at: at.ino(ino),
             };
-            self.judge_inode(bytes, &place);
+            self.check_inode(bytes, &slot);
         }
     }
 
-    /// Judges one inode, whose checksum alone may be wrong.
-    fn judge_inode(&mut self, bytes: &[u8], place: &Place) {
+    /// Checks one inode.
+    fn check_inode(&mut self, bytes: &[u8], slot: &InodeSlot) {
         let vol = self.shared.vol;
-        let ctx = vol.ctx(place.at);
-        match Dinode::verify(bytes, &ctx, place.ino) {
-            Ok(inode) if !vol.is_suspect(inode_place(vol, place), bytes) => {
-                self.judge_sound(&inode, &ctx, place);
+        let ctx = vol.ctx(slot.at);
+        match Dinode::verify(bytes, &ctx, slot.ino) {
+            Ok(inode) if !vol.is_mismatch(inode_location(vol, slot), bytes) => {
+                self.check_verified(&inode, &ctx, slot);
             }
-            _ => self.judge_faulty(bytes, &ctx, place),
+            _ => self.check_damaged(bytes, &ctx, slot),
         }
     }
 
-    /// An inode that does not pass, or that is in doubt: another copy of it may, or its content but
-    /// for the checksum.
+    /// Checks an inode that failed verification or whose copies mismatch. Another copy may pass, or
+    /// only the checksum may be wrong.
     #[cold]
-    fn judge_faulty(&mut self, bytes: &[u8], ctx: &Ctx<'_>, place: &Place) {
+    fn check_damaged(&mut self, bytes: &[u8], ctx: &Ctx<'_>, slot: &InodeSlot) {
         let vol = self.shared.vol;
-        let at = inode_place(vol, place);
+        let at = inode_location(vol, slot);
         let mut copy = bytes.to_vec();
-        let judged = vol.judge_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
-            let inode = Dinode::verify(bytes, ctx, place.ino).map_err(|fault| {
-                if place.in_use { without_mode(bytes, ctx).unwrap_or(fault) } else { fault }
+        let verified = vol.verify_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
+            let inode = Dinode::verify(bytes, ctx, slot.ino).map_err(|corruption| {
+                if slot.in_use {
+                    missing_mode(bytes, ctx).unwrap_or(corruption)
+                } else {
+                    corruption
+                }
             })?;
-            self.judge_sound(&inode, ctx, place);
+            self.check_verified(&inode, ctx, slot);
             Ok(())
         });
-        if judged.is_none() {
-            self.shared.table.set(place.rank, Kind::Broken, 0);
-            self.shared.lose_forks();
+        if verified.is_none() {
+            self.shared.table.set(slot.rank, Kind::Broken, 0);
+            self.shared.mark_forks_unknown();
         }
     }
 
-    fn judge_sound(&mut self, inode: &Dinode<'_>, ctx: &Ctx<'_>, place: &Place) {
+    fn check_verified(&mut self, inode: &Dinode<'_>, ctx: &Ctx<'_>, slot: &InodeSlot) {
         let sink = &self.shared.vol.sink;
         let holds = inode.nlink() != 0 || inode.nblocks().0 != 0;
-        if place.in_use && inode.is_free() && holds {
-            sink.error(Err(no_mode(ctx)));
-            self.shared.table.set(place.rank, Kind::Broken, 0);
-            self.shared.lose_forks();
+        if slot.in_use && inode.is_free() && holds {
+            sink.error(Err(mode_corruption(ctx)));
+            self.shared.table.set(slot.rank, Kind::Broken, 0);
+            self.shared.mark_forks_unknown();
             return;
         }
-        if inode.is_free() == place.in_use {
-            let (wanted, found) =
-                if place.in_use { ("in use", "free") } else { ("free", "in use") };
-            let wanted = Expected::Described(wanted.into());
-            sink.error(Err(ctx.corruption("inobt.free", wanted, found)));
+        if inode.is_free() == slot.in_use {
+            let found = if slot.in_use {
+                "its record in the inobt says that it is in use, its mode that it is free"
+            } else {
+                "its record in the inobt says that it is free, its mode that it is in use"
+            };
+            sink.error(ctx.fail("inobt.free", "the same in both", found));
         }
         sink.error(ctx.lsn("inode.lsn", inode.lsn()));
         let Some(file_type) = inode.file_type() else {
             self.counts.free += 1;
-            self.judge_free(inode, ctx);
+            self.check_free(inode, ctx);
             return;
         };
         self.counts.used += 1;
-        self.shared.table.set(place.rank, Kind::Used(file_type), inode.nlink());
-        self.judge_core(inode, ctx, file_type);
-        self.judge_forks(inode, ctx, place, file_type);
+        self.shared.table.set(slot.rank, Kind::Used(file_type), inode.nlink());
+        self.check_core(inode, ctx, file_type);
+        self.check_forks(inode, ctx, slot, file_type);
         if file_type == FileType::Directory {
-            self.directories.push(place.ino);
+            self.directories.push(slot.ino);
         }
     }
 
-    /// A free inode holds nothing and is on no list.
-    fn judge_free(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>) {
+    /// Checks that a free inode has no blocks and is on no list.
+    fn check_free(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>) {
         let sink = &self.shared.vol.sink;
-        sink.error(ctx.eq("inode.nblocks.free", 0, inode.nblocks().0));
+        let nblocks = inode.nblocks().0;
+        if nblocks != 0 {
+            let found = format!("nblocks is {nblocks}, expected 0 in a free inode");
+            sink.error(ctx.fail("inode.nblocks.free", "0", found));
+        }
         let next = inode.core.next_unlinked.get();
         sink.error(ctx.eq_hex("inode.next_unlinked", inode::NULLAGINO, next));
     }
 
-    /// What the core of an inode in use says beyond its verifier.
-    fn judge_core(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>, file_type: FileType) {
+    /// Checks the core of an inode in use beyond its verifier.
+    fn check_core(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>, file_type: FileType) {
         let vol = self.shared.vol;
         let sink = &vol.sink;
         let core = inode.core;
@@ -328,13 +338,13 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// Both forks' maps, the counters of extents and blocks, and what is found through the maps
-    /// but directories, which wait for phase 4.
-    fn judge_forks(
+    /// Checks both forks' maps, the counters of extents and blocks, and what is found through the
+    /// maps except directories, which phase 4 checks.
+    fn check_forks(
         &mut self,
         inode: &Dinode<'_>,
         ctx: &Ctx<'_>,
-        place: &Place,
+        slot: &InodeSlot,
         file_type: FileType,
     ) {
         let (mut blocks, mut sound) = (0, true);
@@ -347,40 +357,40 @@ impl<'w, 'v> Worker<'w, 'v> {
             if mapped && inode.fork(fork).is_some() {
                 let keep = keep.then_some(&mut map);
                 let fork_blocks;
-                (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, keep);
+                (whole, fork_blocks) = self.check_fork(inode, ctx, fork, slot, keep);
                 sound &= whole;
                 blocks += fork_blocks;
             }
             if !whole && fork == Fork::Attr {
                 self.shared.attrs_known.store(false, Ordering::Relaxed);
             } else if fork == Fork::Attr {
-                self.judge_attrs(inode, place, &map);
+                self.check_attrs(inode, slot, &map);
             } else if whole && file_type == FileType::Symlink {
-                symlinks::judge(self.shared.vol, inode, place.at, &map);
+                symlinks::check(self.shared.vol, inode, slot.at, &map);
             }
         }
         self.map = map;
         if sound {
             self.shared.vol.sink.error(ctx.eq("inode.nblocks", blocks, inode.nblocks().0));
         } else {
-            self.shared.lose_forks();
+            self.shared.mark_forks_unknown();
         }
     }
 
-    fn judge_attrs(&mut self, inode: &Dinode<'_>, place: &Place, map: &[Extent]) {
+    fn check_attrs(&mut self, inode: &Dinode<'_>, slot: &InodeSlot, map: &[Extent]) {
         let shared = self.shared;
         if inode.forkoff() != 0 && !shared.attrs_found.load(Ordering::Relaxed) {
             shared.attrs_found.store(true, Ordering::Relaxed);
         }
-        let sound = attrs::judge(
+        let sound = attrs::check(
             shared.vol,
             &mut self.tree,
             inode,
-            place.at,
+            slot.at,
             map,
             &mut |parent, generation, name| {
                 let number = parents::number(parent, generation, name);
-                shared.table.remove_parent(place.rank, number);
+                shared.table.remove_parent(slot.rank, number);
             },
         );
         if !sound {
@@ -388,13 +398,14 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// One fork's map: true where it could be followed to its end, and the blocks it uses.
-    fn judge_fork(
+    /// Checks one fork's map. Returns true if it could be followed to its end, and its number of
+    /// blocks.
+    fn check_fork(
         &mut self,
         inode: &Dinode<'_>,
         ctx: &Ctx<'_>,
         fork: Fork,
-        place: &Place,
+        slot: &InodeSlot,
         mut keep: Option<&mut Vec<Extent>>,
     ) -> (bool, u64) {
         let vol = self.shared.vol;
@@ -404,31 +415,24 @@ impl<'w, 'v> Worker<'w, 'v> {
             flags |= OFF_REGULAR | if inode.is_reflink() { OFF_REFLINK } else { 0 };
         }
         let (mut blocks, mut extents) = (0u64, 0u64);
-        let mut gather = Gather { vol, claims: &mut self.claims, owner: place.ino, last: None };
+        let mut gather = ClaimMerger { vol, claims: &mut self.claims, owner: slot.ino, last: None };
         let sound =
-            forks::walk(
-                vol,
-                &mut self.scratch,
-                inode,
-                place.at,
-                fork,
-                &mut |mapped| match mapped {
-                    Mapped::Extent(extent) => {
-                        extents += 1;
-                        blocks = blocks.saturating_add(extent.blockcount.0);
-                        if !elsewhere {
-                            gather.content(&extent, flags);
-                        }
-                        if let Some(map) = &mut keep {
-                            map.push(extent);
-                        }
+            forks::walk(vol, &mut self.scratch, inode, slot.at, fork, &mut |mapped| match mapped {
+                Mapped::Extent(extent) => {
+                    extents += 1;
+                    blocks = blocks.saturating_add(extent.blockcount.0);
+                    if !elsewhere {
+                        gather.content(&extent, flags);
                     }
-                    Mapped::Btree(fsbno) => {
-                        blocks = blocks.saturating_add(1);
-                        gather.btree_block(fsbno, flags & rmap::OFF_ATTR_FORK);
+                    if let Some(map) = &mut keep {
+                        map.push(extent);
                     }
-                },
-            );
+                }
+                Mapped::Btree(fsbno) => {
+                    blocks = blocks.saturating_add(1);
+                    gather.btree_block(fsbno, flags & rmap::OFF_ATTR_FORK);
+                }
+            });
         gather.flush();
         if sound {
             let id = if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" };
@@ -437,8 +441,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         (sound, blocks)
     }
 
-    /// Gives what was put down to the groups.
-    fn hand_over(&mut self) {
+    /// Hands the recorded extents to their groups.
+    fn flush_claims(&mut self) {
         self.claims.sort_unstable_by_key(|(agno, _)| *agno);
         for run in self.claims.chunk_by(|a, b| a.0 == b.0) {
             let Some(group) =
@@ -452,21 +456,21 @@ impl<'w, 'v> Worker<'w, 'v> {
     }
 }
 
-/// Puts down the extents of one fork in the largest pieces, as the rmapbt has them.
-struct Gather<'g, 'v> {
+/// Records the extents of one fork in the largest pieces, as the rmapbt has them.
+struct ClaimMerger<'g, 'v> {
     vol: &'g Volume<'v>,
-    claims: &'g mut Vec<(AgNumber, Used)>,
+    claims: &'g mut Vec<(AgNumber, UsedExtent)>,
     owner: Ino,
-    last: Option<(AgNumber, Used)>,
+    last: Option<(AgNumber, UsedExtent)>,
 }
 
-impl Gather<'_, '_> {
+impl ClaimMerger<'_, '_> {
     fn content(&mut self, extent: &Extent, flags: u64) {
         let Some((agno, agbno)) = self.vol.geo.fsb_split(extent.startblock) else { return };
         let Ok(len) = u32::try_from(extent.blockcount.0) else { return };
         let state = if extent.unwritten { rmap::OFF_UNWRITTEN } else { 0 };
         let offset = extent.startoff.0 | flags | state;
-        let used = Used { start: agbno.0, len, owner: self.owner.0, offset };
+        let used = UsedExtent { start: agbno.0, len, owner: self.owner.0, offset };
         if let Some((last_agno, last)) = &mut self.last
             && *last_agno == agno
             && last.end() == used.start
@@ -483,7 +487,8 @@ impl Gather<'_, '_> {
     fn btree_block(&mut self, fsbno: xfskit_units::FsBlock, flags: u64) {
         let Some((agno, agbno)) = self.vol.geo.fsb_split(fsbno) else { return };
         let offset = flags | rmap::OFF_BMBT_BLOCK;
-        self.claims.push((agno, Used { start: agbno.0, len: 1, owner: self.owner.0, offset }));
+        self.claims
+            .push((agno, UsedExtent { start: agbno.0, len: 1, owner: self.owner.0, offset }));
     }
 
     fn flush(&mut self) {
@@ -491,44 +496,44 @@ impl Gather<'_, '_> {
     }
 }
 
-/// Where one inode lies. Copies are read in units of 512 bytes; smaller inodes share one, and have
-/// no place of their own.
-fn inode_place(vol: &Volume<'_>, place: &Place) -> Location {
+/// Returns the location of one inode. Copies are read in units of 512 bytes. Smaller inodes share a
+/// unit and have no location of their own.
+fn inode_location(vol: &Volume<'_>, slot: &InodeSlot) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
-    let offset = vol.geo.ino_to_byte(place.ino).filter(|_| whole);
-    Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..place.at }
+    let offset = vol.geo.ino_to_byte(slot.ino).filter(|_| whole);
+    Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..slot.at }
 }
 
-/// All bits that a flag word has names for.
+/// Returns all bits of a flag word that have names.
 fn all<T: Copy + Default + std::ops::BitOr<Output = T>>(bits: &[(T, &str)]) -> T {
     bits.iter().fold(T::default(), |all, (bit, _)| all | *bit)
 }
 
-/// Rank of `ino`, for those who hold the shared state.
-pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
+/// Returns the rank of `ino`.
+pub(crate) fn rank_of(shared: &Context<'_, '_>, ino: Ino) -> Option<usize> {
     let (agno, agino) = shared.vol.geo.ino_split(ino)?;
     rank_in(shared.groups, agno, agino)
 }
 
-/// The fault of an inode in use whose mode is 0.
-fn no_mode(ctx: &Ctx<'_>) -> Box<Corruption> {
+/// Returns the corruption of an inode in use whose mode is 0.
+fn mode_corruption(ctx: &Ctx<'_>) -> Box<Corruption> {
     let wanted = Expected::Described("the type of a file, for it is in use".into());
     ctx.corruption("inode.mode", wanted, Value::Hex(0))
 }
 
-/// True where the inodes of the group of `ino` are not all known, as where its inode btree is
-/// damaged: whether such an inode is in use cannot be told.
-pub(crate) fn is_unknown(shared: &Inodes<'_, '_>, ino: Ino) -> bool {
+/// Returns true if the inode btree of the group of `ino` is damaged, so that it is not known
+/// whether the inode is in use.
+pub(crate) fn is_unknown(shared: &Context<'_, '_>, ino: Ino) -> bool {
     let group =
         shared.vol.geo.ino_split(ino).and_then(|(agno, _)| shared.groups.get(agno.0 as usize));
     group.is_some_and(|group| !group.chunks.complete)
 }
 
-/// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier
-/// says of one that is free leads astray.
-fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
+/// Returns the corruption of an inode in use whose mode is 0, if its checksum is right. The
+/// verifier takes such an inode for a free one, and its message would mislead.
+fn missing_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
     let inode = Dinode::parse(bytes, ctx.geo)?;
     let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
     let starts = bytes.starts_with(b"IN") && inode.is_free();
-    (whole && starts).then(|| no_mode(ctx))
+    (whole && starts).then(|| mode_corruption(ctx))
 }

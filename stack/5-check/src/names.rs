@@ -1,7 +1,7 @@
-//! Names that stand twice in one directory.
+//! Duplicate names in one directory.
 //!
-//! Only names of one hash can be equal, and few have the same hash. Those few are read again, so
-//! that no name needs to be kept.
+//! Only names with the same hash can be equal, and few names share a hash. Those few are read
+//! again, so that no name needs to be kept.
 
 use xfskit_format::dir::DataPtr;
 use xfskit_format::dir::data::Data;
@@ -9,18 +9,18 @@ use xfskit_format::hash;
 
 use crate::datree::MappedFork;
 
-/// Names of one hash that are read at once, at most: a bound on memory, and no directory that a
-/// kernel made comes near it.
+/// Maximum number of names of one hash that are read at once. This bounds memory, and no directory
+/// that a kernel made comes near it.
 const MAX_RUN: usize = 4096;
 
-/// Judges the entries of a directory: hash and address of each, packed and sorted.
-pub(crate) fn judge_duplicates(fork: MappedFork<'_, '_>, sorted: &[u64]) {
+/// Checks the entries of a directory, given as sorted packed pairs of hash and address.
+pub(crate) fn check_duplicates(fork: MappedFork<'_, '_>, sorted: &[u64]) {
     for run in sorted.chunk_by(|a, b| a >> 32 == b >> 32).filter(|run| run.len() > 1) {
-        judge_run(fork, run.get(..MAX_RUN).unwrap_or(run));
+        check_run(fork, run.get(..MAX_RUN).unwrap_or(run));
     }
 }
 
-fn judge_run(fork: MappedFork<'_, '_>, run: &[u64]) {
+fn check_run(fork: MappedFork<'_, '_>, run: &[u64]) {
     let geo = &fork.vol.geo;
     let mut block = Vec::new();
     let mut names: Vec<(Vec<u8>, DataPtr)> = Vec::with_capacity(run.len());
@@ -43,9 +43,8 @@ fn judge_run(fork: MappedFork<'_, '_>, run: &[u64]) {
         let [(before, _), (name, ptr)] = pair else { continue };
         if before == name {
             let at = fork.location("dir block", ptr.fileoff(geo).0).index(ptr.offset(geo));
-            let found = String::from_utf8_lossy(name).into_owned();
-            let ctx = fork.vol.ctx(at);
-            fork.vol.sink.error(ctx.require("dir.dup", false, "each name once", found));
+            let found = format!("the name {:?} is there twice", String::from_utf8_lossy(name));
+            fork.vol.sink.error(fork.vol.ctx(at).fail("dir.dup", "each name once", found));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A work queue: threads take the next piece of work until there is none.
+//! A work queue: each thread takes the next piece of work until there is none left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `work` for every number below `count`, on up to `threads` threads. Each thread makes
-/// itself a state with `state`; all states come back when the queue is empty.
+/// Runs `work` for every number below `count`, on up to `threads` threads. Each thread makes its
+/// own state with `state`. Returns all states when the queue is empty.
 pub(crate) fn for_each<S: Send>(
     threads: usize,
     count: usize,

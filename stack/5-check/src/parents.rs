@@ -1,12 +1,12 @@
-//! Parent pointers against directory entries, without keeping either.
+//! Parent pointers against directory entries, without storing either.
 //!
-//! Both say the same: this directory, of this generation, calls this inode by this name. Each such
-//! statement is mixed into one number. Entries add theirs to the inode they name, parent pointers
-//! take theirs away from the inode they stand on; what is left over is wrong.
+//! Both record the same fact: this directory, of this generation, has this inode under this name.
+//! Each fact is hashed to one number. An entry adds its number to the inode that it names, and a
+//! parent pointer subtracts its number from its own inode. A sum other than 0 is wrong.
 
 use xfskit_units::Ino;
 
-/// The number of one statement: 64 bits that differ wherever parent, generation or name do.
+/// Returns the hash of a parent, its generation and a name, in 64 bits.
 pub(crate) fn number(parent: Ino, generation: u32, name: &[u8]) -> u64 {
     let mut sum = mix(parent.0 ^ u64::from(generation).rotate_left(40));
     let (eights, rest) = name.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! The refcountbt: each record by itself, and all of them against what files share.
+//! The refcountbt: each record by itself, and all records against the blocks that files share.
 
 use xfskit_format::agbtree::Block;
 use xfskit_format::{Ctx, Location, refcount};
@@ -8,7 +8,7 @@ use crate::groups::{Extent, valid_extent};
 use crate::space::merge;
 use crate::volume::Volume;
 
-/// Blocks that `refcount` places of files map.
+/// Blocks that `refcount` extents of files map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
     pub start: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Found {
     pub shared: Vec<Shared>,
     /// Staging extents of copy-on-write.
     pub staging: Vec<Extent>,
-    /// False where a record is impossible.
+    /// False if a record is impossible.
     pub sound: bool,
     last: Option<(u64, u64, u32)>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn collect(
         } else {
             sound &= vol.sink.error(ctx.at_least("refcountbt.refcount", 2, count));
         }
-        judge_neighbours(vol, &ctx, rec, into);
+        check_neighbours(vol, &ctx, rec, into);
         into.sound &= sound;
         if !valid {
             continue;
@@ -70,8 +70,8 @@ pub(crate) fn collect(
     }
 }
 
-/// Records do not overlap, and those that could be one are one.
-fn judge_neighbours(vol: &Volume<'_>, ctx: &Ctx<'_>, rec: &refcount::Rec, into: &mut Found) {
+/// Checks that records do not overlap, and that neighbours that could be one record are one.
+fn check_neighbours(vol: &Volume<'_>, ctx: &Ctx<'_>, rec: &refcount::Rec, into: &mut Found) {
     let (start, count) = (u64::from(rec.startblock.get()), rec.refcount.get());
     let end = start + u64::from(rec.blockcount.get());
     if let Some((last_start, last_end, last_count)) = into.last {
@@ -88,8 +88,8 @@ fn judge_neighbours(vol: &Volume<'_>, ctx: &Ctx<'_>, rec: &refcount::Rec, into: 
     into.last = Some((start, end, count));
 }
 
-/// The tree holds exactly what is shared. Where not `forks_known`, records for which fewer files
-/// were found are not judged.
+/// Checks that the tree has exactly the shared extents. Unless `forks_known`, records for which
+/// fewer files were found are not checked.
 pub(crate) fn compare(
     vol: &Volume<'_>,
     agno: AgNumber,

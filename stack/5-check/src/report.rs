@@ -1,4 +1,4 @@
-//! The answer of a check: counts, times, and whether the volume is clean.
+//! The result of a check: counts, times, and whether the volume is clean.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The phase in a few words, for a progress bar.
+    /// Returns the phase's title for a progress bar.
     pub fn title(self) -> &'static str {
         match self {
             Self::Superblocks => "superblocks and journal",
@@ -39,7 +39,7 @@ impl Phase {
 /// Receives the progress of a check. Called from all threads, a few thousand
 /// times at most.
 pub trait Progress: Sync {
-    /// `done` of `total` units of `phase` are finished.
+    /// Called when `done` of `total` units of `phase` are finished.
     fn report(&self, phase: Phase, done: u64, total: u64);
 }
 
@@ -54,11 +54,11 @@ impl Progress for Silent {
 /// One phase of a finished check.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseReport {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
     /// Findings of all severities.
     pub findings: u64,
-    /// Wall-clock time.
+    /// Wall-timer time.
     #[serde(serialize_with = "as_seconds")]
     pub time: Duration,
 }
@@ -67,17 +67,17 @@ fn as_seconds<S: serde::Serializer>(time: &Duration, s: S) -> Result<S::Ok, S::E
     s.serialize_f64(time.as_secs_f64())
 }
 
-/// What a check counted.
+/// Counts of a check.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Findings that are warnings.
+    /// Number of warnings.
     pub warnings: u64,
-    /// Findings that are errors.
+    /// Number of errors.
     pub errors: u64,
-    /// Findings that kept a part of the volume from being judged.
+    /// Number of findings that kept a part of the volume from being checked.
     pub fatals: u64,
-    /// Blocks that failed their verifier when read first and have a sound alternative. Each is a
-    /// finding as well.
+    /// Number of blocks that failed their verifier when first read and have a sound alternative.
+    /// Each is a finding as well.
     pub healed: u64,
     /// The phases that ran.
     pub phases: Vec<PhaseReport>,
@@ -97,15 +97,14 @@ pub struct Report {
     pub blocks_shared: u64,
     /// Extents of files, attribute forks and fork btrees.
     pub extents: u64,
-    /// False where the journal waits for its replay; then counters and unlinked lists are not
-    /// judged.
+    /// False if the journal must be replayed. Counters and unlinked lists are not checked then.
     pub log_clean: bool,
-    /// Estimate of the most memory taken by what the check collected, in bytes.
+    /// Estimate of the most memory taken by collected state, in bytes.
     pub memory_peak: u64,
 }
 
 impl Report {
-    /// True where nothing is wrong; warnings do not count.
+    /// Returns true if nothing is wrong; warnings do not count.
     pub fn clean(&self) -> bool {
         self.errors == 0 && self.fatals == 0
     }

@@ -1,33 +1,33 @@
-//! The rmapbt: each record by itself, and all of them against what is in use.
+//! The rmapbt: each record by itself, and all records against the extents in use.
 
 use xfskit_format::agbtree::Block;
 use xfskit_format::{Ctx, Location, rmap};
 use xfskit_units::{AgBlock, AgNumber};
 
-use crate::census::Used;
+use crate::owners::UsedExtent;
 use crate::space::merge;
 use crate::volume::Volume;
 
 /// Bits of `offset` that are always 0.
 const OFF_RESERVED: u64 = 0x7f << 54;
 
-/// Adds the records of a leaf to `into`. False where one is impossible.
+/// Adds the records of a leaf to `into`. Returns false if one is impossible.
 pub(crate) fn collect(
     vol: &Volume<'_>,
     agno: AgNumber,
     block: &Block<'_>,
     ctx: &Ctx<'_>,
-    into: &mut Vec<Used>,
+    into: &mut Vec<UsedExtent>,
 ) -> bool {
     let mut sound = true;
     for (index, rec) in block.recs::<rmap::Rec>().iter().enumerate() {
-        let used = Used {
+        let used = UsedExtent {
             start: rec.startblock.get(),
             len: rec.blockcount.get(),
             owner: rec.owner.get(),
             offset: rec.offset.get(),
         };
-        if let Some(wanted) = fault_of(vol, agno, &used) {
+        if let Some(wanted) = expected_instead(vol, agno, &used) {
             let ctx = ctx.entry(index);
             let found = format!("{} blocks from {} of {}", used.len, used.start, used.owner_name());
             sound &= vol.sink.error(ctx.require("rmapbt.rec", false, wanted, found));
@@ -38,8 +38,8 @@ pub(crate) fn collect(
     sound
 }
 
-/// What should have been, where a record is impossible.
-fn fault_of(vol: &Volume<'_>, agno: AgNumber, used: &Used) -> Option<&'static str> {
+/// Returns the expected value if a record is impossible.
+fn expected_instead(vol: &Volume<'_>, agno: AgNumber, used: &UsedExtent) -> Option<&'static str> {
     let end = u64::from(used.start) + u64::from(used.len);
     if used.len == 0 || end > vol.geo.ag_length(agno).into() {
         return Some("an extent of the group");
@@ -63,13 +63,13 @@ fn fault_of(vol: &Volume<'_>, agno: AgNumber, used: &Used) -> Option<&'static st
     (flag(rmap::OFF_UNWRITTEN) && !plain).then_some("unwritten content only")
 }
 
-/// The tree holds exactly what is in use. `used` and `records` are sorted as the tree is. Where not
-/// `all_known`, records without an observed owner are not judged.
+/// Checks that the tree has exactly the extents in use. `used` and `records` are sorted as the tree
+/// is. Unless `all_known`, records without an observed owner are not checked.
 pub(crate) fn compare(
     vol: &Volume<'_>,
     agno: AgNumber,
-    used: &[Used],
-    records: &[Used],
+    used: &[UsedExtent],
+    records: &[UsedExtent],
     all_known: bool,
 ) {
     let at = |start| {
@@ -77,14 +77,14 @@ pub(crate) fn compare(
         let at = Location::of("rmapbt").ag(agno).agb(AgBlock(start));
         vol.ctx(at.daddr(daddr, vol.geo.block_sectors()))
     };
-    let describe = |u: &Used| {
+    let describe = |u: &UsedExtent| {
         let state = if u.is_unwritten() { ", unwritten" } else { "" };
         format!("{} blocks of {}{state}", u.len, u.owner_name())
     };
     merge(
         merged(used),
         records,
-        Used::key,
+        UsedExtent::key,
         |rec| rec.key(),
         |due, found| match (due, found) {
             (Some(due), Some(found)) => {
@@ -113,8 +113,8 @@ pub(crate) fn compare(
     );
 }
 
-/// What is in use, in the largest pieces.
-fn merged(used: &[Used]) -> impl Iterator<Item = Used> {
+/// Merges the extents in use into the largest pieces.
+fn merged(used: &[UsedExtent]) -> impl Iterator<Item = UsedExtent> {
     let mut rest = used.iter().peekable();
     std::iter::from_fn(move || {
         let mut whole = *rest.next()?;

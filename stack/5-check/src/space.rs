@@ -1,8 +1,8 @@
 //! Phase 5: every block of a group has exactly one use, and the btrees that record uses agree.
 //!
-//! All that was found in use is sorted by block. One sweep then finds blocks claimed twice, blocks
-//! that are free and used, and blocks that are neither. The same list is what the rmapbt must
-//! hold, and from its overlaps follows what the refcountbt must hold.
+//! All extents in use are sorted by block. One sweep then finds blocks claimed twice, blocks that
+//! are both free and used, and blocks that are neither. The rmapbt must have the same list, and the
+//! refcountbt must have its overlaps.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashSet};
@@ -15,45 +15,45 @@ use xfskit_format::{Ctx, Location, agf};
 use xfskit_units::{AgBlock, AgNumber};
 
 use crate::btree::walk;
-use crate::census::Used;
 use crate::groups::{Extent, Group};
+use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
 use crate::volume::Volume;
 
-/// What this phase counts in one group.
+/// Counts of one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     /// Free blocks, with those of the AGFL.
     pub free: u64,
     /// Blocks that more than one file maps.
     pub shared: u64,
-    /// What the group adds to the superblock's count of free blocks; `None` where unknown.
+    /// The group's part of the superblock's free blocks; `None` if unknown.
     pub fdblocks: Option<u64>,
-    /// Extents put down for the group.
+    /// Number of extents in use.
     pub extents: u64,
 }
 
-/// Judges the space of group `agno`. `forks_known` is false where some inode's blocks could not be
-/// found out: then nothing is said about blocks that seem to have no owner.
-pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known: bool) -> Totals {
+/// Checks the space of group `agno`. If `forks_known` is false, some inode's blocks are not known,
+/// and blocks without an owner are not reported.
+pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known: bool) -> Totals {
     let mut entered = HashSet::new();
-    let rmapbt = judge_rmapbt(vol, agno, group, &mut entered);
-    let refcountbt = judge_refcountbt(vol, agno, group, &mut entered);
-    let fdblocks = judge_agf_counters(vol, agno, group, rmapbt.as_ref());
+    let rmapbt = xref_rmapbt(vol, agno, group, &mut entered);
+    let refcountbt = xref_refcountbt(vol, agno, group, &mut entered);
+    let fdblocks = check_agf_counters(vol, agno, group, rmapbt.as_ref());
 
     let mut used = std::mem::take(&mut *group.used.lock().unwrap_or_else(PoisonError::into_inner));
-    used.sort_unstable_by_key(Used::key);
+    used.sort_unstable_by_key(UsedExtent::key);
     let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
         && refcountbt.as_ref().is_none_or(Option::is_some);
     let all_known =
         forks_known && trees_known && group.chunks.complete && group.agfl_blocks.is_some();
-    if let Some(suspects) = vol.suspects {
-        suspects.note(vol, agno, &used, all_known);
+    if let Some(mismatches) = vol.mismatches {
+        mismatches.note(vol, agno, &used, all_known);
     }
-    let overlaps = judge_claims(vol, agno, &used);
+    let overlaps = check_sharing(vol, agno, &used);
     if group.free_known {
-        judge_gaps(vol, agno, &used, &group.free, all_known);
+        check_used_or_free(vol, agno, &used, &group.free, all_known);
     }
     if let Some(records) = rmapbt.and_then(|t| t.records) {
         rmaps::compare(vol, agno, &used, &records, all_known);
@@ -71,14 +71,14 @@ pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     }
 }
 
-/// What the walk of the rmapbt gave.
+/// The result of walking the rmapbt.
 struct RmapTree {
     blocks: Option<u32>,
-    /// `None` where the tree is not known in full.
-    records: Option<Vec<Used>>,
+    /// `None` if some records are not known.
+    records: Option<Vec<UsedExtent>>,
 }
 
-fn judge_rmapbt(
+fn xref_rmapbt(
     vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
@@ -94,15 +94,15 @@ fn judge_rmapbt(
     let tree = walk(vol, agno, Tree::Rmap, root, entered, &mut |block, ctx| {
         sound &= rmaps::collect(vol, agno, block, ctx, &mut records);
     });
-    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::AG)));
+    group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::AG)));
     let blocks = tree.complete.then(|| tree.count());
     Some(RmapTree { blocks, records: (tree.complete && sound).then_some(records) })
 }
 
-/// The records of the refcountbt: `Some(None)` where they are not known in full, `None` where the
-/// volume has none.
+/// Walks the refcountbt and checks it. Returns `Some(None)` if some records are not known, and
+/// `None` if the volume has no such tree.
 #[allow(clippy::option_option)] // three different things are said
-fn judge_refcountbt(
+fn xref_refcountbt(
     vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
@@ -117,8 +117,8 @@ fn judge_refcountbt(
     let tree = walk(vol, agno, Tree::Refcount, root, entered, &mut |block, ctx| {
         refcounts::collect(vol, agno, block, ctx, &mut found);
     });
-    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::REFC)));
-    group.claim(found.staging.iter().map(|e| Used::special(e.start, e.len, owner::COW)));
+    group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::REFC)));
+    group.claim(found.staging.iter().map(|e| UsedExtent::special(e.start, e.len, owner::COW)));
     if tree.complete {
         let ctx = vol.ctx(agf::location(&vol.geo, agno));
         vol.sink.error(ctx.eq("agf.refcntblocks", tree.count(), agf.refcntblocks.get()));
@@ -126,8 +126,8 @@ fn judge_refcountbt(
     Some((tree.complete && found.sound).then_some(found.shared))
 }
 
-/// The AGF's counters of btree blocks; what the group adds to `sb.fdblocks`.
-fn judge_agf_counters(
+/// Checks the AGF's counters of btree blocks. Returns the group's part of `sb.fdblocks`.
+fn check_agf_counters(
     vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
@@ -147,13 +147,14 @@ fn judge_agf_counters(
     let free: u64 = group.free.iter().map(|e| u64::from(e.len)).sum();
     let agfl = group.agfl_blocks?;
     if group.free_known {
-        judge_reserve(vol, agno, group, free + u64::from(agfl));
+        check_reserve(vol, agno, group, free + u64::from(agfl));
     }
     group.free_known.then(|| free + u64::from(agfl) + u64::from(btreeblks))
 }
 
-/// A group with fewer free blocks than its own trees may come to need: Linux warns at every mount.
-fn judge_reserve(vol: &Volume<'_>, agno: AgNumber, group: &Group, free: u64) {
+/// Warns of a group with fewer free blocks than its own trees may need. Linux warns of it at every
+/// mount.
+fn check_reserve(vol: &Volume<'_>, agno: AgNumber, group: &Group, free: u64) {
     let (Some(agf), Some(agi)) = (&group.agf, &group.agi) else { return };
     let growth = reserve::growth(&vol.geo, agno, &TreeBlocks::of(&vol.geo, agf, agi));
     let found = format!("{free} free blocks, where Linux holds back {growth}");
@@ -162,19 +163,19 @@ fn judge_reserve(vol: &Volume<'_>, agno: AgNumber, group: &Group, free: u64) {
     vol.sink.warning(ctx.require("agf.reserve", free >= growth, wanted, found));
 }
 
-/// A place in group `agno`, called "block".
+/// Returns the context of a block of group `agno`.
 fn block_ctx<'v>(vol: &'v Volume<'_>, agno: AgNumber, agbno: u32) -> Ctx<'v> {
     let daddr = vol.geo.agb_to_daddr(agno, AgBlock(agbno));
     let at = Location::of("block").ag(agno).agb(AgBlock(agbno));
     vol.ctx(at.daddr(daddr, vol.geo.block_sectors()))
 }
 
-/// Only content of regular files may share blocks, and only where their inodes say so. True where
-/// some files do.
-fn judge_claims(vol: &Volume<'_>, agno: AgNumber, used: &[Used]) -> bool {
+/// Checks that only contents of regular files share blocks, and only if their inodes have the flag.
+/// Returns true if some files do.
+fn check_sharing(vol: &Volume<'_>, agno: AgNumber, used: &[UsedExtent]) -> bool {
     let mut overlaps = false;
     let mut flagless = HashSet::new();
-    let mut furthest: Option<&Used> = None;
+    let mut furthest: Option<&UsedExtent> = None;
     for next in used {
         if let Some(before) = furthest.filter(|before| next.start < before.end()) {
             overlaps = true;
@@ -185,9 +186,12 @@ fn judge_claims(vol: &Volume<'_>, agno: AgNumber, used: &[Used]) -> bool {
             } else {
                 let shared = before.end().min(next.end()).saturating_sub(next.start);
                 let (a, b) = (before.owner_name(), next.owner_name());
-                let found = format!("{shared} blocks used by {a} and by {b}");
+                let found = match shared {
+                    1 => format!("it is used by {a}, and by {b}"),
+                    _ => format!("{shared} blocks from here are used by {a}, and by {b}"),
+                };
                 let ctx = block_ctx(vol, agno, next.start);
-                vol.sink.error(ctx.require("block.claimed-twice", false, "one owner", found));
+                vol.sink.error(ctx.fail("block.claimed-twice", "one owner", found));
             }
         }
         if furthest.is_none_or(|before| before.end() < next.end()) {
@@ -196,14 +200,20 @@ fn judge_claims(vol: &Volume<'_>, agno: AgNumber, used: &[Used]) -> bool {
     }
     for ino in flagless {
         let at = xfskit_format::inode::location(&vol.geo, xfskit_units::Ino(ino));
-        let wanted = "the reflink flag, for blocks are shared";
-        vol.sink.error(vol.ctx(at).require("inode.reflink", false, wanted, "no flag"));
+        let found = "it shares blocks, and its flag reflink is not set";
+        vol.sink.error(vol.ctx(at).fail("inode.reflink", "the flag reflink", found));
     }
     overlaps
 }
 
-/// What is not used is free, and the other way round. Both lists are sorted by block.
-fn judge_gaps(vol: &Volume<'_>, agno: AgNumber, used: &[Used], free: &[Extent], all_known: bool) {
+/// Checks that each block is either used or free. Both lists are sorted by block.
+fn check_used_or_free(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    used: &[UsedExtent],
+    free: &[Extent],
+    all_known: bool,
+) {
     let (mut used, mut free) = (used.iter().peekable(), free.iter().peekable());
     let (mut used_end, mut free_end) = (0u32, 0u32);
     loop {
@@ -226,11 +236,14 @@ fn judge_gaps(vol: &Volume<'_>, agno: AgNumber, used: &[Used], free: &[Extent], 
         }
         let other_end = if used_first { free_end } else { used_end };
         if start < other_end {
-            let who = user.map_or_else(|| "somebody".to_owned(), Used::owner_name);
+            let who = user.map_or_else(|| "somebody".to_owned(), UsedExtent::owner_name);
             let blocks = other_end.min(end).saturating_sub(start);
-            let found = format!("{blocks} blocks used by {who} and free");
+            let found = match blocks {
+                1 => format!("it is used by {who}, and listed as free"),
+                _ => format!("{blocks} blocks from here are used by {who}, and listed as free"),
+            };
             let ctx = block_ctx(vol, agno, start);
-            vol.sink.error(ctx.require("block.free-but-used", false, "either", found));
+            vol.sink.error(ctx.fail("block.free-but-used", "a block in use or free", found));
         }
         if used_first {
             used_end = used_end.max(end);
@@ -245,13 +258,16 @@ fn judge_gaps(vol: &Volume<'_>, agno: AgNumber, used: &[Used], free: &[Extent], 
 }
 
 fn report_leak(vol: &Volume<'_>, agno: AgNumber, start: u32, end: u32) {
-    let found = format!("{} blocks that are neither", end.saturating_sub(start));
+    let found = match end.saturating_sub(start) {
+        1 => "it is neither in use nor free".to_owned(),
+        blocks => format!("{blocks} blocks from here are neither in use nor free"),
+    };
     let ctx = block_ctx(vol, agno, start);
-    vol.sink.error(ctx.require("block.leaked", false, "blocks in use or free", found));
+    vol.sink.error(ctx.fail("block.leaked", "a block in use or free", found));
 }
 
-/// Which blocks are content of more than one place, and of how many. `used` is sorted by block.
-fn shared_extents(used: &[Used]) -> Vec<Shared> {
+/// Returns the blocks that several extents of files map, and how many. `used` is sorted by block.
+fn shared_extents(used: &[UsedExtent]) -> Vec<Shared> {
     let mut shares: Vec<Shared> = Vec::new();
     let mut emit = |start: u32, end: u32, refcount: usize| {
         if refcount < 2 || start >= end {
@@ -287,8 +303,8 @@ fn shared_extents(used: &[Used]) -> Vec<Shared> {
     shares
 }
 
-/// Walks two sorted lists side by side: `left` and `right` are told what only they hold, `both`
-/// what stands in both under the same key.
+/// Walks two sorted lists in step. Passes items that only one list has to `left` or `right`, and
+/// pairs with the same key to `both`.
 pub(crate) fn merge<A, B, K: Ord>(
     a: impl IntoIterator<Item = A>,
     b: impl IntoIterator<Item = B>,
@@ -315,10 +331,10 @@ pub(crate) fn merge<A, B, K: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::OFF_REGULAR;
+    use crate::owners::OFF_REGULAR;
 
-    fn content(start: u32, len: u32, owner: u64) -> Used {
-        Used { start, len, owner, offset: OFF_REGULAR }
+    fn content(start: u32, len: u32, owner: u64) -> UsedExtent {
+        UsedExtent { start, len, owner, offset: OFF_REGULAR }
     }
 
     #[test]

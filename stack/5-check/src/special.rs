@@ -1,4 +1,4 @@
-//! Files that the superblock names: quota, and the map of a realtime device's free extents.
+//! Files that the superblock names: quota, and the bitmap of a realtime device's free extents.
 
 use xfskit_format::bmbt::Extent;
 use xfskit_format::dquot::{self, Dqblk};
@@ -8,25 +8,25 @@ use xfskit_format::{Fork, Location, VerifyResult};
 use xfskit_units::{FsBlock, Ino};
 
 use crate::forks::{self, Mapped};
-use crate::inodes::Inodes;
+use crate::inodes::Context;
 
-/// Judges the content of the files that the superblock names; they are regular files.
-pub(crate) fn judge(shared: &Inodes<'_, '_>, primary: &Superblock) {
+/// Checks the content of the files that the superblock names; they are regular files.
+pub(crate) fn check(shared: &Context<'_, '_>, primary: &Superblock) {
     let geo = &shared.vol.geo;
     if geo.features.metadir() {
         return;
     }
     for (ino, kind) in quota_files(shared, primary) {
-        judge_quota(shared, ino, kind);
+        check_quota(shared, ino, kind);
     }
     if let Some(ino) = geo.rbmino.filter(|_| geo.rblocks.0 != 0) {
-        judge_bitmap(shared, primary, ino);
+        check_bitmap(shared, primary, ino);
     }
 }
 
-/// The quota files, and whose quota each keeps. On version 4 the second belongs to groups or to
+/// Returns the quota files with their kinds. On version 4 the second file is for groups or for
 /// projects, as the flags say.
-fn quota_files(shared: &Inodes<'_, '_>, primary: &Superblock) -> Vec<(Ino, dquot::Kind)> {
+fn quota_files(shared: &Context<'_, '_>, primary: &Superblock) -> Vec<(Ino, dquot::Kind)> {
     const V4_PROJECTS: u16 = 0x08;
     let v5 = shared.vol.geo.v5();
     let projects = !v5 && primary.qflags.get() & V4_PROJECTS != 0;
@@ -40,8 +40,8 @@ fn quota_files(shared: &Inodes<'_, '_>, primary: &Superblock) -> Vec<(Ino, dquot
     some.map(|(ino, kind)| (Ino(ino), kind)).collect()
 }
 
-/// The inode's size, and the map of its data fork.
-fn map_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<(u64, Vec<Extent>)> {
+/// Returns the inode's size and the map of its data fork.
+fn map_of(shared: &Context<'_, '_>, ino: Ino) -> Option<(u64, Vec<Extent>)> {
     let vol = shared.vol;
     let at = inode::location(&vol.geo, ino);
     let mut block = vec![0; vol.geo.blocksize()];
@@ -57,12 +57,12 @@ fn map_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<(u64, Vec<Extent>)> {
             map.push(extent);
         }
     };
-    // Phase 3 has reported what is wrong with the map.
+    // Phase 3 has reported errors of the map.
     let whole = forks::walk(shared.quiet, &mut scratch, &inode, at, Fork::Data, keep);
     whole.then(|| (inode.size().0, map))
 }
 
-/// Every block of `map` in file order: its number in the file, and where it lies.
+/// Returns every block of `map` in file order: its number in the file, and its location.
 fn blocks(map: &[Extent]) -> impl Iterator<Item = (u64, FsBlock)> {
     map.iter().flat_map(|extent| {
         (0..extent.blockcount.0).map_while(|n| {
@@ -71,8 +71,8 @@ fn blocks(map: &[Extent]) -> impl Iterator<Item = (u64, FsBlock)> {
     })
 }
 
-/// Block n of a quota file holds the dquots from n times [`dquot::per_block`].
-fn judge_quota(shared: &Inodes<'_, '_>, ino: Ino, kind: dquot::Kind) {
+/// Checks a quota file. Its block n holds the dquots from n times [`dquot::per_block`].
+fn check_quota(shared: &Context<'_, '_>, ino: Ino, kind: dquot::Kind) {
     let vol = shared.vol;
     let Some((_, map)) = map_of(shared, ino) else { return };
     let per_block = dquot::per_block(&vol.geo);
@@ -85,29 +85,29 @@ fn judge_quota(shared: &Inodes<'_, '_>, ino: Ino, kind: dquot::Kind) {
         }
         let verdicts = |bytes: &[u8]| -> Vec<VerifyResult> {
             let slots = bytes.chunks_exact(size_of::<Dqblk>()).take(per_block).enumerate();
-            let judge = |(slot, bytes): (usize, &[u8])| {
+            let check = |(slot, bytes): (usize, &[u8])| {
                 let id = number.saturating_mul(per_block as u64).saturating_add(slot as u64);
                 let id = u32::try_from(id).unwrap_or(u32::MAX);
                 Dqblk::verify(bytes, &vol.ctx(at.index(slot)), kind, id).map(drop)
             };
-            slots.map(judge).collect()
+            slots.map(check).collect()
         };
         let found = verdicts(&buf);
-        let Some(Err(fault)) = found.iter().find(|verdict| verdict.is_err()) else { continue };
+        let Some(Err(corruption)) = found.iter().find(|result| result.is_err()) else { continue };
         let sound = |bytes: &[u8]| verdicts(bytes).into_iter().collect::<VerifyResult>();
-        if let Some(((), healing)) = vol.other_way(at, &mut buf, sound) {
-            vol.sink.report_healed(fault.clone(), healing);
+        if let Some(((), healing)) = vol.read_alternatives(at, &mut buf, sound) {
+            vol.sink.report_healed(corruption.clone(), healing);
             continue;
         }
-        for verdict in found {
-            vol.sink.error(verdict);
+        for result in found {
+            vol.sink.error(result);
         }
     }
 }
 
-/// One bit for each realtime extent, set where it is free. The order of bytes is that of the
-/// machine that wrote it, which does not matter to a count.
-fn judge_bitmap(shared: &Inodes<'_, '_>, primary: &Superblock, ino: Ino) {
+/// Checks the bitmap: one bit for each realtime extent, set if it is free. The byte order is that
+/// of the machine that wrote it, which does not matter to a count.
+fn check_bitmap(shared: &Context<'_, '_>, primary: &Superblock, ino: Ino) {
     let vol = shared.vol;
     let Some((size, map)) = map_of(shared, ino) else { return };
     let ctx = vol.ctx(inode::location(&vol.geo, ino));

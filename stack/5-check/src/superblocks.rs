@@ -1,4 +1,4 @@
-//! Phase 1: the primary superblock, without which there is nothing to judge, and its copies.
+//! Phase 1: the primary superblock, without which nothing can be checked, and the secondaries.
 
 use std::cmp::Reverse;
 
@@ -6,26 +6,27 @@ use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
 use xfskit_format::{Corruption, Ctx, Expected, Location};
+use xfskit_units::features::{features2, incompat, versionnum};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
 use crate::finding::{Healing, Severity};
 use crate::volume::Volume;
 
-/// Largest sector the format knows, in bytes.
+/// Size of the largest sector that the format defines, in bytes.
 const MAX_SECTOR: usize = 32768;
 
-/// The superblock that the judgement goes by, and what is wrong with the primary.
+/// The superblock that the check uses, and what is wrong with the primary.
 pub(crate) struct Primary {
     pub sb: Superblock,
-    pub faults: Vec<(Box<Corruption>, Option<Healing>)>,
-    /// The sector for which a copy in another group stands in, and what its verifier says.
+    pub corruptions: Vec<(Box<Corruption>, Option<Healing>)>,
+    /// The sector of the primary and its corruption, if a secondary is used in its place.
     pub refused: Option<(Vec<u8>, Box<Corruption>)>,
 }
 
 impl Primary {
-    fn new(sb: Superblock, faults: Vec<(Box<Corruption>, Option<Healing>)>) -> Self {
-        Self { sb, faults, refused: None }
+    fn new(sb: Superblock, corruptions: Vec<(Box<Corruption>, Option<Healing>)>) -> Self {
+        Self { sb, corruptions, refused: None }
     }
 }
 
@@ -37,7 +38,7 @@ fn read_primary(dev: &dyn BlockDevice) -> Result<Superblock, Error> {
     Ok(verified(&sector)?.0)
 }
 
-/// The primary superblock at the start of `bytes`, verified, and its sector.
+/// Verifies the primary superblock at the start of `bytes`. Returns it and its sector.
 fn verified(bytes: &[u8]) -> Result<(Superblock, Vec<u8>), SbError> {
     let size = Superblock::parse(bytes).map_or(0, |sb| usize::from(sb.sectsize.get()));
     let size = if (512..=MAX_SECTOR).contains(&size) { size } else { 512 };
@@ -45,21 +46,21 @@ fn verified(bytes: &[u8]) -> Result<(Superblock, Vec<u8>), SbError> {
     Ok((Superblock::verify(sector, AgNumber(0))?.clone(), sector.to_vec()))
 }
 
-/// The primary superblock of `dev`. Where it is damaged, one made from a copy stands in for it.
+/// Returns the primary superblock of `dev`. A damaged one is rebuilt from a secondary.
 pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> {
     let error = match read_primary(dev) {
         Ok(sb) => return Ok(Primary::new(sb, Vec::new())),
         Err(Error::Superblock(error)) => error,
         Err(other) => return Err(other),
     };
-    if let Some((sb, healing)) = other_way(dev, mend) {
+    if let Some((sb, healing)) = read_alternatives(dev, mend) {
         return Ok(Primary::new(sb, vec![(error.corruption(), Some(healing))]));
     }
-    let fault = error.corruption();
-    if fault.check.0 == "sb.crc"
+    let corruption = error.corruption();
+    if corruption.check.0 == "sb.crc"
         && let Some(sb) = with_crc_mended(dev)
     {
-        return Ok(Primary::new(sb, vec![(fault, None)]));
+        return Ok(Primary::new(sb, vec![(corruption, None)]));
     }
     if matches!(error, SbError::UnknownFeature { .. } | SbError::Unsupported(_)) {
         return Err(error.into());
@@ -72,27 +73,27 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
     let copy = sb_search::find_copy(&source).ok_or(error)?;
     let mut sector = vec![0; usize::from(copy.sb.sectsize.get())];
     dev.read_at(ByteOffset(0), &mut sector)?;
-    Ok(Primary { sb: copy.sb, faults: Vec::new(), refused: Some((sector, fault)) })
+    Ok(Primary { sb: copy.sb, corruptions: Vec::new(), refused: Some((sector, corruption)) })
 }
 
-/// The primary in another way that the device has, the newest that passes; rewritten where that is
-/// wanted.
-fn other_way(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)> {
+/// Reads the alternative copies of the primary. Returns the newest that passes, rewritten if `mend`
+/// is set.
+fn read_alternatives(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)> {
     let len = dev.size().0.min(MAX_SECTOR as u64);
-    let ways = dev.alternatives(ByteOffset(0), ByteLen(len));
+    let copies = dev.alternatives(ByteOffset(0), ByteLen(len));
     let mut copy = vec![0; usize::try_from(len).unwrap_or(MAX_SECTOR)];
     let read = |k: usize| {
         dev.read_alternative(ByteOffset(0), &mut copy, k).ok()?;
         let (sb, sector) = verified(&copy).ok()?;
         Some((sb.lsn(), k, sb, sector))
     };
-    let found = (0..ways).filter(|_| ways > 1).filter_map(read);
+    let found = (0..copies).filter(|_| copies > 1).filter_map(read);
     let (_, k, sb, sector) = found.max_by_key(|(lsn, k, ..)| (*lsn, Reverse(*k)))?;
     let rewritten = mend && dev.heal(ByteOffset(0), &sector, k).unwrap_or(false);
     Some((sb, if rewritten { Healing::Rewritten } else { Healing::Read }))
 }
 
-/// The primary, if nothing but its checksum is wrong.
+/// Returns the primary if only its checksum is wrong.
 fn with_crc_mended(dev: &dyn BlockDevice) -> Option<Superblock> {
     let mut sector = vec![0; MAX_SECTOR.min(usize::try_from(dev.size().0).unwrap_or(MAX_SECTOR))];
     dev.read_at(ByteOffset(0), &mut sector).ok()?;
@@ -102,8 +103,8 @@ fn with_crc_mended(dev: &dyn BlockDevice) -> Option<Superblock> {
     Superblock::verify(sector, AgNumber(0)).ok().cloned()
 }
 
-/// Judges what the primary says beyond its verifier.
-pub(crate) fn judge_primary(vol: &Volume<'_>, sb: &Superblock) {
+/// Checks the primary beyond its verifier.
+pub(crate) fn check_primary(vol: &Volume<'_>, sb: &Superblock) {
     let ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
     let sink = &vol.sink;
     vol.fatal(ctx.at_least("sb.dblocks", vol.geo.data_bytes().0, vol.dev.size().0));
@@ -115,11 +116,11 @@ pub(crate) fn judge_primary(vol: &Volume<'_>, sb: &Superblock) {
         "a volume that is not waiting for repair",
         "needsrepair",
     ));
-    judge_feature_words(&ctx, vol, sb);
+    check_feature_words(&ctx, vol, sb);
     if features.metadir() {
         return;
     }
-    judge_quota_fields(&ctx, vol, sb);
+    check_quota_fields(&ctx, vol, sb);
     if sb.rblocks.get() == 0 {
         sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
     } else {
@@ -134,15 +135,20 @@ pub(crate) fn judge_primary(vol: &Volume<'_>, sb: &Superblock) {
     }
 }
 
-/// The two copies of `features2` agree, and features that need each other are there together.
-fn judge_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
+/// Checks that the two copies of `features2` agree, and that features that need each other are set
+/// together.
+fn check_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     let features = &vol.geo.features;
     let (word, copy) = (sb.features2.get(), sb.bad_features2.get());
     if copy == 0 {
-        // Linux mends this silently at the next mount.
+        // Linux corrects this silently at the next mount.
         vol.sink.warning(ctx.eq_hex("sb.bad_features2", word, copy));
     } else {
         vol.sink.error(ctx.eq_hex("sb.features2", copy, word));
+    }
+    if vol.geo.v5() {
+        let bits = u32::from(sb.versionnum.get());
+        vol.sink.error(ctx.eq_hex("sb.versionnum", bits | V5_BITS, bits));
     }
     let unknown = sb.unknown_ro_compat();
     vol.sink.warning(ctx.eq_hex("sb.features_ro_compat", 0u32, unknown));
@@ -157,8 +163,8 @@ fn judge_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     }
 }
 
-/// Quota flags that this version of the format does not have.
-fn judge_quota_fields(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
+/// Checks for quota flags that this version of the format does not have.
+fn check_quota_fields(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     let illegal: u16 = if vol.geo.v5() { 0x30 } else { 0x780 };
     vol.sink.error(ctx.eq_hex("sb.qflags", 0u16, sb.qflags.get() & illegal));
     let accounted = sb.qflags.get() & 0x49 != 0;
@@ -179,7 +185,7 @@ fn judge_quota_fields(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     vol.sink.error(ctx.require("sb.qflags", sound, "a quota inode beside accounting", "none"));
 }
 
-/// A field of a copy that differs from the primary's.
+/// A field of a secondary that differs from the primary's.
 #[derive(Clone, Copy)]
 pub(crate) struct Difference {
     id: &'static str,
@@ -187,11 +193,11 @@ pub(crate) struct Difference {
     copy: u64,
 }
 
-/// A copy that was compared, and where it differs.
+/// A secondary that was compared, and its differences.
 pub(crate) type Compared = (AgNumber, Vec<Difference>);
 
-/// Reports where copies differ from the primary. What all copies say otherwise is wrong in the
-/// primary.
+/// Reports differences between the secondaries and the primary. If all secondaries have the same
+/// other value, the primary is wrong.
 pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
     let primary_ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
     let says = |copy: &Compared, other: &Difference| {
@@ -213,9 +219,9 @@ pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
     }
 }
 
-/// Judges the superblock of group `agno`. Returns where it differs from the primary, if it can be
+/// Checks the superblock of group `agno`. Returns its differences from the primary, if it can be
 /// compared.
-pub(crate) fn judge_secondary(
+pub(crate) fn check_secondary(
     vol: &Volume<'_>,
     primary: &Superblock,
     agno: AgNumber,
@@ -225,39 +231,40 @@ pub(crate) fn judge_secondary(
     if !vol.read(ctx.at, &mut sector) {
         return None;
     }
-    let mut verdict = verify(&sector, agno, ctx.at);
-    if let Err(fault) = &verdict
-        && let Some((sb, healing)) = vol.other_way(ctx.at, &mut sector, |s| verify(s, agno, ctx.at))
+    let mut result = verify(&sector, agno, ctx.at);
+    if let Err(corruption) = &result
+        && let Some((sb, healing)) =
+            vol.read_alternatives(ctx.at, &mut sector, |s| verify(s, agno, ctx.at))
     {
-        vol.sink.report_healed(fault.clone(), healing);
-        verdict = Ok(sb);
+        vol.sink.report_healed(corruption.clone(), healing);
+        result = Ok(sb);
     }
-    if verdict.as_ref().is_err_and(|fault| fault.check.0 == "sb.crc") {
-        vol.sink.error(verdict.map(drop));
+    if result.as_ref().is_err_and(|corruption| corruption.check.0 == "sb.crc") {
+        vol.sink.error(result.map(drop));
         xfskit_crc::update(&mut sector, sb::CRC_OFFSET);
-        verdict = verify(&sector, agno, ctx.at);
+        result = verify(&sector, agno, ctx.at);
     }
-    match verdict {
+    match result {
         Ok(sb) => {
             compare(vol, &ctx, primary, &sb);
             Some((agno, geometry_differences(primary, &sb)))
         }
-        Err(fault) => {
-            report_refused(vol, agno, primary, &sector, &fault);
+        Err(corruption) => {
+            report_refused(vol, agno, primary, &sector, &corruption);
             None
         }
     }
 }
 
-/// Reports a superblock that its verifier refuses: by the fields that differ from the sound one's,
-/// where there are any, for the verifier complains of the first field that does not fit the wrong
-/// one.
+/// Reports a superblock that its verifier refuses. If fields differ from the sound superblock,
+/// these are reported, because the verifier reports only the first field that does not fit the
+/// damaged one.
 pub(crate) fn report_refused(
     vol: &Volume<'_>,
     agno: AgNumber,
     sound: &Superblock,
     sector: &[u8],
-    fault: &Corruption,
+    corruption: &Corruption,
 ) {
     let ctx = vol.ctx(sb::location(&vol.geo, agno));
     let parsed = Superblock::parse(sector).filter(|sb| sb.magicnum == sound.magicnum);
@@ -271,15 +278,16 @@ pub(crate) fn report_refused(
             for Difference { id, primary, copy } in geometry_differences(sound, sb) {
                 vol.sink.error(ctx.eq(id, primary, copy));
             }
+            report_feature_words(vol, &ctx, sound, sb);
         }
         None => {}
     }
     if vol.sink.total() == before {
-        vol.sink.report(Severity::Error, Box::new(fault.clone()));
+        vol.sink.report(Severity::Error, Box::new(corruption.clone()));
     }
 }
 
-/// The verifier's answer, every way to fail being a corruption here.
+/// Verifies a superblock; here every failure is a corruption.
 fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box<Corruption>> {
     let corrupt = |id, found: String| {
         Box::new(Corruption {
@@ -290,9 +298,9 @@ fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box
         })
     };
     Superblock::verify(sector, agno).cloned().map_err(|error| match error {
-        SbError::Corrupt(mut fault) => {
-            fault.at = at;
-            fault
+        SbError::Corrupt(mut corruption) => {
+            corruption.at = at;
+            corruption
         }
         SbError::NotXfs { found } => corrupt("sb.magicnum", format!("{found:#x}")),
         SbError::Version(version) => corrupt("sb.versionnum", version.to_string()),
@@ -300,8 +308,7 @@ fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box
     })
 }
 
-/// The fields that say where everything is and that `sb` has otherwise: all superblocks agree in
-/// them.
+/// Returns the geometry fields in which `sb` differs. All superblocks agree in them.
 fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference> {
     let numbers = [
         ("sb.blocksize", u64::from(primary.blocksize.get()), u64::from(sb.blocksize.get())),
@@ -330,10 +337,36 @@ fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference
     differing.map(|(id, primary, copy)| Difference { id, primary, copy }).collect()
 }
 
-/// Judges the other fields of a copy.
+/// Bits of `versionnum` that every volume of version 5 has.
+const V5_BITS: u32 = versionnum::NLINK
+    | versionnum::ALIGN
+    | versionnum::LOGV2
+    | versionnum::EXTFLG
+    | versionnum::DIRV2
+    | versionnum::MOREBITS;
+
+/// Reports feature words of a copy that differ from the primary's, less the bits that Linux changes
+/// in the primary alone.
+fn report_feature_words(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
+    let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
+    let compared = if vol.geo.v5() { V5_BITS } else { versionnum::EXTFLG };
+    let words = [
+        ("sb.versionnum", compared, primary.versionnum.get().into(), sb.versionnum.get().into()),
+        ("sb.features_compat", u32::MAX, ours.compat, theirs.compat),
+        ("sb.features_ro_compat", u32::MAX, ours.ro_compat, theirs.ro_compat),
+        ("sb.features_incompat", !incompat::NEEDSREPAIR, ours.incompat, theirs.incompat),
+    ];
+    for (id, mask, expected, found) in words {
+        if (expected ^ found) & mask != 0 {
+            vol.sink.error(ctx.eq_hex(id, expected, found));
+        }
+    }
+}
+
+/// Compares the other fields of a copy.
 fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
     let sink = &vol.sink;
-    // Linux may change it in the primary alone.
+    // Linux may change it in the primary only.
     sink.warning(ctx.eq("sb.imax_pct", primary.imax_pct, sb.imax_pct));
     // xfs_repair does not compare it.
     sink.warning(ctx.eq("sb.dirblklog", primary.dirblklog, sb.dirblklog));
@@ -341,29 +374,18 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
         sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
     }
     if vol.geo.v5() {
-        sink.error(ctx.eq_hex("sb.features2", primary.features2.get(), sb.features2.get()));
+        // Version 5 has another place for this bit.
+        let features2 = |sb: &Superblock| sb.features2.get() & !features2::FTYPE;
+        sink.error(ctx.eq_hex("sb.features2", features2(primary), features2(sb)));
         sink.error(ctx.eq("sb.spino_align", primary.spino_align.get(), sb.spino_align.get()));
     }
-    let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
-    let needsrepair = xfskit_units::features::incompat::NEEDSREPAIR;
-    let words = [
-        (
-            "sb.versionnum",
-            u32::from(ours.versionnum & 0x1000),
-            u32::from(theirs.versionnum & 0x1000),
-        ),
-        ("sb.features_compat", ours.compat, theirs.compat),
-        ("sb.features_ro_compat", ours.ro_compat, theirs.ro_compat),
-        ("sb.features_incompat", ours.incompat & !needsrepair, theirs.incompat & !needsrepair),
-    ];
-    for (id, expected, found) in words {
-        sink.error(ctx.eq_hex(id, expected, found));
-    }
+    report_feature_words(vol, ctx, primary, sb);
+    let (ours, theirs) = (primary.features(), sb.features());
     sink.warning(ctx.eq_hex("sb.features_log_incompat", ours.log_incompat, theirs.log_incompat));
     let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
     sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));
     sink.error(ctx.lsn("sb.lsn", sb.lsn()));
-    // mkfs leaves these unset in most copies; any other number is nobody's.
+    // mkfs leaves these unset in most secondaries. Any other number is wrong.
     let named = [
         ("sb.rootino", primary.rootino.get(), sb.rootino.get()),
         ("sb.rbmino", primary.rbmino.get(), sb.rbmino.get()),

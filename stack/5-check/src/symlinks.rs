@@ -7,19 +7,19 @@ use xfskit_units::{ByteLen, Sectors};
 
 use crate::volume::Volume;
 
-/// Judges the target of `inode`; `map` is the map of its data fork.
-pub(crate) fn judge(vol: &Volume<'_>, inode: &Dinode<'_>, at: Location, map: &[Extent]) {
+/// Checks the target of `inode`; `map` is the map of its data fork.
+pub(crate) fn check(vol: &Volume<'_>, inode: &Dinode<'_>, at: Location, map: &[Extent]) {
     let ctx = vol.ctx(at.fork(Fork::Data));
     if inode.format() == Some(Format::Local) {
         let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
         if let Some(target) = inode.data_fork().get(..size) {
-            judge_bytes(vol, &ctx, target);
+            check_bytes(vol, &ctx, target);
         }
         return;
     }
     let (size, mut offset) = (inode.size().0.min(symlink::MAX_LEN.into()), 0u64);
     for extent in map {
-        // A target takes a block or two; a longer extent holds no more of it.
+        // A target takes one or two blocks, so a longer extent holds no more of it.
         let blocks = extent.blockcount.0.min(4);
         let len = usize::try_from(blocks << vol.geo.blocklog).unwrap_or(0);
         let Some(daddr) = vol.geo.fsb_to_daddr(extent.startblock) else { return };
@@ -29,9 +29,9 @@ pub(crate) fn judge(vol: &Volume<'_>, inode: &Dinode<'_>, at: Location, map: &[E
         let mut buf = vec![0; len];
         let from = u32::try_from(offset).unwrap_or(u32::MAX);
         let due = ByteLen(size.saturating_sub(offset));
-        let part = vol.judge(at, &mut buf, symlink::CRC_OFFSET, |bytes| {
+        let part = vol.verify(at, &mut buf, symlink::CRC_OFFSET, |bytes| {
             let part = symlink::verify(bytes, &ctx, from, due)?;
-            judge_bytes(vol, &ctx, part);
+            check_bytes(vol, &ctx, part);
             Ok(part.len() as u64)
         });
         let Some(part) = part else { return };
@@ -40,7 +40,7 @@ pub(crate) fn judge(vol: &Volume<'_>, inode: &Dinode<'_>, at: Location, map: &[E
     vol.sink.error(ctx.eq("symlink.length", size, offset));
 }
 
-fn judge_bytes(vol: &Volume<'_>, ctx: &Ctx<'_>, target: &[u8]) {
+fn check_bytes(vol: &Volume<'_>, ctx: &Ctx<'_>, target: &[u8]) {
     let sound = !target.contains(&0);
     vol.sink.error(ctx.require("symlink.target", sound, "a target without NUL", "one with NUL"));
 }

@@ -1,7 +1,7 @@
-//! Something for every inode of the volume, in flat arrays.
+//! State of every inode of the volume, in flat arrays.
 //!
-//! An inode's *rank* is 64 times the number of its chunk, counted over all groups, plus its place
-//! in the chunk. Threads write different ranks, or add; so plain atomics do.
+//! An inode's *rank* is 64 times the number of its chunk, counted over all groups, plus its index
+//! in the chunk. Threads write different ranks, or only add, so relaxed atomics suffice.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -11,28 +11,28 @@ use xfskit_units::{AgIno, AgNumber, Geometry};
 
 use crate::groups::Group;
 
-/// What stands at a rank.
+/// State of the inode at a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No inode, or a free one.
     Free,
     /// An inode in use.
     Used(FileType),
-    /// An inode that could not be judged: nothing is held against those who name it.
+    /// An inode that could not be verified. Entries that name it are not reported.
     Broken,
 }
 
 const BROKEN: u8 = u8::MAX;
 
-/// One entry per inode.
+/// The state of all inodes, indexed by rank.
 pub(crate) struct InodeTable {
     /// 0 for free, an ftype for used, [`BROKEN`].
     kinds: Vec<AtomicU8>,
-    /// Links as the inodes count them.
+    /// Link counts as the inodes record them.
     nlinks: Vec<AtomicU32>,
-    /// Links as directories show them.
+    /// Link counts as found in directories.
     links: Vec<AtomicU32>,
-    /// With parent pointers: the sum over directory entries less the sum over parent pointers.
+    /// With parent pointers: the sum over directory entries minus the sum over parent pointers.
     parents: Vec<AtomicU64>,
 }
 
@@ -41,7 +41,7 @@ fn zeroes<T: Default>(len: usize) -> Vec<T> {
 }
 
 impl InodeTable {
-    /// A table for the chunks of `groups`, whose bases it sets.
+    /// Makes a table for the chunks of `groups`, and sets their bases.
     pub(crate) fn new(geo: &Geometry, groups: &mut [Group]) -> Self {
         let mut chunks = 0usize;
         for group in groups {
@@ -58,7 +58,7 @@ impl InodeTable {
         }
     }
 
-    /// Bytes the table takes.
+    /// Returns the bytes that the table takes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.kinds.len() * 9 + self.parents.len() * 8) as u64
     }
@@ -86,39 +86,39 @@ impl InodeTable {
         self.nlinks.get(rank).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// Links found so far.
+    /// Returns the number of links found so far.
     pub(crate) fn links(&self, rank: usize) -> u32 {
         self.links.get(rank).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// One more link to the inode was found.
+    /// Counts one more link to the inode.
     pub(crate) fn add_link(&self, rank: usize) {
         if let Some(links) = self.links.get(rank) {
             links.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A directory entry that leads to the inode, as a number (see [`crate::parents`]).
+    /// Adds a directory entry that names the inode, as a number (see [`crate::parents`]).
     pub(crate) fn add_parent(&self, rank: usize, entry: u64) {
         if let Some(sum) = self.parents.get(rank) {
             sum.fetch_add(entry, Ordering::Relaxed);
         }
     }
 
-    /// A parent pointer of the inode, as a number.
+    /// Subtracts a parent pointer of the inode, as a number.
     pub(crate) fn remove_parent(&self, rank: usize, entry: u64) {
         if let Some(sum) = self.parents.get(rank) {
             sum.fetch_sub(entry, Ordering::Relaxed);
         }
     }
 
-    /// True where directory entries and parent pointers are the same.
+    /// Returns true if directory entries and parent pointers match.
     pub(crate) fn parents_agree(&self, rank: usize) -> bool {
         self.parents.get(rank).is_none_or(|sum| sum.load(Ordering::Relaxed) == 0)
     }
 }
 
-/// Rank of inode `agino` of group `agno`.
+/// Returns the rank of inode `agino` of group `agno`.
 pub(crate) fn rank_in(groups: &[Group], agno: AgNumber, agino: AgIno) -> Option<usize> {
     let chunks = &groups.get(agno.0 as usize)?.chunks;
     let (place, chunk) = chunks.find(agino)?;

@@ -8,30 +8,30 @@ use xfskit_format::inode::{self, FileType};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::{AgIno, AgNumber, Ino};
 
-use crate::dirs::Above;
-use crate::inodes::{Inodes, is_unknown, rank_of};
+use crate::dirs::DirParent;
+use crate::inodes::{Context, is_unknown, rank_of};
 use crate::space::Totals;
 use crate::table::Kind;
 
-/// What phase 4 gave, all threads together.
+/// The results of phase 4, of all threads together.
 pub(crate) struct Directories {
-    /// ".." of every directory, sorted.
-    pub above: Vec<Above>,
+    /// The ".." entry of every directory, sorted.
+    pub dotdots: Vec<DirParent>,
     /// Every entry that names a directory, sorted.
-    pub below: Vec<Above>,
-    /// False where some directory could not be read: nothing is said of inodes without a name.
+    pub subdirs: Vec<DirParent>,
+    /// False if some directory could not be read. Inodes without a name are not reported then.
     pub complete: bool,
 }
 
 impl Directories {
-    /// Bytes of memory taken.
+    /// Returns the bytes of memory taken.
     pub(crate) fn bytes(&self) -> u64 {
-        ((self.above.len() + self.below.len()) * size_of::<Above>()) as u64
+        ((self.dotdots.len() + self.subdirs.len()) * size_of::<DirParent>()) as u64
     }
 }
 
-/// The inodes that the superblock itself names.
-fn named_by_superblock(shared: &Inodes<'_, '_>, primary: &Superblock) -> Vec<(&'static str, Ino)> {
+/// Returns the inodes that the superblock names.
+fn named_by_superblock(shared: &Context<'_, '_>, primary: &Superblock) -> Vec<(&'static str, Ino)> {
     let geo = &shared.vol.geo;
     let mut named = Vec::new();
     named.extend(geo.rbmino.map(|ino| ("sb.rbmino", ino)));
@@ -48,8 +48,8 @@ fn named_by_superblock(shared: &Inodes<'_, '_>, primary: &Superblock) -> Vec<(&'
     named
 }
 
-/// The inodes that the superblock names are there, and are what they should be.
-pub(crate) fn judge_named(shared: &Inodes<'_, '_>, primary: &Superblock) {
+/// Checks that the inodes that the superblock names exist and have the right type.
+pub(crate) fn check_named_inodes(shared: &Context<'_, '_>, primary: &Superblock) {
     let vol = shared.vol;
     let ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
     for (id, ino) in named_by_superblock(shared, primary) {
@@ -74,72 +74,73 @@ pub(crate) fn judge_named(shared: &Inodes<'_, '_>, primary: &Superblock) {
     }
 }
 
-fn roots(shared: &Inodes<'_, '_>) -> Vec<(&'static str, Ino)> {
+fn roots(shared: &Context<'_, '_>) -> Vec<(&'static str, Ino)> {
     let geo = &shared.vol.geo;
     let mut roots = vec![("sb.rootino", geo.rootino)];
     roots.extend(geo.metadirino.map(|ino| ("sb.metadirino", ino)));
     roots
 }
 
-/// Every directory hangs below a root, at one place, and knows which.
-pub(crate) fn judge_shape(shared: &Inodes<'_, '_>, dirs: &Directories) {
+/// Checks that every directory is below a root, has one parent, and names it in "..".
+pub(crate) fn check_tree_shape(shared: &Context<'_, '_>, dirs: &Directories) {
     let roots: Vec<Ino> = roots(shared).into_iter().map(|(_, ino)| ino).collect();
     let vol = shared.vol;
-    for entry in &dirs.above {
+    for entry in &dirs.dotdots {
         let ctx = vol.ctx(inode::location(&vol.geo, entry.dir));
-        let from = dirs.below.partition_point(|b| b.dir < entry.dir);
-        let named = dirs.below.get(from..).unwrap_or(&[]);
+        let from = dirs.subdirs.partition_point(|b| b.dir < entry.dir);
+        let named = dirs.subdirs.get(from..).unwrap_or(&[]);
         let named = named.iter().take_while(|b| b.dir == entry.dir);
-        let places = named.clone().count();
+        let parents = named.clone().count();
         if roots.contains(&entry.dir) {
             vol.sink.error(ctx.eq("dir.dotdot", entry.dir, entry.parent));
-            vol.sink.error(ctx.eq("dir.parents", 0, places));
+            vol.sink.error(ctx.eq("dir.parents", 0, parents));
             continue;
         }
-        vol.sink.error(ctx.at_most("dir.parents", 1, places));
-        if let Some(place) = named.clone().next()
+        vol.sink.error(ctx.at_most("dir.parents", 1, parents));
+        if let Some(entry_to) = named.clone().next()
             && !named.clone().any(|p| p.parent == entry.parent)
         {
-            vol.sink.error(ctx.eq("dir.dotdot", place.parent, entry.parent));
+            vol.sink.error(ctx.eq("dir.dotdot", entry_to.parent, entry.parent));
         }
     }
     if dirs.complete {
-        judge_reach(shared, dirs, &roots);
+        check_reach(shared, dirs, &roots);
     }
 }
 
-/// Following the entries upwards from any directory leads to a root.
-fn judge_reach(shared: &Inodes<'_, '_>, dirs: &Directories, roots: &[Ino]) {
+/// Checks that the parents of every directory lead to a root.
+fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
     let vol = shared.vol;
-    let place = |ino: Ino| dirs.above.binary_search_by_key(&ino, |a| a.dir).ok();
+    let index_of = |ino: Ino| dirs.dotdots.binary_search_by_key(&ino, |a| a.dir).ok();
     let named_in = |ino: Ino| {
-        let at = dirs.below.partition_point(|b| b.dir < ino);
-        dirs.below.get(at).filter(|b| b.dir == ino).map(|b| b.parent)
+        let at = dirs.subdirs.partition_point(|b| b.dir < ino);
+        dirs.subdirs.get(at).filter(|b| b.dir == ino).map(|b| b.parent)
     };
     // For each directory the round in which it was passed; 0 for never.
-    let mut passed = vec![0usize; dirs.above.len()];
-    for (round, start) in (1usize..).zip(&dirs.above) {
+    let mut passed = vec![0usize; dirs.dotdots.len()];
+    for (round, start) in (1usize..).zip(&dirs.dotdots) {
         let mut at = start.dir;
         while !roots.contains(&at) {
-            let Some(index) = place(at) else { break };
+            let Some(index) = index_of(at) else { break };
             if passed[index] == round {
                 let ctx = vol.ctx(inode::location(&vol.geo, at));
-                vol.sink.error(ctx.require("dir.cycle", false, "a way to the root", "a cycle"));
+                let found = "it lies below itself, and no way leads from it to the root";
+                vol.sink.error(ctx.fail("dir.cycle", "a way to the root", found));
                 break;
             }
             if passed[index] != 0 {
                 break;
             }
             passed[index] = round;
-            // One without a name is reported where links are counted.
+            // A directory without a name is reported where links are counted.
             let Some(parent) = named_in(at) else { break };
             at = parent;
         }
     }
 }
 
-/// Every inode has as many links as it says, and its parent pointers agree with them.
-pub(crate) fn judge_links(shared: &Inodes<'_, '_>, dirs: &Directories) {
+/// Checks that every inode has as many links as it records, and that its parent pointers match.
+pub(crate) fn check_links(shared: &Context<'_, '_>, dirs: &Directories) {
     let vol = shared.vol;
     let complete = dirs.complete && shared.groups.iter().all(|g| g.chunks.complete);
     let attrs_known = shared.attrs_known.load(Ordering::Relaxed);
@@ -157,19 +158,20 @@ pub(crate) fn judge_links(shared: &Inodes<'_, '_>, dirs: &Directories) {
                 }
                 let agino = AgIno(chunk.startino.0.saturating_add(slot));
                 let ino = vol.geo.agino_to_ino(agno, agino);
-                judge_link_count(shared, ino, file_type, (links, nlink), complete);
+                check_link_count(shared, ino, file_type, (links, nlink), complete);
                 if complete && attrs_known && !agrees {
                     let ctx = vol.ctx(inode::location(&vol.geo, ino));
                     let wanted = "a parent pointer for each entry, and no other";
-                    vol.sink.error(ctx.require("parent.mismatch", false, wanted, "others"));
+                    let found = "its parent pointers are not those of the entries that name it";
+                    vol.sink.error(ctx.fail("parent.mismatch", wanted, found));
                 }
             }
         }
     }
 }
 
-fn judge_link_count(
-    shared: &Inodes<'_, '_>,
+fn check_link_count(
+    shared: &Context<'_, '_>,
     ino: Ino,
     file_type: FileType,
     (links, nlink): (u32, u32),
@@ -177,22 +179,23 @@ fn judge_link_count(
 ) {
     let vol = shared.vol;
     let ctx = vol.ctx(inode::location(&vol.geo, ino));
-    // A directory that nothing names still names itself.
+    // A directory that no entry names still names itself.
     let own = u32::from(file_type == FileType::Directory);
     if links <= own && !roots(shared).iter().any(|(_, root)| *root == ino) {
-        // Unlinked but open when the journal stopped: its replay, or the next mount, frees it.
+        // The inode was unlinked but open when the journal stopped. Replay, or the next mount,
+        // frees it.
         let waiting = !vol.log_clean && nlink == 0;
         if complete && !waiting {
             let wanted = "a directory that names it";
-            vol.sink.error(ctx.require("inode.disconnected", false, wanted, "none"));
+            vol.sink.error(ctx.fail("inode.disconnected", wanted, "no directory names it"));
         }
     } else if links != nlink && (complete || links > nlink) {
         vol.sink.error(ctx.eq("inode.nlink", links, nlink));
     }
 }
 
-/// The superblock's counters are the sums over all groups.
-pub(crate) fn judge_counters(shared: &Inodes<'_, '_>, primary: &Superblock, totals: &[Totals]) {
+/// Checks that the superblock's counters are the sums over all groups.
+pub(crate) fn check_counters(shared: &Context<'_, '_>, primary: &Superblock, totals: &[Totals]) {
     let vol = shared.vol;
     if !vol.log_clean {
         return;
@@ -210,9 +213,10 @@ pub(crate) fn judge_counters(shared: &Inodes<'_, '_>, primary: &Superblock, tota
     }
 }
 
-/// A superblock that does not say that there are attributes: Linux works with it and `xfs_repair`
-/// is silent, but its online check calls every inode with attributes corrupt.
-pub(crate) fn judge_attr_bit(shared: &Inodes<'_, '_>, primary: &Superblock) {
+/// Warns if the superblock lacks the ATTR bit although there are attributes. Linux works with it
+/// and `xfs_repair` is silent, but the kernel's online check reports every inode with attributes as
+/// corrupt.
+pub(crate) fn check_attr_bit(shared: &Context<'_, '_>, primary: &Superblock) {
     let vol = shared.vol;
     let missing = !primary.features().attr() && shared.attrs_found.load(Ordering::Relaxed);
     let ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));

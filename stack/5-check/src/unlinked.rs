@@ -1,7 +1,8 @@
-//! Inodes without a name that were open when the journal stopped: the unlinked lists.
+//! The unlinked lists: inodes without a name that were open when the journal stopped.
 //!
-//! Each group has 64 of them; inode n is on list n mod 64, which leads from inode to inode. On a
-//! clean volume all are empty (phase 2 sees to that); otherwise they must lead somewhere.
+//! Each group has 64 lists. Inode n is on list n mod 64, which leads from inode to inode. On a
+//! clean volume all lists are empty, which phase 2 checks. Otherwise each must lead from inode to
+//! inode to its end.
 
 use std::collections::HashSet;
 
@@ -10,11 +11,11 @@ use xfskit_format::inode::Dinode;
 use xfskit_format::{Ctx, agi, inode};
 use xfskit_units::{AgIno, AgNumber};
 
-use crate::inodes::Inodes;
+use crate::inodes::Context;
 use crate::table::{Kind, rank_in};
 
-/// Judges the lists of all groups.
-pub(crate) fn judge(shared: &Inodes<'_, '_>) {
+/// Checks the lists of all groups.
+pub(crate) fn check(shared: &Context<'_, '_>) {
     if shared.vol.log_clean {
         return;
     }
@@ -28,9 +29,9 @@ pub(crate) fn judge(shared: &Inodes<'_, '_>) {
     }
 }
 
-/// Follows one list. An inode is met once, so a list is no longer than the group has inodes.
+/// Follows one list. An inode is visited once, so a list is no longer than the group has inodes.
 fn follow(
-    shared: &Inodes<'_, '_>,
+    shared: &Context<'_, '_>,
     agno: AgNumber,
     (bucket, head): (usize, u32),
     met: &mut HashSet<u32>,

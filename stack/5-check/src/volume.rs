@@ -1,4 +1,4 @@
-//! The volume under judgement: its device, its geometry, and reading a block of it.
+//! The volume that is checked: its device, its geometry, and reading its blocks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,33 +12,33 @@ use xfskit_format::{Corruption, Ctx, Expected, Location, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Severity, Sink};
-use crate::suspects::Suspects;
+use crate::mismatches::Mismatches;
 
-/// Longest structure, in bytes: a directory block.
+/// Length of the longest structure, in bytes: a directory block.
 const LONGEST: u64 = 64 << 10;
-/// Sound copies that are kept, in bytes.
-const KEPT_MAX: usize = 64 << 20;
+/// Maximum number of bytes of sound copies that are kept.
+const HEALED_MAX: usize = 64 << 20;
 
-/// Blocks that failed their verifier when read, with the sound bytes of an alternative. Later
+/// Blocks that failed their verifier when read, with the sound bytes of an alternative copy. Later
 /// reads return these bytes.
 #[derive(Default)]
-pub(crate) struct Sound {
-    /// By where they begin on the device. A leaf lock.
+pub(crate) struct HealedBlocks {
+    /// Indexed by their first byte on the device. A leaf lock.
     blocks: RwLock<BTreeMap<u64, Vec<u8>>>,
     bytes: AtomicUsize,
 }
 
-impl Sound {
-    fn keep(&self, offset: ByteOffset, block: &[u8]) {
-        if self.bytes.load(Ordering::Relaxed) < KEPT_MAX {
+impl HealedBlocks {
+    fn insert(&self, offset: ByteOffset, block: &[u8]) {
+        if self.bytes.load(Ordering::Relaxed) < HEALED_MAX {
             self.bytes.fetch_add(block.len(), Ordering::Relaxed);
             let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
             blocks.insert(offset.0, block.to_vec());
         }
     }
 
-    /// Puts what is kept of the range over what was read of it.
-    fn lay_over(&self, offset: ByteOffset, buf: &mut [u8]) {
+    /// Replaces the parts of `buf`, read from `offset`, that have a sound copy here.
+    fn overlay(&self, offset: ByteOffset, buf: &mut [u8]) {
         if self.bytes.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -54,41 +54,41 @@ impl Sound {
     }
 }
 
-/// What every part of the check shares.
+/// State that all parts of the check share.
 pub(crate) struct Volume<'a> {
     pub dev: &'a dyn BlockDevice,
     pub geo: Geometry,
-    /// The journal's head, where it is known: no block may be newer.
+    /// The journal's head, if it is known: no block may be newer.
     pub log_head: Option<Lsn>,
-    /// True where the journal has been replayed, so that counters and lists must be exact.
+    /// True if the journal has been replayed, so that counters and lists must be exact.
     pub log_clean: bool,
-    /// Whether every copy of a block is read and compared.
+    /// True if every copy of a block is read and compared.
     pub scrub: bool,
-    /// Whether the device is to rewrite what was bad and is known to be right.
+    /// True if the device rewrites damaged blocks that have a sound copy.
     pub mend: bool,
-    pub sound: &'a Sound,
-    /// Places whose users are wanted.
-    pub suspects: Option<&'a Suspects>,
+    pub healed: &'a HealedBlocks,
+    /// Ranges whose users are recorded.
+    pub mismatches: Option<&'a Mismatches>,
     pub sink: Sink<'a>,
 }
 
 impl<'a> Volume<'a> {
-    /// The same volume, for reading again what has been judged.
+    /// Returns the same volume with findings discarded, for reading again what was checked already.
     pub(crate) fn quiet(&self) -> Volume<'a> {
         Volume { geo: self.geo.clone(), sink: Sink::quiet(), scrub: false, ..*self }
     }
 
-    /// The surroundings of a block at `at`.
+    /// Returns the verification context of a block at `at`.
     pub(crate) fn ctx(&self, at: Location) -> Ctx<'_> {
         Ctx::new(&self.geo, at).log_head(self.log_head)
     }
 
-    /// Reports a failed check as fatal. True where it passed.
-    pub(crate) fn fatal(&self, verdict: VerifyResult) -> bool {
-        verdict.map_err(|fault| self.sink.report(Severity::Fatal, fault)).is_ok()
+    /// Reports a failed check as fatal. Returns true if it passed.
+    pub(crate) fn fatal(&self, result: VerifyResult) -> bool {
+        result.map_err(|corruption| self.sink.report(Severity::Fatal, corruption)).is_ok()
     }
 
-    /// Fills `buf` from the place `at`, whose `daddr` is set. A failure is a finding.
+    /// Fills `buf` from the location `at`, whose `daddr` is set. A failure is a finding.
     pub(crate) fn read(&self, at: Location, buf: &mut [u8]) -> bool {
         let Some(daddr) = at.daddr else { return false };
         if let Err(error) = self.dev.read_at(daddr.byte_offset(), buf) {
@@ -99,19 +99,19 @@ impl<'a> Volume<'a> {
             ));
             return self.fatal(readable);
         }
-        self.sound.lay_over(daddr.byte_offset(), buf);
+        self.healed.overlay(daddr.byte_offset(), buf);
         if self.scrub {
             self.compare_copies(at, buf);
         }
         true
     }
 
-    /// Every way to obtain these bytes must give the same ones.
+    /// Checks that every copy of these bytes is the same.
     fn compare_copies(&self, at: Location, buf: &[u8]) {
         let Some(offset) = at.daddr.map(xfskit_units::Daddr::byte_offset) else { return };
         let mut copy = vec![0; buf.len()];
-        let ways = self.dev.alternatives(offset, ByteLen(buf.len() as u64));
-        for k in (0..ways).filter(|_| ways > 1) {
+        let copies = self.dev.alternatives(offset, ByteLen(buf.len() as u64));
+        for k in (0..copies).filter(|_| copies > 1) {
             let ctx = self.ctx(at).entry(k);
             let found = match self.dev.read_alternative(offset, &mut copy, k) {
                 Ok(()) if copy == buf => continue,
@@ -122,9 +122,9 @@ impl<'a> Volume<'a> {
         }
     }
 
-    /// Reads the structure at `at` into `buf` and hands it to `take`, as
-    /// [`judge_in`](Self::judge_in).
-    pub(crate) fn judge<T>(
+    /// Reads the structure at `at` into `buf` and verifies it with `take`, as
+    /// [`verify_in`](Self::verify_in).
+    pub(crate) fn verify<T>(
         &self,
         at: Location,
         buf: &mut [u8],
@@ -134,50 +134,50 @@ impl<'a> Volume<'a> {
         if !self.read(at, buf) {
             return None;
         }
-        self.judge_in(at, buf, crc_offset, take)
+        self.verify_in(at, buf, crc_offset, take)
     }
 
-    /// Hands the structure that was read from `at` into `buf` to `take`, which verifies it and only
-    /// then uses it. A fault is reported. Then, in this order: another copy that the device has
-    /// may pass; and where only the checksum (at byte `crc_offset`) is wrong, the content is
-    /// judged all the same, for one flipped bit must not hide a whole tree.
-    pub(crate) fn judge_in<T>(
+    /// Verifies the structure that was read from `at` into `buf`: `take` verifies it, and uses it
+    /// only if it is sound. A failure is reported. Then another copy that the device has may pass.
+    /// If only the checksum (at byte `crc_offset`) is wrong, the content is used all the same,
+    /// because one flipped bit must not hide a whole tree.
+    pub(crate) fn verify_in<T>(
         &self,
         at: Location,
         buf: &mut [u8],
         crc_offset: usize,
         mut take: impl FnMut(&[u8]) -> VerifyResult<T>,
     ) -> Option<T> {
-        if self.is_suspect(at, buf) {
+        if self.is_mismatch(at, buf) {
             self.take_newest(at, buf, crc_offset);
         }
-        let fault = match take(buf) {
+        let corruption = match take(buf) {
             Ok(taken) => return Some(taken),
-            Err(fault) => fault,
+            Err(corruption) => corruption,
         };
-        if let Some((taken, healing)) = self.other_way(at, buf, &mut take) {
-            self.sink.report_healed(fault, healing);
+        if let Some((taken, healing)) = self.read_alternatives(at, buf, &mut take) {
+            self.sink.report_healed(corruption, healing);
             return Some(taken);
         }
-        let only_crc = self.geo.v5() && is_crc(&fault);
-        self.sink.report(Severity::Error, fault);
+        let only_crc = self.geo.v5() && is_crc(&corruption);
+        self.sink.report(Severity::Error, corruption);
         if !only_crc {
             return None;
         }
         xfskit_crc::update(buf, crc_offset);
-        take(buf).map_err(|fault| self.sink.report(Severity::Error, fault)).ok()
+        take(buf).map_err(|corruption| self.sink.report(Severity::Error, corruption)).ok()
     }
 
-    /// True where others than the judge have doubts of what was read from `at`.
-    pub(crate) fn is_suspect(&self, at: Location, buf: &[u8]) -> bool {
-        at.daddr.zip(self.suspects).is_some_and(|(daddr, suspects)| {
-            suspects.touches(daddr.byte_offset().0, buf.len() as u64)
+    /// Returns true if the copies of the bytes read from `at` are known to mismatch.
+    pub(crate) fn is_mismatch(&self, at: Location, buf: &[u8]) -> bool {
+        at.daddr.zip(self.mismatches).is_some_and(|(daddr, mismatches)| {
+            mismatches.touches(daddr.byte_offset().0, buf.len() as u64)
         })
     }
 
-    /// Of all that the device has for a structure in doubt whose checksum is right, `buf` gets the
-    /// newest: a member that lost a write has a block that is sound, and old. The others are
-    /// rewritten where that is wanted.
+    /// Replaces `buf` by the newest copy with a right checksum, if the copies of a structure
+    /// mismatch. A member that lost a write has a block that is sound but old. With
+    /// [`mend`](Self::mend), the others are rewritten.
     #[cold]
     pub(crate) fn take_newest(&self, at: Location, buf: &mut [u8], crc_offset: usize) {
         let Some(offset) = at.daddr.map(xfskit_units::Daddr::byte_offset) else { return };
@@ -193,7 +193,7 @@ impl<'a> Volume<'a> {
                 continue;
             }
             differ |= copy != buf;
-            let lsn = self.age(&copy).filter(|lsn| whole(&copy) && is_new(*lsn));
+            let lsn = self.lsn_of(&copy).filter(|lsn| whole(&copy) && is_new(*lsn));
             if let Some(lsn) = lsn
                 && best.as_ref().is_none_or(|(newest, ..)| *newest < lsn)
             {
@@ -205,41 +205,42 @@ impl<'a> Volume<'a> {
         let rewritten = self.mend && self.dev.heal(offset, &newest, k).unwrap_or(false);
         if newest != *buf {
             let wanted = Expected::Described("the newest there is".into());
-            let fault = ctx.corruption("scrub.copy", wanted, "an older or a damaged one");
+            let corruption = ctx.corruption("scrub.copy", wanted, "an older or a damaged one");
             let healing = if rewritten { Healing::Rewritten } else { Healing::Read };
-            self.sink.report_healed(fault, healing);
+            self.sink.report_healed(corruption, healing);
             buf.copy_from_slice(&newest);
             if !rewritten {
-                self.sound.keep(offset, &newest);
+                self.healed.insert(offset, &newest);
             }
         }
     }
 
-    /// When a structure was last written, where it says so.
-    fn age(&self, bytes: &[u8]) -> Option<Lsn> {
+    /// Returns the LSN of the structure's last write, if it has one.
+    fn lsn_of(&self, bytes: &[u8]) -> Option<Lsn> {
         match Stamp::of(bytes, &self.geo) {
             Some(stamp) => Some(stamp.lsn(bytes)),
             None => Some(Dinode::parse(bytes, &self.geo)?.lsn()),
         }
     }
 
-    /// The structure that was read from `at` into `buf` and failed, in another way that the device
-    /// has: the newest that `take` accepts is in `buf` then, and rewritten where that is wanted.
+    /// Reads the alternative copies of the structure at `at`, which failed verification. If `take`
+    /// accepts one, returns the newest such with its bytes in `buf`, rewritten if
+    /// [`mend`](Self::mend) is set.
     #[cold]
-    pub(crate) fn other_way<T>(
+    pub(crate) fn read_alternatives<T>(
         &self,
         at: Location,
         buf: &mut [u8],
         mut take: impl FnMut(&[u8]) -> VerifyResult<T>,
     ) -> Option<(T, Healing)> {
         let offset = at.daddr?.byte_offset();
-        let ways = self.dev.alternatives(offset, ByteLen(buf.len() as u64));
-        if ways < 2 {
+        let copies = self.dev.alternatives(offset, ByteLen(buf.len() as u64));
+        if copies < 2 {
             return None;
         }
         let mut copy = vec![0; buf.len()];
-        let mut order: Vec<(Reverse<Lsn>, usize)> = Vec::with_capacity(ways);
-        for k in 0..ways {
+        let mut order: Vec<(Reverse<Lsn>, usize)> = Vec::with_capacity(copies);
+        for k in 0..copies {
             if self.dev.read_alternative(offset, &mut copy, k).is_ok() {
                 let stamp = Stamp::of(&copy, &self.geo).filter(|stamp| stamp.is_whole(&copy));
                 order.push((Reverse(stamp.map_or(Lsn(0), |stamp| stamp.lsn(&copy))), k));
@@ -254,7 +255,7 @@ impl<'a> Volume<'a> {
             buf.copy_from_slice(&copy);
             let rewritten = self.mend && self.dev.heal(offset, &copy, k).unwrap_or(false);
             if !rewritten {
-                self.sound.keep(offset, &copy);
+                self.healed.insert(offset, &copy);
             }
             return Some((taken, if rewritten { Healing::Rewritten } else { Healing::Read }));
         }
@@ -262,8 +263,8 @@ impl<'a> Volume<'a> {
     }
 }
 
-/// True where nothing is known to be wrong but the checksum.
+/// Returns true if only the checksum is known to be wrong.
 #[allow(clippy::case_sensitive_file_extension_comparisons)] // an id, not a file
-fn is_crc(fault: &Corruption) -> bool {
-    fault.check.0.ends_with(".crc")
+fn is_crc(corruption: &Corruption) -> bool {
+    corruption.check.0.ends_with(".crc")
 }

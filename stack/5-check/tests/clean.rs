@@ -1,13 +1,13 @@
-//! What the kernel wrote and left clean has no findings.
+//! Volumes that the kernel wrote and left clean have no findings.
 
 mod common;
 
-use common::{Image, judge};
+use common::{Image, check_all};
 
 #[test]
-fn kept_images_are_clean_to_the_last_warning() {
+fn kept_images_have_no_findings() {
     for name in ["v5", "v5-1k", "v5-plain", "v4", "v4-old"] {
-        let (report, findings) = judge(&Image::kept(name).copy());
+        let (report, findings) = check_all(&Image::kept(name).copy());
         assert!(findings.is_empty(), "{name}: {findings:#?}");
         assert!(report.clean() && report.log_clean);
         assert!(report.inodes > 60 && report.directories >= 5 && report.entries > 1500, "{name}");
@@ -15,9 +15,9 @@ fn kept_images_are_clean_to_the_last_warning() {
 }
 
 #[test]
-fn a_dirty_journal_is_a_warning_and_counters_are_not_held_against_it() {
+fn a_dirty_journal_is_a_warning_and_counters_are_not_checked() {
     for name in ["v5-dirty", "v4-dirty"] {
-        let (report, findings) = judge(&Image::kept(name).copy());
+        let (report, findings) = check_all(&Image::kept(name).copy());
         let ids: Vec<_> = findings.iter().map(|f| f.corruption.check.0).collect();
         assert_eq!(ids, ["log.dirty"], "{name}");
         assert!(report.clean() && !report.log_clean);
@@ -25,7 +25,7 @@ fn a_dirty_journal_is_a_warning_and_counters_are_not_held_against_it() {
 }
 
 #[test]
-fn a_truncated_volume_is_judged_as_far_as_it_goes() {
+fn a_truncated_volume_is_checked_up_to_its_end() {
     let image = Image::kept("v5");
     let dev = xfskit_block::MemDevice::new(xfskit_units::ByteLen(40 << 20));
     xfskit_block::BlockDevice::write_at(
@@ -34,8 +34,8 @@ fn a_truncated_volume_is_judged_as_far_as_it_goes() {
         &image.bytes[..40 << 20],
     )
     .unwrap();
-    let (report, findings) = judge(&dev);
+    let (report, findings) = check_all(&dev);
     assert!(report.fatals > 0 && !report.clean());
     assert!(findings.iter().any(|f| f.corruption.check.0 == "sb.dblocks"), "{findings:#?}");
-    assert!(report.inodes > 3, "the groups that are there are judged");
+    assert!(report.inodes > 3, "the groups that are there are checked");
 }

@@ -1,8 +1,8 @@
-//! Devices that have their bytes twice.
+//! Checks of devices that have two copies of their bytes.
 
 mod common;
 
-use common::{Image, judge};
+use common::{Image, check_all};
 use xfskit_block::{BlockDevice, OverlayDevice, Result};
 use xfskit_check::{Options, check};
 use xfskit_units::{ByteLen, ByteOffset};
@@ -12,6 +12,20 @@ use xfskit_units::{ByteLen, ByteOffset};
 struct Mirror([OverlayDevice; 2]);
 
 impl BlockDevice for Mirror {
+    xfskit_block::plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        is_read_only,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.0[0].size()
     }
@@ -33,11 +47,11 @@ impl BlockDevice for Mirror {
 }
 
 #[test]
-fn scrub_finds_the_copy_that_nobody_reads() {
+fn scrub_finds_damage_in_a_copy_that_is_not_read() {
     let image = Image::kept("v5");
     let agf = image.header(1, 1);
     let dev = Mirror([image.copy(), image.damaged(agf, |bytes| bytes[52] ^= 1)]);
-    assert!(judge(&dev).1.is_empty(), "the first copy is sound");
+    assert!(check_all(&dev).1.is_empty(), "the first copy is sound");
 
     let mut ids = Vec::new();
     let options = Options { scrub: true, ..Options::default() };
@@ -47,17 +61,17 @@ fn scrub_finds_the_copy_that_nobody_reads() {
 }
 
 #[test]
-fn a_sound_copy_stands_in_for_a_broken_one() {
+fn a_sound_copy_is_used_instead_of_a_damaged_one() {
     let image = Image::kept("v5");
     let root = image.magic(b"IAB3", 0);
     let dev = Mirror([image.damaged(root, |bytes| bytes[0..4].fill(0)), image.copy()]);
-    let (report, findings) = judge(&dev);
+    let (report, findings) = check_all(&dev);
     let ids: Vec<_> = findings.iter().map(|f| f.corruption.check.0).collect();
     assert_eq!(ids, ["inobt.magic"], "the tree is known all the same");
     assert!(report.inodes > 60);
 
     let file = image.file(1);
     let dev = Mirror([image.damaged(file, |bytes| bytes[0..2].fill(0)), image.copy()]);
-    let ids: Vec<_> = judge(&dev).1.iter().map(|f| f.corruption.check.0).collect();
+    let ids: Vec<_> = check_all(&dev).1.iter().map(|f| f.corruption.check.0).collect();
     assert_eq!(ids, ["inode.magic"], "the inode is known all the same");
 }

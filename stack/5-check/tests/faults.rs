@@ -1,118 +1,120 @@
-//! One field broken at a time, its checksum made right: exactly the finding that is due.
+//! Injects one fault at a time, with the checksum made right, and expects exactly its findings.
 
 mod common;
 
-use common::{Image, Place, ids};
+use common::{Block, Image, ids};
 use xfskit_format::inode::{FileType, Format};
 
-/// What is broken: where, which byte, new bytes, and all the ids that are due.
-type InjectedFault = (fn(&Image) -> Place, usize, &'static [u8], &'static [&'static str]);
+/// An injected fault: the structure, the first byte, the new bytes, and the expected check ids.
+type InjectedFault = (fn(&Image) -> Block, usize, &'static [u8], &'static [&'static str]);
 
 fn verify_all(image: &Image, faults: &[InjectedFault]) {
     let mut wrong = Vec::new();
-    for (number, (place, byte, new, due)) in faults.iter().enumerate() {
-        let place = place(image);
-        let dev = image.damaged(place, |bytes| {
+    for (number, (block, byte, new, expected)) in faults.iter().enumerate() {
+        let block = block(image);
+        let dev = image.damaged(block, |bytes| {
             assert_ne!(&bytes[*byte..byte + new.len()], *new, "fault {number} changes nothing");
             bytes[*byte..byte + new.len()].copy_from_slice(new);
         });
         let found: Vec<_> = ids(&dev).into_iter().collect();
-        let mut due = due.to_vec();
-        due.sort_unstable();
-        if found != due {
-            wrong.push(format!("fault {number} {place:?}+{byte}: due {due:?}, found {found:?}"));
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        if found != expected {
+            wrong.push(format!(
+                "fault {number} {block:?}+{byte}: expected {expected:?}, found {found:?}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), faults.len(), wrong.join("\n"));
 }
 
-fn sb(image: &Image) -> Place {
+fn sb(image: &Image) -> Block {
     image.header(0, 0)
 }
-fn sb1(image: &Image) -> Place {
+fn sb1(image: &Image) -> Block {
     image.header(1, 0)
 }
-fn agf(image: &Image) -> Place {
+fn agf(image: &Image) -> Block {
     image.header(0, 1)
 }
-fn agi(image: &Image) -> Place {
+fn agi(image: &Image) -> Block {
     image.header(0, 2)
 }
-fn agfl(image: &Image) -> Place {
+fn agfl(image: &Image) -> Block {
     image.header(0, 3)
 }
-fn bnobt(image: &Image) -> Place {
+fn bnobt(image: &Image) -> Block {
     image.magic(b"AB3B", 0)
 }
-fn cntbt(image: &Image) -> Place {
+fn cntbt(image: &Image) -> Block {
     image.magic(b"AB3C", 0)
 }
-fn inobt(image: &Image) -> Place {
+fn inobt(image: &Image) -> Block {
     image.magic(b"IAB3", 0)
 }
-fn finobt(image: &Image) -> Place {
+fn finobt(image: &Image) -> Block {
     image.magic(b"FIB3", 0)
 }
-fn rmapbt(image: &Image) -> Place {
+fn rmapbt(image: &Image) -> Block {
     image.magic(b"RMB3", 0)
 }
-fn refcountbt(image: &Image) -> Place {
+fn refcountbt(image: &Image) -> Block {
     image.magic(b"R3FC", 0)
 }
-fn bmbt(image: &Image) -> Place {
+fn bmbt(image: &Image) -> Block {
     image.magic(b"BMA3", 0)
 }
-fn file(image: &Image) -> Place {
+fn file(image: &Image) -> Block {
     image.file(1)
 }
-fn shared_file(image: &Image) -> Place {
+fn shared_file(image: &Image) -> Block {
     image.inode(|i| i.is_reflink() && i.is_regular())
 }
-fn free_inode(image: &Image) -> Place {
+fn free_inode(image: &Image) -> Block {
     image.inode(|i| i.mode() == 0)
 }
-fn fifo(image: &Image) -> Place {
+fn fifo(image: &Image) -> Block {
     image.inode(|i| i.file_type() == Some(FileType::Fifo))
 }
-fn symlink(image: &Image) -> Place {
+fn symlink(image: &Image) -> Block {
     image.inode(|i| i.file_type() == Some(FileType::Symlink) && i.format() == Some(Format::Local))
 }
-fn sf_dir(image: &Image) -> Place {
+fn sf_dir(image: &Image) -> Block {
     image.inode(|i| i.is_dir() && i.format() == Some(Format::Local) && i.size().0 < 30)
 }
-fn block_dir(image: &Image) -> Place {
+fn block_dir(image: &Image) -> Block {
     image.magic(b"XDB3", 0)
 }
-fn block_dir_inode(image: &Image) -> Place {
+fn block_dir_inode(image: &Image) -> Block {
     image.inode(|i| i.is_dir() && i.size().0 == 4096)
 }
-fn data_block(image: &Image) -> Place {
+fn data_block(image: &Image) -> Block {
     image.magic(b"XDD3", 0)
 }
-fn leaf1(image: &Image) -> Place {
+fn leaf1(image: &Image) -> Block {
     image.da(0x3df1, 0)
 }
-fn leafn(image: &Image) -> Place {
+fn leafn(image: &Image) -> Block {
     image.da(0x3dff, 0)
 }
-fn free_index(image: &Image) -> Place {
+fn free_index(image: &Image) -> Block {
     image.magic(b"XDF3", 0)
 }
-fn attr_leaf(image: &Image) -> Place {
+fn attr_leaf(image: &Image) -> Block {
     image.da(0x3bee, 0)
 }
-fn attr_value(image: &Image) -> Place {
+fn attr_value(image: &Image) -> Block {
     image.magic(b"XARM", 0)
 }
-fn remote_symlink(image: &Image) -> Place {
+fn remote_symlink(image: &Image) -> Block {
     image.magic(b"XSLM", 0)
 }
-fn attr_sf(image: &Image) -> Place {
+fn attr_sf(image: &Image) -> Block {
     image.inode(|i| i.is_regular() && i.aformat() == Some(Format::Local))
 }
 
 #[test]
-fn superblocks_and_group_headers() {
+fn each_fault_of_superblocks_and_group_headers_is_found() {
     let image = Image::kept("v5");
     verify_all(
         &image,
@@ -129,6 +131,14 @@ fn superblocks_and_group_headers() {
             (sb1, 8, &[0, 0, 0, 0, 0, 0, 0x50, 0], &["sb.dblocks"]),
             (sb1, 120, &[11], &["sb.blocklog"]),
             (sb1, 101, &[0xb4], &["sb.versionnum"]),
+            (sb1, 100, &[0x34], &["sb.versionnum"]),
+            (sb1, 100, &[0x94], &["sb.versionnum"]),
+            (sb1, 101, &[0x95], &["sb.versionnum"]),
+            (sb1, 202, &[0x03], &[]),
+            (sb, 100, &[0x34], &["sb.versionnum"]),
+            (sb1, 216, &[0, 0, 0, 1], &["sb.features_incompat"]),
+            (sb1, 168, &[0, 0, 0, 0, 0, 0, 0, 2], &["sb.gquotino"]),
+            (sb1, 232, &[0, 0, 0, 0, 0, 0, 0, 2], &["sb.pquotino"]),
             (sb, 86, &[0x3f], &["sb.agblocks"]),
             (sb1, 88, &[0, 0, 0, 5], &["sb.agcount"]),
             (sb1, 152, &[0, 0, 0, 0, 0, 0, 0, 5], &["sb.frextents"]),
@@ -158,7 +168,7 @@ fn superblocks_and_group_headers() {
 }
 
 #[test]
-fn group_btrees() {
+fn each_fault_of_group_btrees_is_found() {
     let image = Image::kept("v5");
     verify_all(
         &image,
@@ -189,7 +199,7 @@ fn group_btrees() {
 }
 
 #[test]
-fn inodes() {
+fn each_fault_of_inodes_is_found() {
     let image = Image::kept("v5");
     verify_all(
         &image,
@@ -214,7 +224,7 @@ fn inodes() {
 }
 
 #[test]
-fn directories() {
+fn each_fault_of_directories_is_found() {
     let image = Image::kept("v5");
     verify_all(
         &image,
@@ -232,7 +242,7 @@ fn directories() {
 }
 
 #[test]
-fn attributes() {
+fn each_fault_of_attributes_is_found() {
     let image = Image::kept("v5");
     verify_all(
         &image,

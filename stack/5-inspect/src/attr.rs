@@ -22,7 +22,7 @@ const REMOTE: &[Field] = &[
     ("lsn", 48, Hex(8)),
 ];
 
-/// A leaf.
+/// Decodes a leaf.
 pub fn leaf(block: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     let layout = Layout::of(geo);
@@ -81,12 +81,12 @@ fn name_and_value(dump: &mut Dump, prefix: &str, block: &[u8], at: usize, flags:
     }
 }
 
-/// A block of a remote value (version 5).
+/// Decodes a block of a remote value (version 5).
 pub fn remote(block: &[u8], geo: &Geometry) -> Dump {
     payload(block, geo, "hdr.", Layout::of(geo).attr_remote_header)
 }
 
-/// A block of a remote symlink target (version 5).
+/// Decodes a block of a remote symlink target (version 5).
 pub fn symlink(block: &[u8], geo: &Geometry) -> Dump {
     const { assert!(symlink::CRC_OFFSET == 12) }; // The two heads are alike.
     payload(block, geo, "", Layout::of(geo).symlink_header)

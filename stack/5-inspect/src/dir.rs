@@ -30,7 +30,7 @@ const INFO_V5: &[Field] = &[
     ("owner", 48, Dec(8)),
 ];
 
-/// The head that leaves and nodes share, under `prefix` (`lhdr`, `nhdr`, `hdr`).
+/// Decodes the head that leaves and nodes share, under `prefix` (`lhdr`, `nhdr`, `hdr`).
 pub fn info(dump: &mut Dump, prefix: &str, block: &[u8], geo: &Geometry) {
     if geo.v5() {
         fields::read(dump, &format!("{prefix}.info.hdr."), block, true, INFO);
@@ -52,7 +52,7 @@ fn rows(block: &[u8], start: usize, width: usize, count: usize) -> impl Iterator
     block.get(start..).unwrap_or(&[]).chunks_exact(width).take(count)
 }
 
-/// A data block, or a whole directory in block form.
+/// Decodes a data block, or a whole directory in block form.
 pub fn data(block: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     let layout = Layout::of(geo);
@@ -89,7 +89,7 @@ pub fn data(block: &[u8], geo: &Geometry) -> Dump {
     dump
 }
 
-/// Hash entries and tail of a directory in block form.
+/// Decodes the hash entries and the tail of a directory in block form.
 fn tail(dump: &mut Dump, block: &[u8]) {
     let Some(at) = block.len().checked_sub(8) else { return };
     let count = be32(block, at).unwrap_or(0) as usize;
@@ -106,7 +106,7 @@ fn hashes<'a>(dump: &mut Dump, name: &str, entries: impl Iterator<Item = &'a [u8
     }
 }
 
-/// A leaf, single or one of a tree.
+/// Decodes a leaf, single or one of a tree.
 pub fn leaf(block: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     let layout = Layout::of(geo);
@@ -130,7 +130,7 @@ pub fn leaf(block: &[u8], geo: &Geometry) -> Dump {
     dump
 }
 
-/// A node above leaves; `prefix` is "n" in directories and nothing in attribute forks.
+/// Decodes a node. `prefix` is "n" in directories and empty in attribute forks.
 pub fn node(block: &[u8], geo: &Geometry, prefix: &str) -> Dump {
     let mut dump = Dump::default();
     let layout = Layout::of(geo);
@@ -149,7 +149,7 @@ pub fn node(block: &[u8], geo: &Geometry, prefix: &str) -> Dump {
     dump
 }
 
-/// A block of the free index.
+/// Decodes a block of the free index.
 pub fn free(block: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     let layout = Layout::of(geo);

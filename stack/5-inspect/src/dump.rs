@@ -8,19 +8,19 @@ use xfskit_format::timestamp::Timestamp;
 /// One value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// In decimal.
+    /// A decimal number.
     Dec(u64),
-    /// In decimal, with a sign.
+    /// A decimal number with a sign.
     Signed(i64),
-    /// In hexadecimal; 0 prints without its prefix, as C does it.
+    /// A hexadecimal number. 0 prints without its prefix, as in C.
     Hex(u64),
-    /// In octal with a leading zero: a file's mode.
+    /// An octal number with a leading zero: a file's mode.
     Octal(u64),
     /// No block, no inode.
     Null,
     /// A field that this volume's features leave unused.
     Unused,
-    /// As it is: a UUID, a date.
+    /// Text that is printed as it is: a UUID, a date.
     Text(String),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Scalar {
 }
 
 impl Scalar {
-    /// The value as JSON.
+    /// Converts the value to JSON.
     pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Dec(n) | Self::Hex(n) | Self::Octal(n) => json!(n),
@@ -51,7 +51,7 @@ impl Scalar {
     }
 }
 
-/// What a name stands for.
+/// The value of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// One value.
@@ -85,7 +85,7 @@ pub enum Item {
 /// A structure, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump {
-    /// Names and values in the order of the structure.
+    /// Names and values, in the order of the structure.
     pub fields: Vec<(String, Item)>,
 }
 
@@ -105,7 +105,7 @@ impl Dump {
         self.scalar(name, Scalar::Hex(value.into()));
     }
 
-    /// Adds anything.
+    /// Adds an item.
     pub fn item(&mut self, name: impl Into<String>, item: Item) {
         self.fields.push((name.into(), item));
     }
@@ -135,18 +135,19 @@ impl Dump {
         }
     }
 
-    /// Adds date and nanoseconds.
+    /// Adds a date and its nanoseconds.
     pub fn time(&mut self, name: &str, time: Timestamp) {
         self.scalar(format!("{name}.sec"), Scalar::Text(date(time.sec)));
         self.dec(format!("{name}.nsec"), time.nsec);
     }
 
-    /// Everything of `other` behind what is here.
+    /// Appends all fields of `other`.
     pub fn append(&mut self, other: Self) {
         self.fields.extend(other.fields);
     }
 
-    /// The same as JSON: an object by name, in order. Headings divide it into an array of objects.
+    /// Converts the dump to JSON: an object with the names in order, or, if there are headings, an
+    /// array of objects.
     pub fn to_json(&self) -> Value {
         let mut parts: Vec<Value> = Vec::new();
         let mut part = Map::new();
@@ -187,7 +188,7 @@ impl Item {
     }
 }
 
-/// `name[3-17]`, or `name[3]` for a single one.
+/// Returns `name[3-17]`, or `name[3]` for a single index.
 fn ranged(name: &str, first: usize, count: usize) -> String {
     match count {
         0 | 1 => format!("{name}[{first}]"),
@@ -228,7 +229,7 @@ impl fmt::Display for Dump {
     }
 }
 
-/// Bytes as C writes them in a string: what does not print in octal.
+/// Bytes printed as in a C string: unprintable ones in octal.
 struct Escaped<'a>(&'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
@@ -244,7 +245,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A date as `ctime` writes it, in UTC: `Sat Nov 21 10:16:53 2026`.
+/// Formats a date as `ctime` does, in UTC: `Sat Nov 21 10:16:53 2026`.
 fn date(sec: i64) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -257,8 +258,8 @@ fn date(sec: i64) -> String {
     format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
 }
 
-/// Year, month from 0 and day from 1 of the day that lies `days` behind 1970-01-01. Years are
-/// counted from March, so that the leap day is the last.
+/// Returns the year, the month from 0 and the day from 1 of the day that is `days` after
+/// 1970-01-01. Years begin in March, so that the leap day is the last.
 fn civil(days: i64) -> (i64, usize, i64) {
     let days = days.saturating_add(719_468);
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

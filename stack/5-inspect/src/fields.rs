@@ -1,21 +1,21 @@
-//! Structures as tables of fields: name, kind, place. One table serves text, JSON and damaged
-//! blocks alike, for nothing but bytes is needed.
+//! Structures as tables of fields: name, kind, offset. One table serves text, JSON and damaged
+//! blocks alike, because it needs only the bytes.
 
 use xfskit_format::bytes::{array, be16, be32, be64};
 use xfskit_units::Uuid;
 
 use crate::dump::{Dump, Item, Scalar};
 
-/// How a field's bytes are read and shown.
+/// How a field's bytes are decoded and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Unsigned, this many bytes, in decimal.
+    /// An unsigned number of this many bytes, in decimal.
     Dec(usize),
-    /// Unsigned, this many bytes, in hexadecimal.
+    /// An unsigned number of this many bytes, in hexadecimal.
     Hex(usize),
-    /// A block or inode number of this many bytes; all ones is none.
+    /// A block or inode number of this many bytes; all ones means none.
     Addr(usize),
-    /// The root of a tree that the volume may not have, 4 bytes; 0 where it has not.
+    /// The root of a tree, 4 bytes; 0 if the volume does not have the tree.
     Root,
     /// 16 bytes.
     Uuid,
@@ -25,10 +25,10 @@ pub enum Kind {
     Text(usize),
 }
 
-/// One field: its name, where it is, how it is shown.
+/// One field: its name, its offset, its kind.
 pub type Field = (&'static str, usize, Kind);
 
-/// The big-endian number of `width` bytes at `offset`.
+/// Reads the big-endian number of `width` bytes at `offset`.
 fn number(bytes: &[u8], offset: usize, width: usize) -> Option<u64> {
     match width {
         1 => bytes.get(offset).map(|&b| b.into()),
@@ -38,13 +38,14 @@ fn number(bytes: &[u8], offset: usize, width: usize) -> Option<u64> {
     }
 }
 
-/// A number where all ones of its width mean none.
+/// Returns an address, or null if all bits of its width are ones.
 pub fn address(n: u64, width: usize) -> Scalar {
     let none = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
     if n == none { Scalar::Null } else { Scalar::Dec(n) }
 }
 
-/// The stored CRC as `xfs_db` shows it (its bytes read as big-endian), and whether it is right.
+/// Returns the stored CRC as `xfs_db` prints it (its bytes read as big-endian), and whether it is
+/// right.
 fn crc(object: &[u8], offset: usize, checked: bool) -> Option<Item> {
     let stored = Scalar::Hex(be32(object, offset)?.into());
     let remark = match (checked, xfskit_crc::verify(object, offset)) {
@@ -55,8 +56,8 @@ fn crc(object: &[u8], offset: usize, checked: bool) -> Option<Item> {
     Some(Item::Remark(stored, remark))
 }
 
-/// Adds every field of `table` that lies within `object`, with `prefix` before its name. `checked`
-/// says whether the volume has CRCs at all.
+/// Adds every field of `table` that is within `object`, with `prefix` before its name. `checked` is
+/// true if the volume has CRCs.
 pub fn read(dump: &mut Dump, prefix: &str, object: &[u8], checked: bool, table: &[Field]) {
     for (name, offset, kind) in table {
         let offset = *offset;

@@ -67,7 +67,7 @@ const SB: &[Field] = &[
     ("meta_uuid", 248, Uuid),
 ];
 
-/// Behind [`SB`], with a metadata directory.
+/// Fields after [`SB`] on a volume with a metadata directory.
 const SB_METADIR: &[Field] = &[
     ("metadirino", 264, Addr(8)),
     ("rgcount", 272, Dec(4)),
@@ -114,7 +114,7 @@ const AGI: &[Field] = &[
     ("dirino", 36, Addr(4)),
 ];
 
-/// Behind the unlinked lists.
+/// Fields after the unlinked lists.
 const AGI_TAIL: &[Field] = &[
     ("uuid", 296, Uuid),
     ("crc", 312, Crc),
@@ -133,7 +133,7 @@ const AGFL: &[Field] = &[
     ("crc", 32, Crc),
 ];
 
-/// A superblock.
+/// Decodes a superblock.
 pub fn sb(sector: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     fields::read(&mut dump, "", sector, geo.v5(), SB);
@@ -143,14 +143,14 @@ pub fn sb(sector: &[u8], geo: &Geometry) -> Dump {
     dump
 }
 
-/// An AGF.
+/// Decodes an AGF.
 pub fn agf(sector: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     fields::read(&mut dump, "", sector, geo.v5(), AGF);
     dump
 }
 
-/// An AGI. Empty unlinked lists are not shown.
+/// Decodes an AGI. Empty unlinked lists are not printed.
 pub fn agi(sector: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     fields::read(&mut dump, "", sector, geo.v5(), AGI);
@@ -162,7 +162,7 @@ pub fn agi(sector: &[u8], geo: &Geometry) -> Dump {
     dump
 }
 
-/// An AGFL, with every slot.
+/// Decodes an AGFL with every slot.
 pub fn agfl(sector: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     if geo.v5() {

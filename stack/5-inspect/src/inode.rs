@@ -108,7 +108,7 @@ fn v3(dump: &mut Dump, bytes: &[u8], inode: &Dinode<'_>) {
     }
 }
 
-/// An inode, with what its forks hold themselves.
+/// Decodes an inode, with the contents of inline forks.
 pub fn inode(bytes: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     let Some(inode) = Dinode::parse(bytes, geo) else { return dump };

@@ -1,12 +1,12 @@
-//! Floor 5: the microscope. Any structure of a volume, decoded field by field.
+//! Floor 5: decode any structure of a volume field by field.
 //!
 //! A [`Dump`] prints as `xfs_db`'s `print` does, with its names, so that a dump of ours can be
-//! compared with a dump of theirs line by line; and it turns into JSON. Nothing is judged here:
-//! damaged structures are shown as they are, with their CRC marked.
+//! compared with a dump of theirs line by line. It also converts to JSON. Nothing is verified here:
+//! damaged structures are printed as they are, with their CRC marked.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`what`] | [`What`]: `sb 0`, `inode 131`, `dir 131`, `block 0x40`, … |
+//! | [`structure`] | [`Structure`]: `sb 0`, `inode 131`, `dir 131`, `block 0x40`, … |
 //! | [`dump`] | [`Dump`]: named values, as text and as JSON |
 //! | [`fields`] | structures as tables of fields |
 //! | [`headers`] | superblock and AG headers |
@@ -15,7 +15,7 @@
 //! | [`dir`] | directory blocks |
 //! | [`attr`] | attribute blocks, remote values, remote symlinks |
 //! | [`log`] | the journal: records, operations, transactions, items |
-//! | [`open`] | from a [`What`] to its bytes |
+//! | [`open`] | reads the bytes of a [`Structure`] |
 
 pub mod attr;
 pub mod dir;
@@ -25,9 +25,9 @@ pub mod headers;
 pub mod inode;
 pub mod log;
 pub mod open;
+pub mod structure;
 pub mod trees;
-pub mod what;
 
 pub use dump::Dump;
 pub use open::inspect;
-pub use what::What;
+pub use structure::Structure;

@@ -1,11 +1,11 @@
-//! The journal, told as `xfs_logprint` tells it.
+//! Prints the journal, as `xfs_logprint` does.
 //!
-//! Three views, from the ring inwards: the records ([`Show::Records`]), the operations in them
-//! ([`Show::Operations`]), and the committed transactions with every item taken apart
+//! There are three views: the records ([`Show::Records`]), the operations in them
+//! ([`Show::Operations`]), and the committed transactions with every item decoded
 //! ([`Show::Transactions`]). Each goes from tail to head, or over the whole lap ([`Span`]), which
 //! also shows what a clean journal held before it was clean.
 //!
-//! A journal may be 2 GiB long, so nothing is collected: what is read is printed.
+//! A journal may be 2 GiB long, so nothing is collected: each record is printed as it is read.
 
 mod items;
 mod node;
@@ -20,7 +20,7 @@ use xfskit_log::{Log, Record, Records, Transaction, Transactions};
 
 use node::{Node, hex};
 
-/// Which view.
+/// A view of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
     /// One line for each record.
@@ -32,36 +32,36 @@ pub enum Show {
     Transactions,
 }
 
-/// How much of the journal.
+/// The part of the journal to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Span {
-    /// What recovery would replay: from tail to head.
+    /// From tail to head: the part that recovery would replay.
     #[default]
     Active,
-    /// Everything from the start of the ring to the head.
+    /// From the start of the ring to the head.
     Lap,
 }
 
-/// What to print.
+/// Options of printing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Which view.
+    /// The view.
     pub show: Show,
-    /// How much.
+    /// The part of the journal.
     pub span: Span,
-    /// The bytes of changed buffers and short forms as well.
+    /// Also prints the bytes of changed buffers and short forms.
     pub data: bool,
-    /// One JSON document instead of text.
+    /// Prints one JSON document instead of text.
     pub json: bool,
 }
 
-/// Why printing ended early.
+/// The reason why printing ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The output failed.
     #[error(transparent)]
     Output(#[from] io::Error),
-    /// The journal cannot be read to its end. What came before has been printed.
+    /// The journal cannot be read to its end. The part before was printed.
     #[error(transparent)]
     Log(#[from] xfskit_log::Error),
 }
@@ -69,8 +69,8 @@ pub enum Error {
 /// Prints `log` to `out`.
 ///
 /// # Errors
-/// Where the output fails or the journal cannot be read to its end; what came before is printed,
-/// and a JSON document is closed.
+/// The output fails, or the journal cannot be read to its end. The part before is printed then, and
+/// a JSON document is closed.
 pub fn print(log: &Log<'_>, options: Options, out: &mut dyn Write) -> Result<(), Error> {
     let mut printer = Printer { out, json: options.json, first: true };
     printer.begin(&state(log), options.show)?;
@@ -79,7 +79,7 @@ pub fn print(log: &Log<'_>, options: Options, out: &mut dyn Write) -> Result<(),
     told
 }
 
-/// Where the journal is and how it stands.
+/// Returns the journal's location and state.
 fn state(log: &Log<'_>) -> Node {
     let ring = log.ring();
     let mut node = Node::new("log")
@@ -121,7 +121,7 @@ fn tell(log: &Log<'_>, options: Options, printer: &mut Printer<'_>) -> Result<()
     Ok(())
 }
 
-/// Every record from the first that begins on this lap. Those of mkfs have no checksum.
+/// Returns every record from the first that begins on this lap. Those of mkfs have no checksum.
 fn lap<'r, 'd>(log: &'r Log<'d>) -> Result<Records<'r, 'd>, Error> {
     let head = log.head().block();
     let first = log.ring().first_record(head)?.unwrap_or(head);

@@ -1,4 +1,4 @@
-//! From a request to its bytes, and from bytes to a dump by their magic.
+//! Reads the bytes of a request, and decodes a block by its magic.
 
 use xfskit_core::{Error, Result, Volume};
 use xfskit_format::agbtree::Tree;
@@ -7,29 +7,30 @@ use xfskit_format::{Fork, Layout, da, dir as dir_format};
 use xfskit_units::{AgNumber, Daddr, FileOff, Geometry, Ino, index};
 
 use crate::dump::{Dump, Item};
-use crate::what::What;
+use crate::structure::Structure;
 use crate::{attr, dir, headers, inode, trees};
 
-/// Directories and attribute forks of more blocks than this are shown up to here.
+/// Number of blocks of a directory or an attribute fork after which the dump is cut.
 const BLOCKS_MAX: u64 = 100_000;
 
-/// Decodes `what` on `volume`.
+/// Decodes `structure` on `volume`.
 ///
 /// # Errors
-/// Device failures, and requests for what the volume cannot have. Damage is no error: it is shown.
-pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
+/// Device failures, and requests for structures that the volume cannot have. Damage is not an
+/// error: it is printed.
+pub fn inspect(volume: &Volume, structure: Structure) -> Result<Dump> {
     let geo = volume.geo();
     let header = |agno: AgNumber, sector| {
-        exists(agno.0 < geo.agcount, "such group")?;
+        require_exists(agno.0 < geo.agcount, "such group")?;
         read(volume, geo.ag_header_daddr(agno, sector), geo.sectsize())
     };
-    match what {
-        What::Sb(agno) => Ok(headers::sb(&header(agno, 0)?, geo)),
-        What::Agf(agno) => Ok(headers::agf(&header(agno, 1)?, geo)),
-        What::Agi(agno) => Ok(headers::agi(&header(agno, 2)?, geo)),
-        What::Agfl(agno) => Ok(headers::agfl(&header(agno, 3)?, geo)),
-        What::Tree(tree, agno, None) => {
-            exists(tree.exists(geo), tree.ids().tree)?;
+    match structure {
+        Structure::Sb(agno) => Ok(headers::sb(&header(agno, 0)?, geo)),
+        Structure::Agf(agno) => Ok(headers::agf(&header(agno, 1)?, geo)),
+        Structure::Agi(agno) => Ok(headers::agi(&header(agno, 2)?, geo)),
+        Structure::Agfl(agno) => Ok(headers::agfl(&header(agno, 3)?, geo)),
+        Structure::Tree(tree, agno, None) => {
+            require_exists(tree.exists(geo), tree.ids().tree)?;
             let root = match tree {
                 Tree::Bno => be32(&header(agno, 1)?, 16),
                 Tree::Cnt => be32(&header(agno, 1)?, 20),
@@ -39,27 +40,29 @@ pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
                 Tree::Fino => be32(&header(agno, 2)?, 328),
             };
             let root = xfskit_units::AgBlock(root.unwrap_or(0));
-            inspect(volume, What::Tree(tree, agno, Some(root)))
+            inspect(volume, Structure::Tree(tree, agno, Some(root)))
         }
-        What::Tree(tree, agno, Some(agbno)) => {
-            exists(agbno.0 < geo.ag_length(agno), "such block")?;
+        Structure::Tree(tree, agno, Some(agbno)) => {
+            require_exists(agbno.0 < geo.ag_length(agno), "such block")?;
             let block = read(volume, geo.agb_to_daddr(agno, agbno), geo.blocksize())?;
             Ok(trees::short(&block, geo, tree))
         }
-        What::Inode(ino) => Ok(inode::inode(&inode_bytes(volume, ino)?, geo)),
-        What::Dir(ino) => fork(volume, ino, Fork::Data),
-        What::Attr(ino) => fork(volume, ino, Fork::Attr),
-        What::AgBlock(agno, agbno) => inspect(volume, What::Block(geo.agb_to_fsb(agno, agbno))),
-        What::Block(fsbno) => {
-            let daddr = geo.fsb_to_daddr(fsbno);
-            inspect(volume, What::Daddr(daddr.ok_or(Error::Missing("such block"))?))
+        Structure::Inode(ino) => Ok(inode::inode(&inode_bytes(volume, ino)?, geo)),
+        Structure::Dir(ino) => fork(volume, ino, Fork::Data),
+        Structure::Attr(ino) => fork(volume, ino, Fork::Attr),
+        Structure::AgBlock(agno, agbno) => {
+            inspect(volume, Structure::Block(geo.agb_to_fsb(agno, agbno)))
         }
-        What::Daddr(daddr) => guess(volume, daddr),
+        Structure::Block(fsbno) => {
+            let daddr = geo.fsb_to_daddr(fsbno);
+            inspect(volume, Structure::Daddr(daddr.ok_or(Error::Missing("such block"))?))
+        }
+        Structure::Daddr(daddr) => guess(volume, daddr),
     }
 }
 
-fn exists(it_does: bool, what: &'static str) -> Result<()> {
-    if it_does { Ok(()) } else { Err(Error::Missing(what)) }
+fn require_exists(does_exist: bool, what: &'static str) -> Result<()> {
+    if does_exist { Ok(()) } else { Err(Error::Missing(what)) }
 }
 
 fn read(volume: &Volume, daddr: Daddr, len: usize) -> Result<Vec<u8>> {
@@ -75,7 +78,7 @@ fn inode_bytes(volume: &Volume, ino: Ino) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The inode, then every block of one of its forks.
+/// Decodes the inode, then every block of one of its forks.
 fn fork(volume: &Volume, ino: Ino, which: Fork) -> Result<Dump> {
     let geo = volume.geo();
     let mut dump = Dump::default();
@@ -111,7 +114,7 @@ fn fork(volume: &Volume, ino: Ino, which: Fork) -> Result<Dump> {
     Ok(dump)
 }
 
-/// One block of a fork: `step` filesystem blocks from `fileoff`, which may lie apart.
+/// Decodes one block of a fork: `step` filesystem blocks from `fileoff`, in one or more extents.
 fn fork_block(
     volume: &Volume,
     extents: &xfskit_core::ExtentList,
@@ -134,11 +137,11 @@ fn line(text: String) -> Dump {
     Dump { fields: vec![(String::new(), Item::Line(text))] }
 }
 
-/// What stands at `daddr`: a header of its sector, or a block by its magic, or bytes.
+/// Decodes the structure at `daddr`: a header of that sector, or a block by its magic, or bytes.
 fn guess(volume: &Volume, daddr: Daddr) -> Result<Dump> {
     let geo = volume.geo();
     let left = volume.device().size().0.saturating_sub(daddr.byte_offset().0);
-    exists(left > 0, "such address")?;
+    require_exists(left > 0, "such address")?;
     let sector = read(volume, daddr, index(left.min(geo.sectsize() as u64)))?;
     match sector.first_chunk() {
         Some(b"XFSB") => return Ok(headers::sb(&sector, geo)),
@@ -160,7 +163,7 @@ fn guess(volume: &Volume, daddr: Daddr) -> Result<Dump> {
     Ok(decode(&block, geo))
 }
 
-/// Decodes a block by its magic; what has none is shown in hexadecimal.
+/// Decodes a block by its magic. A block without a known magic is printed in hexadecimal.
 fn decode(block: &[u8], geo: &Geometry) -> Dump {
     let layout = Layout::of(geo);
     let magic = be32(block, 0).unwrap_or(0);
@@ -187,14 +190,14 @@ fn decode(block: &[u8], geo: &Geometry) -> Dump {
     }
 }
 
-/// `xfs_db` calls a directory's node `nhdr` and an attribute fork's `hdr`. The children tell: those
-/// of a directory lie behind 32 GiB.
+/// Returns the prefix of a node: `xfs_db` prints `nhdr` for a directory and `hdr` for an attribute
+/// fork. The children show which it is: those of a directory are beyond 32 GiB.
 fn node_prefix(block: &[u8], geo: &Geometry) -> &'static str {
     let child = be32(block, Layout::of(geo).da_node_header + 4).unwrap_or(0);
     if child >= geo.dir_leafblk().0 { "n" } else { "" }
 }
 
-/// Bytes in rows of 16, repeated rows left out.
+/// Prints bytes in rows of 16, without repeated rows.
 fn hex(block: &[u8]) -> Dump {
     let mut dump = Dump::default();
     let mut last: Option<&[u8]> = None;
@@ -219,7 +222,7 @@ fn hex(block: &[u8]) -> Dump {
     dump
 }
 
-/// Up to four bytes in hexadecimal.
+/// Formats up to four bytes in hexadecimal.
 fn word(bytes: &[u8]) -> String {
     let number = bytes.iter().fold(0u32, |n, &byte| n << 8 | u32::from(byte));
     format!("{number:0width$x}", width = 2 * bytes.len())

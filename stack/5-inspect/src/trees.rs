@@ -40,8 +40,8 @@ const LONG_V5: &[Field] = &[
     ("crc", 64, Crc),
 ];
 
-/// How records and keys of one tree look: names of the columns, and a record's values from its
-/// bytes.
+/// How records and keys of one tree are printed: the names of the columns, and a function that
+/// decodes a record.
 struct Shape {
     columns: &'static [&'static str],
     row: Row,
@@ -81,7 +81,7 @@ fn full_row(bytes: &[u8], geo: &Geometry) -> Vec<Scalar> {
     row
 }
 
-/// Owner, position and flags of a reverse mapping; the unwritten flag only where keys have none.
+/// Returns owner, position and flags of a reverse mapping. Keys have no unwritten flag.
 fn rmap_place(bytes: &[u8], owner: usize, with_unwritten: bool) -> Vec<Scalar> {
     let offset = be64(bytes, owner + 8).unwrap_or(0);
     let flag = |bit: u64| Scalar::Dec(u64::from(offset & bit != 0));
@@ -154,7 +154,7 @@ const RMAP_KEY_COLUMNS: &[&str] = &[
     "bmbtblock_hi",
 ];
 
-/// A block of a per-AG btree.
+/// Decodes a block of a per-AG btree.
 pub fn short(block: &[u8], geo: &Geometry, tree: Tree) -> Dump {
     let mut dump = Dump::default();
     fields::read(&mut dump, "", block, geo.v5(), SHORT);
@@ -181,7 +181,7 @@ pub fn short(block: &[u8], geo: &Geometry, tree: Tree) -> Dump {
 /// Columns of extent records.
 pub const EXTENT_COLUMNS: &[&str] = &["startoff", "startblock", "blockcount", "extentflag"];
 
-/// An extent record.
+/// Decodes an extent record.
 pub fn extent_row(rec: &bmbt::Rec) -> Vec<Scalar> {
     let extent = rec.decode();
     vec![
@@ -192,7 +192,7 @@ pub fn extent_row(rec: &bmbt::Rec) -> Vec<Scalar> {
     ]
 }
 
-/// Keys and pointers of a node of an extent btree, `max` of which would fit into `area`.
+/// Decodes keys and pointers of a node of an extent btree; `area` has space for `max` of them.
 pub fn long_children(dump: &mut Dump, prefix: &str, area: &[u8], numrecs: usize, max: usize) {
     let word = |at: usize| be64(area, 8 * at).map(Scalar::Dec);
     let count = numrecs.min(max);
@@ -202,7 +202,7 @@ pub fn long_children(dump: &mut Dump, prefix: &str, area: &[u8], numrecs: usize,
     dump.list(&format!("{prefix}ptrs"), 1, ptrs.collect(), false);
 }
 
-/// A block of an extent btree.
+/// Decodes a block of an extent btree.
 pub fn long(block: &[u8], geo: &Geometry) -> Dump {
     let mut dump = Dump::default();
     fields::read(&mut dump, "", block, geo.v5(), LONG);

@@ -1,4 +1,4 @@
-//! Our dumps, line by line beside those of `xfs_db`, on the images that the kernel filled.
+//! Compares our dumps with those of `xfs_db`, line by line, on images that the kernel filled.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_inspect::{What, inspect};
+use xfskit_inspect::{Structure, inspect};
 use xfskit_test_fuzzing::image::unpack;
 
-/// A kept image, unpacked into a file of its own that goes when the test ends.
+/// A kept image, unpacked into a file that is removed when the test ends.
 struct Image(PathBuf);
 
 impl Image {
@@ -54,8 +54,8 @@ fn have_xfs_db() -> bool {
     found
 }
 
-/// Lines of theirs that do not fit their own structure: in unused space of a directory block
-/// `xfs_db` prints a type byte that is not there.
+/// Leaves out lines of `xfs_db` that do not fit the structure: in unused space of a directory block
+/// it prints a type byte that does not exist.
 fn comparable(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let in_unused_space = |i: usize| {
@@ -68,7 +68,7 @@ fn comparable(text: &str) -> Vec<String> {
 }
 
 fn same(image: &Image, volume: &Volume, what: &str, theirs: &[&str]) {
-    let ours = inspect(volume, what.parse::<What>().expect(what)).expect(what);
+    let ours = inspect(volume, what.parse::<Structure>().expect(what)).expect(what);
     let (ours, theirs) = (comparable(&ours.to_string()), comparable(&image.xfs_db(theirs)));
     assert!(!theirs.is_empty(), "{what}: xfs_db printed nothing");
     for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
@@ -110,7 +110,7 @@ fn each_structure(name: &str, inodes: &[u64]) {
     }
 }
 
-/// Every inode in use on the volume.
+/// Returns every inode in use on the volume.
 fn inodes(name: &str) -> Vec<u64> {
     let image = Image::new(name);
     let volume = image.volume();
@@ -136,7 +136,7 @@ fn headers_trees_and_inodes_print_as_in_xfs_db() {
     }
 }
 
-/// Every block of every directory and attribute fork.
+/// Compares every block of every directory and attribute fork.
 #[test]
 fn directory_and_attribute_blocks_print_as_in_xfs_db() {
     if !have_xfs_db() {

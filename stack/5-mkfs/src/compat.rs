@@ -1,9 +1,9 @@
-//! Which readers can use a volume, and what to leave out so that a given reader can.
+//! The readers that can use a volume, and the features to leave out for a given reader.
 //!
-//! A kernel refuses to mount a volume with an incompat feature it does not know, and mounts one
-//! with an unknown ro-compat feature for reading only. GRUB looks at the incompat features alone,
-//! never replays the log, and never writes. `TABLE` says since when each reader knows each
-//! feature; everything else here is derived from it. The sources are kernel pull requests,
+//! A kernel refuses to mount a volume with an unknown incompat feature, and mounts one with an
+//! unknown ro-compat feature for reading only. GRUB looks at the incompat features alone, never
+//! replays the log, and never writes. `TABLE` lists the first release of each reader that supports
+//! each feature. Everything else here is derived from it. The sources are kernel pull requests,
 //! xfsprogs' change log and its LTS configuration files, and GRUB's releases.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::options::Options;
 /// Major and minor number of a release.
 pub type Release = (u16, u16);
 
-/// What kind of reader.
+/// The kind of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -31,9 +31,9 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "String")]
 pub struct Target {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Which release.
+    /// The release.
     pub release: Release,
 }
 
@@ -46,7 +46,7 @@ const fn grub(major: u16, minor: u16) -> Target {
 }
 
 impl Target {
-    /// Every reader that is known: the kernels with long support, and GRUB's releases.
+    /// All known readers: the kernels with long support, and GRUB's releases.
     pub const ALL: &[Self] = &[
         linux(4, 19),
         linux(5, 4),
@@ -80,7 +80,7 @@ impl From<Target> for String {
     }
 }
 
-/// No reader of this name.
+/// There is no reader of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown target {0}; known are {list}", list = names())]
 pub struct UnknownTarget(String);
@@ -98,7 +98,7 @@ impl FromStr for Target {
     }
 }
 
-/// What a kernel does with a volume that has a feature it does not know.
+/// What a kernel does with a volume that has an unknown feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unknown {
     /// Ro-compat: mounts it for reading only.
@@ -107,21 +107,21 @@ enum Unknown {
     Refused,
 }
 
-/// One feature, and since when who knows it.
-struct Row {
-    /// As mkfs.xfs and xfs_info spell it.
+/// One feature, and the releases that support it.
+struct FeatureRow {
+    /// The name that mkfs.xfs and xfs_info use.
     name: &'static str,
-    /// Whether a volume has it.
+    /// Returns true if a volume has it.
     has: fn(&Geometry) -> bool,
-    /// Turns it on or off, unless the user has decided already. `None`: this maker never writes
-    /// it, or always does.
+    /// Turns it on or off, unless the options set it already. `None` if this mkfs never writes it,
+    /// or always does.
     choose: Option<fn(&mut Options, bool)>,
     unknown: Unknown,
     /// First kernel that writes to such volumes; `None` for none.
     linux: Option<Release>,
     /// First kernel that does not call it experimental.
     stable: Option<Release>,
-    /// First kernel whose mkfs turns it on by itself.
+    /// First kernel whose mkfs turns it on by default.
     default: Option<Release>,
     /// First GRUB that reads such volumes; `None` for none.
     grub: Option<Release>,
@@ -129,22 +129,31 @@ struct Row {
 
 const ANY: Option<Release> = Some((0, 0));
 
-const fn row(name: &'static str, unknown: Unknown, has: fn(&Geometry) -> bool) -> Row {
-    Row { name, has, choose: None, unknown, linux: ANY, stable: ANY, default: None, grub: ANY }
+const fn row(name: &'static str, unknown: Unknown, has: fn(&Geometry) -> bool) -> FeatureRow {
+    FeatureRow {
+        name,
+        has,
+        choose: None,
+        unknown,
+        linux: ANY,
+        stable: ANY,
+        default: None,
+        grub: ANY,
+    }
 }
 
-impl Row {
-    /// The same, known to kernels since `linux`, no longer experimental since `stable`.
+impl FeatureRow {
+    /// Sets the first kernel that supports it, and the first where it is not experimental.
     const fn linux(self, linux: Release, stable: Option<Release>) -> Self {
         Self { linux: Some(linux), stable, ..self }
     }
 
-    /// The same, known to GRUB since `grub`.
+    /// Sets the first GRUB that supports it.
     const fn grub(self, grub: Option<Release>) -> Self {
         Self { grub, ..self }
     }
 
-    /// The same, on by default since `default`, and turned on and off by `choose`.
+    /// Sets the first kernel whose mkfs turns it on, and the function that turns it on and off.
     const fn chosen(self, default: Release, choose: fn(&mut Options, bool)) -> Self {
         Self { default: Some(default), choose: Some(choose), ..self }
     }
@@ -152,7 +161,7 @@ impl Row {
 
 use Unknown::{ReadOnly, Refused};
 
-const TABLE: &[Row] = &[
+const TABLE: &[FeatureRow] = &[
     row("sparse", Refused, |geo| geo.features.sparse())
         .linux((4, 2), Some((4, 8)))
         .grub(Some((2, 4)))
@@ -195,7 +204,7 @@ const TABLE: &[Row] = &[
         geo.rblocks.0 > 0 && (geo.features.reflink() || geo.features.rmapbt())
     })
     .linux((6, 14), Some((7, 0))),
-    Row {
+    FeatureRow {
         linux: None,
         ..row("needsrepair", Refused, |geo| geo.features.needsrepair()).grub(Some((2, 6)))
     },
@@ -206,13 +215,13 @@ fn default_to(field: &mut Option<bool>, on: bool) {
     field.get_or_insert(on);
 }
 
-/// Whether a reader of release `have` reaches `need`.
+/// Returns true if a reader of release `have` has reached `need`.
 fn reaches(need: Option<Release>, have: Release) -> bool {
     need.is_some_and(|need| have >= need)
 }
 
-impl Row {
-    /// Whether `target` can do all it ever does with such volumes: write, or for GRUB read.
+impl FeatureRow {
+    /// Returns true if `target` can use such volumes fully: write, or for GRUB read.
     fn known_to(&self, target: Target) -> bool {
         match target.kind {
             Kind::Linux => reaches(self.linux, target.release),
@@ -220,18 +229,18 @@ impl Row {
         }
     }
 
-    /// Whether `target` knows it, and no longer calls it experimental.
+    /// Returns true if `target` supports it and does not call it experimental.
     fn stable_in(&self, target: Target) -> bool {
         self.known_to(target) && (target.kind == Kind::Grub || reaches(self.stable, target.release))
     }
 
-    /// Whether the mkfs of `target`'s time turned it on by itself.
+    /// Returns true if the mkfs of `target`'s time turned it on by default.
     fn default_in(&self, target: Target) -> bool {
         self.known_to(target)
             && (target.kind == Kind::Grub || reaches(self.default, target.release))
     }
 
-    /// The first release of `target`'s kind that knows it.
+    /// Returns the first release of `target`'s kind that supports it.
     fn since(&self, target: Target) -> String {
         let (word, release) = match target.kind {
             Kind::Linux => ("Linux", self.linux),
@@ -251,14 +260,14 @@ fn show(kind: Kind, (major, minor): Release) -> String {
     }
 }
 
-/// A feature that is left out, and for whose sake.
+/// A feature that is left out, and the reader it is left out for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// The feature.
     pub feature: &'static str,
-    /// The reader that stands against it.
+    /// The reader that does not support it.
     pub target: Target,
-    /// Why, as half a sentence.
+    /// The reason, as half a sentence.
     pub why: String,
 }
 
@@ -277,8 +286,9 @@ pub struct Choice {
     pub left_out: Vec<LeftOut>,
 }
 
-/// The features that every one of `targets` has in its table: what the mkfs of its time turned on,
-/// or with `max` all that it can mount, experimental features too.
+/// Returns the features that all of `targets` support. Without `max`, these are the features that
+/// the mkfs of the time turned on. With `max`, these are all that the reader can mount,
+/// experimental ones too.
 pub fn features_for(targets: &[Target], max: bool) -> Choice {
     let mut choice = Choice { on: Vec::new(), left_out: Vec::new() };
     for row in TABLE.iter().filter(|row| row.choose.is_some()) {
@@ -302,7 +312,7 @@ pub fn features_for(targets: &[Target], max: bool) -> Choice {
 }
 
 impl Choice {
-    /// Puts the choice into `options`, wherever the user has not decided otherwise.
+    /// Sets the choice in `options`, where they have no value yet.
     pub fn apply(&self, options: &mut Options) {
         for row in TABLE {
             if let Some(choose) = row.choose {
@@ -312,11 +322,11 @@ impl Choice {
     }
 }
 
-/// What a reader can do with a volume.
+/// How far a reader can use a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// Nothing.
+    /// Not at all.
     No,
     /// Read.
     ReadOnly,
@@ -334,32 +344,32 @@ impl fmt::Display for Access {
     }
 }
 
-/// A feature that keeps a reader from a volume, in part or altogether.
+/// A feature that keeps a reader from using a volume in full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stop {
     /// The feature.
     pub feature: &'static str,
-    /// What is left to the reader because of it.
+    /// What the reader can still do.
     pub leaves: Access,
-    /// Why, as half a sentence.
+    /// The reason, as half a sentence.
     pub why: String,
 }
 
-/// A judgement: what `target` can do with a volume.
+/// How far `target` can use a volume, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VerifyResult {
+pub struct Compatibility {
     /// The reader.
     pub target: Target,
-    /// What it can do.
+    /// How far it can use the volume.
     pub access: Access,
-    /// What stops it from doing more; empty for a kernel that can do everything.
+    /// Features that keep it from doing more; empty for a kernel that can do everything.
     pub stops: Vec<Stop>,
-    /// What else one should know: experimental and deprecated features.
+    /// Remarks: experimental and deprecated features.
     pub notes: Vec<String>,
 }
 
-/// Says what `target` can do with the volume `geo`.
-pub fn judge(geo: &Geometry, target: Target) -> VerifyResult {
+/// Returns how far `target` can use the volume `geo`.
+pub fn compatibility(geo: &Geometry, target: Target) -> Compatibility {
     let mut stops = Vec::new();
     let mut notes = Vec::new();
     for row in TABLE.iter().filter(|row| (row.has)(geo)) {
@@ -381,10 +391,10 @@ pub fn judge(geo: &Geometry, target: Target) -> VerifyResult {
         Kind::Grub => Access::ReadOnly,
     };
     let access = stops.iter().map(|stop| stop.leaves).fold(most, Access::min);
-    VerifyResult { target, access, stops, notes }
+    Compatibility { target, access, stops, notes }
 }
 
-/// Feature bits that nobody knows.
+/// Returns a stop for feature bits that no known release has.
 fn unknown_bits(features: &Features) -> Option<Stop> {
     use xfskit_units::features::{incompat, ro_compat};
     let known = |all: &[xfskit_units::features::FeatureBit]| {
@@ -400,7 +410,7 @@ fn unknown_bits(features: &Features) -> Option<Stop> {
     }
 }
 
-/// Version 4 is on its way out; GRUB 2.06 cannot read it.
+/// Adds the remarks on version 4: kernels deprecate it, and GRUB 2.06 cannot read it.
 fn version_4(geo: &Geometry, target: Target, stops: &mut Vec<Stop>, notes: &mut Vec<String>) {
     if geo.v5() {
         return;
@@ -421,7 +431,7 @@ fn version_4(geo: &Geometry, target: Target, stops: &mut Vec<Stop>, notes: &mut 
     }
 }
 
-/// Names that match whatever their case.
+/// Adds the remarks on names that are compared without case.
 fn name_rules(geo: &Geometry, target: Target, notes: &mut Vec<String>) {
     if !geo.features.ascii_ci() {
         return;
@@ -453,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_gets_the_features_of_its_table() {
+    fn each_target_gets_the_features_of_its_mkfs() {
         // The LTS configuration files of xfsprogs, and what GRUB's releases accept.
         for (name, on) in [
             ("linux-4.19", "sparse"),
@@ -476,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_a_target_can_mount_includes_what_it_calls_experimental() {
+    fn the_most_a_target_can_mount_includes_experimental_features() {
         let on = |name| features_for(&[target(name)], true).on.join(" ");
         assert_eq!(on("linux-4.19"), "sparse reflink rmapbt");
         assert_eq!(on("linux-5.10"), "sparse reflink rmapbt bigtime inobtcount");
@@ -501,29 +511,29 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_made_for_a_target_is_judged_usable_by_it() {
+    fn a_volume_made_for_a_target_is_usable_by_it() {
         for &target in Target::ALL {
             for max in [false, true] {
                 let mut options = Options::default();
                 features_for(&[target], max).apply(&mut options);
-                let verdict = judge(&volume(&options), target);
+                let result = compatibility(&volume(&options), target);
                 let most = match target.kind {
                     Kind::Linux => Access::ReadWrite,
                     Kind::Grub => Access::ReadOnly,
                 };
-                assert_eq!(verdict.access, most, "{verdict:?}");
-                assert_eq!(verdict.stops, [], "{target}");
-                assert!(max || verdict.notes.is_empty(), "{verdict:?}");
+                assert_eq!(result.access, most, "{result:?}");
+                assert_eq!(result.stops, [], "{target}");
+                assert!(max || result.notes.is_empty(), "{result:?}");
             }
         }
     }
 
     #[test]
-    fn judgements_name_what_stops_a_reader() {
+    fn features_that_stop_a_reader_are_named() {
         let default = volume(&Options::default());
-        let verdict = judge(&default, target("linux-4.19"));
-        assert_eq!(verdict.access, Access::No);
-        let stops: Vec<_> = verdict.stops.iter().map(|s| (s.feature, s.leaves)).collect();
+        let result = compatibility(&default, target("linux-4.19"));
+        assert_eq!(result.access, Access::No);
+        let stops: Vec<_> = result.stops.iter().map(|s| (s.feature, s.leaves)).collect();
         assert_eq!(
             stops,
             [("bigtime", Access::No), ("inobtcount", Access::ReadOnly), ("nrext64", Access::No)]
@@ -531,15 +541,18 @@ mod tests {
         let mut options = Options::default();
         options.sub("-i", "nrext64=0").unwrap();
         options.sub("-m", "bigtime=0").unwrap();
-        assert_eq!(judge(&volume(&options), target("linux-5.4")).access, Access::ReadOnly);
-        assert_eq!(judge(&volume(&options), target("grub-2.04")).access, Access::ReadOnly);
+        assert_eq!(compatibility(&volume(&options), target("linux-5.4")).access, Access::ReadOnly);
+        assert_eq!(compatibility(&volume(&options), target("grub-2.04")).access, Access::ReadOnly);
         options.sub("-b", "size=16k").unwrap();
-        assert_eq!(judge(&volume(&options), target("linux-6.6")).access, Access::No);
-        assert_eq!(judge(&volume(&options), target("linux-6.12")).access, Access::ReadWrite);
+        assert_eq!(compatibility(&volume(&options), target("linux-6.6")).access, Access::No);
+        assert_eq!(
+            compatibility(&volume(&options), target("linux-6.12")).access,
+            Access::ReadWrite
+        );
     }
 
     #[test]
-    fn what_the_user_decided_stays() {
+    fn options_of_the_user_are_not_changed() {
         let mut options = Options::default();
         options.sub("-m", "reflink=0").unwrap();
         features_for(&[target("linux-6.6")], false).apply(&mut options);
@@ -547,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_target_is_answered_with_those_known() {
+    fn an_unknown_target_is_refused_with_those_known() {
         let message = "linux-3.0".parse::<Target>().unwrap_err().to_string();
         assert!(message.starts_with("unknown target linux-3.0; known are linux-4.19, linux-5.4,"));
     }

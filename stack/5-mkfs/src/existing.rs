@@ -1,18 +1,18 @@
-//! What is on the device already: enough magic numbers to keep people from losing their data.
+//! Existing contents of a device: enough magic numbers to keep users from losing their data.
 
 use xfskit_block::{BlockDevice, Result};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// Bytes read from the start of the device: the furthest magic is btrfs's, at 64 KiB.
+/// Bytes read from the start of the device: the furthest magic is that of btrfs, at 64 KiB.
 const HEAD: u64 = 68 * 1024;
 
 /// Magic of md superblocks.
 const MD_MAGIC: u32 = 0xa92b_4efc;
-/// Superblocks of version 0.90 begin at a multiple of so many bytes.
+/// Superblocks of version 0.90 begin at a multiple of this many bytes.
 const MD_090_ALIGN: u64 = 64 * 1024;
 
-/// A magic number: where, what, whose.
+/// A magic number: its offset, its bytes, its owner.
 struct Magic {
     offset: usize,
     bytes: &'static [u8],
@@ -45,10 +45,10 @@ const MAGICS: &[Magic] = &[
     magic(510, &[0x55, 0xaa], "a partition table"),
 ];
 
-/// What the device holds, as far as it is recognised.
+/// Returns what the device holds, if it is recognised.
 ///
 /// # Errors
-/// The device's.
+/// Errors of the device.
 pub fn find(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
     let mut head = vec![0; usize::try_from(HEAD.min(data.size().0)).unwrap_or(0)];
     data.read_at(ByteOffset(0), &mut head)?;
@@ -61,8 +61,8 @@ pub fn find(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
     }
 }
 
-/// Superblocks of md arrays that lie at the end of their members: 64 KiB before it (version 0.90,
-/// in the byte order of its machine), or 8 KiB (1.0).
+/// Finds superblocks of md arrays at the end of a member: 64 KiB before it (version 0.90, in the
+/// byte order of its machine), or 8 KiB (1.0).
 fn md_at_end(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
     let size = data.size().0;
     let places = [
@@ -79,11 +79,11 @@ fn md_at_end(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Zeroes the superblocks of an XFS volume that was here before, lest a search for secondaries
-/// finds them among the new ones.
+/// Zeroes the superblocks of an earlier XFS volume, so that a search for secondaries does not find
+/// them among the new ones.
 ///
 /// # Errors
-/// The device's.
+/// Errors of the device.
 pub fn wipe_old_superblocks(data: &dyn BlockDevice) -> Result<()> {
     let mut sector = [0; 512];
     data.read_at(ByteOffset(0), &mut sector)?;

@@ -1,8 +1,8 @@
-//! From wishes to decisions: options and device in, [`Plan`] out.
+//! Decides every size and location: options and device in, [`Plan`] out.
 //!
-//! Every rule here is mkfs.xfs 6.13's, found by watching it (`mkfs.xfs -N`), and the tests compare
-//! with what it printed: sizes first, then features, the stripe, groups, inodes, the log, and last
-//! the place of the root directory, which follows from all the others.
+//! Every rule here is that of mkfs.xfs 6.13, found by experiment (`mkfs.xfs -N`). The tests compare
+//! with its output: sizes first, then features, the stripe, groups, inodes, the log, and last the
+//! location of the root directory, which follows from all the others.
 
 use xfskit_block::{BlockDevice, Topology};
 use xfskit_format::timestamp::Timestamp;
@@ -23,12 +23,12 @@ const TIB: u64 = 1 << 40;
 const AG_MIN: u64 = 16 * MIB;
 /// Largest allocation group, in bytes; mkfs stays a block below.
 const AG_MAX: u64 = TIB;
-/// Smallest allocation group that `concurrency` brings about, in bytes.
+/// Smallest allocation group that `concurrency` leads to, in bytes.
 const AG_CONCURRENT_MIN: u64 = 4 * GIB;
 /// Below this size mkfs.xfs refuses, and its log rules differ, in bytes.
 pub(crate) const SMALL: u64 = 300 * MIB;
 
-/// What mkfs needs to know about the devices.
+/// Properties of the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Size of the data device.
@@ -37,13 +37,13 @@ pub struct DeviceFacts {
     pub logical_sector: u32,
     /// Unit of I/O without read-modify-write, in bytes: the default sector size.
     pub physical_sector: u32,
-    /// Where the data device's stripes lie.
+    /// The stripes of the data device.
     pub stripes: Topology,
     /// The device for an external log.
     pub log: Option<LogFacts>,
 }
 
-/// What mkfs needs to know about a log device.
+/// Properties of a log device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFacts {
     /// Its size.
@@ -53,13 +53,14 @@ pub struct LogFacts {
 }
 
 impl DeviceFacts {
-    /// A plain file of `size`: sectors of 512 bytes, no stripes, no log device.
+    /// Returns the properties of a plain file of `size`: sectors of 512 bytes, no stripes, no log
+    /// device.
     pub fn file(size: ByteLen) -> Self {
         let stripes = Topology::default();
         Self { size, logical_sector: 512, physical_sector: 512, stripes, log: None }
     }
 
-    /// What the devices say of themselves.
+    /// Reads the properties of the devices.
     pub fn of(data: &dyn BlockDevice, log: Option<&dyn BlockDevice>) -> Self {
         Self {
             logical_sector: data.logical_block_size(),
@@ -71,50 +72,50 @@ impl DeviceFacts {
     }
 }
 
-/// What does not follow from options and device: the caller draws it, so that making a volume can
-/// be repeated to the byte.
+/// Values that do not follow from options and device. The caller supplies them, so that making a
+/// volume can be repeated to the byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The volume's UUID where the options name none.
     pub uuid: Uuid,
     /// Time of all timestamps: seconds since 1970.
     pub seconds: i64,
-    /// And nanoseconds, below 10^9.
+    /// Nanoseconds of all timestamps, below 10^9.
     pub nanoseconds: u32,
     /// Generation number of the first inodes (the root directory's is always 0).
     pub generation: u32,
 }
 
 impl Stamp {
-    /// The time of all timestamps.
+    /// Returns the time of all timestamps.
     pub fn time(&self) -> Timestamp {
         Timestamp { sec: self.seconds, nsec: self.nanoseconds }
     }
 }
 
-/// A volume, decided to the last byte.
+/// All decisions for a volume.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Sizes, counts, places.
+    /// Sizes, counts, locations.
     pub geometry: Geometry,
     /// The label, padded with NUL.
     pub label: [u8; 12],
     /// UUID, time and generation.
     pub stamp: Stamp,
-    /// The autofsck property of the root directory, where asked for.
+    /// The autofsck property of the root directory, if requested.
     pub autofsck: Option<Autofsck>,
-    /// Write over whatever is there.
+    /// Overwrites existing contents.
     pub force: bool,
-    /// Tell the device that its old content is not needed.
+    /// Discards the old contents of the device.
     pub discard: bool,
-    /// What the user should know, in whole sentences.
+    /// Notes for the user, in whole sentences.
     pub notes: Vec<String>,
 }
 
 /// Decides everything.
 ///
 /// # Errors
-/// [`Error::Refused`], in words, where options do not fit each other or the device.
+/// [`Error::Refused`] if options do not fit each other or the device.
 pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan, Error> {
     let mut notes = Vec::new();
     let uuid = options.uuid.unwrap_or(stamp.uuid);
@@ -158,16 +159,16 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
     })
 }
 
-/// Sizes in bytes that everything else is measured with.
+/// Sizes in bytes that all other decisions use.
 pub(crate) struct Sizes {
     pub(crate) block: u32,
     pub(crate) sector: u32,
     pub(crate) log_sector: u32,
     pub(crate) inode: u32,
     pub(crate) dir_block: u32,
-    /// The device, or the part of it to use, in bytes.
+    /// The part of the device to use, in bytes.
     pub(crate) bytes: u64,
-    /// The same in blocks.
+    /// The part of the device to use, in blocks.
     pub(crate) dblocks: u64,
 }
 
@@ -220,7 +221,7 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// A quantity in bytes, now that block and sector are known.
+    /// Converts a quantity to bytes, once block and sector are known.
     pub(crate) fn in_bytes(&self, quantity: Quantity) -> Result<u64, Error> {
         match quantity.bytes(self.block, self.sector) {
             Some(bytes) => Ok(bytes),
@@ -228,7 +229,7 @@ impl Sizes {
         }
     }
 
-    /// A geometry with what is known by now; the rest is zero.
+    /// Returns a geometry with the sizes known so far; the rest is zero.
     fn geometry(&self, features: Features, uuid: Uuid) -> Geometry {
         let log2 = |n: u32| u8::try_from(n.ilog2()).unwrap_or(0);
         let (blocklog, inodelog) = (log2(self.block), log2(self.inode));
@@ -265,7 +266,7 @@ impl Sizes {
     }
 }
 
-/// The feature words, of mkfs.xfs 6.13 where nothing else is asked for.
+/// Returns the feature words. The defaults are those of mkfs.xfs 6.13.
 fn features(options: &Options) -> Result<Features, Error> {
     let bit = |on: bool, mask: u32| if on { mask } else { 0 };
     let finobt = options.finobt.unwrap_or(true);
@@ -275,7 +276,7 @@ fn features(options: &Options) -> Result<Features, Error> {
     let inobtcount = options.inobtcount.unwrap_or(finobt);
     let checked = options.autofsck.is_some_and(|value| value != Autofsck::None);
     let parent = options.parent.unwrap_or(checked);
-    // Repairs of parent pointers exchange directories' contents, so one brings the other.
+    // Repairs of parent pointers exchange directories' contents, so one feature brings the other.
     let exchange = options.exchange.unwrap_or(parent);
     Ok(Features {
         version: Version::V5,
@@ -296,7 +297,7 @@ fn features(options: &Options) -> Result<Features, Error> {
     })
 }
 
-/// Bits of `versionnum` that follow from everything else.
+/// Sets the bits of `versionnum` that follow from other decisions.
 fn set_version_bits(geo: &mut Geometry, options: &Options) {
     let mut bits = versionnum::NLINK
         | versionnum::ALIGN
@@ -315,7 +316,7 @@ fn set_version_bits(geo: &mut Geometry, options: &Options) {
     geo.features.versionnum = u16::try_from(bits).unwrap_or(0);
 }
 
-/// How many groups a device of `bytes` gets; `None` for as few as possible.
+/// Returns the number of groups of a device of `bytes`; `None` for as few as possible.
 fn default_agcount(bytes: u64, striped: bool) -> Option<u64> {
     let table: &[(u64, u64)] = if striped {
         &[
@@ -357,7 +358,7 @@ fn decide_groups(
         },
     };
     if let Some(threads) = options.concurrency {
-        // More groups than usual, so that threads do not meet; but not small ones.
+        // More groups than by default, so that threads use different ones, but not small ones.
         let count = u64::from(threads).min(dblocks * block / AG_CONCURRENT_MIN);
         if count >= dblocks.div_ceil(agsize) {
             agsize = dblocks / count;
@@ -400,7 +401,7 @@ fn decide_groups(
     Ok(())
 }
 
-/// Groups begin on stripe units.
+/// Rounds the group size so that groups begin on stripe units.
 fn align_agsize(agsize: u64, stripe: &Stripe, max: u64) -> u64 {
     let unit = u64::from(stripe.unit);
     let up = agsize.next_multiple_of(unit);
@@ -424,7 +425,7 @@ fn decide_inodes(geo: &mut Geometry, options: &Options, sizes: &Sizes) {
     }
 }
 
-/// The root directory is the first inode of the first chunk; the two realtime inodes follow.
+/// Places the root directory: the first inode of the first chunk; the two realtime inodes follow.
 fn decide_root(geo: &mut Geometry) -> Result<(), Error> {
     let layout = AgLayout::of(geo, AgNumber(0));
     let Some(chunk) = layout.chunk.filter(|chunk| {

@@ -1,5 +1,5 @@
-//! The bytes of one allocation group: superblock, AGF, AGI, AGFL and its trees. Of an empty volume,
-//! or of one that was filled before it was finished: a [`Group`] is all that they say.
+//! The bytes of one allocation group: superblock, AGF, AGI, AGFL and its trees, of an empty volume
+//! or of one that is filled before it is finished. A [`Group`] has all they record.
 
 use xfskit_core::bulk::btree::{self, Shape};
 use xfskit_format::agbtree::Tree;
@@ -37,12 +37,13 @@ pub struct Totals {
     pub icount: u64,
     /// Inodes that exist and are free.
     pub ifree: u64,
-    /// Whether some inode has attributes: the finished superblock says so.
+    /// True if some inode has attributes, which the finished superblock records.
     pub has_attrs: bool,
 }
 
 impl Totals {
-    /// Of an empty volume. Only the first group, the log's and the last differ from the others.
+    /// Returns the sums of an empty volume. Only the first group, the log's and the last differ
+    /// from the others.
     pub fn of(plan: &Plan) -> Self {
         let geo = &plan.geometry;
         let free = |agno| {
@@ -59,7 +60,7 @@ impl Totals {
         }
     }
 
-    /// Of a volume whose groups are filled.
+    /// Returns the sums of a volume whose groups are filled.
     pub fn filled(geo: &Geometry, groups: &[Group], has_attrs: bool) -> Self {
         let chunk = geo.chunk_blocks().into();
         let mut totals = Self { fdblocks: 0, chunk, icount: 0, ifree: 0, has_attrs };
@@ -74,10 +75,10 @@ impl Totals {
     }
 }
 
-/// One group of a finished volume, with all that its headers and trees say.
+/// One group of a finished volume, with all that its headers and trees record.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Which.
+    /// Its number.
     pub agno: AgNumber,
     /// The trees that the volume has, and where their blocks are, the root's first.
     pub trees: Vec<(Tree, Vec<AgBlock>)>,
@@ -89,12 +90,12 @@ pub struct Group {
     pub chunks: Vec<Chunk>,
     /// First inode of the newest chunk.
     pub newino: Option<AgIno>,
-    /// Owners of all used blocks, in the order of the rmapbt. Not needed where there is none.
+    /// Owners of all used blocks, in the order of the rmapbt. Empty if there is no rmapbt.
     pub owners: Vec<rmap::Rec>,
 }
 
 impl Group {
-    /// Group `agno` of an empty volume.
+    /// Returns group `agno` of an empty volume.
     pub fn empty(geo: &Geometry, agno: AgNumber) -> Self {
         let layout = AgLayout::of(geo, agno);
         Self {
@@ -113,7 +114,7 @@ impl Group {
         }
     }
 
-    /// How `tree` is shaped with the records it has now.
+    /// Returns the shape of `tree` with its present records.
     pub fn shape(&self, geo: &Geometry, tree: Tree) -> Shape {
         let records = match tree {
             Tree::Bno | Tree::Cnt => self.free.len(),
@@ -129,7 +130,7 @@ impl Group {
         self.chunks.iter().filter(|chunk| chunk.freecount > 0)
     }
 
-    /// Root, levels and blocks of `tree`; zeroes where the volume has none.
+    /// Returns root, levels and blocks of `tree`; zeroes if the volume does not have it.
     fn numbers(&self, geo: &Geometry, tree: Tree) -> [U32; 3] {
         let Some((_, places)) = self.trees.iter().find(|(known, _)| *known == tree) else {
             return [0.into(); 3];
@@ -138,7 +139,7 @@ impl Group {
         [root, self.shape(geo, tree).levels(), u32_of(places.len())].map(U32::new)
     }
 
-    /// Blocks of free-space btrees and the rmapbt, without their roots.
+    /// Returns the number of blocks of free-space btrees and the rmapbt, without their roots.
     pub fn btreeblks(&self) -> u32 {
         let counted = |tree: Tree| matches!(tree, Tree::Bno | Tree::Cnt | Tree::Rmap);
         self.trees
@@ -148,19 +149,19 @@ impl Group {
             .sum()
     }
 
-    /// Free blocks, without those of AGFL and btrees.
+    /// Returns the number of free blocks, without those of AGFL and btrees.
     pub fn freeblks(&self) -> u32 {
         self.free.iter().map(|extent| extent.len.0).sum()
     }
 
-    /// Inodes that exist, and those of them that are free.
+    /// Returns the number of inodes, and the number of free ones.
     pub fn inodes(&self) -> (u32, u32) {
         self.chunks
             .iter()
             .fold((0, 0), |(count, free), chunk| (count + chunk.count, free + chunk.freecount))
     }
 
-    /// Every block that headers and trees take, by block; the first has all headers.
+    /// Returns every block of headers and trees, in order; the first has all headers.
     pub fn blocks(&self, plan: &Plan, totals: &Totals) -> Vec<(AgBlock, Vec<u8>)> {
         let geo = &plan.geometry;
         let ss = geo.sectsize();
@@ -266,9 +267,9 @@ impl Group {
     }
 }
 
-/// The superblock's sector in group `agno`. While mkfs works, and for ever in the secondaries, it
-/// says "in progress", and its counters know nothing of the first inodes. The one in the middle and
-/// the last name the root directory, should the primary be lost.
+/// Returns the superblock's sector in group `agno`. While mkfs works, and always in the
+/// secondaries, it has "in progress" set, and its counters leave out the first inodes. The one in
+/// the middle and the last have the root directory's number, in case the primary is lost.
 pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool) -> Vec<u8> {
     let geo = &plan.geometry;
     let features = &geo.features;
@@ -278,7 +279,7 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     let ino = |ino: Option<Ino>, known: bool| {
         if known { ino.map_or(0, |ino| ino.0) } else { u64::MAX }
     };
-    // Attributes are made when the secondaries are written already.
+    // Attributes are made after the secondaries were written.
     let attr = if !inprogress && totals.has_attrs { versionnum::ATTR } else { 0 };
     let mut sb = Superblock::new_zeroed();
     sb.magicnum = sb::MAGIC.into();
@@ -329,7 +330,7 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     padded(sb.as_bytes(), geo.sectsize(), sb::CRC_OFFSET)
 }
 
-/// The first chunk's records: one, or more where a block holds more than 64 inodes.
+/// Returns the records of the first chunk: one, or more if a block has more than 64 inodes.
 fn first_chunks(geo: &Geometry, chunk: Extent) -> Vec<Chunk> {
     let first = geo.agb_to_agino(chunk.start).0;
     let end = first + (chunk.len.0 << geo.inopblog);
@@ -348,7 +349,7 @@ fn first_chunks(geo: &Geometry, chunk: Extent) -> Vec<Chunk> {
         .collect()
 }
 
-/// An owner's blocks.
+/// Returns the reverse mapping of an owner's blocks.
 pub fn owned(extent: Extent, owner: u64) -> rmap::Rec {
     rmap::Rec {
         startblock: extent.start.0.into(),
@@ -367,7 +368,7 @@ pub fn tree_owner(tree: Tree) -> u64 {
     }
 }
 
-/// The reverse mappings of an empty group: every used block.
+/// Returns the reverse mappings of an empty group: every used block.
 fn owners(layout: &AgLayout) -> Vec<rmap::Rec> {
     let block = |agbno: AgBlock| Extent { start: agbno, len: ExtLen(1) };
     let headers = Extent { start: AgBlock(0), len: ExtLen(layout.headers) };
@@ -379,8 +380,8 @@ fn owners(layout: &AgLayout) -> Vec<rmap::Rec> {
     in_order(records)
 }
 
-/// Sorts `records` as the rmapbt has them, and merges neighbours as it must: of one owner and, for
-/// files, of one fork and consecutive there.
+/// Sorts `records` as the rmapbt has them, and merges neighbours: of one owner and, for files, of
+/// one fork and consecutive there.
 pub fn in_order(mut records: Vec<rmap::Rec>) -> Vec<rmap::Rec> {
     records.sort_by_key(|record| record.low_key().sort_key());
     records.dedup_by(|next, last| {
@@ -397,7 +398,7 @@ pub fn in_order(mut records: Vec<rmap::Rec>) -> Vec<rmap::Rec> {
     records
 }
 
-/// `bytes`, filled up with zeroes to `len`, with its CRC at byte `crc`.
+/// Pads `bytes` with zeroes to `len`, and sets its CRC at byte `crc`.
 fn padded(bytes: &[u8], len: usize, crc: usize) -> Vec<u8> {
     let mut block = vec![0; len];
     let n = bytes.len().min(len);

@@ -10,23 +10,23 @@ use crate::geometry::Plan;
 
 /// Mode of the root directory: `drwxr-xr-x`.
 const ROOT_MODE: u16 = 0o040_755;
-/// Mode of the realtime inodes: regular files that nobody may open.
+/// Mode of the realtime inodes: regular files without permissions.
 const REALTIME_MODE: u16 = 0o100_000;
 /// `change_count` of an inode that was allocated and written once.
 const CHANGES: u64 = 2;
-/// The same when an attribute was added.
+/// `change_count` of an inode to which an attribute was added.
 const CHANGES_WITH_ATTR: u64 = 4;
 /// The property of the root directory that lets a machine check the volume by itself.
 pub const AUTOFSCK: &[u8] = b"xfs:autofsck";
-/// Bytes kept for the attribute fork that holds it.
+/// Bytes of the attribute fork that holds it.
 const ATTR_FORK: usize = 40;
 
-/// A time as the volume's new inodes store it.
+/// Encodes a time in the format of the volume's new inodes.
 fn encode(geo: &Geometry, time: Timestamp) -> u64 {
     if geo.features.bigtime() { time.to_bigtime() } else { time.to_legacy() }
 }
 
-/// Fills in what all used inodes of a new volume have in common: no extents, no attributes.
+/// Sets what all used inodes of a new volume have in common: no extents, no attributes.
 fn set_used(inode: &mut InodeMut<'_>, plan: &Plan, mode: u16, format: Format, nlink: u32) {
     let features = &plan.geometry.features;
     let now = encode(&plan.geometry, plan.stamp.time()).into();
@@ -43,7 +43,7 @@ fn set_used(inode: &mut InodeMut<'_>, plan: &Plan, mode: u16, format: Format, nl
     inode.core.flags2 = (bigtime | nrext64).into();
 }
 
-/// The root directory: empty, its own parent.
+/// Sets up the root directory: empty, its own parent.
 fn set_root(inode: &mut InodeMut<'_>, plan: &Plan) {
     set_used(inode, plan, ROOT_MODE, Format::Local, 2);
     let entries = dir::sf::empty(plan.geometry.rootino);
@@ -68,15 +68,15 @@ fn set_attr(inode: &mut InodeMut<'_>, name: &[u8], value: &[u8]) {
     inode.literal[at..][..fork.len()].copy_from_slice(&fork);
 }
 
-/// The realtime bitmap: of the newer kind by its flag, which also makes its time of access count
-/// something else, from 0.
+/// Sets up the realtime bitmap. Its flag marks the newer kind, whose access time counts something
+/// else, from 0.
 fn set_bitmap(inode: &mut InodeMut<'_>, plan: &Plan) {
     set_used(inode, plan, REALTIME_MODE, Format::Extents, 1);
     inode.core.core.flags = flags::NEWRTBM.into();
     inode.core.core.atime = encode(&plan.geometry, Timestamp::EPOCH).into();
 }
 
-/// All inodes of the chunk that begins with the root directory.
+/// Returns all inodes of the chunk that begins with the root directory.
 pub fn first_chunk(plan: &Plan) -> Vec<u8> {
     let geo = &plan.geometry;
     let mut bytes = vec![0; geo.chunk_blocks() as usize * geo.blocksize()];

@@ -1,12 +1,12 @@
-//! What mkfs puts where in one allocation group.
+//! The layout of one allocation group as mkfs makes it.
 //!
 //! ```text
 //! headers | bnobt | cntbt | inobt | finobt? | rmapbt? | refcountbt? | (gap) log | AGFL | free …
 //! ```
 //!
-//! One block for each root, packed behind the headers. The log, where this group has it, begins at
-//! the first aligned block behind them. The AGFL's blocks are then taken from the first free extent
-//! that has enough: a gap before the log, or what follows it. Group 0 gets the first inode chunk,
+//! One block for each root, packed behind the headers. The log, if it is in this group, begins at
+//! the first aligned block behind them. The AGFL's blocks are taken from the first free extent that
+//! is large enough: a gap before the log, or what follows it. Group 0 gets the first inode chunk,
 //! aligned, behind all that.
 
 use xfskit_format::agbtree::Tree;
@@ -30,20 +30,20 @@ impl Extent {
         (end > start).then(|| Self { start: AgBlock(start), len: ExtLen(end - start) })
     }
 
-    /// The block behind the last one.
+    /// Returns the block after the last one.
     pub fn end(self) -> u32 {
         self.start.0 + self.len.0
     }
 }
 
-/// One group as mkfs leaves it.
+/// The layout of one new group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgLayout {
     /// Blocks that hold the four headers, from block 0.
     pub headers: u32,
-    /// The root of each tree that the volume has.
+    /// The root of each tree of the volume.
     pub roots: Vec<(Tree, AgBlock)>,
-    /// The internal log, where it lies in this group.
+    /// The internal log, if it is in this group.
     pub log: Option<Extent>,
     /// The free list, in order.
     pub agfl: Option<Extent>,
@@ -53,27 +53,27 @@ pub struct AgLayout {
     pub free: Vec<Extent>,
 }
 
-/// Blocks that hold AG headers.
+/// Returns the number of blocks that hold AG headers.
 pub fn header_blocks(geo: &Geometry) -> u32 {
     geo.ag_header_last().0 + 1
 }
 
-/// The first block behind headers and roots.
+/// Returns the first block behind headers and roots.
 pub fn first_free(geo: &Geometry) -> u32 {
     let roots = ROOTS.iter().filter(|tree| tree.exists(geo)).count();
     header_blocks(geo) + u32::try_from(roots).unwrap_or(0)
 }
 
-/// Length of the AGFL of a group whose trees have one level: as many blocks as one full split of
-/// each free-space tree may take.
+/// Returns the length of the AGFL of a group whose trees have one level: as many blocks as one full
+/// split of each free-space tree may take.
 pub fn agfl_need(geo: &Geometry) -> u32 {
     let split = |max_levels: u32| 2 * max_levels.min(2) - 2;
     let rmap = if geo.features.rmapbt() { split(rmap::max_levels(geo)) } else { 0 };
     2 * split(alloc::max_levels(geo)) + rmap
 }
 
-/// Alignment of the first inode chunk, in blocks: the stripe unit where inode clusters are aligned
-/// and divide it, else the inode alignment.
+/// Returns the alignment of the first inode chunk, in blocks: the stripe unit if inode clusters are
+/// aligned and divide it, else the inode alignment.
 fn chunk_align(geo: &Geometry) -> u32 {
     let align = geo.cluster_align();
     let stripe = align > 1 && geo.unit != 0 && geo.unit.is_multiple_of(align);
@@ -81,7 +81,7 @@ fn chunk_align(geo: &Geometry) -> u32 {
 }
 
 impl AgLayout {
-    /// The layout of group `agno` of a volume whose log has its place.
+    /// Returns the layout of group `agno` of a volume whose log has its location.
     pub fn of(geo: &Geometry, agno: AgNumber) -> Self {
         let headers = header_blocks(geo);
         let first_free = first_free(geo);
@@ -108,22 +108,22 @@ impl AgLayout {
         Self { headers, roots, log, agfl, chunk, free }
     }
 
-    /// Free blocks of the group, without the AGFL's.
+    /// Returns the number of free blocks of the group, without the AGFL's.
     pub fn free_blocks(&self) -> u32 {
         self.free.iter().map(|extent| extent.len.0).sum()
     }
 
-    /// The longest free extent, in blocks.
+    /// Returns the length of the longest free extent, in blocks.
     pub fn longest(&self) -> u32 {
         self.free.iter().map(|extent| extent.len.0).max().unwrap_or(0)
     }
 
-    /// Blocks of the AGFL.
+    /// Returns the number of blocks of the AGFL.
     pub fn agfl_len(&self) -> u32 {
         self.agfl.map_or(0, |extent| extent.len.0)
     }
 
-    /// The root of `tree`, where the volume has it.
+    /// Returns the root of `tree`, if the volume has it.
     pub fn root(&self, tree: Tree) -> Option<AgBlock> {
         self.roots.iter().find(|(t, _)| *t == tree).map(|(_, agbno)| *agbno)
     }
@@ -142,7 +142,7 @@ fn carve(free: &mut Vec<Extent>, used: Extent) {
         .collect();
 }
 
-/// Takes `need` blocks from the first free extent that has so many.
+/// Takes `need` blocks from the first free extent that is large enough.
 fn take_agfl(free: &mut Vec<Extent>, need: u32) -> Option<Extent> {
     let from = free.iter().find(|extent| extent.len.0 >= need)?.start.0;
     let agfl = Extent::new(from, from + need)?;

@@ -1,4 +1,4 @@
-//! The log: how large, where, and aligned to what.
+//! The log: its size, its location, its alignment.
 
 use xfskit_units::{AgBlock, AgNumber, FsBlock, Geometry};
 
@@ -10,26 +10,26 @@ use crate::options::{Options, StripeUnit};
 use crate::stripe::Stripe;
 
 const KIB: u64 = 1 << 10;
-/// Most blocks of a log.
+/// Maximum length of a log, in blocks.
 const BLOCKS_MAX: u64 = 1 << 20;
-/// Most bytes of a log: 2 GiB less 10 MiB.
+/// Maximum length of a log, in bytes: 2 GiB less 10 MiB.
 const BYTES_MAX: u64 = 2 * GIB - 10 * MIB;
-/// Fewest blocks of a log.
+/// Minimum length of a log, in blocks.
 const BLOCKS_MIN: u64 = 512;
 /// Longest stripe unit of a log, in bytes.
 const UNIT_MAX: u64 = 256 * KIB;
-/// What a longer one becomes, where it was not asked for, in bytes.
+/// The unit that replaces a longer one by default, in bytes.
 const UNIT_INSTEAD: u64 = 32 * KIB;
-/// Blocks of a group that stay free of the log: the AGFL's, and one.
+/// Blocks of a group that the log leaves free: the AGFL's, and one.
 const SPARED: u32 = 4 + 1;
 
-/// What bounds the length of a log, in blocks.
+/// Bounds on the length of a log, in blocks.
 struct Bounds {
-    /// What `-l size` asks for.
-    asked: Option<u64>,
-    /// What Linux wants at least.
+    /// The length that `-l size` requests.
+    requested: Option<u64>,
+    /// The minimum that Linux requires.
     min: u64,
-    /// What the format allows at most.
+    /// The maximum that the format allows.
     max: u64,
 }
 
@@ -45,7 +45,11 @@ pub(crate) fn decide(
     let sunit = stripe_unit(options, sizes, stripe)?;
     geo.logsunit = if sunit == 0 { 1 } else { sunit };
     let bounds = Bounds {
-        asked: options.log_size.map(|size| sizes.in_bytes(size)).transpose()?.map(|b| b / block),
+        requested: options
+            .log_size
+            .map(|size| sizes.in_bytes(size))
+            .transpose()?
+            .map(|b| b / block),
         min: min_log_blocks(geo).max(BLOCKS_MIN),
         max: BLOCKS_MAX.min(BYTES_MAX / block),
     };
@@ -67,10 +71,10 @@ pub(crate) fn decide(
     Ok(())
 }
 
-/// The length of a log that has a device of `device` blocks for itself, in blocks.
+/// Returns the length of a log that has a device of `device` blocks for itself, in blocks.
 fn external_log(device: u64, bounds: &Bounds, unit: u32) -> Result<u64, Error> {
     let unit = u64::from(unit).max(1);
-    let blocks = bounds.asked.unwrap_or(device.min(bounds.max) / unit * unit);
+    let blocks = bounds.requested.unwrap_or(device.min(bounds.max) / unit * unit);
     if blocks > device {
         refuse!("log of {blocks} blocks is larger than its device of {device} blocks");
     }
@@ -96,9 +100,9 @@ fn check_log_unit(blocks: u64, unit: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The log's stripe unit in bytes; 0 for none.
+/// Returns the log's stripe unit in bytes; 0 for none.
 fn stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32, Error> {
-    let asked = match options.log_stripe_unit {
+    let requested = match options.log_stripe_unit {
         Some(StripeUnit::Su(su)) => Some(sizes.in_bytes(su)?),
         Some(StripeUnit::Sunit(units)) => Some(u64::from(units) * 512),
         None => None,
@@ -108,8 +112,8 @@ fn stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32,
         () if options.log_external => 0, // the data's stripes are not the log's
         () => u64::from(stripe.unit) * u64::from(sizes.block),
     };
-    let unit = asked.unwrap_or(default);
-    if asked.is_some_and(|unit| unit > UNIT_MAX) {
+    let unit = requested.unwrap_or(default);
+    if requested.is_some_and(|unit| unit > UNIT_MAX) {
         refuse!("log stripe unit of {unit} bytes is too large: at most 256 KiB are possible");
     }
     if !unit.is_multiple_of(sizes.block.into()) {
@@ -120,7 +124,7 @@ fn stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32,
     Ok(u32::try_from(unit).unwrap_or(0))
 }
 
-/// Places the log in group `agno`, where `spared` blocks more than usual stay free; answers its
+/// Places the log in group `agno`, where `spared` more blocks than usual stay free. Returns its
 /// length in blocks.
 fn internal_log(
     geo: &mut Geometry,
@@ -129,15 +133,15 @@ fn internal_log(
     bounds: &Bounds,
     unit: u32,
 ) -> Result<u64, Error> {
-    // The last group may be short, which mkfs.xfs forgets.
+    // The last group may be short, which mkfs.xfs does not consider.
     let length = geo.ag_length(agno);
     let first_free = layout::first_free(geo);
     let max = bounds.max.min(length.saturating_sub(first_free + SPARED + spared).into());
     let unit = u64::from(unit).max(1);
     let default = default_size(geo, bounds.min).clamp(bounds.min, max.max(bounds.min));
-    let wanted = bounds.asked.unwrap_or(default);
+    let wanted = bounds.requested.unwrap_or(default);
     check_log_size(wanted, bounds.min, max)?;
-    if bounds.asked.is_some() {
+    if bounds.requested.is_some() {
         check_log_unit(wanted, unit)?;
     }
     // The unit divides volume-wide block numbers, which for odd units is not the same as dividing
@@ -152,7 +156,7 @@ fn internal_log(
     Ok(blocks)
 }
 
-/// The length of a log that nobody asked for, in blocks.
+/// Returns the default length of a log, in blocks.
 fn default_size(geo: &Geometry, min: u64) -> u64 {
     if geo.data_bytes().0 < SMALL {
         return min;

@@ -2,12 +2,12 @@
 //!
 //! Linux reserves log space for the worst case of each kind of transaction before it starts, and a
 //! transaction that rolls reserves for several rounds at once. A log must hold three of the largest
-//! such reservation; a smaller one is refused at mount. So the table of reservations is part of the
-//! format, whether we like it or not. Each row counts the blocks and inodes that one kind of
-//! transaction may change, each with its headers in the journal.
+//! such reservation, or the mount fails. So the table of reservations is part of the format. Each
+//! row counts the blocks and inodes that one kind of transaction may change, each with its headers
+//! in the journal.
 //!
-//! Volumes without parent pointers are measured by an older, larger table, kept so that a log which
-//! was large enough once stays so.
+//! Volumes without parent pointers use an older, larger table, so that a log that was large enough
+//! once stays so.
 
 use xfskit_format::{alloc, inobt, refcount, rmap};
 use xfskit_units::Geometry;
@@ -32,18 +32,18 @@ const OLD_RMAP_LEVELS: u64 = 9;
 
 /// One kind of transaction: log space for one round in bytes, and how many rounds.
 #[derive(Clone, Copy)]
-struct Row {
+struct Reservation {
     bytes: u64,
     count: u64,
 }
 
-impl Row {
+impl Reservation {
     fn total(self) -> u64 {
         self.bytes * self.count
     }
 }
 
-/// What the reservations are computed from.
+/// The sizes that the reservations depend on.
 struct Sizes {
     bs: u64,
     ss: u64,
@@ -67,13 +67,13 @@ struct Sizes {
     parent: bool,
 }
 
-/// `n` buffers of `size` bytes.
+/// Returns the log space of `n` buffers of `size` bytes.
 fn buf(n: u64, size: u64) -> u64 {
     n * (size + BUF_OVERHEAD)
 }
 
-/// Levels of a fork's btree with `max_extents` records, of which the root in the inode holds
-/// `root`.
+/// Returns the levels of a fork's btree with `max_extents` records, of which the root in the inode
+/// holds `root`.
 fn bmap_levels(bs: u64, max_extents: u64, root: u64) -> u64 {
     let min = (bs - 72) / 16 / 2;
     let mut blocks = max_extents.div_ceil(min);
@@ -118,18 +118,19 @@ impl Sizes {
         }
     }
 
-    /// One inode.
+    /// Returns the log space of one inode.
     fn ino(&self) -> u64 {
         self.isz + INODE_OVERHEAD
     }
 
-    /// Blocks touched when `n` extents are allocated or freed: every tree splits to its root.
+    /// Returns the blocks changed when `n` extents are allocated or freed: every tree splits to its
+    /// root.
     fn alloc_blocks(&self, n: u64) -> u64 {
         let rmap = if self.rmapbt { 2 * self.rmap - 1 } else { 0 };
         n * (2 * (2 * self.alloc - 1) + rmap)
     }
 
-    /// Blocks touched when `n` reference counts change.
+    /// Returns the blocks changed when `n` reference counts change.
     fn refcount_blocks(&self, n: u64) -> u64 {
         if self.reflink { n * (2 * self.refcount - 1) } else { 0 }
     }
@@ -142,23 +143,23 @@ impl Sizes {
         buf(self.refcount_blocks(n), self.bs)
     }
 
-    /// Blocks of a fork's btree, `levels` high, that adding `mappings` may touch.
+    /// Returns the blocks of a fork's btree, `levels` high, that adding `mappings` may change.
     fn map_blocks(&self, mappings: u64, levels: u64) -> u64 {
         let pointers = (self.bs - 56) / 8;
         mappings.div_ceil(pointers - pointers / 2) * (levels - 1)
     }
 
-    /// Filesystem blocks of one directory operation.
+    /// Returns the filesystem blocks of one directory operation.
     fn dir_blocks(&self) -> u64 {
         DIR_LEVELS * self.dir + DIR_LEVELS * self.map_blocks(self.dir, self.bmap_data) + 1
     }
 
-    /// One insertion into the inobt.
+    /// Returns the log space of one insertion into the inobt.
     fn inobt_insert(&self) -> u64 {
         buf(self.inobt, self.bs) + self.alloc_bufs(1)
     }
 
-    /// One insertion into the finobt.
+    /// Returns the log space of one insertion into the finobt.
     fn finobt_insert(&self) -> u64 {
         if self.finobt { self.inobt_insert() } else { 0 }
     }
@@ -171,7 +172,7 @@ impl Sizes {
         buf(1, self.ss) + self.cluster
     }
 
-    /// `bytes` where parent pointers are kept.
+    /// Returns `bytes` if the volume has parent pointers, else 0.
     fn if_parent(&self, bytes: u64) -> u64 {
         if self.parent { bytes } else { 0 }
     }
@@ -186,13 +187,13 @@ impl Sizes {
         QUOTA + inode.max(buf(5, self.ss) + self.alloc_bufs(2))
     }
 
-    /// Rounds of a transaction that unmaps extents.
+    /// Returns the rounds of a transaction that unmaps extents.
     fn unmap_count(&self) -> u64 {
         let (reflink, rmapbt) = (u64::from(self.reflink), u64::from(self.rmapbt));
         2 + (reflink | rmapbt) + reflink + rmapbt
     }
 
-    /// The same by the older table.
+    /// Returns the rounds of a transaction that unmaps extents, by the older table.
     fn unmap_count_old(&self) -> u64 {
         if self.reflink { 8 } else { 2 }
     }
@@ -233,7 +234,7 @@ impl Sizes {
         QUOTA + self.if_parent(PARENT_INTENT) + max([chunk, reuse, self.if_parent(self.attr_set())])
     }
 
-    /// A new inode chunk.
+    /// Returns the log space of a new inode chunk.
     fn chunk_alloc(&self) -> u64 {
         let alloc = buf(2, self.ss) + self.ss + self.alloc_bufs(1);
         alloc + self.inobt_insert() + self.finobt_insert()
@@ -282,7 +283,7 @@ impl Sizes {
         map.max(buf(9, self.ss) + self.alloc_bufs(4))
     }
 
-    /// The largest attribute that still lies in leaves, set at once.
+    /// Returns the log space of setting the largest attribute that fits into leaves, at once.
     fn attr_set_largest(&self) -> u64 {
         let bytes = self.bs / 2 + self.bs / 4 - 257;
         let blocks = bytes.div_ceil(self.bs);
@@ -295,8 +296,8 @@ impl Sizes {
         self.attr_set() + n * (buf(1, self.ss) + buf(self.bmap_attr, self.bs))
     }
 
-    /// Every kind of transaction, in Linux' order: of equal ones the first counts.
-    fn rows(&self) -> Vec<Row> {
+    /// Returns every kind of transaction, in Linux' order: of equal ones the first counts.
+    fn rows(&self) -> Vec<Reservation> {
         let p = if self.parent { 3 } else { 0 };
         let old = if self.parent { None } else { Some(self.old()) };
         let (write, itruncate, unmap) = match &old {
@@ -304,7 +305,7 @@ impl Sizes {
             None => (self.write(), self.itruncate(), self.unmap_count()),
         };
         let t = old.as_ref().unwrap_or(self);
-        let row = |bytes, count| Row { bytes, count };
+        let row = |bytes, count| Reservation { bytes, count };
         vec![
             row(write, unmap),
             row(itruncate, unmap),
@@ -329,25 +330,25 @@ impl Sizes {
         ]
     }
 
-    /// End of an atomic write: a row of Linux 6.16, never measured by the older table.
-    fn atomic_ioend(&self) -> Row {
-        Row { bytes: self.itruncate(), count: self.unmap_count() }
+    /// Returns the end of an atomic write, a row that Linux 6.16 added and the older table lacks.
+    fn atomic_ioend(&self) -> Reservation {
+        Reservation { bytes: self.itruncate(), count: self.unmap_count() }
     }
 
-    /// The same volume as the older table sees it.
+    /// Returns the same volume as the older table measures it.
     fn old(&self) -> Self {
         let rmap = if self.rmapbt && self.reflink { OLD_RMAP_LEVELS } else { self.rmap };
         Self { rmap, ..*self }
     }
 }
 
-/// Bytes of one inode cluster, not rounded up to a block.
+/// Returns the bytes of one inode cluster, not rounded up to a block.
 fn cluster_bytes(geo: &Geometry) -> u64 {
     let raw = 8192 * (geo.inodesize() as u64 / 256);
     if u64::from(geo.inoalignmt) >= raw >> geo.blocklog { raw } else { 8192 }
 }
 
-/// Log space that a reservation of `bytes` takes once record headers are counted.
+/// Returns the log space of a reservation of `bytes` with record headers.
 fn with_headers(bytes: u64, sunit: u64) -> u64 {
     let header = 512 * (RECORD / 32768).max(1);
     let room = RECORD - header;
@@ -361,11 +362,11 @@ fn with_headers(bytes: u64, sunit: u64) -> u64 {
     total + header * records + header + 2 * if sunit > 1 { sunit } else { 512 }
 }
 
-/// The smallest log of a volume like `geo`, in blocks. Only sizes, heights, features and `logsunit`
-/// count; where the log lies does not.
+/// Returns the smallest log of a volume like `geo`, in blocks. Only sizes, heights, features and
+/// `logsunit` matter, not where the log is.
 ///
-/// Linux 6.16 has a row more, which can raise the answer or (because a larger row hides the
-/// attribute's) lower it. We want logs that both accept.
+/// Linux 6.16 has one more row, which can raise the result or (because a larger row hides the
+/// attribute's) lower it. The result satisfies both.
 pub fn min_log_blocks(geo: &Geometry) -> u64 {
     let sizes = Sizes::of(geo);
     let mut rows = sizes.rows();
@@ -375,13 +376,14 @@ pub fn min_log_blocks(geo: &Geometry) -> u64 {
 }
 
 impl Sizes {
-    /// The smallest log for these transactions, in blocks.
-    fn min_log(&self, rows: &[Row], sunit: u64) -> u64 {
-        let largest = rows.iter().fold(Row { bytes: 0, count: 1 }, |best, row| {
+    /// Returns the smallest log for these transactions, in blocks.
+    fn min_log(&self, rows: &[Reservation], sunit: u64) -> u64 {
+        let largest = rows.iter().fold(Reservation { bytes: 0, count: 1 }, |best, row| {
             if row.total() > best.total() { *row } else { best }
         });
         let attr = self.attr_set_largest();
-        let row = if attr > largest.total() { Row { bytes: attr, count: 3 } } else { largest };
+        let row =
+            if attr > largest.total() { Reservation { bytes: attr, count: 3 } } else { largest };
         let mut basic = (with_headers(row.bytes, sunit) * row.count).div_ceil(512);
         if sunit > 1 {
             let unit = sunit / 512;

@@ -1,15 +1,15 @@
-//! What the user asked for, in mkfs.xfs's own option syntax.
+//! The requested options, in the option syntax of mkfs.xfs.
 //!
-//! `-d su=64k,sw=4` is option `-d` with two suboptions. [`Options::sub`] reads one such argument
-//! by the table in `suboptions`. A field that was not given stays `None`, and
-//! the [geometry](crate::geometry) decides. What this maker cannot write (version 4, realtime,
-//! metadata directories) is understood and refused by name.
+//! `-d su=64k,sw=4` is option `-d` with two suboptions. [`Options::sub`] reads one such argument by
+//! the table in `suboptions`. A field that was not given stays `None`, and the
+//! [geometry](crate::geometry) decides. What this mkfs cannot write (version 4, realtime, metadata
+//! directories) is parsed and refused by name.
 
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-/// An option that cannot be.
+/// An option that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// No option or suboption of this name.
@@ -20,14 +20,14 @@ pub enum OptionError {
         /// The suboption.
         name: String,
     },
-    /// A suboption that needs a value came without.
+    /// A suboption that needs a value has none.
     #[error("{option} {name} requires a value: {allowed}")]
     NoValue {
         /// "-b", ….
         option: &'static str,
         /// The suboption.
         name: &'static str,
-        /// What may stand there.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A value that is not allowed.
@@ -37,9 +37,9 @@ pub enum OptionError {
         option: &'static str,
         /// The suboption.
         name: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What may stand there.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// The same suboption twice.
@@ -50,29 +50,29 @@ pub enum OptionError {
         /// The suboption.
         name: &'static str,
     },
-    /// Two suboptions that say the same in different words, or contradict each other.
+    /// Two suboptions that set the same thing.
     #[error("{option} {name} and {option} {other} exclude each other")]
     Conflict {
         /// "-b", ….
         option: &'static str,
         /// The suboption given last.
         name: &'static str,
-        /// The one given before.
+        /// The suboption given before.
         other: &'static str,
     },
-    /// Understood, and not written by this maker.
+    /// Parsed, but not supported by this mkfs.
     #[error("{option} {name} is not supported: {why}")]
     Unsupported {
         /// "-b", ….
         option: &'static str,
         /// The suboption.
         name: &'static str,
-        /// What is missing.
+        /// What is not supported.
         why: &'static str,
     },
 }
 
-/// A length as written: its unit may be the block or the sector, which are not known yet.
+/// A length as written. Its unit may be the block or the sector, which are not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// In bytes: no suffix, or one of k, m, g, t, p, e (powers of 1024).
@@ -84,8 +84,8 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Reads a number with an optional suffix. Decimal, hexadecimal (`0x`) or octal (`0`), as C
-    /// reads them.
+    /// Parses a number with an optional suffix: decimal, hexadecimal (`0x`) or octal (`0`), as C
+    /// does.
     pub fn parse(text: &str) -> Option<Self> {
         let digits_end = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(hex) => text.len() - hex.trim_start_matches(|c: char| c.is_ascii_hexdigit()).len(),
@@ -114,7 +114,7 @@ impl Quantity {
         number.checked_mul(1 << shift).map(Self::Bytes)
     }
 
-    /// The length in bytes; `None` where it does not fit into 64 bits.
+    /// Returns the length in bytes; `None` if it does not fit into 64 bits.
     pub fn bytes(self, block_size: u32, sector_size: u32) -> Option<u64> {
         match self {
             Self::Bytes(n) => Some(n),
@@ -124,7 +124,7 @@ impl Quantity {
     }
 }
 
-/// How the log is to be placed on stripes, or the data.
+/// The stripe unit of the data or of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeUnit {
     /// `su=`: a length.
@@ -133,7 +133,7 @@ pub enum StripeUnit {
     Sunit(u32),
 }
 
-/// How wide the data stripe is.
+/// The width of the data stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeWidth {
     /// `sw=`: a count of stripe units.
@@ -142,7 +142,7 @@ pub enum StripeWidth {
     Swidth(u32),
 }
 
-/// What a machine may do by itself with the volume: the autofsck property of its root directory.
+/// What a machine may do with the volume by itself: the autofsck property of its root directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Autofsck {
@@ -157,7 +157,7 @@ pub enum Autofsck {
 }
 
 impl Autofsck {
-    /// The property's value as it is stored.
+    /// Returns the property's value as it is stored.
     pub fn value(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -178,14 +178,14 @@ impl Autofsck {
     }
 }
 
-/// Everything that can be asked of mkfs. `None` means: as mkfs.xfs 6.13 decides.
+/// All options of mkfs. `None` means the default of mkfs.xfs 6.13.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `-b size`: filesystem block in bytes, a power of two from 1024 to 65536.
     pub block_size: Option<u32>,
     /// `-s size`, `-d sectsize`: sector in bytes, a power of two from 512 to 32768.
     pub sector_size: Option<u32>,
-    /// `-d size`: how much of the device to use.
+    /// `-d size`: the part of the device to use.
     pub data_size: Option<Quantity>,
     /// `-d agcount`.
     pub agcount: Option<u32>,
@@ -197,17 +197,17 @@ pub struct Options {
     pub stripe_width: Option<StripeWidth>,
     /// `-d noalign`: ignore the device's stripe geometry.
     pub noalign: bool,
-    /// `-d concurrency`: threads the groups should suffice for; 0 turns the rule off.
+    /// `-d concurrency`: number of threads that the groups are to serve; 0 turns the rule off.
     pub concurrency: Option<u32>,
-    /// `-d name`: the device, as the command line may name it.
+    /// `-d name`: the device, if it is named by an option.
     pub data_name: Option<String>,
     /// `-i size`: inode in bytes, 512 to 2048.
     pub inode_size: Option<u32>,
     /// `-i perblock`: inodes in a block.
     pub inodes_per_block: Option<u32>,
-    /// `-i maxpct`: share of the volume that inodes may take, in percent; 0 for no limit.
+    /// `-i maxpct`: the percentage of the volume that inodes may take; 0 for no limit.
     pub imax_pct: Option<u8>,
-    /// `-i align`: inode chunks lie at multiples of their clusters.
+    /// `-i align`: aligns inode chunks to multiples of their clusters.
     pub inode_align: Option<bool>,
     /// `-i sparse`.
     pub sparse: Option<bool>,
@@ -219,9 +219,9 @@ pub struct Options {
     pub log_size: Option<Quantity>,
     /// `-l agnum`: the group that gets the internal log.
     pub log_agnum: Option<u32>,
-    /// `-l internal=0` or `-l logdev=`: the log lies on a device of its own.
+    /// `-l internal=0` or `-l logdev=`: the log is on a device of its own.
     pub log_external: bool,
-    /// `-l logdev`: that device, as the command line may name it.
+    /// `-l logdev`: that device, if it is named by an option.
     pub log_name: Option<String>,
     /// `-l su`, `-l sunit`.
     pub log_stripe_unit: Option<StripeUnit>,
@@ -229,7 +229,7 @@ pub struct Options {
     pub log_sector_size: Option<u32>,
     /// `-n size`: directory block in bytes, 4096 to 65536.
     pub dir_block_size: Option<u32>,
-    /// `-n version=ci`: names match whatever the case of their ASCII letters.
+    /// `-n version=ci`: compares names without the case of ASCII letters.
     pub ascii_ci: bool,
     /// `-n parent`.
     pub parent: Option<bool>,
@@ -243,21 +243,21 @@ pub struct Options {
     pub bigtime: Option<bool>,
     /// `-m inobtcount`.
     pub inobtcount: Option<bool>,
-    /// `-m autofsck`: let the machine check the volume by itself. Stored as a property of the root
-    /// directory; anything but "none" turns parent pointers and exchange-range on.
+    /// `-m autofsck`: lets the machine check the volume by itself. Stored as a property of the root
+    /// directory. Any value but "none" turns parent pointers and exchange-range on.
     pub autofsck: Option<Autofsck>,
     /// `-m uuid`.
     pub uuid: Option<Uuid>,
     /// `-L`: the label, at most 12 bytes.
     pub label: Option<String>,
-    /// `-f`: write over what is there.
+    /// `-f`: overwrites existing contents.
     pub force: bool,
-    /// `-q`: no summary.
+    /// `-q`: prints no summary.
     pub quiet: bool,
-    /// `-N`: no writing.
+    /// `-N`: writes nothing.
     pub dry_run: bool,
-    /// `-K`: no discarding.
+    /// `-K`: discards nothing.
     pub no_discard: bool,
-    /// Every suboption that was given, to notice those that come twice or exclude each other.
+    /// Every suboption that was given, to refuse those that repeat or exclude each other.
     pub(crate) given: BTreeSet<(&'static str, &'static str)>,
 }

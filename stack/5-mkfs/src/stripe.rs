@@ -1,4 +1,4 @@
-//! The data stripe: what was asked for, else the device's own.
+//! The data stripe: the requested one, or that of the device.
 
 use xfskit_block::Topology;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, refuse};
 use crate::geometry::{DeviceFacts, GIB, Sizes};
 use crate::options::{Options, StripeUnit, StripeWidth};
 
-/// The data stripe, in blocks; both 0 without one.
+/// The data stripe, in blocks; both fields are 0 without one.
 pub(crate) struct Stripe {
     pub(crate) unit: u32,
     pub(crate) width: u32,
@@ -20,11 +20,11 @@ impl Stripe {
         notes: &mut Vec<String>,
     ) -> Result<Self, Error> {
         check_alignment(options, facts, notes)?;
-        let asked = asked(options, sizes)?;
-        if let Some(asked) = asked {
-            compare(asked, facts, notes);
+        let requested = requested(options, sizes)?;
+        if let Some(requested) = requested {
+            compare(requested, facts, notes);
         }
-        let (unit, width) = asked.unwrap_or_else(|| of_device(options, facts, sizes, notes));
+        let (unit, width) = requested.unwrap_or_else(|| of_device(options, facts, sizes, notes));
         let block = u64::from(sizes.block);
         if unit % block != 0 {
             refuse!("stripe unit of {unit} bytes is not a multiple of the block size {block}");
@@ -39,7 +39,7 @@ impl Stripe {
     }
 }
 
-/// Refuses a part that begins within a stripe unit of the device below, unless it is forced.
+/// Refuses a partition that begins within a stripe unit of the device below, unless it is forced.
 fn check_alignment(
     options: &Options,
     facts: &DeviceFacts,
@@ -60,8 +60,8 @@ fn check_alignment(
     Ok(())
 }
 
-/// Unit and width that were asked for, in bytes.
-fn asked(options: &Options, sizes: &Sizes) -> Result<Option<(u64, u64)>, Error> {
+/// Returns the requested unit and width, in bytes.
+fn requested(options: &Options, sizes: &Sizes) -> Result<Option<(u64, u64)>, Error> {
     Ok(match (options.stripe_unit, options.stripe_width) {
         (None, None) => None,
         (Some(StripeUnit::Su(su)), Some(StripeWidth::Sw(sw))) => {
@@ -75,18 +75,18 @@ fn asked(options: &Options, sizes: &Sizes) -> Result<Option<(u64, u64)>, Error> 
     })
 }
 
-/// Notes where what was asked for is not what the device has.
-fn compare(asked: (u64, u64), facts: &DeviceFacts, notes: &mut Vec<String>) {
+/// Adds a note if the requested stripe is not that of the device.
+fn compare(requested: (u64, u64), facts: &DeviceFacts, notes: &mut Vec<String>) {
     let found = (facts.stripes.stripe_unit.0, facts.stripes.stripe_width.0);
-    if facts.stripes.is_striped() && asked != (0, 0) && asked != found {
+    if facts.stripes.is_striped() && requested != (0, 0) && requested != found {
         notes.push(format!(
-            "the stripes asked for (unit {} bytes, width {}) are not the device's (unit {}, width {})",
-            asked.0, asked.1, found.0, found.1
+            "the requested stripes (unit {} bytes, width {}) are not the device's (unit {}, width {})",
+            requested.0, requested.1, found.0, found.1
         ));
     }
 }
 
-/// The device's unit and width, in bytes, where they can be used.
+/// Returns the device's unit and width, in bytes, if they can be used.
 fn of_device(
     options: &Options,
     facts: &DeviceFacts,

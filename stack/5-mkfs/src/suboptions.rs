@@ -1,27 +1,27 @@
 //! The table of suboptions, and the reader of arguments.
 //!
-//! What stands in one row of [`SUBOPTIONS`] is all there is to know about a suboption: its name,
-//! what it allows, what it excludes, where its value goes.
+//! One row of [`SUBOPTIONS`] defines a suboption: its name, the values it allows, the suboptions it
+//! excludes, and the field that takes its value.
 
 use uuid::Uuid;
 
 use crate::options::{Autofsck, OptionError, Options, Quantity, StripeUnit, StripeWidth};
 
-/// Why a value was not taken.
+/// The reason why a value was refused.
 enum Refusal {
-    /// The value is not one of those allowed.
+    /// The value is not allowed.
     Value,
-    /// This maker cannot do it.
+    /// This mkfs does not support it.
     Unsupported(&'static str),
 }
 
-/// One suboption: what it is called, what it allows, and where its value goes.
+/// One suboption: its name, its values, and the field that takes its value.
 struct Suboption {
     option: &'static str,
     name: &'static str,
-    /// What may stand behind the `=`, for messages.
+    /// The allowed values, for messages.
     allowed: &'static str,
-    /// Taken when no value is given.
+    /// The value if none is given.
     default: Option<&'static str>,
     /// Suboptions of the same option that exclude this one.
     conflicts: &'static [&'static str],
@@ -165,7 +165,7 @@ const SUBOPTIONS: &[Suboption] = &[
 const SECTOR: &str = "a power of two from 512 to 32768";
 const UNITS: &str = "a number of 512-byte units";
 
-/// A row of [`SUBOPTIONS`] whose value is required and which gets along with all others.
+/// Makes a row of [`SUBOPTIONS`] that requires a value and excludes no other.
 const fn sub(
     option: &'static str,
     name: &'static str,
@@ -176,12 +176,12 @@ const fn sub(
 }
 
 impl Suboption {
-    /// The same, where the name alone means `default`.
+    /// Allows the name alone, which means `default`.
     const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same, excluded by any of `conflicts`.
+    /// Excludes any of `conflicts`.
     const fn not_with(self, conflicts: &'static [&'static str]) -> Self {
         Self { conflicts, ..self }
     }
@@ -201,7 +201,7 @@ fn flag(field: &mut bool, value: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Only one value can be written; the others are known.
+/// Accepts the only value that can be written, and refuses the others.
 fn only(value: &str, can: &str, why: &'static str) -> Result<(), Refusal> {
     if value == can { Ok(()) } else { Err(Refusal::Unsupported(why)) }
 }
@@ -218,7 +218,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A plain number within `min..=max`; suffixes of bytes are understood as mkfs.xfs does.
+/// Parses a plain number within `min..=max`. Suffixes of bytes are allowed, as in mkfs.xfs.
 fn number(text: &str, min: u32, max: u32) -> Option<u32> {
     match Quantity::parse(text)? {
         Quantity::Bytes(n) => u32::try_from(n).ok().filter(|n| (min..=max).contains(n)),
@@ -231,12 +231,11 @@ fn power_of_two(text: &str, min: u32, max: u32) -> Option<u32> {
 }
 
 impl Options {
-    /// Reads one argument: `option` is the letter with its dash, `arg` what follows it, for
-    /// instance `("-m", "crc=1,finobt=0")`. `-L` takes the label; `-f`, `-q`, `-N` and `-K` take
-    /// nothing.
+    /// Reads one argument: `option` is the letter with its dash, `arg` what follows it, for example
+    /// `("-m", "crc=1,finobt=0")`. `-L` takes the label; `-f`, `-q`, `-N` and `-K` take nothing.
     ///
     /// # Errors
-    /// [`OptionError`] for the first suboption that cannot be; those before it are set.
+    /// [`OptionError`] for the first suboption that is not valid. Those before it are set.
     pub fn sub(&mut self, option: &str, arg: &str) -> Result<(), OptionError> {
         match option {
             "-f" => self.force = true,
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_mean_what_they_mean_to_mkfs_xfs() {
+    fn suffixes_mean_the_same_as_in_mkfs_xfs() {
         for (text, quantity) in [
             ("4096", Some(Quantity::Bytes(4096))),
             ("0x10", Some(Quantity::Bytes(16))),
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_option_the_value_and_what_is_allowed() {
+    fn errors_name_the_option_the_value_and_the_allowed_values() {
         for (option, arg, message) in [
             (
                 "-b",

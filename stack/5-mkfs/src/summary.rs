@@ -6,15 +6,15 @@ use serde::Serialize;
 use xfskit_format::sb::Superblock;
 use xfskit_units::Geometry;
 
-/// What a volume is, in the order and the words of mkfs.xfs. [`fmt::Display`] prints its text,
-/// serde the same as data.
+/// The properties of a volume, in the order and the words of mkfs.xfs. [`fmt::Display`] prints them
+/// as text; serde has the same data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// The data device, as the user named it.
     pub data: String,
     /// The log device; `None` for an internal log.
     pub log: Option<String>,
-    /// Everything else.
+    /// All other properties.
     pub geometry: Geometry,
     /// Realtime groups; only volumes with a metadata directory have any.
     pub rgcount: u32,
@@ -23,8 +23,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of a volume on the device named `data`; `log` names the device of an external
-    /// log.
+    /// Returns the summary of a volume on the device named `data`; `log` names the device of an
+    /// external log.
     pub fn of(geometry: &Geometry, data: &str, log: Option<&str>) -> Self {
         Self {
             data: data.into(),
@@ -35,7 +35,7 @@ impl Summary {
         }
     }
 
-    /// The summary of a volume that exists, from its superblock, as xfs_info prints it.
+    /// Returns the summary of an existing volume, from its superblock, as xfs_info prints it.
     pub fn of_superblock(sb: &Superblock, data: &str, log: Option<&str>) -> Self {
         let geometry = sb.geometry();
         let metadir = geometry.features.metadir();

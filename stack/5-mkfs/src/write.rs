@@ -1,12 +1,13 @@
 //! Writes a [`Plan`] to a device.
 //!
-//! 1. What is there is recognised and, without `force`, left alone.
-//! 2. The ends of the device are zeroed: old signatures lie there. The log is zeroed and seeded.
-//! 3. Every group: headers and roots in one buffer, many buffers in one batch. The primary
-//!    superblock says "in progress".
-//! 4. The first inodes.
-//! 5. A flush; then the primary superblock without "in progress", and another flush. A volume that
-//!    was not finished cannot be mistaken for one that was.
+//! 1. Existing contents are recognised, and without `force` left alone.
+//! 2. Both ends of the device are zeroed, because old signatures are there. The log is zeroed and
+//!    seeded.
+//! 3. Every group is written: headers and roots in one buffer, many buffers in one batch. The
+//!    primary superblock has "in progress" set.
+//! 4. The first inodes are written.
+//! 5. A flush; then the primary superblock without "in progress", and another flush. An unfinished
+//!    volume cannot be mistaken for a finished one.
 
 use std::borrow::Borrow;
 
@@ -22,13 +23,13 @@ use crate::inodes;
 
 /// Bytes zeroed at both ends of the device.
 const WIPE: u64 = 128 * 1024;
-/// Groups written in one batch are limited by this many bytes.
+/// Maximum number of bytes of groups that are written in one batch.
 const BATCH: usize = 4 << 20;
 
-/// Makes the volume `plan` on `data`, and its log on `log` where the plan wants an external one.
+/// Makes the volume `plan` on `data`, and its log on `log` if the plan has an external one.
 ///
 /// # Errors
-/// [`Error::Occupied`] where something is on the device and the plan does not force;
+/// [`Error::Occupied`] if the device has contents and the plan does not force;
 /// [`Error::LogDevice`]; [`Error::Device`], after which the device holds an unfinished volume.
 pub fn make(
     data: &dyn BlockDevice,
@@ -43,8 +44,9 @@ pub fn make(
     finish(data, plan, &totals)
 }
 
-/// The first part of [`make`]: what is there goes, the log is written, and the primary superblock
-/// says "in progress". A caller that fills the volume does so between this and [`finish`].
+/// Does the first part of [`make`]: erases old signatures, writes the log, and writes the primary
+/// superblock with "in progress" set. A caller that fills the volume does so between this and
+/// [`finish`].
 ///
 /// # Errors
 /// As [`make`].
@@ -76,8 +78,8 @@ pub fn begin(
     Ok(())
 }
 
-/// The last part of [`make`]: all that was written is made durable, then the primary superblock
-/// loses its "in progress".
+/// Does the last part of [`make`]: makes all that was written durable, then writes the primary
+/// superblock without "in progress".
 ///
 /// # Errors
 /// [`Error::Device`].
@@ -112,14 +114,14 @@ fn write_log(
     }
     device.write_zeroes(at.byte_offset(), len)?;
     device.write_at(at.byte_offset(), &seed_record(geo.uuid, geo.logsunit, true))?;
-    // On the data device it becomes durable with all else.
+    // On the data device it becomes durable with everything else.
     if geo.log_daddr().is_none() {
         device.flush()?;
     }
     Ok(())
 }
 
-/// Headers and trees of every one of `groups`; blocks that follow each other in one piece.
+/// Writes headers and trees of all `groups`, consecutive blocks in one piece.
 ///
 /// # Errors
 /// [`Error::Device`].

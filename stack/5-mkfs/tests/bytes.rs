@@ -1,4 +1,4 @@
-//! The bytes of new volumes: against sums that mkfs.xfs left, and against the format's verifiers.
+//! Compares the bytes of new volumes with checksums of mkfs.xfs, and verifies them.
 
 use std::time::{Duration, Instant};
 
@@ -39,14 +39,14 @@ fn read(device: &MemDevice, daddr: Daddr, len: Sectors) -> Vec<u8> {
     bytes
 }
 
-/// The four bytes at `at`, as `xfs_db` prints a checksum.
+/// Returns the four bytes at `at`, as `xfs_db` prints a checksum.
 fn word(device: &MemDevice, at: u64) -> u32 {
     let mut bytes = [0; 4];
     device.read_at(ByteOffset(at), &mut bytes).unwrap();
     u32::from_be_bytes(bytes)
 }
 
-/// Every check of the format that concerns headers and roots.
+/// Runs every verifier for headers and roots.
 fn verify(plan: &Plan, device: &MemDevice) {
     let geo = &plan.geometry;
     for agno in geo.ags() {
@@ -74,7 +74,7 @@ fn verify(plan: &Plan, device: &MemDevice) {
 }
 
 #[test]
-fn checksums_are_those_that_mkfs_xfs_left() {
+fn checksums_are_those_of_mkfs_xfs() {
     // 300 MiB as mkfs.xfs 6.1 makes it.
     let (_, device) = made(300 << 20, "-m rmapbt=0 -i nrext64=0");
     assert_eq!(word(&device, 224), 0x1cfe_77b7, "superblock");
@@ -116,7 +116,7 @@ fn every_header_and_root_passes_its_verifier() {
     ] {
         let (plan, device) = made(size, words);
         verify(&plan, &device);
-        // The larger ones take a while to look at.
+        // Reading the larger ones takes long.
         if size <= 2 << 30 {
             verify::device(&device).unwrap_or_else(|why| panic!("{words}: {why}"));
         }
@@ -124,7 +124,7 @@ fn every_header_and_root_passes_its_verifier() {
 }
 
 #[test]
-fn a_volume_of_500_tb_takes_a_moment_and_little_room() {
+fn a_volume_of_500_tb_takes_a_moment_and_little_space() {
     let begun = Instant::now();
     let (plan, device) = made(500 << 40, "");
     let took = begun.elapsed();
@@ -135,7 +135,7 @@ fn a_volume_of_500_tb_takes_a_moment_and_little_room() {
 }
 
 #[test]
-fn what_is_there_is_not_written_over_without_force() {
+fn existing_contents_are_not_overwritten_without_force() {
     let device = MemDevice::new(ByteLen(64 << 20));
     let mut plan = planned(64 << 20, "");
     for (offset, magic, what) in [
@@ -163,7 +163,7 @@ fn what_is_there_is_not_written_over_without_force() {
 }
 
 #[test]
-fn superblocks_of_an_older_volume_do_not_survive() {
+fn superblocks_of_an_older_volume_are_erased() {
     let device = MemDevice::new(ByteLen(1 << 30));
     for (words, force) in [("-d agcount=16 -m rmapbt=0", false), ("-d agcount=4", true)] {
         let mut plan = planned(1 << 30, words);

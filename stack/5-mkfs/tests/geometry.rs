@@ -1,4 +1,4 @@
-//! Geometry against what mkfs.xfs 6.13 printed.
+//! Compares the geometry with what mkfs.xfs 6.13 printed.
 //!
 //! `geometry-6.13.txt` was recorded with `mkfs.xfs -N` on sparse files (with its policy of 300 MB
 //! turned off, as its own tests do): a size in bytes, options, and either `refused` or every number
@@ -19,7 +19,7 @@ fn planned(size: u64, words: &str) -> Result<Plan, String> {
     plan(&options, &DeviceFacts::file(ByteLen(size)), STAMP).map_err(|e| e.to_string())
 }
 
-/// The numbers of a summary behind an `=`, in order.
+/// Returns the numbers of a summary after an `=`, in order.
 fn numbers(summary: &str) -> String {
     let after = summary.split('=').skip(2).filter_map(|text| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -36,15 +36,15 @@ fn ours(size: u64, words: &str) -> String {
 }
 
 #[test]
-fn every_recorded_geometry_is_decided_alike() {
+fn every_recorded_geometry_is_the_same() {
     let recorded = include_str!("geometry-6.13.txt");
     let mut wrong = Vec::new();
     for line in recorded.lines() {
-        let (asked, theirs) = line.split_once(" | ").expect("a line has two parts");
-        let (size, words) = asked.split_once(' ').unwrap_or((asked, ""));
+        let (requested, theirs) = line.split_once(" | ").expect("a line has two parts");
+        let (size, words) = requested.split_once(' ').unwrap_or((requested, ""));
         let ours = ours(size.parse().expect("a size"), words);
         if ours != theirs {
-            wrong.push(format!("{asked}\n  theirs {theirs}\n  ours   {ours}"));
+            wrong.push(format!("{requested}\n  theirs {theirs}\n  ours   {ours}"));
         }
     }
     assert!(recorded.lines().count() > 300, "the record was not read");
@@ -52,7 +52,7 @@ fn every_recorded_geometry_is_decided_alike() {
 }
 
 #[test]
-fn where_we_differ_from_mkfs_xfs_it_is_on_purpose() {
+fn differences_from_mkfs_xfs_are_intended() {
     // mkfs.xfs counts the groups again after aligning them, and then drops a short last one by the
     // old count: 785664 blocks on a device of 781781.
     let plan = planned(3_202_175_867, "-d agcount=100,su=512k,sw=5").unwrap();

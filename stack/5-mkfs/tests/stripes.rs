@@ -1,4 +1,5 @@
-//! The stripe of a volume on an array: what mkfs.xfs 7.2 made of Linux' arrays of the same members.
+//! Compares the stripe of a volume on an array with that of mkfs.xfs 7.2 on a Linux array of the
+//! same members.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn planned(facts: &DeviceFacts, words: &str) -> Result<Plan, String> {
     plan(&options, facts, STAMP).map_err(|e| e.to_string())
 }
 
-/// An array of `n` members of `mib` MiB, whose data begin at 1 MiB.
+/// Makes an array of `n` members of `mib` MiB, whose data begin at 1 MiB.
 fn array(n: usize, mib: u64, level: Level, layout: &str, chunk_kib: u64) -> Array {
     let members: Vec<Option<NewMember>> = (0..n)
         .map(|i| {
@@ -52,7 +53,7 @@ fn array(n: usize, mib: u64, level: Level, layout: &str, chunk_kib: u64) -> Arra
     xfskit_md::assemble(members).unwrap().open_writable(1).unwrap()
 }
 
-/// `agcount agsize sunit swidth`, and the log's stripe unit, in blocks.
+/// Returns `agcount agsize sunit swidth` and the log's stripe unit, in blocks.
 fn numbers(plan: &Plan) -> String {
     let geo = &plan.geometry;
     let log = if geo.logsunit > 1 { geo.logsunit >> geo.blocklog } else { 0 };
@@ -61,7 +62,7 @@ fn numbers(plan: &Plan) -> String {
 
 #[test]
 fn a_volume_has_the_stripe_of_its_array() {
-    // Members of 3 GiB: what `mkfs.xfs -N` 7.2 said in Linux 7.2.
+    // Members of 3 GiB: the output of `mkfs.xfs -N` 7.2 on Linux 7.2.
     for (n, level, layout, chunk, words, expected) in [
         (4, Level::Raid0, "original", 64, "", "16 196528 16 64 16"),
         (4, Level::Raid0, "original", 64, "-d noalign", "4 786176 0 0 0"),
@@ -93,7 +94,7 @@ fn a_volume_has_the_stripe_of_its_array() {
 }
 
 #[test]
-fn the_width_is_what_linux_says_of_every_level() {
+fn the_width_is_that_of_linux_for_every_level() {
     // `optimal_io_size`, in chunks.
     for (n, level, layout, members) in [
         (4, Level::Raid4, "", 3),
@@ -113,7 +114,7 @@ fn the_width_is_what_linux_says_of_every_level() {
 }
 
 #[test]
-fn what_is_asked_for_and_is_not_the_arrays_is_noted() {
+fn a_requested_stripe_that_is_not_the_arrays_is_noted() {
     let facts = DeviceFacts::of(&array(4, 3072, Level::Raid0, "original", 64), None);
     let notes = |words| planned(&facts, words).unwrap().notes.join("\n");
     for words in ["", "-d su=64k,sw=4", "-d noalign", "-d sunit=0,swidth=0"] {
@@ -125,7 +126,7 @@ fn what_is_asked_for_and_is_not_the_arrays_is_noted() {
 }
 
 #[test]
-fn a_part_that_is_not_aligned_is_refused_without_force() {
+fn a_partition_that_is_not_aligned_is_refused_without_force() {
     let array: Arc<dyn BlockDevice> = Arc::new(array(4, 3072, Level::Raid5, "left-symmetric", 64));
     let part = |sector: u64| {
         let (start, len) = (ByteOffset(sector * 512), ByteLen(8_000_000 * 512));
@@ -145,26 +146,26 @@ fn a_part_that_is_not_aligned_is_refused_without_force() {
 }
 
 #[test]
-fn a_volume_on_an_array_is_the_one_with_its_stripe_asked_for() {
+fn a_volume_on_an_array_is_the_one_made_with_its_stripe_requested() {
     let array = array(3, 401, Level::Raid0, "original", 64);
     let size = array.size();
     make(&array, None, &planned(&DeviceFacts::of(&array, None), "").unwrap()).unwrap();
-    let asked = MemDevice::new(size);
+    let requested = MemDevice::new(size);
     let plan = planned(&DeviceFacts::file(size), "-d su=64k,sw=3").unwrap();
-    make(&asked, None, &plan).unwrap();
+    make(&requested, None, &plan).unwrap();
     let step = 16 * MIB;
     let (mut a, mut b) = (vec![0; index(step)], vec![0; index(step)]);
     for at in (0..size.0).step_by(index(step)) {
         let len = index(step.min(size.0 - at));
         array.read_at(ByteOffset(at), &mut a[..len]).unwrap();
-        asked.read_at(ByteOffset(at), &mut b[..len]).unwrap();
+        requested.read_at(ByteOffset(at), &mut b[..len]).unwrap();
         assert!(a[..len] == b[..len], "from byte {at}");
     }
     verify::device(&array).unwrap();
 }
 
 #[test]
-fn stripes_that_make_no_sense_are_left_out_of_account() {
+fn impossible_stripes_of_a_device_are_ignored() {
     let stripes = |unit, width| {
         let [stripe_unit, stripe_width] = [ByteLen(unit), ByteLen(width)];
         let stripes = Topology { stripe_unit, stripe_width, ..Topology::default() };

@@ -1,9 +1,9 @@
-//! The content of files: where it lies, and reading it in the order of the disk.
+//! The content of files: its locations, and reading it in the order of the disk.
 //!
-//! A [`FileMap`] says which bytes of a file are stored where; the rest are holes, or allocated
-//! and never written, which reads the same. Many small files are read best together:
-//! [`Fs::read_ahead_content`] joins what lies close on disk into a few long reads, and
-//! [`Fs::read_piece`] then takes from there what it finds.
+//! A [`FileMap`] has the bytes of a file that are stored, with their locations. The others are
+//! holes, or allocated but never written, which reads the same. Many small files are best read
+//! together: [`Fs::read_ahead_content`] joins neighbours on disk into a few long reads, and
+//! [`Fs::read_piece`] then takes the bytes from there.
 
 use std::io;
 use std::ops::Range;
@@ -18,17 +18,17 @@ use crate::{Error, Fs, Handle, Result};
 
 /// Bytes of one read of a long piece.
 const CHUNK: u64 = 1 << 20;
-/// Pieces at most this far apart on disk are read together, in bytes.
+/// Maximum distance on disk of pieces that are read together, in bytes.
 const JOIN_GAP: u64 = 32 << 10;
 /// Longest joined read, in bytes.
 const JOIN_MAX: u64 = 4 << 20;
 
-/// Bytes of a file that are stored one after the other.
+/// Bytes of a file that are stored contiguously.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which bytes of the file.
+    /// Range of the file.
     pub file: Range<u64>,
-    /// Where the first of them is on the data device; `None` on a volume that is open for writing,
+    /// Location of the first byte on the data device; `None` on a volume that is open for writing,
     /// where content moves.
     pub device: Option<ByteOffset>,
 }
@@ -38,14 +38,14 @@ impl Piece {
         self.file.end - self.file.start
     }
 
-    /// Where on the device it lies, where it stays.
+    /// Returns its range on the device, if it does not move.
     fn on_device(&self) -> Option<Range<u64>> {
         let start = self.device?.0;
         Some(start..start.saturating_add(self.len()))
     }
 }
 
-/// Where the content of one file is stored.
+/// The stored ranges of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMap {
     size: u64,
@@ -53,7 +53,8 @@ pub struct FileMap {
 }
 
 impl FileMap {
-    /// The map that `extents` (ascending, as the volume verified them) give a file of `size` bytes.
+    /// Makes the map of a file of `size` bytes from `extents`, ascending, as the volume verified
+    /// them.
     fn new(geo: &Geometry, extents: &[Extent], size: u64) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for extent in extents.iter().filter(|e| !e.unwritten) {
@@ -74,7 +75,7 @@ impl FileMap {
         Self { size, pieces }
     }
 
-    /// The map of a file that may change meanwhile: what is data now.
+    /// Makes the map of a file that may change: its present data.
     fn live(file: &Handle<'_>) -> Result<Self> {
         let (mut pieces, mut at, size) = (Vec::new(), 0, file.size());
         while let Some(start) = file.seek(at, Seek::Data)?.filter(|&start| start < size) {
@@ -87,17 +88,17 @@ impl FileMap {
         Ok(Self { size, pieces })
     }
 
-    /// Length of the file in bytes.
+    /// Returns the length of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What is stored, in the order of the file. The rest are holes.
+    /// Returns the stored pieces, in the order of the file. The rest are holes.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// The ranges of the file that are stored; neighbours joined, wherever they lie on disk.
+    /// Returns the stored ranges of the file; neighbours are joined even if they are apart on disk.
     pub fn data(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for Piece { file, .. } in &self.pieces {
@@ -110,7 +111,7 @@ impl FileMap {
     }
 }
 
-/// Content in memory, by where it lies on the device.
+/// Content in memory, by its location on the device.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
     /// Runs of the device, ascending.
@@ -127,25 +128,25 @@ impl ReadAhead {
     }
 }
 
-/// Why content did not arrive.
+/// The reason why content could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The volume could not give it.
+    /// The volume could not be read.
     #[error(transparent)]
     Volume(#[from] Error),
-    /// The receiving side could not take it.
+    /// The receiver failed.
     #[error(transparent)]
     Sink(#[from] io::Error),
 }
 
-/// Takes content: the offset in the file, and the bytes there.
+/// Receives content: the offset in the file, and the bytes.
 pub type Sink<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
 
 impl Fs {
-    /// Where the content of a regular file is stored.
+    /// Returns the map of a regular file.
     ///
     /// # Errors
-    /// Where the inode is no regular file, lies on the realtime device, or its map is damaged.
+    /// The inode is not a regular file, is on the realtime device, or its map is damaged.
     pub fn file_map(&self, inode: &Inode) -> Result<FileMap> {
         if self.volume().engine().is_ok() {
             return FileMap::live(&self.open_to_read(inode)?);
@@ -154,8 +155,8 @@ impl Fs {
         Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size().0))
     }
 
-    /// Reads all content of `maps` into memory, what lies close together at once. What cannot be
-    /// read now is left out, and will be tried again by [`read_piece`](Self::read_piece).
+    /// Reads all content of `maps` into memory, neighbours on disk in one read. What cannot be read
+    /// now is left out, and [`read_piece`](Self::read_piece) tries it again.
     pub fn read_ahead_content<'m>(&self, maps: impl Iterator<Item = &'m FileMap>) -> ReadAhead {
         let mut wanted: Vec<Range<u64>> =
             maps.flat_map(FileMap::pieces).filter_map(Piece::on_device).collect();
@@ -178,16 +179,16 @@ impl Fs {
             .zip(&mut bufs)
             .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
             .collect();
-        let answers = self.volume().device().read_batch(&mut batch);
-        let read = runs.into_iter().zip(bufs).zip(answers).filter(|(_, answer)| answer.is_ok());
+        let results = self.volume().device().read_batch(&mut batch);
+        let read = runs.into_iter().zip(bufs).zip(results).filter(|(_, result)| result.is_ok());
         ReadAhead { runs: read.map(|((run, buf), _)| (ByteOffset(run.start), buf)).collect() }
     }
 
-    /// Hands the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` where they
-    /// are there. What was cut off the file meanwhile is zeroes.
+    /// Passes the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` if they
+    /// are there. Bytes that a truncation removed meanwhile are zeroes.
     ///
     /// # Errors
-    /// [`ReadError::Volume`] where the device fails, [`ReadError::Sink`] where `sink` does.
+    /// [`ReadError::Volume`] if the device fails, [`ReadError::Sink`] if `sink` does.
     pub fn read_piece(
         &self,
         inode: &Inode,
@@ -216,10 +217,10 @@ impl Fs {
         Ok(())
     }
 
-    /// Hands bytes `range` of a regular file to `sink`, in order, holes as zeroes.
+    /// Passes bytes `range` of a regular file to `sink`, in order, holes as zeroes.
     ///
     /// # Errors
-    /// [`ReadError::Volume`] where the volume fails, [`ReadError::Sink`] where `sink` does.
+    /// [`ReadError::Volume`] if the volume fails, [`ReadError::Sink`] if `sink` does.
     pub fn read_range(
         &self,
         inode: &Inode,

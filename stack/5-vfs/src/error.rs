@@ -1,13 +1,13 @@
-//! What can go wrong, in the words of paths, and the errno of each: the edge where one is due.
+//! The errors of this floor, in terms of paths, and the errno of each.
 
 use rustix::io::Errno;
 
 use crate::path::shown;
 
-/// What can go wrong when a path is followed or a file is read.
+/// An error of following a path or reading a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The volume says no.
+    /// The volume refused or failed.
     #[error(transparent)]
     Core(#[from] xfskit_core::Error),
     /// An operation on a path failed.
@@ -15,54 +15,54 @@ pub enum Error {
     At {
         /// The path as it was given.
         path: String,
-        /// What was to be done: a verb, maybe with more.
+        /// The operation: a verb, perhaps with an object.
         operation: &'static str,
-        /// Why it was not.
+        /// The cause.
         source: Box<Error>,
     },
-    /// Nothing has this name.
+    /// No entry has this name.
     #[error("{path}: no such file or directory")]
     NotFound {
         /// The path up to the missing name.
         path: String,
     },
-    /// A path goes on behind something that is no directory.
+    /// A path continues behind something that is not a directory.
     #[error("{path}: not a directory")]
     NotDirectory {
-        /// The path up to what is no directory.
+        /// The path up to that.
         path: String,
     },
-    /// Only directories were left out: the path names one, and a file was needed.
+    /// The path names a directory where another type is needed.
     #[error("{path}: is a directory")]
     IsDirectory {
         /// The path.
         path: String,
     },
-    /// A symbolic link was needed.
+    /// The path does not name a symbolic link.
     #[error("{path}: not a symbolic link")]
     NotSymlink {
         /// The path.
         path: String,
     },
-    /// A regular file was needed.
+    /// The path does not name a regular file.
     #[error("{path}: not a regular file")]
     NotFile {
         /// The path.
         path: String,
     },
-    /// Symbolic links lead in a circle, or through more than 40 others.
+    /// Symbolic links lead in a circle, or one path has more than 40.
     #[error("{path}: too many levels of symbolic links")]
     Loop {
         /// The path as it was given.
         path: String,
     },
-    /// A name of more than 255 bytes.
+    /// A name has more than 255 bytes.
     #[error("{path}: name too long")]
     NameTooLong {
         /// The path as it was given.
         path: String,
     },
-    /// A name that no entry can have: empty, `.` or `..`, with a slash or a zero byte in it.
+    /// A name that no entry can have: empty, `.` or `..`, or with a slash or a zero byte.
     #[error("{name:?} cannot be the name of a file")]
     BadName {
         /// The name.
@@ -74,19 +74,20 @@ pub enum Error {
         /// The path as it was given.
         path: String,
     },
-    /// More than one call returns whole ([`Fs::with_whole_max`](crate::Fs::with_whole_max)).
+    /// The result is larger than one call returns
+    /// ([`Fs::with_whole_max`](crate::Fs::with_whole_max)).
     #[error("{what}: {bytes} bytes or more, of which one call returns at most {max}: {instead}")]
     TooLarge {
-        /// What was asked for.
+        /// The requested object.
         what: &'static str,
-        /// How large it is at least.
+        /// Its size so far.
         bytes: u64,
-        /// How large it may be.
+        /// The maximum size.
         max: u64,
-        /// How to have it in pieces.
+        /// The call that returns it in parts.
         instead: &'static str,
     },
-    /// A directory that is reached twice: by damage, for Linux never links one twice.
+    /// A directory that was reached twice. This is damage, because Linux never links one twice.
     #[error(
         "directory {ino} is reached a second time as {path}, first as {first}: expected one parent, found more \
          [dir.twice]"
@@ -94,7 +95,7 @@ pub enum Error {
     DirTwice {
         /// Its inode.
         ino: xfskit_units::Ino,
-        /// The path by which it was reached again: where it begins with the other one, this is a
+        /// The path by which it was reached again. If it begins with the first path, this is a
         /// cycle.
         path: String,
         /// The path by which it was reached first.
@@ -102,10 +103,10 @@ pub enum Error {
     },
 }
 
-/// The answer of this floor.
+/// A result with this floor's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// `error` in a message that names `path` already.
+/// Formats `error` for a message that has `path` already.
 fn without(path: &str, error: &Error) -> String {
     let text = error.to_string();
     let rest = text.strip_prefix(path).and_then(|rest| rest.strip_prefix(": "));
@@ -113,7 +114,7 @@ fn without(path: &str, error: &Error) -> String {
 }
 
 impl Error {
-    /// The same error of `operation` on `path`.
+    /// Adds `operation` and `path` to the error.
     #[must_use]
     pub fn at(self, operation: &'static str, path: &[u8]) -> Self {
         match self {
@@ -122,7 +123,7 @@ impl Error {
         }
     }
 
-    /// The same error, which says of `path` what it said of an inode's number or of a name.
+    /// Replaces an inode number or a name in the error by `path`.
     #[must_use]
     pub fn by_path(self, path: &[u8]) -> Self {
         use xfskit_core::Error as Core;
@@ -137,7 +138,7 @@ impl Error {
         }
     }
 
-    /// The error itself, without the operation that it ended.
+    /// Returns the error without the operation that it ended.
     pub fn reason(&self) -> &Self {
         match self {
             Self::At { source, .. } => source.reason(),
@@ -145,13 +146,13 @@ impl Error {
         }
     }
 
-    /// True where an inode is gone that the caller knew: what named it then may name another by
+    /// Returns true if an inode that the caller knew is gone. Its name may have another inode by
     /// now.
     pub fn is_stale(&self) -> bool {
         matches!(self.reason(), Self::Core(xfskit_core::Error::NoInode(_)))
     }
 
-    /// The number that a system call would answer: `ENOENT`, `ELOOP`, `EUCLEAN` for corruption, ….
+    /// Returns the errno of a system call: `ENOENT`, `ELOOP`, `EUCLEAN` for corruption, ….
     pub fn errno(&self) -> i32 {
         use xfskit_core::Error as Core;
         let errno = match self {
@@ -159,7 +160,7 @@ impl Error {
             Self::NotFound { .. } | Self::Core(Core::Missing(_) | Core::NoEntry) => Errno::NOENT,
             Self::Core(Core::Exists) => Errno::EXIST,
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
-            Self::Core(Core::NoSpace(_) | Core::Settle) => Errno::NOSPC,
+            Self::Core(Core::NoSpace(_) | Core::BusyExtents) => Errno::NOSPC,
             Self::Core(Core::ReadOnly) => Errno::ROFS,
             Self::Core(Core::Closed) => Errno::BADF,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
@@ -182,12 +183,12 @@ impl Error {
         errno.raw_os_error()
     }
 
-    /// True where the path is at fault: it names nothing, or not what was needed.
+    /// Returns true if the path is wrong: it names nothing, or not the type that is needed.
     pub fn is_path(&self) -> bool {
         !matches!(self.reason(), Self::Core(_) | Self::DirTwice { .. } | Self::TooLarge { .. })
     }
 
-    /// The failed check, where this is one.
+    /// Returns the failed check, if the error is one.
     pub fn corruption(&self) -> Option<&xfskit_format::Corruption> {
         match self.reason() {
             Self::Core(error) => error.corruption(),

@@ -1,8 +1,8 @@
-//! From a path to an inode.
+//! Resolves a path to an inode.
 //!
-//! Paths are absolute, bytes without zero, components of at most 255 bytes. `.` and `..` mean what
-//! they mean to the kernel: `..` is the parent *after* symbolic links were followed, and `..` of
-//! the root is the root. At most [`MAX_LINKS`] links are followed.
+//! Paths are absolute, bytes without zero, components of at most 255 bytes. `.` and `..` have the
+//! same meaning as in the kernel: `..` is the parent *after* symbolic links were followed, and `..`
+//! of the root is the root. At most [`MAX_LINKS`] links are followed.
 
 use std::collections::VecDeque;
 
@@ -12,31 +12,31 @@ use xfskit_units::Ino;
 
 use crate::{Error, Fs, Hold, Result};
 
-/// Symbolic links on the way of one path, at most: the kernel's number.
+/// Maximum number of symbolic links on one path: the kernel's number.
 pub const MAX_LINKS: usize = 40;
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// What happens to a symbolic link at the end of a path. Those before it are always followed.
+/// Whether a symbolic link at the end of a path is followed. Those before it always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// It is followed, as `stat` does.
+    /// Follow it, as `stat` does.
     Yes,
-    /// It is what was asked for, as `lstat` does.
+    /// Return the link itself, as `lstat` does.
     No,
 }
 
-/// The names of a path, without empty ones.
+/// Splits a path into names, without empty ones.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|name| !name.is_empty())
 }
 
-/// A path for a message.
+/// Formats a path for a message.
 pub(crate) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// `dir/name`, or `/name` for the root.
+/// Returns `dir/name`, or `/name` for the root.
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
     path.extend_from_slice(dir);
@@ -48,30 +48,29 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The state of one resolution.
-struct Way<'a> {
+struct Resolution<'a> {
     fs: &'a Fs,
     /// The path as it was given, for messages.
     given: &'a [u8],
-    /// Names still to go.
+    /// Names that are not resolved yet.
     ahead: VecDeque<Vec<u8>>,
-    /// The directories from below the root to here, with their names.
+    /// The directories from below the root on, with their names.
     behind: Vec<(Vec<u8>, Inode)>,
     root: Inode,
     links: usize,
 }
 
 impl Fs {
-    /// The inode that `path` names.
+    /// Returns the inode of `path`.
     ///
     /// # Errors
-    /// [`Error::NotFound`] and its kin where the path is at fault, [`Error::Core`] where the
-    /// volume is.
+    /// [`Error::NotFound`] and similar if the path is wrong, [`Error::Core`] if the volume fails.
     pub fn resolve(&self, path: &[u8], follow: Follow) -> Result<Inode> {
-        let mut way = Way::new(self, path)?;
-        // A slash at the end asks for what the link leads to.
+        let mut resolution = Resolution::new(self, path)?;
+        // A slash at the end requests the target of the link.
         let follow = if path.ends_with(b"/") { Follow::Yes } else { follow };
-        way.go(follow)?;
-        let inode = way.end();
+        resolution.go(follow)?;
+        let inode = resolution.end();
         if path.ends_with(b"/") && !inode.core().is_dir() {
             return Err(Error::NotDirectory { path: shown(path) });
         }
@@ -83,26 +82,27 @@ impl Fs {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn canonicalize(&self, path: &[u8]) -> Result<Vec<u8>> {
-        let mut way = Way::new(self, path)?;
-        way.go(Follow::Yes)?;
-        let names = way.behind.iter().map(|(name, _)| name);
+        let mut resolution = Resolution::new(self, path)?;
+        resolution.go(Follow::Yes)?;
+        let names = resolution.behind.iter().map(|(name, _)| name);
         Ok(names.fold(b"/".to_vec(), |path, name| join(&path, name)))
     }
 
-    /// The directory that the last name of `path` is, or would be, in, and that name. Symbolic
-    /// links before it are followed.
+    /// Returns the directory of the last name of `path`, and that name, which need not exist.
+    /// Symbolic links before it are followed.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve); and [`Error::BadName`] where the last name is none.
+    /// As [`resolve`](Self::resolve); and [`Error::BadName`] if the last name is not valid.
     pub fn resolve_parent(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
         self.parent(path).map(|(dir, name)| (dir.ino(), name))
     }
 
-    /// The same, and the directory is held: its number stays its own.
+    /// Returns the directory like [`resolve_parent`](Self::resolve_parent), held, so that its
+    /// number is not reused.
     ///
     /// # Errors
-    /// As [`resolve_parent`](Self::resolve_parent); [`NoInode`](xfskit_core::Error::NoInode) where
-    /// the directory was removed meanwhile.
+    /// As [`resolve_parent`](Self::resolve_parent); [`NoInode`](xfskit_core::Error::NoInode) if the
+    /// directory was removed meanwhile.
     pub fn hold_parent(&self, path: &[u8]) -> Result<(Hold<'_>, Vec<u8>)> {
         let (dir, name) = self.parent(path)?;
         Ok((self.hold_inode(&dir)?, name))
@@ -130,7 +130,7 @@ fn check_absolute(path: &[u8]) -> Result<()> {
     Err(Error::NotAbsolute { path: shown(path) })
 }
 
-impl<'a> Way<'a> {
+impl<'a> Resolution<'a> {
     fn new(fs: &'a Fs, path: &'a [u8]) -> Result<Self> {
         check_absolute(path)?;
         let ahead = components(path).map(<[u8]>::to_vec).collect();
@@ -166,7 +166,7 @@ impl<'a> Way<'a> {
         Err(Error::NotDirectory { path: self.path_so_far(None) })
     }
 
-    /// One name further.
+    /// Resolves the next name.
     fn step(&mut self, name: Vec<u8>, follow: Follow) -> Result<()> {
         self.here_as_directory()?;
         if name.len() > NAME_MAX {
@@ -184,7 +184,7 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    /// Puts a link's target in front of what is still to go.
+    /// Puts a link's target in front of the unresolved names.
     fn through(&mut self, link: &Inode) -> Result<()> {
         self.links += 1;
         if self.links > MAX_LINKS {

@@ -1,21 +1,21 @@
-//! What is known about one file, as statx tells it.
+//! The metadata of one file, as statx returns it.
 
 use serde::Serialize;
 use xfskit_format::inode::{Dinode, FileType};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{Geometry, Ino};
 
-/// What is known about one file.
+/// The metadata of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stat {
     /// Inode number.
     pub ino: Ino,
-    /// What it is.
+    /// The file type.
     #[serde(rename = "type")]
     pub file_type: FileType,
     /// Type and permissions, as `st_mode`.
     pub mode: u16,
-    /// Names the file has.
+    /// Number of names.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -36,7 +36,7 @@ pub struct Stat {
     pub mtime: Timestamp,
     /// Last change of content or metadata.
     pub ctime: Timestamp,
-    /// Birth; version 4 does not keep it.
+    /// Birth; version 4 does not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub btime: Option<Timestamp>,
     /// Generation: changes when the inode number is used for another file.
@@ -52,7 +52,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// What inode `ino` says.
+    /// Returns the metadata of inode `ino`.
     pub fn of(ino: Ino, core: &Dinode<'_>, geo: &Geometry) -> Self {
         Self {
             ino,

@@ -1,30 +1,30 @@
-//! What is known about a volume as a whole, as statfs tells it.
+//! The size and free space of a volume, as statfs returns it.
 
 use serde::Serialize;
 use xfskit_core::Volume;
 use xfskit_core::volume::Counts;
 use xfskit_format::reserve;
 
-/// The size of a volume, and what is free of it.
+/// The size and free space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Statfs {
     /// Size of a block in bytes.
     pub blocksize: u32,
-    /// Blocks, without those of an internal log.
+    /// Number of blocks, without those of an internal log.
     pub blocks: u64,
-    /// Blocks that content can have now, as Linux' `statfs` tells: without what the volume needs to
-    /// go on ([`xfskit_format::reserve`]), and what files in memory were promised.
+    /// Number of blocks that content can have now, as in Linux' `statfs`: without the reserve that
+    /// the volume needs ([`xfskit_format::reserve`]), and without delayed-allocation reservations.
     pub blocks_free: u64,
-    /// Inodes that there could be: those in use, and those for which there is space.
+    /// Number of inodes in use, and of those for which there is space.
     pub inodes: u64,
-    /// Inodes that could be made.
+    /// Number of inodes that could be made.
     pub inodes_free: u64,
-    /// Longest name, in bytes.
+    /// Length of the longest name, in bytes.
     pub name_max: u32,
 }
 
 impl Statfs {
-    /// What `volume` says now.
+    /// Returns the present values of `volume`.
     pub(crate) fn of(volume: &Volume) -> Self {
         let (geo, sb) = (volume.geo(), volume.superblock());
         let Counts { icount, ifree, .. } = volume.counts();

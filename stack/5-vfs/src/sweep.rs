@@ -1,14 +1,14 @@
-//! A tree as fast as the device gives it: several directories at once, on several threads, in the
-//! order of the disk.
+//! Visits a tree as fast as the device allows: several directories at once, on several threads, in
+//! the order of the disk.
 //!
-//! A step takes a group of directories. It asks for the blocks of all of them in one batch, reads
-//! their entries, sorts these by inode number, which is the order on disk, asks for all their
-//! inodes in one batch, and hands the children to the [`Visitor`] directory by directory. The
-//! directories among them become the groups of later steps, taken newest first, so that memory
-//! stays bounded by the depth of the tree and not by its size; a large directory is taken in
-//! portions for the same reason.
+//! A step takes a group of directories. It requests the blocks of all of them in one batch, reads
+//! their entries, sorts these by inode number, which is the order on disk, requests all their
+//! inodes in one batch, and passes the children to the [`Visitor`] directory by directory. The
+//! directories among them become the groups of later steps. The newest are taken first, so that the
+//! depth of the tree bounds memory, not its size. A large directory is taken in parts for the same
+//! reason.
 //!
-//! Damage does not end a sweep: the visitor is told, and the rest still comes.
+//! Damage does not end a sweep: the visitor gets the error, and the sweep continues.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -20,9 +20,10 @@ use xfskit_units::Ino;
 use crate::names::Names;
 use crate::{Entry, Error, Fs, Result, Visited};
 
-/// Directories taken in one step.
+/// Number of directories taken in one step.
 const GROUP: usize = 32;
-/// Entries taken in one step, of all its directories; a larger one is continued in another step.
+/// Number of entries taken in one step, of all its directories. A larger directory continues in
+/// another step.
 const PORTION: usize = 8192;
 
 /// A child of a directory.
@@ -30,54 +31,54 @@ const PORTION: usize = 8192;
 pub struct Child {
     /// Its name and number.
     pub entry: Entry,
-    /// The file itself. `None` where the visitor does not need it and it is no directory.
+    /// The file. `None` if the visitor does not need it and it is not a directory.
     pub inode: Option<Inode>,
 }
 
-/// What a sweep does with what it finds. Called from many threads.
+/// Receives the results of a sweep. Called from many threads.
 pub trait Visitor: Sync {
-    /// What the visitor keeps of a directory while it is being read: a path, an open handle.
+    /// State that the visitor keeps for a directory while it is being read: a path, an open handle.
     type Dir: Send + Sync;
 
-    /// True where every child's inode is needed; false where directories' are enough.
+    /// Returns true if every child's inode is needed, and false if directories' are enough.
     fn wants_inodes(&self) -> bool {
         true
     }
 
-    /// Some children of one directory, in the order of the disk. Returns the directories to
-    /// enter: the index among `children`, and what to keep.
+    /// Receives some children of one directory, in the order of the disk. Returns the directories
+    /// to enter: the index among `children`, and the state to keep.
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
 
-    /// The directory (`name` is `None`) or its entry `name` cannot be read.
+    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read.
     fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error);
 
-    /// True where the sweep should end early.
+    /// Returns true if the sweep should end early.
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// A directory on its way through the sweep.
+/// A directory that waits for its step.
 struct Task<D> {
     inode: Inode,
     dir: D,
-    /// Where to go on reading.
+    /// Position of the next entry.
     cookie: u64,
-    /// What was read before.
+    /// Names that were read before.
     names: Names,
 }
 
-/// One sweep.
+/// A running sweep.
 struct Sweep<'a, V: Visitor> {
     fs: &'a Fs,
     visitor: &'a V,
-    /// Directories that were entered: a cycle ends. A leaf lock.
+    /// Directories that were entered, so that a cycle ends. A leaf lock.
     seen: Mutex<Visited>,
 }
 
 impl Fs {
-    /// Sweeps the tree below the directory `inode`, which `path` names, with `threads` threads (0:
-    /// one per processor).
+    /// Sweeps the tree below the directory `inode`, whose path is `path`, with `threads` threads
+    /// (0: one per processor).
     pub fn sweep<V: Visitor>(
         &self,
         (path, inode): (&[u8], Inode),
@@ -89,7 +90,7 @@ impl Fs {
         let first = vec![Task { inode, dir, cookie: 0, names: Names::default() }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
             Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
-            // No thread to be had: the global pool's, or this one.
+            // If no thread can be started, the global pool or this thread does the work.
             Err(_) => rayon::scope(|scope| sweep.step(scope, first)),
         }
     }
@@ -131,8 +132,8 @@ impl<'a, V: Visitor> Sweep<'a, V> {
                 }
             }
         }
-        // The pool takes the newest first: the rest of a large directory waits until what was found
-        // in its beginning is done.
+        // The pool takes the newest first, so the rest of a large directory waits until everything
+        // below its beginning is done.
         for (task, next) in take_indexed(group, &continued) {
             let rest = vec![Task { cookie: next, ..task }];
             scope.spawn(move |scope| self.step(scope, rest));
@@ -145,8 +146,8 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             || matches!(entry.file_type, FileType::Directory | FileType::Unknown)
     }
 
-    /// Joins entries with those of their inodes that were needed; what could not be loaded is told
-    /// to the visitor.
+    /// Joins entries with those of their inodes that are needed. Inodes that cannot be loaded are
+    /// passed to the visitor as errors.
     fn children(
         &self,
         dir: &V::Dir,
@@ -164,7 +165,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         children
     }
 
-    /// The task of a directory that was not entered before, found as `name` in `parent`.
+    /// Returns the task of a directory that was not entered before, found as `name` in `parent`.
     fn first_visit(
         &self,
         (parent, name): (&Inode, &[u8]),
@@ -181,7 +182,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         Some(Task { inode, dir, cookie: 0, names: Names::default() })
     }
 
-    /// Hands directories to the pool in groups: large enough to read in batches, small enough that
+    /// Gives directories to the pool in groups: large enough to read in batches, small enough that
     /// every thread gets some.
     fn spawn<'s>(&'s self, scope: &Scope<'s>, tasks: Vec<Task<V::Dir>>)
     where
@@ -196,7 +197,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
     }
 }
 
-/// The items of `all` at the indexes of `wanted`, each with what came along.
+/// Returns the items of `all` at the indexes of `wanted`, each with its second value.
 fn take_indexed<T>(all: Vec<T>, wanted: &[(usize, u64)]) -> Vec<(T, u64)> {
     let mut wanted = wanted.iter().peekable();
     let mut taken = Vec::new();

@@ -1,20 +1,21 @@
-//! Extended attributes from the names that programs use to those on disk.
+//! Converts extended attributes from the names that programs use to those on disk.
 
 use xfskit_core::Error as Core;
 use xfskit_format::attr::{Namespace, acl};
 
 use crate::{Error, Result};
 
-/// Longest value in bytes.
+/// Length of the longest value, in bytes.
 const VALUE_MAX: usize = 64 << 10;
-/// Longest name on disk in bytes.
+/// Length of the longest name on disk, in bytes.
 const NAME_MAX: usize = 255;
 
-/// Namespace, name and value on disk of the attribute that programs call `name`: the reverse of
-/// what [`Fs::xattrs`](crate::Fs::xattrs) answers. Of an ACL that is to go the value is empty.
+/// Returns namespace, name and value on disk of the attribute that programs call `name`: the
+/// reverse of [`Fs::xattrs`](crate::Fs::xattrs). The value of an ACL that is to be removed is
+/// empty.
 ///
 /// # Errors
-/// A name without a known prefix, one that is too long, a value that is, an ACL that is none.
+/// A name without a known prefix, a name or value that is too long, an ACL that is not valid.
 pub(crate) fn to_disk(name: &[u8], value: &[u8]) -> Result<(Namespace, Vec<u8>, Vec<u8>)> {
     let no = |why| Error::Core(Core::Limit(why));
     for (xattr, on_disk) in [(acl::ACCESS_XATTR, acl::ACCESS), (acl::DEFAULT_XATTR, acl::DEFAULT)] {

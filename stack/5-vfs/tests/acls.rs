@@ -1,4 +1,4 @@
-//! ACLs and permissions say the same, as Linux has it.
+//! ACLs and permissions agree, as in Linux.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::{judge, make, open};
+use common::{make, open, verify_all};
 use xfskit_block::BlockDevice;
 use xfskit_core::Error as Core;
 use xfskit_core::attr::change::SetMode;
@@ -18,8 +18,8 @@ use xfskit_vfs::{Error, FileType, Follow, Fs, Inode, NewNode, SetAttr};
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// As programs have it: `user::U,user:1:rwx,group::G,mask::M,other::O`, the one user and the mask
-/// where there is one.
+/// Returns an ACL as programs have it: `user::U,user:1:rwx,group::G,mask::M,other::O`, with the
+/// user and the mask if there is a mask.
 fn acl([user, group, other]: [u8; 3], mask: Option<u8>) -> Vec<u8> {
     let entry = |tag: u8, perm: u8, id: u32| [&[tag, 0, perm, 0][..], &id.to_le_bytes()].concat();
     let named = mask.map_or(vec![], |_| entry(2, 7, 1));
@@ -29,11 +29,11 @@ fn acl([user, group, other]: [u8; 3], mask: Option<u8>) -> Vec<u8> {
     [vec![2, 0, 0, 0], user, named, group, mask, other].concat()
 }
 
-/// Directories and files that are made, with the permissions asked for.
+/// Directories and files to make, with the requested permissions.
 const DIRS: [(&str, u16); 3] = [("d", 0o755), ("e", 0o1770), ("g", 0o511)];
 const FILES: [(&str, u16); 4] = [("f", 0o640), ("h", 0o777), ("u", 0o4607), ("z", 0)];
 
-/// Makes with ours what [`linux_fills`] makes.
+/// Makes the files of [`linux_fills`] with our code.
 fn we_fill(fs: &Fs, dir: Ino) {
     let made = DIRS.map(|(name, perm)| (name, NewNode::directory(perm)));
     for (name, new) in made.into_iter().chain(FILES.map(|(n, perm)| (n, NewNode::file(perm)))) {
@@ -57,15 +57,15 @@ fn linux_fills(dir: &Path) {
     assert!(Command::new("mkfifo").arg(dir.join("pipe")).status().unwrap().success());
 }
 
-/// Permissions, and the ACL of this name.
+/// Returns the permissions, and the ACL of this name.
 fn found(fs: &Fs, ino: Ino, name: &[u8]) -> (u16, Option<Vec<u8>>) {
     let inode = fs.inode(ino).unwrap();
     let acls = fs.xattrs(&inode).0.into_iter().find(|xattr| xattr.name == name);
     (inode.core().mode() & 0o7777, acls.map(|xattr| xattr.value))
 }
 
-fn is_limit(answer: Result<(), Error>) -> bool {
-    matches!(answer, Err(Error::Core(Core::Limit(_))))
+fn is_limit(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Core(Core::Limit(_))))
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn acls_and_permissions_follow_each_other() {
     set(dir, DEFAULT, &acl([6, 4, 4], Some(7))).unwrap();
     assert_eq!(found(&fs, dir, DEFAULT), (0o755, Some(acl([6, 4, 4], Some(7)))));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
-fn default_acls_are_handed_down_as_linux_does() {
+fn default_acls_are_inherited_as_in_linux() {
     if !needs(&[Need::Mount]) {
         return;
     }
@@ -107,11 +107,11 @@ fn default_acls_are_handed_down_as_linux_does() {
     let root = fs.volume().geo().rootino;
     let defaults = [acl([7, 5, 4], Some(7)), acl([6, 5, 0], None), acl([5, 7, 1], Some(2))];
     for (n, default) in defaults.iter().enumerate() {
-        for who in ["ours", "linux"] {
+        for side in ["ours", "linux"] {
             let new = NewNode::directory(0o2755).owner(0, 7);
-            let dir = fs.make(root, format!("{who}{n}").as_bytes(), &new).unwrap();
+            let dir = fs.make(root, format!("{side}{n}").as_bytes(), &new).unwrap();
             fs.set_xattr(dir, DEFAULT, default, SetMode::Any).unwrap();
-            if who == "ours" {
+            if side == "ours" {
                 we_fill(&fs, dir);
             }
         }
@@ -143,11 +143,11 @@ fn default_acls_are_handed_down_as_linux_does() {
         }
     }
     drop(fs);
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
-fn what_brings_its_own_acls_and_what_nobody_hands_any_keeps_its_permissions() {
+fn files_without_inherited_acls_keep_their_permissions() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     let root = fs.volume().geo().rootino;
@@ -164,5 +164,5 @@ fn what_brings_its_own_acls_and_what_nobody_hands_any_keeps_its_permissions() {
     let usual = made(root, "g", &NewNode::usual(FileType::Regular));
     assert_eq!(usual, (0o660, Some(acl([6, 5, 0], Some(6)))));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }

@@ -1,5 +1,4 @@
-//! A volume that is damaged where a change needs it: the change fails by name, and nothing is made
-//! worse.
+//! Changes that need a damaged structure fail by name, and nothing becomes worse.
 
 mod common;
 
@@ -11,14 +10,15 @@ use xfskit_vfs::{Error, Fs, Ino, NewNode};
 
 const TEXT: &[u8] = &[7; 50_000];
 
-/// What is damaged, by magic: directory blocks, heads of groups, trees of free space and of inodes.
+/// The structures to damage, by magic: directory blocks, AG headers, trees of free space and
+/// inodes.
 const STRUCTURES: [[u8; 4]; 7] =
     [*b"XDD3", *b"XAGF", *b"XAGI", *b"AB3B", *b"AB3C", *b"IAB3", *b"FIB3"];
 
-/// The byte that is wrong.
+/// The byte that is changed.
 const WRONG: u64 = 100;
 
-/// A directory of 300 names, and a file beside it.
+/// Makes a directory of 300 names, and a file beside it.
 fn filled() -> std::sync::Arc<MemDevice> {
     let dev = make(&[]);
     let fs = open(&dev, true);
@@ -33,7 +33,7 @@ fn filled() -> std::sync::Arc<MemDevice> {
     dev
 }
 
-/// Makes every such structure outside of the journal wrong; answers where they stand.
+/// Damages every such structure outside of the journal. Returns their locations.
 fn damage(dev: &MemDevice, magic: [u8; 4], journal: std::ops::Range<u64>) -> Vec<u64> {
     let mut found = Vec::new();
     for at in (0..SIZE).step_by(512).filter(|at| !journal.contains(at)) {
@@ -49,7 +49,7 @@ fn damage(dev: &MemDevice, magic: [u8; 4], journal: std::ops::Range<u64>) -> Vec
     found
 }
 
-/// Changes of all kinds; answers those that failed, which failed for damage.
+/// Makes changes of all kinds. Returns the number of those that failed because of damage.
 fn change(fs: &Fs) -> usize {
     let root = fs.volume().geo().rootino;
     let inode = fs.root().unwrap();
@@ -59,19 +59,19 @@ fn change(fs: &Fs) -> usize {
         fs.write(file, 0, &vec![1; 300_000])?;
         fs.fsync(file)
     };
-    let answers = [
+    let results = [
         fs.make(dir, b"another", &NewNode::file(0o644)).map(drop),
         fs.unlink(dir, b"name7"),
         fs.rename(dir, b"name8", root, b"moved", xfskit_vfs::RenameMode::Replace),
         large(),
     ];
-    let failed = answers.into_iter().filter_map(Result::err);
+    let failed = results.into_iter().filter_map(Result::err);
     let by_name = |error: &Error| matches!(error, Error::Core(Core::Corrupt(_) | Core::Trans(_)));
     failed.inspect(|error| assert!(by_name(error), "{error:?}")).count()
 }
 
 #[test]
-fn what_is_damaged_is_named_and_left_as_it_is() {
+fn damaged_structures_are_named_and_left_unchanged() {
     let whole = filled();
     let geo = open(&whole, false).volume().geo().clone();
     let journal = geo.log_daddr().unwrap().byte_offset().0;

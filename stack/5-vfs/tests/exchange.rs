@@ -1,15 +1,15 @@
-//! Content in thousands of pieces that changes places: more than goes into one transaction.
+//! Exchanges content in thousands of pieces: more than fit into one transaction.
 
 mod common;
 
 use std::ops::Range;
 
-use common::{judge, make, open};
+use common::{make, open, verify_all};
 use xfskit_core::Error as Core;
 use xfskit_vfs::{Error, Fs, Handle, NewNode};
 
-/// A file of which `every` blocks have content in their first `some`, the rest being holes; its
-/// content.
+/// Makes a file of which every `every` blocks have content in the first `some`, and holes in the
+/// rest. Returns its content too.
 fn comb<'f>(fs: &'f Fs, name: &str, blocks: u64, (some, every): (u64, u64)) -> Handle<'f> {
     let block = 1 << fs.volume().geo().blocklog;
     let root = fs.volume().geo().rootino;
@@ -53,7 +53,7 @@ fn stress_case(options: &[(&str, &str)]) {
     let b = comb(&fs, "b", 3500, (3, 5));
     assert!(extents(&fs, &a) == 1500 && extents(&fs, &b) == 700);
     if fs.volume().geo().features.reflink() {
-        // Of what one of them shares with a third.
+        // A range that one of them shares with a third file.
         let c = comb(&fs, "c", 1, (1, 1));
         c.share(0, &a, 100 * block..2100 * block).unwrap();
     }
@@ -63,7 +63,7 @@ fn stress_case(options: &[(&str, &str)]) {
     assert!(extents(&fs, &b) == 1500 && extents(&fs, &a) == 700);
     exchange_range(&a, 7 * block..2500 * block, &b, 300 * block);
     exchange_range(&b, 0..2999 * block, &a, 499 * block);
-    // To the end of both, which lies within a block.
+    // To the end of both, which is within a block.
     b.write(b.size() + 8000 * block, b"end").unwrap();
     let end = b.size();
     a.write(end - 3, b"END").unwrap();
@@ -73,27 +73,27 @@ fn stress_case(options: &[(&str, &str)]) {
     assert!(content(&a) == two && content(&b) == one, "exchanged back");
     drop((a, b));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
-fn thousands_of_pieces_change_places() {
+fn thousands_of_pieces_are_exchanged() {
     stress_case(&[("-i", "exchange=1")]);
 }
 
 #[test]
-fn and_so_they_do_in_small_blocks_with_parent_pointers() {
+fn thousands_of_small_blocks_are_exchanged_with_parent_pointers() {
     stress_case(&[("-i", "exchange=1"), ("-n", "parent=1"), ("-b", "size=1024")]);
 }
 
 #[test]
-fn and_without_reverse_mappings_and_shared_blocks() {
+fn thousands_of_pieces_are_exchanged_without_rmapbt_and_reflink() {
     stress_case(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")]);
 }
 
 /// The maps of both files would grow, and there is no room for that: nothing has changed.
 #[test]
-fn without_room_for_all_of_it_nothing_changes_places() {
+fn without_space_for_the_maps_nothing_is_exchanged() {
     let dev = make(&[("-i", "exchange=1"), ("-b", "size=1024")]);
     let fs = open(&dev, true);
     let (a, b) = (comb(&fs, "a", 6000, (1, 2)), comb(&fs, "b", 6000, (1, 3)));
@@ -117,5 +117,5 @@ fn without_room_for_all_of_it_nothing_changes_places() {
     assert!(content(&a) == two && content(&b) == one, "exchanged");
     drop((a, b, ballast));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }

@@ -1,14 +1,15 @@
-//! Extent size hints go from a directory to what is made in it, and from a file to its copies, as
-//! with Linux.
+//! Extent size hints are inherited from a directory, and copied from a file to its clones, as in
+//! Linux.
 
 mod common;
 
-use common::{judge, make, open};
+use common::{make, open, verify_all};
 use xfskit_format::inode::{flags, flags2};
 use xfskit_units::Ino;
 use xfskit_vfs::{Fs, NewNode};
 
-/// Hints of an inode: for content, and for copies on write; `None` where its flag is not set.
+/// Returns the hints of an inode, for content and for copies on write; `None` if its flag is not
+/// set.
 fn hints(fs: &Fs, ino: Ino) -> (Option<u32>, Option<u32>) {
     let inode = fs.inode(ino).unwrap();
     let core = inode.core();
@@ -18,7 +19,7 @@ fn hints(fs: &Fs, ino: Ino) -> (Option<u32>, Option<u32>) {
 }
 
 #[test]
-fn hints_are_handed_down_and_to_copies() {
+fn hints_are_inherited_and_copied() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     let root = fs.volume().geo().rootino;
@@ -50,9 +51,9 @@ fn hints_are_handed_down_and_to_copies() {
         fs.open(ino).unwrap().share(0, &source, 0..end).unwrap();
     }
     drop(source);
-    // All of the file makes a copy; and what has a hint keeps it.
+    // A copy of the whole file gets the hint; a file that has one keeps it.
     let found = [own, copy, part].map(|ino| hints(&fs, ino));
     assert_eq!(found, [(None, Some(4)), (None, Some(8)), (None, None)]);
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }

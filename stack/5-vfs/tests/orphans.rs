@@ -1,8 +1,8 @@
-//! What is durable without a close: orphans given back, a dirty journal read, single inodes forced.
+//! Changes that are durable without a close: freed orphans, a dirty journal, single inodes.
 
 mod common;
 
-use common::{judge, make, open, snapshot};
+use common::{make, open, snapshot, verify_all};
 use xfskit_vfs::{Fs, NewNode};
 
 const LEN: usize = 300_000;
@@ -20,7 +20,7 @@ fn read(fs: &Fs, name: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn an_unlinked_file_that_was_held_is_given_back_by_the_next_open() {
+fn an_unlinked_file_that_was_held_is_freed_by_the_next_open() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     fs.make(root(&fs), b"stays", &NewNode::file(0o600)).unwrap();
@@ -38,11 +38,11 @@ fn an_unlinked_file_that_was_held_is_given_back_by_the_next_open() {
     let fs = open(&crashed, true);
     assert_eq!(fs.statfs(), before);
     fs.close().unwrap();
-    judge(&crashed);
+    verify_all(&crashed);
 }
 
 #[test]
-fn a_dirty_journal_of_ours_is_read_in_memory() {
+fn a_dirty_journal_is_replayed_in_memory_for_reading() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     let ino = fs.make(root(&fs), b"file", &NewNode::file(0o600)).unwrap();
@@ -55,13 +55,13 @@ fn a_dirty_journal_of_ours_is_read_in_memory() {
     assert_eq!(read(&read_only, b"file"), Some(vec![7; LEN]));
     assert!(read_only.lookup(&read_only.root().unwrap(), b"dir").unwrap().is_some());
     assert!(read_only.sync().is_err());
-    // The device itself is as it was: a later open for writing replays it.
+    // The device is unchanged: a later open for writing replays the journal.
     open(&crashed, true).close().unwrap();
-    judge(&crashed);
+    verify_all(&crashed);
 }
 
 #[test]
-fn what_was_forced_is_there_after_a_crash() {
+fn forced_changes_survive_a_crash() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     let ino = fs.make(root(&fs), b"file", &NewNode::file(0o600)).unwrap();
@@ -74,5 +74,5 @@ fn what_was_forced_is_there_after_a_crash() {
     let crashed = snapshot(&dev);
     assert_eq!(read(&open(&crashed, false), b"file"), Some(vec![9; LEN]));
     open(&crashed, true).close().unwrap();
-    judge(&crashed);
+    verify_all(&crashed);
 }

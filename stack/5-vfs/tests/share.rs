@@ -1,14 +1,14 @@
-//! Content of two files, shared, copied and exchanged.
+//! Shares, copies and exchanges content of two files.
 
 mod common;
 
-use common::{judge, make, open};
+use common::{make, open, verify_all};
 use xfskit_core::Error as Core;
 use xfskit_vfs::{Error, Fs, Handle, NewNode};
 
 const BLOCK: usize = 4096;
 
-/// A file with this content, open.
+/// Makes a file with this content, open.
 fn file<'f>(fs: &'f Fs, name: &str, content: &[u8]) -> Handle<'f> {
     let root = fs.volume().geo().rootino;
     let handle = fs.open(fs.make(root, name.as_bytes(), &NewNode::file(0o644)).unwrap()).unwrap();
@@ -49,11 +49,11 @@ fn shared_blocks_cost_nothing_until_they_are_unshared() {
     assert_eq!(content(&to), text);
     drop((from, to));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
-fn a_copied_range_is_shared_where_blocks_align_and_copied_where_not() {
+fn a_copied_range_is_shared_if_blocks_align_and_copied_otherwise() {
     let dev = make(&[]);
     let fs = open(&dev, true);
     let text = bytes(64 * BLOCK + 100, 5);
@@ -79,7 +79,7 @@ fn a_copied_range_is_shared_where_blocks_align_and_copied_where_not() {
     assert!(matches!(from.copy_range(1, &from, 0..9), Err(Error::Core(Core::Limit(_)))));
     drop(from);
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn without_reflink_a_range_is_copied_and_sharing_refused() {
     assert_eq!(content(&to), text);
     drop((from, to));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
@@ -107,18 +107,18 @@ fn two_files_exchange_content_and_sizes() {
     clone.share(0, &b, 0..b.size()).unwrap();
     a.exchange(&b).unwrap();
     assert_eq!((content(&a), content(&b)), (long.clone(), short.clone()));
-    // What both share stays where it is.
+    // Blocks that both share stay in place.
     a.exchange(&clone).unwrap();
     assert_eq!((content(&a), content(&clone)), (long.clone(), long.clone()));
     a.write(BLOCK as u64, b"mine").unwrap();
     assert_eq!(content(&clone), long);
     drop((a, b, clone));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]
-fn ranges_change_places_or_nothing_does() {
+fn ranges_are_exchanged_in_full_or_not_at_all() {
     let dev = make(&[("-i", "exchange=1")]);
     let fs = open(&dev, true);
     let (mut one, mut two) = (bytes(40 * BLOCK, 3), bytes(60 * BLOCK, 7));
@@ -133,7 +133,7 @@ fn ranges_change_places_or_nothing_does() {
         let refused = a.exchange_range(range, &b, offset);
         assert!(matches!(refused, Err(Error::Core(Core::Limit(_)))), "{refused:?}");
     }
-    // More pieces than go into one transaction.
+    // More pieces than fit into one transaction.
     (0..20).for_each(|n| a.punch((2 * n) * block..(2 * n + 1) * block).unwrap());
     (0..30).for_each(|n| b.punch((2 * n) * block..(2 * n + 1) * block).unwrap());
     (one, two) = (content(&a), content(&b));
@@ -141,7 +141,7 @@ fn ranges_change_places_or_nothing_does() {
     assert_eq!((content(&a), content(&b)), (two, one));
     drop((a, b));
     fs.close().unwrap();
-    judge(&dev);
+    verify_all(&dev);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! POSIX ACLs: what programs get and set as `system.posix_acl_*`, and the text form that tar
-//! archives carry.
+//! POSIX ACLs: the `system.posix_acl_*` attributes that programs get and set, and the text form in
+//! tar archives.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Version of the form that programs see.
+/// Version of the attribute form.
 const VERSION: u32 = 2;
 
 const USER_OBJ: u16 = 0x01;
@@ -15,10 +15,10 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// The id of an entry whose tag says it all.
+/// The id of an entry whose tag needs none.
 const NO_ID: u32 = u32::MAX;
 
-/// One entry, in the order in which Linux wants them.
+/// One entry. The order is the one that Linux requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     tag: u16,
@@ -26,8 +26,7 @@ struct Entry {
     perm: u16,
 }
 
-/// An ACL that Linux would accept: the three entries of the mode are there once each, and a mask
-/// where there are others.
+/// A valid ACL: it has the three entries of the mode once each, and a mask if it has other entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
@@ -41,7 +40,7 @@ impl Acl {
         (base && mask && !twice).then_some(Self(entries))
     }
 
-    /// From the value of a `system.posix_acl_*` attribute.
+    /// Decodes the value of a `system.posix_acl_*` attribute.
     pub(crate) fn from_xattr(value: &[u8]) -> Option<Self> {
         let (version, entries) = value.split_first_chunk::<4>()?;
         let (entries, []) = entries.as_chunks::<8>() else { return None };
@@ -60,7 +59,7 @@ impl Acl {
         Self::new(entries.iter().map(entry).collect::<Option<_>>()?)
     }
 
-    /// The value of a `system.posix_acl_*` attribute.
+    /// Encodes the value of a `system.posix_acl_*` attribute.
     pub(crate) fn to_xattr(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
         for entry in &self.0 {
@@ -71,9 +70,9 @@ impl Acl {
         value
     }
 
-    /// From text such as `user::rwx,user:1000:r--,group::r-x,mask::r-x,other::---`. Entries may
-    /// also stand on lines, and end with the number of the user or group that they name
-    /// (`user:jane:r--:1000`); names without their number go by `accounts`.
+    /// Parses text such as `user::rwx,user:1000:r--,group::r-x,mask::r-x,other::---`. Entries may
+    /// also be on lines of their own, and end with the number of the user or group
+    /// (`user:jane:r--:1000`). Names without a number are looked up in `accounts`.
     pub(crate) fn from_text(text: &[u8], accounts: &Accounts) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "not text".to_owned())?;
         let entries = text.split([',', '\n']).map(str::trim);
@@ -83,18 +82,18 @@ impl Acl {
         Self::new(entries).ok_or_else(|| "entries missing or double".to_owned())
     }
 
-    /// As text, with numbers for users and groups.
+    /// Formats the ACL as text, with numbers for users and groups.
     pub(crate) fn to_text(&self) -> String {
         let entries: Vec<String> = self.0.iter().map(|entry| text_of_entry(*entry)).collect();
         entries.join(",")
     }
 
-    /// True where a mode says as much.
+    /// Returns true if a mode can express it.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
-    /// The nine permission bits of a mode that go with it.
+    /// Returns the nine permission bits of the mode.
     pub(crate) fn perm(&self) -> u16 {
         let of = |tag| self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.perm);
         let group = of(MASK).or(of(GROUP_OBJ)).unwrap_or(0);
@@ -102,8 +101,8 @@ impl Acl {
     }
 }
 
-/// Which number a user or a group has, as `passwd` and `group` of a directory say. They are read
-/// when the first name comes.
+/// Numbers of users and groups, from `passwd` and `group` of a directory, which are read when the
+/// first name is looked up.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     dir: PathBuf,
@@ -134,13 +133,13 @@ impl Accounts {
 fn entry_of_text(entry: &str, accounts: &Accounts) -> Result<Entry, String> {
     let wrong = || format!("no entry of an ACL: {entry:?}");
     let fields: Vec<&str> = entry.strip_prefix("default:").unwrap_or(entry).split(':').collect();
-    let (word, who, perm, number) = match *fields {
+    let (word, name, perm, number) = match *fields {
         [word, perm] => (word, "", perm, None),
-        [word, who, perm] => (word, who, perm, None),
-        [word, who, perm, number] => (word, who, perm, Some(number)),
+        [word, name, perm] => (word, name, perm, None),
+        [word, name, perm, number] => (word, name, perm, Some(number)),
         _ => return Err(wrong()),
     };
-    let tag = match (word, who.is_empty()) {
+    let tag = match (word, name.is_empty()) {
         ("user" | "u", true) => USER_OBJ,
         ("user" | "u", false) => USER,
         ("group" | "g", true) => GROUP_OBJ,
@@ -151,13 +150,13 @@ fn entry_of_text(entry: &str, accounts: &Accounts) -> Result<Entry, String> {
     };
     let id = match tag {
         USER | GROUP => {
-            let who = number.unwrap_or(who).trim();
-            let number = who.parse().ok().or_else(|| accounts.number(tag == USER, who));
-            number.ok_or_else(|| format!("an ACL for {who:?}, who has no number here"))?
+            let name = number.unwrap_or(name).trim();
+            let number = name.parse().ok().or_else(|| accounts.number(tag == USER, name));
+            number.ok_or_else(|| format!("an ACL for {name:?}, which has no number here"))?
         }
         _ => NO_ID,
     };
-    // What follows a blank is a comment (`#effective:r--`).
+    // The text after a blank is a comment (`#effective:r--`).
     let perm = perm.split_whitespace().next().unwrap_or("");
     let bits = perm.bytes().map(|b| match b {
         b'r' => Ok(4),
@@ -171,7 +170,7 @@ fn entry_of_text(entry: &str, accounts: &Accounts) -> Result<Entry, String> {
 }
 
 fn text_of_entry(Entry { tag, id, perm }: Entry) -> String {
-    let who = match tag {
+    let name = match tag {
         USER_OBJ => "user:".to_owned(),
         USER => format!("user:{id}"),
         GROUP_OBJ => "group:".to_owned(),
@@ -180,7 +179,7 @@ fn text_of_entry(Entry { tag, id, perm }: Entry) -> String {
         _ => "other:".to_owned(),
     };
     let bit = |mask, c| if perm & mask != 0 { c } else { '-' };
-    format!("{who}:{}{}{}", bit(4, 'r'), bit(2, 'w'), bit(1, 'x'))
+    format!("{name}:{}{}{}", bit(4, 'r'), bit(2, 'w'), bit(1, 'x'))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A tree as a tar archive: POSIX (pax) headers with everything that a tree has.
+//! Writes a tree as a tar archive: POSIX (pax) headers with all metadata.
 //!
-//! Names and link targets of any length, sizes beyond 8 GiB, owners beyond 2 million and times to
-//! the nanosecond go into pax records, attributes into `SCHILY.xattr.*`, ACLs into
-//! `SCHILY.acl.*`; files with holes are written in GNU's sparse format 1.0, whose map stands in
-//! front of the data. GNU tar, bsdtar and star read all of it. Sockets have no place in an archive.
+//! Long names and link targets, sizes beyond 8 GiB, owners beyond 2 million and times to the
+//! nanosecond go into pax records, attributes into `SCHILY.xattr.*`, ACLs into `SCHILY.acl.*`.
+//! Files with holes are written in GNU's sparse format 1.0, whose map precedes the data. GNU tar,
+//! bsdtar and star read all of this. An archive cannot hold sockets.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,39 +13,40 @@ use xfskit_vfs::{Error, FileType, Fs, Ino, Inode, ReadError, Stat, Timestamp, Wa
 
 use crate::{Event, Report, Skipped, acl};
 
-/// Tar counts in blocks of this many bytes.
+/// Tar pads everything to blocks of this many bytes.
 const BLOCK: usize = 512;
 
-/// Why an archive ended early. Damage in the volume is no reason: it is reported as a fault.
+/// The reason why an archive ended early. Damage in the volume does not end it, but is reported as
+/// an event.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The receiving side failed.
+    /// The output failed.
     #[error("writing the archive: {0}")]
     Write(#[from] io::Error),
 }
 
-/// An archive under way.
+/// An archive that is being written.
 struct Archive<'a, W> {
     fs: &'a Fs,
     out: W,
-    /// What every name begins with: the same for all, or GNU tar does not see that a file lies in
-    /// a directory whose times it has yet to set.
-    lead: &'a [u8],
-    /// Names of files that have several.
+    /// Prefix of every name. It is the same for all, because otherwise GNU tar does not notice that
+    /// a file is in a directory whose times it has yet to set.
+    name_prefix: &'a [u8],
+    /// Names of files with several names.
     links: HashMap<Ino, Vec<u8>>,
     events: &'a (dyn Fn(Event<'_>) + Sync),
     skipped: Skipped,
     done: Report,
 }
 
-/// What an archive has no place for; tar leaves them out, too.
+/// Left out of archives, as tar does.
 const SOCKETS: &str = "sockets (tar has no place for them)";
 
-/// Writes the tree at `inode`, which `path` names, as an archive to `out`. Names in the archive
+/// Writes the tree at `inode`, whose path is `path`, as an archive to `out`. Names in the archive
 /// are relative to the directory, or a file's own name. Returns what was written.
 ///
 /// # Errors
-/// Where `out` cannot be written. Faults of the volume go to `events`, and the rest still comes.
+/// `out` cannot be written. Damage in the volume goes to `events`, and the archive continues.
 pub fn archive(
     fs: &Fs,
     path: &[u8],
@@ -53,13 +54,13 @@ pub fn archive(
     out: impl Write,
     events: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Report, ArchiveError> {
-    let prefix = if inode.core().is_dir() { path.len() } else { path.len() - own_name(path).len() };
-    let lead: &[u8] = if inode.core().is_dir() { b"./" } else { b"" };
+    let strip = if inode.core().is_dir() { path.len() } else { path.len() - own_name(path).len() };
+    let name_prefix: &[u8] = if inode.core().is_dir() { b"./" } else { b"" };
     let (links, skipped, done) = (HashMap::new(), Skipped::default(), Report::default());
-    let mut archive = Archive { fs, out, lead, links, events, skipped, done };
+    let mut archive = Archive { fs, out, name_prefix, links, events, skipped, done };
     for step in fs.walk(path, inode, usize::MAX) {
         match step {
-            Ok(entry) => archive.add(&entry.path, prefix, &entry.inode)?,
+            Ok(entry) => archive.add(&entry.path, strip, &entry.inode)?,
             Err(WalkFault { path, error }) => archive.fault(&path, error),
         }
     }
@@ -69,7 +70,7 @@ pub fn archive(
     Ok(Report { skipped: archive.skipped.counts(), ..archive.done })
 }
 
-/// The name of an attribute as GNU tar writes it into a key, which ends at the first `=`.
+/// Escapes the name of an attribute as GNU tar does in a key, which ends at the first `=`.
 fn escaped(name: &[u8]) -> Vec<u8> {
     let escape = |&byte: &u8| match byte {
         b'%' => b"%25".to_vec(),
@@ -85,13 +86,13 @@ fn own_name(path: &[u8]) -> &[u8] {
 
 impl<W: Write> Archive<'_, W> {
     fn fault(&self, path: &[u8], error: Error) {
-        (self.events)(Event::Fault { path, error: &error });
+        (self.events)(Event::Damaged { path, error: &error });
     }
 
     fn add(&mut self, path: &[u8], prefix: usize, inode: &Inode) -> io::Result<()> {
         let inside = path.get(prefix..).unwrap_or_default();
         let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        let mut name = self.lead.to_vec();
+        let mut name = self.name_prefix.to_vec();
         name.extend_from_slice(inside);
         let stat = self.fs.stat(inode);
         if stat.file_type == FileType::Socket {
@@ -136,8 +137,8 @@ impl<W: Write> Archive<'_, W> {
         Ok(())
     }
 
-    /// A regular file. Its header says how long the data is, so damage met in the data leaves
-    /// zeroes in the place of what cannot be read.
+    /// Writes a regular file. Its header has the length of the data, so zeroes replace data that
+    /// cannot be read.
     fn file(
         &mut self,
         path: &[u8],
@@ -188,13 +189,14 @@ impl<W: Write> Archive<'_, W> {
         self.pad(held)
     }
 
-    /// Fills the last block of `len` bytes.
+    /// Pads the last block of `len` bytes.
     fn pad(&mut self, len: u64) -> io::Result<()> {
         let over = usize::try_from(len % BLOCK as u64).unwrap_or(0);
         self.out.write_all(&[0; BLOCK][..(BLOCK - over) % BLOCK])
     }
 
-    /// The header of one entry, behind the pax header with all that does not fit in it.
+    /// Writes the header of one entry, after a pax header with everything that does not fit into
+    /// it.
     fn header(
         &mut self,
         kind: EntryType,
@@ -236,7 +238,7 @@ impl<W: Write> Archive<'_, W> {
     }
 }
 
-/// Writes as much of `value` as the header has room for; what is longer goes to a record in full.
+/// Writes as much of `value` as fits into the field. A longer value also goes to a record in full.
 fn fill(field: &mut [u8], value: &[u8], key: &str, pax: &mut Pax) {
     let fits = value.len().min(field.len());
     field[..fits].copy_from_slice(&value[..fits]);
@@ -245,7 +247,7 @@ fn fill(field: &mut [u8], value: &[u8], key: &str, pax: &mut Pax) {
     }
 }
 
-/// GNU tar's name for the entry itself; the real one is in a record.
+/// Returns GNU's name for the entry itself; the real name is in a record.
 fn sparse_name(name: &[u8]) -> Vec<u8> {
     let own = own_name(name);
     let mut path = name[..name.len() - own.len()].to_vec();
@@ -254,8 +256,8 @@ fn sparse_name(name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The map of sparse format 1.0: the number of ranges, then offset and length of each, a decimal
-/// number per line, filled up to a whole block. An empty last range carries the file's size.
+/// Returns the map of sparse format 1.0: the number of ranges, then offset and length of each, a
+/// decimal number per line, padded to a block. An empty last range has the file's size.
 fn sparse_map(ranges: &[std::ops::Range<u64>], size: u64) -> Vec<u8> {
     use std::fmt::Write;
     let tail = ranges.last().is_none_or(|last| last.end < size);
@@ -279,7 +281,7 @@ struct Pax {
 }
 
 impl Pax {
-    /// Records for extended attributes and ACLs.
+    /// Makes records of extended attributes and ACLs.
     fn attributes(xattrs: &[Xattr]) -> Self {
         let mut pax = Self::default();
         for Xattr { name, value } in xattrs {
@@ -304,7 +306,8 @@ impl Pax {
         self.record_key(key.as_bytes(), value);
     }
 
-    /// `LENGTH KEY=VALUE\n`, where the length counts its own digits too.
+    /// Adds `LENGTH KEY=VALUE
+    /// `, where the length includes its own digits.
     fn record_key(&mut self, key: &[u8], value: &[u8]) {
         let rest = key.len() + value.len() + 3;
         let mut len = rest + 1;
@@ -319,7 +322,7 @@ impl Pax {
         self.records.push(b'\n');
     }
 
-    /// `value` where the header can hold it; else 0 there, and a record.
+    /// Returns `value` if the header can hold it. Otherwise returns 0 and adds a record.
     fn number(&mut self, key: &str, value: u64, max: u64) -> u64 {
         if value <= max {
             return value;
@@ -328,7 +331,7 @@ impl Pax {
         0
     }
 
-    /// Whole seconds for the header, and a record where they do not say all.
+    /// Returns whole seconds for the header, and adds a record if the time has more.
     fn time(&mut self, key: &str, time: Timestamp) -> u64 {
         let in_header = u64::try_from(time.sec).ok().filter(|&sec| sec <= 0o77_777_777_777);
         if in_header.is_none() || time.nsec != 0 {
@@ -342,7 +345,8 @@ impl Pax {
     }
 }
 
-/// Seconds with a fraction. Before 1970 the number as a whole is negative: -0.25 is 0.75 into -1.
+/// Formats seconds with a fraction. Before 1970 the number as a whole is negative: -0.25 is 0.75
+/// after -1.
 fn decimal(Timestamp { sec, nsec }: Timestamp) -> String {
     match (sec, nsec) {
         (_, 0) => sec.to_string(),
@@ -364,8 +368,8 @@ mod tests {
             let mut pax = Pax::default();
             pax.record("k", &vec![b'v'; len]);
             let text = String::from_utf8(pax.records.clone()).unwrap();
-            let said: usize = text.split(' ').next().unwrap().parse().unwrap();
-            assert_eq!(said, pax.records.len(), "value of {len} bytes");
+            let written: usize = text.split(' ').next().unwrap().parse().unwrap();
+            assert_eq!(written, pax.records.len(), "value of {len} bytes");
         }
     }
 

@@ -1,12 +1,12 @@
-//! The receiving side on a mounted filesystem: making files, and giving them what belongs to them.
+//! The destination on a mounted filesystem: makes files and sets their metadata.
 //!
-//! Everything goes through directory handles (`*at` calls), so depth and path length have no limit
-//! and nobody can swap a directory for a symbolic link while the copy runs. Metadata comes last:
-//! owner, then mode (a change of owner clears set-user-id), then attributes (it clears
-//! capabilities too), then times.
+//! Everything goes through directory handles (`*at` calls), so depth and path length have no limit,
+//! and replacing a directory by a symbolic link during the copy has no effect. Metadata comes last:
+//! owner, then mode (a change of owner clears set-user-id), then attributes (it clears capabilities
+//! too), then times.
 //!
-//! What the caller may not do (owners, devices, `trusted.` attributes without root) is counted in
-//! [`Skipped`], not failed: the rest of the copy is still worth having.
+//! Metadata that the caller may not set (owners, devices, `trusted.` attributes without root) is
+//! counted in [`Skipped`]. It does not fail the copy.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -29,9 +29,9 @@ pub struct Dir {
 const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::WRONLY).union(OFlags::CLOEXEC);
 const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Longest path that one call takes, with its closing zero.
+/// Length of the longest path that one call takes, with its closing zero.
 const PATH_MAX: usize = 4096;
-/// What only root may give away; tar and rsync do without, too.
+/// Only root may change owners; tar and rsync leave them out too.
 const OWNERS: &str = "owners (need root)";
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 const PRIVATE_DIR: Mode = Mode::RWXU;
@@ -43,7 +43,7 @@ impl Dir {
         Ok(Self { fd: fs::open(path, flags, Mode::empty())? })
     }
 
-    /// True where the directory has no entries.
+    /// Returns true if the directory has no entries.
     pub fn is_empty(path: &Path) -> io::Result<bool> {
         Ok(std::fs::read_dir(path)?.next().is_none())
     }
@@ -72,7 +72,7 @@ impl Dir {
         if path.len() < PATH_MAX {
             return Ok(fs::linkat(&root.fd, path, &self.fd, name, AtFlags::empty())?);
         }
-        // Too long for one call: down to the source's directory, a handle at a time.
+        // Too long for one call: opens the directories on the path one after the other.
         let dirs: Vec<&[u8]> = names.rev().collect();
         let mut at = root.open_dir(dirs.first().copied().unwrap_or(b"."))?;
         for dir in dirs.into_iter().skip(1) {
@@ -81,7 +81,7 @@ impl Dir {
         Ok(fs::linkat(&at.fd, source, &self.fd, name, AtFlags::empty())?)
     }
 
-    /// Makes the symbolic link `name`, with all that belongs to it.
+    /// Makes the symbolic link `name` with its metadata.
     pub fn make_symlink(
         &self,
         name: &[u8],
@@ -94,8 +94,7 @@ impl Dir {
         self.finish_unopened(name, stat, xattrs, skipped)
     }
 
-    /// Makes the device, pipe or socket `name`, with all that belongs to it. Returns false where
-    /// only root could.
+    /// Makes the device, pipe or socket `name` with its metadata. Returns false if only root may.
     pub fn make_node(
         &self,
         name: &[u8],
@@ -123,7 +122,7 @@ impl Dir {
         Ok(true)
     }
 
-    /// Gives the entry `name`, which cannot be opened, its owner, attributes and times.
+    /// Sets owner, attributes and times of the entry `name`, which cannot be opened.
     fn finish_unopened(
         &self,
         name: &[u8],
@@ -159,14 +158,14 @@ impl Dir {
         Ok(fs::utimensat(&self.fd, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Gives the directory itself what belongs to it; the last step, for every entry made in it
-    /// changes its times.
+    /// Sets the metadata of the directory itself. This is the last step, because every entry made
+    /// in it changes its times.
     pub fn finish(&self, stat: &Stat, xattrs: &[Xattr], skipped: &Skipped) -> io::Result<()> {
         finish_opened(&self.fd, stat, xattrs, skipped)
     }
 }
 
-/// Gives the open file or directory `fd` its owner, mode, attributes and times, in this order.
+/// Sets owner, mode, attributes and times of the open file or directory `fd`, in this order.
 pub fn finish_opened(
     fd: impl AsFd,
     stat: &Stat,
@@ -180,7 +179,7 @@ pub fn finish_opened(
         Ok(()) => {}
         Err(Errno::PERM) => {
             skipped.count_usual(OWNERS, 1);
-            // Set-user-id with the wrong user would be worse than without.
+            // Set-user-id with the wrong user would be worse than none.
             let plain = mode.difference(Mode::SUID | Mode::SGID);
             skipped
                 .count_usual("set-user-id and set-group-id (need root)", u64::from(mode != plain));
@@ -196,7 +195,7 @@ pub fn finish_opened(
     Ok(fs::futimens(fd, &times(stat))?)
 }
 
-/// An attribute that the caller may not set, or the destination cannot hold, is counted.
+/// Counts an attribute that the caller may not set or the destination cannot hold.
 fn xattr_set(set: rustix::io::Result<()>, xattr: &Xattr, skipped: &Skipped) -> io::Result<()> {
     let reason = match set {
         Ok(()) => return Ok(()),

@@ -1,12 +1,12 @@
-//! A tree into a directory, on several threads, in the order of the disk.
+//! Copies a tree to a directory, on several threads, in the order of the disk.
 //!
 //! The volume is swept ([`xfskit_vfs::sweep`]): whole groups of directories, their inodes in one
-//! batch. The content of small files is read in batches too, neighbours on disk together, before
-//! the files are made. Nothing is flushed file by file.
+//! batch. The content of small files is read in batches too, in disk order, before the files are
+//! made. Files are not flushed one by one.
 //!
-//! 1. A directory gets its own metadata after everything in it is done: when the last handle to
-//!    its `DirNode` is dropped.
-//! 2. A file with several names is made once; its other names are links to the first one met.
+//! 1. A directory's own metadata is set after everything in it is done, when the last handle to its
+//!    `DirNode` is dropped.
+//! 2. A file with several names is made once; its other names are links to the first one.
 //! 3. No name from the volume leads out of the destination: names are single components, made
 //!    relative to an open directory, and never through a symbolic link.
 
@@ -29,19 +29,19 @@ use crate::dest::{Dir, finish_opened};
 use crate::links::Links;
 use crate::skipped::{Skipped, SkippedCount};
 
-/// Content read ahead for one batch of small files, in bytes.
+/// Bytes of content read ahead for one batch of small files.
 const AHEAD: u64 = 8 << 20;
 /// Files up to this size are read in batches.
 const SMALL: u64 = 256 << 10;
 
-/// How to copy.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetOptions {
-    /// Threads; 0 is one per processor.
+    /// Number of threads; 0 is one per processor.
     pub threads: usize,
 }
 
-/// What a copy did.
+/// Counts of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Files, directories, links and devices made.
@@ -52,18 +52,18 @@ pub struct Report {
     pub skipped: Vec<SkippedCount>,
 }
 
-/// Why a copy could not begin, or ended early. Damage in the volume is no reason.
+/// The reason why a copy could not begin, or ended early. Damage in the volume does not end a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// The destination is there and is not an empty directory.
+    /// The destination exists and is not an empty directory.
     #[error("{} exists and is not an empty directory", .0.display())]
     Exists(PathBuf),
-    /// The destination cannot be written any more: full, gone, read-only.
+    /// The destination cannot be written any more: full, removed, read-only.
     #[error("writing {}: {error}", path.display())]
     Destination {
-        /// Where.
+        /// Path of the destination.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
@@ -71,7 +71,7 @@ pub enum GetError {
 
 type Events<'e> = &'e (dyn Fn(Event<'_>) + Sync);
 
-/// What all threads of a copy share.
+/// State that all threads of a copy share.
 struct Shared<'e> {
     events: Events<'e>,
     skipped: Skipped,
@@ -81,15 +81,15 @@ struct Shared<'e> {
     /// The directory that the copy's paths are relative to.
     root: Dir,
     stop: AtomicBool,
-    /// What ended the copy; a leaf lock.
+    /// The error that ended the copy; a leaf lock.
     fatal: Mutex<Option<io::Error>>,
 }
 
-/// Makes `dest` the copy of `inode`, which `path` names in the volume. An existing empty directory
-/// is filled.
+/// Copies `inode`, whose path in the volume is `path`, to `dest`. An existing empty directory is
+/// filled.
 ///
 /// # Errors
-/// Where the destination is in the way or fails. Faults of the volume go to `events`.
+/// The destination exists or fails. Damage in the volume goes to `events`.
 pub fn get(
     vfs: &Fs,
     path: &[u8],
@@ -143,7 +143,7 @@ pub fn get(
     })
 }
 
-/// The directory that will hold `dest`, and its name there.
+/// Returns the directory that will hold `dest`, and the name in it.
 fn parent_and_name(dest: &Path) -> (PathBuf, Vec<u8>) {
     use std::os::unix::ffi::OsStrExt;
     let name = dest.file_name().unwrap_or_default().as_bytes().to_vec();
@@ -155,20 +155,20 @@ fn name_of(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// A handle stays open for every directory between the root and the work: take what we may.
+/// Raises the limit on open files, because a handle stays open for every directory on the path.
 fn raise_handle_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is refused the limit stays as it is, which is enough for ordinary trees.
+    // If the system refuses, the limit stays as it is, which is enough for ordinary trees.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A directory of the destination while something in it is still to be done (invariant 1).
+/// A directory of the destination whose contents are not finished (invariant 1).
 struct DirNode<'e> {
     dir: Dir,
-    /// In the volume.
+    /// Path in the volume.
     path: Vec<u8>,
-    /// Below the destination's root.
+    /// Path below the destination's root.
     dest: Vec<u8>,
     stat: Stat,
     xattrs: Vec<Xattr>,
@@ -188,8 +188,8 @@ impl DirNode<'_> {
 }
 
 impl Drop for DirNode<'_> {
-    /// Finishes this directory and every parent that waited only for it; a loop, for a tree may be
-    /// deeper than a stack.
+    /// Finishes this directory, and every parent that waited only for it. This is a loop, because a
+    /// tree may be deeper than a stack.
     fn drop(&mut self) {
         self.finish();
         let mut next = self.parent.take();
@@ -202,10 +202,10 @@ impl Drop for DirNode<'_> {
 
 impl Shared<'_> {
     fn fault(&self, path: &[u8], error: &Error) {
-        (self.events)(Event::Fault { path, error });
+        (self.events)(Event::Damaged { path, error });
     }
 
-    /// One file is made, with so many bytes, or the destination refused it.
+    /// Reports that a file of this many bytes is made, or that the destination refused it.
     fn made(&self, path: &[u8], result: io::Result<u64>) {
         match result {
             Ok(bytes) => {
@@ -223,7 +223,7 @@ impl Shared<'_> {
     }
 }
 
-/// True for what the next file will meet as well.
+/// Returns true if the next file will fail with the same error.
 fn ends_the_copy(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -231,7 +231,7 @@ fn ends_the_copy(error: &io::Error) -> bool {
     )
 }
 
-/// The visitor that makes the copy.
+/// The visitor that copies.
 struct Copy<'a, 'e> {
     vfs: &'a Fs,
     shared: Arc<Shared<'e>>,
@@ -291,7 +291,7 @@ fn batches(maps: &[Option<FileMap>]) -> Vec<Range<usize>> {
 }
 
 impl<'e> Copy<'_, 'e> {
-    /// Where the content of a small regular file lies. A fault is met again when the file is made.
+    /// Returns the extents of a small regular file. An error is found again when the file is made.
     fn small_map(&self, child: &Child) -> Option<FileMap> {
         let inode = child.inode.as_ref()?;
         let small = inode.core().is_regular() && self.vfs.stat(inode).size <= SMALL;
@@ -302,7 +302,7 @@ impl<'e> Copy<'_, 'e> {
         self.vfs.read_ahead_content(std::iter::empty())
     }
 
-    /// Attributes of `inode`; damaged ones are reported and left out.
+    /// Returns the attributes of `inode`. Damaged ones are reported and left out.
     fn xattrs(&self, path: &[u8], inode: &Inode) -> Vec<Xattr> {
         let (xattrs, errors) = self.vfs.xattrs(inode);
         for error in &errors {
@@ -344,7 +344,7 @@ impl<'e> Copy<'_, 'e> {
         }
     }
 
-    /// Makes one file that is no directory. `names` are its names in the volume and in `dir`.
+    /// Makes one file that is not a directory. `names` are its names in the volume and in `dir`.
     fn one(
         &self,
         dir: &Dir,
@@ -367,7 +367,7 @@ impl<'e> Copy<'_, 'e> {
         self.shared.made(&path, made);
     }
 
-    /// Makes a file under its first name: its size, or `None` where it was left out.
+    /// Makes a file under its first name. Returns its size, or `None` if it was left out.
     fn make(
         &self,
         dir: &Dir,
@@ -400,7 +400,8 @@ impl<'e> Copy<'_, 'e> {
         }
     }
 
-    /// Writes the content, leaving holes as holes. What cannot be read becomes a hole and a fault.
+    /// Writes the content, leaving holes as holes. A range that cannot be read becomes a hole and
+    /// an event.
     fn content(
         &self,
         file: &OwnedFd,
@@ -437,7 +438,7 @@ impl<'e> Copy<'_, 'e> {
     }
 }
 
-/// `dest/name`, relative to the destination's root.
+/// Returns `dest/name`, relative to the destination's root.
 fn below(dest: &[u8], name: &[u8]) -> Vec<u8> {
     if dest.is_empty() { name.to_vec() } else { join(dest, name) }
 }

@@ -1,19 +1,19 @@
-//! Floor 6: trees out of a volume, and trees to be put into one.
+//! Floor 6: copy trees out of a volume and into one.
 //!
-//! A copy carries everything that belongs to a file: content with its holes, mode, owner, times to
-//! the nanosecond, extended attributes, ACLs, hard links, symbolic links, devices. Damage does not
-//! end a copy: each fault is an [`Event`], and the rest comes out.
+//! A copy includes everything of a file: content with its holes, mode, owner, times to the
+//! nanosecond, extended attributes, ACLs, hard links, symbolic links, devices. Damage does not end
+//! a copy: each failure is an [`Event`], and the copy continues.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`get`](mod@get) | a tree into a directory, on several threads, in the order of the disk |
-//! | [`dest`] | the receiving side: making files and giving them what belongs to them |
-//! | [`archive`](mod@archive) | a tree as a tar stream |
-//! | [`put`](mod@put) | a tree, or a stream, into a volume that is there |
-//! | [`within`] | a file or a tree within a volume |
-//! | [`build`] | a whole volume from such a tree |
-//! | [`source`] | a tree to be put into a volume, read from directories and archives |
-//! | [`stdin`] | standard input that nobody has to wait for |
+//! | [`get`](mod@get) | copies a tree to a directory, on several threads, in the order of the disk |
+//! | [`dest`] | the destination: makes files and sets their metadata |
+//! | [`archive`](mod@archive) | writes a tree as a tar stream |
+//! | [`put`](mod@put) | copies a tree, or a stream, into an existing volume |
+//! | [`within`] | copies a file or a tree within a volume |
+//! | [`build`] | makes a whole volume from a tree |
+//! | [`source`] | reads a tree from directories and archives |
+//! | [`stdin`] | standard input whose wait can be ended |
 
 pub mod archive;
 pub mod build;
@@ -25,8 +25,8 @@ pub mod stdin;
 pub mod within;
 
 mod acl;
-mod ahead;
 mod links;
+mod readahead;
 mod skipped;
 
 pub use archive::{ArchiveError, archive};
@@ -38,7 +38,7 @@ pub use within::copy_within;
 
 use xfskit_vfs::Error;
 
-/// What a copy tells while it runs; perhaps from many threads at once.
+/// An event of a running copy. Several threads may report events at the same time.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// One file is done.
@@ -46,25 +46,25 @@ pub enum Event<'a> {
         /// Its size in bytes.
         bytes: u64,
     },
-    /// Something in the volume is damaged; the copy goes on without it.
-    Fault {
-        /// Where, in the volume.
+    /// A part of the volume is damaged or cannot be read. The copy continues without it.
+    Damaged {
+        /// Path in the volume.
         path: &'a [u8],
-        /// What is wrong.
+        /// The error.
         error: &'a Error,
     },
-    /// The destination refused one file; the copy goes on without it.
+    /// The destination refused one file. The copy continues without it.
     Refused {
-        /// Where, in the volume.
+        /// Path in the volume.
         path: &'a [u8],
-        /// What the destination said.
+        /// The error of the destination.
         error: &'a std::io::Error,
     },
-    /// One file was left out, which is no fault of the volume.
+    /// One file was left out although the volume is sound.
     Skipped {
-        /// Where, in the volume.
+        /// Path in the volume.
         path: &'a [u8],
-        /// Why.
+        /// The reason.
         what: &'a str,
     },
 }

@@ -1,12 +1,12 @@
-//! Files with several names: the first name met makes the file, the others become links to it.
+//! Files with several names: the first name makes the file, and the others become links to it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xfskit_vfs::Ino;
 
-/// Where the first name of each such file went. The outer lock is held for a look-up only; the
-/// lock of one file is held while it is made, so that a second name waits for the first.
+/// The path of each such file's first name. The outer lock is held for a look-up only. The lock of
+/// one file is held while it is made, so that a second name waits for the first.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     files: Mutex<HashMap<Ino, Arc<Mutex<FirstName>>>>,
@@ -16,9 +16,9 @@ pub(crate) struct Links {
 type FirstName = Option<Vec<u8>>;
 
 impl Links {
-    /// Makes a name of file `ino`: `make` where it is the first (then `path` is kept for the
-    /// others), `link` with the kept path where it is not. A file that could not be made (`None`)
-    /// is tried again under its next name. Returns the bytes written.
+    /// Makes a name of file `ino`: calls `make` for the first name (`path` is then kept for the
+    /// others) and `link` with the kept path for later ones. If a file could not be made (`None`),
+    /// its next name tries again. Returns the bytes written.
     pub(crate) fn name<E>(
         &self,
         ino: Ino,

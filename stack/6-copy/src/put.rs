@@ -1,8 +1,8 @@
-//! A tree, or a stream, into a volume that is there.
+//! Copies a tree, or a stream, into an existing volume.
 //!
-//! Directories that are there are filled. A file that is there is replaced once the new one is
-//! whole: it is made under another name, and takes over the old one's. A directory never takes the
-//! place of a file, nor a file that of a directory. A copy that ends early leaves whole files only.
+//! Existing directories are filled. An existing file is replaced only when the new one is complete:
+//! the new one is made under another name and then renamed. A directory never replaces a file, nor
+//! a file a directory. A copy that ends early leaves only whole files.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -11,16 +11,16 @@ use serde::Serialize;
 use xfskit_units::Ino;
 use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
 
-use crate::ahead::Ahead;
+use crate::readahead::ReadAhead;
 use crate::source::{Kind, Labels, Meta, NodeId, Owners, Segment, SourceError, Tree};
-use crate::within::bring_xattrs;
+use crate::within::copy_xattrs;
 
-/// Bytes written at once.
+/// Number of bytes written at once.
 const PIECE: usize = 1 << 20;
-/// Where a program's capabilities stand.
+/// The attribute with a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Where a tree goes.
+/// Where a tree is copied to.
 #[derive(Clone, Copy, Debug)]
 pub struct Destination<'d> {
     /// The directory that becomes the tree's root.
@@ -29,11 +29,11 @@ pub struct Destination<'d> {
     pub path: &'d [u8],
     /// Another name for the root's only child.
     pub name: Option<&'d [u8]>,
-    /// The directory gets mode, owner, times and attributes of the tree's root.
-    pub dress_root: bool,
+    /// Sets mode, owner, times and attributes of the directory to those of the tree's root.
+    pub set_root: bool,
 }
 
-/// What differs from the tree.
+/// Changes to the tree's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct PutOptions {
     /// Owners, by path in the volume.
@@ -42,16 +42,16 @@ pub struct PutOptions {
     pub labels: Option<Labels>,
 }
 
-/// What was copied.
+/// Counts of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Put {
-    /// Names, directories that were there among them.
+    /// Names, existing directories included.
     pub names: u64,
     /// Bytes of content.
     pub bytes: u64,
 }
 
-/// Why a copy ended early. What was copied before stays.
+/// The reason why a copy ended early. What was copied before stays.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
@@ -61,30 +61,30 @@ pub enum PutError {
     /// The stream cannot be read.
     #[error("the stream: {0}")]
     Stream(io::Error),
-    /// The volume refused.
+    /// The volume refused a change.
     #[error("{}", about(path, error))]
     Volume {
-        /// Where in the volume.
+        /// Path in the volume.
         path: Vec<u8>,
-        /// Why.
+        /// The error.
         error: Error,
     },
-    /// A directory is where something else should go, or the other way round.
+    /// A directory is in the way of something else, or something else in the way of a directory.
     #[error("{}: {}", String::from_utf8_lossy(path), if *is_dir {
         "a directory is there, and what should go there is none"
     } else {
         "a file is there, and a directory should go there"
     })]
     Clash {
-        /// Where in the volume.
+        /// Path in the volume.
         path: Vec<u8>,
-        /// A directory is there.
+        /// True if a directory is in the way.
         is_dir: bool,
     },
     /// A directory would be copied below itself.
     #[error("{}: a directory cannot be copied below itself", String::from_utf8_lossy(path))]
     BelowItself {
-        /// Where in the volume the copy would go.
+        /// Path in the volume that the copy would have.
         path: Vec<u8>,
     },
     /// The caller asked to stop.
@@ -93,7 +93,7 @@ pub enum PutError {
 }
 
 impl PutError {
-    /// The same error, of `path`.
+    /// Returns the same error with `path`.
     #[must_use]
     pub fn at(self, path: &[u8]) -> Self {
         match self {
@@ -104,13 +104,13 @@ impl PutError {
     }
 }
 
-/// An error with the path before it, unless that is there already.
+/// Formats an error with the path before it, unless the error has it already.
 fn about(path: &[u8], error: &Error) -> String {
     let (path, text) = (String::from_utf8_lossy(path), error.to_string());
     if text.starts_with(&format!("{path}: ")) { text } else { format!("{path}: {text}") }
 }
 
-/// Told what was copied so far, after each name and piece; may stop the copy.
+/// Called after each name and piece with the counts so far; may stop the copy.
 pub type OnPut<'a> = &'a dyn Fn(Put) -> ControlFlow<()>;
 
 /// Writes bytes at an offset of a file.
@@ -119,7 +119,7 @@ type Writer<'w> = dyn FnMut(u64, &[u8]) -> Result<(), PutError> + 'w;
 /// Copies `tree` into the volume.
 ///
 /// # Errors
-/// [`PutError`]; what was copied before it stays.
+/// [`PutError`]. What was copied before it stays.
 pub fn put(
     fs: &Fs,
     tree: &Tree,
@@ -127,18 +127,18 @@ pub fn put(
     options: &PutOptions,
     on_put: OnPut<'_>,
 ) -> Result<Put, PutError> {
-    Ahead::with(tree, |ahead| {
+    ReadAhead::with(tree, |ahead| {
         let inos = vec![None; tree.len()];
         Copy { fs, tree, ahead, to, options, on_put, inos, done: Put::default() }.all()
     })
 }
 
-/// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in
-/// bytes. A file that is there is replaced; `new` says what the new one is like, and its attributes
-/// and ACL stay, but not its capabilities: those of a file go when it is written.
+/// Copies `stream` into the file `name` of directory `dir`, and returns its length in bytes. An
+/// existing file is replaced. `new` has the metadata of the new one. Attributes and ACL of the old
+/// file are kept, except capabilities, because writing a file clears them.
 ///
 /// # Errors
-/// [`PutError`]; nothing has changed then.
+/// [`PutError`]. Nothing has changed then.
 pub fn put_stream(
     fs: &Fs,
     (dir, name): (Ino, &[u8]),
@@ -172,13 +172,13 @@ pub fn put_stream(
         let Some((old, _)) = there else { return Ok(()) };
         let is_file = fs.inode(old).map_err(at)?.core().file_type() == Some(FileType::Regular);
         let stays = |name: &[u8]| is_file && name != CAPABILITY;
-        bring_xattrs(fs, old, ino, stays).map_err(at)
+        copy_xattrs(fs, old, ino, stays).map_err(at)
     })?;
     Ok(at_byte)
 }
 
-/// Makes what `new` says under `name`, has it filled, and only then lets it take the place of what
-/// was there. On an error all is as it was.
+/// Makes `new` under a temporary name, has it filled, and only then renames it to `name`. On an
+/// error the directory is unchanged.
 pub(crate) fn replace(
     fs: &Fs,
     (dir, name): (Ino, &[u8]),
@@ -197,34 +197,34 @@ pub(crate) fn replace(
         fs.rename(dir, first, dir, name, RenameMode::Replace).map_err(&at)
     });
     if let Err(error) = filled {
-        // Where the volume is beyond even that, the first error says why.
+        // If the unlink fails too, the first error is the cause.
         let _ = fs.unlink(dir, first);
         return Err(error);
     }
     Ok(ino)
 }
 
-/// What `name` in `dir` names, and whether that is a directory.
+/// Returns the inode of `name` in `dir`, and whether it is a directory.
 pub(crate) fn entry(fs: &Fs, dir: Ino, name: &[u8]) -> xfskit_vfs::Result<Option<(Ino, bool)>> {
     let Some((ino, _)) = fs.volume().lookup(&fs.inode(dir)?, name)? else { return Ok(None) };
     Ok(Some((ino, fs.inode(ino)?.core().is_dir())))
 }
 
-/// A copy under way.
+/// A running copy.
 struct Copy<'c> {
     fs: &'c Fs,
     tree: &'c Tree,
-    ahead: &'c Ahead<'c>,
+    ahead: &'c ReadAhead<'c>,
     to: &'c Destination<'c>,
     options: &'c PutOptions,
     on_put: OnPut<'c>,
-    /// What each node has become.
+    /// The inode of each node.
     inos: Vec<Option<Ino>>,
     done: Put,
 }
 
 impl Copy<'_> {
-    fn tell(&self) -> Result<(), PutError> {
+    fn check_stop(&self) -> Result<(), PutError> {
         match (self.on_put)(self.done) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(PutError::Stopped),
@@ -234,23 +234,26 @@ impl Copy<'_> {
     fn all(mut self) -> Result<Put, PutError> {
         self.inos[0] = Some(self.to.dir);
         for id in self.tree.ids().skip(1) {
-            self.name(id)?;
+            match self.name(id) {
+                Err(PutError::Source(_)) if self.tree.is_gone(self.tree.inode(id)) => continue,
+                done => done?,
+            }
             self.done.names += 1;
-            self.tell()?;
+            self.check_stop()?;
         }
-        // Behind what is in them: that changes their times.
+        // After their contents, which change their times.
         for id in self.tree.ids().rev() {
             let is_dir = matches!(self.tree.node(id).kind, Kind::Dir { .. });
             if let Some(ino) = self.inos[id.index()].filter(|_| is_dir)
-                && (id != NodeId::ROOT || self.to.dress_root)
+                && (id != NodeId::ROOT || self.to.set_root)
             {
-                self.dress(id, ino)?;
+                self.set_metadata(id, ino)?;
             }
         }
         Ok(self.done)
     }
 
-    /// The path of a node in the volume.
+    /// Returns the path of a node in the volume.
     fn path(&self, id: NodeId) -> Vec<u8> {
         let below = self.tree.path(id);
         match self.to.name {
@@ -267,7 +270,7 @@ impl Copy<'_> {
         move |error| PutError::Volume { path: self.path(id), error }
     }
 
-    /// Copies what one name names.
+    /// Copies one name.
     fn name(&mut self, id: NodeId) -> Result<(), PutError> {
         let node = self.tree.node(id);
         let Some(dir) = self.inos[node.parent.index()] else { return Ok(()) };
@@ -286,7 +289,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Makes a node's inode, or gives the one it has a further name.
+    /// Makes a node's inode, or adds a name to the inode it has.
     fn make(
         &mut self,
         id: NodeId,
@@ -295,9 +298,10 @@ impl Copy<'_> {
         there: Option<Ino>,
     ) -> Result<Ino, PutError> {
         let fs = self.fs;
-        if let Kind::HardLink(target) = self.tree.node(id).kind
-            && let Some(ino) = self.inos[target.index()]
-        {
+        if let Kind::HardLink(target) = self.tree.node(id).kind {
+            let Some(ino) = self.inos[target.index()] else {
+                return Err(SourceError::Changed { path: self.tree.path(id) }.into());
+            };
             if there == Some(ino) {
                 return Ok(ino);
             }
@@ -315,13 +319,13 @@ impl Copy<'_> {
         let mut bytes = self.done.bytes;
         let made = replace(fs, (dir, name), there.is_some(), &new, self.at(id), |ino| {
             bytes = self.fill(id, ino)?;
-            self.dress(id, ino)
+            self.set_metadata(id, ino)
         })?;
         self.done.bytes = bytes;
         Ok(made)
     }
 
-    /// What a node is made as.
+    /// Returns the properties of a new inode for a node.
     fn new_node(&self, id: NodeId) -> NewNode {
         let meta = self.meta(id);
         let (file_type, rdev) = match self.tree.node(id).kind {
@@ -339,7 +343,7 @@ impl Copy<'_> {
         NewNode { mode, uid, gid, rdev, target, brings_acls: true, ..NewNode::default() }
     }
 
-    /// Copies the content of a node, holes left out, and answers the bytes of all so far.
+    /// Copies the content of a node without its holes. Returns the bytes of all contents so far.
     fn fill(&self, id: NodeId, ino: Ino) -> Result<u64, PutError> {
         let mut done = self.done;
         let Kind::File { size, .. } = self.tree.node(id).kind else { return Ok(done.bytes) };
@@ -363,14 +367,18 @@ impl Copy<'_> {
             }
             None => self.in_pieces(id, &mut write)?,
         };
-        if segments.last().map_or(0, |segment| segment.end()) < size {
-            handle.truncate(size).map_err(&at)?;
+        if self.tree.is_gone(id) {
+            return Err(SourceError::Changed { path: self.tree.path(id) }.into());
+        }
+        let copied = self.tree.copied_size(id);
+        if copied < size || segments.last().map_or(0, |segment| segment.end()) < size {
+            handle.truncate(copied).map_err(&at)?;
         }
         handle.close().map_err(&at)?;
         Ok(done.bytes)
     }
 
-    /// Reads a large file and has it written, piece by piece. Returns where it has data.
+    /// Copies a large file piece by piece. Returns the ranges with data.
     fn in_pieces(&self, id: NodeId, write: &mut Writer<'_>) -> Result<Vec<Segment>, PutError> {
         let (content, segments) = (self.tree.open(id)?, self.tree.segments(id)?);
         let mut piece = Vec::new();
@@ -387,17 +395,17 @@ impl Copy<'_> {
         Ok(segments)
     }
 
-    /// Mode, owner and times that a node gets.
+    /// Returns mode, owner and times for a node.
     fn meta(&self, id: NodeId) -> Meta {
         let mut meta = self.tree.node(id).meta;
         if let Some(owners) = &self.options.owners {
-            owners.own(&self.path(id), &mut meta);
+            owners.set_owner(&self.path(id), &mut meta);
         }
         meta
     }
 
-    /// Gives an inode all that belongs to its node beside content. Times come last.
-    fn dress(&self, id: NodeId, ino: Ino) -> Result<(), PutError> {
+    /// Sets an inode's metadata to that of its node. Times come last.
+    fn set_metadata(&self, id: NodeId, ino: Ino) -> Result<(), PutError> {
         let (node, fs) = (self.tree.node(id), self.fs);
         for xattr in self.tree.xattrs(id) {
             fs.set_stored_xattr(ino, xattr.namespace, &xattr.name, &xattr.value)

@@ -1,23 +1,23 @@
-//! What a copy left out: one report for all ways in and out.
+//! Counts of things that a copy left out.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-/// One kind of thing that was not copied.
+/// One kind of thing that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedCount {
-    /// What, with the reason: "devices (need root)".
+    /// The thing, with the reason: "devices (need root)".
     pub what: String,
-    /// How often.
+    /// The count.
     pub count: u64,
-    /// Every copy of this kind leaves it out, as other programs do: owners without root, sockets in
-    /// archives, attributes of other filesystems. All else makes a copy incomplete.
+    /// True if every copy of this kind leaves it out, as other programs do: owners without root,
+    /// sockets in archives, attributes of other filesystems. Anything else makes a copy incomplete.
     pub usual: bool,
 }
 
-/// What was left out, and how often; counted by any thread.
+/// Counts of things that were left out, from any thread.
 #[derive(Debug, Default)]
 pub struct Skipped {
     /// A leaf lock.
@@ -25,17 +25,17 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// One more `what` was left out, which makes the copy incomplete.
+    /// Counts one more `what`, which makes the copy incomplete.
     pub fn count(&self, what: &str) {
         self.add(what, false, 1);
     }
 
-    /// So many more were left out, which makes the copy incomplete.
+    /// Counts `count` more, which makes the copy incomplete.
     pub fn count_more(&self, what: &str, count: u64) {
         self.add(what, false, count);
     }
 
-    /// So many more were left out, as every such copy does.
+    /// Counts `count` more, which every such copy leaves out.
     pub fn count_usual(&self, what: &str, count: u64) {
         self.add(what, true, count);
     }
@@ -45,7 +45,7 @@ impl Skipped {
         *counts.entry((usual, what.to_owned())).or_default() += count;
     }
 
-    /// What was left out, with how often; first what makes the copy incomplete.
+    /// Returns the counts, first those that make the copy incomplete.
     pub fn counts(&self) -> Vec<SkippedCount> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |((usual, what), &count): (&(bool, String), &u64)| SkippedCount {

@@ -1,8 +1,8 @@
-//! A file or a tree of a volume, copied within it.
+//! Copies a file or a tree within a volume.
 //!
-//! The same promises as [`put`](mod@crate::put): directories that are there are filled, files are
-//! replaced once the new one is whole. What is copied is listed before it is made, so that a
-//! directory that cannot be read is found before anything changes.
+//! As with [`put`](mod@crate::put), existing directories are filled, and files are replaced when
+//! the new one is complete. Everything is listed before anything is made, so an unreadable
+//! directory is found before anything changes.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,27 +13,27 @@ use xfskit_vfs::{Error, FileType, Fs, NewNode, SetAttr, SetMode, Stat, join};
 
 use crate::put::{OnPut, Put, PutError, entry, replace};
 
-/// Bytes copied at once.
+/// Number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
 /// One name to be copied.
 struct Item {
     ino: Ino,
-    /// Where it goes: the item that is its directory; `None` for the first.
+    /// The item of its directory in the copy; `None` for the first.
     parent: Option<usize>,
     name: Vec<u8>,
 }
 
 /// Everything to be copied, directories before what is in them.
 struct Items {
-    /// Where the copy of the first goes.
+    /// Path of the copy of the first item.
     path: Vec<u8>,
     list: Vec<Item>,
 }
 
 impl Items {
-    /// The path of an item's copy, for messages. None is kept: a deep tree's would be too long
-    /// together.
+    /// Returns the path of an item's copy, for messages. Paths are not stored, because those of a
+    /// deep tree would take too much memory.
     fn path(&self, item: &Item) -> Vec<u8> {
         let (mut names, mut at) = (Vec::new(), item);
         while let Some(parent) = at.parent {
@@ -44,11 +44,12 @@ impl Items {
     }
 }
 
-/// Copies inode `from`, with all below it where it is a directory, to `name` in directory `dir`;
-/// `path` is that name's path. `reflink`: content is shared instead of copied.
+/// Copies inode `from`, with everything below it, to `name` in directory `dir`; `path` is that
+/// name's path. With `reflink`, content is shared instead of copied.
 ///
 /// # Errors
-/// [`PutError`]; what was copied before stays. [`PutError::BelowItself`] comes before anything is.
+/// [`PutError`]. What was copied before stays. [`PutError::BelowItself`] is found before anything
+/// is copied.
 pub fn copy_within(
     fs: &Fs,
     from: Ino,
@@ -81,15 +82,15 @@ pub fn copy_within(
                 ino
             }
             (None, None) if is_dir => {
-                fs.make(parent, &item.name, &like(fs, &stat).map_err(at)?).map_err(at)?
+                fs.make(parent, &item.name, &new_node_like(fs, &stat).map_err(at)?).map_err(at)?
             }
             _ => {
-                let new = like(fs, &stat).map_err(at)?;
+                let new = new_node_like(fs, &stat).map_err(at)?;
                 replace(fs, (parent, &item.name), there.is_some(), &new, at, |ino| {
                     if stat.file_type == FileType::Regular {
                         content(fs, item.ino, ino, reflink).map_err(at)?;
                     }
-                    dress(fs, &stat, ino).map_err(at)
+                    set_metadata(fs, &stat, ino).map_err(at)
                 })?
             }
         };
@@ -104,23 +105,23 @@ pub fn copy_within(
             return Err(PutError::Stopped);
         }
     }
-    // Behind what is in them: that changes their times.
+    // After their contents, which change their times.
     for (item, &ino) in items.list.iter().zip(&made).rev() {
         let at = |error| PutError::Volume { path: items.path(item), error };
         let stat = stat(fs, item.ino).map_err(at)?;
         if stat.file_type == FileType::Directory {
-            dress(fs, &stat, ino).map_err(at)?;
+            set_metadata(fs, &stat, ino).map_err(at)?;
         }
     }
     Ok(done)
 }
 
-/// Lists inode `from`, which is to be copied to `name` at `path`, and all below it.
+/// Lists inode `from`, which is to be copied to `name` at `path`, and everything below it.
 fn list(fs: &Fs, from: Ino, name: &[u8], path: &[u8]) -> Result<Items, PutError> {
     let failed = |path: Vec<u8>, error| PutError::Volume { path, error };
     let top = fs.inode(from).map_err(|error| failed(path.into(), error))?;
     let mut list: Vec<Item> = Vec::new();
-    // The item of the directory on each level above.
+    // The item of the directory on each level.
     let mut above: Vec<usize> = Vec::new();
     for step in fs.walk(path, top, usize::MAX) {
         let entry = step.map_err(|fault| failed(fault.path, fault.error))?;
@@ -138,8 +139,8 @@ fn stat(fs: &Fs, ino: Ino) -> Result<Stat, Error> {
     Ok(fs.stat(&fs.inode(ino)?))
 }
 
-/// What a copy is made as.
-fn like(fs: &Fs, stat: &Stat) -> Result<NewNode, Error> {
+/// Returns the properties of the copy's inode.
+fn new_node_like(fs: &Fs, stat: &Stat) -> Result<NewNode, Error> {
     let target = match stat.file_type {
         FileType::Symlink => Some(fs.read_link(&fs.inode(stat.ino)?)?),
         _ => None,
@@ -185,8 +186,8 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
     copy.close()
 }
 
-/// Gives inode `to` the extended attributes of `from` whose names are wanted.
-pub(crate) fn bring_xattrs(
+/// Copies the extended attributes that `from` has and `wanted` accepts to inode `to`.
+pub(crate) fn copy_xattrs(
     fs: &Fs,
     from: Ino,
     to: Ino,
@@ -202,9 +203,9 @@ pub(crate) fn bring_xattrs(
     Ok(())
 }
 
-/// Gives a copy all that belongs to the file beside its content. Times come last.
-fn dress(fs: &Fs, stat: &Stat, ino: Ino) -> Result<(), Error> {
-    bring_xattrs(fs, stat.ino, ino, |_| true)?;
+/// Sets a copy's metadata to that of the file. Times come last.
+fn set_metadata(fs: &Fs, stat: &Stat, ino: Ino) -> Result<(), Error> {
+    copy_xattrs(fs, stat.ino, ino, |_| true)?;
     let set = SetAttr {
         perm: Some(stat.mode),
         uid: Some(stat.uid),

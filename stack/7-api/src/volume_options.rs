@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
-use xfskit_core::JournalOptions;
+use xfskit_core::{JournalOptions, OnReplay, ReplayOptions};
 use xfskit_target::{self as target, Target};
 use xfskit_vfs::{self as vfs, Clock, Fs};
 
-use crate::{Result, Volume};
+use crate::{Progress, Result, Volume};
 
 /// How to open a volume: a builder.
 ///
@@ -28,6 +28,7 @@ pub struct VolumeOptions {
     pub(crate) journal: JournalOptions,
     cache_bytes: usize,
     read_limit: u64,
+    pub(crate) replay: ReplayOptions,
     clock: Clock,
 }
 
@@ -40,6 +41,7 @@ impl Default for VolumeOptions {
             journal: JournalOptions::default(),
             cache_bytes: quarter_of_memory(),
             read_limit: vfs::WHOLE_MAX,
+            replay: ReplayOptions { on_progress: None, spill_dir: Some(std::env::temp_dir()) },
             clock: Clock::system(),
         }
     }
@@ -94,6 +96,21 @@ impl VolumeOptions {
         self
     }
 
+    /// Names the directory for what the replay of a large journal in memory changes, beyond a part
+    /// of the cache: it goes to a file without a name there. The system's directory for temporary
+    /// files by default.
+    pub fn temp_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.replay.spill_dir = Some(dir.as_ref().to_owned());
+        self
+    }
+
+    /// Receives the progress of the replay of a dirty journal, in blocks of the journal.
+    pub fn progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        let report = move |done, total| report(Progress { done, total });
+        self.replay.on_progress = Some(OnReplay(Arc::new(report)));
+        self
+    }
+
     /// Dates changes by `now` in place of the machine's clock.
     pub fn clock(
         mut self,
@@ -138,7 +155,8 @@ impl VolumeOptions {
     pub(crate) fn core(&self, log_dev: Option<Arc<dyn BlockDevice>>) -> xfskit_core::OpenOptions {
         let (recovery, write, journal) = (self.recovery, self.write, self.journal);
         let cache_bytes = self.cache_bytes;
-        xfskit_core::OpenOptions { recovery, write, log_dev, cache_bytes, journal }
+        let replay = self.replay.clone();
+        xfskit_core::OpenOptions { recovery, write, log_dev, cache_bytes, journal, replay }
     }
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`grammar`] | every command, option and argument, and the words that teach them |
 //! | [`exit`] | how a command ends: exit codes, errors that say what to do next |
+//! | [`standard`] | standard output, and whether there is one |
 //! | [`out`] | answers, faults and notes, as text or JSON |
 //! | [`show`] | sizes, modes, times and names as people read and write them |
 //! | [`quote`] | names on standard output, in the styles of `ls` |
@@ -19,6 +20,7 @@ mod out;
 mod progress;
 mod quote;
 mod show;
+mod standard;
 mod stop;
 mod usage;
 

@@ -5,7 +5,7 @@
 //! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::exit::{Answer, Failure};
 use crate::grammar::Voice;
 use crate::quote::Style;
 use crate::show::{self, Named};
+use crate::standard::Stdout;
 
 /// Exit code of a program that SIGPIPE ends, as shells show it.
 const PIPE: i32 = 128 + 13;
@@ -53,14 +54,14 @@ pub(crate) struct Out {
 }
 
 struct Inner {
-    stdout: BufWriter<io::Stdout>,
+    stdout: BufWriter<Stdout>,
     faults: u64,
 }
 
 impl Out {
     /// Speaks as `voice` says.
     pub(crate) fn new(voice: Voice) -> Self {
-        let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
+        let stdout = BufWriter::with_capacity(64 * 1024, Stdout);
         let terminal = io::stdout().is_terminal();
         let usual = if terminal { Style::ShellEscape } else { Style::Literal };
         let asked = if voice.quote_name { Some(Style::C) } else { voice.quoting_style };
@@ -290,9 +291,9 @@ impl Out {
     }
 
     /// Standard output itself, for a stream that is not lines.
-    pub(crate) fn stream(&self) -> Result<StdoutLock<'static>, Failure> {
+    pub(crate) fn stream(&self) -> Result<Stdout, Failure> {
         self.flush()?;
-        Ok(io::stdout().lock())
+        Ok(Stdout)
     }
 }
 
@@ -318,10 +319,11 @@ pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
 
 /// Standard output cannot be written. Where its reader had enough (`| head`) nothing is left to
 /// say, but the answer was not complete: the program ends as those do that SIGPIPE ends.
-fn stdout_failed(error: io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(PIPE);
+pub(crate) fn stdout_failed(error: io::Error) -> Failure {
+    let failure = Failure::cannot(format!("standard output: {error}"));
+    match error.kind() {
+        ErrorKind::BrokenPipe => std::process::exit(PIPE),
+        ErrorKind::StorageFull => failure.hint("Free some space on the side that receives it."),
+        _ => failure,
     }
-    Failure::cannot(format!("standard output: {error}"))
-        .hint("Is the disk full on the side that receives it?")
 }

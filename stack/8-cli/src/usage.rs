@@ -1,6 +1,7 @@
 //! Command lines that the grammar does not take: what is wrong with them, and what to write.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -9,13 +10,14 @@ use serde_json::json;
 
 use crate::exit::Failure;
 use crate::grammar::Cli;
+use crate::out::stdout_failed;
 use crate::show;
+use crate::standard::Stdout;
 
 /// Shows help where that was asked for, or else says what is wrong with the words of this process.
 pub(crate) fn tell(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return help(error);
     }
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut grammar = Cli::command();
@@ -31,6 +33,20 @@ pub(crate) fn tell(error: &clap::Error) -> ExitCode {
         eprint!("{}", show::harmless(&format!("error: {failure}\n\n{usage}\n")));
     }
     ExitCode::from(failure.exit)
+}
+
+/// Prints the help or the version that was asked for.
+fn help(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+    let written = Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush());
+    match written.map_err(stdout_failed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xfskit: {failure}");
+            ExitCode::from(failure.exit)
+        }
+    }
 }
 
 /// What the grammar says about `words`, and what to do next.

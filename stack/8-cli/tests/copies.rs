@@ -69,6 +69,33 @@ fn whiteouts_that_become_files_and_attributes_without_a_namespace_are_told_once(
     assert!(!run.stderr.contains("--whiteouts"), "{}", run.stderr);
 }
 
+#[test]
+fn whiteouts_in_a_directory_are_told_and_obeyed_as_those_in_an_archive() {
+    let bench = Bench::new();
+    let (lower, upper) = (bench.path("lower"), bench.path("upper"));
+    for (layer, names) in
+        [(&lower, ["a/b", "a/c", "d/e"]), (&upper, ["a/.wh.b", "d/.wh..wh..opq", "d/f"])]
+    {
+        for name in names {
+            std::fs::create_dir_all(layer.join(name).parent().unwrap()).unwrap();
+            std::fs::write(layer.join(name), "").unwrap();
+        }
+    }
+    let (lower, upper) = (shown(&lower), shown(&upper));
+    let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
+    let make = ["mkfs", "--size", "300M", "--from", &lower, "--from", &upper];
+    let run = expect(0, &[&make[..], &[&image]].concat());
+    assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
+    let run = expect(0, &["put", &image, &upper, "/x"]);
+    assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
+    let run = expect(0, &[&make[..], &["--whiteouts", &other]].concat());
+    assert!(!run.stderr.contains("--whiteouts"), "{}", run.stderr);
+    let found = expect(0, &["find", &other, "/", "--type", "f"]).stdout;
+    assert_eq!(found, "/a/c\n/d/f\n");
+    expect(0, &["put", "--whiteouts", &image, &format!("{upper}/a/.wh.b"), "/given"]);
+    expect(0, &["stat", &image, "/given"]);
+}
+
 /// Runs `xfskit` and reads no more than the first bytes of its answer.
 fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
@@ -77,6 +104,56 @@ fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Runs `xfskit` by a shell that redirects its standard output.
+fn redirected(args: &[&str], redirection: &str) -> (Option<i32>, String) {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]);
+    let output = command.arg(env!("CARGO_BIN_EXE_xfskit")).args(args).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_not_a_success() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    let printing: &[&[&str]] = &[
+        &["--help"],
+        &["--version"],
+        &["get", &image, "/sf", "-"],
+        &["ls", &image],
+        &["ls", "--json", &image],
+        &["cat", &image, "/sf/a"],
+        &["info", &image],
+        &["check", &image],
+        &["check", "--json", &image],
+        &["df", &image],
+        &["stats", &image],
+        &["inspect", &image, "sb"],
+        &["log", &image],
+        &["bulkstat", &image],
+        &["find", &image, "/"],
+        &["tree", &image],
+        &["stat", &image, "/"],
+        &["du", &image],
+        &["targets", &image],
+        &["label", &image],
+        &["uuid", &image],
+        &["recover", "-n", &image],
+        &["completions", "bash"],
+        &["xattr", "list", &image, "/attr-sf"],
+    ];
+    for redirection in [">&-", "1</dev/null", ">/dev/full"] {
+        for args in printing {
+            let (code, said) = redirected(args, redirection);
+            assert_eq!(code, Some(2), "{args:?} {redirection}: {said}");
+        }
+        let dir = format!("/made{}", redirection.len());
+        let silent = ["mkdir", &image, &dir];
+        let (code, said) = redirected(&silent, redirection);
+        assert_eq!(code, Some(0), "{redirection}: there was nothing to print: {said}");
+    }
 }
 
 #[test]

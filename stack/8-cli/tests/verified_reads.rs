@@ -1,4 +1,4 @@
-//! `get --verify` and `cat --verify` from an array with a member that lies about a file's content.
+//! `get`, `cat` and `put` with `--verify` on an array with a member that lies about content.
 
 #![allow(missing_docs)]
 
@@ -69,6 +69,64 @@ fn a_raid5_that_lies_names_the_file_and_the_place_and_exits_1() {
     assert!(run.stderr.contains("disagree at bytes"), "{}", run.stderr);
 }
 
+/// The place on a member of this page of the file that `member` lies about, and what is to be there.
+fn place(members: &[String], at: usize) -> (String, u64) {
+    let wanted = &content()[at..at + 4096];
+    let find = |member: &&String| {
+        let page = fs::read(member).unwrap().chunks(4096).position(|page| page == wanted)?;
+        Some(((*member).clone(), page as u64 * 4096))
+    };
+    members.iter().find_map(|member| find(&member)).expect("a member holds it")
+}
+
+/// Small files, each with its own content.
+fn small_files(bench: &Bench) -> String {
+    let dir = bench.path("small");
+    fs::create_dir(&dir).unwrap();
+    for i in 0..100_u8 {
+        fs::write(dir.join(format!("{i}")), [i; 3000]).unwrap();
+    }
+    shown(&dir)
+}
+
+#[test]
+fn put_verify_computes_parity_without_the_wrong_data_of_a_raid6_member() {
+    let bench = Bench::new();
+    let (target, members) = array(&bench, "6", 5);
+    let (liar, offset) = place(&members, 0);
+    damage(liar.as_ref(), offset + (1 << 20), &content().repeat(8));
+    let small = small_files(&bench);
+    let run = expect(0, &["put", "--verify", &target, &small, "/"]);
+    assert!(run.stderr.contains(&liar) && run.stderr.contains("corrected"), "{}", run.stderr);
+    let (copy, other) = (shown(&bench.path("copy")), shown(&bench.path("other")));
+    expect(0, &["get", "--verify", &target, "/small", &copy]);
+    let others: Vec<&str> =
+        members.iter().map(|m| if *m == liar { "missing" } else { m.as_str() }).collect();
+    expect(0, &["get", &format!("md:{}", others.join(",")), "/small", &other]);
+    for i in 0..100_u8 {
+        let name = i.to_string();
+        let read = |dir: &str| fs::read(bench.path(dir).join(&name)).unwrap();
+        assert!(read("copy") == [i; 3000], "{name}, compared");
+        assert!(read("other") == [i; 3000], "{name}, without the liar");
+    }
+}
+
+#[test]
+fn put_verify_says_where_a_raid5_is_in_doubt_and_leaves_it_visible() {
+    let bench = Bench::new();
+    let (target, members) = array(&bench, "5", 3);
+    let (liar, offset) = place(&members, 0);
+    damage(liar.as_ref(), offset + (1 << 20), &content().repeat(8));
+    let small = small_files(&bench);
+    let run = expect(1, &["put", "--verify", &target, &small, "/"]);
+    assert!(run.stderr.contains("members disagree"), "{}", run.stderr);
+    let pages =
+        |run: &common::Run| objects(run).last().unwrap()["verify"][0]["undecided_pages"].as_u64();
+    let again =
+        xfskit(&["get", "--json", "--verify", &target, "/small", &shown(&bench.path("copy"))]);
+    assert!(pages(&again).unwrap() > 0, "{}", again.stdout);
+}
+
 #[test]
 fn what_cannot_be_verified_is_refused() {
     let bench = Bench::new();
@@ -79,5 +137,7 @@ fn what_cannot_be_verified_is_refused() {
         let run = xfskit(&["get", "--verify", &target, "/", &dest]);
         assert_eq!(run.code, 2, "{}", run.stderr);
         assert!(run.stderr.contains("compare") && !bench.path("dest").exists(), "{}", run.stderr);
+        let run = xfskit(&["put", "--verify", &target, "/etc/hostname", "/"]);
+        assert!(run.code == 2 && run.stderr.contains("compare"), "{}", run.stderr);
     }
 }

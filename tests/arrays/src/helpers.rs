@@ -29,6 +29,21 @@ pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
 struct ReadOnlyView(Arc<dyn BlockDevice>);
 
 impl BlockDevice for ReadOnlyView {
+    xfskit_block::plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        alternatives,
+        read_alternative,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.0.size()
     }

@@ -141,7 +141,7 @@ fn put_into(tree: &Tree) {
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).expect("an empty volume"));
     let dir = fs.volume().geo().rootino;
-    let to = Destination { dir, path: b"/", name: None, dress_root: true };
+    let to = Destination { dir, path: b"/", name: None, set_root: true };
     let _ = put(&fs, tree, &to, &PutOptions::default(), &|_| ControlFlow::Continue(()));
     fs.close().expect("a volume that closes");
     clean(&dev);

@@ -474,6 +474,7 @@ pub(crate) fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
 }
 
 impl BlockDevice for Array {
+    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes, skip_hole);
     fn size(&self) -> ByteLen {
         self.geometry.array_size().byte_len()
     }

@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use xfskit_block::{BlockDevice, IoRead, Result, Topology};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_block::BlockDevice;
 
 use super::Array;
 
@@ -74,43 +73,9 @@ impl Drop for MonitoredArray {
 }
 
 impl BlockDevice for MonitoredArray {
-    fn size(&self) -> ByteLen {
-        self.array.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.array.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.array.physical_block_size()
-    }
-    fn topology(&self) -> Topology {
-        self.array.topology()
-    }
-    fn is_read_only(&self) -> bool {
-        self.array.is_read_only()
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        self.array.read_at(offset, buf)
-    }
-    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        self.array.read_batch(batch)
-    }
-    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        self.array.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
-        self.array.flush()
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.array.will_need(offset, len);
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.array.alternatives(offset, len)
-    }
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        self.array.read_alternative(offset, buf, k)
-    }
-    fn heal(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
-        self.array.heal(offset, good, k)
-    }
+    xfskit_block::forward!(this => this.array;
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
+        alternatives, read_alternative, heal
+    );
 }

@@ -66,6 +66,14 @@ pub(super) struct SpanData {
     pub(super) failed: bool,
 }
 
+impl SpanData {
+    /// Returns the span's part of data chunk `d`.
+    pub(super) fn chunk(&self, span: &Span, d: usize) -> &[u8] {
+        let len = index(span.len());
+        &self.memory[span.layout.data_role(d) * len..][..len]
+    }
+}
+
 /// A page of a span that does not agree.
 pub(super) struct PageMismatch {
     /// The page's bytes within the span.

@@ -9,6 +9,9 @@
 //! Where a resync is due, disagreement is no evidence against a member, because old and new data
 //! are both valid. Pages are recorded there, and nothing is corrected.
 //!
+//! A partial write to a stripe with parity reads too. Its parity is computed from the corrected
+//! data, so that a member with wrong data can still be named afterwards.
+//!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
@@ -21,10 +24,22 @@ use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
 use super::striped::StripePart;
 use super::stripes::{Span, part_of};
+use super::write::New;
 use super::{Array, Map};
 
 /// Pages that are recorded one by one; further pages are only counted.
 const RECORDED_MAX: usize = 100_000;
+
+/// How a comparison of a span's members ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The members agree now.
+    Right,
+    /// Some page does not, and no member can be named.
+    Undecided,
+    /// Nothing is left to compare with.
+    Unchecked,
+}
 
 /// The findings of an array's verified reads.
 #[derive(Clone, Debug, Default)]
@@ -174,19 +189,55 @@ impl Array {
         &self,
         verifier: &Verifier,
         span: &Span,
-        SpanData { mut memory, missing, .. }: SpanData,
+        mut members: SpanData,
         data: &mut [&mut [u8]],
     ) -> Result<()> {
-        let (layout, len) = (span.layout, index(span.len()));
-        let Some(pages) = self.page_mismatches(span, &mut memory, &missing) else {
-            verifier.record_unchecked();
+        if self.correct(verifier, span, &mut members) == Verdict::Unchecked {
             return self.read_stripe(span, data, &[]);
+        }
+        for (d, buf) in data.iter_mut().enumerate() {
+            buf.copy_from_slice(members.chunk(span, d));
+        }
+        Ok(())
+    }
+
+    /// Writes some data chunks' part of a span if the verdict on what is there is
+    /// [`Verdict::Right`]: parity is computed from the corrected data. Otherwise writes nothing.
+    /// Returns the verdict; `None` on an array that does not verify reads. The stripe's lock is held.
+    pub(super) fn write_verified(&self, span: &Span, new: &[New<'_>]) -> Result<Option<Verdict>> {
+        let Some(verifier) = self.verifier.get() else { return Ok(None) };
+        let mut members = self.read_span(span);
+        if members.failed {
+            return Ok(Some(Verdict::Unchecked));
+        }
+        let verdict = self.correct(verifier, span, &mut members);
+        if verdict == Verdict::Right {
+            let chunks = (0..span.layout.data_disks()).map(|d| members.chunk(span, d));
+            let mut whole: Vec<New<'_>> =
+                chunks.enumerate().map(|(d, buf)| New { d, buf }).collect();
+            for new in new {
+                whole[new.d].buf = new.buf;
+            }
+            let (p, q) = self.parity_of(span, &whole);
+            self.store_with_parity(span, new, &p, &q)?;
+        }
+        Ok(Some(verdict))
+    }
+
+    /// Compares the members' data, records what disagrees, and corrects what can be located.
+    fn correct(&self, verifier: &Verifier, span: &Span, members: &mut SpanData) -> Verdict {
+        let len = index(span.len());
+        let SpanData { memory, missing, .. } = members;
+        let Some(pages) = self.page_mismatches(span, memory, missing) else {
+            verifier.record_unchecked();
+            return Verdict::Unchecked;
         };
         let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
-        let mut corrected = false;
+        let (mut corrected, mut undecided) = (false, false);
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
+            undecided |= role.is_none();
             if let Some((role, right)) = wrong {
                 memory[role * len..][page.clone()].copy_from_slice(&right);
                 corrected = true;
@@ -203,12 +254,9 @@ impl Array {
         }
         if corrected && !missing.is_empty() {
             // The missing chunk was computed from wrong data.
-            let _ = self.parity_errors(span, &mut memory, &missing);
+            let _ = self.parity_errors(span, memory, missing);
         }
-        for (d, buf) in data.iter_mut().enumerate() {
-            buf.copy_from_slice(&memory[layout.data_role(d) * len..][..len]);
-        }
-        Ok(())
+        if undecided { Verdict::Undecided } else { Verdict::Right }
     }
 
     fn read_verified_copies(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {

@@ -11,6 +11,9 @@
 //! Read-modify-write needs everything it reads to be readable, and parity to be right before, which
 //! is not so where a resync is due. Reconstruct-write also works with members missing: what they
 //! would have held is computed first.
+//!
+//! On an array that verifies reads, everything that is read is compared first: see
+//! [`Array::write_verified`].
 
 use std::ops::Range;
 
@@ -21,6 +24,7 @@ use super::Array;
 use super::io::{ReadJob, WriteJob};
 use super::mirror::PAGE;
 use super::stripes::{Span, places};
+use super::verify::Verdict;
 
 /// Bytes that all members' slices of a partial write may take together.
 const SLICES: u64 = 4 << 20;
@@ -114,14 +118,21 @@ impl Array {
             .collect();
         let reads = new.len() + parities.len();
         let old = new.iter().map(|new| layout.data_role(new.d)).chain(parities.iter().copied());
-        let modify = reads < layout.data_disks() - new.len()
-            && self.is_synced(self.member_at(span) + span.len())
-            && old.into_iter().all(|role| self.is_role_readable(span, role));
         // Without parity there is nothing to protect, but the journal's older data of the stripe
         // must not come back.
         if parities.is_empty() && self.journal.is_none() {
             return self.store(&self.data_jobs(span, new));
         }
+        let verdict = self.write_verified(span, new)?;
+        if verdict == Some(Verdict::Right) {
+            return Ok(());
+        }
+        // Members that disagree go on doing so after an update of the parity. Computed from all
+        // data, it would hide that one of them is wrong.
+        let modify = (reads < layout.data_disks() - new.len()
+            || verdict == Some(Verdict::Undecided))
+            && self.is_synced(self.member_at(span) + span.len())
+            && old.into_iter().all(|role| self.is_role_readable(span, role));
         if modify && self.modify_span(span, new, &parities)? {
             return Ok(());
         }
@@ -214,7 +225,13 @@ impl Array {
         new.iter().map(job).collect()
     }
 
-    fn store_with_parity(&self, span: &Span, new: &[New<'_>], p: &[u8], q: &[u8]) -> Result<()> {
+    pub(super) fn store_with_parity(
+        &self,
+        span: &Span,
+        new: &[New<'_>],
+        p: &[u8],
+        q: &[u8],
+    ) -> Result<()> {
         let at = self.member_at(span);
         let mut jobs = self.data_jobs(span, new);
         jobs.push(WriteJob { role: span.layout.p, at, buf: p });

@@ -1,9 +1,10 @@
 //! XFS structures that carry their own address.
 //!
-//! Allocation group headers carry their group's number, inodes their inode number, blocks of trees
-//! and directories the sector they were written to. Each one that is found on a member is evidence:
-//! *this piece of the array lies here*. Blocks of version 5 carry the volume's UUID, too. On
-//! version 4 only group headers count.
+//! Allocation group headers carry their group's number, inodes their inode number, blocks of trees,
+//! directories, attributes and symbolic links the sector they were written to, and each record of
+//! the journal its block there. Each one that is found on a member is evidence: *this piece of the
+//! array lies here*. Blocks of version 5 carry the volume's UUID, too. On version 4 only group
+//! headers and journal records count.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,10 +21,16 @@ const VOLUMES_MAX: usize = 64;
 /// Blocks that are kept.
 const BLOCKS_MAX: usize = 8192;
 
+/// The bit of a superblock's `features_incompat` for metadata with a UUID of its own.
+const INCOMPAT_META_UUID: u32 = 1 << 2;
+
 /// The superblock fields that are needed to interpret other structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     uuid: [u8; 16],
+    /// The UUID in metadata blocks: another one if the volume's was changed.
+    meta_uuid: [u8; 16],
+    is_v5: bool,
     blocklog: u32,
     inodelog: u32,
     inopblog: u32,
@@ -32,16 +39,24 @@ pub struct Volume {
     agcount: u64,
     sectors_per_header: u64,
     rootino: u64,
+    /// The journal's first block, and its size in blocks; 0 for an external journal.
+    logstart: u64,
+    logblocks: u64,
 }
 
 /// An address that a block claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
     /// A sector of the array, from a partition table.
     Array(ArraySector),
     /// A sector of the volume, wherever in the array the volume lies.
     Volume(ArraySector),
+    /// A sector of LVM's physical volume with this id, wherever in the array that lies.
+    PhysicalVolume(PvId, ArraySector),
 }
+
+/// The id of a physical volume: 32 characters.
+pub type PvId = [u8; 32];
 
 /// A block with a self-address, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,19 +77,31 @@ pub struct Placement {
     pub part: String,
     /// The pieces in the volume's order: their sectors, and where they begin in the array.
     pub pieces: Vec<(u64, ArraySector)>,
+    /// Where physical volumes begin in the array, if the volume is a logical volume.
+    pub physical_volumes: Vec<(PvId, ArraySector)>,
 }
 
 impl Placement {
     /// Returns the placement of a volume that begins where the array does.
     pub fn whole() -> Self {
-        Self { part: String::new(), pieces: vec![(u64::MAX, ArraySector(0))] }
+        Self::of(String::new(), vec![(u64::MAX, ArraySector(0))])
     }
 
-    /// Returns the sector of the array that an address means.
+    /// Returns the placement of a volume in these pieces of the array.
+    pub fn of(part: String, pieces: Vec<(u64, ArraySector)>) -> Self {
+        Self { part, pieces, physical_volumes: Vec::new() }
+    }
+
+    /// Returns the sector of the array that an address means; `None` if the placement has no such
+    /// address.
     pub fn sector(&self, address: Address) -> Option<ArraySector> {
         let mut rest = match address {
             Address::Array(at) => return Some(at),
             Address::Volume(at) => at.0,
+            Address::PhysicalVolume(id, at) => {
+                let (_, start) = self.physical_volumes.iter().find(|(known, _)| *known == id)?;
+                return start.checked_add(at.0);
+            }
         };
         for (len, start) in &self.pieces {
             match rest.checked_sub(*len) {
@@ -108,11 +135,15 @@ impl Volume {
             return None;
         }
         let uuid = bytes.get(32..48)?.try_into().ok()?;
+        let is_v5 = be16(bytes, 100)? & 0xf == 5;
+        let has_meta_uuid = is_v5 && be32(bytes, 216)? & INCOMPAT_META_UUID != 0;
+        let meta_uuid = if has_meta_uuid { bytes.get(248..264)?.try_into().ok()? } else { uuid };
         let log = |at: usize| bytes.get(at).map(|log| u32::from(*log));
         let (blocklog, sectlog, inodelog) = (log(120)?, log(121)?, log(122)?);
         let (inopblog, agblklog) = (log(123)?, log(124)?);
         let (agblocks, agcount) = (u64::from(be32(bytes, 84)?), u64::from(be32(bytes, 88)?));
-        let rootino = be64(bytes, 56)?;
+        let (logstart, rootino) = (be64(bytes, 48)?, be64(bytes, 56)?);
+        let logblocks = u64::from(be32(bytes, 96)?);
         let possible = (9..=16).contains(&blocklog)
             && (9..=15).contains(&sectlog)
             && inodelog + inopblog == blocklog
@@ -122,6 +153,8 @@ impl Volume {
         let sectors_per_header = 1 << (sectlog - 9).min(6);
         possible.then_some(Self {
             uuid,
+            meta_uuid,
+            is_v5,
             blocklog,
             inodelog,
             inopblog,
@@ -130,6 +163,8 @@ impl Volume {
             agcount,
             sectors_per_header,
             rootino,
+            logstart,
+            logblocks,
         })
     }
 
@@ -150,19 +185,26 @@ impl Volume {
         block.checked_mul(1 << (self.blocklog - 9)).map(ArraySector)
     }
 
-    /// Returns the sector that the structure at the start of `bytes` claims.
+    /// Returns the sector that the structure at the start of `bytes`, one sector, claims.
     pub fn address(&self, bytes: &[u8]) -> Option<ArraySector> {
         let group = |header: u64| {
             let start = self.block(u64::from(be32(bytes, 8)?), 0)?;
             start.checked_add(header * self.sectors_per_header)
         };
-        let matches = |at: usize| bytes.get(at..at + 16) == Some(self.uuid.as_slice());
+        let matches = |at: usize| bytes.get(at..at + 16) == Some(self.meta_uuid.as_slice());
+        let has_uuid = |at: usize| bytes.get(at..at + 16) == Some(self.uuid.as_slice());
         let own = |at: usize, uuid: usize| {
             matches(uuid).then(|| be64(bytes, at).filter(|at| *at < 1 << 54).map(ArraySector))?
         };
         match bytes.get(..4)? {
-            b"XAGF" => group(1),
-            b"XAGI" => group(2),
+            b"XAGF" if matches(64) || !self.is_v5 => group(1),
+            b"XAGI" if matches(296) || !self.is_v5 => group(2),
+            b"XAFL" if matches(8) => {
+                let start = self.block(u64::from(be32(bytes, 4)?), 0)?;
+                start.checked_add(3 * self.sectors_per_header)
+            }
+            [0xfe, 0xed, 0xba, 0xbe] if has_uuid(304) => self.log_block(be32(bytes, 20)?),
+            b"XSLM" | b"XARM" => own(40, 16),
             b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" => own(16, 32),
             b"BMA3" => own(24, 40),
             b"XDB3" | b"XDD3" | b"XDF3" => own(8, 24),
@@ -172,9 +214,21 @@ impl Volume {
         }
     }
 
+    /// Returns the sector of a block of the journal. These have 512 bytes each.
+    fn log_block(&self, block: u32) -> Option<ArraySector> {
+        let agbno = self.logstart & self.agbno_mask();
+        let blocks = self.logblocks.checked_mul(1 << (self.blocklog - 9))?;
+        (self.logstart > 0 && u64::from(block) < blocks).then_some(())?;
+        self.block(self.logstart >> self.agblklog, agbno)?.checked_add(u64::from(block))
+    }
+
+    fn agbno_mask(&self) -> u64 {
+        (1 << self.agblklog) - 1
+    }
+
     /// Returns the sector that the inode at the start of `bytes` claims.
     fn inode(&self, bytes: &[u8]) -> Option<ArraySector> {
-        let matches = bytes.get(4) == Some(&3) && bytes.get(160..176)? == self.uuid;
+        let matches = bytes.get(4) == Some(&3) && bytes.get(160..176)? == self.meta_uuid;
         self.inode_at(be64(bytes, 152).filter(|_| matches)?)
     }
 
@@ -182,7 +236,7 @@ impl Volume {
     fn inode_at(&self, ino: u64) -> Option<ArraySector> {
         let slot = ino & ((1 << self.inopblog) - 1);
         let block = ino >> self.inopblog;
-        let agbno = block & ((1 << self.agblklog) - 1);
+        let agbno = block & self.agbno_mask();
         let start = self.block(block >> self.agblklog, agbno)?;
         start.checked_add((slot << self.inodelog) / 512)
     }

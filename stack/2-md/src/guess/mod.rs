@@ -5,35 +5,44 @@
 //! (level, layout, chunk, placement of the volume) tells at which sector of a member such a block
 //! should lie, and in which role. The distance between that sector and the sector where the block
 //! was found is the data offset; the right candidate has the same data offset for all blocks. Each
-//! block then votes: its member has the role that the candidate predicts. Copies in parity (where
-//! the rest of a stripe is zero) vote too, and are outvoted.
+//! block then votes: its member has the role that the candidate predicts.
 //!
-//! Members without evidence fill the remaining roles. Their order is found by checking parity or,
-//! with members missing, by checking the volume's headers (`proof`). If the order remains open, it
-//! is the order given, and the guess is not certain.
+//! Three things speak against a candidate: blocks astray (found where it does not put them),
+//! samples in which the members do not agree as it predicts, and headers of the volume that are not
+//! where they should be. The candidates with the fewest contradictions are returned. All orders of
+//! members that fit equally well are returned; a caller that opens the volume may tell more.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`evidence`] | blocks with their own address |
+//! | `shape` | the levels, layouts and chunks that are tried |
+//! | `votes` | the roles that blocks give to members |
+//! | `redundancy` | whether members agree |
+//! | `proof` | orders that votes leave open, and the volume's headers |
 
 pub mod evidence;
 mod proof;
+mod redundancy;
+mod shape;
+mod votes;
 
-use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{ArraySector, Sectors};
+use xfskit_units::Sectors;
 
 use crate::assemble::ManualGeometry;
-use crate::layout::mirror::Raid10;
-use crate::layout::parity::{Part, StripeLayout};
-use crate::layout::{Layout, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use evidence::{Address, FoundBlock, FoundBlocks, Placement, Volume, Volumes, scan};
+pub use redundancy::Agreement;
+use redundancy::Samples;
+use shape::{Place, Shape, most_common, shapes};
+use votes::Votes;
 
-/// Chunks that are tried, as powers of two of sectors: 4 KiB to 4 MiB.
-const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
-/// At most this many equally good candidates are examined further.
-const TIED_MAX: usize = 16;
-/// Chunks of an array of unknown size, for layouts whose copies do not depend on it.
-const UNKNOWN_CHUNKS: u64 = 1 << 40;
+/// Blocks by which candidates are selected, before all blocks are used.
+const SCREENED: usize = 512;
+/// At most this many candidates are examined further.
+const CANDIDATES_MAX: usize = 256;
 
 /// The members in the order given; `None` for a missing one.
 pub type MemberDevices = [Option<Arc<dyn BlockDevice>>];
@@ -50,29 +59,28 @@ pub struct Guess {
     pub order: Vec<Option<usize>>,
     /// Number of blocks at the predicted place.
     pub right: usize,
-    /// Number of blocks found, without those in parity.
+    /// Number of blocks found, without copies in parity.
     pub found: usize,
-    /// Every member has its role by evidence or by parity.
+    /// How well the members agree in samples.
+    pub agreement: Agreement,
+    /// Headers of the volume that are not where they should be.
+    pub headers_missing: usize,
+    /// No other order of the members fits as well.
     pub certain: bool,
-    /// Roles whose members have no evidence for them.
+    /// Roles whose members may be others.
     pub open: Vec<usize>,
 }
 
-/// Returns all layouts that are tried, the more common first.
-fn layouts() -> impl Iterator<Item = Layout> {
-    let raid6 = Raid6Layout::ALL.iter().copied().map(Layout::Raid6);
-    let raid5 = Raid5Layout::ALL.iter().copied().map(Layout::Raid5);
-    let raid10 = ["n2", "n3", "o2", "o3"].into_iter().filter_map(Raid10Layout::from_name);
-    let usual = [
-        Layout::Raid6(Raid6Layout::LeftSymmetric),
-        Layout::Raid5(Raid5Layout::LeftSymmetric),
-        Layout::Raid1,
-        Layout::Raid0(Raid0Layout::Original),
-    ];
-    usual
-        .into_iter()
-        .chain(raid6.chain(raid5).filter(move |l| !usual.contains(l)))
-        .chain(raid10.map(Layout::Raid10))
+impl Guess {
+    /// Returns the number of blocks that lie where they should not.
+    pub fn astray(&self) -> usize {
+        self.found.saturating_sub(self.right)
+    }
+
+    /// Returns the number of observations that speak against the guess.
+    pub fn contradictions(&self) -> usize {
+        self.astray() + self.agreement.wrong + self.headers_missing
+    }
 }
 
 /// Everything that [`guess()`] uses.
@@ -104,171 +112,149 @@ impl Evidence {
     }
 }
 
-/// Returns the arrays that exactly these members may form, `None` for a missing one: for each
-/// placement the guesses that explain most of the blocks, provided that they explain half of them.
-/// The best guesses come first.
+/// A shape, a placement and a data offset that explain blocks.
+struct Candidate<'a> {
+    shape: Shape,
+    placement: &'a Placement,
+    offset: u64,
+    /// Blocks that are not explained.
+    astray: usize,
+}
+
+/// Returns the arrays that exactly these members may form, `None` for a missing one: those with the
+/// fewest contradictions first. Each explains at least half of the blocks.
 pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Vec<Guess> {
-    let mut guesses: Vec<Guess> = evidence
-        .placements
+    let samples = Samples::new(members, &evidence.found);
+    let mut guesses: Vec<Guess> = candidates(members, evidence)
         .iter()
-        .flat_map(|placement| guess_at(members, evidence, placement))
+        .flat_map(|candidate| guesses(candidate, members, evidence, &samples))
         .collect();
     guesses.retain(|guess| guess.right * 2 >= guess.found);
-    guesses.sort_by_key(|guess| std::cmp::Reverse((guess.right, guess.certain)));
+    guesses.sort_by_key(|guess| (guess.contradictions(), guess.part.is_empty(), !guess.certain));
     guesses
 }
 
-/// Returns the guesses for one placement of the volume.
-fn guess_at(members: &MemberDevices, evidence: &Evidence, placement: &Placement) -> Vec<Guess> {
+/// Returns the candidates that leave the fewest blocks unexplained, or hardly more.
+fn candidates<'a>(members: &MemberDevices, evidence: &'a Evidence) -> Vec<Candidate<'a>> {
     let missing = members.iter().filter(|member| member.is_none()).count();
-    let n = u32::try_from(members.len()).unwrap_or(u32::MAX);
-    let mut guesses: Vec<Guess> = Vec::new();
-    // RAID10 tolerates more missing members if they hold different chunks.
-    let tolerated = |layout: &Layout| {
-        matches!(layout, Layout::Raid10(_)) || layout.tolerates(n) as usize >= missing
-    };
-    for layout in layouts().filter(tolerated) {
-        let mut chunks: Vec<Sectors> = CHUNKS.map(|log| Sectors(1 << log)).collect();
-        if layout == Layout::Raid1 {
-            chunks = vec![Sectors(0)];
-        }
-        let scored = chunks
-            .into_iter()
-            .filter_map(|chunk| score(members, layout, chunk, evidence, placement));
-        guesses.extend(scored);
-    }
-    let best = guesses.iter().map(|guess| guess.right).max().unwrap_or(0);
-    guesses.retain(|guess| guess.right == best && best > 0);
-    if guesses.len() > TIED_MAX {
-        return guesses;
-    }
-    let mut proven: Vec<(usize, Guess)> = guesses
-        .into_iter()
-        .map(|mut guess| {
-            (proof::resolve_order(&mut guess, members, &evidence.volume, placement), guess)
-        })
+    let shapes = shapes(members.len(), missing, &evidence.found);
+    let step = evidence.found.len().div_ceil(SCREENED).max(1);
+    let some: Vec<&FoundBlock> = evidence.found.iter().step_by(step).collect();
+    let all: Vec<&FoundBlock> = evidence.found.iter().collect();
+    let mut candidates: Vec<Candidate<'_>> = evidence
+        .placements
+        .iter()
+        .flat_map(|placement| shapes.iter().map(move |shape| (shape, placement)))
+        .filter_map(|(shape, placement)| candidate(shape, placement, members, &some))
         .collect();
-    let most = proven.iter().map(|(headers, _)| *headers).max().unwrap_or(0);
-    proven.retain(|(headers, _)| *headers == most);
-    // A certain guess excludes uncertain ones.
-    let certain = proven.iter().any(|(_, guess)| guess.certain);
-    let kept = proven.into_iter().map(|(_, guess)| guess).filter(|g| g.certain || !certain);
-    kept.map(|guess| without_parity(guess, evidence)).collect()
+    retain_best(&mut candidates, some.len() / 20 + 2);
+    let again = |c: Candidate<'a>| candidate(&c.shape, c.placement, members, &all);
+    let mut candidates: Vec<Candidate<'_>> = candidates.into_iter().filter_map(again).collect();
+    retain_best(&mut candidates, all.len() / 50 + 2);
+    candidates.truncate(CANDIDATES_MAX);
+    candidates
 }
 
-/// Discounts the blocks found in parity. Parity equals a data block whose neighbours in the stripe
-/// are zero.
-fn without_parity(mut guess: Guess, evidence: &Evidence) -> Guess {
-    let n = guess.order.len();
-    let is_parity = |block: &&FoundBlock| {
-        let role = guess.order.iter().position(|member| *member == Some(block.member))?;
-        let at = block.at.0.checked_sub(guess.manual.offset.0)?;
-        let map = StripeLayout::new(guess.manual.layout, n, at.checked_div(guess.manual.chunk.0)?)?;
-        Some(!matches!(map.part(role), Part::Data(_)))
-    };
-    let in_parity = evidence.found.iter().filter(|w| is_parity(w).unwrap_or(false)).count();
-    guess.found = guess.found.saturating_sub(in_parity).max(guess.right);
-    guess
+/// Retains the candidates that leave at most so many more blocks unexplained than the best; the
+/// best come first.
+fn retain_best(candidates: &mut Vec<Candidate<'_>>, more: usize) {
+    let least = candidates.iter().map(|candidate| candidate.astray).min().unwrap_or(0);
+    candidates.retain(|candidate| candidate.astray <= least + more);
+    candidates.sort_by_key(|candidate| candidate.astray);
 }
 
-/// Returns where sector `at` of the array lies: role, and sector from the member's data offset.
-fn places(layout: Layout, n: usize, chunk: Sectors, at: ArraySector) -> Vec<(usize, u64)> {
-    if layout == Layout::Raid1 {
-        return (0..n).map(|role| (role, at.0)).collect();
-    }
-    let (c, off) = (at.0 / chunk.0, at.0 % chunk.0);
-    let position = |data: u64| (c / data, usize::try_from(c % data).unwrap_or(0));
-    match layout {
-        Layout::Raid10(layout) => {
-            let map = Raid10::new(layout, u32::try_from(n).unwrap_or(u32::MAX), UNKNOWN_CHUNKS);
-            map.copies(c).map(|copy| (copy.role, copy.chunk * chunk.0 + off)).collect()
-        }
-        Layout::Raid0(_) => {
-            let (stripe, d) = position(n as u64);
-            vec![(d, stripe * chunk.0 + off)]
-        }
-        _ => {
-            let Some(data) = StripeLayout::new(layout, n, 0).map(|map| map.data_disks()) else {
-                return Vec::new();
-            };
-            let (stripe, d) = position(data as u64);
-            let role = StripeLayout::new(layout, n, stripe).map_or(0, |map| map.data_role(d));
-            vec![(role, stripe * chunk.0 + off)]
-        }
-    }
-}
-
-/// Returns true if the layout can have so many members.
-fn possible(layout: Layout, n: usize) -> bool {
-    match layout {
-        Layout::Raid10(layout) => n >= layout.copies() as usize,
-        Layout::Raid6(_) => (4..=255).contains(&n),
-        Layout::Raid5(_) => n >= 3,
-        _ => n >= 2,
-    }
-}
-
-/// Scores one candidate by the blocks found.
-fn score(
-    members: &MemberDevices,
-    layout: Layout,
-    chunk: Sectors,
-    evidence: &Evidence,
+/// Returns the places of each block, all in one list, with the end of each block's.
+fn places_of(
+    shape: &Shape,
     placement: &Placement,
-) -> Option<Guess> {
-    let (n, found) = (members.len(), &evidence.found);
-    possible(layout, n).then_some(())?;
-    let address = |block: &FoundBlock| {
-        let sector = placement.sector(block.address);
-        sector.map_or_else(Vec::new, |sector| places(layout, n, chunk, sector))
-    };
-    let addresses: Vec<Vec<(usize, u64)>> = found.iter().map(address).collect();
-    let mut offsets: HashMap<u64, usize> = HashMap::new();
-    for (block, places) in found.iter().zip(&addresses) {
-        let distances: HashSet<u64> =
-            places.iter().filter_map(|(_, at)| block.at.0.checked_sub(*at)).collect();
-        for offset in distances {
-            *offsets.entry(offset).or_default() += 1;
+    found: &[&FoundBlock],
+) -> (Vec<Place>, Vec<usize>) {
+    let (mut places, mut ends) = (Vec::with_capacity(found.len()), Vec::new());
+    for block in found {
+        if let Some(sector) = placement.sector(block.address) {
+            shape.add_places(sector, &mut places);
         }
+        ends.push(places.len());
     }
-    // Of equal counts the smallest offset.
-    let offset = offsets.into_iter().max_by_key(|(offset, n)| (*n, u64::MAX - offset))?.0;
-    let mut votes: HashMap<(usize, usize), usize> = HashMap::new();
-    for (block, places) in found.iter().zip(&addresses) {
-        let here = |(_, at): &&(usize, u64)| block.at.0.checked_sub(*at) == Some(offset);
-        for (role, _) in places.iter().filter(here) {
-            *votes.entry((block.member, *role)).or_default() += 1;
-        }
-    }
-    let (order, right, open) = assign_roles_by_votes(members, &votes);
-    let manual = ManualGeometry { layout, chunk, offset: Sectors(offset), size: None };
-    let right = if layout == Layout::Raid1 { right.min(found.len()) } else { right };
-    let unassigned = open.len() - members.iter().filter(|member| member.is_none()).count();
-    let certain = unassigned == 0 || open.len() == 1;
-    let part = placement.part.clone();
-    Some(Guess { manual, part, order, right, found: found.len(), certain, open })
+    (places, ends)
 }
 
-/// Gives each role to the member with the most votes for it. Also returns the votes that came true,
-/// and the roles without votes.
-fn assign_roles_by_votes(
+/// Pairs each block with its places.
+fn with_places<'a>(
+    found: &[&'a FoundBlock],
+    (places, ends): &'a (Vec<Place>, Vec<usize>),
+) -> Vec<(&'a FoundBlock, &'a [Place])> {
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let ranges = starts.zip(ends);
+    found.iter().zip(ranges).map(|(block, (start, end))| (*block, &places[start..*end])).collect()
+}
+
+/// Returns the candidate of this shape and placement, with the data offset that explains most
+/// blocks; of equals the smallest.
+fn candidate<'a>(
+    shape: &Shape,
+    placement: &'a Placement,
     members: &MemberDevices,
-    votes: &HashMap<(usize, usize), usize>,
-) -> (Vec<Option<usize>>, usize, Vec<usize>) {
-    let mut ballots: Vec<_> = votes.iter().map(|(pair, count)| (*count, *pair)).collect();
-    ballots.sort_by_key(|(count, pair)| (usize::MAX - count, *pair));
-    let mut order: Vec<Option<usize>> = vec![None; members.len()];
-    let (mut right, mut assigned) = (0, HashSet::new());
-    for (count, (member, role)) in ballots {
-        if order[role].is_none() && assigned.insert(member) {
-            order[role] = Some(member);
-            right += count;
+    found: &[&FoundBlock],
+) -> Option<Candidate<'a>> {
+    let places = places_of(shape, placement, found);
+    let blocks = with_places(found, &places);
+    let mut offsets = Vec::with_capacity(blocks.len());
+    for (block, places) in &blocks {
+        let start = offsets.len();
+        for offset in places.iter().filter_map(|(_, at)| block.at.0.checked_sub(*at)) {
+            if !offsets[start..].contains(&offset) {
+                offsets.push(offset);
+            }
         }
     }
-    let open = (0..order.len()).filter(|role| order[*role].is_none()).collect();
-    let mut rest = (0..members.len()).filter(|i| members[*i].is_some() && !assigned.contains(i));
-    for role in order.iter_mut().filter(|role| role.is_none()) {
-        *role = rest.next();
-    }
-    (order, right, open)
+    let (offset, _) = *most_common(offsets).first()?;
+    let votes = Votes::new(shape, offset, &blocks);
+    let explained = votes.explained(&votes.assign_roles(members));
+    let astray = found.len().saturating_sub(explained);
+    Some(Candidate { shape: *shape, placement, offset, astray })
+}
+
+/// Returns the guesses of a candidate: one for each order of the members that fits equally well.
+fn guesses(
+    candidate: &Candidate<'_>,
+    members: &MemberDevices,
+    evidence: &Evidence,
+    samples: &Samples<'_>,
+) -> Vec<Guess> {
+    let Candidate { shape, placement, offset, .. } = candidate;
+    let found: Vec<&FoundBlock> = evidence.found.iter().collect();
+    let places = places_of(shape, placement, &found);
+    let votes = Votes::new(shape, *offset, &with_places(&found, &places));
+    let proof::Orders { orders, agreement, untried } =
+        proof::orders(shape, *offset, &votes, members, samples);
+    let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
+    let open: Vec<usize> = match orders.len() {
+        1 => untried,
+        _ => (0..members.len()).filter(differ).collect(),
+    };
+    let Shape { layout, chunk, .. } = *shape;
+    // What the members' sizes tell need not be said.
+    let sizes = members.iter().flatten().map(|device| device.size().0 / 512);
+    let whole = Sectors(sizes.min().unwrap_or(0).saturating_sub(*offset));
+    let size = shape.size.filter(|size| shape.per_copy(*size) != shape.per_copy(whole));
+    let manual = ManualGeometry { layout, chunk, offset: Sectors(*offset), size };
+    let guess = |order: &Vec<Option<usize>>| {
+        let (right, found) = votes.count(order);
+        let mut guess = Guess {
+            manual,
+            part: placement.part.clone(),
+            order: order.clone(),
+            right,
+            found,
+            agreement,
+            headers_missing: 0,
+            certain: open.is_empty(),
+            open: open.clone(),
+        };
+        guess.headers_missing =
+            proof::missing_headers(&guess, members, &evidence.volume, placement);
+        guess
+    };
+    orders.iter().map(guess).collect()
 }

@@ -1,150 +1,112 @@
-//! Proof: finding the order of members without evidence.
-//!
-//! On a RAID6 with a spare member, members are left out and computed again: with the right order
-//! the result equals what they hold. On other levels the volume's headers must be readable. On
-//! RAID5 this does not depend on the order of members without headers.
+//! Proof: the orders of members that votes leave open, and what the volume's headers say of them.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset};
 
 use super::evidence::{Address, Placement, Volume};
+use super::redundancy::{Agreement, Samples};
+use super::shape::Shape;
+use super::votes::Votes;
 use super::{Guess, MemberDevices};
-use crate::array::Array;
 use crate::assemble::Member;
-use crate::layout::parity::{Part, StripeLayout};
+use crate::layout::Layout;
 
 /// At most this many members are tried in every order.
-const FREE_MAX: usize = 5;
-/// Stripes that are computed again, and stripes that are searched for some that are not empty.
-const STRIPES: usize = 16;
-const SEARCHED_STRIPES: u64 = 4096;
+const OPEN_MAX: usize = 5;
+/// At most this many orders of one shape are kept.
+const ORDERS_MAX: usize = 128;
 /// Groups of the volume whose headers are checked.
 const GROUPS: u64 = 16;
 
-type Order = [Option<usize>];
+/// Orders of the members that explain equally much.
+pub(super) struct Orders {
+    /// The orders with which the members agree best.
+    pub(super) orders: Vec<Vec<Option<usize>>>,
+    /// How well the members agree in the best of them.
+    pub(super) agreement: Agreement,
+    /// Roles that votes leave open, and that are too many to try all orders.
+    pub(super) untried: Vec<usize>,
+}
 
-/// Finds the order of the members that the votes left open, if possible. Returns how many of the
-/// volume's landmarks are in place in the resulting array.
-pub(super) fn resolve_order(
-    guess: &mut Guess,
-    members: &MemberDevices,
-    volume: &Volume,
-    placement: &Placement,
-) -> usize {
-    let rows = rows(guess, members);
-    let landmarks =
-        |guess: &Guess, order: &Order| landmarks(guess, order, members, volume, placement);
-    if guess.open.len() > FREE_MAX {
-        return landmarks(guess, &guess.order);
+/// Returns the orders that the votes leave, of these those with which the members agree best.
+pub(super) fn orders(
+    shape: &Shape,
+    offset: u64,
+    votes: &Votes,
+    devices: &MemberDevices,
+    samples: &Samples<'_>,
+) -> Orders {
+    let first = in_groups(shape, votes.assign_roles(devices));
+    let groups = groups(shape);
+    let is_same = |a: usize, b: usize| groups.iter().any(|g| g.contains(&a) && g.contains(&b));
+    let open = votes.open_roles(&first, is_same);
+    let agreement = |order: &[Option<usize>]| samples.agreement(shape, offset, order);
+    if open.is_empty() || open.len() > OPEN_MAX {
+        let agreement = agreement(&first);
+        return Orders { orders: vec![first], agreement, untried: open };
     }
-    let score = |order: &Order| {
-        if rows.is_empty() {
-            landmarks(guess, order)
-        } else {
-            usize::from(computes(guess, order, members, &rows))
-        }
-    };
-    let mut best: (usize, Vec<Vec<Option<usize>>>) = (0, Vec::new());
-    permute(&mut guess.order.clone(), &guess.open, 0, &mut |order| {
-        let score = score(order);
-        if score > best.0 {
-            best = (score, Vec::new());
-        }
-        // Two missing members are interchangeable.
-        if score == best.0 && score > 0 && !best.1.iter().any(|known| known == order) {
-            best.1.push(order.to_vec());
+    let explained = votes.explained(&first);
+    let (mut candidates, mut seen) = (Vec::new(), HashSet::new());
+    permute(&mut first.clone(), &open, 0, &mut |order| {
+        let order = in_groups(shape, order.to_vec());
+        if votes.explained(&order) == explained && seen.insert(order.clone()) {
+            candidates.push((agreement(&order), order));
         }
     });
-    match best.1.as_slice() {
-        [only] => {
-            guess.order.clone_from(only);
-            guess.certain = true;
+    candidates.sort_by_key(|(agreement, _)| agreement.wrong);
+    let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);
+    // A member that is partly wrong leaves disagreement in every order.
+    candidates.retain(|(agreement, _)| agreement.wrong <= best.wrong + best.wrong / 10);
+    candidates.truncate(ORDERS_MAX);
+    let orders = candidates.into_iter().map(|(_, order)| order).collect();
+    Orders { orders, agreement: best, untried: Vec::new() }
+}
+
+/// Returns the roles that hold the same, and whose members can therefore be exchanged.
+fn groups(shape: &Shape) -> Vec<Vec<usize>> {
+    let size = match shape.layout {
+        Layout::Raid1 => shape.members,
+        Layout::Raid10(layout)
+            if layout.far() == 1 && shape.members.is_multiple_of(layout.near() as usize) =>
+        {
+            layout.near() as usize
         }
-        // The order by votes contradicts parity.
-        [] if !rows.is_empty() => return 0,
-        _ => {}
-    }
-    landmarks(guess, &guess.order)
-}
-
-/// Opens the array of `guess` with its members in `order`, without the roles in `without`.
-fn array(
-    guess: &Guess,
-    order: &Order,
-    members: &MemberDevices,
-    without: &[usize],
-) -> Option<Array> {
-    let member = |(role, i): (usize, &Option<usize>)| {
-        let device = members.get(i.filter(|_| !without.contains(&role))?)?.clone()?;
-        Some(Member { name: String::new(), device })
+        _ => return Vec::new(),
     };
-    let slots: Vec<Option<Member>> = order.iter().enumerate().map(member).collect();
-    guess.manual.open(&slots).ok()
+    let roles: Vec<usize> = (0..shape.members).collect();
+    roles.chunks(size).map(<[usize]>::to_vec).collect()
 }
 
-/// Returns how many landmarks of the volume are in place.
-fn landmarks(
+/// Returns the order with the members of each group as they were given.
+fn in_groups(shape: &Shape, mut order: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    for group in groups(shape) {
+        order[group[0]..group[0] + group.len()].sort_by_key(|member| (member.is_none(), *member));
+    }
+    order
+}
+
+/// Returns how many headers of the volume are not where they should be.
+pub(super) fn missing_headers(
     guess: &Guess,
-    order: &Order,
-    members: &MemberDevices,
+    devices: &MemberDevices,
     volume: &Volume,
     placement: &Placement,
 ) -> usize {
-    let Some(array) = array(guess, order, members, &[]) else { return 0 };
+    let landmarks = volume.landmarks(GROUPS);
+    let member = |i: &Option<usize>| {
+        Some(Member { name: String::new(), device: devices.get((*i)?)?.clone()? })
+    };
+    let slots: Vec<Option<Member>> = guess.order.iter().map(member).collect();
+    let Ok(array) = guess.manual.open(&slots) else { return landmarks.len() };
     let is_there = |at: &ArraySector| {
         let mut sector = [0; 512];
         let Some(place) = placement.sector(Address::Volume(*at)) else { return false };
         let read = array.read_at(ByteOffset(place.0.saturating_mul(512)), &mut sector);
         read.is_ok() && volume.address(&sector) == Some(*at)
     };
-    volume.landmarks(GROUPS).iter().filter(|at| is_there(at)).count()
-}
-
-/// Returns true if every present member, computed from the others, equals what it holds.
-fn computes(guess: &Guess, order: &Order, members: &MemberDevices, rows: &[u64]) -> bool {
-    let n = order.len();
-    let missing = order.iter().filter(|member| member.is_none()).count();
-    (0..n).filter(|role| order[*role].is_some()).all(|role| {
-        let mut without = vec![role];
-        without.extend((missing == 0).then_some((role + 1) % n));
-        let Some(array) = array(guess, order, members, &without) else { return false };
-        rows.iter().all(|stripe| {
-            let Some(map) = StripeLayout::new(guess.manual.layout, n, *stripe) else {
-                return false;
-            };
-            let Part::Data(d) = map.part(role) else { return true };
-            let chunk = stripe.saturating_mul(map.data_disks() as u64).saturating_add(d as u64);
-            let at = chunk.saturating_mul(guess.manual.chunk.byte_len().0);
-            let mut computed = [0; 512];
-            let read = array.read_at(ByteOffset(at), &mut computed);
-            let device = order[role].and_then(|i| members.get(i)?.as_ref());
-            read.is_ok() && device.and_then(|d| first(guess, d, *stripe)) == Some(computed)
-        })
-    })
-}
-
-/// Returns the first sector of a stripe on a member.
-fn first(guess: &Guess, device: &Arc<dyn BlockDevice>, stripe: u64) -> Option<[u8; 512]> {
-    let at = guess.manual.offset.0.checked_add(stripe.checked_mul(guess.manual.chunk.0)?)?;
-    let mut sector = [0; 512];
-    device.read_at(ByteOffset(at.checked_mul(512)?), &mut sector).ok()?;
-    Some(sector)
-}
-
-/// Returns stripes that are not empty, for a RAID6 with a spare member.
-fn rows(guess: &Guess, members: &MemberDevices) -> Vec<u64> {
-    let n = members.len();
-    let raid6 = StripeLayout::new(guess.manual.layout, n, 0).is_some_and(|map| map.q.is_some());
-    if !raid6 || members.iter().flatten().count() + 1 < n {
-        return Vec::new();
-    }
-    let holds = |stripe: &u64| {
-        let sectors = members.iter().flatten().filter_map(|device| first(guess, device, *stripe));
-        sectors.filter(|sector| *sector != [0; 512]).count() > 2
-    };
-    (0..SEARCHED_STRIPES).filter(holds).take(STRIPES).collect()
+    landmarks.iter().filter(|at| !is_there(at)).count()
 }
 
 /// Calls `visit` with every order of the members in `roles`.
@@ -152,7 +114,7 @@ fn permute(
     order: &mut [Option<usize>],
     roles: &[usize],
     from: usize,
-    visit: &mut dyn FnMut(&Order),
+    visit: &mut dyn FnMut(&[Option<usize>]),
 ) {
     if from == roles.len() {
         return visit(order);

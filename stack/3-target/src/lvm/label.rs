@@ -44,15 +44,25 @@ fn crc(bytes: &[u8]) -> u32 {
 pub fn physical_volume(disk: &dyn BlockDevice, offset: ByteOffset) -> Option<PhysicalVolume> {
     (0..4u64).find_map(|sector| {
         let block = read(disk, offset.checked_add(sector * 512)?, 512)?;
-        let good = block.starts_with(b"LABELONE")
-            && block.get(24..32)? == b"LVM2 001"
-            && le64(&block, 8)? == sector
-            && le32(&block, 16)? == crc(block.get(20..)?);
-        if !good {
-            return None;
-        }
-        header(disk, offset, block.get(usize::try_from(le32(&block, 20)?).ok()?..)?)
+        let at = header_at(&block).filter(|_| le64(&block, 8) == Some(sector))?;
+        header(disk, offset, block.get(at..)?)
     })
+}
+
+/// Returns where in a sector with a valid label the header of the physical volume begins.
+fn header_at(sector: &[u8]) -> Option<usize> {
+    let good = sector.starts_with(b"LABELONE")
+        && sector.get(24..32)? == b"LVM2 001"
+        && le32(sector, 16)? == crc(sector.get(20..)?);
+    usize::try_from(le32(sector, 20)?).ok().filter(|_| good)
+}
+
+/// Returns the id of the physical volume whose label this sector is, and the sector of the volume
+/// that the label records as its own.
+pub fn label_at(sector: &[u8]) -> Option<([u8; 32], u64)> {
+    let at = header_at(sector)?;
+    let id = sector.get(at..at.checked_add(32)?)?.try_into().ok()?;
+    Some((id, le64(sector, 8)?)).filter(|(_, own)| *own < 4)
 }
 
 /// Decodes the header of the physical volume at `offset`, at the start of `bytes`.

@@ -48,11 +48,11 @@ pub(crate) fn choose(geo: &Geometry, need: DataNeed, want: usize) -> Option<u8> 
         DataNeed::Inline(bytes) => (bytes.div_ceil(UNIT).max(DATA_MIN), DEFAULT),
         DataNeed::Btree => (DEFAULT, DEFAULT),
     };
-    let room = literal.checked_sub(want)? / UNIT;
+    let capacity = literal.checked_sub(want)? / UNIT;
     let usual = usual.max(least).min(most);
     // A device's fork is not moved.
-    let offset = if need == DataNeed::Device { usual } else { usual.min(room) };
-    let fits = offset >= least && offset <= room;
+    let offset = if need == DataNeed::Device { usual } else { usual.min(capacity) };
+    let fits = offset >= least && offset <= capacity;
     if fits { u8::try_from(offset).ok() } else { None }
 }
 

@@ -24,7 +24,7 @@ impl Level for AttrLeaves {
     fn len(item: Item<'_>) -> usize {
         item.space()
     }
-    fn room(geo: &Geometry, _: Fork) -> usize {
+    fn capacity(geo: &Geometry, _: Fork) -> usize {
         leaf_edit::room(geo)
     }
     fn used(block: &[u8], geo: &Geometry) -> usize {

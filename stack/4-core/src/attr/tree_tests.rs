@@ -107,10 +107,10 @@ impl Fixture {
     /// Verifies the tree, and that leaves are two thirds full.
     fn verify_full(&self) -> Found {
         let found = self.verify();
-        let room = leaf_edit::room(&self.geo);
+        let capacity = leaf_edit::room(&self.geo);
         let least = found.used.iter().min().copied().unwrap_or(0);
-        let full = found.used.len() < 4 || 3 * least >= 2 * room;
-        assert!(full, "{least} of {room} bytes among {:?}", found.used);
+        let full = found.used.len() < 4 || 3 * least >= 2 * capacity;
+        assert!(full, "{least} of {capacity} bytes among {:?}", found.used);
         found
     }
 }

@@ -503,19 +503,19 @@ pub(super) fn grow_root(tx: &mut Tx<'_>, of: ForkOf) -> Result<()> {
 
 /// Makes the fork the root of a tree, with these children.
 pub(super) fn make_root(tx: &mut Tx<'_>, of: ForkOf, level: u16, children: &[Slot]) {
-    let (at, room) = of.room(tx);
+    let (at, len) = of.area(tx);
     let mut image = tx.image(of.inode.handle);
-    let mut node = Node::make_root(&mut image, at, room, level);
+    let mut node = Node::make_root(&mut image, at, len, level);
     node.insert(&mut image, 0, children);
     of.set_format(tx, Format::Btree);
 }
 
 /// Makes the fork hold these extents itself; its count of extents is already right.
 pub(super) fn make_extents(tx: &mut Tx<'_>, of: ForkOf, extents: &[Slot]) {
-    let (at, room) = of.room(tx);
+    let (at, len) = of.area(tx);
     let mut image = tx.image(of.inode.handle);
-    image.zero(at..at + room);
-    Node::of_extents(at, room, 0).insert(&mut image, 0, extents);
+    image.zero(at..at + len);
+    Node::of_extents(at, len, 0).insert(&mut image, 0, extents);
     of.set_format(tx, Format::Extents);
 }
 

@@ -50,13 +50,13 @@ impl Content {
         })
     }
 
-    /// Returns true if it needs another form to fit into `room` bytes.
-    fn is_too_large(&self, room: usize) -> bool {
+    /// Returns true if it needs another form to fit into `capacity` bytes.
+    fn is_too_large(&self, capacity: usize) -> bool {
         match self {
             Self::Empty => false,
-            Self::Bytes(bytes) => bytes.len() > room,
-            Self::Extents(slots) => slots.len() > inline_records(room),
-            Self::Root(_, slots) => slots.len() > root_maxrecs(room),
+            Self::Bytes(bytes) => bytes.len() > capacity,
+            Self::Extents(slots) => slots.len() > inline_records(capacity),
+            Self::Root(_, slots) => slots.len() > root_maxrecs(capacity),
         }
     }
 
@@ -64,7 +64,7 @@ impl Content {
         match self {
             Self::Empty => {}
             Self::Bytes(bytes) => {
-                let (at, _) = of.room(tx);
+                let (at, _) = of.area(tx);
                 tx.image(of.inode.handle).put(at, &bytes[..]);
             }
             Self::Extents(slots) => make_extents(tx, of, &slots),
@@ -97,8 +97,8 @@ impl Tx<'_> {
         };
         let forks = [Fork::Data, Fork::Attr].map(|fork| ForkOf { inode, fork });
         let mut contents = Vec::with_capacity(2);
-        for (of, room) in forks.into_iter().zip([border, literal - border]) {
-            contents.push(fitting(self, of, room)?);
+        for (of, capacity) in forks.into_iter().zip([border, literal - border]) {
+            contents.push(fitting(self, of, capacity)?);
         }
         let start = Layout::V5.inode_core;
         let mut image = self.image(inode.handle);
@@ -115,10 +115,10 @@ impl Tx<'_> {
     }
 }
 
-/// Returns the contents of a fork, in a form that fits into `room` bytes.
-fn fitting(tx: &mut Tx<'_>, of: ForkOf, room: usize) -> Result<Content> {
+/// Returns the contents of a fork, in a form that fits into `capacity` bytes.
+fn fitting(tx: &mut Tx<'_>, of: ForkOf, capacity: usize) -> Result<Content> {
     let content = Content::of(tx, of)?;
-    if !content.is_too_large(room) {
+    if !content.is_too_large(capacity) {
         return Ok(content);
     }
     match content {

@@ -153,13 +153,13 @@ impl Tree<'_> {
         at: FileOff,
         look: impl FnOnce() -> Result<Option<BufMap>>,
     ) -> Result<Option<BufMap>> {
-        let rooms = &self.volume.rooms;
-        if let Some(daddr) = rooms.place(geo, self.ino, at) {
+        let dir_cache = &self.volume.dir_cache;
+        if let Some(daddr) = dir_cache.location(geo, self.ino, at) {
             return Ok(Some(BufMap::single(daddr, ByteLen(geo.dirblksize() as u64).sectors())));
         }
         let map = look()?;
         if let Some((daddr, _)) = map.as_ref().and_then(BufMap::as_single) {
-            rooms.set_place(geo, self.ino, at, daddr);
+            dir_cache.set_location(geo, self.ino, at, daddr);
         }
         Ok(map)
     }
@@ -168,9 +168,10 @@ impl Tree<'_> {
     fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
         let (geo, at) = (self.volume.geo(), inode::location(self.volume.geo(), self.ino));
         let ctx = self.volume.ctx(at.fork(self.fork));
-        let room = self.core.fork(self.fork).unwrap_or(&[]);
-        BmdrRoot::verify(room, &ctx, self.fork)?;
-        let mut due = Self::child_of(room, &Node::of_root(room, 0, room.len()), fileoff, None);
+        let inline = self.core.fork(self.fork).unwrap_or(&[]);
+        BmdrRoot::verify(inline, &ctx, self.fork)?;
+        let mut due =
+            Self::child_of(inline, &Node::of_root(inline, 0, inline.len()), fileoff, None);
         while let Some((block, said)) = due {
             let at = self.location(geo, block, said.first());
             let buf =

@@ -206,13 +206,13 @@ impl Volume {
         let ctx = self.ctx(inode::location(self.geo(), ino).fork(fork));
         let (rules, most) = (ExtentRules::of(core, fork), core.fork_nextents(fork));
         let mut seen = Seen { ctx, rules, most, count: 0, end: FileOff::ZERO, each };
-        let room = core.fork(fork).unwrap_or(&[]);
+        let inline = core.fork(fork).unwrap_or(&[]);
         match core.fork_format(fork) {
             Some(Format::Extents) => {
-                seen.add(bmbt::records(room, usize::try_from(most).unwrap_or(usize::MAX)))?;
+                seen.add(bmbt::records(inline, usize::try_from(most).unwrap_or(usize::MAX)))?;
             }
             Some(Format::Btree) => {
-                let root = BmdrRoot::verify(room, &ctx, fork)?;
+                let root = BmdrRoot::verify(inline, &ctx, fork)?;
                 self.walk_tree(&root, (ino, fork), blocks, &mut seen)?;
             }
             _ => return Ok(()),

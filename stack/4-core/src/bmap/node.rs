@@ -77,13 +77,13 @@ pub(super) struct ForkOf {
 
 impl ForkOf {
     /// Returns the fork's first byte in its inode, and its length.
-    pub(super) fn room(self, tx: &Tx<'_>) -> (usize, usize) {
+    pub(super) fn area(self, tx: &Tx<'_>) -> (usize, usize) {
         let core = tx.core(self.inode);
         let start = Layout::of(tx.volume().geo()).inode_core;
-        let room = core.fork(self.fork).map_or(0, <[u8]>::len);
+        let len = core.fork(self.fork).map_or(0, <[u8]>::len);
         match self.fork {
-            Fork::Data => (start, room),
-            Fork::Attr => (start + core.literal().len() - room, room),
+            Fork::Data => (start, len),
+            Fork::Attr => (start + core.literal().len() - len, len),
         }
     }
 
@@ -103,23 +103,23 @@ impl ForkOf {
 
     /// Returns how many extents the fork holds without a tree.
     pub(super) fn inline_records(self, tx: &Tx<'_>) -> u64 {
-        bmbt::inline_records(self.room(tx).1) as u64
+        bmbt::inline_records(self.area(tx).1) as u64
     }
 
     /// Returns the root: the fork, as a node.
     pub(super) fn root(self, tx: &Tx<'_>) -> Result<Node> {
         let core = tx.core(self.inode);
-        let (at, room) = self.room(tx);
+        let (at, len) = self.area(tx);
         match core.fork_format(self.fork) {
             Some(Format::Extents) => {
                 let count = self.nextents(tx);
                 self.ctx(tx).at_most("inode.nextents", self.inline_records(tx), count)?;
-                Ok(Node::of_extents(at, room, xfskit_units::index(count)))
+                Ok(Node::of_extents(at, len, xfskit_units::index(count)))
             }
             Some(Format::Btree) => {
                 let fork = core.fork(self.fork).unwrap_or(&[]);
                 BmdrRoot::verify(fork, &self.ctx(tx), self.fork)?;
-                Ok(Node::of_root(tx.bytes(self.inode.handle), at, room))
+                Ok(Node::of_root(tx.bytes(self.inode.handle), at, len))
             }
             _ => {
                 let ctx = self.ctx(tx);
@@ -128,7 +128,7 @@ impl ForkOf {
                     Fork::Attr => ("inode.aformat", core.core.aformat),
                 };
                 ctx.require(format.0, false, "a fork with blocks of its own", u64::from(format.1))?;
-                Ok(Node::of_extents(at, room, 0))
+                Ok(Node::of_extents(at, len, 0))
             }
         }
     }

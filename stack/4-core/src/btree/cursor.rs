@@ -102,7 +102,7 @@ impl<H: BtreeOps> Cursor<H> {
     }
 
     /// Returns the leaf of the cursor, locked, and the index of its record there.
-    pub fn spot(&self) -> Option<(Handle, usize)> {
+    pub fn position(&self) -> Option<(Handle, usize)> {
         self.path.last().map(|leaf| (leaf.handle, leaf.index))
     }
 

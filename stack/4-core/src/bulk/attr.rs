@@ -313,17 +313,18 @@ impl<'a> AttrBlocks<'a> {
 
 /// Plans the tree over attributes of these hashes and lengths, in hash order.
 fn levels(geo: &Geometry, items: impl Iterator<Item = (u32, usize)> + Clone) -> Vec<Level> {
-    let room = leaf_edit::room(geo);
-    let cuts = cuts::between_runs(items.clone(), Cut::default(), room);
+    let capacity = leaf_edit::room(geo);
+    let cuts = cuts::between_runs(items.clone(), Cut::default(), capacity);
     let hashes: Vec<u32> = items.map(|(hash, _)| hash).collect();
-    let mut levels = vec![level(1, &share_all(&cuts, room), &hashes)];
+    let mut levels = vec![level(1, &share_all(&cuts, capacity), &hashes)];
     // The root stands at block 0, everything else behind it.
     while let Some(below) = levels.last().filter(|level| level.ends.len() > 1) {
         let (first, hashes) = (below.first, below.hashes.clone());
-        let room = da::node_max(geo, Fork::Attr);
-        let cuts = cuts::between_runs(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), room);
+        let capacity = da::node_max(geo, Fork::Attr);
+        let cuts =
+            cuts::between_runs(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), capacity);
         let next = first.saturating_add(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        let ends = share_all(&cuts, room);
+        let ends = share_all(&cuts, capacity);
         levels.push(level(next, &ends, &hashes));
     }
     if let Some(root) = levels.last_mut() {
@@ -339,12 +340,12 @@ fn level(first: u32, ends: &[Cut], hashes: &[u32]) -> Level {
 
 /// Distributes `cuts` over few blocks: as few as hold them, or a little more if entries are so
 /// large that an even distribution does not work out.
-fn share_all(cuts: &[Cut], room: usize) -> Vec<Cut> {
+fn share_all(cuts: &[Cut], capacity: usize) -> Vec<Cut> {
     let total = cuts.last().map_or(0, |cut| cut.bytes);
     let more = |blocks: &usize| Some(blocks + blocks / 32 + 1);
-    std::iter::successors(Some(total.div_ceil(room)), more)
+    std::iter::successors(Some(total.div_ceil(capacity)), more)
         .take_while(|blocks| *blocks < cuts.len())
-        .find_map(|blocks| cuts::evenly(Cut::default(), cuts, blocks, room))
+        .find_map(|blocks| cuts::evenly(Cut::default(), cuts, blocks, capacity))
         .unwrap_or_else(|| cuts.to_vec())
 }
 

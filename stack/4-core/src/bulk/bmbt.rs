@@ -37,26 +37,26 @@ pub fn append(extents: &mut Vec<Extent>, startoff: FileOff, startblock: FsBlock,
 /// The form of a map with a given number of extents, in a fork of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    room: usize,
+    capacity: usize,
     extents: usize,
     /// Leaves first, without the root; none if the records are in the inode.
     levels: Vec<Level>,
 }
 
 impl Shape {
-    /// Plans a map of `extents` extents in a fork of `room` bytes.
-    pub fn new(geo: &Geometry, room: usize, extents: usize) -> Self {
+    /// Plans a map of `extents` extents in a fork of `capacity` bytes.
+    pub fn new(geo: &Geometry, capacity: usize, extents: usize) -> Self {
         let mut levels = Vec::new();
-        if extents > bmbt::inline_records(room) {
+        if extents > bmbt::inline_records(capacity) {
             let max = bmbt::maxrecs(geo);
             levels.push(Level::new(extents, max));
             while let Some(last) =
-                levels.last().filter(|level| level.blocks > bmbt::root_maxrecs(room))
+                levels.last().filter(|level| level.blocks > bmbt::root_maxrecs(capacity))
             {
                 levels.push(Level::new(last.blocks, max));
             }
         }
-        Self { room, extents, levels }
+        Self { capacity, extents, levels }
     }
 
     /// Returns the number of blocks besides the inode.
@@ -96,10 +96,10 @@ impl Shape {
         };
         let keys = self.keys(top, extents);
         let ptrs: Vec<U64> = places[self.first(top)..].iter().map(|place| place.0.into()).collect();
-        let mut fork = vec![0; self.room];
+        let mut fork = vec![0; self.capacity];
         let head = [u16_of(self.levels.len()), u16_of(keys.len())];
         fork[..ROOT_HEAD].copy_from_slice(head.as_bytes());
-        let at = ROOT_HEAD + bmbt::root_maxrecs(self.room) * size_of::<U64>();
+        let at = ROOT_HEAD + bmbt::root_maxrecs(self.capacity) * size_of::<U64>();
         fork[ROOT_HEAD..][..keys.as_bytes().len()].copy_from_slice(keys.as_bytes());
         fork[at..][..ptrs.as_bytes().len()].copy_from_slice(ptrs.as_bytes());
         fork

@@ -31,12 +31,12 @@ pub(crate) fn anywhere(entries: &[(u32, usize)]) -> Vec<Cut> {
     entries.iter().map(|(_, len)| behind(*len)).collect()
 }
 
-/// Returns the positions at which blocks of `room` bytes may end so that runs of one hash stay
+/// Returns the positions at which blocks of `capacity` bytes may end so that runs of one hash stay
 /// together where they fit a block. `entries` are hash and length of each behind `start`, in order.
 pub(crate) fn between_runs(
     entries: impl IntoIterator<Item = (u32, usize)>,
     start: Cut,
-    room: usize,
+    capacity: usize,
 ) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     let mut now = start;
@@ -49,7 +49,7 @@ pub(crate) fn between_runs(
         }
         now = now.behind(len);
         let start = run.map_or(0, |(_, start)| start);
-        if same && now.bytes - start <= room {
+        if same && now.bytes - start <= capacity {
             cuts.pop();
         }
         cuts.push(now);
@@ -57,9 +57,9 @@ pub(crate) fn between_runs(
     cuts
 }
 
-/// Distributes all of `cuts` behind `start` over `blocks` blocks of `room` bytes, as evenly as the
+/// Distributes all of `cuts` behind `start` over `blocks` blocks of `capacity` bytes, as evenly as the
 /// cuts allow. Returns the cut that ends each block, or `None` if that does not work out.
-pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut>> {
+pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, capacity: usize) -> Option<Vec<Cut>> {
     let total = cuts.last()?.bytes;
     let mut ends = Vec::with_capacity(blocks);
     let mut start = start.bytes;
@@ -67,9 +67,9 @@ pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Op
         let want = start + (total - start) / left;
         let behind = cuts.partition_point(|cut| cut.bytes < want);
         let near = cuts[behind.saturating_sub(1)..].iter().take(2);
-        let fits = near.filter(|cut| cut.bytes > start && cut.bytes - start <= room);
+        let fits = near.filter(|cut| cut.bytes > start && cut.bytes - start <= capacity);
         let end = if left == 1 {
-            cuts.last().filter(|cut| cut.bytes > start && cut.bytes - start <= room)
+            cuts.last().filter(|cut| cut.bytes > start && cut.bytes - start <= capacity)
         } else {
             fits.min_by_key(|cut| cut.bytes.abs_diff(want))
         };
@@ -79,13 +79,13 @@ pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Op
     Some(ends)
 }
 
-/// Fills one block of `room` bytes after the other with the entries behind `start`. Returns the cut
+/// Fills one block of `capacity` bytes after the other with the entries behind `start`. Returns the cut
 /// that ends each.
-pub(crate) fn greedily(start: Cut, cuts: &[Cut], room: usize) -> Vec<Cut> {
+pub(crate) fn greedily(start: Cut, cuts: &[Cut], capacity: usize) -> Vec<Cut> {
     let mut ends: Vec<Cut> = Vec::new();
     let mut start = start.bytes;
     for pair in cuts.windows(2) {
-        if pair[1].bytes - start > room {
+        if pair[1].bytes - start > capacity {
             ends.push(pair[0]);
             start = pair[0].bytes;
         }

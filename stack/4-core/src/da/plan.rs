@@ -33,16 +33,16 @@ pub(crate) struct Plan {
     pub(crate) ends: Vec<usize>,
 }
 
-/// Returns true if a block that uses `used` bytes of `room` need not be rebalanced.
-pub(crate) fn is_full_enough(used: usize, room: usize) -> bool {
-    3 * used >= 2 * room
+/// Returns true if a block that uses `used` bytes of `capacity` need not be rebalanced.
+pub(crate) fn is_full_enough(used: usize, capacity: usize) -> bool {
+    3 * used >= 2 * capacity
 }
 
-/// Returns true if a block that uses `used` bytes of `room`, one of `kids` under its parent, may
+/// Returns true if a block that uses `used` bytes of `capacity`, one of `kids` under its parent, may
 /// stay as it is though it is not [full enough](is_full_enough): there are too few neighbours to
 /// guarantee two thirds.
-pub(crate) fn may_stay(used: usize, room: usize, kids: usize) -> bool {
-    kids < WINDOW && 3 * used >= room
+pub(crate) fn may_stay(used: usize, capacity: usize, kids: usize) -> bool {
+    kids < WINDOW && 3 * used >= capacity
 }
 
 /// The entries of a window, to be redistributed.
@@ -53,7 +53,7 @@ struct Rebalance<'s> {
     ends: &'s [usize],
     /// The block that changed.
     own: usize,
-    room: usize,
+    capacity: usize,
     whole_runs: bool,
     /// The possible cuts of the window, unless `whole_runs`: then they depend on where a range of
     /// it begins.
@@ -72,11 +72,11 @@ impl<'s> Rebalance<'s> {
         entries: &'s [(u32, usize)],
         ends: &'s [usize],
         own: usize,
-        room: usize,
+        capacity: usize,
         whole_runs: bool,
     ) -> Self {
         let anywhere = if whole_runs { Vec::new() } else { cuts::anywhere(entries) };
-        Self { entries, ends, own, room, whole_runs, anywhere }
+        Self { entries, ends, own, capacity, whole_runs, anywhere }
     }
 
     /// Returns the ranges of `len` blocks with the changed one among them.
@@ -101,7 +101,7 @@ impl<'s> Rebalance<'s> {
         let before = self.entries[..first].iter().map(|(_, len)| len).sum();
         let start = Cut { entries: first, bytes: before };
         let entries = self.entries[first..end].iter().copied();
-        (start, Cow::Owned(cuts::between_runs(entries, start, self.room)))
+        (start, Cow::Owned(cuts::between_runs(entries, start, self.capacity)))
     }
 
     fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {
@@ -124,7 +124,7 @@ impl<'s> Rebalance<'s> {
     /// Plans to pack all blocks of the window into as few as hold the entries one after the other.
     fn fill(&self, blocks: Range<usize>) -> Plan {
         let (start, cuts) = self.cuts(&blocks);
-        let cuts = cuts::greedily(start, &cuts, self.room);
+        let cuts = cuts::greedily(start, &cuts, self.capacity);
         self.plan(blocks, &cuts)
     }
 
@@ -135,7 +135,7 @@ impl<'s> Rebalance<'s> {
     }
 
     fn two_thirds(&self) -> usize {
-        (2 * self.room).div_ceil(3)
+        (2 * self.capacity).div_ceil(3)
     }
 }
 
@@ -145,19 +145,19 @@ pub(crate) fn to_grow(
     entries: &[(u32, usize)],
     ends: &[usize],
     own: usize,
-    room: usize,
+    capacity: usize,
     whole_runs: bool,
 ) -> Plan {
-    let rebalance = Rebalance::new(entries, ends, own, room, whole_runs);
+    let rebalance = Rebalance::new(entries, ends, own, capacity, whole_runs);
     let all = ends.len();
     let lowest = (0..all).map(|block| rebalance.used(block)).min().unwrap_or(0);
     let least = rebalance.two_thirds().min(lowest);
     // Many names are often added together: redistributed blocks soon overflow again.
-    let spare = if whole_runs { room / 16 } else { room / 8 };
-    let relaxed = Limits { least, most: room - spare };
-    let tight = Limits { least, most: room };
-    let full = Limits { least: if all < 3 { 1 } else { rebalance.two_thirds() }, most: room };
-    let any = Limits { least: 1, most: room };
+    let spare = if whole_runs { capacity / 16 } else { capacity / 8 };
+    let relaxed = Limits { least, most: capacity - spare };
+    let tight = Limits { least, most: capacity };
+    let full = Limits { least: if all < 3 { 1 } else { rebalance.two_thirds() }, most: capacity };
+    let any = Limits { least: 1, most: capacity };
     let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
     let split = |limits| (all.min(3)..=all).find_map(|len| rebalance.share(len, len + 1, limits));
     let plan = shift(relaxed)
@@ -169,7 +169,7 @@ pub(crate) fn to_grow(
         return plan;
     }
     if whole_runs {
-        return to_grow(entries, ends, own, room, false);
+        return to_grow(entries, ends, own, capacity, false);
     }
     rebalance.fill(own..own + 1)
 }
@@ -180,24 +180,24 @@ pub(crate) fn to_shrink(
     entries: &[(u32, usize)],
     ends: &[usize],
     own: usize,
-    room: usize,
+    capacity: usize,
     whole_runs: bool,
 ) -> Option<Plan> {
-    let rebalance = Rebalance::new(entries, ends, own, room, whole_runs);
+    let rebalance = Rebalance::new(entries, ends, own, capacity, whole_runs);
     let all = ends.len();
     let used = rebalance.used(own);
-    let any = Limits { least: 1, most: room };
+    let any = Limits { least: 1, most: capacity };
     let plan = if all == WINDOW {
-        let full = Limits { least: rebalance.two_thirds(), most: room };
+        let full = Limits { least: rebalance.two_thirds(), most: capacity };
         // Many names are often removed together: all neighbours come near two thirds at once.
-        let lasting = Limits { least: full.least + room / 24, most: room };
+        let lasting = Limits { least: full.least + capacity / 24, most: capacity };
         let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
         shift(lasting)
             .or_else(|| (1..all).find_map(|to| rebalance.share(all, to, full)))
             .or_else(|| shift(full))
             .or_else(|| rebalance.share(all, all - 1, any))
-    } else if !may_stay(used, room, all) {
-        let relaxed = Limits { least: 1, most: room - room / 8 };
+    } else if !may_stay(used, capacity, all) {
+        let relaxed = Limits { least: 1, most: capacity - capacity / 8 };
         rebalance.share(all, all - 1, relaxed).or_else(|| rebalance.share(all, all, any))
     } else {
         None
@@ -206,5 +206,5 @@ pub(crate) fn to_shrink(
         return plan;
     }
     // The block is empty, and the remaining entries fit where they were before.
-    Some(Rebalance::new(entries, ends, own, room, false).fill(0..all))
+    Some(Rebalance::new(entries, ends, own, capacity, false).fill(0..all))
 }

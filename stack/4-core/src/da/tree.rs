@@ -56,11 +56,11 @@ pub(crate) trait Level {
     /// Returns the hash of the entry.
     fn hash(item: Self::Item<'_>) -> u32;
 
-    /// Returns the bytes of [`room`](Self::room) that the entry takes.
+    /// Returns the bytes of [`capacity`](Self::capacity) that the entry takes.
     fn len(item: Self::Item<'_>) -> usize;
 
     /// Returns the bytes for entries in a block.
-    fn room(geo: &Geometry, fork: Fork) -> usize;
+    fn capacity(geo: &Geometry, fork: Fork) -> usize;
 
     /// Returns the bytes that the entries of `block` take, without stale ones.
     fn used(block: &[u8], geo: &Geometry) -> usize;
@@ -104,7 +104,7 @@ impl Level for Nodes {
     fn len(_: NodeEntry) -> usize {
         size_of::<NodeEntry>()
     }
-    fn room(geo: &Geometry, fork: Fork) -> usize {
+    fn capacity(geo: &Geometry, fork: Fork) -> usize {
         da::node_max(geo, fork) * size_of::<NodeEntry>()
     }
     fn used(block: &[u8], geo: &Geometry) -> usize {
@@ -323,8 +323,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             ends.push(all.len());
         }
         let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
-        let room = L::room(geo, fork);
-        let plan = plan::to_grow(&lens, &ends, window.own, room, L::WHOLE_RUNS);
+        let capacity = L::capacity(geo, fork);
+        let plan = plan::to_grow(&lens, &ends, window.own, capacity, L::WHOLE_RUNS);
         self.carry_out::<L>(path, depth, &window, &all, &plan)
     }
 
@@ -336,9 +336,11 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         }
         let dablk = path.steps[depth].dablk;
         let used = L::used(self.blocks.bytes(dablk)?, geo);
-        let room = L::room(geo, fork);
+        let capacity = L::capacity(geo, fork);
         let kids = self.children(path.steps[depth - 1].dablk)?.1.len();
-        if plan::is_full_enough(used, room) || (kids > 1 && plan::may_stay(used, room, kids)) {
+        if plan::is_full_enough(used, capacity)
+            || (kids > 1 && plan::may_stay(used, capacity, kids))
+        {
             return self.update_hashes::<L>(path, depth);
         }
         let window = self.window(path, depth)?;
@@ -352,7 +354,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             ends.push(all.len());
         }
         let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
-        match plan::to_shrink(&lens, &ends, window.own, room, L::WHOLE_RUNS) {
+        match plan::to_shrink(&lens, &ends, window.own, capacity, L::WHOLE_RUNS) {
             Some(plan) => self.carry_out::<L>(path, depth, &window, &all, &plan),
             None => self.update_hashes::<L>(path, depth),
         }
@@ -548,7 +550,7 @@ const LEVEL_MAX: u16 = da::MAX_LEVEL - 1;
 /// Returns true if `block`, which is not the root, need not be rebalanced after an entry was
 /// removed.
 pub(crate) fn needs_no_help<L: Level>(block: &[u8], geo: &Geometry, fork: Fork) -> bool {
-    plan::is_full_enough(L::used(block, geo), L::room(geo, fork))
+    plan::is_full_enough(L::used(block, geo), L::capacity(geo, fork))
 }
 
 /// Neighbours under one parent.

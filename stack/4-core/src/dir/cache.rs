@@ -196,9 +196,9 @@ impl BlockMapCache {
 #[derive(Debug, Default)]
 pub(crate) struct DirCacheEntry {
     /// Its free space.
-    pub(crate) room: FreeSpaceIndex,
+    pub(crate) free_index: FreeSpaceIndex,
     /// The locations of its blocks.
-    pub(crate) places: BlockMapCache,
+    pub(crate) block_map: BlockMapCache,
     /// Empty between operations: reused memory for the blocks that an operation holds.
     pub(crate) held: Vec<(FileOff, Handle)>,
 }
@@ -206,7 +206,9 @@ pub(crate) struct DirCacheEntry {
 impl DirCacheEntry {
     /// Returns true if it was costly to collect.
     fn is_worth_keeping(&self) -> bool {
-        self.room.known || self.room.tree_from != DaBlock(0) || self.places.are_known()
+        self.free_index.known
+            || self.free_index.tree_from != DaBlock(0)
+            || self.block_map.are_known()
     }
 }
 
@@ -250,28 +252,28 @@ impl DirCache {
 
     /// Returns the cached location of the block at `at` of the directory `ino`. The directory must
     /// not change meanwhile.
-    pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
+    pub(crate) fn location(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
         let shard = self.shard(ino).lock();
-        let block = shard.dirs.get(&ino)?.as_ref()?.places.get(geo, at)?;
+        let block = shard.dirs.get(&ino)?.as_ref()?.block_map.get(geo, at)?;
         Some(block.daddr)
     }
 
     /// Caches a location. The directory must not have changed since it was looked up.
-    pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
+    pub(crate) fn set_location(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
         let mut shard = self.shard(ino).lock();
         shard.make_room(ino);
         let Shard { dirs, objects } = &mut *shard;
-        let places = &mut dirs.entry(ino).or_default().get_or_insert_default().places;
-        *objects -= places.objects;
-        places.set(geo, at, daddr);
-        *objects += places.objects;
+        let block_map = &mut dirs.entry(ino).or_default().get_or_insert_default().block_map;
+        *objects -= block_map.objects;
+        block_map.set(geo, at, daddr);
+        *objects += block_map.objects;
     }
 
     /// Takes the cached state of the directory `ino`, whose lock the caller holds.
     pub(crate) fn take(&self, ino: Ino) -> Box<DirCacheEntry> {
         let mut shard = self.shard(ino).lock();
         let known = shard.dirs.get_mut(&ino).and_then(Option::take).unwrap_or_default();
-        shard.objects -= known.places.objects;
+        shard.objects -= known.block_map.objects;
         known
     }
 
@@ -283,7 +285,7 @@ impl DirCache {
             return;
         }
         shard.make_room(ino);
-        shard.objects += known.places.objects;
+        shard.objects += known.block_map.objects;
         shard.dirs.insert(ino, Some(known));
         if shard.objects > OBJECTS_MAX {
             shard.forget_objects();
@@ -301,7 +303,7 @@ impl Shard {
     }
 
     fn forget_objects(&mut self) {
-        self.dirs.values_mut().flatten().for_each(|known| known.places.forget_objects());
+        self.dirs.values_mut().flatten().for_each(|known| known.block_map.forget_objects());
         self.objects = 0;
     }
 }
@@ -312,80 +314,83 @@ mod tests {
 
     #[test]
     fn the_first_block_that_fits_is_found() {
-        let mut room = FreeSpaceIndex::default();
-        assert_eq!(room.first(8), None);
+        let mut free_index = FreeSpaceIndex::default();
+        assert_eq!(free_index.first(8), None);
         let best = |db: u32| u16::try_from(db * 7919 % 1000).unwrap();
         for db in 0..1000 {
-            room.set(db, Some(best(db)));
+            free_index.set(db, Some(best(db)));
             for need in [1, 500, 990, 999, 1001] {
                 let first = (0..=db).find(|db| usize::from(best(*db)) >= need);
-                assert_eq!(room.first(need), first);
+                assert_eq!(free_index.first(need), first);
             }
         }
-        assert_eq!((room.find(999), room.find(500)), (room.first(999), room.first(999)));
-        room.set(17, None);
-        room.set(5, None);
-        assert_eq!((room.hole(1000), room.hole(5)), (Some(5), None));
-        room.set(5, Some(4000));
-        assert_eq!((room.hole(1000), room.first(4000)), (Some(17), Some(5)));
-        room.set(5, Some(0));
-        assert_eq!((room.find(1001), room.first(1001)), (None, None));
+        assert_eq!(
+            (free_index.find(999), free_index.find(500)),
+            (free_index.first(999), free_index.first(999))
+        );
+        free_index.set(17, None);
+        free_index.set(5, None);
+        assert_eq!((free_index.hole(1000), free_index.hole(5)), (Some(5), None));
+        free_index.set(5, Some(4000));
+        assert_eq!((free_index.hole(1000), free_index.first(4000)), (Some(17), Some(5)));
+        free_index.set(5, Some(0));
+        assert_eq!((free_index.find(1001), free_index.first(1001)), (None, None));
     }
 
     #[test]
     fn places_are_known_by_space_and_forgotten_one_by_one() {
         let geo = crate::dir::testing::geo(12, 1);
-        let mut places = BlockMapCache::default();
+        let mut block_map = BlockMapCache::default();
         let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
         for at in all {
-            assert!(places.get(&geo, at).is_none());
-            places.set(&geo, at, Daddr(at.0 + 1));
+            assert!(block_map.get(&geo, at).is_none());
+            block_map.set(&geo, at, Daddr(at.0 + 1));
         }
-        places.forget(&geo, all[3]);
-        let known = all.map(|at| places.get(&geo, at).map(|block| block.daddr.0));
+        block_map.forget(&geo, all[3]);
+        let known = all.map(|at| block_map.get(&geo, at).map(|block| block.daddr.0));
         assert_eq!(known, [Some(1), Some(3), Some((1 << 23) + 1), None, Some((1 << 24) + 1)]);
     }
 
     #[test]
     fn objects_are_counted_and_forgotten_where_they_are_too_many() {
-        let (geo, rooms) = (crate::dir::testing::geo(12, 0), DirCache::default());
+        let (geo, cache) = (crate::dir::testing::geo(12, 0), DirCache::default());
         // Two directories of one shard.
         let (one, other) = (Ino(3), Ino(3 + 16));
         let remember = |ino, blocks: std::ops::Range<usize>| {
-            let mut known = rooms.take(ino);
+            let mut known = cache.take(ino);
             for at in blocks.map(|n| FileOff(n as u64)) {
-                known.places.set_object(&geo, at, Weak::new());
-                known.places.set(&geo, at, Daddr(8));
-                known.places.set_object(&geo, at, Weak::new());
-                known.places.set_object(&geo, at, Weak::new());
+                known.block_map.set_object(&geo, at, Weak::new());
+                known.block_map.set(&geo, at, Daddr(8));
+                known.block_map.set_object(&geo, at, Weak::new());
+                known.block_map.set_object(&geo, at, Weak::new());
             }
-            rooms.put(ino, known);
+            cache.put(ino, known);
         };
         let count = |ino| {
-            let known = rooms.take(ino);
-            let count = known.places.objects;
-            let there = known.places.spaces.iter().flatten();
+            let known = cache.take(ino);
+            let count = known.block_map.objects;
+            let there = known.block_map.spaces.iter().flatten();
             assert_eq!(there.filter(|block| block.object.is_some()).count(), count);
-            rooms.put(ino, known);
+            cache.put(ino, known);
             count
         };
         remember(one, 0..100);
         remember(other, 0..50);
-        rooms.set_place(&geo, other, FileOff(7), Daddr(80));
-        let mut known = rooms.take(one);
-        known.places.forget(&geo, FileOff(3));
-        known.places.forget(&geo, FileOff(3));
-        rooms.put(one, known);
+        cache.set_location(&geo, other, FileOff(7), Daddr(80));
+        let mut known = cache.take(one);
+        known.block_map.forget(&geo, FileOff(3));
+        known.block_map.forget(&geo, FileOff(3));
+        cache.put(one, known);
         assert_eq!((count(one), count(other)), (99, 49));
-        assert_eq!(rooms.shard(one).lock().objects, 148);
+        assert_eq!(cache.shard(one).lock().objects, 148);
         remember(one, 0..OBJECTS_MAX);
-        assert_eq!((count(one), count(other), rooms.shard(one).lock().objects), (0, 0, 0));
-        assert_eq!(rooms.place(&geo, one, FileOff(3)), Some(Daddr(8)), "places are kept");
+        assert_eq!((count(one), count(other), cache.shard(one).lock().objects), (0, 0, 0));
+        assert_eq!(cache.location(&geo, one, FileOff(3)), Some(Daddr(8)), "locations are kept");
         // As many directories as a shard holds, and one more.
         remember(one, 0..5);
         for n in 2..=SHARD_MAX as u64 {
             remember(Ino(3 + (n << 16)), 0..1);
         }
-        assert_eq!(rooms.shard(one).lock().objects, 1);
+        assert_eq!(cache.shard(one).lock().objects, 1);
     }
 }

@@ -24,7 +24,7 @@ use xfskit_units::{DaBlock, FileOff};
 use crate::da::tree;
 use crate::dir::fork::{DirFork, tree_at};
 use crate::dir::leaves::DirLeaves;
-use crate::dir::names::{Names, Spot, What};
+use crate::dir::names::{EntryPosition, EntryTarget, Names};
 use crate::error::{Error, Result};
 
 /// Maximum number of cached leaves of one directory.
@@ -67,11 +67,11 @@ pub(crate) struct Direct {
 impl<F: DirFork> Names<'_, F> {
     /// Returns the leaf for `name` from the cache; `None` if the tree must be searched.
     pub(crate) fn direct(&mut self, name: &[u8]) -> Result<Option<Direct>> {
-        if self.room.leaves.0.is_empty() {
+        if self.free_index.leaves.0.is_empty() {
             return Ok(None);
         }
         let (geo, hash) = (self.geo, self.hash(name));
-        let Some(leaf) = self.room.leaves.guess(hash).map(tree_at) else { return Ok(None) };
+        let Some(leaf) = self.free_index.leaves.guess(hash).map(tree_at) else { return Ok(None) };
         let found = self.fork.bytes_if_mapped(leaf)?.and_then(|bytes| Leaf::parse(bytes, geo));
         let Some(Leaf { info, stale, lents, .. }) = found else { return Ok(None) };
         let hash_of = |entry: Option<&LeafEntry>| entry.map_or(hash, |e| e.hashval.get());
@@ -89,7 +89,7 @@ impl<F: DirFork> Names<'_, F> {
         &mut self,
         direct: &Direct,
         name: &[u8],
-    ) -> Result<Option<(usize, Spot)>> {
+    ) -> Result<Option<(usize, EntryPosition)>> {
         self.first_match(direct.leaf, direct.run.clone(), name)
     }
 
@@ -112,10 +112,10 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes `name`.
-    pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<What> {
+    pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<EntryTarget> {
         let (geo, root) = (self.geo, self.root());
-        let (index, spot) = self.direct_find(direct, name)?.ok_or(Error::NoEntry)?;
-        self.vacate(&spot, name)?;
+        let (index, position) = self.direct_find(direct, name)?.ok_or(Error::NoEntry)?;
+        self.vacate(&position, name)?;
         let mut leaf = self.fork.image(direct.leaf)?;
         leaf_edit::remove(&mut leaf, geo, index);
         let stays = tree::needs_no_help::<DirLeaves>(leaf.bytes(), geo, Fork::Data);
@@ -127,6 +127,6 @@ impl<F: DirFork> Names<'_, F> {
             })?;
             self.node_to_leaf()?;
         }
-        Ok(spot.what)
+        Ok(position.target)
     }
 }

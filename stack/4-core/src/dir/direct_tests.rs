@@ -119,15 +119,15 @@ fn guesses_that_were_never_right_do_no_harm() {
         // The root, nodes, leaves and holes.
         let hash = hash::dir_hash(&f.geo, name);
         let leaf = start.saturating_add(u32::try_from(n % 60).unwrap());
-        f.room.leaves.note((hash - 1, hash), leaf);
+        f.free_index.leaves.note((hash - 1, hash), leaf);
         assert_eq!(f.names().lookup(name).unwrap(), None);
-        f.room.leaves.note((hash - 1, hash), leaf);
+        f.free_index.leaves.note((hash - 1, hash), leaf);
         f.create(name).unwrap();
-        f.room.leaves.note((hash - 1, hash), leaf);
+        f.free_index.leaves.note((hash - 1, hash), leaf);
         assert!(matches!(f.create(name), Err(Error::Exists)));
         let old = &all[n];
         let hash = hash::dir_hash(&f.geo, old);
-        f.room.leaves.note((hash - 1, hash), leaf);
+        f.free_index.leaves.note((hash - 1, hash), leaf);
         f.remove(old).unwrap();
         if n % 50 == 0 {
             f.verify();

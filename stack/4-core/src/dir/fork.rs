@@ -20,7 +20,7 @@ pub(crate) trait DirFork {
     fn leave_inode(&mut self);
 
     /// Returns the inode's bytes for the data fork.
-    fn room(&self) -> usize;
+    fn capacity(&self) -> usize;
 
     /// Returns `di_size`, in bytes.
     fn size(&self) -> u64;

@@ -24,7 +24,7 @@ impl Level for DirLeaves {
     fn len(_: LeafEntry) -> usize {
         size_of::<LeafEntry>()
     }
-    fn room(geo: &Geometry, _: Fork) -> usize {
+    fn capacity(geo: &Geometry, _: Fork) -> usize {
         leaf_max(geo) * size_of::<LeafEntry>()
     }
     fn used(block: &[u8], geo: &Geometry) -> usize {

@@ -16,7 +16,7 @@ pub(crate) struct MemoryFork {
     pub(crate) short: Option<Vec<u8>>,
     pub(crate) blocks: Blocks,
     pub(crate) size: u64,
-    pub(crate) room: usize,
+    pub(crate) capacity: usize,
     /// Blocks that there is space for.
     pub(crate) space: usize,
     /// Blocks that were looked at or changed.
@@ -24,13 +24,13 @@ pub(crate) struct MemoryFork {
 }
 
 impl MemoryFork {
-    pub(crate) fn new(geo: &Geometry, room: usize) -> Self {
+    pub(crate) fn new(geo: &Geometry, capacity: usize) -> Self {
         Self {
             geo: geo.clone(),
             short: Some(vec![]),
             blocks: Blocks::new(),
             size: 0,
-            room,
+            capacity,
             space: usize::MAX,
             touched: BTreeSet::new(),
         }
@@ -46,7 +46,7 @@ impl MemoryFork {
         match &self.short {
             Some(bytes) => {
                 assert!(self.blocks.is_empty() && self.size == bytes.len() as u64);
-                assert!(bytes.len() <= self.room);
+                assert!(bytes.len() <= self.capacity);
                 testing::verify_sf(&self.geo, bytes)
             }
             None => testing::verify(&self.geo, &self.blocks, self.size),
@@ -66,8 +66,8 @@ impl DirFork for MemoryFork {
     fn leave_inode(&mut self) {
         self.short = None;
     }
-    fn room(&self) -> usize {
-        self.room
+    fn capacity(&self) -> usize {
+        self.capacity
     }
     fn size(&self) -> u64 {
         self.size

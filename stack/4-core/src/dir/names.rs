@@ -30,7 +30,7 @@ use crate::dir::fork::{DirFork, data_at, dataptr};
 use crate::error::{Error, Result};
 
 /// The target of a name: inode and type.
-pub(crate) type What = (Ino, FileType);
+pub(crate) type EntryTarget = (Ino, FileType);
 
 /// The form of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub(crate) enum Form {
 
 /// A name's entry, found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct EntryPosition {
     /// The data block.
     pub(crate) at: FileOff,
     pub(crate) offset: u16,
-    pub(crate) what: What,
+    pub(crate) target: EntryTarget,
 }
 
 /// A directory, for changes.
@@ -56,10 +56,10 @@ pub(crate) struct Names<'d, F> {
     pub(crate) geo: &'d Geometry,
     pub(crate) ino: Ino,
     pub(crate) fork: &'d mut F,
-    pub(crate) room: &'d mut FreeSpaceIndex,
+    pub(crate) free_index: &'d mut FreeSpaceIndex,
 }
 
-fn what_of(entry: &Entry<'_>) -> What {
+fn target_of(entry: &Entry<'_>) -> EntryTarget {
     let ftype = entry.filetype.and_then(FileType::from_ftype);
     (entry.inumber, ftype.unwrap_or(FileType::Unknown))
 }
@@ -82,38 +82,38 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
-        *self.room = FreeSpaceIndex::default();
+        *self.free_index = FreeSpaceIndex::default();
         self.fork.set_short(&dir::sf::empty(parent));
     }
 
     /// Returns the target of `name`.
-    pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<What>> {
+    pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<EntryTarget>> {
         if name == b"." {
             return Ok(Some((self.ino, FileType::Directory)));
         }
         if self.fork.short().is_some() {
             return self.short_lookup(name);
         }
-        Ok(self.find(name)?.map(|spot| spot.what))
+        Ok(self.find(name)?.map(|position| position.target))
     }
 
     /// Returns the entry of `name`, in a form that is not short.
-    fn find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+    fn find(&mut self, name: &[u8]) -> Result<Option<EntryPosition>> {
         if let Some(direct) = self.direct(name)? {
-            return Ok(self.direct_find(&direct, name)?.map(|(_, spot)| spot));
+            return Ok(self.direct_find(&direct, name)?.map(|(_, position)| position));
         }
         match self.form()? {
             Form::Short => Ok(None),
             Form::Block => self.block_find(name),
-            Form::Leaf => Ok(self.leaf_find(name)?.map(|(_, spot)| spot)),
-            Form::Node => Ok(self.node_find(self.hash(name), name)?.1.map(|found| found.spot)),
+            Form::Leaf => Ok(self.leaf_find(name)?.map(|(_, position)| position)),
+            Form::Node => Ok(self.node_find(self.hash(name), name)?.1.map(|found| found.position)),
         }
     }
 
     /// Adds `name`, which must not exist.
-    pub(crate) fn create(&mut self, name: &[u8], what: What) -> Result<()> {
+    pub(crate) fn create(&mut self, name: &[u8], target: EntryTarget) -> Result<()> {
         verify_name(name)?;
-        let entry = self.entry(name, what);
+        let entry = self.entry(name, target);
         if let Some(direct) = self.direct(name)? {
             return self.direct_create(&direct, &entry);
         }
@@ -134,7 +134,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes `name`, and returns its target.
-    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         verify_name(name)?;
         if let Some(direct) = self.direct(name)? {
             return self.direct_remove(&direct, name);
@@ -148,14 +148,14 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Redirects `name`, which may be "..", and returns the former target.
-    pub(crate) fn replace(&mut self, name: &[u8], what: What) -> Result<What> {
+    pub(crate) fn replace(&mut self, name: &[u8], target: EntryTarget) -> Result<EntryTarget> {
         if self.fork.short().is_some() {
-            return self.short_replace(name, what);
+            return self.short_replace(name, target);
         }
-        let spot = self.find(name)?.ok_or(Error::NoEntry)?;
-        let Entry { inumber, filetype, .. } = self.entry(name, what);
-        data_edit::replace(&mut self.fork.image(spot.at)?, spot.offset, inumber, filetype);
-        Ok(spot.what)
+        let position = self.find(name)?.ok_or(Error::NoEntry)?;
+        let Entry { inumber, filetype, .. } = self.entry(name, target);
+        data_edit::replace(&mut self.fork.image(position.at)?, position.offset, inumber, filetype);
+        Ok(position.target)
     }
 
     /// Returns true if there are no names but "." and "..".
@@ -196,7 +196,7 @@ impl<F: DirFork> Names<'_, F> {
         FileOff(self.geo.dir_leafblk().0.into())
     }
 
-    pub(crate) fn entry<'n>(&self, name: &'n [u8], (inumber, ftype): What) -> Entry<'n> {
+    pub(crate) fn entry<'n>(&self, name: &'n [u8], (inumber, ftype): EntryTarget) -> Entry<'n> {
         let filetype = self.geo.features.ftype().then_some(ftype.ftype());
         Entry { inumber, name, filetype, offset: 0 }
     }
@@ -266,10 +266,10 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Removes the entry of `name` from its data block, and frees the block if nothing is left in
     /// it. Returns the longest unused space, [`NULLDATAOFF`] for no block.
-    pub(crate) fn take_from(&mut self, spot: &Spot, name: &[u8]) -> Result<u16> {
-        let (geo, at) = (self.geo, spot.at);
+    pub(crate) fn take_from(&mut self, position: &EntryPosition, name: &[u8]) -> Result<u16> {
+        let (geo, at) = (self.geo, position.at);
         let mut image = self.fork.image(at)?;
-        data_edit::remove(&mut image, geo, spot.offset, name.len());
+        data_edit::remove(&mut image, geo, position.offset, name.len());
         let best = data_edit::longest(image.bytes());
         drop(image);
         if best == data_edit::longest_when_empty(geo) && at != FileOff(0) {
@@ -286,20 +286,21 @@ impl<F: DirFork> Names<'_, F> {
         leaf: FileOff,
         run: Range<usize>,
         name: &[u8],
-    ) -> Result<Option<(usize, Spot)>> {
+    ) -> Result<Option<(usize, EntryPosition)>> {
         let geo = self.geo;
         for index in run {
             let entry = parse_leaf(self.fork.bytes(leaf)?, geo)?.lents.get(index);
             let Some(ptr) = entry.and_then(LeafEntry::dataptr) else { continue };
             let at = ptr.fileoff(geo);
             let entry = parse_data(self.fork.bytes(at)?, geo)?.entry_at(ptr.offset(geo));
-            let found = entry.map(|e| (hash::same_name(geo, e.name, name), e.offset, what_of(&e)));
-            let Some((same, offset, what)) = found else {
+            let found =
+                entry.map(|e| (hash::same_name(geo, e.name, name), e.offset, target_of(&e)));
+            let Some((same, offset, target)) = found else {
                 self.agree("dir.leaf.address", at, false)?;
                 continue;
             };
             if same {
-                return Ok(Some((index, Spot { at, offset, what })));
+                return Ok(Some((index, EntryPosition { at, offset, target })));
             }
         }
         Ok(None)
@@ -312,14 +313,14 @@ impl<F: DirFork> Names<'_, F> {
         Ok(Sf::verify(bytes, &self.ctx("directory", FileOff(0)))?)
     }
 
-    fn short_lookup(&self, name: &[u8]) -> Result<Option<What>> {
+    fn short_lookup(&self, name: &[u8]) -> Result<Option<EntryTarget>> {
         let sf = self.sf()?;
         if name == b".." {
             return Ok(Some((sf.parent, FileType::Directory)));
         }
         let mut entries = sf.entries();
         let found = entries.find(|e| hash::same_name(self.geo, e.name, name));
-        Ok(found.map(|e| what_of(&e)))
+        Ok(found.map(|e| target_of(&e)))
     }
 
     fn short_create(&mut self, entry: &Entry<'_>) -> Result<()> {
@@ -327,7 +328,7 @@ impl<F: DirFork> Names<'_, F> {
             return Err(Error::Exists);
         }
         match dir::sf_edit::add(&self.sf()?, self.geo, *entry) {
-            Some(bytes) if bytes.len() <= self.fork.room() => {
+            Some(bytes) if bytes.len() <= self.fork.capacity() => {
                 self.fork.set_short(&bytes);
                 Ok(())
             }
@@ -338,24 +339,24 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    fn short_remove(&mut self, name: &[u8]) -> Result<What> {
-        let what = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
+    fn short_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
+        let target = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
         let bytes = dir::sf_edit::remove(&self.sf()?, self.geo, name);
         self.fork.set_short(&bytes.ok_or(Error::NoEntry)?);
-        Ok(what)
+        Ok(target)
     }
 
-    fn short_replace(&mut self, name: &[u8], what: What) -> Result<What> {
+    fn short_replace(&mut self, name: &[u8], target: EntryTarget) -> Result<EntryTarget> {
         let old = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
-        let Entry { inumber, filetype, .. } = self.entry(name, what);
+        let Entry { inumber, filetype, .. } = self.entry(name, target);
         match dir::sf_edit::replace(&self.sf()?, self.geo, name, inumber, filetype) {
-            Some(bytes) if bytes.len() <= self.fork.room() => {
+            Some(bytes) if bytes.len() <= self.fork.capacity() => {
                 self.fork.set_short(&bytes);
                 Ok(old)
             }
             _ => {
                 self.short_to_block()?;
-                self.replace(name, what)
+                self.replace(name, target)
             }
         }
     }
@@ -375,7 +376,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- block form --------------------------------------------------------------------------
 
-    fn block_find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+    fn block_find(&mut self, name: &[u8]) -> Result<Option<EntryPosition>> {
         let (geo, hash) = (self.geo, self.hash(name));
         let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
         let run = dir::leaf::run(data.bleaf, hash);
@@ -384,7 +385,7 @@ impl<F: DirFork> Names<'_, F> {
             .filter_map(LeafEntry::dataptr)
             .filter_map(|ptr| data.entry_at(ptr.offset(geo)));
         let found = entries.find(|e| hash::same_name(geo, e.name, name));
-        Ok(found.map(|e| Spot { at: FileOff(0), offset: e.offset, what: what_of(&e) }))
+        Ok(found.map(|e| EntryPosition { at: FileOff(0), offset: e.offset, target: target_of(&e) }))
     }
 
     fn block_create(&mut self, entry: &Entry<'_>) -> Result<()> {
@@ -396,18 +397,18 @@ impl<F: DirFork> Names<'_, F> {
         self.leaf_create(entry)
     }
 
-    fn block_remove(&mut self, name: &[u8]) -> Result<What> {
-        let spot = self.block_find(name)?.ok_or(Error::NoEntry)?;
-        block_edit::remove(&mut self.fork.image(spot.at)?, self.geo, spot.offset, name);
+    fn block_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
+        let position = self.block_find(name)?.ok_or(Error::NoEntry)?;
+        block_edit::remove(&mut self.fork.image(position.at)?, self.geo, position.offset, name);
         self.block_to_short()?;
-        Ok(spot.what)
+        Ok(position.target)
     }
 
     /// Moves the names into the inode, if they fit there.
     fn block_to_short(&mut self) -> Result<()> {
-        let (geo, room) = (self.geo, self.fork.room());
+        let (geo, capacity) = (self.geo, self.fork.capacity());
         let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
-        if let Some(bytes) = block_edit::to_sf(&data, room) {
+        if let Some(bytes) = block_edit::to_sf(&data, capacity) {
             self.fork.unmap(FileOff(0))?;
             self.fork.set_short(&bytes);
         }
@@ -428,7 +429,7 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- leaf form ---------------------------------------------------------------------------
 
-    fn leaf_find(&mut self, name: &[u8]) -> Result<Option<(usize, Spot)>> {
+    fn leaf_find(&mut self, name: &[u8]) -> Result<Option<(usize, EntryPosition)>> {
         let (root, hash) = (self.root(), self.hash(name));
         let run = parse_leaf(self.fork.bytes(root)?, self.geo)?.run_range(hash);
         self.first_match(root, run, name)
@@ -469,19 +470,19 @@ impl<F: DirFork> Names<'_, F> {
         Ok(self.agree("dir.leaf.bestcount", root, done)?)
     }
 
-    fn leaf_remove(&mut self, name: &[u8]) -> Result<What> {
+    fn leaf_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let (geo, root) = (self.geo, self.root());
-        let (index, spot) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
-        let best = self.take_from(&spot, name)?;
+        let (index, position) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
+        let best = self.take_from(&position, name)?;
         leaf_edit::remove(&mut self.fork.image(root)?, geo, index);
-        let db = DataPtr::new(geo, spot.at, 0).map_or(0, |ptr| ptr.db(geo));
+        let db = DataPtr::new(geo, position.at, 0).map_or(0, |ptr| ptr.db(geo));
         self.set_leaf_best(db, best)?;
         if best == NULLDATAOFF && db + 1 == self.data_blocks() {
             let left = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.len();
             self.set_data_blocks(u32::try_from(left).unwrap_or(u32::MAX));
         }
         self.leaf_to_block()?;
-        Ok(spot.what)
+        Ok(position.target)
     }
 
     /// Moves the hash table behind the names, if there is one data block with space for it.

@@ -8,14 +8,14 @@ use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 use crate::bulk::dir::{DirPlan, NewEntry};
 use crate::dir::cache::FreeSpaceIndex;
 use crate::dir::memory_fork::MemoryFork;
-use crate::dir::names::{Form, Names, What};
+use crate::dir::names::{EntryTarget, Form, Names};
 use crate::dir::testing::{self, Found, INO, Names as Model, PARENT, home};
 use crate::error::{Error, Result};
 
 pub(super) struct Fixture {
     pub(super) geo: Geometry,
     pub(super) fork: MemoryFork,
-    pub(super) room: FreeSpaceIndex,
+    pub(super) free_index: FreeSpaceIndex,
     pub(super) model: Model,
     seed: u64,
     forms: BTreeSet<u8>,
@@ -29,14 +29,14 @@ impl Fixture {
         let fork = MemoryFork::new(&geo, 336);
         let (model, forms) = (Model::new(), BTreeSet::new());
         let mut f =
-            Self { geo, fork, room: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
+            Self { geo, fork, free_index: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
         f.names().init(PARENT);
         f
     }
 
     pub(super) fn names(&mut self) -> Names<'_, MemoryFork> {
         self.fork.touched.clear();
-        Names { geo: &self.geo, ino: INO, fork: &mut self.fork, room: &mut self.room }
+        Names { geo: &self.geo, ino: INO, fork: &mut self.fork, free_index: &mut self.free_index }
     }
 
     pub(super) fn form(&mut self) -> Form {
@@ -48,7 +48,7 @@ impl Fixture {
         usize::try_from(self.seed >> 33).unwrap() % below
     }
 
-    fn what(&mut self) -> What {
+    fn target(&mut self) -> EntryTarget {
         let types = [FileType::Regular, FileType::Directory, FileType::Symlink];
         let ftype = types[self.random(3)];
         let wide = self.random(50) == 0;
@@ -61,16 +61,16 @@ impl Fixture {
     }
 
     pub(super) fn create(&mut self, name: &[u8]) -> Result<()> {
-        let what = self.what();
-        let result = self.names().create(name, what);
+        let target = self.target();
+        let result = self.names().create(name, target);
         self.most = self.most.max(self.fork.touched.len());
         if result.is_ok() {
-            self.model.insert(name.to_vec(), (what.0, what.1.ftype()));
+            self.model.insert(name.to_vec(), (target.0, target.1.ftype()));
         }
         result
     }
 
-    pub(super) fn remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(super) fn remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let result = self.names().remove(name);
         self.most = self.most.max(self.fork.touched.len());
         if let Ok((ino, ftype)) = result {
@@ -80,9 +80,9 @@ impl Fixture {
     }
 
     pub(super) fn replace(&mut self, name: &[u8]) {
-        let what = self.what();
-        let old = self.names().replace(name, what).unwrap();
-        let was = self.model.insert(name.to_vec(), (what.0, what.1.ftype()));
+        let target = self.target();
+        let old = self.names().replace(name, target).unwrap();
+        let was = self.model.insert(name.to_vec(), (target.0, target.1.ftype()));
         assert_eq!(was, Some((old.0, old.1.ftype())));
     }
 
@@ -351,7 +351,7 @@ fn what_was_built_in_one_go_changes_like_any_other() {
             f.remove(&names[n * 2]).unwrap();
         }
         f.verify();
-        assert!(f.room.tree_from == DaBlock(0) || count > 1000);
+        assert!(f.free_index.tree_from == DaBlock(0) || count > 1000);
     }
 }
 
@@ -377,16 +377,16 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
                     block[byte] = old;
                 }
             }
-            let mut room = FreeSpaceIndex::default();
+            let mut free_index = FreeSpaceIndex::default();
             for n in 0..200 {
                 let name = &names[sound.random(names.len())];
-                let what = (Ino(5001), FileType::Regular);
+                let target = (Ino(5001), FileType::Regular);
                 let (geo, before) = (&sound.geo, fork.clone());
-                let mut dir = Names { geo, ino: INO, fork: &mut fork, room: &mut room };
+                let mut dir = Names { geo, ino: INO, fork: &mut fork, free_index: &mut free_index };
                 let result = match n % 3 {
-                    0 => dir.create(format!("more{n}").as_bytes(), what),
+                    0 => dir.create(format!("more{n}").as_bytes(), target),
                     1 => dir.remove(name).map(drop),
-                    _ => dir.replace(name, what).map(drop),
+                    _ => dir.replace(name, target).map(drop),
                 };
                 if result.is_err() {
                     fork = before;

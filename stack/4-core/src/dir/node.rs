@@ -10,17 +10,17 @@ use zerocopy::big_endian::U16;
 use crate::da::tree::{Path, Tree};
 use crate::dir::fork::{DirFork, TreeBlocks, tree_at};
 use crate::dir::leaves::DirLeaves;
-use crate::dir::names::{Names, Spot, What, parse_leaf};
+use crate::dir::names::{EntryPosition, EntryTarget, Names, parse_leaf};
 use crate::error::{Error, Result};
 
 /// A name, found through the tree.
 #[derive(Debug)]
-pub(crate) struct NodeSpot {
+pub(crate) struct NodeEntryPosition {
     /// The path to its leaf.
     path: Path,
     /// The index of its entry there.
     index: usize,
-    pub(crate) spot: Spot,
+    pub(crate) position: EntryPosition,
 }
 
 /// The slot of one data block in the free index.
@@ -37,13 +37,17 @@ impl<F: DirFork> Names<'_, F> {
         &mut self,
         work: impl FnOnce(&mut Tree<'_, TreeBlocks<'_, F>>) -> Result<T>,
     ) -> Result<T> {
-        let from = &mut self.room.tree_from;
+        let from = &mut self.free_index.tree_from;
         let mut blocks = TreeBlocks { geo: self.geo, fork: &mut *self.fork, from };
         work(&mut Tree::new(self.geo, Fork::Data, self.ino, &mut blocks))
     }
 
     /// Returns the path to the leaf for `name` with its `hash`, and `name` itself if it exists.
-    pub(crate) fn node_find(&mut self, hash: u32, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
+    pub(crate) fn node_find(
+        &mut self,
+        hash: u32,
+        name: &[u8],
+    ) -> Result<(Path, Option<NodeEntryPosition>)> {
         let geo = self.geo;
         let mut path = self.tree(|tree| tree.find(hash))?;
         // The path to the first leaf, once the search continues to the next.
@@ -53,11 +57,11 @@ impl<F: DirFork> Names<'_, F> {
             let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
             let run = leaf.run_range(hash);
             if let ([first, ..], Some(last)) = (leaf.lents, leaf.last_hash()) {
-                self.room.leaves.note((first.hashval.get(), last), path.leaf());
+                self.free_index.leaves.note((first.hashval.get(), last), path.leaf());
             }
-            if let Some((index, spot)) = self.first_match(tree_at(path.leaf()), run, name)? {
+            if let Some((index, position)) = self.first_match(tree_at(path.leaf()), run, name)? {
                 let first = first.unwrap_or_else(|| path.clone());
-                return Ok((first, Some(NodeSpot { path, index, spot })));
+                return Ok((first, Some(NodeEntryPosition { path, index, position })));
             }
             if !goes_on {
                 return Ok((first.unwrap_or(path), None));
@@ -86,26 +90,26 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Removes the entry of `name` from its data block.
-    pub(crate) fn vacate(&mut self, spot: &Spot, name: &[u8]) -> Result<()> {
-        let best = self.take_from(spot, name)?;
-        let db = DataPtr::new(self.geo, spot.at, 0).map_or(0, |ptr| ptr.db(self.geo));
+    pub(crate) fn vacate(&mut self, position: &EntryPosition, name: &[u8]) -> Result<()> {
+        let best = self.take_from(position, name)?;
+        let db = DataPtr::new(self.geo, position.at, 0).map_or(0, |ptr| ptr.db(self.geo));
         self.set_free(self.free_slot(db), best)?;
         if best == NULLDATAOFF && db + 1 == self.data_blocks() {
             self.trim_size()?;
         }
-        self.room.set(db, (best != NULLDATAOFF).then_some(best));
+        self.free_index.set(db, (best != NULLDATAOFF).then_some(best));
         Ok(())
     }
 
     /// Removes `name`.
-    pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<EntryTarget> {
         let geo = self.geo;
         let found = self.node_find(self.hash(name), name)?.1.ok_or(Error::NoEntry)?;
-        self.vacate(&found.spot, name)?;
+        self.vacate(&found.position, name)?;
         leaf_edit::remove(&mut self.fork.image(tree_at(found.path.leaf()))?, geo, found.index);
         self.tree(|tree| tree.removed::<DirLeaves>(found.path))?;
         self.node_to_leaf()?;
-        Ok(found.spot.what)
+        Ok(found.position.target)
     }
 
     pub(crate) fn node_is_empty(&mut self) -> Result<bool> {
@@ -166,20 +170,21 @@ impl<F: DirFork> Names<'_, F> {
         for db in (0..self.data_blocks()).step_by(free_max(self.geo)) {
             let bests = self.bests(self.free_slot(db).at)?.to_vec();
             for (db, best) in (db..).zip(bests) {
-                self.room.set(db, Some(best.get()).filter(|best| *best != NULLDATAOFF));
+                self.free_index.set(db, Some(best.get()).filter(|best| *best != NULLDATAOFF));
             }
         }
-        self.room.known = true;
+        self.free_index.known = true;
         Ok(())
     }
 
     /// Returns a data block with `need` contiguous unused bytes: an existing one, else a new one.
     fn block_with_room(&mut self, need: usize) -> Result<FreeSlot> {
-        if !self.room.known {
+        if !self.free_index.known {
             self.learn_room()?;
         }
         loop {
-            let guess = self.room.find(need).or_else(|| self.room.hole(self.data_blocks()));
+            let guess =
+                self.free_index.find(need).or_else(|| self.free_index.hole(self.data_blocks()));
             let db = guess.unwrap_or_else(|| self.data_blocks());
             let slot = self.free_slot(db);
             match self.free(&slot)? {
@@ -187,12 +192,12 @@ impl<F: DirFork> Names<'_, F> {
                 None => {
                     self.new_data_block(db)?;
                     let whole = xfskit_format::dir::data_edit::longest_when_empty(self.geo);
-                    self.room.set(db, Some(whole));
+                    self.free_index.set(db, Some(whole));
                     return Ok(slot);
                 }
                 best => {
                     self.agree("dir.free.nvalid", slot.at, guess.is_some())?;
-                    self.room.set(db, best);
+                    self.free_index.set(db, best);
                 }
             }
         }
@@ -227,7 +232,7 @@ impl<F: DirFork> Names<'_, F> {
         self.fork.map(free)?;
         let id = self.id(free)?;
         free_edit::init(&mut self.fork.image(free)?, geo, id, 0, &bests);
-        self.room.known = false;
+        self.free_index.known = false;
         self.tree(|tree| tree.find(hash))
     }
 
@@ -252,7 +257,7 @@ impl<F: DirFork> Names<'_, F> {
         leaf_edit::compact(&mut self.fork.image(root)?, geo);
         leaf_edit::to_leaf1(&mut self.fork.image(root)?, geo, &bests);
         self.fork.unmap(free)?;
-        *self.room = crate::dir::cache::FreeSpaceIndex::default();
+        *self.free_index = crate::dir::cache::FreeSpaceIndex::default();
         self.leaf_to_block()
     }
 }

@@ -32,12 +32,12 @@ impl<'v> Tx<'v> {
     ) -> Result<T> {
         let volume = self.volume();
         let (geo, ino) = (volume.geo(), dir.ino);
-        let mut known = volume.rooms.take(ino);
-        let DirCacheEntry { room, places, held } = &mut *known;
-        let mut fork = TxFork { tx: self, dir, held, places };
-        let result = work(&mut Names { geo, ino, fork: &mut fork, room });
+        let mut known = volume.dir_cache.take(ino);
+        let DirCacheEntry { free_index, block_map, held } = &mut *known;
+        let mut fork = TxFork { tx: self, dir, held, block_map };
+        let result = work(&mut Names { geo, ino, fork: &mut fork, free_index });
         known.held.clear();
-        volume.rooms.put(ino, known);
+        volume.dir_cache.put(ino, known);
         result
     }
 
@@ -124,7 +124,7 @@ struct TxFork<'t, 'v> {
     dir: TxInode,
     /// Blocks that this operation holds.
     held: &'t mut Vec<(FileOff, Handle)>,
-    places: &'t mut BlockMapCache,
+    block_map: &'t mut BlockMapCache,
 }
 
 /// Verifies the directory block at `ctx.at.fileoff`.
@@ -151,7 +151,7 @@ impl<'v> TxFork<'_, 'v> {
     /// Returns the device ranges of the block at `at`; `None` if there is none.
     #[inline]
     fn lookup(&mut self, at: FileOff) -> Result<Option<BufMap>> {
-        match self.places.get(self.geo(), at) {
+        match self.block_map.get(self.geo(), at) {
             Some(block) => {
                 let len = ByteLen(self.geo().dirblksize() as u64).sectors();
                 Ok(Some(BufMap::single(block.daddr, len)))
@@ -166,7 +166,7 @@ impl<'v> TxFork<'_, 'v> {
         let map = self.tx.bmap_buf(self.dir, Fork::Data, at, geo.dirblkfsbs())?;
         let single = map.as_ref().and_then(BufMap::as_single);
         if let Some((daddr, _)) = single.filter(|_| !self.tx.remapped.contains(&self.dir.ino)) {
-            self.places.set(geo, at, daddr);
+            self.block_map.set(geo, at, daddr);
         }
         Ok(map)
     }
@@ -184,7 +184,7 @@ impl<'v> TxFork<'_, 'v> {
 
     /// Records that the map of the fork changes, and that the change may be undone.
     fn remaps(&mut self, at: FileOff) {
-        self.places.forget(self.geo(), at);
+        self.block_map.forget(self.geo(), at);
         if !self.tx.remapped.contains(&self.dir.ino) {
             self.tx.remapped.push(self.dir.ino);
         }
@@ -221,7 +221,7 @@ impl<'v> TxFork<'_, 'v> {
     #[inline]
     fn recall(&mut self, at: FileOff) -> Option<Handle> {
         let geo = self.geo();
-        let block = self.places.get(geo, at)?;
+        let block = self.block_map.get(geo, at)?;
         self.tx.try_join((block.daddr, geo.dirblksize()), block.object.as_ref())
     }
 
@@ -232,7 +232,7 @@ impl<'v> TxFork<'_, 'v> {
         let ctx = self.tx.volume().ctx(place);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
         let object = Arc::downgrade(self.tx.item(handle));
-        self.places.set_object(self.geo(), at, object);
+        self.block_map.set_object(self.geo(), at, object);
         Ok(Some(handle))
     }
 }
@@ -248,7 +248,7 @@ impl DirFork for TxFork<'_, '_> {
     }
 
     fn set_short(&mut self, bytes: &[u8]) {
-        let old = self.short().map_or(self.room(), <[u8]>::len);
+        let old = self.short().map_or(self.capacity(), <[u8]>::len);
         let start = Layout::V5.inode_core;
         let mut image = self.tx.image(self.dir.handle);
         image.edit(start..start + bytes.len()).copy_from_slice(bytes);
@@ -260,12 +260,12 @@ impl DirFork for TxFork<'_, '_> {
     }
 
     fn leave_inode(&mut self) {
-        let (start, room) = (Layout::V5.inode_core, self.room());
-        self.tx.image(self.dir.handle).zero(start..start + room);
+        let (start, len) = (Layout::V5.inode_core, self.capacity());
+        self.tx.image(self.dir.handle).zero(start..start + len);
         self.tx.set_format(self.dir, Format::Extents as u8);
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.tx.core(self.dir).data_fork().len()
     }
 

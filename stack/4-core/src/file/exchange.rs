@@ -102,8 +102,8 @@ impl Content {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
             tx.plan_exchange([ours, theirs], swap)
         })?;
-        let room = self.room_to_exchange(vol, other, &work)?;
-        self.with_reservation(vol, &mut state, room, |_| self.exchange_all(vol, other, work, now))?;
+        let cost = self.cost_of_exchange(vol, other, &work)?;
+        self.with_reservation(vol, &mut state, cost, |_| self.exchange_all(vol, other, work, now))?;
         if swap.sizes {
             std::mem::swap(&mut state.size, &mut theirs.size);
         }
@@ -111,7 +111,7 @@ impl Content {
     }
 
     /// Returns the number of blocks that the maps of both files may need on the way.
-    fn room_to_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<u64> {
+    fn cost_of_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<u64> {
         let range = |start: u64| start..start.saturating_add(work.blockcount.get());
         let ours = count_extents(vol, self.ino(), range(work.startoff1.get()))?;
         let theirs = count_extents(vol, other.ino(), range(work.startoff2.get()))?;

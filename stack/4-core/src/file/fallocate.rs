@@ -87,8 +87,8 @@ impl Content {
         self.flush_state(vol, &mut state)?;
         self.verify_map(vol, range.start.0..range.end.0)?;
         let parts = Parts::of(vol, &state, &range);
-        let room = self.edge_cost(vol, &parts)?;
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = self.edge_cost(vol, &parts)?;
+        self.with_reservation(vol, &mut state, cost, |state| {
             self.load_edges_of(vol, state, &parts)?;
             // If this is refused (one extent becomes two), nothing has changed yet.
             self.unmap(vol, parts.whole.clone())?;
@@ -116,8 +116,8 @@ impl Content {
         self.verify_map(vol, range.start.0..range.end.0)?;
         let blocks = blocks_around(vol, &range);
         // The extents at both ends are cut.
-        let room = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
+        self.with_reservation(vol, &mut state, cost, |state| {
             self.allocate(vol, state, &range, keep_size, now)?;
             let parts = Parts::of(vol, state, &range);
             self.load_edges_of(vol, state, &parts)?;
@@ -146,8 +146,8 @@ impl Content {
         self.flush_state(vol, &mut state)?;
         self.verify_map(vol, range.start.0..range.end.0)?;
         let holes = self.survey(vol, blocks_around(vol, &range))?.holes;
-        let room = holes.saturating_add(self.nodes(vol, holes)?);
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = holes.saturating_add(self.nodes(vol, holes)?);
+        self.with_reservation(vol, &mut state, cost, |state| {
             self.allocate(vol, state, &range, keep_size, now)
         })
     }
@@ -209,8 +209,8 @@ impl Content {
                     }
                     let hinted = hint::alloc(vol, tx, inode, at..at + len, self.extsize)?;
                     let got = match hinted {
-                        Some((got, room)) => {
-                            reservations.push(room);
+                        Some((got, reservation)) => {
+                            reservations.push(reservation);
                             got
                         }
                         None => tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?,
@@ -241,8 +241,8 @@ impl Content {
         }
         self.flush_state(vol, &mut state)?;
         self.verify_map(vol, range.start.0..u64::MAX)?;
-        let room = self.nodes_to_move(vol)?;
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = self.nodes_to_move(vol)?;
+        self.with_reservation(vol, &mut state, cost, |state| {
             self.free_from(vol, state.size.div_ceil(1 << vol.geo().blocklog))?;
             self.unmap(vol, blocks.clone())?;
             self.move_down(vol, blocks.end, blocks.end - blocks.start)?;
@@ -290,8 +290,8 @@ impl Content {
         self.flush_state(vol, &mut state)?;
         self.verify_map(vol, range.start.0..u64::MAX)?;
         let len = blocks.end - blocks.start;
-        let room = self.nodes_to_move(vol)?;
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = self.nodes_to_move(vol)?;
+        self.with_reservation(vol, &mut state, cost, |state| {
             self.split_at(vol, blocks.start, len)?;
             self.move_up(vol, blocks.start, len)?;
             self.resized(vol, size, now)?;

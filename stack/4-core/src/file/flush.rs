@@ -45,7 +45,7 @@ impl Content {
         while let Some(blocks) = state.dirty.first() {
             let (extents, ticket) = match self.place(vol, state, blocks)? {
                 Placed::Here(extents, ticket) => (extents, ticket),
-                Placed::Unsettled(checkpoint) => {
+                Placed::MustWait(checkpoint) => {
                     vol.engine()?.force(checkpoint)?;
                     continue;
                 }
@@ -90,7 +90,7 @@ impl Content {
                         extents.push(extent);
                     }
                     Err(checkpoint) if extents.is_empty() => {
-                        return Ok((Placed::Unsettled(checkpoint), placing.staging));
+                        return Ok((Placed::MustWait(checkpoint), placing.staging));
                     }
                     Err(_) => break,
                 }
@@ -102,7 +102,7 @@ impl Content {
             touch_written(tx, inode, written);
             Ok((Placed::Here(extents, tx.data_ticket()), placing.staging))
         })?;
-        state.settle_staged(vol, staging);
+        state.apply_staged(vol, staging);
         if matches!(placed, Placed::Here(..)) {
             state.written = None;
         }
@@ -132,7 +132,7 @@ enum Placed {
     Here(Vec<Extent>, DataTicket),
     /// Write in place once this checkpoint is durable. Until then a crash gives the blocks back to
     /// another file, or to another offset.
-    Unsettled(u64),
+    MustWait(u64),
 }
 
 fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
@@ -192,8 +192,8 @@ impl<'v, 's> Placing<'v, 's> {
     fn fill(&mut self, tx: &mut Tx<'_>, inode: TxInode, blocks: Range<FileOff>) -> Result<Extent> {
         let Range { start, end } = blocks;
         let hinted = hint::alloc(self.vol, tx, inode, start.0..end.0, self.extsize)?;
-        if let Some((got, room)) = hinted {
-            self.staging.keep(room);
+        if let Some((got, reservation)) = hinted {
+            self.staging.keep(reservation);
             if got.end() > start {
                 let part = got.clip(start, end);
                 tx.bmap_convert(inode, &part)?;

@@ -42,10 +42,10 @@ pub(super) fn alloc<'v>(
         return Ok(None);
     }
     // The remaining part at each end takes an extent.
-    let Some(room) = vol.reserve_blocks(more + vol.nodes_for(2))? else { return Ok(None) };
+    let Some(reservation) = vol.reserve_blocks(more + vol.nodes_for(2))? else { return Ok(None) };
     let (start, len) = (FileOff(whole.start), whole.end - whole.start);
     let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;
-    Ok(Some((got, room)))
+    Ok(Some((got, reservation)))
 }
 
 /// Returns the blocks of `hole` that a hint of `unit` blocks asks for around `want`.

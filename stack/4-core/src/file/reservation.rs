@@ -271,8 +271,8 @@ impl Content {
         let inside = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let core = tx.core(inode);
-            let room = bmbt::inline_records(core.data_fork().len()) as u64;
-            Ok(core.nextents().saturating_add(extents) <= room)
+            let capacity = bmbt::inline_records(core.data_fork().len()) as u64;
+            Ok(core.nextents().saturating_add(extents) <= capacity)
         })?;
         Ok(if inside { 0 } else { vol.nodes_for(extents) })
     }

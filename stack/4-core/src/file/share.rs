@@ -133,8 +133,8 @@ impl Content {
         vol.verify_map(self.ino(), Fork::Data, &blocks(job.to))?;
         vol.verify_map(from, Fork::Data, &blocks(job.from))?;
         let extents = count_extents(vol, from, job.from..job.from + job.blocks)?;
-        let room = self.nodes(vol, extents + 2)?;
-        self.with_reservation(vol, state, room, |state| {
+        let cost = self.nodes(vol, extents + 2)?;
+        self.with_reservation(vol, state, cost, |state| {
             if offset > state.size {
                 self.seal_end(vol, state, offset)?;
                 self.flush_state(vol, state)?;
@@ -189,8 +189,8 @@ impl Content {
         let end = range.end.0.min(state.size).div_ceil(1 << blocklog);
         let mut at = range.start.0 >> blocklog;
         let new = self.shared_blocks(vol, at..end)?;
-        let room = new.saturating_add(self.nodes(vol, new)?);
-        self.with_reservation(vol, &mut state, room, |state| {
+        let cost = new.saturating_add(self.nodes(vol, new)?);
+        self.with_reservation(vol, &mut state, cost, |state| {
             while let Some(shared) = self.next_shared(vol, at..end)? {
                 at = shared.end.min(shared.start + BATCH);
                 for block in shared.start..at {

@@ -36,7 +36,7 @@ pub(super) struct Staged {
     extents: BTreeMap<u64, Extent>,
 }
 
-/// The changes that one transaction makes to the staged extents. [`State::settle_staged`] applies
+/// The changes that one transaction makes to the staged extents. [`State::apply_staged`] applies
 /// them after the commit.
 #[derive(Debug)]
 pub(super) struct Staging<'v> {
@@ -85,7 +85,7 @@ impl Staged {
 
 impl State {
     /// Applies the changes of a committed transaction to the staged extents.
-    pub(super) fn settle_staged(&mut self, vol: &Volume, done: Staging<'_>) {
+    pub(super) fn apply_staged(&mut self, vol: &Volume, done: Staging<'_>) {
         let before = self.staged.extents.len();
         done.added.into_iter().for_each(|extent| self.staged.add(extent));
         done.taken.iter().for_each(|range| self.staged.take(range));
@@ -109,7 +109,7 @@ impl State {
                 Ok(())
             })?;
             let taken = some.iter().map(|extent| extent.startoff.0..extent.end().0).collect();
-            self.settle_staged(vol, Staging { taken, ..Staging::new(vol) });
+            self.apply_staged(vol, Staging { taken, ..Staging::new(vol) });
         }
         Ok(())
     }
@@ -179,15 +179,15 @@ impl<'v> Staging<'v> {
         if more == 0 {
             return Ok(None);
         }
-        let room = self.vol.reserve_blocks(more + self.vol.nodes_for(2))?;
-        let Some(room) = room else { return Ok(None) };
+        let reservation = self.vol.reserve_blocks(more + self.vol.nodes_for(2))?;
+        let Some(reservation) = reservation else { return Ok(None) };
         let most = u32::try_from((whole.end - whole.start).min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
         let near = tx.bmap_near(inode, Fork::Data, FileOff(whole.start))?;
         let (startblock, len) =
             tx.alloc_extent(&AllocRequest::between(1, most, near, Owner::Unmapped))?;
         let (startoff, blockcount) = (FileOff(whole.start), FilBlks(len.0.into()));
         let got = Extent { startoff, startblock, blockcount, unwritten: false };
-        self.keep(room);
+        self.keep(reservation);
         let (start, end) = (FileOff(range.start), FileOff(range.end));
         if got.end() <= start {
             self.stage(tx, got);

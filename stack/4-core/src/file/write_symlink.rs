@@ -44,9 +44,9 @@ impl Tx<'_> {
     fn write_remote_target(&mut self, inode: TxInode, target: &[u8]) -> Result<()> {
         let geo = self.volume().geo();
         let payload = geo.blocksize() - Layout::V5.symlink_header;
-        let room = self.core(inode).data_fork().len();
+        let len = self.core(inode).data_fork().len();
         let start = Layout::V5.inode_core;
-        self.image(inode.handle).zero(start..start + room);
+        self.image(inode.handle).zero(start..start + len);
         self.set_format(inode, Format::Extents as u8);
         let mut left = u32::try_from(target.len().div_ceil(payload)).unwrap_or(u32::MAX);
         let mut fileoff = FileOff::ZERO;
@@ -78,8 +78,8 @@ impl Tx<'_> {
             self.invalidate_at(&BufMap::single(daddr, at.sectors))?;
         }
         self.bunmap(inode, Fork::Data, FileOff::ZERO, u64::MAX)?;
-        let (start, room) = (Layout::V5.inode_core, self.core(inode).data_fork().len());
-        self.image(inode.handle).zero(start..start + room);
+        let (start, len) = (Layout::V5.inode_core, self.core(inode).data_fork().len());
+        self.image(inode.handle).zero(start..start + len);
         self.set_format(inode, Format::Extents as u8);
         self.set_size(inode, ByteLen(0));
         Ok(())

@@ -25,14 +25,14 @@ pub(super) fn make(tx: &mut Tx<'_>, group: Group, generation: u32) -> Result<boo
     }
     let whole = geo.chunk_blocks();
     let align = if geo.inoalignmt == 0 { 1 } else { geo.cluster_align().max(geo.inoalignmt) };
-    let settle = match alloc(tx, group, whole, align) {
+    let is_busy = match alloc(tx, group, whole, align) {
         Ok(start) => {
             init(tx, group, start, whole, generation)?;
             add_whole(tx, group, start)?;
             return Ok(true);
         }
         Err(Error::NoSpace(_)) => false,
-        Err(Error::Settle) => true,
+        Err(Error::BusyExtents) => true,
         Err(error) => return Err(error),
     };
     let part = geo.spino_align;
@@ -48,11 +48,11 @@ pub(super) fn make(tx: &mut Tx<'_>, group: Group, generation: u32) -> Result<boo
                 let fsb = geo.agb_to_fsb(group.agno, start);
                 tx.free_extent(fsb, ExtLen(part), Owner::Inodes)?;
             }
-            Err(Error::NoSpace(_) | Error::Settle) => {}
+            Err(Error::NoSpace(_) | Error::BusyExtents) => {}
             Err(error) => return Err(error),
         }
     }
-    if settle { Err(Error::Settle) } else { Ok(false) }
+    if is_busy { Err(Error::BusyExtents) } else { Ok(false) }
 }
 
 /// Returns true if one more chunk would exceed the volume's limit for inodes.

@@ -11,19 +11,19 @@
 //! | [`chunk`] | allocation of chunks, whole or sparse, and their freeing |
 //! | [`inactivate`] | freeing of unlinked inodes, step by step |
 //! | [`records`] | the records of both trees, kept consistent |
-//! | [`remembered`] | the cached position of the last used record |
+//! | [`record_cache`] | the cached position of the last used record |
 //! | [`unlinked`] | lists of unlinked inodes that are still in use |
 
 mod chunk;
 mod group;
 mod inactivate;
+mod record_cache;
 mod records;
-mod remembered;
 mod unlinked;
 
 pub(crate) use group::Rotor;
 pub use inactivate::Orphan;
-pub(crate) use remembered::Remembered;
+pub(crate) use record_cache::RecordCache;
 
 use std::mem::offset_of;
 
@@ -88,19 +88,19 @@ impl Tx<'_> {
     /// turn, all else in the group of its directory. Its forks are empty.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is no free inode and no space for more; [`Error::Settle`];
+    /// [`Error::NoSpace`] if there is no free inode and no space for more; [`Error::BusyExtents`];
     /// [`Error::Device`], [`Error::Corrupt`].
     pub fn ialloc(&mut self, parent: Ino, new: &NewInode) -> Result<TxInode> {
-        let mut settle = false;
+        let mut is_busy = false;
         for agno in group::candidates(self.volume(), parent, new.mode) {
             match self.ialloc_in(agno, parent, new) {
                 Ok(Some(inode)) => return Ok(inode),
                 Ok(None) => {}
-                Err(Error::Settle) => settle = true,
+                Err(Error::BusyExtents) => is_busy = true,
                 Err(error) => return Err(error),
             }
         }
-        Err(if settle { Error::Settle } else { Error::NoSpace("inodes") })
+        Err(if is_busy { Error::BusyExtents } else { Error::NoSpace("inodes") })
     }
 
     fn ialloc_in(
@@ -141,9 +141,9 @@ impl Tx<'_> {
     /// Takes a free inode of group `agno`, from a new chunk if there is none. Returns `None` if the
     /// group has no space for a chunk.
     fn take_agino(&mut self, agno: AgNumber, parent: Ino, new: &NewInode) -> Result<Option<AgIno>> {
-        let remembered = &self.volume().remembered;
-        if let Some(known) = remembered.taken(agno, parent)
-            && let Some(agino) = known.take(self)?
+        let record_cache = &self.volume().record_cache;
+        if let Some(known) = record_cache.last_alloc(agno, parent)
+            && let Some(agino) = known.alloc(self)?
         {
             return Ok(Some(agino));
         }
@@ -158,7 +158,7 @@ impl Tx<'_> {
         let Some((agino, known)) = taken else { return Ok(None) };
         group.count(self, 0, -1)?;
         if let Some(known) = known {
-            remembered.take(parent, known);
+            record_cache.note_alloc(parent, known);
         }
         Ok(Some(agino))
     }
@@ -179,9 +179,9 @@ impl Tx<'_> {
     pub fn ifree(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
         let (agno, agino) = geo.ino_split(inode.ino).ok_or(Error::NoInode(inode.ino))?;
-        let remembered = &self.volume().remembered;
-        if let Some(known) = remembered.given(agno, agino)
-            && known.give(self, agino)?
+        let record_cache = &self.volume().record_cache;
+        if let Some(known) = record_cache.last_free(agno, agino)
+            && known.free(self, agino)?
         {
             self.clear_core(inode);
             return Ok(());
@@ -199,7 +199,7 @@ impl Tx<'_> {
             return chunk::give_back(self, group, &chunk);
         }
         if let Some(known) = records::update_at(self, group, cursor, &chunk, &freed)? {
-            remembered.give(known);
+            record_cache.note_free(known);
         }
         group.count(self, 0, 1)
     }

@@ -8,7 +8,7 @@ use xfskit_trans::Handle;
 use xfskit_units::AgIno;
 
 use super::Group;
-use super::remembered::{CachedRecord, Spot};
+use super::record_cache::{CachedRecord, RecordPosition};
 use crate::btree::{AgTree, Chunks, Cursor, Seek};
 use crate::error::Result;
 use crate::tx::Tx;
@@ -62,12 +62,12 @@ pub(super) fn take(
         return Ok(take_in(tx, at)?.map(|(_, agino)| (agino, None)));
     }
     let at = nearest(tx, group, near)?;
-    let finobt = at.spot();
+    let finobt = at.position();
     let Some((chunk, agino)) = take_in(tx, at)? else { return Ok(None) };
     let mut cursor: LockPosition<false> = place(group);
     seek_known(tx, group, &mut cursor, &chunk)?;
-    let spots = cursor.spot().zip(finobt).filter(|_| chunk.freecount > 1);
-    let known = spots.map(|spots| known(tx, group, &chunk, spots));
+    let positions = cursor.position().zip(finobt).filter(|_| chunk.freecount > 1);
+    let known = positions.map(|positions| known(tx, group, &chunk, positions));
     put(tx, cursor, &chunk.with_allocated(agino))?;
     Ok(Some((agino, known)))
 }
@@ -83,8 +83,8 @@ fn known(
         agno: group.agno,
         agi: Arc::clone(tx.item(group.agi)),
         startino: chunk.startino,
-        inobt: Spot::new(tx, inobt),
-        finobt: Spot::new(tx, finobt),
+        inobt: RecordPosition::new(tx, inobt),
+        finobt: RecordPosition::new(tx, finobt),
     })
 }
 
@@ -176,7 +176,7 @@ pub(super) fn update_at(
     old: &Chunk,
     new: &Chunk,
 ) -> Result<Option<Arc<CachedRecord>>> {
-    let inobt = cursor.spot();
+    let inobt = cursor.position();
     put(tx, cursor, new)?;
     if !tx.volume().geo().features.finobt() {
         return Ok(None);
@@ -188,8 +188,8 @@ pub(super) fn update_at(
         seek_known(tx, group, &mut cursor, old)?;
         cursor.update(tx, &new.encode(tx.volume().geo()))?;
     }
-    let spots = inobt.zip(cursor.spot());
-    let known = spots.map(|spots| known(tx, group, new, spots));
+    let positions = inobt.zip(cursor.position());
+    let known = positions.map(|positions| known(tx, group, new, positions));
     cursor.close(tx);
     Ok(known)
 }

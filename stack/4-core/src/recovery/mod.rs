@@ -48,6 +48,7 @@ use xfskit_log::{HealedRecord, Log, Torn, Transaction};
 use xfskit_units::{Daddr, Geometry, Lsn};
 
 use crate::error::{Error, JournalDamage, Result};
+use crate::options::ReplayOptions;
 use cancel::Cancelled;
 use intents::UnfinishedIntents;
 use pieces::Pieces;
@@ -130,7 +131,7 @@ pub fn replay(
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
 ) -> Result<Replay> {
-    replay_if(dev, log_dev, sb, |_| Ok(()))
+    replay_if(dev, log_dev, sb, &ReplayOptions::default(), |_| Ok(()))
 }
 
 /// Replays like [`replay`], but fails before writing anything if `verify` rejects the unfinished
@@ -139,6 +140,7 @@ pub(crate) fn replay_if(
     dev: &dyn BlockDevice,
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
+    options: &ReplayOptions,
     verify: impl FnOnce(&[Intent]) -> Result<()>,
 ) -> Result<Replay> {
     let geo = sb.geometry();
@@ -163,13 +165,15 @@ pub(crate) fn replay_if(
     if bits != 0 {
         return Err(SbError::UnknownFeature { word: "log_incompat", bits }.into());
     }
-    let (cancelled, intents) = first_pass(&log)?;
+    let (cancelled, intents) = first_pass(&log, options)?;
     report.unfinished = intents.unfinished();
     verify(&report.unfinished)?;
     let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
+    let blocks = u64::from(transactions.blocks_left());
     let mut whole = Whole::default();
     while let Some(transaction) = transactions.next() {
+        options.progress(2 * blocks - u64::from(transactions.blocks_left()), 2 * blocks);
         let transaction = transaction?;
         let at = Some((transaction.lsn, &whole));
         pass.commit(&transaction, &transactions.ctx(&transaction)).map_err(|e| damaged(e, at))?;
@@ -186,11 +190,13 @@ pub(crate) fn replay_if(
 }
 
 /// Verifies every item of every committed transaction, and collects freed buffers and intents.
-fn first_pass(log: &Log<'_>) -> Result<(Cancelled, UnfinishedIntents)> {
+fn first_pass(log: &Log<'_>, options: &ReplayOptions) -> Result<(Cancelled, UnfinishedIntents)> {
     let (mut cancelled, mut intents) = (Cancelled::default(), UnfinishedIntents::default());
     let mut transactions = log.transactions();
+    let blocks = u64::from(transactions.blocks_left());
     let mut whole = Whole::default();
     while let Some(transaction) = transactions.next() {
+        options.progress(blocks - u64::from(transactions.blocks_left()), 2 * blocks);
         let transaction = transaction.map_err(|error| {
             let at = transactions.current();
             damaged(error.into(), Some((Lsn::new(log.cycle_of(at), at), &whole)))

@@ -78,7 +78,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, agno: AgNumber) -> Result<AgBlock> {
     let Window { first, last, count } = Window::of(tx.bytes(agf));
     if count == 0 {
         let waits = group::has_busy(tx, agno);
-        return Err(if waits { Error::Settle } else { Error::NoSpace("blocks") });
+        return Err(if waits { Error::BusyExtents } else { Error::NoSpace("blocks") });
     }
     let agbno = AgBlock(be32(tx.bytes(list), slot_at(first)).unwrap_or(u32::MAX));
     if !tx.volume().geo().valid_agbno(agno, agbno) {

@@ -10,7 +10,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::error::{Error, Result};
 use crate::space::group::{self, FreeSpace, Wish};
-use crate::space::{AllocRequest, Owner, agfl, place, reserve, rmap};
+use crate::space::{AllocRequest, Owner, agfl, reserve, rmap, split_extent};
 use crate::tx::Tx;
 
 /// An extent of this many blocks is long enough to stay in the group that was asked for, however
@@ -43,7 +43,7 @@ impl Hints {
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Groups that nobody holds, for all that is wanted.
+    /// Groups whose locks are free, for the whole request.
     Easy,
     /// Every group, for anything that is of use.
     Hard,
@@ -56,7 +56,7 @@ impl Tx<'_> {
     /// works in, or that has only shorter extents, is passed over in the first round.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
+    /// [`Error::NoSpace`]; [`Error::BusyExtents`] where only extents freed too recently would do.
     pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
         if self.uses_reservation || request.reserve {
             return self.alloc_anywhere(request);
@@ -75,19 +75,19 @@ impl Tx<'_> {
     /// Allocates one extent, of blocks that the volume has for it.
     fn alloc_anywhere(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
         let geo = self.volume().geo();
-        let (home, near) = geo.fsb_split(request.near).unwrap_or((AgNumber(0), AgBlock(0)));
+        let (first, near) = geo.fsb_split(request.near).unwrap_or((AgNumber(0), AgBlock(0)));
         let groups = if request.this_group { 1 } else { geo.agcount };
         self.met_busy = false;
         for round in [Round::Easy, Round::Hard] {
             for n in 0..groups {
-                let agno = AgNumber((home.0 + n) % geo.agcount);
+                let agno = AgNumber((first.0 + n) % geo.agcount);
                 let near = if n == 0 { near } else { AgBlock(0) };
                 if let Some(found) = self.alloc_in(agno, near, request, round)? {
                     return Ok(found);
                 }
             }
         }
-        Err(if self.met_busy { Error::Settle } else { Error::NoSpace("blocks") })
+        Err(if self.met_busy { Error::BusyExtents } else { Error::NoSpace("blocks") })
     }
 
     /// Tries one group.
@@ -130,11 +130,11 @@ impl Tx<'_> {
         near: AgBlock,
         request: &AllocRequest,
     ) -> Result<Option<(FsBlock, ExtLen)>> {
-        if self.room(agno, agf, request) < request.minlen {
+        if self.available(agno, agf, request) < request.minlen {
             return Ok(None);
         }
         agfl::fix(self, agno, agf)?;
-        let want = self.room(agno, agf, request).min(request.maxlen);
+        let want = self.available(agno, agf, request).min(request.maxlen);
         if want < request.minlen {
             return Ok(None);
         }
@@ -152,8 +152,8 @@ impl Tx<'_> {
         Ok(Some((self.volume().geo().agb_to_fsb(agno, agbno), len)))
     }
 
-    /// How many blocks a group can give in one piece, apart from what it holds back.
-    fn room(&self, agno: AgNumber, agf: Handle, request: &AllocRequest) -> u32 {
+    /// Returns the blocks that a group can give in one piece, apart from its reserve.
+    fn available(&self, agno: AgNumber, agf: Handle, request: &AllocRequest) -> u32 {
         let geo = self.volume().geo();
         let agf = self.bytes(agf);
         let field = |at| be32(agf, at).unwrap_or(0);
@@ -172,7 +172,7 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.
     pub fn free_extent(&mut self, start: FsBlock, len: ExtLen, owner: Owner) -> Result<()> {
-        let (agno, agbno) = place(self, start, len)?;
+        let (agno, agbno) = split_extent(self, start, len)?;
         let agf = self.agf(agno)?;
         agfl::fix(self, agno, agf)?;
         rmap::unmap(self, agno, agbno, len, owner)?;

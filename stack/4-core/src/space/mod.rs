@@ -126,7 +126,7 @@ impl AllocRequest {
 }
 
 /// Returns the group that contains the whole extent, and its first block there.
-fn place(tx: &Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(AgNumber, AgBlock)> {
+fn split_extent(tx: &Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(AgNumber, AgBlock)> {
     let geo = tx.volume().geo();
     let found = geo.fsb_split(start);
     let found = found.filter(|&(agno, agbno)| geo.valid_agb_extent(agno, agbno, len));

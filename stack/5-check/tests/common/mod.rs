@@ -1,4 +1,4 @@
-//! Kept images that the kernel filled, places in them, and single faults with checksums made right.
+//! Kept images that the kernel filled, their blocks, and faults with checksums made right.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -19,9 +19,9 @@ pub struct Image {
     base: Arc<dyn BlockDevice>,
 }
 
-/// A metadata structure: where it is, how long, where its CRC is.
+/// A metadata structure: its offset, its length, and the offset of its CRC.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Block {
     pub offset: usize,
     pub len: usize,
     pub crc: Option<usize>,
@@ -46,60 +46,60 @@ impl Image {
         Self { bytes, geo, base: Arc::new(dev) }
     }
 
-    /// A view of the image that can be damaged.
+    /// Returns a view of the image that can be damaged.
     pub fn copy(&self) -> OverlayDevice {
         OverlayDevice::new(Arc::clone(&self.base))
     }
 
-    fn with_crc(&self, offset: usize, len: usize, crc: usize) -> Place {
-        Place { offset, len, crc: self.geo.v5().then_some(crc) }
+    fn with_crc(&self, offset: usize, len: usize, crc: usize) -> Block {
+        Block { offset, len, crc: self.geo.v5().then_some(crc) }
     }
 
-    /// Sector `index` of group `agno`.
-    pub fn header(&self, agno: u32, index: u32) -> Place {
+    /// Returns sector `index` of group `agno`.
+    pub fn header(&self, agno: u32, index: u32) -> Block {
         let daddr = self.geo.ag_header_daddr(AgNumber(agno), index);
         let crc = [224, 216, 312, 32][index as usize];
         self.with_crc(usize::try_from(daddr.0).unwrap() * 512, self.geo.sectsize(), crc)
     }
 
-    /// The `nth` structure whose first bytes are `magic`.
-    pub fn magic(&self, magic: &[u8], nth: usize) -> Place {
+    /// Returns the `nth` structure whose first bytes are `magic`.
+    pub fn magic(&self, magic: &[u8], nth: usize) -> Block {
         let mut found = self.metadata();
-        found.retain(|place| self.bytes[place.offset..].starts_with(magic));
+        found.retain(|block| self.bytes[block.offset..].starts_with(magic));
         found[nth]
     }
 
-    /// The `nth` structure whose bytes from 8 on are `magic`: a hash leaf or node.
-    pub fn da(&self, magic: u16, nth: usize) -> Place {
+    /// Returns the `nth` structure whose bytes from 8 on are `magic`: a hash leaf or node.
+    pub fn da(&self, magic: u16, nth: usize) -> Block {
         let mut found = self.metadata();
-        found.retain(|place| {
-            let head = &self.bytes[place.offset..];
+        found.retain(|block| {
+            let head = &self.bytes[block.offset..];
             head[8..10] == magic.to_be_bytes() && !head.starts_with(b"X")
         });
         found[nth]
     }
 
-    /// The first inode that `fits`, wherever chunks are.
-    pub fn inode(&self, fits: impl Fn(&Dinode<'_>) -> bool) -> Place {
+    /// Returns the first inode that `fits` accepts.
+    pub fn inode(&self, fits: impl Fn(&Dinode<'_>) -> bool) -> Block {
         let mut found = self.metadata();
-        found.retain(|place| {
-            let bytes = &self.bytes[place.offset..];
+        found.retain(|block| {
+            let bytes = &self.bytes[block.offset..];
             bytes.starts_with(b"IN")
                 && Dinode::parse(bytes, &self.geo).is_some_and(|inode| fits(&inode))
         });
         found[0]
     }
 
-    /// A regular file with `extents` extents in its inode.
-    pub fn file(&self, extents: u64) -> Place {
+    /// Returns a regular file with `extents` extents in its inode.
+    pub fn file(&self, extents: u64) -> Block {
         self.inode(|i| {
             i.is_regular() && i.nextents() == extents && i.format() == Some(Format::Extents)
         })
     }
 
-    /// Every metadata structure that says what it is.
-    pub fn metadata(&self) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Returns every metadata structure that is known by its magic.
+    pub fn metadata(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
         let (blocksize, dirblk) = (self.geo.blocksize(), self.geo.dirblksize());
         let log = self.geo.log_daddr().map_or(0, |d| usize::try_from(d.0).unwrap() * 512);
         let log_len = self.geo.logblocks as usize * blocksize;
@@ -109,7 +109,7 @@ impl Image {
                 continue;
             }
             let block = offset % blocksize == 0;
-            let place = match &bytes[..4] {
+            let block = match &bytes[..4] {
                 b"XFSB" => self.with_crc(offset, 512, 224),
                 b"XAGF" => self.with_crc(offset, 512, 216),
                 b"XAGI" => self.with_crc(offset, 512, 312),
@@ -118,7 +118,7 @@ impl Image {
                     self.with_crc(offset, blocksize, 52)
                 }
                 b"ABTB" | b"ABTC" | b"IABT" | b"BMAP" if block => {
-                    Place { offset, len: blocksize, crc: None }
+                    Block { offset, len: blocksize, crc: None }
                 }
                 b"BMA3" if block => self.with_crc(offset, blocksize, 64),
                 b"XDB3" | b"XDD3" | b"XDF3" | b"XD2B" | b"XD2D" | b"XD2F" if block => {
@@ -135,12 +135,13 @@ impl Image {
                     _ => continue,
                 },
             };
-            places.push(place);
+            blocks.push(block);
         }
-        places
+        blocks
     }
 
-    /// A node of a directory is a directory block, one of attributes a block: its children tell.
+    /// Returns the length of a node: a directory block or a filesystem block, depending on its
+    /// children.
     fn node_len(&self, bytes: &[u8]) -> usize {
         let first = if self.geo.v5() { 64 } else { 16 };
         let before = u32::from_be_bytes(bytes[first + 4..first + 8].try_into().unwrap());
@@ -151,35 +152,36 @@ impl Image {
         }
     }
 
-    /// The image with `change` made to the structure at `place`, its checksum made right.
-    pub fn damaged(&self, place: Place, change: impl FnOnce(&mut [u8])) -> OverlayDevice {
+    /// Returns the image with `change` applied to the structure `block` and its checksum made
+    /// right.
+    pub fn damaged(&self, block: Block, change: impl FnOnce(&mut [u8])) -> OverlayDevice {
         let dev = self.copy();
-        damage(&dev, place, change);
+        damage(&dev, block, change);
         dev
     }
 }
 
 /// Damages one more structure of `dev`.
-pub fn damage(dev: &OverlayDevice, place: Place, change: impl FnOnce(&mut [u8])) {
-    let at = ByteOffset(place.offset as u64);
-    let mut bytes = vec![0; place.len];
+pub fn damage(dev: &OverlayDevice, block: Block, change: impl FnOnce(&mut [u8])) {
+    let at = ByteOffset(block.offset as u64);
+    let mut bytes = vec![0; block.len];
     dev.read_at(at, &mut bytes).unwrap();
     change(&mut bytes);
-    if let Some(crc) = place.crc {
+    if let Some(crc) = block.crc {
         xfskit_crc::update(&mut bytes, crc);
     }
     dev.write_at(at, &bytes).unwrap();
 }
 
-/// Judges `dev`: the report and every finding.
-pub fn judge(dev: &dyn BlockDevice) -> (Report, Vec<Finding>) {
+/// Checks `dev`. Returns the report and all findings.
+pub fn check_all(dev: &dyn BlockDevice) -> (Report, Vec<Finding>) {
     let mut findings = Vec::new();
     let options = Options { threads: 2, ..Options::default() };
     let report = check(dev, None, &options, &mut |finding| findings.push(finding)).unwrap();
     (report, findings)
 }
 
-/// The ids of everything that is wrong with `dev`.
+/// Returns the ids of all findings of `dev`.
 pub fn ids(dev: &dyn BlockDevice) -> BTreeSet<&'static str> {
-    judge(dev).1.iter().map(|finding| finding.corruption.check.0).collect()
+    check_all(dev).1.iter().map(|finding| finding.corruption.check.0).collect()
 }

@@ -1,4 +1,4 @@
-//! Items as nodes.
+//! Log items as nodes.
 
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
@@ -20,7 +20,7 @@ use crate::dump::Scalar;
 
 use super::node::{Node, digits, escaped, hex};
 
-/// One item, taken apart; `data` asks for its bytes as well.
+/// Decodes one item, with its bytes if `data`.
 pub(super) fn node(item: &Item<'_>, geo: &Geometry, data: bool) -> Node {
     match item {
         Item::Buf(buf) => buf_node(buf, geo, data),
@@ -62,7 +62,7 @@ fn buf_node(buf: &Buf<'_>, geo: &Geometry, data: bool) -> Node {
     node.children(buf.changes().map(change))
 }
 
-/// The unlinked pointers that an inode cluster's image brings.
+/// Returns the unlinked pointers that an inode cluster's image has.
 fn unlinked_nodes<'a>(buf: &Buf<'a>, geo: &'a Geometry) -> impl Iterator<Item = Node> + use<'a> {
     let size = geo.inodesize();
     buf.changes().flat_map(move |change| {
@@ -75,7 +75,7 @@ fn unlinked_nodes<'a>(buf: &Buf<'a>, geo: &'a Geometry) -> impl Iterator<Item = 
     })
 }
 
-/// The fields of a superblock or group header, as far as the change at its start goes.
+/// Decodes the fields of a superblock or group header that the change at its start covers.
 fn header_node(buf: &Buf<'_>) -> Option<Node> {
     let first = buf.changes().next().filter(|change| change.offset == 0)?;
     let mut sector = vec![0; 512.max(first.bytes.len())];
@@ -153,7 +153,7 @@ fn core_node(core: &LogDinode) -> Node {
         let time = if bigtime {
             Timestamp::from_bigtime(raw)
         } else {
-            // Two numbers, seconds first, whatever the byte order.
+            // Converts two numbers, seconds first, in either byte order.
             Timestamp::from_legacy(raw.rotate_left(32))
         };
         format!("{}.{:09}", time.sec, time.nsec)
@@ -238,7 +238,7 @@ fn extent_node(extent: &Extent) -> Node {
         .field("unwritten", u8::from(extent.unwritten))
 }
 
-/// The keys and pointers of a logged btree root.
+/// Decodes the keys and pointers of a logged btree root.
 fn root_nodes(logged: &[u8], geo: &Geometry) -> Vec<Node> {
     let body = logged.get(Layout::of(geo).long_header..).unwrap_or_default();
     let room = body.len() / 16;

@@ -1,4 +1,4 @@
-//! What is printed: a name, fields, and nodes below it. One shape for text and JSON.
+//! The output as a tree: a name, fields, and child nodes. The same tree prints as text and JSON.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use xfskit_units::Lsn;
 
 use crate::dump::Scalar;
 
-/// Something with a name.
+/// A named node.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     name: &'static str,
@@ -15,17 +15,17 @@ pub(super) struct Node {
     children: Vec<Node>,
 }
 
-/// A number that people read in hexadecimal.
+/// Makes a number that is printed in hexadecimal.
 pub(super) fn hex(n: impl Into<u64>) -> Scalar {
     Scalar::Hex(n.into())
 }
 
-/// Any bytes as text: printable ASCII as it is, the rest as `\xNN`.
+/// Makes text of any bytes: printable ASCII as it is, the rest as `\xNN`.
 pub(super) fn escaped(bytes: &[u8]) -> Scalar {
     Scalar::Text(bytes.escape_ascii().to_string())
 }
 
-/// Any bytes as hexadecimal digits.
+/// Makes hexadecimal digits of any bytes.
 pub(super) fn digits(bytes: &[u8]) -> Scalar {
     let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('?');
     Scalar::Text(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect())
@@ -57,19 +57,19 @@ impl Node {
         Self { name, fields: Vec::new(), children: Vec::new() }
     }
 
-    /// … with a field more.
+    /// Adds a field.
     pub(super) fn field(mut self, name: &'static str, value: impl Into<Scalar>) -> Self {
         self.fields.push((name, value.into()));
         self
     }
 
-    /// … with a node more below it.
+    /// Adds a child node.
     pub(super) fn child(mut self, child: Self) -> Self {
         self.children.push(child);
         self
     }
 
-    /// … with these nodes below it.
+    /// Adds child nodes.
     pub(super) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.children.extend(children);
         self

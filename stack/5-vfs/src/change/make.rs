@@ -1,4 +1,4 @@
-//! Inodes made: with a name, or without.
+//! Makes inodes, with a name or without.
 
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::{NewInode, Touch, inherited_flags, inherited_flags2};
@@ -9,58 +9,58 @@ use xfskit_units::Ino;
 
 use super::hold::Hold;
 use super::set::set_acl;
-use super::{check_name, check_place, named, take};
+use super::{check_dir, check_name, named, take};
 use crate::{Error, Fs, Result};
 
-/// The setgid bit: in a directory, what is made gets the directory's group.
+/// The setgid bit: in a directory, new files get the directory's group.
 const SETGID: u16 = 0o2000;
 
-/// What is to be made.
+/// The properties of a new inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewNode {
-    /// Type and permissions: `S_IFREG | 0o644`. Symbolic links have a target besides.
+    /// Type and permissions: `S_IFREG | 0o644`. Symbolic links also have a target.
     pub mode: u16,
     /// Owner.
     pub uid: u32,
-    /// Group; a directory with the setgid bit hands down its own.
+    /// Group, unless a directory with the setgid bit gives its own.
     pub gid: u32,
-    /// Of a device: major and minor number.
+    /// Major and minor number of a device.
     pub rdev: Option<(u32, u32)>,
-    /// Of a symbolic link: where it points.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// Permissions that `mode` loses where the directory has no default ACL: what a process calls
-    /// its umask.
+    /// Permissions that are removed from `mode` if the directory has no default ACL: the umask of a
+    /// process.
     pub umask: u16,
-    /// A copy that is given the ACLs of its original: the directory's default ACL is not handed
-    /// down to it.
+    /// True for a copy that gets the ACLs of its original: the directory's default ACL is not
+    /// inherited.
     pub brings_acls: bool,
 }
 
 impl NewNode {
-    /// A regular file.
+    /// Returns the properties of a regular file.
     pub fn file(perm: u16) -> Self {
         Self { mode: FileType::Regular.mode() | perm, ..Self::default() }
     }
 
-    /// A directory.
+    /// Returns the properties of a directory.
     pub fn directory(perm: u16) -> Self {
         Self { mode: FileType::Directory.mode() | perm, ..Self::default() }
     }
 
-    /// A symbolic link.
+    /// Returns the properties of a symbolic link.
     pub fn symlink(target: &[u8]) -> Self {
         let target = Some(target.to_vec());
         Self { mode: FileType::Symlink.mode() | 0o777, target, ..Self::default() }
     }
 
-    /// What programs make where nobody names permissions: everybody may read, the owner write; or
-    /// what the directory's default ACL says.
+    /// Returns the properties that programs use by default: everyone may read, the owner may write;
+    /// or the directory's default ACL applies.
     pub fn usual(file_type: FileType) -> Self {
         let perm = if file_type == FileType::Directory { 0o777 } else { 0o666 };
         Self { mode: file_type.mode() | perm, umask: 0o022, ..Self::default() }
     }
 
-    /// The same, of this owner and group.
+    /// Sets owner and group.
     pub fn owner(self, uid: u32, gid: u32) -> Self {
         Self { uid, gid, ..self }
     }
@@ -71,12 +71,12 @@ impl NewNode {
 }
 
 impl Fs {
-    /// Makes what `new` says under `name` in directory `dir`, and answers its number. A default ACL
-    /// of the directory is handed down as Linux does.
+    /// Makes `new` under `name` in directory `dir`, and returns its number. A default ACL of the
+    /// directory is inherited as in Linux.
     ///
     /// # Errors
-    /// [`Core::Exists`], [`Core::NoSpace`], names that are none, and what makes no sense: a
-    /// symbolic link without a target, a device number that the format cannot hold.
+    /// [`Core::Exists`], [`Core::NoSpace`], names that are not valid, and properties that are not:
+    /// a symbolic link without a target, a device number that the format cannot hold.
     pub fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Result<Ino> {
         self.make_with(dir, name, new, |_| ())
     }
@@ -95,11 +95,11 @@ impl Fs {
     /// committed.
     fn make_with(&self, dir: Ino, name: &[u8], new: &NewNode, made: impl Fn(Ino)) -> Result<Ino> {
         check_name(name)?;
-        let file_type = judge(new)?;
+        let file_type = check_new(new)?;
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [parent] = take(tx, [dir])?;
-            check_place(tx, parent)?;
+            check_dir(tx, parent)?;
             let nlink = if file_type == FileType::Directory { 2 } else { 1 };
             let inode = tx.ialloc(dir, &core_of(tx, parent, new, file_type, nlink, now))?;
             fill(tx, parent, inode, new, file_type)?;
@@ -116,13 +116,13 @@ impl Fs {
         })?)
     }
 
-    /// Makes a file that has no name: it goes away with its last holder unless it is given one by
-    /// [`link`](Self::link). `near` is the directory whose group it goes to.
+    /// Makes a file that has no name. It is freed with its last holder unless [`link`](Self::link)
+    /// gives it a name. `near` is the directory in whose group it is allocated.
     ///
     /// # Errors
-    /// [`Core::NoSpace`], and a `new` that is no regular file.
+    /// [`Core::NoSpace`], and a `new` that is not a regular file.
     pub fn make_unnamed(&self, near: Ino, new: &NewNode) -> Result<Hold<'_>> {
-        if judge(new)? != FileType::Regular {
+        if check_new(new)? != FileType::Regular {
             return Err(Core::Limit("only a regular file can be made without a name").into());
         }
         let now = self.clock.now();
@@ -140,11 +140,11 @@ impl Fs {
         Ok(hold)
     }
 
-    /// Gives inode `ino`, which is no directory, the further name `name` in directory `dir`. One
-    /// that has no name at all is held by the caller.
+    /// Adds the name `name` in directory `dir` to inode `ino`, which is not a directory. The caller
+    /// holds an inode that has no name yet.
     ///
     /// # Errors
-    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::Limit`] where it has as many links as can be.
+    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::Limit`] if it has the maximum number of links.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let now = self.clock.now();
@@ -154,7 +154,7 @@ impl Fs {
             if file_type == FileType::Directory {
                 return Err(Core::Limit("a directory has one name only"));
             }
-            check_place(tx, parent)?;
+            check_dir(tx, parent)?;
             let nlink = tx.core(inode).nlink();
             if nlink == 0 {
                 tx.remove_unlinked(inode)?;
@@ -169,8 +169,8 @@ impl Fs {
     }
 }
 
-/// Refuses what makes no sense before anything is touched.
-fn judge(new: &NewNode) -> Result<FileType> {
+/// Refuses properties that are not valid, before anything is changed.
+fn check_new(new: &NewNode) -> Result<FileType> {
     let no = |why| Err(Error::Core(Core::Limit(why)));
     let Some(file_type) = new.file_type() else { return no("a mode without a file type") };
     if (file_type == FileType::Symlink) != new.target.is_some() {
@@ -185,7 +185,7 @@ fn judge(new: &NewNode) -> Result<FileType> {
     Ok(file_type)
 }
 
-/// The core of a new inode: what is asked for, and what the directory hands down.
+/// Returns the core of a new inode: the requested properties, and the inherited ones.
 fn core_of(
     tx: &Tx<'_>,
     parent: TxInode,
@@ -218,8 +218,8 @@ fn core_of(
     }
 }
 
-/// Gives a new inode what the default ACL of its directory says: an access ACL, masked by the
-/// permissions asked for, and to a directory the default ACL itself. Symbolic links get nothing.
+/// Sets the ACLs of a new inode from the default ACL of its directory: an access ACL, masked by the
+/// requested permissions, and for a directory the default ACL itself. Symbolic links have none.
 fn hand_down_acls(
     tx: &mut Tx<'_>,
     parent: TxInode,
@@ -241,7 +241,7 @@ fn hand_down_acls(
     set_acl(tx, inode, acl::ACCESS, &access, SetMode::Any)
 }
 
-/// What a new inode holds: an empty directory, the target of a link.
+/// Sets the content of a new inode: an empty directory, the target of a link.
 fn fill(
     tx: &mut Tx<'_>,
     parent: TxInode,

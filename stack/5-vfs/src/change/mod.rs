@@ -1,18 +1,18 @@
-//! Changing a filesystem: names, links, owners, times, attributes.
+//! Changes a filesystem: names, links, owners, times, attributes.
 //!
-//! Every call is one change that happens or does not: what comes back as an error has changed
-//! nothing. Calls may come from many threads. Each begins with inode numbers, as a network or FUSE
-//! server has them; paths are resolved by [`Fs::lookup`](crate::Fs::lookup) before. Which caller
-//! may do what is the caller's affair: this floor does not know users.
+//! Every call is atomic: a call that returns an error has changed nothing. Any thread may call.
+//! Calls take inode numbers, as a network or FUSE server has them;
+//! [`Fs::lookup`](crate::Fs::lookup) resolves paths before. Permissions are the caller's concern:
+//! this floor does not know users.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`make`] | files, directories, symbolic links, devices, and files without a name |
-//! | [`remove`] | names removed; inodes given back when nobody needs them |
-//! | [`rename`] | names moved, exchanged, replaced |
-//! | [`set`] | owners, modes, times, extended attributes |
+//! | [`make`] | makes files, directories, symbolic links, devices, and files without a name |
+//! | [`remove`] | removes names, and frees inodes that are no longer used |
+//! | [`rename`] | moves, exchanges and replaces names |
+//! | [`set`] | sets owners, modes, times, extended attributes |
 //! | [`handle`] | files open for reading and writing at an offset |
-//! | [`share`] | content of two files shared, copied, exchanged |
+//! | [`share`] | shares, copies and exchanges content of two files |
 //! | [`hold`] | inodes held open: they outlive their names |
 
 pub mod handle;
@@ -34,17 +34,17 @@ use xfskit_units::Ino;
 
 use crate::{Error, Result};
 
-/// Tells the time.
+/// A source of the time.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `now`.
+    /// Makes a clock that calls `now`.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The clock of this machine.
+    /// Returns the clock of this machine.
     pub fn system() -> Self {
         Self::new(|| {
             let since =
@@ -54,12 +54,12 @@ impl Clock {
         })
     }
 
-    /// A clock that stands still.
+    /// Returns a clock that always has the same time.
     pub fn fixed(at: Timestamp) -> Self {
         Self::new(move || at)
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
@@ -71,8 +71,8 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// Takes the locks of several inodes, in the order of their numbers; answers them in the order
-/// asked for.
+/// Takes the locks of several inodes, in the order of their numbers. Returns the inodes in the
+/// order of the arguments.
 pub(crate) fn take<const N: usize>(
     tx: &mut Tx<'_>,
     inos: [Ino; N],
@@ -89,7 +89,7 @@ pub(crate) fn take<const N: usize>(
     Ok(taken.map(|inode| inode.expect("each was taken in its turn")))
 }
 
-/// A name that an entry can have.
+/// Checks that an entry can have this name.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     let shown = || String::from_utf8_lossy(name).into_owned();
     if name.len() > NAME_MAX {
@@ -102,9 +102,9 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Fails where `dir` is no directory that can take a name: a removed one cannot, though somebody
-/// may hold it.
-pub(crate) fn check_place(tx: &Tx<'_>, dir: TxInode) -> xfskit_core::Result<()> {
+/// Fails if `dir` is not a directory that can take a name. A removed directory cannot, even if it
+/// is held.
+pub(crate) fn check_dir(tx: &Tx<'_>, dir: TxInode) -> xfskit_core::Result<()> {
     let core = tx.core(dir);
     if !core.is_dir() {
         return Err(xfskit_core::Error::NotDirectory(dir.ino));
@@ -115,14 +115,14 @@ pub(crate) fn check_place(tx: &Tx<'_>, dir: TxInode) -> xfskit_core::Result<()> 
     Ok(())
 }
 
-/// The entry `name` of directory `dir`, as the inode that it names remembers it; `None` on a volume
-/// without parent pointers.
+/// Returns the parent pointer of entry `name` in directory `dir`; `None` on a volume without parent
+/// pointers.
 fn entry_of<'n>(tx: &Tx<'_>, dir: TxInode, name: &'n [u8]) -> Option<ParentName<'n>> {
     let has = tx.volume().geo().features.parent();
     has.then(|| ParentName { ino: dir.ino, generation: tx.core(dir).generation(), name })
 }
 
-/// `inode` has a new name.
+/// Adds the parent pointer of a new name of `inode`.
 pub(crate) fn named(
     tx: &mut Tx<'_>,
     inode: TxInode,
@@ -132,7 +132,7 @@ pub(crate) fn named(
     entry_of(tx, dir, name).map_or(Ok(()), |entry| tx.parent_set(inode, entry))
 }
 
-/// `inode` has lost a name.
+/// Removes the parent pointer of a lost name of `inode`.
 pub(crate) fn unnamed(
     tx: &mut Tx<'_>,
     inode: TxInode,
@@ -142,7 +142,7 @@ pub(crate) fn unnamed(
     entry_of(tx, dir, name).map_or(Ok(()), |entry| tx.parent_remove(inode, entry))
 }
 
-/// `inode` is named by `new` instead of `old`.
+/// Replaces the parent pointer of `old` by that of `new`.
 pub(crate) fn renamed(
     tx: &mut Tx<'_>,
     inode: TxInode,

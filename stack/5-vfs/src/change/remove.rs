@@ -1,9 +1,8 @@
-//! Names removed, and inodes given back.
+//! Removes names, and frees inodes.
 //!
-//! An inode whose last name goes is given back at once where that fits into the same transaction:
-//! an empty file, a short one. Larger ones, and those that somebody holds open, go on the unlinked
-//! list first; what they have is then given back piece by piece, and a crash in between is finished
-//! by recovery.
+//! An inode whose last name is removed is freed at once if that fits into the same transaction: an
+//! empty file, a short one. Larger files, and those that are held open, go on the unlinked list
+//! first. Their blocks are then freed piece by piece, and recovery finishes after a crash.
 
 use xfskit_core::icore::Touch;
 use xfskit_core::{Error as Core, Tx, TxInode};
@@ -14,7 +13,7 @@ use super::{take, unnamed};
 use crate::{Fs, Result};
 
 impl Fs {
-    /// Removes `name`, which is no directory's, from directory `dir`.
+    /// Removes `name`, which is not a directory's, from directory `dir`.
     ///
     /// # Errors
     /// [`Core::NoEntry`], and [`Core::IsDirectory`] for a directory.
@@ -57,8 +56,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Takes `name` out of directory `dir`, and runs `change` with the directory and the inode that
-    /// it named, both locked. Where that refuses, nothing has happened to the name either.
+    /// Removes `name` from directory `dir`, and runs `change` with the directory and the inode of
+    /// the name, both locked. If `change` fails, the name stays.
     fn without_entry<T>(
         &self,
         dir: Ino,
@@ -71,14 +70,14 @@ impl Fs {
                 return Err(Core::NotDirectory(dir));
             }
             let (ino, _) = tx.dir_remove(parent, name)?;
-            // Out of order if the number is the lower one: then the lock is only tried.
+            // If the number is the lower one, this is out of order, and the lock is only tried.
             let inode = tx.iget(ino)?;
             change(tx, parent, inode)
         })?)
     }
 
-    /// One name less, in a transaction that holds the inode. Returns a hold on the inode where
-    /// something of it is left to be given back.
+    /// Removes one link, in a transaction that holds the inode. Returns a hold on the inode if
+    /// something of it is left to be freed.
     pub(crate) fn drop_link(
         &self,
         tx: &mut Tx<'_>,
@@ -101,7 +100,7 @@ impl Fs {
         Ok(Some(self.hold(ino)))
     }
 
-    /// Gives back what is left of an inode without a name, unless somebody else holds it.
+    /// Frees the rest of an inode without a name, unless another holder is left.
     pub(crate) fn finish(left: Option<Hold<'_>>) {
         if let Some(hold) = left {
             hold.mark_unlinked();

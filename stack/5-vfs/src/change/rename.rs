@@ -1,4 +1,4 @@
-//! Names moved.
+//! Moves names.
 
 use xfskit_core::icore::Touch;
 use xfskit_core::{Error as Core, Tx, TxInode};
@@ -7,22 +7,22 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
 use super::hold::Hold;
-use super::{check_name, check_place, renamed, take, unnamed};
+use super::{check_dir, check_name, renamed, take, unnamed};
 use crate::{Fs, Result};
 
-/// What may be at the new name.
+/// How an existing entry at the new name is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Whatever is there is replaced, a directory only if it is empty.
+    /// It is replaced, a directory only if it is empty.
     #[default]
     Replace,
-    /// Nothing: an existing name is an error.
+    /// It is an error.
     NoReplace,
-    /// Something: the two change places.
+    /// It is required: the two entries are exchanged.
     Exchange,
 }
 
-/// A name in a directory, held, and what it names.
+/// A name in a directory that is held, and its inode.
 #[derive(Clone, Copy)]
 struct End<'n> {
     dir: TxInode,
@@ -30,11 +30,11 @@ struct End<'n> {
 }
 
 impl Fs {
-    /// Gives what is `from_name` in `from` the name `to_name` in `to`.
+    /// Renames `from_name` in `from` to `to_name` in `to`.
     ///
     /// # Errors
     /// [`Core::NoEntry`], [`Core::Exists`], [`Core::NotEmpty`], [`Core::NotDirectory`],
-    /// [`Core::IsDirectory`], and [`Core::Limit`] where a directory would come below itself.
+    /// [`Core::IsDirectory`], and [`Core::Limit`] if a directory would come below itself.
     pub fn rename(
         &self,
         from: Ino,
@@ -45,16 +45,16 @@ impl Fs {
     ) -> Result<()> {
         check_name(from_name)?;
         check_name(to_name)?;
-        // Directories change their places one at a time: else two moves could make a loop.
+        // Directories are moved one at a time, because two moves could make a loop.
         let _order = (from != to).then(|| self.moves.lock());
-        // Before any lock is held: directories stay where they are as long as the order is ours.
+        // Before any inode is locked: directories do not move while this lock is held.
         let [above_from, above_to] =
             if from == to { [vec![], vec![]] } else { [self.path_up(from)?, self.path_up(to)?] };
         let now = self.clock.now();
         let left = self.volume.transact(|tx| {
             let [from_dir, to_dir] = take(tx, [from, to])?;
             for dir in [from_dir, to_dir] {
-                check_place(tx, dir)?;
+                check_dir(tx, dir)?;
             }
             let source = End { dir: from_dir, name: from_name };
             let target = End { dir: to_dir, name: to_name };
@@ -90,7 +90,7 @@ impl Fs {
         Ok(())
     }
 
-    /// What is at the target loses its name, and the source takes it.
+    /// Removes the name of the inode at the target, and gives it to the source.
     fn replace(
         &self,
         tx: &mut Tx<'_>,
@@ -118,15 +118,15 @@ impl Fs {
         self.drop_link(tx, other, if was_dir { 2 } else { 1 })
     }
 
-    /// `dir` and all directories above it, as they are now: they stay where they are only as long
-    /// as the caller keeps others from moving directories.
+    /// Returns `dir` and all directories above it, as they are now. They stay the same only while
+    /// the caller keeps other threads from moving directories.
     ///
     /// # Errors
-    /// [`Core::Limit`] where more are nested than can be; damage, device failures.
+    /// [`Core::Limit`] if more are nested than possible; damage, device failures.
     pub fn path_up(&self, dir: Ino) -> Result<Vec<Ino>> {
         let root = self.volume.geo().rootino;
         let mut path = vec![dir];
-        // No path is longer than the volume has inodes; damage must not keep us here.
+        // Damage must not make this loop endless.
         for _ in 0..u32::from(u16::MAX) {
             let at = path[path.len() - 1];
             let above = self.lookup(&self.inode(at)?, b"..")?;
@@ -139,7 +139,7 @@ impl Fs {
     }
 }
 
-/// Fails where the directory that `path` leads to is `ino` or lies below it: `ino` would be cut
+/// Fails if the directory that `path` leads to is `ino` or is below it, because `ino` would be cut
 /// off.
 fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
     if path.contains(&ino) {
@@ -148,8 +148,8 @@ fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
     Ok(())
 }
 
-/// What follows once the entry stands at its new place: the old one goes, links and parents are
-/// mended.
+/// Completes a move after the entry is at its new place: removes the old one, and updates links and
+/// parents.
 fn moved(
     tx: &mut Tx<'_>,
     source: End<'_>,
@@ -166,7 +166,7 @@ fn moved(
     Ok(())
 }
 
-/// Mends `..`, link counts and parent pointer of an inode that moved from `source` to `target`.
+/// Updates `..`, link counts and parent pointer of an inode that moved from `source` to `target`.
 fn reparent(
     tx: &mut Tx<'_>,
     inode: TxInode,
@@ -183,7 +183,7 @@ fn reparent(
     Ok(())
 }
 
-/// The two change places.
+/// Exchanges the two entries.
 fn exchange(
     tx: &mut Tx<'_>,
     source: End<'_>,

@@ -1,4 +1,4 @@
-//! Owners, modes, times, extended attributes.
+//! Sets owners, modes, times, extended attributes.
 
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::Touch;
@@ -11,12 +11,12 @@ use xfskit_units::Ino;
 use super::take;
 use crate::{Fs, Result};
 
-/// Longest name of an extended attribute in bytes, with its namespace: Linux has no longer ones.
+/// Length of the longest name of an extended attribute in bytes, with its namespace: that of Linux.
 const XATTR_NAME_MAX: usize = 255;
 /// Permission bits with setuid, setgid and sticky.
 const PERM: u16 = 0o7777;
 
-/// What is to be set; `None` leaves it as it is.
+/// The attributes to set; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permissions, with setuid, setgid and sticky.
@@ -31,12 +31,13 @@ pub struct SetAttr {
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
-    /// `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
+    /// The `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
     pub flags: Option<u16>,
 }
 
 impl Fs {
-    /// Sets what `set` names on inode `ino`; its ctime becomes now. An ACL follows the permissions.
+    /// Sets the attributes in `set` of inode `ino`, and its ctime to now. An ACL follows the
+    /// permissions.
     ///
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
@@ -72,15 +73,15 @@ impl Fs {
     }
 
     /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`,
-    /// `system.posix_acl_`). The permissions follow an ACL, and one that says no more than they do
-    /// is not kept.
+    /// `system.posix_acl_`). The permissions follow an ACL, and one that a mode can express is not
+    /// stored.
     ///
     /// # Errors
-    /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where
-    /// `mode` asks for the other; [`Limit`](xfskit_core::Error::Limit) for a value of more than 64
-    /// KiB, and for what Linux would not show: a name of more than 255 bytes, `user.` on what is
-    /// neither a file nor a directory, ACLs on a symbolic link, default ACLs on what is no
-    /// directory; [`NoSpace`](xfskit_core::Error::NoSpace).
+    /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) if
+    /// `mode` requires the opposite; [`Limit`](xfskit_core::Error::Limit) for a value of more than
+    /// 64 KiB, and for attributes that Linux would not show: a name of more than 255 bytes, `user.`
+    /// on neither a file nor a directory, ACLs on a symbolic link, default ACLs on a file that is
+    /// not a directory; [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         if name.len() > XATTR_NAME_MAX {
             return Err(
@@ -106,7 +107,7 @@ impl Fs {
         })?)
     }
 
-    /// The same for an attribute as it is stored: an ACL in the form of the disk.
+    /// Sets an attribute like [`set_xattr`](Self::set_xattr), with an ACL in its form on disk.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
@@ -129,7 +130,7 @@ impl Fs {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`NoEntry`](xfskit_core::Error::NoEntry) where there is none of this name.
+    /// [`NoEntry`](xfskit_core::Error::NoEntry) if there is none of this name.
     pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let (namespace, name, _) = crate::xattr::to_disk(name, &[])?;
         let now = self.clock.now();
@@ -142,8 +143,8 @@ impl Fs {
     }
 }
 
-/// Sets an ACL as stored, under its name on disk; an empty one goes. The permissions follow an
-/// access ACL.
+/// Sets an ACL as stored, under its name on disk; an empty one is removed. The permissions follow
+/// an access ACL.
 pub(super) fn set_acl(
     tx: &mut Tx<'_>,
     inode: TxInode,
@@ -171,11 +172,11 @@ pub(super) fn set_acl(
     }
     match tx.attr_remove(inode, Namespace::Trusted, name) {
         Err(Error::NoEntry) => Ok(()),
-        answer => answer,
+        result => result,
     }
 }
 
-/// The permissions of an inode are `perm` now: its access ACL, where it has one, says the same.
+/// Updates the access ACL of an inode, if it has one, to the permissions `perm`.
 fn acl_follows_mode(tx: &mut Tx<'_>, inode: TxInode, perm: u16) -> xfskit_core::Result<()> {
     let stored = tx.attr_get(inode, Namespace::Trusted, acl::ACCESS)?;
     let Some(changed) = stored.as_ref().and_then(|stored| acl::with_perm(stored, perm)) else {

@@ -1,4 +1,4 @@
-//! A volume in memory to try on, and its judge.
+//! A volume in memory, and the checks after a test.
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use xfskit_test_oracle::verify;
 use xfskit_units::{ByteLen, ByteOffset, Uuid};
 use xfskit_vfs::{Clock, Fs, Timestamp};
 
-/// Bytes of a volume.
+/// Size of a volume in bytes.
 pub(crate) const SIZE: u64 = 64 << 20;
 
-/// A new volume, made with these options of mkfs.
+/// Makes a new volume with these options of mkfs.
 pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
     let dev = Arc::new(MemDevice::new(ByteLen(SIZE)));
     let mut asked = Options::default();
@@ -27,19 +27,19 @@ pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
     dev
 }
 
-/// The volume, open.
+/// Opens the volume.
 pub(crate) fn open(dev: &Arc<MemDevice>, write: bool) -> Fs {
     let options = OpenOptions { write, cache_bytes: 4 << 20, ..OpenOptions::default() };
     let volume = Volume::open(Arc::clone(dev) as Arc<dyn BlockDevice>, &options).unwrap();
     Fs::with_clock(volume, clock())
 }
 
-/// The time of all changes.
+/// Returns the clock of all changes.
 pub(crate) fn clock() -> Clock {
     Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 })
 }
 
-/// The device as it is now.
+/// Returns a copy of the device.
 pub(crate) fn snapshot(dev: &MemDevice) -> Arc<MemDevice> {
     let copy = Arc::new(MemDevice::new(ByteLen(SIZE)));
     let mut piece = vec![0; 1 << 20];
@@ -52,7 +52,7 @@ pub(crate) fn snapshot(dev: &MemDevice) -> Arc<MemDevice> {
     copy
 }
 
-/// Fails unless all judges are silent: ours, `xfs_repair`, the kernel.
-pub(crate) fn judge(dev: &MemDevice) {
+/// Fails unless our check, `xfs_repair` and the kernel find nothing.
+pub(crate) fn verify_all(dev: &MemDevice) {
     verify::device(dev).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Everything decided.
+//! The plan of a volume with a tree.
 
 use xfskit_format::agbtree::Tree as AgTree;
 use xfskit_format::reserve::{self, SET_ASIDE, TreeBlocks};
@@ -8,60 +8,60 @@ use xfskit_mkfs::group::{Group, Totals};
 use xfskit_units::{ByteLen, FsBlock, Geometry};
 
 use super::BuildError;
-use super::anatomy::{Anatomy, Makings};
-use super::census::Census;
 use super::groups::Owners;
+use super::inode_order::InodeOrder;
+use super::inode_plan::{InodePlan, PlanInput};
 use super::space::{Run, Space};
 use crate::source::{Kind, NodeId, Tree};
 
-/// A volume with a tree in it, decided to the last byte but the contents of files.
+/// A volume with a tree, planned to the last byte except the contents of files.
 #[derive(Debug)]
 pub struct Blueprint<'a> {
     pub(super) tree: &'a Tree,
     pub(super) plan: &'a Plan,
-    pub(super) census: Census,
+    pub(super) inode_order: InodeOrder,
     /// Blocks of all inodes, in their order.
     runs: Vec<Run>,
-    /// For each inode, and behind the last one, the number of its first run.
+    /// For each inode, and after the last one, the index of its first run.
     firsts: Vec<u32>,
     pub(super) groups: Vec<Group>,
     pub(super) totals: Totals,
-    /// Bytes that users of the volume will find free.
+    /// Free bytes of the finished volume, as its users see them.
     pub(super) free: u64,
-    /// What the caller should know, in whole sentences.
+    /// Notes for the user, in whole sentences.
     pub notes: Vec<String>,
 }
 
 impl<'a> Blueprint<'a> {
-    /// Decides how `tree` lies in the volume `plan`.
+    /// Plans `tree` in the volume `plan`.
     ///
     /// # Errors
-    /// [`BuildError::NoSpace`] where it does not fit, [`BuildError::Unfit`] where the volume has no
-    /// place for something, [`BuildError::Source`] where a file cannot be asked for its holes.
+    /// [`BuildError::NoSpace`] if it does not fit, [`BuildError::Unfit`] if the volume cannot hold
+    /// something, [`BuildError::Source`] if a file cannot be read.
     pub fn new(tree: &'a Tree, plan: &'a Plan) -> Result<Self, BuildError> {
         let geo = &plan.geometry;
         let mut space = Space::new(geo);
-        let census = Census::take(tree, geo, &mut space)?;
-        let makings = Makings { tree, plan, census: &census };
+        let inode_order = InodeOrder::take(tree, geo, &mut space)?;
+        let plan_input = PlanInput { tree, plan, inode_order: &inode_order };
         let mut placed = Placed::default();
         let mut owners = Owners::new(geo);
         let (mut missing, mut has_attrs) = (0u64, false);
-        for place in 0..census.order.len() {
-            let near = census.agno(place);
+        for place in 0..inode_order.order.len() {
+            let near = inode_order.agno(place);
             placed.firsts.push(placed.next());
-            let anatomy = makings.anatomy(place, &mut |blocks| {
+            let inode_plan = plan_input.inode_plan(place, &mut |blocks| {
                 let runs = space.alloc(near, blocks).unwrap_or_else(|| {
-                    // Count on, to say how much is missing.
+                    // Count on, to report how much is missing.
                     missing += blocks;
                     Vec::new()
                 });
                 placed.add(&runs);
                 Ok(runs)
             });
-            match anatomy {
-                Ok(anatomy) => {
-                    has_attrs |= anatomy.attrs.forkoff != 0;
-                    owners.add(&anatomy);
+            match inode_plan {
+                Ok(inode_plan) => {
+                    has_attrs |= inode_plan.attrs.forkoff != 0;
+                    owners.add(&inode_plan);
                 }
                 Err(_) if missing > 0 => {}
                 Err(error) => return Err(error),
@@ -69,32 +69,32 @@ impl<'a> Blueprint<'a> {
         }
         placed.firsts.push(placed.next());
         if missing > 0 {
-            // What was too large for what is left may have left something.
+            // A request that was too large may have left some blocks.
             let more = missing.saturating_sub(space.budget()).max(1);
             return Err(BuildError::NoSpace { more: more << geo.blocklog });
         }
-        let groups = owners.into_groups(&census, space);
+        let groups = owners.into_groups(&inode_order, space);
         let free = free_for_linux(geo, &groups) << geo.blocklog;
         let totals = Totals::filled(geo, &groups, has_attrs);
         let notes = notes(tree, plan, &totals);
         let Placed { runs, firsts } = placed;
-        Ok(Self { tree, plan, census, runs, firsts, groups, totals, free, notes })
+        Ok(Self { tree, plan, inode_order, runs, firsts, groups, totals, free, notes })
     }
 
-    pub(super) fn makings(&self) -> Makings<'_> {
-        Makings { tree: self.tree, plan: self.plan, census: &self.census }
+    pub(super) fn plan_input(&self) -> PlanInput<'_> {
+        PlanInput { tree: self.tree, plan: self.plan, inode_order: &self.inode_order }
     }
 
-    /// Blocks of inode `place`.
+    /// Returns the blocks of inode `index`.
     pub(super) fn runs(&self, place: usize) -> &[Run] {
         &self.runs[self.firsts[place] as usize..self.firsts[place + 1] as usize]
     }
 
-    /// Inode `place` as it was planned.
-    pub(super) fn anatomy(&self, place: usize) -> Result<Anatomy<'_>, BuildError> {
+    /// Returns inode `index` as it was planned.
+    pub(super) fn inode_plan(&self, place: usize) -> Result<InodePlan<'_>, BuildError> {
         let mut runs = self.runs(place).iter().copied();
         let mut rest: Option<Run> = None;
-        self.makings().anatomy(place, &mut |blocks| {
+        self.plan_input().inode_plan(place, &mut |blocks| {
             let (mut given, mut left) = (Vec::new(), blocks);
             while left > 0 {
                 let Some(run) = rest.take().or_else(|| runs.next()) else { break };
@@ -109,24 +109,23 @@ impl<'a> Blueprint<'a> {
         })
     }
 
-    /// Inodes of the tree.
+    /// Returns the number of inodes of the tree.
     pub fn inodes(&self) -> u64 {
-        self.census.order.len() as u64
+        self.inode_order.order.len() as u64
     }
 
-    /// Size of the volume.
+    /// Returns the size of the volume.
     pub fn data_bytes(&self) -> ByteLen {
         self.plan.geometry.data_bytes()
     }
 
-    /// Bytes that users of the finished volume will find free.
+    /// Returns the free bytes of the finished volume, as its users see them.
     pub fn free_bytes(&self) -> u64 {
         self.free
     }
 }
 
-/// Blocks that Linux lets have in a volume of these groups: its free blocks without what is
-/// withheld.
+/// Returns the free blocks that Linux lets users of these groups have, without its reserves.
 fn free_for_linux(geo: &Geometry, groups: &[Group]) -> u64 {
     let of_group = |group: &Group| {
         let blocks = |tree| {
@@ -159,7 +158,7 @@ impl Placed {
         u32::try_from(self.runs.len()).unwrap_or(u32::MAX)
     }
 
-    /// Adds runs of the inode begun last; where they go on from its last one, to that.
+    /// Adds runs to the last inode. A run that continues its last one extends that.
     fn add(&mut self, runs: &[Run]) {
         let begun = self.firsts.last().copied().unwrap_or(0) as usize;
         for run in runs {
@@ -174,7 +173,7 @@ impl Placed {
     }
 }
 
-/// What the caller should know, in whole sentences.
+/// Returns notes for the user, in whole sentences.
 fn notes(tree: &Tree, plan: &Plan, totals: &Totals) -> Vec<String> {
     let mut notes = Vec::new();
     let bigtime = plan.geometry.features.bigtime();

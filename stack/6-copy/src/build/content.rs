@@ -1,4 +1,4 @@
-//! The bytes of all blocks that hang off inodes.
+//! The bytes of all blocks of inodes.
 
 use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_core::bulk::attr::AttrForm;
@@ -8,31 +8,31 @@ use xfskit_format::symlink;
 use xfskit_units::{ByteOffset, DaBlock, Daddr, FileOff, FsBlock, Geometry};
 
 use super::BuildError;
-use super::anatomy::{Anatomy, Content, Map};
+use super::inode_plan::{Content, InodePlan, Map};
 use crate::source::Tree;
 
-/// Bytes on their way to the device: those that follow each other there go in one write.
-pub(super) struct Stage<'d> {
+/// Collects bytes that are contiguous on the device, to write them in one call.
+pub(super) struct WriteBuffer<'d> {
     device: &'d dyn BlockDevice,
-    /// Where on the device the collected bytes begin.
+    /// Offset of the collected bytes on the device.
     start: u64,
     bytes: AlignedBuf,
     len: usize,
 }
 
-impl<'d> Stage<'d> {
-    /// Writes in pieces of at most `capacity` bytes, a multiple of all block sizes.
+impl<'d> WriteBuffer<'d> {
+    /// Makes a buffer that writes at most `capacity` bytes at once, a multiple of all block sizes.
     pub(super) fn new(device: &'d dyn BlockDevice, capacity: usize) -> Self {
         Self { device, start: 0, bytes: AlignedBuf::new(capacity), len: 0 }
     }
 
-    /// At most how much [`slot`](Self::slot) gives.
+    /// Returns the maximum length of a [`slot`](Self::slot).
     pub(super) fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Room for `len` bytes that belong to byte `at` of the device. What stands there is old: all
-    /// of it must be written over.
+    /// Returns space for `len` bytes for byte `at` of the device. It has old bytes, all of which
+    /// must be overwritten.
     pub(super) fn slot(&mut self, at: ByteOffset, len: usize) -> Result<&mut [u8], BuildError> {
         let goes_on = self.start + self.len as u64 == at.0 && self.len + len <= self.bytes.len();
         if !goes_on {
@@ -49,7 +49,7 @@ impl<'d> Stage<'d> {
         Ok(())
     }
 
-    /// Writes what is collected.
+    /// Writes the collected bytes.
     pub(super) fn flush(&mut self) -> Result<(), BuildError> {
         if self.len > 0 {
             self.device.write_at(ByteOffset(self.start), &self.bytes[..self.len])?;
@@ -59,7 +59,7 @@ impl<'d> Stage<'d> {
     }
 }
 
-/// Where block `fsbno` of a plan is on the device.
+/// Returns the offset of block `fsbno` on the device.
 fn byte(geo: &Geometry, fsbno: FsBlock) -> ByteOffset {
     daddr(geo, fsbno).byte_offset()
 }
@@ -68,21 +68,21 @@ fn daddr(geo: &Geometry, fsbno: FsBlock) -> Daddr {
     geo.fsb_to_daddr(fsbno).unwrap_or_default()
 }
 
-/// Where `fileoff` is by `extents`, which map it.
+/// Returns the block of `fileoff` in `extents`, which map it.
 fn block_at(extents: &[Extent], fileoff: FileOff) -> FsBlock {
     let behind = extents.partition_point(|extent| extent.startoff <= fileoff);
     behind.checked_sub(1).and_then(|index| extents[index].block_at(fileoff)).unwrap_or_default()
 }
 
-/// Writes all blocks of `anatomy` but its inode.
+/// Writes all blocks of `inode` but the inode itself.
 pub(super) fn write(
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     tree: &Tree,
     geo: &Geometry,
-    anatomy: &Anatomy<'_>,
+    inode_plan: &InodePlan<'_>,
 ) -> Result<(), BuildError> {
-    let data = &anatomy.data.extents;
-    match &anatomy.content {
+    let data = &inode_plan.data.extents;
+    match &inode_plan.content {
         Content::Local(_) | Content::Device(_) => {}
         Content::Dir(blocks) => {
             for space in blocks.spaces() {
@@ -90,77 +90,77 @@ pub(super) fn write(
                 for fileoff in (space.start.0..end).step_by(geo.dirblkfsbs() as usize) {
                     let home = daddr(geo, block_at(data, FileOff(fileoff)));
                     let bytes = blocks.fill(FileOff(fileoff), home);
-                    put_at(stage, geo, data, fileoff, &bytes)?;
+                    put_at(buffer, geo, data, fileoff, &bytes)?;
                 }
             }
         }
-        Content::Target(target) => write_target(stage, geo, anatomy, target)?,
-        Content::File { size } => write_file(stage, tree, geo, anatomy, *size)?,
+        Content::Target(target) => write_target(buffer, geo, inode_plan, target)?,
+        Content::File { size } => write_file(buffer, tree, geo, inode_plan, *size)?,
     }
-    if let AttrForm::Blocks(blocks) = &anatomy.attrs.form {
-        let extents = &anatomy.attr.extents;
+    if let AttrForm::Blocks(blocks) = &inode_plan.attrs.form {
+        let extents = &inode_plan.attr.extents;
         for dablk in 0..blocks.blocks() {
             let home = daddr(geo, block_at(extents, FileOff(dablk.into())));
-            put_at(stage, geo, extents, dablk.into(), &blocks.fill(DaBlock(dablk), home))?;
+            put_at(buffer, geo, extents, dablk.into(), &blocks.fill(DaBlock(dablk), home))?;
         }
     }
-    write_map(stage, geo, anatomy, &anatomy.data)?;
-    write_map(stage, geo, anatomy, &anatomy.attr)
+    write_map(buffer, geo, inode_plan, &inode_plan.data)?;
+    write_map(buffer, geo, inode_plan, &inode_plan.attr)
 }
 
-/// Writes `bytes`, whole blocks, which begin at block `fileoff` of a fork.
+/// Writes `bytes`, whole blocks, to the blocks of a fork from `fileoff` on.
 fn put_at(
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     geo: &Geometry,
     extents: &[Extent],
     fileoff: u64,
     bytes: &[u8],
 ) -> Result<(), BuildError> {
     for (fileoff, block) in (fileoff..).zip(bytes.chunks(geo.blocksize())) {
-        stage.put(byte(geo, block_at(extents, FileOff(fileoff))), block)?;
+        buffer.put(byte(geo, block_at(extents, FileOff(fileoff))), block)?;
     }
     Ok(())
 }
 
-/// Each extent of a long target has a head of its own.
+/// Each extent of a long target has a header.
 fn write_target(
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     geo: &Geometry,
-    anatomy: &Anatomy<'_>,
+    inode_plan: &InodePlan<'_>,
     target: &[u8],
 ) -> Result<(), BuildError> {
     let mut offset = 0;
-    for extent in &anatomy.data.extents {
+    for extent in &inode_plan.data.extents {
         let len = xfskit_units::index(extent.blockcount.0) << geo.blocklog;
         let home = daddr(geo, extent.startblock);
-        let mut slot = stage.slot(home.byte_offset(), len)?;
+        let mut slot = buffer.slot(home.byte_offset(), len)?;
         slot.fill(0);
-        offset += symlink::make(&mut slot, geo, (home, anatomy.ino), offset, target);
+        offset += symlink::make(&mut slot, geo, (home, inode_plan.ino), offset, target);
         symlink::stamp(slot);
     }
     Ok(())
 }
 
-/// Reads the file's data straight to where it will be written from.
+/// Reads the file's data directly into the write buffer.
 fn write_file(
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     tree: &Tree,
     geo: &Geometry,
-    anatomy: &Anatomy<'_>,
+    inode_plan: &InodePlan<'_>,
     size: u64,
 ) -> Result<(), BuildError> {
-    if anatomy.data.extents.is_empty() {
+    if inode_plan.data.extents.is_empty() {
         return Ok(());
     }
-    let content = tree.open(anatomy.id)?;
-    for extent in &anatomy.data.extents {
+    let content = tree.open(inode_plan.id)?;
+    for extent in &inode_plan.data.extents {
         let mut from = extent.startoff.0 << geo.blocklog;
         let mut to = byte(geo, extent.startblock).0;
         let end = extent.end().0 << geo.blocklog;
         while from < end {
-            let room = stage.capacity() as u64;
+            let room = buffer.capacity() as u64;
             let len = (end - from).min(room);
-            let slot = stage.slot(ByteOffset(to), xfskit_units::index(len))?;
+            let slot = buffer.slot(ByteOffset(to), xfskit_units::index(len))?;
             let there = xfskit_units::index(size.saturating_sub(from).min(len));
             let (data, behind) = slot.split_at_mut(there);
             content.read_at(from, data)?;
@@ -172,15 +172,15 @@ fn write_file(
 }
 
 fn write_map(
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     geo: &Geometry,
-    anatomy: &Anatomy<'_>,
+    inode_plan: &InodePlan<'_>,
     map: &Map,
 ) -> Result<(), BuildError> {
     let Map { extents, shape, places } = map;
-    let blocks = Shape::load(shape, geo, anatomy.ino, extents, places);
+    let blocks = Shape::load(shape, geo, inode_plan.ino, extents, places);
     for (place, block) in places.iter().zip(blocks) {
-        stage.put(byte(geo, *place), &block)?;
+        buffer.put(byte(geo, *place), &block)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A volume of just the right size: what the tree takes, and what should be free beside it.
+//! The smallest volume for a tree, with a requested amount of free space.
 
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, plan};
 use xfskit_units::ByteLen;
@@ -8,17 +8,17 @@ use super::blueprint::Blueprint;
 use crate::source::{Kind, Tree};
 
 const MIB: u64 = 1 << 20;
-/// The smallest volume: two groups, for `xfs_repair` compares one with the other.
+/// The smallest volume: two groups, because `xfs_repair` compares one with the other.
 const SMALLEST: u64 = 32 * MIB;
-/// Sizes tried before giving up.
+/// Number of sizes that are tried.
 const TRIES: usize = 40;
 
-/// Space that should be free in a volume of the right size.
+/// Free space that a volume should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Free {
-    /// This share of the volume, in percent, at most 99.
+    /// A fraction of the volume, in percent, at most 99.
     Percent(u8),
-    /// This many bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 
@@ -30,7 +30,7 @@ impl Free {
         }
     }
 
-    /// How much larger a volume is for so many bytes more, its free share among them.
+    /// Returns the growth of a volume for this many more bytes, including their free space.
     fn grown(self, bytes: u64) -> u64 {
         match self {
             Self::Percent(percent) => bytes.saturating_mul(100) / u64::from(100 - percent.min(99)),
@@ -39,11 +39,11 @@ impl Free {
     }
 }
 
-/// The plan of the smallest volume, in steps of a mebibyte or a thousandth, that has `tree` in it
-/// and `free` beside it. `facts` are those of a file; its size does not matter.
+/// Plans the smallest volume, in steps of a mebibyte or a thousandth, that has `tree` and `free` in
+/// it. `facts` are those of a file; its size does not matter.
 ///
 /// # Errors
-/// [`BuildError::Mkfs`] where the options do not fit each other, and as [`Blueprint::new`].
+/// [`BuildError::Mkfs`] if the options do not fit each other, and as [`Blueprint::new`].
 pub fn fit(
     tree: &Tree,
     options: &Options,
@@ -58,7 +58,7 @@ pub fn fit(
         let sized = DeviceFacts { size: ByteLen(size), ..facts.clone() };
         let plan = match plan(options, &sized, stamp) {
             Ok(plan) => plan,
-            // Too small for what the options ask for; but not for ever.
+            // The size is too small for the options, but a larger one may do.
             Err(error) if size > 1 << 40 => return Err(error.into()),
             Err(error) => {
                 last = Some(error.into());
@@ -82,7 +82,7 @@ pub fn fit(
     Err(last.unwrap_or(BuildError::NoSpace { more: 0 }))
 }
 
-/// About what `tree` takes, in bytes; rather too little.
+/// Returns an estimate of the bytes of `tree`, rather too low.
 fn content(tree: &Tree) -> Result<u64, BuildError> {
     let mut bytes = tree.len() as u64 * 512;
     for id in tree.ids() {

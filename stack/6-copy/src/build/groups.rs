@@ -1,4 +1,4 @@
-//! What the groups' headers and btrees will say.
+//! The contents of the groups' headers and btrees.
 
 use xfskit_format::agbtree::Tree;
 use xfskit_format::bmbt::Extent as Mapped;
@@ -8,14 +8,14 @@ use xfskit_mkfs::group::{Group, in_order, owned, tree_owner};
 use xfskit_mkfs::layout::{AgLayout, Extent};
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, Geometry, Ino};
 
-use super::anatomy::{Anatomy, Map};
-use super::census::{Census, REALTIME_INODES};
+use super::inode_order::{InodeOrder, REALTIME_INODES};
+use super::inode_plan::{InodePlan, Map};
 use super::space::{GroupSpace, Space};
 
-/// Owners of all blocks of all groups, as they become known.
+/// Owners of all blocks of all groups.
 pub(super) struct Owners<'g> {
     geo: &'g Geometry,
-    /// By group. Empty where the volume does not record them.
+    /// Indexed by group. Empty if the volume does not record them.
     records: Vec<Vec<rmap::Rec>>,
 }
 
@@ -25,12 +25,12 @@ impl<'g> Owners<'g> {
     }
 
     /// Adds all blocks of one inode.
-    pub(super) fn add(&mut self, anatomy: &Anatomy<'_>) {
+    pub(super) fn add(&mut self, inode_plan: &InodePlan<'_>) {
         if !self.geo.features.rmapbt() {
             return;
         }
-        self.add_map(anatomy.ino, &anatomy.data, 0);
-        self.add_map(anatomy.ino, &anatomy.attr, rmap::OFF_ATTR_FORK);
+        self.add_map(inode_plan.ino, &inode_plan.data, 0);
+        self.add_map(inode_plan.ino, &inode_plan.attr, rmap::OFF_ATTR_FORK);
     }
 
     fn add_map(&mut self, ino: Ino, map: &Map, fork: u64) {
@@ -53,33 +53,35 @@ impl<'g> Owners<'g> {
         });
     }
 
-    /// All groups, with btrees that have their places.
-    pub(super) fn into_groups(self, census: &Census, space: Space<'_>) -> Vec<Group> {
+    /// Returns all groups, with blocks for their btrees.
+    pub(super) fn into_groups(self, inode_order: &InodeOrder, space: Space<'_>) -> Vec<Group> {
         let geo = self.geo;
         let all = geo.ags().zip(self.records).zip(space.groups);
-        all.map(|((agno, records), space)| Closing::new(geo, agno, records, space, census).close())
-            .collect()
+        all.map(|((agno, records), space)| {
+            GroupBtrees::new(geo, agno, records, space, inode_order).close()
+        })
+        .collect()
     }
 }
 
-/// A group whose btrees are given their blocks. Each block is an owner's, so it may take more
-/// blocks to say so: the trees are shaped again until nothing changes.
-struct Closing<'g> {
+/// A group whose btrees get their blocks. Each block has an owner, and recording it may take more
+/// blocks, so the trees are sized again until nothing changes.
+struct GroupBtrees<'g> {
     geo: &'g Geometry,
     group: Group,
     space: GroupSpace,
 }
 
-impl<'g> Closing<'g> {
+impl<'g> GroupBtrees<'g> {
     fn new(
         geo: &'g Geometry,
         agno: AgNumber,
         files: Vec<rmap::Rec>,
         space: GroupSpace,
-        census: &Census,
+        inode_order: &InodeOrder,
     ) -> Self {
         let layout = AgLayout::of(geo, agno);
-        let inodes = &census.groups[agno.0 as usize];
+        let inodes = &inode_order.groups[agno.0 as usize];
         let mut group = Group::empty(geo, agno);
         if let Some(chunks) = inodes.chunks {
             let realtime = if agno.0 == 0 { REALTIME_INODES } else { 0 };
@@ -117,7 +119,7 @@ impl<'g> Closing<'g> {
         blocks
     }
 
-    /// Gives every tree the blocks that its shape asks for; true where that changed anything.
+    /// Takes the blocks that each tree needs. Returns true if anything changed.
     fn give_to_trees(&mut self) -> bool {
         let mut changed = false;
         for index in 0..self.group.trees.len() {
@@ -129,7 +131,7 @@ impl<'g> Closing<'g> {
                 changed |= !blocks.is_empty();
                 self.group.trees[index].1.extend(blocks);
             } else if has > wants {
-                // A free extent was used up by a tree after this one was shaped.
+                // A later tree used up a free extent after this one was sized.
                 let surplus = self.group.trees[index].1.split_off(wants);
                 self.group.agfl.extend(surplus);
                 changed = true;
@@ -138,7 +140,7 @@ impl<'g> Closing<'g> {
         changed
     }
 
-    /// Fills the AGFL to what splits of trees this high may take.
+    /// Fills the AGFL for splits of trees of this height.
     fn give_to_agfl(&mut self) -> bool {
         let split = |tree: Tree| {
             let levels = self.group.shape(self.geo, tree).levels() + 1;
@@ -157,7 +159,7 @@ impl<'g> Closing<'g> {
     }
 }
 
-/// Records of `chunks`, of which the first `used` inodes are in use.
+/// Returns the records of `chunks`, of which the first `used` inodes are in use.
 fn chunk_records(geo: &Geometry, chunks: Extent, used: u32) -> Vec<Chunk> {
     let first = geo.agb_to_agino(chunks.start).0;
     let end = first + (chunks.len.0 << geo.inopblog);

@@ -7,22 +7,22 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_mkfs::Plan;
 use xfskit_units::{Geometry, Ino};
 
-use super::anatomy::{Anatomy, Content, Makings, Map, file_type, generation};
+use super::inode_plan::{Content, InodePlan, Map, PlanInput, file_type, generation};
 
 /// `change_count` of an inode that was allocated and written once.
 const CHANGES: u64 = 1;
 
-/// A time as the volume's inodes store it.
+/// Encodes a time in the format of the volume's inodes.
 fn encode(geo: &Geometry, time: Timestamp) -> u64 {
     if geo.features.bigtime() { time.to_bigtime() } else { time.to_legacy() }
 }
 
-/// Lays out over `bytes` an inode that nobody uses.
+/// Formats `bytes` as a free inode.
 pub(super) fn free(bytes: &mut [u8], plan: &Plan, ino: Ino) {
     inode::template(bytes, &plan.geometry, ino, generation(plan, ino));
 }
 
-/// Gives inode `ino`, made with another, its generation.
+/// Sets the generation of inode `ino`, whose bytes are a copy of another.
 pub(super) fn set_generation(bytes: &mut [u8], plan: &Plan, ino: Ino) {
     if let Some(inode) = InodeMut::new(bytes) {
         inode.core.core.generation = generation(plan, ino).into();
@@ -30,18 +30,18 @@ pub(super) fn set_generation(bytes: &mut [u8], plan: &Plan, ino: Ino) {
     inode::stamp(bytes);
 }
 
-/// Lays out over `bytes` the inode of `anatomy`.
-pub(super) fn fill(bytes: &mut [u8], makings: Makings<'_>, anatomy: &Anatomy<'_>) {
-    let geo = makings.geo();
-    free(bytes, makings.plan, anatomy.ino);
+/// Formats `bytes` as the inode of `plan`.
+pub(super) fn fill(bytes: &mut [u8], plan_input: PlanInput<'_>, inode_plan: &InodePlan<'_>) {
+    let geo = plan_input.geo();
+    free(bytes, plan_input.plan, inode_plan.ino);
     let Some(mut inode) = InodeMut::new(bytes) else { return };
-    set_meta(&mut inode, makings, anatomy);
-    let boundary = match anatomy.attrs.forkoff {
+    set_meta(&mut inode, plan_input, inode_plan);
+    let boundary = match inode_plan.attrs.forkoff {
         0 => inode.literal.len(),
         forkoff => usize::from(forkoff) * 8,
     };
     let (data, attr) = inode.literal.split_at_mut(boundary);
-    let (format, size) = match &anatomy.content {
+    let (format, size) = match &inode_plan.content {
         Content::Local(bytes) => {
             put(data, bytes);
             (Format::Local, bytes.len() as u64)
@@ -50,25 +50,29 @@ pub(super) fn fill(bytes: &mut [u8], makings: Makings<'_>, anatomy: &Anatomy<'_>
             put(data, &number.to_be_bytes());
             (Format::Dev, 0)
         }
-        Content::Dir(blocks) => (put_map(data, &anatomy.data), blocks.size().0),
-        Content::Target(target) => (put_map(data, &anatomy.data), target.len() as u64),
-        Content::File { size } => (put_map(data, &anatomy.data), *size),
+        Content::Dir(blocks) => (put_map(data, &inode_plan.data), blocks.size().0),
+        Content::Target(target) => (put_map(data, &inode_plan.data), target.len() as u64),
+        // The content was read by now: a file that shrank meanwhile is as long as it was then, and
+        // its last blocks lie beyond its end.
+        Content::File { .. } => {
+            (put_map(data, &inode_plan.data), plan_input.tree.copied_size(inode_plan.id))
+        }
     };
-    let aformat = match &anatomy.attrs.form {
+    let aformat = match &inode_plan.attrs.form {
         AttrForm::None => Format::Extents,
         AttrForm::Short(list) => {
             put(attr, list);
             Format::Local
         }
-        AttrForm::Blocks(_) => put_map(attr, &anatomy.attr),
+        AttrForm::Blocks(_) => put_map(attr, &inode_plan.attr),
     };
     let core = &mut inode.core.core;
     core.format = format as u8;
     core.size = size.into();
     core.aformat = aformat as u8;
-    core.forkoff = anatomy.attrs.forkoff;
-    core.nblocks = (anatomy.data.blocks() + anatomy.attr.blocks()).into();
-    set_counts(&mut inode, geo, &anatomy.data.extents, &anatomy.attr.extents);
+    core.forkoff = inode_plan.attrs.forkoff;
+    core.nblocks = (inode_plan.data.blocks() + inode_plan.attr.blocks()).into();
+    set_counts(&mut inode, geo, &inode_plan.data.extents, &inode_plan.attr.extents);
     inode::stamp(bytes);
 }
 
@@ -81,12 +85,12 @@ fn put_map(fork: &mut [u8], map: &Map) -> Format {
     map.shape.format()
 }
 
-fn set_meta(inode: &mut InodeMut<'_>, makings: Makings<'_>, anatomy: &Anatomy<'_>) {
-    let (geo, tree) = (makings.geo(), makings.tree);
-    let node = tree.node(anatomy.id);
-    let now = encode(geo, makings.plan.stamp.time());
+fn set_meta(inode: &mut InodeMut<'_>, plan_input: PlanInput<'_>, inode_plan: &InodePlan<'_>) {
+    let (geo, tree) = (plan_input.geo(), plan_input.tree);
+    let node = tree.node(inode_plan.id);
+    let now = encode(geo, plan_input.plan.stamp.time());
     let core = &mut inode.core.core;
-    core.mode = (file_type(tree, anatomy.id).mode() | (node.meta.perm & 0o7777)).into();
+    core.mode = (file_type(tree, inode_plan.id).mode() | (node.meta.perm & 0o7777)).into();
     core.uid = node.meta.uid.into();
     core.gid = node.meta.gid.into();
     core.nlinkv2 = node.nlink.into();

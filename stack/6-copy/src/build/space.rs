@@ -1,21 +1,21 @@
-//! Free blocks of each group while they are given out.
+//! Free blocks of each group during planning.
 //!
-//! A group keeps back what its btrees may need later (the per-group reservations of Linux), so that
-//! a volume that was filled to the brim can still be mounted, changed and emptied.
+//! A group reserves what its btrees may need later (the per-group reservations of Linux), so that a
+//! volume that was filled completely can still be mounted, changed and emptied.
 
 use xfskit_format::reserve::{self, TreeBlocks};
 use xfskit_mkfs::layout::{AgLayout, Extent};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Geometry};
 
-/// Blocks kept for an AGFL that grows with its trees, and for splits of the inode btree.
+/// Blocks reserved for an AGFL that grows with its trees, and for splits of the inode btree.
 const SLACK: u64 = 64;
 
-/// Some blocks that follow each other on the device.
+/// A run of consecutive blocks on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first block.
     pub start: FsBlock,
-    /// How many.
+    /// Number of blocks.
     pub len: u32,
 }
 
@@ -25,18 +25,18 @@ pub struct GroupSpace {
     agno: AgNumber,
     /// Free extents, by block.
     pub free: Vec<Extent>,
-    /// Blocks that may still be given out.
+    /// Number of blocks that may still be allocated.
     pub budget: u32,
 }
 
-/// Blocks that a group keeps for the btrees of its later life.
+/// Returns the blocks that a group reserves for the later growth of its btrees.
 fn kept(geo: &Geometry, agno: AgNumber) -> u32 {
     let growth = reserve::growth(geo, agno, &TreeBlocks::default());
     u32::try_from(growth + SLACK).unwrap_or(u32::MAX)
 }
 
 impl GroupSpace {
-    /// Group `agno` of an empty volume.
+    /// Returns group `agno` of an empty volume.
     pub fn new(geo: &Geometry, agno: AgNumber) -> Self {
         let layout = AgLayout::of(geo, agno);
         let budget = layout.free_blocks().saturating_sub(kept(geo, agno));
@@ -55,7 +55,7 @@ impl GroupSpace {
         self.free.splice(at..=at, left.map(|(start, end)| part(start, end)));
     }
 
-    /// The first free extent of `len` blocks that begins at a multiple of `align`.
+    /// Returns the first free extent of `len` blocks that begins at a multiple of `align`.
     fn find(&self, len: u32, align: u32) -> Option<Extent> {
         self.free.iter().find_map(|free| {
             let start = free.start.0.checked_next_multiple_of(align)?;
@@ -64,15 +64,15 @@ impl GroupSpace {
         })
     }
 
-    /// Takes `len` blocks from the first extent that has them, at a multiple of `align`; `None`
-    /// where no extent has, or the group must keep them.
+    /// Takes `len` blocks from the first extent that has them, at a multiple of `align`. Returns
+    /// `None` if no extent has, or if they are reserved.
     pub fn take(&mut self, len: u32, align: u32) -> Option<Extent> {
         let found = self.find(len, align).filter(|_| len <= self.budget)?;
         self.carve(found);
         Some(found)
     }
 
-    /// Takes `extent`, where all of it is free.
+    /// Takes `extent`, if all of it is free.
     pub fn take_at(&mut self, extent: Extent) -> Option<()> {
         let covers = |free: &Extent| free.start <= extent.start && extent.end() <= free.end();
         let there = extent.len.0 <= self.budget && self.free.iter().any(covers);
@@ -91,7 +91,7 @@ impl GroupSpace {
     }
 
     /// Takes blocks for the group's own btrees, one after the other from the longest extents, as
-    /// far as there are; what was kept back is for them.
+    /// far as there are. They come from the reserve.
     pub fn take_kept(&mut self, len: u32) -> Vec<AgBlock> {
         self.budget = u32::MAX;
         let mut blocks = Vec::new();
@@ -113,12 +113,13 @@ pub struct Space<'g> {
 }
 
 impl<'g> Space<'g> {
-    /// An empty volume.
+    /// Returns the space of an empty volume.
     pub fn new(geo: &'g Geometry) -> Self {
         Self { geo, groups: geo.ags().map(|agno| GroupSpace::new(geo, agno)).collect() }
     }
 
-    /// Blocks that may still be given out: those of the groups without Linux' reserve pool.
+    /// Returns the blocks that may still be allocated: those of the groups without Linux' reserve
+    /// pool.
     pub fn budget(&self) -> u64 {
         let groups: u64 = self.groups.iter().map(|group| u64::from(group.budget)).sum();
         groups.saturating_sub(reserve::pool(self.geo))
@@ -128,8 +129,8 @@ impl<'g> Space<'g> {
         Run { start: self.geo.agb_to_fsb(agno, extent.start), len: extent.len.0 }
     }
 
-    /// Gives out `blocks`, as near to group `near` as can be: in one piece where some group has
-    /// one, else in the longest pieces. `None`, and nothing given out, where there are too few.
+    /// Allocates `blocks` as near to group `near` as possible: in one extent if a group has one,
+    /// else in the longest extents. Returns `None`, and allocates nothing, if there are too few.
     pub fn alloc(&mut self, near: AgNumber, blocks: u64) -> Option<Vec<Run>> {
         if blocks == 0 {
             return Some(Vec::new());
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_is_given_out_twice_and_the_reserve_stays() {
+    fn no_block_is_allocated_twice_and_the_reserve_stays() {
         let geo = geometry(300 << 20);
         let mut space = Space::new(&geo);
         let free: u32 = space.groups.iter().flat_map(|g| &g.free).map(|free| free.len.0).sum();
@@ -195,12 +196,12 @@ mod tests {
         let rest = space.budget();
         assert!(space.alloc(AgNumber(3), rest).is_some());
         assert!(space.alloc(AgNumber(3), 1).is_none());
-        // What was kept back is there for the btrees.
+        // The reserve is there for the btrees.
         assert!(space.groups.iter_mut().all(|group| group.take_kept(100).len() == 100));
     }
 
     #[test]
-    fn a_group_keeps_what_linux_will_reserve() {
+    fn a_group_keeps_the_blocks_that_linux_reserves() {
         // As `xfs_db -c agresv` shows it for groups of 65536 blocks: 394, 67 and 800.
         let geo = geometry(1 << 30);
         assert_eq!(u64::from(kept(&geo, AgNumber(1))), 394 + 67 + 800 + SLACK);

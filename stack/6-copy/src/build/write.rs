@@ -1,9 +1,9 @@
 //! The order of writing.
 //!
-//! 1. What is on the device goes; the journal is written; the primary superblock says "in
-//!    progress" ([`xfskit_mkfs::write::begin`]).
-//! 2. Inodes and what hangs off them, in stretches, by several threads.
-//! 3. Headers and btrees of all groups.
+//! 1. Old signatures are erased; the journal is written; the primary superblock gets "in progress"
+//!    ([`xfskit_mkfs::write::begin`]).
+//! 2. Inodes and their blocks are written in batches, by several threads.
+//! 3. Headers and btrees of all groups are written.
 //! 4. A flush, and the primary superblock without "in progress".
 
 use std::num::NonZero;
@@ -17,24 +17,24 @@ use xfskit_mkfs::{Plan, inodes};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Geometry, Ino, index};
 
 use super::blueprint::Blueprint;
-use super::census::REALTIME_INODES;
-use super::content::{self, Stage};
+use super::content::{self, WriteBuffer};
+use super::inode_order::REALTIME_INODES;
 use super::{BuildError, OnProgress, inode};
 
 /// Bytes that a thread collects before it writes them.
-const STAGE: usize = 2 << 20;
-/// A stretch ends with the inode that brings it to so many blocks' bytes,
-const STRETCH_BYTES: u64 = 8 << 20;
-/// or to so many inodes.
-const STRETCH_INODES: usize = 1024;
-/// At most so many threads: each needs room for what it collects.
+const WRITE_BUFFER: usize = 2 << 20;
+/// A batch ends with the inode that brings it to this many bytes of blocks,
+const BATCH_BYTES: u64 = 8 << 20;
+/// or to this many inodes.
+const BATCH_INODES: usize = 1024;
+/// Maximum number of threads: each needs a buffer.
 const THREADS_MAX: usize = 16;
 
-/// How a volume is written.
+/// Options of writing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// Threads; where `None`, two for each processor, up to a bound: while one waits for the
-    /// device, another reads the source. The bytes are the same.
+    /// Number of threads. `None` is two for each processor, up to a bound: while one waits for the
+    /// device, another reads the source. The bytes do not depend on it.
     pub threads: Option<NonZero<usize>>,
 }
 
@@ -45,20 +45,19 @@ impl WriteOptions {
     }
 }
 
-/// How far the writing is.
+/// Progress of the writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Inodes written.
     pub inodes: u64,
-    /// Of so many.
+    /// Number of all inodes.
     pub total: u64,
 }
 
-/// Writes the volume of `blueprint` to `data`, and its log to `log` where that is a device of its
-/// own.
+/// Writes the volume of `blueprint` to `data`, and its log to `log` if it is external.
 ///
 /// # Errors
-/// [`BuildError::Source`] where a file cannot be read; [`BuildError::Mkfs`] and
+/// [`BuildError::Source`] if a file cannot be read; [`BuildError::Mkfs`] and
 /// [`BuildError::Device`]; [`BuildError::Stopped`]. The device then holds an unfinished volume.
 pub fn write(
     data: &dyn BlockDevice,
@@ -69,64 +68,64 @@ pub fn write(
 ) -> Result<(), BuildError> {
     let (plan, totals) = (blueprint.plan, &blueprint.totals);
     begin(data, log, plan, totals)?;
-    write_stretches(data, blueprint, options, progress)?;
+    write_batches(data, blueprint, options, progress)?;
     write_groups(data, plan, totals, blueprint.groups.iter())?;
     finish(data, plan, totals)?;
     Ok(())
 }
 
-/// Inodes of one group that are written together, by their places in the order.
+/// Inodes of one group that are written together, by their indexes in the order.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct InodeBatch {
     agno: AgNumber,
     places: Range<usize>,
-    /// The group's last one: free inodes follow to the end of the chunk.
+    /// True for the group's last batch: free inodes follow to the end of the chunk.
     last: bool,
 }
 
-/// Cuts the order into stretches that begin with a block of inodes.
-fn stretches(blueprint: &Blueprint<'_>) -> Vec<Stretch> {
+/// Cuts the order into batches that begin with a block of inodes.
+fn batches(blueprint: &Blueprint<'_>) -> Vec<InodeBatch> {
     let geo = &blueprint.plan.geometry;
-    let mut stretches = Vec::new();
-    for (agno, group) in geo.ags().zip(&blueprint.census.groups) {
+    let mut batches = Vec::new();
+    for (agno, group) in geo.ags().zip(&blueprint.inode_order.groups) {
         let end = group.first + group.count;
         let (mut first, mut bytes) = (group.first, 0);
         for place in group.first..end {
-            let whole = blueprint.census.inos[place].0.is_multiple_of(geo.inopblock().into());
-            if whole && (bytes >= STRETCH_BYTES || place - first >= STRETCH_INODES) {
-                stretches.push(Stretch { agno, places: first..place, last: false });
+            let whole = blueprint.inode_order.inos[place].0.is_multiple_of(geo.inopblock().into());
+            if whole && (bytes >= BATCH_BYTES || place - first >= BATCH_INODES) {
+                batches.push(InodeBatch { agno, places: first..place, last: false });
                 (first, bytes) = (place, 0);
             }
             let blocks: u64 = blueprint.runs(place).iter().map(|run| u64::from(run.len)).sum();
             bytes += blocks << geo.blocklog;
         }
         if group.chunks.is_some() {
-            stretches.push(Stretch { agno, places: first..end, last: true });
+            batches.push(InodeBatch { agno, places: first..end, last: true });
         }
     }
-    stretches
+    batches
 }
 
-fn write_stretches(
+fn write_batches(
     data: &dyn BlockDevice,
     blueprint: &Blueprint<'_>,
     options: WriteOptions,
     progress: OnProgress<'_>,
 ) -> Result<(), BuildError> {
-    let stretches = stretches(blueprint);
+    let batches = batches(blueprint);
     let total = blueprint.inodes();
     let (next, done, stop) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let failure: Mutex<Option<(usize, BuildError)>> = Mutex::new(None);
     let work = || {
-        let mut stage = Stage::new(data, STAGE);
+        let mut buffer = WriteBuffer::new(data, WRITE_BUFFER);
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(stretch) = stretches.get(number) else { break };
+            let Some(batch) = batches.get(number) else { break };
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let count = stretch.places.len() as u64;
-            let result = write_stretch(data, &mut stage, blueprint, stretch).and_then(|()| {
+            let count = batch.places.len() as u64;
+            let result = write_batch(data, &mut buffer, blueprint, batch).and_then(|()| {
                 let inodes = done.fetch_add(count, Ordering::Relaxed) + count;
                 match progress(Progress { inodes, total }) {
                     std::ops::ControlFlow::Continue(()) => Ok(()),
@@ -143,7 +142,7 @@ fn write_stretches(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..options.threads().min(stretches.len()) {
+        for _ in 1..options.threads().min(batches.len()) {
             scope.spawn(work);
         }
         work();
@@ -152,49 +151,49 @@ fn write_stretches(
     failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-fn write_stretch(
+fn write_batch(
     data: &dyn BlockDevice,
-    stage: &mut Stage<'_>,
+    buffer: &mut WriteBuffer<'_>,
     blueprint: &Blueprint<'_>,
-    stretch: &Stretch,
+    batch: &InodeBatch,
 ) -> Result<(), BuildError> {
     let geo = &blueprint.plan.geometry;
-    let mut table = Table::new(blueprint, stretch);
-    for place in stretch.places.clone() {
-        let anatomy = blueprint.anatomy(place)?;
-        content::write(stage, blueprint.tree, geo, &anatomy)?;
-        inode::fill(table.inode(geo, anatomy.ino.0), blueprint.makings(), &anatomy);
+    let mut table = Table::new(blueprint, batch);
+    for place in batch.places.clone() {
+        let inode_plan = blueprint.inode_plan(place)?;
+        content::write(buffer, blueprint.tree, geo, &inode_plan)?;
+        inode::fill(table.inode(geo, inode_plan.ino.0), blueprint.plan_input(), &inode_plan);
     }
-    stage.flush()?;
+    buffer.flush()?;
     data.write_at(table.at(geo), &table.bytes)?;
     Ok(())
 }
 
-/// The inodes of a stretch, as they will stand on the device.
+/// The inodes of a batch, as on the device.
 struct Table {
-    /// The first inode's number.
+    /// Number of the first inode.
     first: u64,
     bytes: AlignedBuf,
 }
 
 impl Table {
-    /// All inodes of `stretch`, and those behind them that nobody uses.
-    fn new(blueprint: &Blueprint<'_>, stretch: &Stretch) -> Self {
-        let (census, plan) = (&blueprint.census, blueprint.plan);
+    /// Returns all inodes of `batch`, and the free inodes after them.
+    fn new(blueprint: &Blueprint<'_>, batch: &InodeBatch) -> Self {
+        let (inode_order, plan) = (&blueprint.inode_order, blueprint.plan);
         let geo = &plan.geometry;
-        let group = &census.groups[stretch.agno.0 as usize];
+        let group = &inode_order.groups[batch.agno.0 as usize];
         let chunks = group.chunks.map_or((0, 0), |chunks| (chunks.start.0, chunks.end()));
-        let block = |agbno: u32| geo.agino_to_ino(stretch.agno, geo.agb_to_agino(AgBlock(agbno))).0;
-        let first = if stretch.places.start == group.first {
+        let block = |agbno: u32| geo.agino_to_ino(batch.agno, geo.agb_to_agino(AgBlock(agbno))).0;
+        let first = if batch.places.start == group.first {
             block(chunks.0)
         } else {
-            census.inos[stretch.places.start].0
+            inode_order.inos[batch.places.start].0
         };
-        let end = if stretch.last { block(chunks.1) } else { census.inos[stretch.places.end].0 };
+        let end = if batch.last { block(chunks.1) } else { inode_order.inos[batch.places.end].0 };
         let mut table = Self { first, bytes: AlignedBuf::new(index(end - first) << geo.inodelog) };
-        // The others are filled one by one.
-        let behind = match stretch.places.clone().last() {
-            Some(last) => census.inos[last].0 + 1,
+        // The other inodes are filled one by one.
+        let behind = match batch.places.clone().last() {
+            Some(last) => inode_order.inos[last].0 + 1,
             None => first,
         };
         let free = behind.max(first);
@@ -207,7 +206,7 @@ impl Table {
         table
     }
 
-    /// The two inodes behind the root directory are those that mkfs makes.
+    /// Copies the two inodes after the root directory, which are those that mkfs makes.
     fn add_realtime(&mut self, plan: &Plan) {
         let (geo, chunk) = (&plan.geometry, inodes::first_chunk(plan));
         for number in 1..=u64::from(REALTIME_INODES) {

@@ -1,32 +1,32 @@
-//! What reading archives may take.
+//! Limits on reading archives.
 //!
-//! A few bytes of a compressed archive can ask for any amount of memory, content and work. All of
+//! A few bytes of a compressed archive can request any amount of memory, content and work. All of
 //! it is charged here as it is read, and refused before it is taken.
 //!
 //! | what | limit |
 //! | --- | --- |
-//! | memory: names, attributes, maps of holes | `MEMORY`, and `GROWTH` times the archives as they come; at most half of the machine's; or what the caller says |
-//! | work: headers, names looked up, attributes copied, bytes passed over | a step for every `BYTES_PER_STEP` bytes of memory, without regard to the machine |
-//! | content: data of files, without holes | what the volume can hold, where that is known; lower layers' files that are gone do not count |
+//! | memory: names, attributes, maps of holes | `MEMORY`, and `GROWTH` times the bytes of the archives as read; at most half of the machine's memory; or the limit that the caller sets |
+//! | work: headers, names looked up, attributes copied, bytes skipped | a step for every `BYTES_PER_STEP` bytes of memory, independent of the machine |
+//! | content: data of files, without holes | the space of the volume, if it is known; files of lower layers that were removed do not count |
 //!
-//! The caller is told of progress, and may stop, every `STEPS_PER_LOOK` steps.
+//! Every `STEPS_PER_LOOK` steps the caller gets the progress and may stop.
 
 use super::{OnProgress, Progress, SourceOptions};
 
 /// Memory that any archive may take, in bytes.
 const MEMORY: u64 = 128 << 20;
-/// Memory, in bytes, for every byte of archives as they come. A name in a compressed archive takes
-/// 10 bytes or more there, and about 300 here.
+/// Memory, in bytes, for every byte of archives as read. A name takes 10 bytes or more in a
+/// compressed archive, and about 300 here.
 const GROWTH: u64 = 64;
-/// Bytes of memory that a step of work stands for.
+/// Bytes of memory per step of work.
 const BYTES_PER_STEP: u64 = 16;
-/// Steps between two looks at whether to stop.
+/// Number of steps between two calls of the progress function.
 const STEPS_PER_LOOK: u64 = 1024;
-/// What an inode with its name takes, here and in the finished tree, in bytes; the name's own come
-/// to that.
+/// Memory of an inode with its name, here and in the finished tree, in bytes, without the bytes of
+/// the name.
 pub(super) const INODE: u64 = 320;
 
-/// Which limit an archive exceeds.
+/// The limit that an archive exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
@@ -44,18 +44,18 @@ pub enum Limit {
     Stopped,
 }
 
-/// What was taken so far of all archives of a tree, and how much it may be.
+/// The memory, work and content taken so far by all archives of a tree, with their limits.
 pub(super) struct Budget<'p> {
     on_progress: OnProgress<'p>,
     pub(super) progress: Progress,
-    /// Memory, as the caller says.
+    /// Limit on memory that the caller set.
     memory_limit: Option<u64>,
     half_of_memory: u64,
     memory: u64,
     content_limit: u64,
     content: u64,
     steps: u64,
-    /// Steps at which the caller is asked next.
+    /// Step at which the progress function is called next.
     next_look: u64,
 }
 
@@ -74,7 +74,7 @@ impl<'p> Budget<'p> {
         }
     }
 
-    /// What archives of this size may take, in bytes of memory.
+    /// Returns the memory that archives of this size may take, in bytes.
     fn growth(&self) -> u64 {
         MEMORY.saturating_add(self.progress.bytes.saturating_mul(GROWTH))
     }
@@ -84,18 +84,18 @@ impl<'p> Budget<'p> {
         if bytes > limit { Err(Limit::Memory(limit)) } else { Ok(()) }
     }
 
-    /// Takes `bytes` of memory, which the tree keeps.
+    /// Takes `bytes` of memory that the tree keeps.
     pub(super) fn keep(&mut self, bytes: u64) -> Result<(), Limit> {
         self.memory = self.memory.saturating_add(bytes);
         self.check_memory(self.memory)
     }
 
-    /// Checks that there is memory for `bytes` that will be given back.
+    /// Checks that there is memory for `bytes` that will be freed again.
     pub(super) fn borrow(&self, bytes: u64) -> Result<(), Limit> {
         self.check_memory(self.memory.saturating_add(bytes))
     }
 
-    /// Does so many steps of work.
+    /// Counts steps of work.
     pub(super) fn work(&mut self, steps: u64) -> Result<(), Limit> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps < self.next_look {
@@ -109,12 +109,12 @@ impl<'p> Budget<'p> {
         if self.steps > limit { Err(Limit::Work(limit)) } else { Ok(()) }
     }
 
-    /// Tells the caller of progress where much was read and little done.
+    /// Reports progress when much was read in few steps.
     pub(super) fn look(&self) -> Result<(), Limit> {
         if (self.on_progress)(self.progress).is_break() { Err(Limit::Stopped) } else { Ok(()) }
     }
 
-    /// True where `bytes` more of content are within the limit.
+    /// Returns true if `bytes` more of content are within the limit.
     pub(super) fn fits(&self, bytes: u64) -> bool {
         self.content.saturating_add(bytes) <= self.content_limit
     }
@@ -128,13 +128,13 @@ impl<'p> Budget<'p> {
         Ok(())
     }
 
-    /// Only this much of the content is still part of the tree.
+    /// Sets the content that is still part of the tree.
     pub(super) fn recount(&mut self, content: u64) {
         self.content = content;
     }
 }
 
-/// Half of the machine's memory, in bytes; no bound where the system does not tell.
+/// Returns half of the machine's memory, in bytes, or no bound if it is not known.
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let bytes = u128::from(info.totalram) * u128::from(info.mem_unit) / 2;

@@ -1,5 +1,5 @@
-//! A source directory, and reaching what lies in it by path: of any length, never through a
-//! symbolic link.
+//! A source directory, and opening files in it by path: of any length, never through a symbolic
+//! link.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use super::SourceError;
 
-/// Longest path that one call takes, with its closing zero.
+/// Length of the longest path that one call takes, with its closing zero.
 pub(super) const PATH_MAX: usize = 4096;
-const PLACE: OFlags =
+const PATH_ONLY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Not blocking: a named pipe in the place of a file must not hold us up.
+/// Not blocking: a named pipe that replaced a file must not block the reader.
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
@@ -28,22 +28,22 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Opens the directory `path`; that may be a symbolic link to one.
+    /// Opens the directory `path`, which may be a symbolic link to one.
     pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
-        let flags = PLACE.difference(OFlags::NOFOLLOW);
+        let flags = PATH_ONLY.difference(OFlags::NOFOLLOW);
         let fd = fs::open(path, flags, Mode::empty())
             .map_err(|error| SourceError::io(path.as_os_str().as_bytes(), error))?;
         Ok(Self { fd, path: path.to_path_buf() })
     }
 
-    /// `path` below it, as messages show it.
+    /// Returns `path` below it, as messages print it.
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
         let mut shown = Vec::new();
         self.show(&mut shown, path);
         shown
     }
 
-    /// Appends `path` below it, as programs know it, to `to`.
+    /// Appends `path` below it to `to`, as programs know it.
     pub(super) fn show(&self, to: &mut Vec<u8>, path: &[u8]) {
         to.extend_from_slice(self.path.as_os_str().as_bytes());
         if !path.is_empty() {
@@ -52,8 +52,8 @@ impl Root {
         }
     }
 
-    /// Opens the regular file at `path` below it, which should have `size` bytes.
-    pub(super) fn open_file(&self, path: &[u8], size: u64) -> Result<File, SourceError> {
+    /// Opens the regular file at `path` below it. Returns its size in bytes, too.
+    pub(super) fn open_file(&self, path: &[u8]) -> Result<(File, u64), SourceError> {
         let fd = self.open_at(path, FILE).map_err(|errno| match errno {
             Errno::LOOP | Errno::NOENT | Errno::NOTDIR | Errno::NXIO => {
                 SourceError::Changed { path: self.shown(path) }
@@ -62,14 +62,14 @@ impl Root {
         })?;
         let stat = fs::fstat(&fd).map_err(|error| SourceError::io(&self.shown(path), error))?;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !regular || u64::try_from(stat.st_size) != Ok(size) {
-            return Err(SourceError::Changed { path: self.shown(path) });
+        match u64::try_from(stat.st_size) {
+            Ok(size) if regular => Ok((fd.into(), size)),
+            _ => Err(SourceError::Changed { path: self.shown(path) }),
         }
-        Ok(fd.into())
     }
 
-    /// Opens what is at `path` below it. Reading leaves the access time alone where the caller may
-    /// have it so.
+    /// Opens `path` below it. Reading does not change the access time if the caller may prevent
+    /// that.
     pub(super) fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut from = None;
         let mut rest = path;
@@ -77,7 +77,7 @@ impl Root {
             let cut =
                 rest[..PATH_MAX].iter().rposition(|&b| b == b'/').ok_or(Errno::NAMETOOLONG)?;
             let at = from.as_ref().unwrap_or(&self.fd);
-            from = Some(fs::openat(at, &rest[..cut], PLACE, Mode::empty())?);
+            from = Some(fs::openat(at, &rest[..cut], PATH_ONLY, Mode::empty())?);
             rest = &rest[cut + 1..];
         }
         let at = from.as_ref().unwrap_or(&self.fd);
@@ -89,7 +89,7 @@ impl Root {
     }
 }
 
-/// The directory that names `path`, and the name.
+/// Splits a path into its directory and its name.
 pub(super) fn split(path: &Path) -> Result<(&Path, &[u8]), SourceError> {
     let Some(name) = path.file_name() else {
         let path = path.as_os_str().as_bytes().to_vec();
@@ -99,7 +99,7 @@ pub(super) fn split(path: &Path) -> Result<(&Path, &[u8]), SourceError> {
     Ok((dir.unwrap_or(Path::new(".")), name.as_bytes()))
 }
 
-/// Device and inode number of the file `path`; `None` where there is none.
+/// Returns device and inode number of the file `path`; `None` if there is none.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }

@@ -1,8 +1,8 @@
 //! A tree in the making: layers change it entry by entry, then it is numbered and becomes a
 //! [`Tree`].
 //!
-//! Here names and inodes are apart, as on disk: an inode that lost a name to a later layer lives on
-//! under its other names, and one that lost all is left behind when the tree is numbered.
+//! Names and inodes are separate here, as on disk. An inode that lost a name to a later layer keeps
+//! its other names, and one without names is left out when the tree is numbered.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -11,17 +11,22 @@ use std::sync::Arc;
 use xfskit_format::timestamp::Timestamp;
 
 use super::budget::{Budget, INODE};
-use super::content::{Place, Stores};
+use super::content::{ContentLocation, Stores};
 use super::tree::{ContentId, Kind, Meta, Node, NodeId, Notes, Text, Tree, Xattr, XattrsId};
 use super::{SourceError, xattr};
+
+/// Opaque whiteout: nothing of lower layers is seen in its directory.
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// What the name of a whiteout begins with.
+const WHITEOUT: &[u8] = b".wh.";
 
 /// The number of an inode in its [`Draft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InodeId(u32);
 
-/// What an inode is to be.
+/// The type of an inode, with its content.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum DraftKind {
     Dir,
     File { size: u64, content: ContentId },
     Symlink(Box<[u8]>),
@@ -36,17 +41,17 @@ struct Inode {
     meta: Meta,
     xattrs: XattrsId,
     form: Form,
-    /// The last layer that had something to say of it, or of what is below.
+    /// The last layer that has it, or something below it.
     layer: u16,
-    /// A directory that no layer lists: it is there for what is in it.
+    /// A directory that no layer lists: it exists because of its contents.
     is_implied: bool,
 }
 
-/// [`What`], with the place of a directory's entries.
+/// [`DraftKind`], with a directory's entries.
 #[derive(Debug)]
 enum Form {
     Dir(u32),
-    Other(What),
+    Other(DraftKind),
 }
 
 /// Names to inodes.
@@ -57,35 +62,36 @@ type Entries = BTreeMap<Box<[u8]>, InodeId>;
 pub(super) struct Draft {
     inodes: Vec<Inode>,
     dirs: Vec<Entries>,
-    /// The one being laid over the others.
+    /// The layer that is applied.
     layer: u16,
     pub(super) xattrs: Interned<Arc<[Xattr]>>,
-    places: Interned<Place>,
+    locations: Interned<ContentLocation>,
     pub(super) stores: Stores,
     pub(super) notes: Notes,
-    /// The way to the directory of the last member: the next one mostly lies there too. Empty once
-    /// a name leads elsewhere.
-    recent: Way,
+    /// The path to the directory of the last member, because the next member is mostly in the same
+    /// one. Empty once a name was changed.
+    recent: DirPath,
 }
 
-/// The way to a directory.
+/// The path to a directory.
 #[derive(Clone, Debug, Default)]
-struct Way {
-    /// As an archive says it.
+struct DirPath {
+    /// The names in the archive.
     names: Vec<Vec<u8>>,
-    /// Below the root, symbolic links followed: so that `..` in a link's target can go up again.
+    /// The directories from the root on, after symbolic links, so that `..` in a link's target can
+    /// go up.
     dirs: Vec<InodeId>,
-    /// Symbolic links followed.
+    /// Number of symbolic links followed.
     links: u32,
 }
 
-impl Way {
+impl DirPath {
     fn last(&self) -> InodeId {
         self.dirs.last().copied().unwrap_or(Draft::ROOT)
     }
 }
 
-/// Values of which many are equal, each kept once and numbered.
+/// Values, many of which are equal: each is stored once and numbered.
 #[derive(Debug)]
 pub(super) struct Interned<T> {
     values: Vec<T>,
@@ -98,7 +104,7 @@ impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
         Self { values, numbers }
     }
 
-    /// The number of `value`; `None` where 32 bits have no more numbers.
+    /// Returns the number of `value`; `None` if there are no more 32-bit numbers.
     pub(super) fn number(&mut self, value: T) -> Option<u32> {
         if let Some(&number) = self.numbers.get(&value) {
             return Some(number);
@@ -108,7 +114,7 @@ impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
         Some(number)
     }
 
-    /// A number of its own for `value`, whose like will not come again.
+    /// Adds `value` under a number of its own, without looking for an equal one.
     fn push(&mut self, value: T) -> Option<u32> {
         let number = u32::try_from(self.values.len()).ok()?;
         self.values.push(value);
@@ -120,18 +126,18 @@ impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
     }
 }
 
-/// More than a [`Tree`] can number.
+/// Returns the error of more entries than a [`Tree`] can number.
 fn too_many(path: &[u8]) -> SourceError {
     SourceError::Unfit { path: path.to_vec(), what: "more than 2^32 of a kind in one tree".into() }
 }
 
-/// Symbolic links on one path, as Linux counts them.
+/// Number of symbolic links on one path that Linux allows.
 const LINKS_MAX: u32 = 40;
 
 impl Draft {
     pub(super) const ROOT: InodeId = InodeId(0);
 
-    /// An empty root.
+    /// Makes an empty root.
     pub(super) fn new() -> Self {
         let meta = Meta { perm: 0o755, ..Meta::default() };
         let root = Inode {
@@ -146,10 +152,10 @@ impl Draft {
             dirs: vec![Entries::new()],
             layer: 0,
             xattrs: Interned::new(vec![Arc::from([])]),
-            places: Interned::new(Vec::new()),
+            locations: Interned::new(Vec::new()),
             stores: Stores::default(),
             notes: Notes::default(),
-            recent: Way::default(),
+            recent: DirPath::default(),
         }
     }
 
@@ -175,8 +181,8 @@ impl Draft {
         matches!(self.inode(id).form, Form::Dir(_))
     }
 
-    /// Keeps a set of attributes, sorted by namespace and name. Returns its number, and the
-    /// bytes of memory that it takes: none where an equal one is kept already.
+    /// Adds a set of attributes, sorted by namespace and name. Returns its number, and the bytes of
+    /// memory that it takes: none if an equal one exists.
     pub(super) fn keep_xattrs(
         &mut self,
         path: &[u8],
@@ -192,41 +198,40 @@ impl Draft {
         Ok((XattrsId(id), if is_new { bytes as u64 } else { 0 }))
     }
 
-    /// Keeps the place of a content.
-    pub(super) fn keep_place(
+    /// Adds the location of a content.
+    pub(super) fn add_location(
         &mut self,
         path: &[u8],
-        place: Place,
+        place: ContentLocation,
     ) -> Result<ContentId, SourceError> {
         let number = match place {
-            Place::Hole | Place::Disk { .. } => self.places.number(place),
-            place => self.places.push(place),
+            ContentLocation::Hole | ContentLocation::Disk { .. } => self.locations.number(place),
+            place => self.locations.push(place),
         };
         number.map(ContentId).ok_or_else(|| too_many(path))
     }
 
-    /// Gives directory `dir` the metadata of a later layer.
+    /// Sets the metadata of directory `dir` from a later layer.
     pub(super) fn set(&mut self, dir: InodeId, meta: Meta, xattrs: XattrsId) {
         let inode = &mut self.inodes[dir.0 as usize];
         (inode.meta, inode.xattrs, inode.layer) = (meta, xattrs, self.layer);
         inode.is_implied = false;
     }
 
-    /// Makes `name` in `dir`; a directory that is there already keeps what it holds, all else that
-    /// is there gives way.
+    /// Makes `name` in `dir`. An existing directory keeps its entries; anything else is replaced.
     pub(super) fn put(
         &mut self,
         dir: InodeId,
         name: &[u8],
         meta: Meta,
         xattrs: XattrsId,
-        what: What,
+        what: DraftKind,
     ) -> Result<InodeId, SourceError> {
         check_name(name)?;
-        if let What::Symlink(target) = &what {
+        if let DraftKind::Symlink(target) = &what {
             xattr::check_target(name, target)?;
         }
-        let form = if let What::Dir = what {
+        let form = if let DraftKind::Dir = what {
             if let Some(there) = self.lookup(dir, name).filter(|&there| self.is_dir(there)) {
                 self.set(there, meta, xattrs);
                 return Ok(there);
@@ -254,15 +259,15 @@ impl Draft {
         self.inodes[inode.0 as usize].layer = self.layer;
         let entries = self.entries(dir);
         if entries.is_some_and(|entries| entries.insert(name.into(), inode).is_some()) {
-            self.recent = Way::default();
+            self.recent = DirPath::default();
         }
         Ok(())
     }
 
-    /// What follows lies over all that is there.
+    /// Begins a layer: later entries replace those of earlier layers.
     pub(super) fn begin_layer(&mut self) -> Result<(), SourceError> {
         self.layer = self.layer.checked_add(1).ok_or_else(|| too_many(b"/"))?;
-        self.recent = Way::default();
+        self.recent = DirPath::default();
         Ok(())
     }
 
@@ -270,9 +275,21 @@ impl Draft {
         self.inode(inode).layer == self.layer
     }
 
-    /// Removes what lower layers have as `name` in `dir`, with all below it.
-    pub(super) fn hide(&mut self, dir: InodeId, name: &[u8]) {
-        self.recent = Way::default();
+    /// Obeys the whiteout `name` in `dir` where `obey` is set, and counts it otherwise. Returns true
+    /// if it was obeyed: then it is no file of the tree. Other names change nothing.
+    pub(super) fn take_whiteout(&mut self, dir: InodeId, name: &[u8], obey: bool) -> bool {
+        let Some(hidden) = name.strip_prefix(WHITEOUT) else { return false };
+        match obey {
+            false => self.notes.whiteouts += 1,
+            true if name == OPAQUE => self.prune(dir),
+            true => self.hide(dir, hidden),
+        }
+        obey
+    }
+
+    /// Removes the entry `name` of `dir` that lower layers made, with everything below it.
+    fn hide(&mut self, dir: InodeId, name: &[u8]) {
+        self.recent = DirPath::default();
         match self.lookup(dir, name) {
             Some(there) if self.is_of_this_layer(there) => self.prune(there),
             Some(_) => self.remove(dir, name),
@@ -282,15 +299,15 @@ impl Draft {
 
     /// Removes `name` from `dir`.
     pub(super) fn remove(&mut self, dir: InodeId, name: &[u8]) {
-        self.recent = Way::default();
+        self.recent = DirPath::default();
         if let Some(entries) = self.entries(dir) {
             entries.remove(name);
         }
     }
 
-    /// Removes from `dir`, and from what remains below it, all that lower layers have put there.
-    pub(super) fn prune(&mut self, dir: InodeId) {
-        self.recent = Way::default();
+    /// Removes all entries of lower layers from `dir`, and from what remains below it.
+    fn prune(&mut self, dir: InodeId) {
+        self.recent = DirPath::default();
         let mut open = vec![dir];
         while let Some(dir) = open.pop() {
             let mut entries = self.entries(dir).map(mem::take).unwrap_or_default();
@@ -302,33 +319,32 @@ impl Draft {
         }
     }
 
-    /// The inode that `names` lead to, following symbolic links within the tree but for the last.
+    /// Looks up the inode of `names`, following symbolic links within the tree except for the last.
     pub(super) fn find(
         &self,
         names: &[Vec<u8>],
         budget: &mut Budget<'_>,
     ) -> Result<Option<InodeId>, SourceError> {
         let Some((name, above)) = names.split_last() else { return Ok(Some(Self::ROOT)) };
-        let mut way = self.known(above);
-        for name in &above[way.names.len()..] {
-            if !self.step(&mut way, name, budget)? {
+        let mut path = self.known(above);
+        for name in &above[path.names.len()..] {
+            if !self.step(&mut path, name, budget)? {
                 return Ok(None);
             }
         }
-        Ok(self.lookup(way.last(), name))
+        Ok(self.lookup(path.last(), name))
     }
 
-    /// As much of the way along `names` as the last one has in common, where that one is a part of
-    /// it.
-    fn known(&self, names: &[Vec<u8>]) -> Way {
-        if names.starts_with(&self.recent.names) { self.recent.clone() } else { Way::default() }
+    /// Returns the common part of the last path and `names`.
+    fn known(&self, names: &[Vec<u8>]) -> DirPath {
+        if names.starts_with(&self.recent.names) { self.recent.clone() } else { DirPath::default() }
     }
 
-    /// Extends `way`, which leads to a directory, to the directory `name` in it, following symbolic
-    /// links; false where there is none. Up from the root is the root.
+    /// Extends `path`, which leads to a directory, by the directory `name` in it, following
+    /// symbolic links. Returns false if there is none. The parent of the root is the root.
     fn step(
         &self,
-        way: &mut Way,
+        path: &mut DirPath,
         name: &[u8],
         budget: &mut Budget<'_>,
     ) -> Result<bool, SourceError> {
@@ -336,42 +352,42 @@ impl Draft {
         while let Some(name) = names.pop() {
             budget.work(1)?;
             if name == b".." {
-                way.dirs.pop();
+                path.dirs.pop();
                 continue;
             }
-            let Some(next) = self.lookup(way.last(), name) else { return Ok(false) };
+            let Some(next) = self.lookup(path.last(), name) else { return Ok(false) };
             match &self.inode(next).form {
-                Form::Dir(_) => way.dirs.push(next),
-                Form::Other(What::Symlink(target)) => {
-                    way.links += 1;
-                    if way.links > LINKS_MAX {
+                Form::Dir(_) => path.dirs.push(next),
+                Form::Other(DraftKind::Symlink(target)) => {
+                    path.links += 1;
+                    if path.links > LINKS_MAX {
                         return Ok(false);
                     }
                     if target.first() == Some(&b'/') {
-                        way.dirs.clear();
+                        path.dirs.clear();
                     }
                     names.extend(parts(target).rev());
                 }
                 Form::Other(_) => return Ok(false),
             }
         }
-        way.names.push(name.to_vec());
+        path.names.push(name.to_vec());
         Ok(true)
     }
 
-    /// The directory that `names` lead to, which this layer has something in, of time `mtime`. What
-    /// is missing of the way is made, with permissions 0755, of user 0, and gets its time in
-    /// [`finish`](Self::finish). `None` where something else is in the way.
+    /// Looks up the directory of `names`, in which this layer has an entry of time `mtime`. Missing
+    /// directories are made, with permissions 0755, of user 0, and get their times in
+    /// [`finish`](Self::finish). Returns `None` if something else is in the way.
     pub(super) fn dir_at(
         &mut self,
         names: &[Vec<u8>],
         mtime: Timestamp,
         budget: &mut Budget<'_>,
     ) -> Result<Option<InodeId>, SourceError> {
-        let mut way = self.known(names);
-        for name in &names[way.names.len()..] {
-            let at = way.last();
-            if self.step(&mut way, name, budget)? {
+        let mut path = self.known(names);
+        for name in &names[path.names.len()..] {
+            let at = path.last();
+            if self.step(&mut path, name, budget)? {
                 continue;
             }
             if self.lookup(at, name).is_some() {
@@ -379,31 +395,31 @@ impl Draft {
             }
             budget.keep(INODE + name.len() as u64)?;
             let meta = Meta { perm: 0o755, mtime, atime: mtime, ..Meta::default() };
-            let made = self.put(at, name, meta, XattrsId::default(), What::Dir)?;
+            let made = self.put(at, name, meta, XattrsId::default(), DraftKind::Dir)?;
             self.inodes[made.0 as usize].is_implied = true;
-            way.dirs.push(made);
-            way.names.push(name.clone());
+            path.dirs.push(made);
+            path.names.push(name.clone());
         }
-        for dir in way.dirs.iter().chain([&Self::ROOT]) {
+        for dir in path.dirs.iter().chain([&Self::ROOT]) {
             self.inodes[dir.0 as usize].layer = self.layer;
         }
-        let dir = way.last();
-        self.recent = way;
+        let dir = path.last();
+        self.recent = path;
         Ok(Some(dir))
     }
 
-    /// Bytes of content that archives have brought and that can be reached, and how many inodes
-    /// were looked at.
+    /// Returns the bytes of content from archives that are still reachable, and the number of
+    /// inodes that were visited.
     pub(super) fn content(&self) -> (u64, u64) {
         let mut seen = vec![false; self.inodes.len()];
         let (mut open, mut bytes) = (vec![Self::ROOT], 0);
         while let Some(inode) = open.pop() {
             match &self.inode(inode).form {
                 Form::Dir(entries) => open.extend(self.dirs[*entries as usize].values()),
-                Form::Other(What::File { size, content })
+                Form::Other(DraftKind::File { size, content })
                     if !std::mem::replace(&mut seen[inode.0 as usize], true) =>
                 {
-                    bytes += self.places.values[content.0 as usize].stored(*size);
+                    bytes += self.locations.values[content.0 as usize].stored(*size);
                 }
                 Form::Other(_) => {}
             }
@@ -411,8 +427,8 @@ impl Draft {
         (bytes, self.inodes.len() as u64)
     }
 
-    /// Gives directories that no archive lists the time of the newest of what is in them, from
-    /// below. Where nothing is left in one it keeps the time of what it was made for.
+    /// Sets the time of directories that no archive lists to the newest time in them, from the
+    /// bottom up. A directory that is empty by now keeps the time of the entry it was made for.
     fn date_implied(&mut self) {
         let mut order = vec![Self::ROOT];
         let mut at = 0;
@@ -433,7 +449,7 @@ impl Draft {
         }
     }
 
-    /// Numbers what can be reached from the root.
+    /// Numbers everything that can be reached from the root.
     pub(super) fn finish(mut self) -> Result<Tree, SourceError> {
         self.date_implied();
         let mut tree = Tree::empty();
@@ -457,7 +473,7 @@ impl Draft {
                 } else {
                     *first_name = Some(id);
                     self.node(inode, &mut made);
-                    if let Form::Other(What::Symlink(target)) = &self.inode(inode).form {
+                    if let Form::Other(DraftKind::Symlink(target)) = &self.inode(inode).form {
                         made.target = keep(&mut tree.text, target)?;
                     }
                     if self.is_dir(inode) {
@@ -470,37 +486,37 @@ impl Draft {
             open.extend(dirs.into_iter().rev());
         }
         tree.xattrs = self.xattrs.into_values();
-        tree.places = self.places.into_values();
+        tree.locations = self.locations.into_values();
         tree.stores = self.stores;
         tree.notes = self.notes;
         Ok(tree)
     }
 
-    /// Gives `node` what `inode` has; where a directory's children are is still to come.
+    /// Fills `node` from `inode`, except a directory's children.
     fn node(&self, inode: InodeId, node: &mut Node) {
         let Inode { meta, xattrs, form, .. } = self.inode(inode);
         (node.meta, node.xattrs, node.nlink) = (*meta, *xattrs, 1);
         node.kind = match form {
-            Form::Dir(_) | Form::Other(What::Dir) => {
+            Form::Dir(_) | Form::Other(DraftKind::Dir) => {
                 node.nlink = 2;
                 Kind::Dir { first: 0, count: 0 }
             }
-            Form::Other(What::File { size, content }) => {
+            Form::Other(DraftKind::File { size, content }) => {
                 Kind::File { size: *size, content: *content }
             }
-            // Checked when it was put.
-            Form::Other(What::Symlink(target)) => {
+            // The length was checked by `put`.
+            Form::Other(DraftKind::Symlink(target)) => {
                 Kind::Symlink { len: u16::try_from(target.len()).unwrap_or(u16::MAX) }
             }
-            &Form::Other(What::Char { major, minor }) => Kind::Char { major, minor },
-            &Form::Other(What::Block { major, minor }) => Kind::Block { major, minor },
-            Form::Other(What::Fifo) => Kind::Fifo,
-            Form::Other(What::Socket) => Kind::Socket,
+            &Form::Other(DraftKind::Char { major, minor }) => Kind::Char { major, minor },
+            &Form::Other(DraftKind::Block { major, minor }) => Kind::Block { major, minor },
+            Form::Other(DraftKind::Fifo) => Kind::Fifo,
+            Form::Other(DraftKind::Socket) => Kind::Socket,
         };
     }
 }
 
-/// A node to be filled in.
+/// Returns an empty node.
 fn blank() -> Node {
     Node {
         kind: Kind::Fifo,
@@ -513,7 +529,7 @@ fn blank() -> Node {
     }
 }
 
-/// Keeps `bytes`, at most 65535 of them, in `text`.
+/// Adds `bytes`, at most 65535 of them, to `text`.
 fn keep(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Text, SourceError> {
     let at = u32::try_from(text.len()).map_err(|_| too_many(bytes))?;
     let len = u16::try_from(bytes.len()).map_err(|_| too_many(bytes))?;
@@ -521,12 +537,12 @@ fn keep(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Text, SourceError> {
     Ok(Text { at, len })
 }
 
-/// The names of a path: what is between slashes, without `.` and nothing.
+/// Splits a path into names, without empty ones and `.`.
 pub(super) fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|part| !part.is_empty() && part != b".")
 }
 
-/// Refuses what cannot be a name (invariant 4 of [`tree`](super::tree)).
+/// Refuses a name that is not valid (invariant 4 of [`tree`](super::tree)).
 fn check_name(name: &[u8]) -> Result<(), SourceError> {
     let what = match name {
         b"" | b"." | b".." => "no name for a file",

@@ -1,12 +1,12 @@
-//! SELinux labels by path, as a policy's `file_contexts` has them: on each line a regular
-//! expression for whole paths, perhaps a kind of file (`--` regular, `-d`, `-l`, `-c`, `-b`, `-p`,
-//! `-s`), and a context, or `<<none>>`.
+//! SELinux labels by path, from a policy's `file_contexts`. Each line has a regular expression for
+//! whole paths, optionally a file type (`--` regular, `-d`, `-l`, `-c`, `-b`, `-p`, `-s`), and a
+//! context or `<<none>>`.
 //!
-//! A line whose expression is a plain path counts before all others; of the others that match, the
-//! last. Where that is `<<none>>`, or nothing matches, a file keeps the label of its source.
+//! A line whose expression is a plain path comes before all others. Among the others the last match
+//! counts. If that is `<<none>>`, or nothing matches, a file keeps the label of its source.
 //!
-//! A policy has thousands of lines. Each is filed under the bytes with which all paths that match
-//! it begin, so that few of them are tried on a path, and only those are ever compiled.
+//! A policy has thousands of lines. Each is indexed by the literal prefix of the paths that it
+//! matches, so few lines are tried on a path, and only those are compiled.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -22,9 +22,9 @@ use super::tree::{Kind, NodeId, Tree, Xattr, XattrsId};
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     lines: Vec<Line>,
-    /// Lines by what their paths begin with.
-    filed: HashMap<Vec<u8>, Vec<usize>>,
-    /// Lengths of the keys.
+    /// Lines by the prefix of their paths.
+    by_prefix: HashMap<Vec<u8>, Vec<usize>>,
+    /// Lengths of the prefixes.
     lengths: BTreeSet<usize>,
     contexts: Vec<Arc<[u8]>>,
 }
@@ -33,21 +33,21 @@ pub struct Labels {
 struct Line {
     number: usize,
     expression: String,
-    /// Compiled when it is first tried.
+    /// Compiled on first use.
     regex: OnceLock<Option<Regex>>,
-    /// True where it stands for one path only.
+    /// True if it matches one path only.
     plain: bool,
-    /// As in the file: `d` and so on, `-` for a regular file.
+    /// The letter in the file: `d` and so on, `-` for a regular file.
     kind: Option<u8>,
     /// Index of the context; `None` for `<<none>>`.
     context: Option<usize>,
 }
 
 impl Labels {
-    /// From the text of `file_contexts`.
+    /// Parses the text of `file_contexts`.
     ///
     /// # Errors
-    /// Where a line is none of such a file.
+    /// A line is not valid.
     pub fn parse(text: &[u8]) -> Result<Self, MapError> {
         let mut labels = Self::default();
         let mut numbers = HashMap::new();
@@ -76,7 +76,7 @@ impl Labels {
             });
             let (prefix, plain) = literal(expression);
             labels.lengths.insert(prefix.len());
-            labels.filed.entry(prefix).or_default().push(labels.lines.len());
+            labels.by_prefix.entry(prefix).or_default().push(labels.lines.len());
             let regex = OnceLock::new();
             let expression = expression.to_owned();
             labels.lines.push(Line { number, expression, regex, plain, kind, context });
@@ -84,7 +84,8 @@ impl Labels {
         Ok(labels)
     }
 
-    /// Labels everything in `tree`. A file with several names goes by the first.
+    /// Sets the labels of everything in `tree`. A file with several names gets the label of the
+    /// first.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<(), SourceError> {
         let mut sets: HashMap<(XattrsId, usize), XattrsId> = HashMap::new();
         for id in tree.ids() {
@@ -101,17 +102,17 @@ impl Labels {
         Ok(())
     }
 
-    /// The label of what is at `path`, which begins with `/`, as it is stored; `None` where it
-    /// keeps what it has.
+    /// Returns the label for `path`, which begins with `/`, as it is stored; `None` if the file
+    /// keeps its own.
     ///
     /// # Errors
-    /// Where an expression that has to be tried is none.
+    /// An expression that has to be tried is not valid.
     pub fn label(&self, path: &[u8], kind: &Kind) -> Result<Option<&[u8]>, SourceError> {
         let Some(kind) = letter(kind) else { return Ok(None) };
         Ok(self.context(path, kind)?.map(|context| &*self.contexts[context]))
     }
 
-    /// A set of attributes as `id` has it, with the label.
+    /// Returns the number of the set of attributes `id` with the label replaced.
     fn labelled(
         &self,
         tree: &mut Tree,
@@ -135,10 +136,10 @@ impl Labels {
         Ok(XattrsId(number))
     }
 
-    /// The index of the context for a path and a kind of file.
+    /// Returns the index of the context for a path and a file type.
     fn context(&self, path: &[u8], kind: u8) -> Result<Option<usize>, SourceError> {
         let prefixes = self.lengths.iter().map_while(|&len| path.get(..len));
-        let lines = prefixes.filter_map(|prefix| self.filed.get(prefix)).flatten().copied();
+        let lines = prefixes.filter_map(|prefix| self.by_prefix.get(prefix)).flatten().copied();
         let of_kind = |&line: &usize| self.lines[line].kind.is_none_or(|its| its == kind);
         let mut lines: Vec<usize> = lines.filter(of_kind).collect();
         lines.sort_unstable_by_key(|&line| (self.lines[line].plain, line));
@@ -167,7 +168,7 @@ impl Line {
     }
 }
 
-/// How `file_contexts` calls a kind of file.
+/// Returns the letter of a file type in `file_contexts`.
 fn letter(kind: &Kind) -> Option<u8> {
     Some(match kind {
         Kind::Dir { .. } => b'd',
@@ -181,8 +182,8 @@ fn letter(kind: &Kind) -> Option<u8> {
     })
 }
 
-/// The bytes that all paths begin with that match `expression`, and whether there is nothing else
-/// to it.
+/// Returns the literal prefix of all paths that match `expression`, and whether the expression is
+/// only that.
 fn literal(expression: &str) -> (Vec<u8>, bool) {
     let mut prefix = Vec::new();
     let mut bytes = expression.bytes().peekable();
@@ -200,7 +201,7 @@ fn literal(expression: &str) -> (Vec<u8>, bool) {
             }
             byte => byte,
         };
-        // What may be missing, or come again, is not sure either.
+        // The byte is optional or repeated, so it is not part of the prefix.
         if matches!(bytes.peek(), Some(b'*' | b'?' | b'{' | b'+')) {
             return (prefix, false);
         }
@@ -209,14 +210,14 @@ fn literal(expression: &str) -> (Vec<u8>, bool) {
     (prefix, true)
 }
 
-/// True unless all alternatives in `expression` are within parentheses for sure.
+/// Returns false only if all alternatives in `expression` are within parentheses for sure.
 fn may_begin_otherwise(expression: &str) -> bool {
     let mut depth = 0_i32;
     let outside = expression.bytes().any(|byte| {
         depth += i32::from(byte == b'(') - i32::from(byte == b')');
         byte == b'|' && depth <= 0
     });
-    // Parentheses that are none confuse the count.
+    // Parentheses in a class are literal and would confuse the count.
     outside || expression.contains('|') && (expression.contains('[') || expression.contains('\\'))
 }
 

@@ -1,16 +1,15 @@
-//! Trees to be put into a volume, read from where they are: a directory, a tar archive, or several
-//! of them in layers.
+//! Trees to copy into a volume, read from a directory, a tar archive, or several of them in layers.
 //!
-//! [`read_tree`] answers with a [`Tree`]: every name with its metadata, sorted and numbered the
-//! same way each time, so that whoever writes the volume can plan all of it first. Contents stay
-//! where they are and are read on demand, from any number of threads.
+//! [`read_tree`] returns a [`Tree`]: every name with its metadata, sorted and numbered the same way
+//! each time, so that the writer can plan the whole volume first. Contents stay in the source and
+//! are read on demand, from any number of threads.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`tree`] | the result: nodes, names, metadata, attributes |
-//! | [`budget`] | what archives may take: memory, content, work |
-//! | [`content`] | what files hold: data and holes, wherever it lies |
-//! | [`owner`] | owners that differ from the source's |
+//! | [`budget`] | limits on archives: memory, content, work |
+//! | [`content`] | the contents of files: data and holes |
+//! | [`owner`] | changes of owners |
 //! | [`label`] | SELinux labels by path |
 
 use std::io;
@@ -30,6 +29,7 @@ pub mod tree;
 mod disk;
 mod draft;
 mod tar;
+mod unread;
 mod walk;
 mod xattr;
 
@@ -44,13 +44,14 @@ pub use content::{Content, Segment};
 pub use label::Labels;
 pub use owner::{MapError, Owners};
 pub use tree::{Kind, Meta, Node, NodeId, Notes, Tree, Xattr};
+pub use unread::Unread;
 
-/// Where one layer of a tree comes from. Later layers lie over earlier ones.
+/// The source of one layer of a tree. Later layers replace entries of earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A directory, with everything below it; mounts below are entered, symbolic links are not.
+    /// A directory with everything below it. Mounts below it are entered, symbolic links are not.
     Dir(PathBuf),
-    /// One name of a directory, be it a file, a link or a tree, as the only name of the root.
+    /// One name of a directory (a file, a link or a tree) as the only name of the root.
     Name(PathBuf),
     /// A tar archive: plain, or compressed with gzip, zstd or xz.
     Tar(PathBuf),
@@ -59,8 +60,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// The source that an argument of a command names: `-` is standard input, a directory is
-    /// itself, and all else should be an archive.
+    /// Returns the source that a command's argument names: `-` is standard input, a directory is
+    /// itself, and anything else is an archive.
     pub fn named(name: PathBuf) -> Self {
         if name.as_os_str() == "-" {
             Self::Stdin
@@ -72,113 +73,112 @@ impl Source {
     }
 }
 
-/// How a tree is read.
+/// Options of reading a tree.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// Obey the whiteouts of OCI layers (`.wh.NAME` removes NAME, `.wh..wh..opq` empties its
-    /// directory) instead of taking them for files.
+    /// Applies the whiteouts of OCI layers (`.wh.NAME` removes NAME, `.wh..wh..opq` empties its
+    /// directory) instead of copying them as files.
     pub whiteouts: bool,
-    /// Files left out wherever a directory holds them: the image being written.
+    /// Files that are left out wherever they are found: the image being written.
     pub exclude: Vec<PathBuf>,
-    /// SOURCE_DATE_EPOCH: later times become this one, and access times, which differ with every
-    /// reading, become the modification times.
+    /// SOURCE_DATE_EPOCH: later times are set to this one, and access times, which every reading
+    /// changes, to the modification times.
     pub epoch: Option<Timestamp>,
-    /// Owners that differ from the source's.
+    /// Changes of owners.
     pub owners: Option<Owners>,
     /// SELinux labels to set.
     pub labels: Option<Labels>,
-    /// Where compressed and streamed archives are unpacked to, in a file without a name. The
-    /// system's directory for temporary files where `None`.
+    /// Directory for an unnamed file with the unpacked contents of compressed and streamed
+    /// archives. `None` is the system's directory for temporary files.
     pub spool_dir: Option<PathBuf>,
-    /// Directory whose `passwd` and `group` tell the numbers of users and groups that an archive's
-    /// ACLs name (GNU tar writes names; owners of files always go by number). `/etc` where `None`.
+    /// Directory with the `passwd` and `group` that map names in an archive's ACLs to numbers (GNU
+    /// tar writes names there; owners of files are always numbers). `None` is `/etc`.
     pub accounts: Option<PathBuf>,
-    /// Fail where something cannot be read and would be left out ([`Notes::left_out`]).
+    /// Fails if something cannot be read and would be left out ([`Notes::left_out`]).
     pub strict: bool,
-    /// Memory that names and attributes of archives may take, in bytes. Where `None` it goes by the
+    /// Memory for names and attributes of archives, in bytes. With `None` it depends on the
     /// archives' size and the machine's memory ([`budget`]).
     pub memory_limit: Option<u64>,
     /// Bytes of content that archives may bring; `None` for any number.
     pub content_limit: Option<u64>,
-    /// What [`Source::Stdin`] reads, and who may end the wait for it, and for archives that are
-    /// named pipes.
+    /// The input of [`Source::Stdin`]. It also ends the wait for archives that are named pipes.
     pub stdin: Stdin,
 }
 
-/// How far the reading is.
+/// Progress of the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Names found so far.
     pub names: u64,
-    /// Bytes of archives read so far, as they come (compressed).
+    /// Bytes of archives read so far (compressed).
     pub bytes: u64,
 }
 
-/// Why a tree could not be read. Every one names the place.
+/// The reason why a tree could not be read. Each variant names a path or an archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// A call on a file or directory of the source failed.
     #[error("{}: {error}", String::from_utf8_lossy(path))]
     Io {
-        /// Which.
+        /// Path of the file or directory.
         path: Vec<u8>,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The caller may not read it.
+    /// The caller may not read the file.
     #[error(
         "{}: permission denied; run as root, or leave it out of the tree",
         String::from_utf8_lossy(path)
     )]
     Denied {
-        /// Which.
+        /// Path of the file.
         path: Vec<u8>,
     },
-    /// XFS has no place for this.
+    /// XFS cannot hold this.
     #[error("{}: {what}", String::from_utf8_lossy(path))]
     Unfit {
-        /// Which.
+        /// Path of the file.
         path: Vec<u8>,
-        /// What is too long, too large, or too many.
+        /// The property that is too long, too large, or too many.
         what: String,
     },
-    /// Linux does not list its attributes: XFS can hold more.
+    /// Linux does not list the attributes of a file, because there are more than it can list.
     #[error(
         "{}: its attributes' names are longer than the 65536 bytes that Linux lists; of them only its ACLs, \
          capabilities and label are copied",
         String::from_utf8_lossy(path)
     )]
     TooManyXattrs {
-        /// Whose.
+        /// Path of the file.
         path: Vec<u8>,
     },
-    /// A file is not any more what it was when the tree was read.
+    /// A file changed after the tree was read.
     #[error("{}: changed while it was read", String::from_utf8_lossy(path))]
     Changed {
-        /// Which.
+        /// Path of the file.
         path: Vec<u8>,
     },
-    /// An archive is damaged, or none.
+    /// The archive is damaged, or the input is not an archive.
     #[error("{archive}: at byte {at} of the archive: {what}")]
     Archive {
-        /// Which archive.
+        /// Name of the archive.
         archive: String,
-        /// Where the header (or the data) in question begins, in bytes of the uncompressed archive.
+        /// First byte of the header (or the data) in question, in the uncompressed archive.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// An archive takes more than it may.
+    /// An archive exceeds a limit.
     #[error("{archive}: at byte {at} of the archive: {}{limit}", with_colon(path))]
     Limit {
-        /// Which archive.
+        /// Name of the archive.
         archive: String,
-        /// How far it was read, in bytes of the uncompressed archive.
+        /// Bytes of the uncompressed archive read so far.
         at: u64,
-        /// Which member; empty where its name is not known yet.
+        /// Path of the member; empty if its name is not known yet.
         path: Vec<u8>,
-        /// Which limit.
+        /// The limit.
         limit: Limit,
     },
     /// The caller asked to stop.
@@ -186,20 +186,20 @@ pub enum SourceError {
     Stopped,
 }
 
-/// A path in front of a message.
+/// Formats a path in front of a message.
 fn with_colon(path: &[u8]) -> String {
     if path.is_empty() { String::new() } else { format!("{}: ", String::from_utf8_lossy(path)) }
 }
 
 impl From<Limit> for SourceError {
-    /// The place is filled in where it is known.
+    /// Archive, byte and member are filled in by the reader.
     fn from(limit: Limit) -> Self {
         Self::Limit { archive: String::new(), at: 0, path: Vec::new(), limit }
     }
 }
 
 impl SourceError {
-    /// The error of a call on `path`.
+    /// Returns the error of a call on `path`.
     pub(crate) fn io(path: &[u8], error: impl Into<io::Error>) -> Self {
         let error = error.into();
         if error.kind() == io::ErrorKind::PermissionDenied {
@@ -209,13 +209,13 @@ impl SourceError {
     }
 }
 
-/// Told how far the reading is, now and then; may stop it.
+/// Called now and then with the progress of the reading; may stop it.
 pub type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
-/// Reads a tree, layer upon layer.
+/// Reads a tree, layer by layer.
 ///
 /// # Errors
-/// Where a source cannot be read, or holds what XFS cannot.
+/// A source cannot be read, or has something that XFS cannot hold.
 pub fn read_tree(
     sources: &[Source],
     options: &SourceOptions,
@@ -224,7 +224,7 @@ pub fn read_tree(
     let exclude: Vec<(u64, u64)> =
         options.exclude.iter().filter_map(|path| disk::identity(path)).collect();
     let spool_dir = options.spool_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let strict = options.strict;
+    let (strict, whiteouts) = (options.strict, options.whiteouts);
     let mut draft = Draft::new();
     let mut budget = Budget::new(options, on_progress);
     for source in sources {
@@ -232,8 +232,14 @@ pub fn read_tree(
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;
                 let root = disk::Root::open(path)?;
-                let walk =
-                    walk::Start { root: &root, number, only: None, exclude: &exclude, strict };
+                let walk = walk::Start {
+                    root: &root,
+                    number,
+                    only: None,
+                    exclude: &exclude,
+                    strict,
+                    whiteouts,
+                };
                 walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
@@ -247,6 +253,7 @@ pub fn read_tree(
                     only: Some(name),
                     exclude: &exclude,
                     strict,
+                    whiteouts,
                 };
                 walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
@@ -264,6 +271,7 @@ pub fn read_tree(
         }
     }
     let mut tree = draft.finish()?;
+    tree.unread.strict = strict;
     if let Some(epoch) = options.epoch {
         tree.clamp_times(epoch);
     }

@@ -1,4 +1,4 @@
-//! Owners that differ from those of the source.
+//! Changes of owners.
 //!
 //! A map is a text file, one rule a line, `#` begins a comment:
 //!
@@ -9,11 +9,11 @@
 //! path /var/log - 4       # the owner stays, the group becomes 4
 //! ```
 //!
-//! `uid` and `gid` rules look at the number in the source; of several that cover it the first
-//! counts. `path` rules come after them; of several that match the last counts. In a pattern `*`
-//! is any bytes but `/`, `?` is one such byte, `**` is any bytes at all; `/**` at the end also
-//! matches what stands before it; a backslash takes away the meaning of what follows. Patterns
-//! match the whole path, which begins with `/`; blanks in them are written `\ `.
+//! `uid` and `gid` rules apply to the number in the source; the first that covers it counts. `path`
+//! rules come after them; the last that matches counts. In a pattern `*` matches any bytes but `/`,
+//! `?` matches one such byte, and `**` matches any bytes. `/**` at the end also matches the
+//! directory before it. A backslash makes the next byte literal. Patterns match the whole path,
+//! which begins with `/`; a blank in them is written `\ `.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub struct Owners {
     paths: Vec<PathRule>,
 }
 
-/// Numbers `first` to `last` become those from `to` on.
+/// Maps the numbers `first` to `last` to those from `to` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
@@ -44,31 +44,31 @@ struct PathRule {
     gid: Option<u32>,
 }
 
-/// A line of a map that is no rule.
+/// A line of a map that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct MapError {
-    /// Which, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
 impl Owners {
-    /// Everything belongs to `uid` and `gid`.
+    /// Sets the owner of everything to `uid` and `gid`.
     ///
     /// # Panics
-    /// Never: the pattern that matches everything is one.
+    /// Never, because the pattern that matches everything is valid.
     pub fn all(uid: u32, gid: u32) -> Self {
         let pattern = glob(b"/**").unwrap_or_else(|_| unreachable!("a constant pattern"));
         let rule = PathRule { pattern, uid: Some(uid), gid: Some(gid) };
         Self { paths: vec![rule], ..Self::default() }
     }
 
-    /// From the text of a map.
+    /// Parses the text of a map.
     ///
     /// # Errors
-    /// Where a line is no rule.
+    /// A line is not a rule.
     pub fn parse(map: &[u8]) -> Result<Self, MapError> {
         let mut owners = Self::default();
         for (number, line) in (1..).zip(map.split(|&b| b == b'\n')) {
@@ -94,19 +94,20 @@ impl Owners {
         Ok(())
     }
 
-    /// Gives everything in `tree` its owner. A file with several names goes by the first.
+    /// Sets the owners of everything in `tree`. A file with several names gets the owner of the
+    /// first.
     pub(super) fn apply(&self, tree: &mut Tree) {
         for id in tree.ids() {
             if matches!(tree.node(id).kind, Kind::HardLink(_)) {
                 continue;
             }
             let path = if self.paths.is_empty() { Vec::new() } else { rooted(tree, id) };
-            self.own(&path, &mut tree.nodes[id.index()].meta);
+            self.set_owner(&path, &mut tree.nodes[id.index()].meta);
         }
     }
 
-    /// Gives what is at `path`, which begins with `/`, its owner.
-    pub fn own(&self, path: &[u8], meta: &mut Meta) {
+    /// Sets the owner in `meta` of the file at `path`, which begins with `/`.
+    pub fn set_owner(&self, path: &[u8], meta: &mut Meta) {
         meta.uid = mapped(&self.users, meta.uid);
         meta.gid = mapped(&self.groups, meta.gid);
         for rule in self.paths.iter().filter(|rule| rule.pattern.is_match(path)) {
@@ -117,7 +118,7 @@ impl Owners {
 }
 
 impl Range {
-    /// `FROM` or `FIRST-LAST`, and what they become.
+    /// Parses `FROM` or `FIRST-LAST`, and the number it is mapped to.
     fn parse(from: &[u8], to: &[u8]) -> Result<Self, String> {
         let (first, last) = match from.iter().position(|&b| b == b'-') {
             Some(dash) => (id(&from[..dash])?, id(&from[dash + 1..])?),
@@ -136,21 +137,21 @@ fn mapped(ranges: &[Range], id: u32) -> u32 {
     range.map_or(id, |range| range.to + (id - range.first))
 }
 
-/// The number of a user or group; all ones is none.
+/// Parses the number of a user or group; all ones is none.
 fn id(word: &[u8]) -> Result<u32, String> {
     let id = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
     let id = id.filter(|&id| id != u32::MAX);
     id.ok_or_else(|| format!("no number of a user or group: {}", word.escape_ascii()))
 }
 
-/// The path of `id` from the volume's root, which is `/`.
+/// Returns the path of `id` from the volume's root, which is `/`.
 pub(super) fn rooted(tree: &Tree, id: NodeId) -> Vec<u8> {
     let mut path = vec![b'/'];
     path.extend(tree.path(id));
     path
 }
 
-/// What stands between blanks, up to a comment. A backslash, which stays, keeps a blank.
+/// Splits a line at blanks, up to a comment. A backslash, which is kept, escapes a blank.
 fn words(line: &[u8]) -> Vec<Vec<u8>> {
     let mut words = vec![Vec::new()];
     let mut bytes = line.iter().copied().peekable();
@@ -169,7 +170,7 @@ fn words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// A pattern for paths as a regular expression.
+/// Converts a path pattern to a regular expression.
 fn glob(pattern: &[u8]) -> Result<Regex, String> {
     if pattern.first() != Some(&b'/') {
         return Err(format!("a pattern begins with a slash: {}", pattern.escape_ascii()));
@@ -207,12 +208,12 @@ mod tests {
 
     fn own(owners: &Owners, path: &[u8], uid: u32, gid: u32) -> (u32, u32) {
         let mut meta = Meta { uid, gid, ..Meta::default() };
-        owners.own(path, &mut meta);
+        owners.set_owner(path, &mut meta);
         (meta.uid, meta.gid)
     }
 
     #[test]
-    fn rules_say_who_owns_what() {
+    fn rules_decide_the_owner_of_each_path() {
         let map = b"# a comment\n\
             uid 1000 0 # another\n\
             uid 1000-1999 5000\n\

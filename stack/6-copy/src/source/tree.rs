@@ -1,6 +1,6 @@
-//! A tree as read: one [`Node`] for each name, compact enough for millions of them.
+//! A tree that was read: one [`Node`] for each name, compact enough for millions of them.
 //!
-//! Invariants, whatever the source was and however many threads read it:
+//! Invariants, for every source and any number of threads:
 //!
 //! 1. Node 0 is the root, a directory.
 //! 2. The children of a directory have consecutive numbers, in the order of their names' bytes, and
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 
-use super::content::{Content, Place, Stores};
+use super::content::{Content, ContentLocation, Stores};
+use super::unread::{Reading, Unread, UnreadFiles};
 use super::{Segment, SourceError};
 use crate::skipped::{Skipped, SkippedCount};
 
@@ -27,27 +28,27 @@ impl NodeId {
     /// The root directory.
     pub const ROOT: Self = Self(0);
 
-    /// As an index.
+    /// Returns the number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a node is.
+/// The type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory; [`Tree::children`] has the rest.
     Dir {
         /// Number of its first child.
         first: u32,
-        /// How many it has.
+        /// Number of its children.
         count: u32,
     },
     /// A regular file; [`Tree::open`] has the rest.
     File {
-        /// In bytes.
+        /// Size in bytes.
         size: u64,
-        /// Where its content lies.
+        /// Location of its content.
         content: ContentId,
     },
     /// A symbolic link; [`Tree::target`] has the rest.
@@ -77,11 +78,11 @@ pub enum Kind {
     HardLink(NodeId),
 }
 
-/// Where the content of a file lies: an index of the tree's own.
+/// Location of the content of a file: an index into the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentId(pub(super) u32);
 
-/// What every inode has.
+/// Metadata of every inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Permissions with set-user-id, set-group-id and sticky: the low 12 bits of the mode.
@@ -90,16 +91,16 @@ pub struct Meta {
     pub uid: u32,
     /// Owning group.
     pub gid: u32,
-    /// When the content changed last.
+    /// Time of the last change of the content.
     pub mtime: Timestamp,
-    /// When the content was read last.
+    /// Time of the last access.
     pub atime: Timestamp,
 }
 
 /// One extended attribute, as XFS stores it. POSIX ACLs are among them, in their stored form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xattr {
-    /// Where the name belongs.
+    /// Namespace of the name.
     pub namespace: Namespace,
     /// Without its namespace: 1 to 255 bytes.
     pub name: Box<[u8]>,
@@ -107,24 +108,23 @@ pub struct Xattr {
     pub value: Box<[u8]>,
 }
 
-/// One name, and what it names.
+/// One name and its inode.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// Zero for a [`Kind::HardLink`]: its target has it.
     pub meta: Meta,
-    /// How many names it has: for a directory 2 and one for each directory in it; 0 for a
-    /// [`Kind::HardLink`].
+    /// Link count: for a directory 2 and one for each directory in it; 0 for a [`Kind::HardLink`].
     pub nlink: u32,
-    /// The directory it is in; the root's is itself.
+    /// The directory that it is in; the root's is itself.
     pub parent: NodeId,
     pub(super) name: Text,
     pub(super) target: Text,
     pub(super) xattrs: XattrsId,
 }
 
-/// A range of the tree's bytes.
+/// A range of the tree's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) at: u32,
@@ -138,7 +138,7 @@ impl Text {
     }
 }
 
-/// One of the tree's sets of attributes: many nodes have the same.
+/// One of the tree's sets of attributes, which many nodes share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct XattrsId(pub(super) u32);
 
@@ -150,39 +150,45 @@ pub struct Tree {
     pub(super) text: Vec<u8>,
     /// Sets of attributes, each sorted by namespace and name; the first is empty.
     pub(super) xattrs: Vec<Arc<[Xattr]>>,
-    /// Where files' contents lie.
-    pub(super) places: Vec<Place>,
-    /// What they lie in.
+    /// Locations of files' contents.
+    pub(super) locations: Vec<ContentLocation>,
+    /// The directories and files that hold contents.
     pub(super) stores: Stores,
     pub(super) notes: Notes,
+    pub(super) unread: UnreadFiles,
 }
 
-/// What is to be known of the reading of a tree.
+/// Things to report about the reading of a tree.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// What could not be read, and is not part of the tree.
+    /// Files that could not be read and are not part of the tree.
     pub left_out: Vec<SourceError>,
-    /// Attributes that XFS has no namespace for, which are not part of the tree.
+    /// Number of attributes for which XFS has no namespace, and which are not part of the tree.
     pub foreign_xattrs: u64,
-    /// Files of proc and its kind: empty in the tree, for their size is told by reading them only.
+    /// Files of proc and the like: empty in the tree, because only reading them shows their size.
     pub sizeless: u64,
-    /// Names of archives that begin with `.wh.` and were taken for files.
+    /// Names that begin with `.wh.` and were copied as files.
     pub whiteouts: u64,
 }
 
 impl Notes {
-    /// What is not part of the tree, counted.
+    /// Returns the counts of what is not part of the tree.
     pub fn skipped(&self) -> Vec<SkippedCount> {
         let skipped = Skipped::default();
-        self.left_out.iter().for_each(|_| skipped.count("attributes (more than Linux lists)"));
-        skipped.count_more("content (of files whose size is not told, as in /proc)", self.sizeless);
+        for error in &self.left_out {
+            skipped.count(match error {
+                SourceError::TooManyXattrs { .. } => "attributes (more than Linux lists)",
+                _ => "names (gone while the tree was read)",
+            });
+        }
+        skipped.count_more("content (of files whose size is unknown, as in /proc)", self.sizeless);
         skipped.count_usual("attributes (XFS has no namespace for them)", self.foreign_xattrs);
         skipped.counts()
     }
 }
 
 impl Tree {
-    /// A root that is empty, of user 0 with permissions 0755, from 1970.
+    /// Returns an empty root, of user 0 with permissions 0755, from 1970.
     pub fn empty() -> Self {
         let root = Node {
             kind: Kind::Dir { first: 1, count: 0 },
@@ -197,35 +203,36 @@ impl Tree {
             nodes: vec![root],
             text: Vec::new(),
             xattrs: vec![Arc::from([])],
-            places: Vec::new(),
+            locations: Vec::new(),
             stores: Stores::default(),
             notes: Notes::default(),
+            unread: UnreadFiles::default(),
         }
     }
 
-    /// What is to be known of the reading.
+    /// Returns things to report about the reading.
     pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[allow(clippy::len_without_is_empty)] // there always is a root
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// All numbers, ascending: each directory before what it holds.
+    /// Returns all numbers, ascending: each directory before its children.
     #[allow(clippy::cast_possible_truncation)] // nodes are numbered in 32 bits
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// Node `id`.
+    /// Returns node `id`.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// The node that has the inode of `id`: its target where it is a hard link, else itself.
+    /// Returns the node that has the inode of `id`: the target of a hard link, else `id` itself.
     pub fn inode(&self, id: NodeId) -> NodeId {
         match self.node(id).kind {
             Kind::HardLink(target) => target,
@@ -233,12 +240,12 @@ impl Tree {
         }
     }
 
-    /// Name of `id` in its directory; the root's is empty.
+    /// Returns the name of `id` in its directory; the root's is empty.
     pub fn name(&self, id: NodeId) -> &[u8] {
         &self.text[self.node(id).name.range()]
     }
 
-    /// Path of `id` from the root, without a leading `/`; the root's is empty.
+    /// Returns the path of `id` from the root, without a leading `/`; the root's is empty.
     pub fn path(&self, id: NodeId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = id;
@@ -250,7 +257,7 @@ impl Tree {
         names.join(&b'/')
     }
 
-    /// What directory `id` holds, sorted by name; nothing where it is no directory.
+    /// Returns the children of directory `id`, sorted by name; none if it is not a directory.
     pub fn children(
         &self,
         id: NodeId,
@@ -262,43 +269,62 @@ impl Tree {
         range.map(NodeId)
     }
 
-    /// Where symbolic link `id` points; empty where it is none.
+    /// Returns the target of symbolic link `id`; empty if it is not one.
     pub fn target(&self, id: NodeId) -> &[u8] {
         &self.text[self.node(id).target.range()]
     }
 
-    /// Attributes of `id`, sorted by namespace and name. A hard link has none: ask its target.
+    /// Returns the attributes of `id`, sorted by namespace and name. A hard link has none: ask its
+    /// target.
     pub fn xattrs(&self, id: NodeId) -> &[Xattr] {
         &self.xattrs[self.node(id).xattrs.0 as usize]
     }
 
-    /// The content of file `id`, to be read; empty where it is none. What lies in a directory is
+    /// Opens the content of file `id`; empty if it is not a file. A file in a source directory is
     /// opened once, here.
     ///
     /// # Errors
-    /// Where a file cannot be opened, or is another one now.
+    /// A file cannot be opened, or is a different one now.
     pub fn open(&self, id: NodeId) -> Result<Content<'_>, SourceError> {
         let Kind::File { size, content } = self.node(id).kind else {
             return Ok(Content::empty());
         };
-        self.stores.open(&self.places[content.0 as usize], size, || self.path(id))
+        let reading = Reading { files: &self.unread, id, size };
+        self.stores.open(&self.locations[content.0 as usize], self.path(id), reading)
     }
 
-    /// Where file `id` has data: ascending, not touching, not empty, none beyond its size. Opens
-    /// the file only where there is reason to suspect holes.
+    /// Returns the size that a copy of file `id` has, in bytes: its own, or less if it could not be
+    /// read to its end. Known once it was read.
+    pub fn copied_size(&self, id: NodeId) -> u64 {
+        let Kind::File { size, .. } = self.node(id).kind else { return 0 };
+        self.unread.get(id).map_or(size, |(end, _)| end)
+    }
+
+    /// Returns true if file `id` could not be opened, because it is gone or may not be read.
+    pub fn is_gone(&self, id: NodeId) -> bool {
+        self.unread.get(id).is_some_and(|(_, is_open)| !is_open)
+    }
+
+    /// Returns the files that were not read as they were when the tree was read, and forgets them.
+    /// A strict tree has none: reading them is an error.
+    pub fn take_unread(&self) -> Vec<Unread> {
+        self.unread.take()
+    }
+
+    /// Returns the segments of file `id` with data: ascending, not touching, not empty, within its
+    /// size. Opens the file only if it may have holes.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn segments(&self, id: NodeId) -> Result<Vec<Segment>, SourceError> {
         let Kind::File { size, content } = self.node(id).kind else { return Ok(Vec::new()) };
-        if self.places[content.0 as usize].is_dense(size) {
+        if self.locations[content.0 as usize].is_dense(size) {
             return Ok(Segment::whole(size));
         }
         self.open(id)?.segments()
     }
 
-    /// Makes all times that are later than `epoch` equal to it; access times become modification
-    /// times.
+    /// Sets all times later than `epoch` to it, and access times to modification times.
     pub(super) fn clamp_times(&mut self, epoch: Timestamp) {
         for node in &mut self.nodes {
             node.meta.mtime = node.meta.mtime.min(epoch);

@@ -1,8 +1,8 @@
-//! Reading a directory with all below it, on a few threads.
+//! Reads a directory with everything below it, on a few threads.
 //!
-//! The work is a heap of tasks: list a directory, or look at some of its names. What a task finds
-//! goes into the draft in one step, under the one lock. The order of tasks differs from run to run;
-//! the draft's names do not, and the numbering comes later.
+//! The work is a heap of tasks: list a directory, or examine some of its names. The results of a
+//! task go into the draft in one step, under the one lock. The order of tasks differs from run to
+//! run, but the draft's names do not, and the nodes are numbered later.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,34 +13,34 @@ use rustix::fs::{self, Access, AtFlags, FileType, OFlags, RawDir, Statx, StatxFl
 use rustix::io::Errno;
 use xfskit_format::timestamp::Timestamp;
 
-use super::content::Place;
+use super::content::ContentLocation;
 use super::disk::{PATH_MAX, Root};
-use super::draft::{Draft, InodeId, What};
+use super::draft::{Draft, DraftKind, InodeId};
 use super::tree::{Meta, Xattr, XattrsId};
 use super::xattr::Xattrs;
 use super::{OnProgress, Progress, SourceError};
 
-/// Names looked at in one task.
+/// Number of names in one task.
 const NAMES_PER_TASK: usize = 1024;
-/// Room for what one call on attributes answers: the list of names, or a value. Linux has no longer
-/// ones.
-const XATTR_ROOM: usize = 64 << 10;
-/// Attributes that are asked for by name where Linux does not list them: what decides of access.
+/// Size of the buffer for one call on attributes, which returns the list of names or a value. Linux
+/// has no longer ones.
+const XATTR_MAX: usize = 64 << 10;
+/// Attributes that are read by name because Linux does not list them: those that control access.
 const OF_ACCESS: &[u8] =
     b"system.posix_acl_access\0system.posix_acl_default\0security.capability\0security.selinux";
-/// Filesystems whose files all seem empty, though reading them gives something: proc, cgroup,
-/// cgroup2, debugfs, tracefs and securityfs, by the magic numbers of statfs(2).
+/// Filesystems whose files all have size 0 although they have content: proc, cgroup, cgroup2,
+/// debugfs, tracefs and securityfs, by the magic numbers of statfs(2).
 const SIZELESS: [u32; 6] =
     [0x9fa0, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
-/// Threads: more than a few wait for each other's directories in the kernel.
+/// Number of threads: more than a few wait for each other's directories in the kernel.
 const THREADS: usize = 4;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A directory being read.
+/// A directory that is being read.
 struct Dir {
     fd: OwnedFd,
-    /// Below the root.
+    /// Path below the root.
     path: Vec<u8>,
     inode: InodeId,
 }
@@ -49,10 +49,10 @@ type Name = Box<[u8]>;
 
 enum Task {
     List { path: Vec<u8>, inode: InodeId },
-    Look { dir: Arc<Dir>, names: Vec<Name> },
+    Examine { dir: Arc<Dir>, names: Vec<Name> },
 }
 
-/// One name, looked at.
+/// One name that was examined.
 struct Found {
     name: Name,
     stat: Statx,
@@ -60,18 +60,18 @@ struct Found {
     attributes: Attributes,
 }
 
-/// What belongs to an inode beside what `stat` tells.
+/// Attributes of an inode, which `stat` does not return.
 struct Attributes {
     xattrs: Vec<Xattr>,
     perm: u16,
-    /// Attributes that XFS has no namespace for.
+    /// Number of attributes for which XFS has no namespace.
     foreign: u64,
-    /// Why there are more.
+    /// The reason why some are missing.
     left_out: Option<SourceError>,
 }
 
 impl Attributes {
-    /// Keeps all of it in the draft but the permissions.
+    /// Adds everything but the permissions to the draft.
     fn keep(self, draft: &mut Draft, path: &[u8]) -> Result<XattrsId, SourceError> {
         draft.notes.foreign_xattrs += self.foreign;
         draft.notes.left_out.extend(self.left_out);
@@ -79,35 +79,42 @@ impl Attributes {
     }
 }
 
-/// What the threads share, under one lock.
+/// State that the threads share, under one lock.
 struct Shared<'d> {
     draft: &'d mut Draft,
     tasks: Vec<Task>,
-    /// Tasks taken and not done.
+    /// Tasks that are running.
     busy: usize,
-    /// Files with several names: device and inode number.
+    /// Files with several names, by device and inode number.
     links: HashMap<(u64, u64), InodeId>,
-    /// True of devices whose files have content and no size: [`SIZELESS`].
+    /// True for devices whose files have content but size 0: [`SIZELESS`].
     sizeless: HashMap<u64, bool>,
     progress: &'d mut Progress,
     failed: Option<SourceError>,
 }
 
-/// Where a walk begins, and where it does not go.
+/// The root of a walk, and what it leaves out.
 pub(super) struct Start<'w> {
     pub(super) root: &'w Root,
     /// Number of the root among the stores.
     pub(super) number: u16,
-    /// Only this name of the root, and what is below it.
+    /// Only this name of the root, and everything below it.
     pub(super) only: Option<&'w [u8]>,
     /// Device and inode number of files to leave out.
     pub(super) exclude: &'w [(u64, u64)],
-    /// Fail where something has to be left out.
+    /// Fails if something has to be left out.
     pub(super) strict: bool,
+    /// Obey whiteouts.
+    pub(super) whiteouts: bool,
 }
 
 impl Start<'_> {
-    /// Refuses incomplete attributes where that is wanted.
+    /// Returns true for a name in `dir` that was found, not given.
+    fn is_found(&self, dir: &Dir) -> bool {
+        self.only.is_none() || !dir.path.is_empty()
+    }
+
+    /// Refuses incomplete attributes if [`strict`](Self::strict) is set.
     fn complete(&self, mut attributes: Attributes) -> Result<Attributes, SourceError> {
         match attributes.left_out.take_if(|_| self.strict) {
             Some(error) => Err(error),
@@ -117,7 +124,7 @@ impl Start<'_> {
 }
 
 impl Shared<'_> {
-    /// True where `stat`'s file in `dir` lies on a filesystem that does not tell sizes.
+    /// Returns true if `stat`'s file in `dir` is on a filesystem of [`SIZELESS`].
     fn is_sizeless(&mut self, dir: &Dir, stat: &Statx) -> bool {
         let known = self.sizeless.entry(identity(stat).0);
         *known.or_insert_with(|| {
@@ -135,20 +142,20 @@ struct Walk<'w> {
     more: Condvar,
 }
 
-/// Lays a directory over the draft.
+/// Adds a directory to the draft.
 pub(super) fn walk(
     draft: &mut Draft,
     start: &Start<'_>,
     progress: &mut Progress,
     on_progress: OnProgress<'_>,
 ) -> Result<(), SourceError> {
-    let mut rooms = Rooms::new();
+    let mut buffers = Buffers::new();
     let root = start.root;
     let failed = |error| SourceError::io(&root.shown(b""), error);
     let top = root.open_at(b"", DIRECTORY).map_err(failed)?;
     let stat =
         fs::statx(&top, &b""[..], AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(failed)?;
-    let attributes = start.complete(rooms.xattrs(&root.shown(b""), stat.stx_mode)?)?;
+    let attributes = start.complete(buffers.xattrs(&root.shown(b""), stat.stx_mode)?)?;
     let perm = attributes.perm;
     let xattrs = attributes.keep(draft, b"")?;
     draft.set(Draft::ROOT, meta(&stat, perm), xattrs);
@@ -157,7 +164,7 @@ pub(super) fn walk(
         Some(name) => {
             let fd = root.open_at(b"", DIRECTORY).map_err(failed)?;
             let dir = Arc::new(Dir { fd, path: Vec::new(), inode: Draft::ROOT });
-            Task::Look { dir, names: vec![name.into()] }
+            Task::Examine { dir, names: vec![name.into()] }
         }
     };
     let shared = Shared {
@@ -173,9 +180,9 @@ pub(super) fn walk(
     let threads = thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
     thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| walk.work(&mut Rooms::new()));
+            scope.spawn(|| walk.work(&mut Buffers::new()));
         }
-        walk.work(&mut rooms);
+        walk.work(&mut buffers);
     });
     let shared = walk.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     shared.failed.map_or(Ok(()), Err)
@@ -186,8 +193,8 @@ impl<'w> Walk<'w> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does tasks until there are none, or one failed.
-    fn work(&self, rooms: &mut Rooms) {
+    /// Runs tasks until there are none, or one failed.
+    fn work(&self, buffers: &mut Buffers) {
         let mut shared = self.lock();
         loop {
             if shared.failed.is_some() {
@@ -202,7 +209,7 @@ impl<'w> Walk<'w> {
             };
             shared.busy += 1;
             drop(shared);
-            let done = self.task(task, rooms);
+            let done = self.task(task, buffers);
             shared = self.lock();
             shared.busy -= 1;
             if let Err(error) = done {
@@ -213,24 +220,47 @@ impl<'w> Walk<'w> {
         self.more.notify_all();
     }
 
-    fn task(&self, task: Task, rooms: &mut Rooms) -> Result<(), SourceError> {
+    fn task(&self, task: Task, buffers: &mut Buffers) -> Result<(), SourceError> {
         let (dir, names) = match task {
-            Task::List { path, inode } => self.list(path, inode)?,
-            Task::Look { dir, names } => (dir, names),
+            Task::List { path, inode } if path.is_empty() => self.list(path, inode)?,
+            Task::List { path, inode } => {
+                let listed = self.list(path.clone(), inode);
+                let Some(listed) = self.tolerate(&path, listed)? else { return Ok(()) };
+                listed
+            }
+            Task::Examine { dir, names } => (dir, names),
         };
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            found.extend(self.look(&dir, name, rooms)?);
+            let looked = self.look(&dir, name, buffers);
+            found.extend(self.tolerate(&dir.path, looked)?.flatten());
         }
         self.merge(&dir, found)
     }
 
-    /// The names in a directory; all but the first few are left as tasks of their own.
+    /// Leaves out a name that went away after its directory was listed, or a directory that did.
+    /// The name that the walk was asked for must be there.
+    fn tolerate<T>(
+        &self,
+        dir: &[u8],
+        done: Result<T, SourceError>,
+    ) -> Result<Option<T>, SourceError> {
+        let is_asked_for = dir.is_empty() && self.start.only.is_some();
+        match done {
+            Err(error) if is_gone(&error) && !is_asked_for && !self.start.strict => {
+                self.lock().draft.notes.left_out.push(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    }
+
+    /// Lists the names in a directory. All but the first few become tasks of their own.
     fn list(&self, path: Vec<u8>, inode: InodeId) -> Result<(Arc<Dir>, Vec<Name>), SourceError> {
         let failed = |error| SourceError::io(&self.start.root.shown(&path), error);
         let fd = self.start.root.open_at(&path, DIRECTORY).map_err(failed)?;
         let mut names: Vec<Name> = Vec::new();
-        let mut room = Vec::with_capacity(XATTR_ROOM);
+        let mut room = Vec::with_capacity(XATTR_MAX);
         let mut listing = RawDir::new(&fd, room.spare_capacity_mut());
         while let Some(entry) = listing.next() {
             let entry = entry.map_err(failed)?;
@@ -242,14 +272,19 @@ impl<'w> Walk<'w> {
         let dir = Arc::new(Dir { fd, path, inode });
         while names.len() > NAMES_PER_TASK {
             let names = names.split_off(names.len() - NAMES_PER_TASK);
-            self.lock().tasks.push(Task::Look { dir: Arc::clone(&dir), names });
+            self.lock().tasks.push(Task::Examine { dir: Arc::clone(&dir), names });
             self.more.notify_one();
         }
         Ok((dir, names))
     }
 
-    /// Looks at one name; `None` where it is to be left out.
-    fn look(&self, dir: &Dir, name: Name, rooms: &mut Rooms) -> Result<Option<Found>, SourceError> {
+    /// Examines one name. Returns `None` if it is to be left out.
+    fn look(
+        &self,
+        dir: &Dir,
+        name: Name,
+        buffers: &mut Buffers,
+    ) -> Result<Option<Found>, SourceError> {
         let shown = || self.start.root.shown(&below(&dir.path, &name));
         let failed = |error| SourceError::io(&shown(), error);
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -262,18 +297,18 @@ impl<'w> Walk<'w> {
             FileType::Symlink => {
                 target = fs::readlinkat(&dir.fd, &*name, Vec::new()).map_err(failed)?.into_bytes();
             }
-            // Better now than when half of the volume is written.
-            FileType::RegularFile if !rooms.is_root => {
+            // An unreadable file is better found now than when half of the volume is written.
+            FileType::RegularFile if !buffers.is_root => {
                 fs::accessat(&dir.fd, &*name, Access::READ_OK, AtFlags::EACCESS).map_err(failed)?;
             }
             _ => {}
         }
-        let attributes = rooms.xattrs_at(self.start.root, dir, &name, stat.stx_mode)?;
+        let attributes = buffers.xattrs_at(self.start.root, dir, &name, stat.stx_mode)?;
         let attributes = self.start.complete(attributes)?;
         Ok(Some(Found { name, stat, target: target.into(), attributes }))
     }
 
-    /// Puts into the draft what was found in `dir`.
+    /// Adds the results of `dir` to the draft.
     fn merge(&self, dir: &Dir, found: Vec<Found>) -> Result<(), SourceError> {
         let mut guard = self.lock();
         let shared = &mut *guard;
@@ -282,6 +317,10 @@ impl<'w> Walk<'w> {
             return Err(SourceError::Stopped);
         }
         for Found { name, stat, target, attributes } in found {
+            let (draft, obey) = (&mut *shared.draft, self.start.whiteouts);
+            if self.start.is_found(dir) && draft.take_whiteout(dir.inode, &name, obey) {
+                continue;
+            }
             let kind = file_type(&stat);
             let several = stat.stx_nlink > 1 && kind != FileType::Directory;
             if let Some(&inode) = shared.links.get(&identity(&stat)).filter(|_| several) {
@@ -326,23 +365,30 @@ impl<'w> Walk<'w> {
         path: &[u8],
         stat: &Statx,
         target: Box<[u8]>,
-    ) -> Result<What, SourceError> {
+    ) -> Result<DraftKind, SourceError> {
         let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
         Ok(match file_type(stat) {
-            FileType::Directory => What::Dir,
-            FileType::Symlink => What::Symlink(target),
-            FileType::CharacterDevice => What::Char { major, minor },
-            FileType::BlockDevice => What::Block { major, minor },
-            FileType::Fifo => What::Fifo,
-            FileType::Socket => What::Socket,
+            FileType::Directory => DraftKind::Dir,
+            FileType::Symlink => DraftKind::Symlink(target),
+            FileType::CharacterDevice => DraftKind::Char { major, minor },
+            FileType::BlockDevice => DraftKind::Block { major, minor },
+            FileType::Fifo => DraftKind::Fifo,
+            FileType::Socket => DraftKind::Socket,
             _ => {
                 let size = stat.stx_size;
                 let sparse = stat.stx_blocks.saturating_mul(512) < size;
-                let place = Place::Disk { dir: self.start.number, sparse };
-                What::File { size, content: draft.keep_place(path, place)? }
+                let place = ContentLocation::Disk { dir: self.start.number, sparse };
+                DraftKind::File { size, content: draft.add_location(path, place)? }
             }
         })
     }
+}
+
+/// Returns true if `error` says that a name is gone, or stands for something else by now.
+fn is_gone(error: &SourceError) -> bool {
+    let SourceError::Io { error, .. } = error else { return false };
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::STALE, Errno::NODEV];
+    error.raw_os_error().is_some_and(|code| gone.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
@@ -353,7 +399,7 @@ fn file_type(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
-/// Device and inode number.
+/// Returns device and inode number.
 fn identity(stat: &Statx) -> (u64, u64) {
     (fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino)
 }
@@ -369,26 +415,26 @@ fn meta(stat: &Statx, perm: u16) -> Meta {
     }
 }
 
-/// What one thread needs again and again.
-struct Rooms {
+/// Buffers that one thread reuses.
+struct Buffers {
     names: Vec<u8>,
     value: Vec<u8>,
     path: Vec<u8>,
     is_root: bool,
 }
 
-impl Rooms {
+impl Buffers {
     fn new() -> Self {
         Self {
-            names: vec![0; XATTR_ROOM],
-            value: vec![0; XATTR_ROOM],
+            names: vec![0; XATTR_MAX],
+            value: vec![0; XATTR_MAX],
             path: Vec::new(),
             is_root: rustix::process::geteuid().is_root(),
         }
     }
 
-    /// The attributes of `name` in `dir`, and its permissions. There is no call that takes a
-    /// directory handle: a path through /proc stands in where the real one is too long.
+    /// Returns the attributes of `name` in `dir`, and its permissions. No call takes a directory
+    /// handle, so a path through /proc is used if the real one is too long.
     fn xattrs_at(
         &mut self,
         root: &Root,
@@ -409,7 +455,8 @@ impl Rooms {
         result
     }
 
-    /// The attributes of what is at `path`, and its permissions: those of `mode`.
+    /// Returns the attributes of `path`, and its permissions, which are those of `mode` without an
+    /// ACL.
     fn xattrs(&mut self, path: &[u8], mode: u16) -> Result<Attributes, SourceError> {
         let failed = |error| SourceError::io(path, error);
         let mut left_out = None;

@@ -1,4 +1,4 @@
-//! Extended attributes on their way in: from the names that programs use to those that XFS stores.
+//! Extended attributes of a source: from the names that programs use to those that XFS stores.
 
 use xfskit_format::attr::acl::{ACCESS, ACCESS_XATTR, DEFAULT, DEFAULT_XATTR, from_xattr};
 use xfskit_format::attr::{Namespace, VALUE_MAX};
@@ -8,25 +8,25 @@ use super::SourceError;
 use super::tree::Xattr;
 use crate::acl;
 
-/// The attributes of one inode, as they are met.
+/// The attributes of one inode, collected one by one.
 #[derive(Debug, Default)]
 pub(super) struct Xattrs {
     found: Vec<Xattr>,
-    /// What the access ACL says of the permissions.
+    /// Permissions from the access ACL.
     perm: Option<u16>,
-    /// Those that XFS has no namespace for.
+    /// Number of attributes for which XFS has no namespace.
     foreign: u64,
 }
 
 impl Xattrs {
-    /// True where XFS has a place for attribute `name`.
+    /// Returns true if XFS has a namespace for attribute `name`.
     pub(super) fn wanted(name: &[u8]) -> bool {
         let has = |prefix: &str| name.starts_with(prefix.as_bytes());
         has("user.") || has("trusted.") || has("security.") || has("system.posix_acl_")
     }
 
-    /// Adds attribute `name` as programs see it. What XFS has no namespace for (`system.` but for
-    /// ACLs, other filesystems' own) is counted and left out.
+    /// Adds attribute `name` as programs see it. An attribute without a namespace in XFS (`system.`
+    /// except ACLs, other filesystems' own) is counted and left out.
     pub(super) fn add(
         &mut self,
         path: &[u8],
@@ -46,18 +46,18 @@ impl Xattrs {
         Ok(())
     }
 
-    /// How many were left out.
+    /// Returns the number of attributes that were left out.
     pub(super) fn foreign(&self) -> u64 {
         self.foreign
     }
 
-    /// One is left out without a look at its value.
+    /// Counts one that is left out without reading its value.
     pub(super) fn leave_out(&mut self) {
         self.foreign += 1;
     }
 
-    /// Adds an ACL: that of access, or the default of a directory. One that says no more than the
-    /// mode does becomes the mode.
+    /// Adds an access ACL, or the default ACL of a directory. One that a mode can express becomes
+    /// the mode.
     pub(super) fn add_acl(
         &mut self,
         path: &[u8],
@@ -96,8 +96,8 @@ impl Xattrs {
         Ok(())
     }
 
-    /// What has been added, sorted, and `perm` as the ACL has it. Of two with one name the later
-    /// counts.
+    /// Returns all attributes, sorted, and `perm` with the ACL applied. Of two with one name the
+    /// later counts.
     pub(super) fn finish(mut self, perm: u16) -> (Vec<Xattr>, u16) {
         self.found.reverse();
         self.found.sort_by(|a, b| key(a).cmp(&key(b)));

@@ -93,6 +93,16 @@ pub trait VolumeOptionsExt: Sized {
     #[must_use]
     fn journal(self, journal: core::JournalOptions) -> Self;
 
+    /// Says how a dirty journal is replayed.
+    #[must_use]
+    fn replay(self, replay: core::ReplayOptions) -> Self;
+
+    /// Opens the volume on `device`, with the journal that [`VolumeOptions::log`] names.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`].
+    fn open_on(&self, device: Arc<dyn block::BlockDevice>) -> Result<Volume>;
+
     /// Opens the volume on `device`, with the journal on `log` where it is external.
     ///
     /// # Errors
@@ -119,6 +129,15 @@ impl VolumeOptionsExt for VolumeOptions {
     fn journal(mut self, journal: core::JournalOptions) -> Self {
         self.journal = journal;
         self
+    }
+
+    fn replay(mut self, replay: core::ReplayOptions) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    fn open_on(&self, device: Arc<dyn block::BlockDevice>) -> Result<Volume> {
+        Self::open_device(self, device, self.log_device()?)
     }
 
     fn open_device(

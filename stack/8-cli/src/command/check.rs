@@ -6,7 +6,7 @@ mod scrub;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xfskit::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
-use xfskit::check::{self, Options, Phase, Report, Suspects};
+use xfskit::check::{self, Mismatches, Options, Phase, Report};
 use xfskit::format::Corruption;
 use xfskit::format::sb::SbError;
 use xfskit::target::{self, Base};
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         Some(scrubbed) => judged_device(&args.target, Arc::clone(&scrubbed.device), out),
         None => judged_device(&args.target, open::device(&args.target.name)?, out),
     };
-    let suspects = scrubbed.as_ref().map(Scrubbed::suspects);
-    let (report, findings) = judge(args, &judged, scrubbed.is_none(), suspects.as_ref(), out)?;
+    let mismatches = scrubbed.as_ref().map(Scrubbed::mismatches);
+    let (report, findings) = judge(args, &judged, scrubbed.is_none(), mismatches.as_ref(), out)?;
     if !out.json() {
         out.raw(findings.folded().as_bytes())?;
     }
@@ -68,8 +68,8 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     } else if !out.quiet() {
         out.raw(summary(name, &report).as_bytes())?;
     }
-    let agrees = match (scrubbed, suspects) {
-        (Some(scrubbed), Some(suspects)) => scrubbed.settle(args, &report, &suspects, out)?,
+    let agrees = match (scrubbed, mismatches) {
+        (Some(scrubbed), Some(mismatches)) => scrubbed.settle(args, &report, &mismatches, out)?,
         _ => true,
     };
     Ok(Answer::of(report.clean() && agrees))
@@ -94,7 +94,7 @@ fn judge(
     args: &Check,
     judged: &Judged,
     copies: bool,
-    suspects: Option<&Suspects>,
+    mismatches: Option<&Mismatches>,
     out: &Out,
 ) -> Result<(Report, Findings), Failure> {
     let log = args.target.log().as_deref().map(open::device_whole).transpose()?;
@@ -104,7 +104,7 @@ fn judge(
         scrub: args.scrub && copies,
         mend: args.repair,
         primary: judged.primary.as_ref(),
-        suspects,
+        mismatches,
         progress: &progress,
     };
     let mut failed = None;
@@ -134,14 +134,14 @@ fn judge(
 pub(super) fn find_files(
     target: &Target,
     device: Arc<dyn BlockDevice>,
-    suspects: &Suspects,
+    mismatches: &Mismatches,
     out: &Out,
 ) -> Result<(), Failure> {
     let log = target.log().as_deref().map(open::device_whole).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };
     let options = Options {
         threads: threads(0),
-        suspects: Some(suspects),
+        mismatches: Some(mismatches),
         progress: &progress,
         ..Options::default()
     };
@@ -163,8 +163,8 @@ fn judged_device(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> Ju
     };
     let volume = volume.fs().volume();
     let replayed = volume.replay().is_some_and(|replay| !replay.clean);
-    let stand_in = volume.stand_in().filter(|_| replayed);
-    let primary = stand_in.map(|stand_in| (*stand_in.fault).clone());
+    let secondary = volume.secondary_superblock().filter(|_| replayed);
+    let primary = secondary.map(|secondary| (*secondary.corruption).clone());
     Judged { device: Arc::clone(volume.device()), primary }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     let skipped = Mutex::new(Vec::<String>::new());
     let events = |event: Event<'_>| match event {
         Event::Done { .. } => progress.add(1),
-        Event::Fault { path, error } => progress.aside(|| out.fault(path, error)),
+        Event::Damaged { path, error } => progress.aside(|| out.fault(path, error)),
         Event::Refused { path, error } => {
             progress.aside(|| out.fault_in(path, error, None, None));
         }
@@ -43,10 +43,10 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         }
     };
     let report = if to_stdout {
-        archive(volume, path, inode, out.stream()?, &events)?
+        archive(volume, path, inode, buffered(out.stream()?), &events)?
     } else if args.tar {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
-        archive(volume, path, inode, BufWriter::with_capacity(BUFFER, file), &events)?
+        archive(volume, path, inode, buffered(file), &events)?
     } else {
         let options = GetOptions { threads: args.threads };
         copy::get(volume.fs(), path, inode, &args.dest, options, &events)
@@ -63,6 +63,10 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     Ok(out.verdict())
 }
 
+fn buffered<W: Write>(writer: W) -> BufWriter<W> {
+    BufWriter::with_capacity(BUFFER, writer)
+}
+
 fn archive(
     volume: &Volume,
     path: &[u8],
@@ -72,12 +76,16 @@ fn archive(
 ) -> Result<Report, Failure> {
     copy::archive(volume.fs(), path, inode, writer, events).map_err(|error| {
         let ArchiveError::Write(cause) = &error;
-        if cause.kind() == ErrorKind::BrokenPipe {
-            return Failure::no(
-                "the reader of the archive has gone away; the archive is incomplete",
-            );
+        let failure = Failure::cannot(error.to_string());
+        match cause.kind() {
+            ErrorKind::BrokenPipe => {
+                Failure::no("the reader of the archive has gone away; the archive is incomplete")
+            }
+            ErrorKind::StorageFull => {
+                failure.hint("Free some space on the side that receives the archive.")
+            }
+            _ => failure,
         }
-        Failure::cannot(error.to_string()).hint("Is the disk full on the side that receives it?")
     })
 }
 

@@ -62,7 +62,7 @@ fn readers(args: &Info, out: &Out) -> Outcome {
     let device = open::device(name)?;
     let sb = open::superblock(name, &*device, out)?;
     for &target in compat::Target::ALL {
-        out.answer(&compat::judge(&sb.geometry(), target), |verdict| {
+        out.answer(&compat::compatibility(&sb.geometry(), target), |verdict| {
             let stops = verdict.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));
             let reasons: Vec<String> = stops.chain(verdict.notes.iter().cloned()).collect();
             let (target, access) = (verdict.target.to_string(), verdict.access.to_string());

@@ -1,6 +1,6 @@
-//! `xfskit inspect`: any structure, decoded.
+//! `xfskit inspect`: decodes any structure.
 
-use xfskit::inspect::{What, inspect};
+use xfskit::inspect::{Structure, inspect};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -11,11 +11,12 @@ use crate::out::Out;
 pub(crate) fn run(args: &Inspect, out: &Out) -> Outcome {
     let mut words = vec![args.structure.clone()];
     words.extend_from_slice(&args.arguments);
-    let what: What = words.join(" ").parse().map_err(|error: String| {
+    let structure: Structure = words.join(" ").parse().map_err(|error: String| {
         Failure::cannot(error).hint("`xfskit inspect --help` explains them.")
     })?;
     let volume = open::volume(&args.target, out)?;
-    let dump = inspect(volume.fs().volume(), what).map_err(|error| open::failure(&error.into()))?;
+    let dump =
+        inspect(volume.fs().volume(), structure).map_err(|error| open::failure(&error.into()))?;
     out.answer(&dump.to_json(), |_| dump.to_string())?;
     Ok(out.verdict())
 }

@@ -2,7 +2,7 @@
 
 mod from;
 
-pub(super) use from::{source_failure, tell};
+pub(super) use from::{source_failure, tell, tell_unread};
 
 use std::path::Path;
 use std::sync::Arc;

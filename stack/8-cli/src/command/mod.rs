@@ -1,4 +1,4 @@
-//! The commands, a module each: arguments in, an answer out.
+//! The commands, a module each. [`work`] says which volume each needs, and in which way.
 
 mod bench;
 mod bulkstat;
@@ -29,88 +29,39 @@ mod stats;
 mod targets;
 mod tree;
 mod verify;
+pub(crate) mod work;
 mod xattr;
 
-use xfskit::Volume;
-
 use crate::exit::Outcome;
-use crate::grammar::change::{Label, Uuid};
-use crate::grammar::look::XattrCommand;
-use crate::grammar::{Command, Target};
+use crate::grammar::Command;
 use crate::out::Out;
+
+use work::{Alone, Work};
 
 /// Carries out one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
-    if let Some(target) = change::target(command) {
-        return change::run(target, command, out);
-    }
-    if let Some(target) = looked_at(command) {
-        if verify::wanted(command) {
-            return verify::run(&target, command, out);
-        }
-        return look(&open::volume(&target, out)?, command, out);
-    }
-    match command {
-        Command::Mkfs(args) => mkfs::run(args, out),
-        Command::Uuid(Uuid { target, uuid: Some(uuid) }) => identity::set_uuid(target, *uuid, out),
-        Command::Info(args) => info::run(args, out),
-        Command::Bulkstat(args) => bulkstat::run(args, out),
-        Command::Check(args) => check::run(args, out),
-        Command::Targets(args) => targets::run(args, out),
-        Command::Completions(args) => manual::completions(args, out),
-        Command::Man(args) => manual::man(args),
-        Command::Inspect(args) => inspect::run(args, out),
-        Command::Log(args) => log::run(args, out),
-        Command::Md(args) => md::run(args, out),
-        Command::Bench(args) => bench::run(args, out),
-        Command::FsMark(args) => fs_mark::run(args, out),
-        Command::Dbench(args) => dbench::run(args, out),
-        Command::Compilebench(args) => compilebench::run(args, out),
-        Command::Recover(args) => recover::run(args, out),
-        _ => unreachable!("commands on a volume are carried out above"),
-    }
-}
-
-/// The volume whose files a command looks at; `None` for all other commands.
-pub(crate) fn looked_at(command: &Command) -> Option<Target> {
-    let target = match command {
-        Command::Label(Label { target, label: None })
-        | Command::Uuid(Uuid { target, uuid: None }) => {
-            return Some(target.to_read());
-        }
-        Command::Ls(args) => &args.target,
-        Command::Tree(args) => &args.target,
-        Command::Stat(args) => &args.target,
-        Command::Cat(args) => &args.target,
-        Command::Find(args) => &args.target,
-        Command::Df(args) => &args.target,
-        Command::Du(args) => &args.target,
-        Command::Stats(args) => &args.target,
-        Command::Get(args) => &args.target,
-        Command::Xattr(args) => match &args.what {
-            XattrCommand::List { target, .. } | XattrCommand::Get { target, .. } => target,
-            XattrCommand::Set { .. } | XattrCommand::Rm { .. } => return None,
+    match Work::of(command) {
+        Work::Look(target, look) if look.verifies() => verify::look(&target, look, out),
+        Work::Look(target, look) => look.run(&open::volume(&target, out)?, out),
+        Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
+        Work::Change(target, change) => change::run(target, change, out),
+        Work::Alone(alone) => match alone {
+            Alone::Mkfs(args) => mkfs::run(args, out),
+            Alone::SetUuid(target, uuid) => identity::set_uuid(target, uuid, out),
+            Alone::Info(args) => info::run(args, out),
+            Alone::Bulkstat(args) => bulkstat::run(args, out),
+            Alone::Check(args) => check::run(args, out),
+            Alone::Targets(args) => targets::run(args, out),
+            Alone::Completions(args) => manual::completions(args, out),
+            Alone::Man(args) => manual::man(args),
+            Alone::Inspect(args) => inspect::run(args, out),
+            Alone::Log(args) => log::run(args, out),
+            Alone::Md(args) => md::run(args, out),
+            Alone::Bench(args) => bench::run(args, out),
+            Alone::FsMark(args) => fs_mark::run(args, out),
+            Alone::Dbench(args) => dbench::run(args, out),
+            Alone::Compilebench(args) => compilebench::run(args, out),
+            Alone::Recover(args) => recover::run(args, out),
         },
-        _ => return None,
-    };
-    Some(target.clone())
-}
-
-/// Carries out a command that looks at the files of `volume`.
-pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
-    match command {
-        Command::Ls(args) => ls::run(volume, args, out),
-        Command::Tree(args) => tree::run(volume, args, out),
-        Command::Stat(args) => stat::run(volume, args, out),
-        Command::Cat(args) => cat::run(volume, args, out),
-        Command::Xattr(args) => xattr::run(volume, args, out),
-        Command::Find(args) => find::run(volume, args, out),
-        Command::Df(args) => df::run(volume, args, out),
-        Command::Du(args) => du::run(volume, args, out),
-        Command::Stats(args) => stats::run(volume, args, out),
-        Command::Get(args) => get::run(volume, args, out),
-        Command::Label(_) => identity::label(volume, out),
-        Command::Uuid(_) => identity::uuid(volume, out),
-        _ => unreachable!("not a command that looks at files"),
     }
 }

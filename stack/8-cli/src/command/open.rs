@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use xfskit::block::{self, BlockDevice, Holder, OpenMode};
-use xfskit::core::superblock::{StandIn, find_superblock};
+use xfskit::core::OnReplay;
+use xfskit::core::superblock::{SecondarySuperblock, find_superblock};
 use xfskit::format::sb::{SbError, Superblock};
 use xfskit::target::{self, Base, Target};
 use xfskit::vfs::{self, Follow, Inode};
@@ -15,6 +16,7 @@ use xfskit::{OpenOptions, Volume, core};
 use crate::exit::Failure;
 use crate::grammar;
 use crate::out::{Out, chain};
+use crate::progress::Progress;
 
 /// Unfinished intents of a journal that are listed one by one.
 const UNFINISHED_SHOWN: usize = 10;
@@ -102,8 +104,8 @@ pub(crate) fn volume_on(
 
 /// Says what is to be known of a volume.
 fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
-    if let Some(stand_in) = volume.fs().volume().stand_in() {
-        note_stand_in(&target.name, stand_in, out);
+    if let Some(secondary) = volume.fs().volume().secondary_superblock() {
+        note_secondary(&target.name, secondary, out);
     }
     for fault in volume.fs().volume().faults() {
         out.fault_at(&target.name, fault, Some(fault));
@@ -113,8 +115,8 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
 }
 
 /// Says by which copy a volume is read whose primary superblock is damaged.
-fn note_stand_in(name: &str, stand_in: &StandIn, out: &Out) {
-    let StandIn { fault, agno, agreeing, compared } = stand_in;
+fn note_secondary(name: &str, secondary: &SecondarySuperblock, out: &Out) {
+    let SecondarySuperblock { corruption: fault, agno, agreeing, compared } = secondary;
     out.note(&format!(
         "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
          ({agreeing} of {compared} copies agree)"
@@ -128,8 +130,8 @@ pub(crate) fn superblock(
     out: &Out,
 ) -> Result<Superblock, Failure> {
     let found = find_superblock(device).map_err(|error| open_failure(name, &error.into()))?;
-    if let Some(stand_in) = &found.stand_in {
-        note_stand_in(name, stand_in, out);
+    if let Some(secondary) = &found.secondary {
+        note_secondary(name, secondary, out);
     }
     Ok(found.sb)
 }
@@ -150,8 +152,11 @@ pub(crate) fn volume_quietly_on(
     let name = &*target.name;
     let log = target.log().as_deref().map(device_whole).transpose()?;
     let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
-    let options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
-    let volume = options.open_device(device, log).map_err(|error| not_opened(name, &error))?;
+    let mut options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
+    let progress = told_of_replay(&mut options, out);
+    let volume = options.open_device(device, log);
+    progress.finish();
+    let volume = volume.map_err(|error| not_opened(name, &error))?;
     out.watch(&volume);
     Ok(volume)
 }
@@ -161,7 +166,21 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let volume = volume_to_change(target, out)?;
+    Ok(said_of_changed(volume_to_change(target, out)?, target, out))
+}
+
+/// The same of a volume on a device that is open already.
+pub(crate) fn volume_for_writing_on(
+    target: &grammar::change::Target,
+    device: Arc<dyn BlockDevice>,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let volume = opened_to_change(target, |options| options.open_on(device), out)?;
+    Ok(said_of_changed(volume, target, out))
+}
+
+/// Says what is to be known of a volume that is open to be changed.
+fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
     if let Some(replay) = volume.fs().volume().replay() {
         note_torn(replay, out);
         if !replay.clean {
@@ -172,12 +191,20 @@ pub(crate) fn volume_for_writing(
     for orphan in volume.fs().volume().damaged_orphans() {
         out.note(&format!("{orphan}; `xfskit check {}` reports the damage", target.name));
     }
-    Ok(volume)
+    volume
 }
 
-/// The same, and nothing is said of its journal.
+/// The volume that `target` names, to be changed; nothing is said of its journal.
 pub(crate) fn volume_to_change(
     target: &grammar::change::Target,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    opened_to_change(target, |options| options.open(&target.name), out)
+}
+
+fn opened_to_change(
+    target: &grammar::change::Target,
+    open: impl FnOnce(&OpenOptions) -> xfskit::Result<Volume>,
     out: &Out,
 ) -> Result<Volume, Failure> {
     let (log, journal) = (target.log(), target.journal);
@@ -185,16 +212,28 @@ pub(crate) fn volume_to_change(
         warn_of_overlay(&target.name, &parsed, out)?;
     }
     target.cache.keep();
-    let options = OpenOptions {
+    let mut options = OpenOptions {
         write: true,
         log,
         journal,
         cache_bytes: target.cache.bytes(),
         ..OpenOptions::default()
     };
-    let volume = options.open(&target.name).map_err(|error| not_opened(&target.name, &error))?;
+    let progress = told_of_replay(&mut options, out);
+    let volume = open(&options);
+    progress.finish();
+    let volume = volume.map_err(|error| not_opened(&target.name, &error))?;
     out.watch(&volume);
     Ok(volume)
+}
+
+/// Has the opening of a volume show the progress of its journal's replay.
+fn told_of_replay(options: &mut OpenOptions, out: &Out) -> Arc<Progress> {
+    let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
+    let shown = Arc::clone(&progress);
+    let told = move |done, total| shown.set(done, total);
+    options.replay.on_progress = Some(OnReplay(Arc::new(told)));
+    progress
 }
 
 /// Says what the journal held, where it was not clean.

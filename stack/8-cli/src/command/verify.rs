@@ -4,6 +4,9 @@
 //! compared with its parity, or its other copies. What one member alone explains is corrected in
 //! what is delivered. The rest is told afterwards: `xfskit check` finds out which files have
 //! content there.
+//!
+//! A command that changes the volume reads it too: metadata, and the old content of rows that are
+//! written in part, from which the new parity follows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,15 +14,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::check::{InFile, Suspects};
+use xfskit::check::{FileRange, Mismatches};
 use xfskit::md::array::scrub::Mismatch;
 use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
 use xfskit::units::{ByteLen, ByteOffset};
 
-use super::{check, look, open};
+use super::work::{Change, Look};
+use super::{change, check, open};
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::{Command, Target};
+use crate::grammar::Target;
 use crate::out::Out;
 use crate::show;
 
@@ -51,27 +55,24 @@ struct Unknown {
     pages: usize,
 }
 
-/// True where a command asks for verified reads.
-pub(super) fn wanted(command: &Command) -> bool {
-    matches!(command, Command::Get(args) if args.verify)
-        || matches!(command, Command::Cat(args) if args.verify)
+/// Carries out a command that looks at files, and tells what the reads came upon.
+pub(super) fn look(target: &Target, look: Look<'_>, out: &Out) -> Outcome {
+    let verifying = Verifying::open(&target.name, OpenMode::ReadOnly, out)?;
+    let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
+    let ended = look.run(&volume, out);
+    drop(volume);
+    verifying.end(target, ended, out)
 }
 
-/// Carries out a command that looks at files, and tells what the reads came upon.
-pub(super) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
-    let verifying = Verifying::open(&target.name, out)?;
-    let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
-    let ended = look(&volume, command, out);
-    drop(volume);
-    verifying.tell(target, out)?;
-    Ok(match ended? {
-        Answer::Yes => out.verdict(),
-        Answer::No => Answer::No,
-    })
+/// Carries out a command that changes files, and tells what the reads came upon.
+pub(super) fn change(target: &change::Target, change: Change<'_>, out: &Out) -> Outcome {
+    let verifying = Verifying::open(&target.name, OpenMode::ReadWrite, out)?;
+    let ended = change::run_on(target, Arc::clone(&verifying.device), change, out);
+    verifying.end(&target.to_read(), ended, out)
 }
 
 impl Verifying {
-    fn open(name: &str, out: &Out) -> Result<Self, Failure> {
+    fn open(name: &str, mode: OpenMode, out: &Out) -> Result<Self, Failure> {
         let failed = |e: target::Error| open::target_failure(name, &e);
         let target = target::Target::parse(name).map_err(failed)?;
         let Base::Array(array) = &target.base else {
@@ -83,7 +84,7 @@ impl Verifying {
                 "{name}: the array is being reshaped; its members cannot be compared"
             )));
         }
-        let nested = target::open_nested(array, OpenMode::ReadOnly).map_err(failed)?;
+        let nested = target::open_nested(array, mode).map_err(failed)?;
         let disk = Arc::clone(&nested[0].array) as Arc<dyn BlockDevice>;
         let pieces = target::pieces(&target, &disk).map_err(failed)?;
         let device = target::part_of(&target, disk).map_err(failed)?;
@@ -109,6 +110,15 @@ impl Verifying {
             nested.array.verify_reads();
         }
         Ok(())
+    }
+
+    /// Tells what the reads came upon. The answer is no where they leave something in doubt.
+    fn end(&self, target: &Target, ended: Outcome, out: &Out) -> Outcome {
+        self.tell(target, out)?;
+        Ok(match ended? {
+            Answer::Yes => out.verdict(),
+            Answer::No => Answer::No,
+        })
     }
 
     /// Tells what the reads came upon. Files whose content is in doubt are faults.
@@ -161,13 +171,14 @@ impl Verifying {
         out.note("members disagree and no single one explains it: looking for the files there");
         let places: Vec<Option<Vec<Range<ByteOffset>>>> =
             undecided.iter().map(|(index, page)| self.places(*index, page)).collect();
-        let suspects = Suspects::new(places.iter().flatten().flatten().cloned());
-        let judged = check::find_files(target, Arc::clone(&self.device), &suspects, out);
-        let mut files: BTreeMap<u64, Vec<InFile>> = BTreeMap::new();
+        let mismatches = Mismatches::new(places.iter().flatten().flatten().cloned());
+        let judged = check::find_files(target, Arc::clone(&self.device), &mismatches, out);
+        let mut files: BTreeMap<u64, Vec<FileRange>> = BTreeMap::new();
         let mut unknown = 0;
         for places in &places {
-            let here = |place: &Range<ByteOffset>| suspects.files(place).filter(|_| judged.is_ok());
-            let found: Option<Vec<Vec<InFile>>> =
+            let here =
+                |place: &Range<ByteOffset>| mismatches.files(place).filter(|_| judged.is_ok());
+            let found: Option<Vec<Vec<FileRange>>> =
                 places.as_ref().and_then(|places| places.iter().map(here).collect());
             match found {
                 Some(found) => found.concat().into_iter().for_each(|file| {
@@ -185,7 +196,7 @@ impl Verifying {
             places.dedup();
             let path = paths.remove(&ino).flatten();
             let path = path.map_or_else(|| format!("inode {ino}"), |path| show::name(&path));
-            let Some(InFile { bytes, offset, .. }) = places.first() else { continue };
+            let Some(FileRange { bytes, offset, .. }) = places.first() else { continue };
             let (first, len) = (offset.0, bytes.end.0 - bytes.start.0);
             let error = Undecided { first, last: first + len - 1, more: places.len() - 1 };
             out.fault_at(&path, &error, None);

@@ -1,5 +1,6 @@
 //! `xfskit xattr list`, `xfskit xattr get`: extended attributes.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use xfskit::vfs::{Follow, Xattr};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::{self, XattrCommand};
+use crate::grammar::look::{XattrGet, XattrList};
 use crate::out::Out;
 use crate::show::{self, Named};
 
@@ -21,36 +22,39 @@ struct Line<'a> {
     value: Named<'a>,
 }
 
-/// `xfskit xattr list`, `xfskit xattr get`
-pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
-    let (XattrCommand::List { path, .. }
-    | XattrCommand::Get { path, .. }
-    | XattrCommand::Set { path, .. }
-    | XattrCommand::Rm { path, .. }) = &args.what;
+/// `xfskit xattr list`
+pub(crate) fn list(volume: &Volume, args: &XattrList, out: &Out) -> Outcome {
+    for xattr in &read(volume, &args.path, out)? {
+        print(xattr, out)?;
+    }
+    Ok(out.verdict())
+}
+
+/// `xfskit xattr get`
+pub(crate) fn get(volume: &Volume, args: &XattrGet, out: &Out) -> Outcome {
+    let xattrs = read(volume, &args.path, out)?;
+    let Some(xattr) = xattrs.iter().find(|xattr| xattr.name == args.name.as_bytes()) else {
+        let (path, name) = (args.path.to_string_lossy(), args.name.to_string_lossy());
+        return Err(Failure::no(format!("{path}: no attribute {name}"))
+            .hint("`xfskit xattr list TARGET PATH` shows what is there."));
+    };
+    if out.json() {
+        print(xattr, out)?;
+    } else {
+        out.raw(&xattr.value)?;
+    }
+    Ok(out.verdict())
+}
+
+/// Returns the attributes of the file `path` by name; damaged ones are reported.
+fn read(volume: &Volume, path: &OsStr, out: &Out) -> Result<Vec<Xattr>, Failure> {
     let inode = open::resolve(volume, path, Follow::No)?;
     let (mut xattrs, errors) = volume.fs().xattrs(&inode);
     for error in &errors {
         out.fault(path.as_bytes(), error);
     }
     xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    match &args.what {
-        XattrCommand::Set { .. } | XattrCommand::Rm { .. } => {}
-        XattrCommand::List { .. } => xattrs.iter().try_for_each(|xattr| print(xattr, out))?,
-        XattrCommand::Get { name, .. } => {
-            let found = xattrs.iter().find(|xattr| xattr.name == name.as_bytes());
-            let Some(xattr) = found else {
-                let (path, name) = (path.to_string_lossy(), name.to_string_lossy());
-                return Err(Failure::no(format!("{path}: no attribute {name}"))
-                    .hint("`xfskit xattr list TARGET PATH` shows what is there."));
-            };
-            if out.json() {
-                print(xattr, out)?;
-            } else {
-                out.raw(&xattr.value)?;
-            }
-        }
-    }
-    Ok(out.verdict())
+    Ok(xattrs)
 }
 
 /// One attribute on a line.

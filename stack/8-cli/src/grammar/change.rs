@@ -313,7 +313,7 @@ pub(crate) struct Put {
     #[arg(long)]
     pub tar: bool,
     /// Obey the whiteouts of OCI layers within the sources
-    #[arg(long, requires = "tar")]
+    #[arg(long)]
     pub whiteouts: bool,
     /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest
     /// is copied, and the exit code is 1
@@ -323,6 +323,10 @@ pub(crate) struct Put {
     /// size
     #[arg(long, value_name = "SIZE", requires = "tar", value_parser = crate::show::parse_size)]
     pub limit: Option<u64>,
+    /// Compare what is read from an array with its parity or other copies; correct or name what
+    /// disagrees
+    #[arg(long)]
+    pub verify: bool,
     /// Everything belongs to this user and group
     #[arg(long, value_name = "UID:GID", conflicts_with = "owner_map")]
     pub owner: Option<Owner>,

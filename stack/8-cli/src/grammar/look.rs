@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::access::{Access, commands};
 use super::{Target, change};
 use crate::command::fields::Rows;
 
@@ -140,59 +141,73 @@ pub(crate) struct Xattr {
     pub what: XattrCommand,
 }
 
-/// What to do with extended attributes.
-#[derive(Debug, Subcommand)]
-pub(crate) enum XattrCommand {
-    /// List names and values
-    List {
-        #[command(flatten)]
-        target: Target,
-        /// The file; a symbolic link is not followed
-        #[arg(value_name = "PATH")]
-        path: OsString,
-    },
-    /// Write one value to standard output, as it is
-    Get {
-        #[command(flatten)]
-        target: Target,
-        /// The file; a symbolic link is not followed
-        #[arg(value_name = "PATH")]
-        path: OsString,
-        /// The attribute, with its namespace
-        #[arg(value_name = "NAME")]
-        name: OsString,
-    },
-    /// Set one value
-    Set {
-        #[command(flatten)]
-        target: change::Target,
-        /// The file; a symbolic link is not followed
-        #[arg(value_name = "PATH")]
-        path: OsString,
-        /// The attribute, with its namespace
-        #[arg(value_name = "NAME")]
-        name: OsString,
-        /// The value: text, 0xHEX or 0sBASE64
-        #[arg(value_name = "VALUE")]
-        value: OsString,
-        /// It must not be there yet
-        #[arg(long)]
-        create: bool,
-        /// It must be there already
-        #[arg(long, conflicts_with = "create")]
-        replace: bool,
-    },
-    /// Remove attributes
-    Rm {
-        #[command(flatten)]
-        target: change::Target,
-        /// The file; a symbolic link is not followed
-        #[arg(value_name = "PATH")]
-        path: OsString,
-        /// The attributes, with their namespaces
-        #[arg(value_name = "NAME", required = true)]
-        names: Vec<OsString>,
-    },
+commands! {
+    /// What to do with extended attributes.
+    #[derive(Debug, Subcommand)]
+    pub(crate) enum XattrCommand {
+        List(XattrList) => Access::Reads,
+        Get(XattrGet) => Access::Reads,
+        Set(XattrSet) => Access::Writes,
+        Rm(XattrRm) => Access::Writes,
+    }
+}
+
+/// List names and values
+#[derive(Debug, Args)]
+pub(crate) struct XattrList {
+    #[command(flatten)]
+    pub target: Target,
+    /// The file; a symbolic link is not followed
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+}
+
+/// Write one value to standard output, as it is
+#[derive(Debug, Args)]
+pub(crate) struct XattrGet {
+    #[command(flatten)]
+    pub target: Target,
+    /// The file; a symbolic link is not followed
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// The attribute, with its namespace
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+}
+
+/// Set one value
+#[derive(Debug, Args)]
+pub(crate) struct XattrSet {
+    #[command(flatten)]
+    pub target: change::Target,
+    /// The file; a symbolic link is not followed
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// The attribute, with its namespace
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+    /// The value: text, 0xHEX or 0sBASE64
+    #[arg(value_name = "VALUE")]
+    pub value: OsString,
+    /// It must not be there yet
+    #[arg(long)]
+    pub create: bool,
+    /// It must be there already
+    #[arg(long, conflicts_with = "create")]
+    pub replace: bool,
+}
+
+/// Remove attributes
+#[derive(Debug, Args)]
+pub(crate) struct XattrRm {
+    #[command(flatten)]
+    pub target: change::Target,
+    /// The file; a symbolic link is not followed
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// The attributes, with their namespaces
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<OsString>,
 }
 
 /// What kind of file.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 pub(crate) mod create;
 pub(crate) mod manage;
 
+use super::access::{Access, commands};
 use super::name::Name;
 
 /// Make, tend and read Linux md arrays without the kernel
@@ -45,85 +46,87 @@ pub(crate) struct Named {
     pub target: Name,
 }
 
-/// What to do with an array.
-#[derive(Debug, Subcommand)]
-pub(crate) enum MdCommand {
-    Create(Box<create::Create>),
-    Fail(manage::Fail),
-    Remove(manage::Remove),
-    Add(manage::Add),
-    Replace(manage::Replace),
-    Rebuild(manage::Rebuild),
-    Scrub(manage::Scrub),
-    /// Show the superblock of each member
-    Examine {
-        /// The members
-        #[arg(value_name = "MEMBER", required = true)]
-        members: Vec<String>,
-    },
-    /// Say what members make together, without running it: which are fresh, stale, missing
-    Assemble {
-        /// The members, in any order
-        #[arg(value_name = "MEMBER", required = true)]
-        members: Vec<String>,
-    },
-    /// Describe an array, as mdadm --detail does
-    Detail {
-        #[command(flatten)]
-        array: Named,
-    },
-    /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by the
-    /// XFS volume on them
-    Guess {
-        /// The members, in any order; `missing` for each that is not there
-        #[arg(value_name = "MEMBER", required = true)]
-        members: Vec<String>,
-        /// How much of each member to look at, in bytes
-        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::show::parse_size)]
-        scan: u64,
-    },
-    /// Write an array's content to standard output
-    Dump {
-        #[command(flatten)]
-        array: Named,
-        /// Where to begin, in bytes
-        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
-        offset: u64,
-        /// How much at most, in bytes
-        #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
-        length: Option<u64>,
-    },
-    /// Write a file, or standard input, into an array
-    Load {
-        #[command(flatten)]
-        array: Named,
-        /// What to write; - is standard input
-        #[arg(value_name = "FILE", default_value = "-")]
-        file: PathBuf,
-        /// Where to begin, in bytes
-        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
-        offset: u64,
-        /// Yes, overwrite what the array holds
-        #[arg(long)]
-        write: bool,
-    },
-    /// Time every routine that computes parity, and say which one is used
-    Bench {
-        /// Data members of the row that is computed over and over
-        #[arg(
-            long,
-            value_name = "N",
-            default_value = "22",
-            value_parser = clap::value_parser!(u8).range(2..)
-        )]
-        members: u8,
-        /// Bytes of it on each member
-        #[arg(
-            long,
-            value_name = "SIZE",
-            default_value = "4K",
-            value_parser = crate::show::parse_size
-        )]
-        block: u64,
-    },
+commands! {
+    /// What to do with an array.
+    #[derive(Debug, Subcommand)]
+    pub(crate) enum MdCommand {
+        Create(Box<create::Create>) => Access::Writes,
+        Fail(manage::Fail) => Access::Writes,
+        Remove(manage::Remove) => Access::Writes,
+        Add(manage::Add) => Access::Writes,
+        Replace(manage::Replace) => Access::Writes,
+        Rebuild(manage::Rebuild) => Access::Writes,
+        Scrub(manage::Scrub) => Access::WritesWith("--repair"),
+        /// Show the superblock of each member
+        Examine {
+            /// The members
+            #[arg(value_name = "MEMBER", required = true)]
+            members: Vec<String>,
+        } => Access::Reads,
+        /// Say what members make together, without running it: which are fresh, stale, missing
+        Assemble {
+            /// The members, in any order
+            #[arg(value_name = "MEMBER", required = true)]
+            members: Vec<String>,
+        } => Access::Reads,
+        /// Describe an array, as mdadm --detail does
+        Detail {
+            #[command(flatten)]
+            array: Named,
+        } => Access::Reads,
+        /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by the
+        /// XFS volume on them
+        Guess {
+            /// The members, in any order; `missing` for each that is not there
+            #[arg(value_name = "MEMBER", required = true)]
+            members: Vec<String>,
+            /// How much of each member to look at, in bytes
+            #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::show::parse_size)]
+            scan: u64,
+        } => Access::Reads,
+        /// Write an array's content to standard output
+        Dump {
+            #[command(flatten)]
+            array: Named,
+            /// Where to begin, in bytes
+            #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+            offset: u64,
+            /// How much at most, in bytes
+            #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+            length: Option<u64>,
+        } => Access::Reads,
+        /// Write a file, or standard input, into an array
+        Load {
+            #[command(flatten)]
+            array: Named,
+            /// What to write; - is standard input
+            #[arg(value_name = "FILE", default_value = "-")]
+            file: PathBuf,
+            /// Where to begin, in bytes
+            #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+            offset: u64,
+            /// Yes, overwrite what the array holds
+            #[arg(long)]
+            write: bool,
+        } => Access::Writes,
+        /// Time every routine that computes parity, and say which one is used
+        Bench {
+            /// Data members of the row that is computed over and over
+            #[arg(
+                long,
+                value_name = "N",
+                default_value = "22",
+                value_parser = clap::value_parser!(u8).range(2..)
+            )]
+            members: u8,
+            /// Bytes of it on each member
+            #[arg(
+                long,
+                value_name = "SIZE",
+                default_value = "4K",
+                value_parser = crate::show::parse_size
+            )]
+            block: u64,
+        } => Access::Reads,
+    }
 }

@@ -13,8 +13,10 @@
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
+//! | [`access`] | what each of them does to its target |
 //! | [`md`] | `md create`, `md fail`, `md remove`, `md add`, `md replace`, `md rebuild`, `md scrub`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
+mod access;
 pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod judge;
@@ -28,6 +30,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use access::{Access, commands, writers};
 use name::Name;
 
 use crate::quote::Style;
@@ -59,10 +62,7 @@ Exit codes:
 
 With --json every line of standard output is one JSON object, faults and errors included. Names are always text
 there; where one is not UTF-8, KEY_bytes beside it has its bytes in base64.
-These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
-truncate, fallocate, label, uuid, xattr set, xattr rm, shell, recover, md load, md create, md fail,
-md remove, md add, md replace, md rebuild, md scrub --repair, check --scrub --repair. All others
-only read it.
+{WRITERS}
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
@@ -74,9 +74,32 @@ Examples:
   xfskit rm -r disk.img /var/cache        remove one
   xfskit check disk.img                   judge every structure";
 
+/// Columns of the list of commands that write.
+const COLUMNS: usize = 96;
+
+/// Returns what `--help` says below the options, with the commands that write from their table.
+fn teach() -> String {
+    let writers = writers(Command::ACCESS, "").join(", ");
+    let sentence = format!("These commands write to a target: {writers}. All others only read it.");
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in sentence.split(' ') {
+        if column > 0 && column + 1 + word.len() > COLUMNS {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += word.len();
+    }
+    TEACH.replace("{WRITERS}", &lines)
+}
+
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "xfskit", version, about = ABOUT, after_help = TEACH, max_term_width = 100)]
+#[command(name = "xfskit", version, about = ABOUT, after_help = teach(), max_term_width = 100)]
 #[command(
     subcommand_required = true,
     arg_required_else_help = true,
@@ -164,50 +187,52 @@ impl Cache {
     }
 }
 
-/// Every command.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Mkfs(make::Mkfs),
-    Info(look::Info),
-    Ls(look::Ls),
-    Tree(look::Tree),
-    Stat(look::Stat),
-    Cat(look::Cat),
-    Xattr(look::Xattr),
-    Find(look::Find),
-    Df(look::Df),
-    Du(look::Du),
-    Stats(look::Stats),
-    Get(look::Get),
-    Put(change::Put),
-    Mkdir(change::Mkdir),
-    Rm(change::Rm),
-    Mv(change::Mv),
-    Ln(change::Ln),
-    Mknod(change::Mknod),
-    Chmod(change::Chmod),
-    Chown(change::Chown),
-    Touch(change::Touch),
-    Cp(change::Cp),
-    Truncate(change::Truncate),
-    Fallocate(change::Fallocate),
-    Label(change::Label),
-    Uuid(change::Uuid),
-    Shell(change::Shell),
-    Inspect(judge::Inspect),
-    Log(judge::Log),
-    Recover(judge::Recover),
-    Md(md::Md),
-    Bench(bench::Bench),
-    #[command(name = "fs_mark")]
-    FsMark(bench::FsMark),
-    Dbench(programs::Dbench),
-    Compilebench(programs::Compilebench),
-    Bulkstat(look::Bulkstat),
-    Check(judge::Check),
-    Targets(look::Targets),
-    Completions(Completions),
-    Man(Man),
+commands! {
+    /// Every command.
+    #[derive(Debug, Subcommand)]
+    pub(crate) enum Command {
+        Mkfs(make::Mkfs) => Access::Writes,
+        Info(look::Info) => Access::Reads,
+        Ls(look::Ls) => Access::Reads,
+        Tree(look::Tree) => Access::Reads,
+        Stat(look::Stat) => Access::Reads,
+        Cat(look::Cat) => Access::Reads,
+        Xattr(look::Xattr) => Access::Subcommands(look::XattrCommand::ACCESS),
+        Find(look::Find) => Access::Reads,
+        Df(look::Df) => Access::Reads,
+        Du(look::Du) => Access::Reads,
+        Stats(look::Stats) => Access::Reads,
+        Get(look::Get) => Access::Reads,
+        Put(change::Put) => Access::Writes,
+        Mkdir(change::Mkdir) => Access::Writes,
+        Rm(change::Rm) => Access::Writes,
+        Mv(change::Mv) => Access::Writes,
+        Ln(change::Ln) => Access::Writes,
+        Mknod(change::Mknod) => Access::Writes,
+        Chmod(change::Chmod) => Access::Writes,
+        Chown(change::Chown) => Access::Writes,
+        Touch(change::Touch) => Access::Writes,
+        Cp(change::Cp) => Access::Writes,
+        Truncate(change::Truncate) => Access::Writes,
+        Fallocate(change::Fallocate) => Access::Writes,
+        Label(change::Label) => Access::WritesWith("LABEL"),
+        Uuid(change::Uuid) => Access::WritesWith("UUID"),
+        Shell(change::Shell) => Access::Writes,
+        Inspect(judge::Inspect) => Access::Reads,
+        Log(judge::Log) => Access::Reads,
+        Recover(judge::Recover) => Access::Writes,
+        Md(md::Md) => Access::Subcommands(md::MdCommand::ACCESS),
+        Bench(bench::Bench) => Access::Reads,
+        #[command(name = "fs_mark")]
+        FsMark(bench::FsMark) => Access::Reads,
+        Dbench(programs::Dbench) => Access::Reads,
+        Compilebench(programs::Compilebench) => Access::Reads,
+        Bulkstat(look::Bulkstat) => Access::Reads,
+        Check(judge::Check) => Access::WritesWith("--scrub --repair"),
+        Targets(look::Targets) => Access::Reads,
+        Completions(Completions) => Access::Reads,
+        Man(Man) => Access::Reads,
+    }
 }
 
 /// Print a completion script for a shell

@@ -106,14 +106,14 @@ fn trees_of_every_size_are_full_and_read_back() {
             let fork = blocks(&geo, attrs.clone());
             let found = verify(&geo, &fork, &attrs);
             assert_eq!(found.torn_runs, 0);
-            let room = leaf_edit::room(&geo);
+            let capacity = leaf_edit::room(&geo);
             if found.used.len() >= 4 {
                 let least = *found.used.iter().min().unwrap();
-                assert!(3 * least >= 2 * room, "{count}: {least} of {room}");
+                assert!(3 * least >= 2 * capacity, "{count}: {least} of {capacity}");
             }
             if found.used.len() >= 20 {
                 let all: usize = found.used.iter().sum();
-                assert!(all * 100 >= room * found.used.len() * 90, "{count}: {all}");
+                assert!(all * 100 >= capacity * found.used.len() * 90, "{count}: {all}");
             }
             let again = blocks(&geo, shuffled);
             let last = DaBlock(fork.blocks() - 1);

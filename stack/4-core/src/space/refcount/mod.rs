@@ -23,7 +23,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::btree::{Cursor, RefcountTree, Seek};
 use crate::error::{Error, Result};
-use crate::space::{Deferred, Owner, edits, place};
+use crate::space::{Deferred, Owner, edits, split_extent};
 use crate::tx::Tx;
 use crate::volume::Volume;
 
@@ -36,7 +36,7 @@ pub(super) fn increase(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
     if !tx.volume().geo().features.reflink() {
         return Err(Error::Unsupported("sharing blocks on a volume without reflink".into()));
     }
-    let (agno, agbno) = place(tx, start, len)?;
+    let (agno, agbno) = split_extent(tx, start, len)?;
     let range = plan::shared(agbno, len);
     with_tree(tx, agno, range.clone(), |_, around| Ok(plan::increase(around, range)))
 }
@@ -46,7 +46,7 @@ pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
     if !tx.volume().geo().features.reflink() {
         return tx.free_extent(start, len, Owner::Unmapped);
     }
-    let (agno, agbno) = place(tx, start, len)?;
+    let (agno, agbno) = split_extent(tx, start, len)?;
     let range = plan::shared(agbno, len);
     let mut free = Vec::new();
     with_tree(tx, agno, range.clone(), |_, around| {
@@ -66,7 +66,7 @@ pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
 
 /// Records an extent that was allocated for [`Owner::Cow`] as a staging extent.
 pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let (agno, agbno) = place(tx, start, len)?;
+    let (agno, agbno) = split_extent(tx, start, len)?;
     let range = plan::staged(agbno, len);
     with_tree(tx, agno, range.clone(), |tx, around| {
         let found = "some of it";
@@ -77,7 +77,7 @@ pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> 
 
 /// Removes the record of a staging extent. The caller removes its reverse mapping.
 pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let (agno, agbno) = place(tx, start, len)?;
+    let (agno, agbno) = split_extent(tx, start, len)?;
     let range = plan::staged(agbno, len);
     with_tree(tx, agno, range.clone(), |tx, around| {
         plan::unstage(around, range)
@@ -139,7 +139,7 @@ impl Tx<'_> {
         len: ExtLen,
         most: usize,
     ) -> Result<(AgNumber, Range<u32>, Vec<Rec>)> {
-        let (agno, agbno) = place(self, start, len)?;
+        let (agno, agbno) = split_extent(self, start, len)?;
         let range = plan::shared(agbno, len);
         if !self.volume().geo().features.reflink() {
             return Ok((agno, range, Vec::new()));

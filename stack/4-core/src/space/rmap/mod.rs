@@ -19,7 +19,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::btree::{Cursor, RmapTree, Seek};
 use crate::error::{Error, Result};
-use crate::space::{Owner, agfl, edits, place};
+use crate::space::{Owner, agfl, edits, split_extent};
 use crate::tx::Tx;
 
 /// A change of the reverse mappings of an extent of group `agno`.
@@ -36,7 +36,7 @@ pub(super) fn deferred(
     if owner == Owner::Unmapped || !tx.volume().geo().features.rmapbt() {
         return Ok(());
     }
-    let (agno, agbno) = place(tx, start, len)?;
+    let (agno, agbno) = split_extent(tx, start, len)?;
     let agf = tx.agf(agno)?;
     agfl::fix(tx, agno, agf)?;
     change(tx, agno, agbno, len, owner)

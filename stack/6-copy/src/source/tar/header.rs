@@ -1,4 +1,4 @@
-//! The block that stands in front of each member.
+//! The header block of a member.
 //!
 //! | bytes | what | | bytes | what |
 //! | --- | --- | --- | --- | --- |
@@ -6,24 +6,24 @@
 //! | 100..108 | mode | | 257..265 | `ustar\0` `00`, or GNU's `ustar  \0` |
 //! | 108..116 | owner | | 265..329 | names of owner and group, not used |
 //! | 116..124 | group | | 329..345 | device, major and minor |
-//! | 124..136 | bytes that follow | | 345..500 | ustar: what to put in front of the name |
+//! | 124..136 | bytes that follow | | 345..500 | ustar: prefix of the name |
 //! | 136..148 | mtime | | 386..482 | GNU: first ranges of a sparse file |
 //! | 148..156 | checksum | | 482 | GNU: further ranges follow |
 //! | 156 | type | | 483..495 | GNU: size of a sparse file |
 
-use super::{BLOCK, Wrong};
+use super::{BLOCK, Problem};
 
-/// A block as it comes.
+/// The bytes of a block.
 pub(super) type Block = [u8; BLOCK];
 
-/// A header, taken apart.
+/// A parsed header.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) path: Vec<u8>,
     pub(super) perm: u16,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub(super) size: u64,
     /// Seconds since 1970.
     pub(super) mtime: i64,
@@ -31,19 +31,19 @@ pub(super) struct Header {
     pub(super) target: Vec<u8>,
     pub(super) major: u32,
     pub(super) minor: u32,
-    /// The whole of it, for the map of a sparse file.
+    /// The whole block, for the map of a sparse file.
     pub(super) block: Box<Block>,
 }
 
 impl Header {
-    pub(super) fn parse(block: &Block) -> Result<Self, Wrong> {
+    pub(super) fn parse(block: &Block) -> Result<Self, Problem> {
         let sum = |as_number: fn(u8) -> i64| -> i64 {
             let blank = |(i, &b): (usize, &u8)| if (148..156).contains(&i) { b' ' } else { b };
             block.iter().enumerate().map(blank).map(as_number).sum()
         };
-        // Some old programs took bytes for signed.
-        let said = number(&block[148..156], "checksum")?;
-        if said != sum(i64::from) && said != sum(|b| i64::from(b.cast_signed())) {
+        // Some old programs summed signed bytes.
+        let written = number(&block[148..156], "checksum")?;
+        if written != sum(i64::from) && written != sum(|b| i64::from(b.cast_signed())) {
             return Err("no tar header here (its checksum is wrong)".into());
         }
         let ustar = &block[257..263] == b"ustar\0";
@@ -82,20 +82,20 @@ impl Header {
         })
     }
 
-    /// True where the member is a directory: v7 says so with a slash after the name.
+    /// Returns true if the member is a directory: v7 marks it by a slash after the name.
     pub(super) fn is_dir(&self, path: &[u8]) -> bool {
         matches!(self.kind, b'5' | b'D') || matches!(self.kind, b'0' | 0) && path.ends_with(b"/")
     }
 }
 
-/// What stands before the first zero.
+/// Returns the bytes before the first zero.
 fn text(field: &[u8]) -> &[u8] {
     field.split(|&b| b == 0).next().unwrap_or_default()
 }
 
-/// A number: octal digits, with blanks and zeroes around, or where it is too large for that,
-/// binary, with the highest bit set.
-pub(super) fn number(field: &[u8], what: &str) -> Result<i64, Wrong> {
+/// Parses a number: octal digits, with blanks and zeroes around; or, if it is too large for that,
+/// binary with the highest bit set.
+pub(super) fn number(field: &[u8], what: &str) -> Result<i64, Problem> {
     let wrong = || format!("{what} is no number: {}", field.escape_ascii());
     match field {
         [first, rest @ ..] if first & 0x80 != 0 => {

@@ -1,10 +1,10 @@
 //! The bytes of an archive, in order.
 //!
-//! A plain archive in a file is read where it is: contents are skipped, and read from it later. Of
-//! all else the contents go to a *spool*, a file without a name, one after the other, where long
-//! runs of zeroes take no room. What comes compressed is known by its first bytes.
+//! A plain archive in a file is read in place: contents are skipped, and read from it later. For
+//! all other input the contents go to a *spool*, an unnamed file, one after the other, in which
+//! long runs of zeroes take no space. Compression is recognised by the first bytes.
 //!
-//! All that is read is charged to the [`Budget`].
+//! Everything read is charged to the [`Budget`].
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -23,42 +23,42 @@ use super::BLOCK;
 use super::header::Block;
 use crate::stdin::Stdin;
 
-/// Longest of the [`Packing`]s' first bytes.
+/// Length of the longest magic of a [`Packing`].
 const MAGIC_MAX: u64 = 6;
-/// What is wrong with input that does not begin as an archive does.
+/// The message for input that does not begin as an archive does.
 pub(super) const NO_ARCHIVE: &str =
     "neither a directory nor a tar archive (as it is, or packed with gzip, xz or zstd)";
-/// Bytes read or written at once.
-const ROOM: usize = 256 << 10;
-/// As many zeroes in a row, at a multiple of as many bytes, are a hole of the spool.
+/// Number of bytes read or written at once.
+const BUFFER: usize = 256 << 10;
+/// This many zeroes, at a multiple of as many bytes, become a hole of the spool.
 static ZEROES: [u8; 32 << 10] = [0; 32 << 10];
-/// Bytes read between two looks at whether to stop.
+/// Bytes read between two calls of the progress function.
 const BYTES_PER_LOOK: u64 = 1 << 20;
-/// Memory that an extended header takes while it is taken apart, as a multiple of its size.
+/// Memory for parsing an extended header, as a multiple of its size.
 const EXTENSION_GROWTH: u64 = 8;
-/// Most that may follow the end of an archive, in bytes.
+/// Maximum number of bytes after the end of an archive.
 const TAIL_MAX: u64 = 1 << 30;
-/// Most memory for decompression with xz, in KiB: `xz -9` needs 65 MiB.
+/// Maximum memory for decompression with xz, in KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 /// Largest window of zstd, as a power of two: `zstd --long` has 27.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// An archive being read.
+/// An archive that is being read.
 pub(in super::super) struct Input<'b, 'p> {
-    /// As messages show it.
+    /// The name in messages.
     name: String,
     from: From,
     /// Bytes of the uncompressed archive read so far.
     at: u64,
-    /// Path of the present member, where it is known already.
+    /// Path of the current member, if it is known.
     pub(super) member: Vec<u8>,
     pub(super) budget: &'b mut Budget<'p>,
-    /// Bytes of other archives before this one.
+    /// Bytes of the other archives before this one.
     before: u64,
 }
 
 enum From {
-    /// Read in place.
+    /// A file that is read in place.
     File {
         file: BufReader<File>,
         len: u64,
@@ -70,18 +70,18 @@ enum From {
     },
 }
 
-/// Contents, one after the other.
+/// A file of contents, one after the other.
 struct Spool {
     file: File,
-    /// Not yet written.
-    room: Vec<u8>,
-    /// Bytes in it.
+    /// Bytes not yet written.
+    buffer: Vec<u8>,
+    /// Length of the contents in bytes.
     len: u64,
-    /// Bytes that it may still take on its filesystem.
+    /// Bytes that its filesystem still has for it.
     free: u64,
 }
 
-/// Counts what is read through it.
+/// Counts the bytes that are read through it.
 struct Counted<R> {
     inner: R,
     taken: Arc<AtomicU64>,
@@ -96,7 +96,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl<'b, 'p> Input<'b, 'p> {
-    /// Opens the archive `path`. Where that is a pipe, `stdin` tells who may end the wait for it.
+    /// Opens the archive `path`. If it is a pipe, `stdin` can end the wait for it.
     pub(in super::super) fn open(
         path: &Path,
         spool_dir: &Path,
@@ -112,7 +112,7 @@ impl<'b, 'p> Input<'b, 'p> {
             (&mut file).take(MAGIC_MAX).read_to_end(&mut magic).map_err(failed)?;
             file.rewind().map_err(failed)?;
             if Packing::of(&magic) == Packing::Plain {
-                let file = BufReader::with_capacity(ROOM, file);
+                let file = BufReader::with_capacity(BUFFER, file);
                 return Ok(Self::new(name, From::File { file, len: meta.len() }, budget));
             }
         }
@@ -129,22 +129,22 @@ impl<'b, 'p> Input<'b, 'p> {
         let failed = |error| SourceError::io(name.as_bytes(), error);
         let taken = Arc::<AtomicU64>::default();
         let counted = Counted { inner: input, taken: Arc::clone(&taken) };
-        let mut input = BufReader::with_capacity(ROOM, counted);
+        let mut input = BufReader::with_capacity(BUFFER, counted);
         let mut magic = Vec::new();
         (&mut input).take(MAGIC_MAX).read_to_end(&mut magic).map_err(failed)?;
         let packing = Packing::of(&magic);
         let input = io::Cursor::new(magic).chain(input);
         let stream: Box<dyn Read> = match packing {
             Packing::Plain => Box::new(input),
-            Packing::Gzip => Box::new(BufReader::with_capacity(ROOM, MultiGzDecoder::new(input))),
+            Packing::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input))),
             Packing::Zstd => {
                 let mut zstd = zstd::Decoder::with_buffer(input).map_err(failed)?;
                 zstd.window_log_max(ZSTD_WINDOW_LOG).map_err(failed)?;
-                Box::new(BufReader::with_capacity(ROOM, zstd))
+                Box::new(BufReader::with_capacity(BUFFER, zstd))
             }
             Packing::Xz => {
                 let xz = XzReader::new_mem_limit(input, true, XZ_MEMORY_KIB);
-                Box::new(BufReader::with_capacity(ROOM, xz))
+                Box::new(BufReader::with_capacity(BUFFER, xz))
             }
             Packing::Bzip2 => {
                 let what = "bzip2 is not supported; unpack it: bzcat FILE | …".to_owned();
@@ -161,13 +161,13 @@ impl<'b, 'p> Input<'b, 'p> {
         Self { name, from, at: 0, member: Vec::new(), budget, before }
     }
 
-    /// Bytes of the uncompressed archive read so far.
+    /// Returns the bytes of the uncompressed archive read so far.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// `len` more bytes were read: the budget hears how much that took of where the archive comes
-    /// from.
+    /// Charges the budget for `len` more bytes of the uncompressed archive, and for the bytes of
+    /// input they took.
     fn passed(&mut self, len: u64) {
         self.at += len;
         let taken = match &self.from {
@@ -177,12 +177,12 @@ impl<'b, 'p> Input<'b, 'p> {
         self.budget.progress.bytes = self.before + taken;
     }
 
-    /// The error that `what` is wrong at byte `at`.
+    /// Returns the error that `what` is wrong at byte `at`.
     pub(super) fn wrong(&self, at: u64, what: impl Into<String>) -> SourceError {
         SourceError::Archive { archive: self.name.clone(), at, what: what.into() }
     }
 
-    /// The error that the archive exceeds a limit.
+    /// Returns the error that the archive exceeds a limit.
     pub(super) fn exceeded(&self, limit: Limit) -> SourceError {
         if limit == Limit::Stopped {
             return SourceError::Stopped;
@@ -191,7 +191,7 @@ impl<'b, 'p> Input<'b, 'p> {
         SourceError::Limit { archive, at: self.at, path, limit }
     }
 
-    /// Does so many steps of work.
+    /// Counts steps of work.
     pub(super) fn work(&mut self, steps: u64) -> Result<(), SourceError> {
         self.budget.work(steps).map_err(|limit| self.exceeded(limit))
     }
@@ -201,12 +201,12 @@ impl<'b, 'p> Input<'b, 'p> {
         self.budget.keep(bytes).map_err(|limit| self.exceeded(limit))
     }
 
-    /// Checks that there is memory for so many bytes, for a while.
+    /// Checks that there is memory for some bytes that will be freed again.
     pub(super) fn borrow_memory(&self, bytes: u64) -> Result<(), SourceError> {
         self.budget.borrow(bytes).map_err(|limit| self.exceeded(limit))
     }
 
-    /// The error of reading at the present place.
+    /// Returns the error of reading at the current position.
     fn failed(&self, error: io::Error) -> SourceError {
         if error.kind() == io::ErrorKind::UnexpectedEof && self.at == 0 {
             return self.wrong(0, NO_ARCHIVE);
@@ -227,7 +227,7 @@ impl<'b, 'p> Input<'b, 'p> {
         Ok(())
     }
 
-    /// The next block.
+    /// Returns the next block.
     pub(super) fn block(&mut self) -> Result<Block, SourceError> {
         let mut block = [0; BLOCK];
         self.fill(&mut block)?;
@@ -235,8 +235,8 @@ impl<'b, 'p> Input<'b, 'p> {
         Ok(block)
     }
 
-    /// The next `len` bytes, an extended header, and the rest of their last block away. Memory
-    /// grows with what comes, not with what is said.
+    /// Returns the next `len` bytes, an extended header, and skips the padding. Memory grows with
+    /// the bytes read, not with the length in the header.
     pub(super) fn padded(&mut self, len: u64) -> Result<Vec<u8>, SourceError> {
         let mut bytes = Vec::new();
         let mut left = len;
@@ -250,14 +250,14 @@ impl<'b, 'p> Input<'b, 'p> {
         Ok(bytes)
     }
 
-    /// Passes over the next `len` bytes, and the rest of their last block.
+    /// Skips the next `len` bytes and the padding.
     pub(super) fn skip_padded(&mut self, len: u64) -> Result<(), SourceError> {
         self.pass(len, false)?;
         self.pass(padding(len), false)
     }
 
-    /// Keeps the next `len` bytes as the content of a file, and passes over the rest of their last
-    /// block. Returns where in the store they begin.
+    /// Stores the next `len` bytes as the content of a file, and skips the padding. Returns their
+    /// first byte in the store.
     pub(super) fn keep(&mut self, len: u64) -> Result<u64, SourceError> {
         let place = match &self.from {
             From::File { .. } => self.at,
@@ -294,8 +294,8 @@ impl<'b, 'p> Input<'b, 'p> {
         Ok(())
     }
 
-    /// Reads what comes behind the end of the archive: a writer at the other end of a pipe should
-    /// not be left alone, and decompressors check sums at the end.
+    /// Reads everything after the end of the archive: a writer at the other end of a pipe should
+    /// not get SIGPIPE, and decompressors verify checksums at the end.
     pub(super) fn drain(&mut self) -> Result<(), SourceError> {
         for _ in 0..TAIL_MAX / BYTES_PER_LOOK {
             let From::Stream { stream, .. } = &mut self.from else { return Ok(()) };
@@ -309,7 +309,7 @@ impl<'b, 'p> Input<'b, 'p> {
             .wrong(self.at, format!("more than {TAIL_MAX} bytes follow the end of the archive")))
     }
 
-    /// Leaves what was kept with `stores`, as its next file.
+    /// Adds the stored contents to `stores`, as its next file.
     pub(super) fn finish(self, stores: &mut Stores) -> Result<(), SourceError> {
         let file = match self.from {
             From::File { file, .. } => file.into_inner(),
@@ -322,12 +322,12 @@ impl<'b, 'p> Input<'b, 'p> {
     }
 }
 
-/// What fills the last block of `len` bytes.
+/// Returns the padding of the last block of `len` bytes.
 fn padding(len: u64) -> u64 {
     len.wrapping_neg() % BLOCK as u64
 }
 
-/// Passes over `len` bytes from `at` of a file with `end` bytes.
+/// Skips `len` bytes from `at` of a file with `end` bytes.
 fn skip(file: &mut BufReader<File>, end: u64, at: u64, len: u64) -> io::Result<()> {
     if at.checked_add(len).is_none_or(|to| to > end) {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -341,22 +341,22 @@ fn discard(stream: &mut impl Read, len: u64) -> io::Result<()> {
 }
 
 impl Spool {
-    /// An empty one. It leaves a tenth of what is free in `dir` to others.
+    /// Makes an empty spool. It leaves a tenth of the free space in `dir` to others.
     fn new(dir: &Path) -> io::Result<Self> {
         let file = tempfile::tempfile_in(dir)?;
         let stat = rustix::fs::fstatvfs(&file)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize) / 10 * 9;
-        Ok(Self { file, room: Vec::with_capacity(ROOM), len: 0, free })
+        Ok(Self { file, buffer: Vec::with_capacity(BUFFER), len: 0, free })
     }
 
     fn copy(&mut self, stream: &mut impl Read, len: u64) -> io::Result<()> {
         let mut left = len;
         while left > 0 {
-            if self.room.len() == ROOM {
+            if self.buffer.len() == BUFFER {
                 self.flush()?;
             }
-            let part = left.min((ROOM - self.room.len()) as u64);
-            let read = stream.take(part).read_to_end(&mut self.room)?;
+            let part = left.min((BUFFER - self.buffer.len()) as u64);
+            let read = stream.take(part).read_to_end(&mut self.buffer)?;
             if (read as u64) < part {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -366,25 +366,26 @@ impl Spool {
         Ok(())
     }
 
-    /// Writes what is not zero.
+    /// Writes the bytes that are not zero.
     fn flush(&mut self) -> io::Result<()> {
-        let mut at = self.len - self.room.len() as u64;
-        for piece in self.room.chunks(ZEROES.len()) {
+        let mut at = self.len - self.buffer.len() as u64;
+        for piece in self.buffer.chunks(ZEROES.len()) {
             if *piece != ZEROES[..piece.len()] {
                 let left = self.free.checked_sub(piece.len() as u64);
                 self.free = left.ok_or_else(|| {
-                    let why = "too little room for what is unpacked; set TMPDIR to a larger place";
+                    let why =
+                        "too little buffer for what is unpacked; set TMPDIR to a larger place";
                     io::Error::new(io::ErrorKind::StorageFull, why)
                 })?;
                 self.file.write_all_at(piece, at)?;
             }
             at += piece.len() as u64;
         }
-        self.room.clear();
+        self.buffer.clear();
         Ok(())
     }
 
-    /// The file with all that was kept.
+    /// Returns the file with all contents.
     fn finish(mut self) -> io::Result<File> {
         self.flush()?;
         self.file.set_len(self.len)?;
@@ -392,7 +393,7 @@ impl Spool {
     }
 }
 
-/// How an archive is compressed.
+/// The compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Plain,
@@ -403,11 +404,11 @@ enum Packing {
 }
 
 impl Packing {
-    /// From the first bytes.
+    /// Recognises the compression by the first bytes.
     fn of(magic: &[u8]) -> Self {
         match magic {
             [0x1f, 0x8b, ..] => Self::Gzip,
-            // A frame, or one to be skipped in front of it.
+            // A frame, or a frame to be skipped in front of it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', ..] => Self::Bzip2,

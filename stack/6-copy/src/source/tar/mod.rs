@@ -2,13 +2,13 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`input`] | the bytes of an archive in order, decompressed; keeping contents where they can be read later |
+//! | [`input`] | the bytes of an archive in order, decompressed; storing contents for later |
 //! | [`header`] | blocks of 512 bytes: v7, ustar, GNU |
-//! | [`pax`] | records that say what does not fit into a header |
+//! | [`pax`] | records for values that do not fit into a header |
 //! | [`sparse`] | maps of files with holes, in all four of GNU tar's forms |
 //!
-//! Nothing in an archive is trusted: sizes are not believed before the bytes have come, headers
-//! have bounded sizes, names lead nowhere but into the tree, and all that is taken comes out of a
+//! An archive is not trusted: lengths are not believed before the bytes have been read, headers
+//! have bounded sizes, names cannot lead out of the tree, and everything is charged to a
 //! [`Budget`](super::budget::Budget).
 
 use std::path::Path;
@@ -16,8 +16,8 @@ use std::path::Path;
 use xfskit_format::timestamp::Timestamp;
 
 use super::budget::INODE;
-use super::content::{Place, Segment};
-use super::draft::{Draft, InodeId, What, parts};
+use super::content::{ContentLocation, Segment};
+use super::draft::{Draft, DraftKind, InodeId, parts};
 use super::tree::{Meta, XattrsId};
 use super::xattr::Xattrs;
 use super::{SourceError, SourceOptions};
@@ -33,49 +33,45 @@ mod input;
 mod pax;
 mod sparse;
 
-/// Tar counts in blocks of this many bytes.
+/// Tar pads everything to blocks of this many bytes.
 const BLOCK: usize = 512;
-/// Longest name or set of records in front of a member, in bytes: room for a hundred thousand
-/// attributes.
+/// Length of the longest name or set of records of a member, in bytes: enough for a hundred
+/// thousand attributes.
 const EXTENSION_MAX: u64 = 64 << 20;
-/// Longest path of a member, in bytes: sixteen times what one call of Linux takes, for trees may be
-/// deeper.
+/// Length of the longest path of a member, in bytes: sixteen times what one call of Linux takes,
+/// because trees may be deeper.
 const PATH_MAX: usize = 64 << 10;
 /// Bytes of attributes that one step of work copies, sorts and compares.
 const XATTR_BYTES_PER_STEP: u64 = 64;
-/// Opaque whiteout: nothing of lower layers is seen in its directory.
-const OPAQUE: &[u8] = b".wh..wh..opq";
-/// What the name of a whiteout begins with.
-const WHITEOUT: &[u8] = b".wh.";
 
-/// What is wrong with an archive; the place is added where it is known.
-pub(super) type Wrong = String;
+/// A problem of an archive; the reader adds where it is.
+pub(super) type Problem = String;
 
-/// One member, header and extensions together.
+/// One member, from its header and extensions.
 struct Member {
     header: Header,
     path: Vec<u8>,
     target: Vec<u8>,
-    /// Bytes that follow in the archive.
+    /// Number of bytes that follow in the archive.
     stored: u64,
     meta: Meta,
     records: Records,
 }
 
-/// An archive being laid over a draft.
+/// An archive that is being added to a draft.
 struct Reader<'r, 'b, 'p> {
     draft: &'r mut Draft,
     input: Input<'b, 'p>,
-    /// Number of the file that contents are kept in.
+    /// Number of the file that stores contents.
     store: u16,
     whiteouts: bool,
     accounts: Accounts,
     globals: Records,
-    /// Byte at which the present member begins, with its extensions.
+    /// First byte of the current member, with its extensions.
     at: u64,
 }
 
-/// Lays the archive over the draft.
+/// Adds the archive to the draft.
 pub(super) fn read(
     draft: &mut Draft,
     input: Input<'_, '_>,
@@ -101,7 +97,7 @@ impl Reader<'_, '_, '_> {
         self.input.wrong(self.at, what)
     }
 
-    /// The next member; `None` at the end of the archive.
+    /// Returns the next member; `None` at the end of the archive.
     fn next(&mut self) -> Result<Option<Member>, SourceError> {
         self.at = self.input.at();
         self.input.member.clear();
@@ -145,7 +141,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// The content of a header that extends another one.
+    /// Returns the content of a header that extends another one.
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>, SourceError> {
         if header.size > EXTENSION_MAX {
             let what = format!("an extended header of {} bytes", header.size);
@@ -160,7 +156,7 @@ impl Reader<'_, '_, '_> {
         Ok(bytes)
     }
 
-    /// Puts together what header and extensions say.
+    /// Combines a header and its extensions.
     fn member(
         &self,
         header: Header,
@@ -168,7 +164,7 @@ impl Reader<'_, '_, '_> {
         link: Option<Vec<u8>>,
         records: Records,
     ) -> Result<Member, SourceError> {
-        let wrong = |what: Wrong| self.wrong(what);
+        let wrong = |what: Problem| self.wrong(what);
         let path = records.get(b"GNU.sparse.name").or(records.get(b"path")).map(<[u8]>::to_vec);
         let target = records.get(b"linkpath").map(<[u8]>::to_vec);
         let id = |key: &[u8], header: Option<u32>, what: &str| match records.number(key)? {
@@ -196,7 +192,7 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    /// What went wrong with the present member, with the place.
+    /// Adds the path of the current member to an error.
     fn placed(&self, error: SourceError) -> SourceError {
         match error {
             SourceError::Unfit { what, .. } => {
@@ -226,15 +222,9 @@ impl Reader<'_, '_, '_> {
             let what = "lies below what is no directory, or behind too many symbolic links".into();
             return Err(self.placed(SourceError::Unfit { path: Vec::new(), what }));
         };
-        if self.whiteouts && name.starts_with(WHITEOUT) {
-            match name.strip_prefix(WHITEOUT) {
-                _ if name == OPAQUE => self.draft.prune(dir),
-                Some(hidden) => self.draft.hide(dir, hidden),
-                None => {}
-            }
+        if self.draft.take_whiteout(dir, name, self.whiteouts) {
             return self.input.skip_padded(member.data());
         }
-        self.draft.notes.whiteouts += u64::from(name.starts_with(WHITEOUT));
         self.input.keep_memory(INODE + (name.len() + member.target.len()) as u64)?;
         if member.header.kind == b'1' {
             return self.link(dir, name, &member.target);
@@ -244,7 +234,7 @@ impl Reader<'_, '_, '_> {
         put.map(|_| ()).map_err(|error| self.placed(error))
     }
 
-    /// Keeps the attributes of a member, and gives it the permissions of its ACL.
+    /// Adds the attributes of a member, and sets the permissions of its ACL.
     fn attributes(&mut self, member: &mut Member) -> Result<XattrsId, SourceError> {
         self.input.work(member.records.xattr_bytes() / XATTR_BYTES_PER_STEP)?;
         let found = found_xattrs(member, &self.accounts).map_err(|e| self.placed(e))?;
@@ -257,7 +247,7 @@ impl Reader<'_, '_, '_> {
         Ok(id)
     }
 
-    /// The names on the way to `path`; none lead up.
+    /// Splits `path` into names; none lead up.
     fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
         if path.len() > PATH_MAX {
             let what = format!("a path of {} bytes; at most {PATH_MAX} are read", path.len());
@@ -286,23 +276,23 @@ impl Reader<'_, '_, '_> {
         self.draft.link(dir, name, inode)
     }
 
-    /// What the member is to be; takes its content.
+    /// Returns the type of the member, with its content.
     fn what(
         &mut self,
         member: &mut Member,
         is_dir: bool,
         to: (InodeId, &[u8]),
-    ) -> Result<What, SourceError> {
+    ) -> Result<DraftKind, SourceError> {
         if is_dir {
             self.input.skip_padded(member.data())?;
-            return Ok(What::Dir);
+            return Ok(DraftKind::Dir);
         }
         let (major, minor) = (member.header.major, member.header.minor);
         Ok(match member.header.kind {
-            b'2' => What::Symlink(member.target.as_slice().into()),
-            b'3' => What::Char { major, minor },
-            b'4' => What::Block { major, minor },
-            b'6' => What::Fifo,
+            b'2' => DraftKind::Symlink(member.target.as_slice().into()),
+            b'3' => DraftKind::Char { major, minor },
+            b'4' => DraftKind::Block { major, minor },
+            b'6' => DraftKind::Fifo,
             b'0' | b'7' | 0 | b'S' => self.file(member, to)?,
             kind => {
                 let what = format!("a member of type {:?}, which is not known", char::from(kind));
@@ -311,9 +301,9 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    fn file(&mut self, member: &Member, to: (InodeId, &[u8])) -> Result<What, SourceError> {
+    fn file(&mut self, member: &Member, to: (InodeId, &[u8])) -> Result<DraftKind, SourceError> {
         let map = sparse::map(&mut self.input, member).map_err(|error| match error {
-            sparse::Error::Wrong(what) => self.wrong(what),
+            sparse::Error::Problem(what) => self.wrong(what),
             sparse::Error::Input(error) => error,
         })?;
         let (size, stored, segments) = match map {
@@ -327,15 +317,15 @@ impl Reader<'_, '_, '_> {
         self.hold(stored, to)?;
         let (file, at) = (self.store, self.input.keep(stored)?);
         let place = match *segments {
-            [] => Place::Hole,
-            [all] if all.len == size => Place::Range { file, at },
-            _ => Place::Pieces { file, at, segments: segments.into() },
+            [] => ContentLocation::Hole,
+            [all] if all.len == size => ContentLocation::Range { file, at },
+            _ => ContentLocation::Pieces { file, at, segments: segments.into() },
         };
-        Ok(What::File { size, content: self.draft.keep_place(&self.input.member, place)? })
+        Ok(DraftKind::File { size, content: self.draft.add_location(&self.input.member, place)? })
     }
 
-    /// Takes content, of the file `name` in `dir`. Where it does not fit, what is replaced, or was
-    /// before, is given back first.
+    /// Takes content for the file `name` in `dir`. If it exceeds the limit, content that was
+    /// replaced is given back first.
     fn hold(&mut self, bytes: u64, (dir, name): (InodeId, &[u8])) -> Result<(), SourceError> {
         if !self.input.budget.fits(bytes) {
             self.draft.remove(dir, name);
@@ -348,7 +338,7 @@ impl Reader<'_, '_, '_> {
 }
 
 impl Member {
-    /// Bytes of data that follow: those of files, and what GNU tar lists of a directory.
+    /// Returns the bytes of data that follow: those of files, and GNU tar's list of a directory.
     fn data(&self) -> u64 {
         match self.header.kind {
             b'1'..=b'6' => 0,
@@ -357,7 +347,7 @@ impl Member {
     }
 }
 
-/// The attributes of a member.
+/// Returns the attributes of a member.
 fn found_xattrs(member: &Member, accounts: &Accounts) -> Result<Xattrs, SourceError> {
     let mut xattrs = Xattrs::default();
     let (records, path) = (&member.records, &member.path);

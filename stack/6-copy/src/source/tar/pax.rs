@@ -1,4 +1,5 @@
-//! Records that stand in front of a member: `LENGTH KEY=VALUE\n`, one after the other.
+//! Records in front of a member: `LENGTH KEY=VALUE
+//! `, one after the other.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -6,22 +7,22 @@ use std::sync::Arc;
 
 use xfskit_format::timestamp::Timestamp;
 
-use super::Wrong;
+use super::Problem;
 
-/// The last record of each key; `None` for one that takes an earlier one back.
+/// The last record of each key; `None` for a record that removes an earlier one.
 type Table = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// The records of one member, over those of the whole archive.
+/// The records of one member, on top of those of the whole archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    /// Shared by all members: they may be many, and long.
+    /// Shared by all members, because they may be many and long.
     globals: Arc<Table>,
     own: Table,
-    /// Ranges of a sparse file in GNU's form 0.0, whose records come again and again.
+    /// Ranges of a sparse file in GNU's form 0.0, whose records repeat.
     pub(super) ranges: Vec<u64>,
 }
 
-/// Records that are kept; all others say nothing that a tree has.
+/// Keys of records that are kept. A tree has no use for any other.
 const KEYS: [&[u8]; 10] = [
     b"path",
     b"linkpath",
@@ -34,7 +35,7 @@ const KEYS: [&[u8]; 10] = [
     ACL_ACCESS,
     ACL_DEFAULT,
 ];
-/// What the keys of others that are kept begin with.
+/// Prefixes of other keys that are kept.
 const PREFIXES: [&[u8]; 3] = [b"GNU.sparse.", XATTR, XATTR_BASE64];
 
 const XATTR: &[u8] = b"SCHILY.xattr.";
@@ -46,21 +47,21 @@ pub(super) const ACL_ACCESS: &[u8] = b"SCHILY.acl.access";
 pub(super) const ACL_DEFAULT: &[u8] = b"SCHILY.acl.default";
 
 impl Records {
-    /// A member's records, none yet, over these, which are the archive's.
+    /// Returns a member's records, none yet, on top of these, which are the archive's.
     pub(super) fn of_member(&self) -> Self {
         Self { globals: Arc::clone(&self.globals), ..Self::default() }
     }
 
     /// Adds the records in `bytes` to those of the whole archive.
-    pub(super) fn read_global(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn read_global(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let mut read = Self::default();
         read.read(bytes)?;
         Arc::make_mut(&mut self.globals).extend(read.own);
         Ok(())
     }
 
-    /// Adds the records in `bytes`. One without a value takes an earlier one back.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Wrong> {
+    /// Adds the records in `bytes`. One without a value removes an earlier one.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Problem> {
         while !bytes.is_empty() && bytes[0] != 0 {
             let wrong = || "an extended header holds what is no record".to_owned();
             let digits = bytes.iter().position(|&b| b == b' ').ok_or_else(wrong)?;
@@ -75,7 +76,7 @@ impl Records {
         Ok(())
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Wrong> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Problem> {
         if matches!(key, b"GNU.sparse.offset" | b"GNU.sparse.numbytes") {
             let number = decimal(value).ok_or("a sparse map holds what is no number")?;
             self.ranges.push(number);
@@ -90,15 +91,15 @@ impl Records {
         self.own.get(key).or_else(|| self.globals.get(key))?.as_deref()
     }
 
-    pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, Wrong> {
+    pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, Problem> {
         self.get(key).map(|value| decimal(value).ok_or_else(|| wrong(key, value))).transpose()
     }
 
-    pub(super) fn time(&self, key: &[u8]) -> Result<Option<Timestamp>, Wrong> {
+    pub(super) fn time(&self, key: &[u8]) -> Result<Option<Timestamp>, Problem> {
         self.get(key).map(|value| time(value).ok_or_else(|| wrong(key, value))).transpose()
     }
 
-    /// Records whose keys begin with `prefix`, with what follows that.
+    /// Returns records whose keys begin with `prefix`, with the rest of the key.
     fn with<'r>(&'r self, prefix: &'static [u8]) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
         let of = move |table: &'r Table| {
             let from = (Bound::Included(prefix), Bound::Unbounded);
@@ -110,7 +111,7 @@ impl Records {
         records.filter_map(move |(key, value)| Some((&key[prefix.len()..], value.as_deref()?)))
     }
 
-    /// Bytes of extended attributes and ACLs, with those of their names.
+    /// Returns the bytes of extended attributes and ACLs, with their names.
     pub(super) fn xattr_bytes(&self) -> u64 {
         let all = [XATTR_BASE64, SELINUX, XATTR, b"SCHILY.acl."].into_iter();
         all.flat_map(|prefix| self.with(prefix))
@@ -118,13 +119,13 @@ impl Records {
             .sum::<usize>() as u64
     }
 
-    /// Extended attributes, by the names that programs use. Of those that are there in several
-    /// forms the last counts.
+    /// Returns extended attributes under the names that programs use. Of several forms of one
+    /// attribute the last counts.
     pub(super) fn xattrs(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
         let libarchive = self
             .with(XATTR_BASE64)
             .filter_map(|(name, value)| Some((unescaped(name), base64(value)?)));
-        // What is stored of a label ends with a zero.
+        // A stored label ends with a zero.
         let selinux = self
             .with(SELINUX)
             .map(|(_, value)| (b"security.selinux".to_vec(), [value, &b"\0"[..]].concat()));
@@ -133,11 +134,11 @@ impl Records {
     }
 }
 
-fn wrong(key: &[u8], value: &[u8]) -> Wrong {
+fn wrong(key: &[u8], value: &[u8]) -> Problem {
     format!("{} is {}", String::from_utf8_lossy(key), value.escape_ascii())
 }
 
-/// A number of at most 20 digits, nothing else.
+/// Parses a number of at most 20 digits and nothing else.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -148,7 +149,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Seconds with a fraction, of which nine digits count. Before 1970 the number as a whole is
+/// Parses seconds with a fraction, of which nine digits count. Before 1970 the number as a whole is
 /// negative.
 fn time(value: &[u8]) -> Option<Timestamp> {
     let (negative, value) = match value.strip_prefix(b"-") {
@@ -170,7 +171,7 @@ fn time(value: &[u8]) -> Option<Timestamp> {
     })
 }
 
-/// `%3D` and its like as the byte they stand for: `=` cannot stand in a key.
+/// Replaces `%3D` and the like by its byte, because a key cannot have `=`.
 fn unescaped(name: &[u8]) -> Vec<u8> {
     let hex = |b: u8| char::from(b).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut plain = Vec::with_capacity(name.len());
@@ -189,7 +190,8 @@ fn unescaped(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Six bits a character, with or without padding; `None` where there is another character.
+/// Decodes six bits a character, with or without padding. Returns `None` if there is another
+/// character.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::with_capacity(text.len() / 4 * 3));
     for &b in text.iter().filter(|b| !b"=\r\n".contains(b)) {
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_and_taken_back() {
+    fn records_are_read_and_removed() {
         let mut records = Records::default();
         records.read(b"9 path=a\n12 path=b\0c\n24 SCHILY.xattr.user.x=\n").unwrap();
         assert_eq!(records.get(b"path"), Some(&b"b\0c"[..]));

@@ -1,21 +1,21 @@
-//! Files with holes, in the forms that GNU tar has written over the years: a map of the ranges
-//! with data, and behind it the data, one range after the other.
+//! Files with holes, in all forms of GNU tar: a map of the ranges with data, followed by the data,
+//! one range after the other.
 //!
 //! | form | where the map is |
 //! | --- | --- |
 //! | old GNU | in the header, and in blocks behind it |
 //! | 0.0 | in records, one for each number |
 //! | 0.1 | in one record |
-//! | 1.0 | in front of the data, a number on each line, filled up to a whole block |
+//! | 1.0 | in front of the data, a number on each line, padded to a block |
 
 use super::super::SourceError;
 use super::header::{Block, number};
 use super::pax::decimal;
-use super::{BLOCK, Input, Member, Segment, Wrong};
+use super::{BLOCK, Input, Member, Problem, Segment};
 
-/// Most ranges in one map.
+/// Maximum number of ranges in one map.
 const RANGES_MAX: usize = 4 << 20;
-/// Memory that a map takes while it is read, as a multiple of its size.
+/// Memory of a map while it is read, as a multiple of its size.
 const MAP_GROWTH: u64 = 8;
 /// Longest line of a map, in bytes.
 const LINE_MAX: usize = 20;
@@ -24,23 +24,23 @@ const LINE_MAX: usize = 20;
 pub(super) struct Map {
     /// The file's size.
     pub(super) size: u64,
-    /// Where it has data.
+    /// Segments with data.
     pub(super) segments: Vec<Segment>,
-    /// Bytes of data that follow.
+    /// Number of bytes of data that follow.
     pub(super) stored: u64,
 }
 
-/// Why there is no map.
+/// The reason why there is no map.
 pub(super) enum Error {
     /// It is damaged.
-    Wrong(Wrong),
+    Problem(Problem),
     /// The archive cannot be read.
     Input(SourceError),
 }
 
-impl From<Wrong> for Error {
-    fn from(what: Wrong) -> Self {
-        Self::Wrong(what)
+impl From<Problem> for Error {
+    fn from(what: Problem) -> Self {
+        Self::Problem(what)
     }
 }
 
@@ -50,7 +50,7 @@ impl From<SourceError> for Error {
     }
 }
 
-/// The map of `member`, whose data is next in `input`; `None` where it is no sparse file.
+/// Returns the map of `member`, whose data is next in `input`; `None` if it is not a sparse file.
 pub(super) fn map(input: &mut Input<'_, '_>, member: &Member) -> Result<Option<Map>, Error> {
     let records = &member.records;
     if member.header.kind == b'S' {
@@ -80,7 +80,7 @@ pub(super) fn map(input: &mut Input<'_, '_>, member: &Member) -> Result<Option<M
 
 impl From<&str> for Error {
     fn from(what: &str) -> Self {
-        Self::Wrong(what.into())
+        Self::Problem(what.into())
     }
 }
 
@@ -90,11 +90,11 @@ type Numbers = Vec<u64>;
 fn old_gnu(input: &mut Input<'_, '_>, header: &Block) -> Result<(u64, Numbers), Error> {
     let of = |field: &[u8]| {
         let value = number(field, "a range of a sparse file")?;
-        u64::try_from(value).map_err(|_| Wrong::from("a range of a sparse file is negative"))
+        u64::try_from(value).map_err(|_| Problem::from("a range of a sparse file is negative"))
     };
     let size = of(&header[483..495])?;
     let mut ranges = Vec::new();
-    let mut take = |entries: &[u8]| -> Result<(), Wrong> {
+    let mut take = |entries: &[u8]| -> Result<(), Problem> {
         for field in entries.chunks_exact(24).take_while(|entry| entry[0] != 0) {
             ranges.extend([of(&field[..12])?, of(&field[12..])?]);
         }
@@ -112,7 +112,7 @@ fn old_gnu(input: &mut Input<'_, '_>, header: &Block) -> Result<(u64, Numbers), 
     Ok((size, ranges))
 }
 
-/// Reads the map in front of `stored` bytes of data; answers with the bytes it took of them.
+/// Reads the map in front of `stored` bytes of data. Returns the numbers, and the bytes of the map.
 fn in_front(input: &mut Input<'_, '_>, stored: u64) -> Result<(Numbers, u64), Error> {
     let mut taken = 0;
     let mut block = [0; BLOCK];
@@ -148,8 +148,8 @@ fn in_front(input: &mut Input<'_, '_>, stored: u64) -> Result<(Numbers, u64), Er
     Ok((numbers, taken))
 }
 
-/// Ranges as segments: ascending, within the file, as long together as the data stored.
-fn checked(size: u64, ranges: &[u64], stored: u64) -> Result<Map, Wrong> {
+/// Converts ranges to segments: ascending, within the file, together as long as the stored data.
+fn checked(size: u64, ranges: &[u64], stored: u64) -> Result<Map, Problem> {
     let (pairs, []) = ranges.as_chunks::<2>() else {
         return Err("a sparse map ends within a range".into());
     };

@@ -24,7 +24,7 @@ fn try_read(path: &Path) -> Result<Tree, SourceError> {
     read_tree(&[Source::Tar(path.into())], &SourceOptions::default(), PROGRESS)
 }
 
-/// What `command` makes of the file `from`.
+/// Writes the output of `command` for the file `from` to `to`.
 fn filtered(command: &str, from: &Path, to: &Path) {
     let (input, output) = (File::open(from).unwrap(), File::create(to).unwrap());
     let mut words = command.split(' ');
@@ -39,7 +39,7 @@ fn filtered(command: &str, from: &Path, to: &Path) {
 #[test]
 fn an_archive_reads_as_the_directory_it_was_made_from() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    if !furnish(dir.path()) {
+    if !populate(dir.path()) {
         return;
     }
     let archive = out.path().join("a.tar");
@@ -48,14 +48,14 @@ fn an_archive_reads_as_the_directory_it_was_made_from() {
         let mut args = vec!["--format=posix", "-S", form];
         args.extend(xattrs);
         gnu_tar(dir.path(), &archive, &args);
-        let look = Look { sockets: false, ..EVERYTHING };
+        let look = CompareOptions { sockets: false, ..EVERYTHING };
         assert_same(&read_archive(&archive), dir.path(), look);
     }
     gnu_tar(dir.path(), &archive, &["--format=gnu", "-S"]);
-    let look = Look { sockets: false, xattrs: false, nanoseconds: false, holes: true };
+    let look = CompareOptions { sockets: false, xattrs: false, nanoseconds: false, holes: true };
     assert_same(&read_archive(&archive), dir.path(), look);
     gnu_tar(dir.path(), &archive, &["--format=gnu"]);
-    assert_same(&read_archive(&archive), dir.path(), Look { holes: false, ..look });
+    assert_same(&read_archive(&archive), dir.path(), CompareOptions { holes: false, ..look });
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn old_formats_are_read() {
     fs::create_dir_all(path(&format!("{}/{}", "a".repeat(80), "b".repeat(40)))).unwrap();
     fs::write(path(&format!("{}/{}/file", "a".repeat(80), "b".repeat(40))), b"deep").unwrap();
     let archive = out.path().join("a.tar");
-    let look = Look { sockets: false, xattrs: false, nanoseconds: false, holes: false };
+    let look = CompareOptions { sockets: false, xattrs: false, nanoseconds: false, holes: false };
     gnu_tar(dir.path(), &archive, &["--format=ustar"]);
     assert_same(&read_archive(&archive), dir.path(), look);
     fs::remove_dir_all(path(&"a".repeat(80))).unwrap();
@@ -88,7 +88,7 @@ fn compressed_archives_are_known_by_their_first_bytes() {
     File::create(dir.path().join("hole")).unwrap().set_len(10 << 20).unwrap();
     let (plain, packed) = (out.path().join("plain"), out.path().join("packed"));
     gnu_tar(dir.path(), &plain, &["--format=posix", "-S"]);
-    let look = Look { xattrs: false, ..EVERYTHING };
+    let look = CompareOptions { xattrs: false, ..EVERYTHING };
     for command in ["gzip", "zstd", "xz", "zstd --long=27", "xz -9"] {
         filtered(command, &plain, &packed);
         assert_same(&read_archive(&packed), dir.path(), look);
@@ -99,7 +99,7 @@ fn compressed_archives_are_known_by_their_first_bytes() {
             assert!(error.contains("packed"), "{command}: {error}");
         }
     }
-    // As from standard input, and in two compressed pieces.
+    // From standard input, and in two compressed pieces.
     let whole = fs::read(&plain).unwrap();
     let (front, back) = whole.split_at(1000);
     let mut bytes = Vec::new();
@@ -120,8 +120,8 @@ fn compressed_archives_are_known_by_their_first_bytes() {
     }
 }
 
-/// An archive of members: a name with its content, or `/` and a directory's permissions, or `->`
-/// and a symbolic link's target, or `=` and a hard link's.
+/// Makes an archive of members: a name with its content, or `/` and a directory's permissions, or
+/// `->` and a symbolic link's target, or `=` and a hard link's.
 fn archive(dir: &Path, name: &str, members: &[(&str, &str)]) -> Source {
     let path = dir.join(name);
     let mut builder = Builder::new(File::create(&path).unwrap());
@@ -262,7 +262,7 @@ fn whiteouts_hide_lower_layers_only() {
 }
 
 #[test]
-fn names_that_lead_nowhere_good_are_refused() {
+fn names_that_lead_out_of_the_tree_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (members, word) in [
         (&[("../x", "1")][..], "leads out"),
@@ -279,7 +279,7 @@ fn names_that_lead_nowhere_good_are_refused() {
         let message = error.to_string();
         assert!(message.contains(word) && message.contains("at byte "), "{members:?}: {message}");
     }
-    // A link out of the tree stays within.
+    // A link out of the tree stays within it.
     let source = archive(dir.path(), "up", &[("t/", "/755"), ("l", "->../../t"), ("l/x", "in")]);
     assert_eq!(content(&read(&[source]), b"t/x"), b"in");
 }
@@ -287,7 +287,7 @@ fn names_that_lead_nowhere_good_are_refused() {
 #[test]
 fn a_cut_archive_is_an_error_wherever_it_is_cut() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    if !furnish(dir.path()) {
+    if !populate(dir.path()) {
         return;
     }
     fs::remove_file(dir.path().join("large")).unwrap();
@@ -311,7 +311,7 @@ fn a_cut_archive_is_an_error_wherever_it_is_cut() {
 #[test]
 fn any_bytes_are_read_or_refused() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    if !furnish(dir.path()) {
+    if !populate(dir.path()) {
         return;
     }
     fs::remove_file(dir.path().join("large")).unwrap();
@@ -349,7 +349,7 @@ fn any_bytes_are_read_or_refused() {
     }
 }
 
-/// Makes the checksum of the block around `at` right, where there is one.
+/// Corrects the checksum of the block around `at`, if it is a header.
 fn mend_checksum(bytes: &mut [u8], at: usize) {
     let start = at / 512 * 512;
     let Some(block) = bytes.get_mut(start..start + 512) else { return };

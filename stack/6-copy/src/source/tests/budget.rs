@@ -1,16 +1,16 @@
-//! Archives that ask for more than they are worth.
+//! Archives that request more than the limits allow.
 
 use ::tar::{Builder, EntryType, Header};
 
 use super::*;
 
-/// A kept archive.
+/// Returns a kept archive.
 fn kept(name: &str) -> Source {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images/archives");
     Source::Tar(images.join(format!("{name}.tar.zst")))
 }
 
-/// What reading `source` is refused for.
+/// Returns the error that refuses `source`.
 fn refused(source: Source, options: &SourceOptions) -> SourceError {
     read_tree(&[source], options, PROGRESS).map(|_| ()).unwrap_err()
 }
@@ -47,7 +47,7 @@ fn packed<'m>(
     Source::Tar(path.into())
 }
 
-/// A record of an extended header.
+/// Makes a record of an extended header.
 fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut len = rest + 1;
@@ -58,14 +58,14 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn archives_that_unpack_to_more_than_they_are_worth_are_refused() {
+fn archives_that_unpack_to_more_than_their_limit_are_refused() {
     let options = SourceOptions::default();
     let path = refused(kept("path"), &options).to_string();
     assert!(path.contains("a path of 10000"), "{path}");
     for name in ["glob", "xattr"] {
         assert!(matches!(limit(&refused(kept(name), &options)), Limit::Memory(_)), "{name}");
     }
-    // 59 MB of attributes of one member, which come as a few kilobytes.
+    // 59 MB of attributes of one member, compressed to a few kilobytes.
     let dir = tempfile::tempdir().unwrap();
     let attributes: Vec<u8> = (0..900)
         .flat_map(|n| record(&format!("SCHILY.xattr.user.{n}"), &vec![b'v'; 65_000]))
@@ -82,7 +82,7 @@ fn archives_that_unpack_to_more_than_they_are_worth_are_refused() {
 }
 
 #[test]
-fn names_without_end_are_refused_and_the_member_is_named() {
+fn endless_names_are_refused_and_the_member_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..40).map(|n| format!("{n}/{}", "a/".repeat(30_000))).collect();
     let records: Vec<Vec<u8>> = names.iter().map(|n| record("path", n.as_bytes())).collect();
@@ -121,7 +121,7 @@ fn symbolic_links_of_one_path_are_counted_together() {
 }
 
 #[test]
-fn looking_up_names_is_work_and_comes_to_an_end() {
+fn looking_up_names_is_bounded_by_the_limit_on_work() {
     let dir = tempfile::tempdir().unwrap();
     // 40 links, of 500 names each, to a directory beside the one that was looked up last.
     let up = ["d/../"; 200].concat() + "d";
@@ -130,7 +130,7 @@ fn looking_up_names_is_work_and_comes_to_an_end() {
     let targets: Vec<String> =
         (0..40).map(|n| if n == 0 { up.clone() } else { format!("{up}/../l{}", n - 1) }).collect();
     for (name, target) in names.iter().zip(&targets).take(9) {
-        // A header holds 100 bytes of a target; the rest comes in front of it.
+        // A header holds 100 bytes of a target; a longer one has a header of its own.
         members.push((EntryType::GNULongLink, "long", "", target.as_bytes()));
         members.push((EntryType::Symlink, name, "", b""));
     }
@@ -149,7 +149,7 @@ fn content_is_compared_with_the_volume_as_it_is_read() {
     let SourceError::Limit { path, at, limit, .. } = &error else { panic!("{error}") };
     assert_eq!((*limit, path.is_empty()), (Limit::Content(1 << 30), false));
     assert!(*at <= 2 << 30, "{at}");
-    // What a later layer replaces does not count.
+    // Content that a later layer replaces does not count.
     let dir = tempfile::tempdir().unwrap();
     let layer = |n: u8, name| {
         let bytes = [n; 6000];
@@ -164,7 +164,7 @@ fn content_is_compared_with_the_volume_as_it_is_read() {
 }
 
 #[test]
-fn zeroes_take_no_room_in_the_spool_and_stay_content() {
+fn zeroes_take_no_space_in_the_spool_and_stay_content() {
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = vec![0; 5 << 20];
     bytes[3_000_000..3_000_100].fill(7);
@@ -180,7 +180,7 @@ fn zeroes_take_no_room_in_the_spool_and_stay_content() {
 }
 
 #[test]
-fn reading_stops_within_a_member_and_behind_the_end() {
+fn reading_can_be_stopped_within_a_member_and_after_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = vec![0; 64 << 20];
     let source = packed(&dir.path().join("long"), [(EntryType::Regular, "a", "", &bytes[..])]);
@@ -189,10 +189,10 @@ fn reading_stops_within_a_member_and_behind_the_end() {
     let mut file = File::options().append(true).open(path).unwrap();
     io::Write::write_all(&mut file, &tail).unwrap();
     for after in [10, 100] {
-        let told = std::sync::atomic::AtomicU32::new(0);
+        let calls = std::sync::atomic::AtomicU32::new(0);
         let stop = |_| {
-            let told = told.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if told == after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let calls = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if calls == after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let stopped = read_tree(std::slice::from_ref(&source), &SourceOptions::default(), &stop);
         assert!(matches!(stopped, Err(SourceError::Stopped)), "{after}");

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_directory_is_read_with_everything_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    if !furnish(dir.path()) {
+    if !populate(dir.path()) {
         return;
     }
     let tree = read(&[Source::Dir(dir.path().into())]);
@@ -60,11 +60,80 @@ fn paths_longer_than_a_call_takes_are_read() {
     }
 }
 
-#[test]
-fn a_file_that_changes_its_size_is_an_error_that_names_it() {
+/// A tree with one file of five bytes.
+fn one_file(strict: bool) -> (tempfile::TempDir, Tree) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), b"12345").unwrap();
-    let tree = read(&[Source::Dir(dir.path().into())]);
+    let options = SourceOptions { strict, ..SourceOptions::default() };
+    let tree = read_tree(&[Source::Dir(dir.path().into())], &options, PROGRESS).unwrap();
+    (dir, tree)
+}
+
+/// Returns the file's content as it is copied, and why it differs from what was found.
+fn copied(tree: &Tree) -> (Vec<u8>, Vec<String>) {
+    let id = at(tree, b"file");
+    let mut bytes = vec![9; 5];
+    tree.open(id).unwrap().read_at(0, &mut bytes).unwrap();
+    bytes.truncate(usize::try_from(tree.copied_size(id)).unwrap());
+    (bytes, tree.take_unread().iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn a_file_that_shrank_grew_or_is_gone_is_copied_as_far_as_it_is_there_and_named() {
+    let (dir, tree) = one_file(false);
+    let path = dir.path().join("file");
+    assert_eq!(copied(&tree), (b"12345".to_vec(), vec![]));
+    for (now, wanted, words) in [
+        (Some("123"), "123", "file: changed while it was read; 3 of 5 bytes are copied"),
+        (Some("1234567"), "12345", "file: changed while it was read; 5 of 5 bytes are copied"),
+        (None, "", "file: changed while it was read; nothing of its content is copied"),
+    ] {
+        match now {
+            Some(now) => fs::write(&path, now).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let (bytes, names) = copied(&tree);
+        assert_eq!(bytes, wanted.as_bytes());
+        assert!(names.len() == 1 && names[0].ends_with(words), "{names:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_being_rewritten_is_tried_again() {
+    let (dir, tree) = one_file(true);
+    let path = dir.path().join("file");
+    fs::write(&path, b"").unwrap();
+    let rewrite = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        fs::write(&path, b"54321").unwrap();
+    });
+    assert!(tree.open(at(&tree, b"file")).is_ok());
+    rewrite.join().unwrap();
+}
+
+#[test]
+fn names_that_go_away_while_a_directory_is_read_are_left_out_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..3000).map(|n| dir.path().join(format!("{n:04}"))).collect();
+    names.iter().for_each(|name| fs::write(name, b"").unwrap());
+    // Names are listed before the first of them is looked at and the progress is told.
+    let remove = |progress: Progress| {
+        if progress.names > 0 {
+            names.iter().for_each(|name| drop(fs::remove_file(name)));
+        }
+        ControlFlow::Continue(())
+    };
+    let options = SourceOptions::default();
+    let tree = read_tree(&[Source::Dir(dir.path().into())], &options, &remove).unwrap();
+    let gone = tree.notes().left_out.len();
+    assert!(gone > 0 && tree.len() + gone == 3001, "{gone} {}", tree.len());
+    let skipped = tree.notes().skipped();
+    assert_eq!((skipped[0].count, skipped[0].usual), (gone as u64, false));
+}
+
+#[test]
+fn a_file_that_changes_its_size_is_an_error_that_names_it_in_a_strict_tree() {
+    let (dir, tree) = one_file(true);
     fs::write(dir.path().join("file"), b"123").unwrap();
     let error = tree.open(at(&tree, b"file")).unwrap_err();
     assert!(matches!(error, SourceError::Changed { .. }), "{error}");
@@ -75,7 +144,7 @@ fn a_file_that_changes_its_size_is_an_error_that_names_it() {
 }
 
 #[test]
-fn content_of_files_that_tell_no_size_is_counted_as_left_out() {
+fn content_of_files_without_a_size_is_counted_as_left_out() {
     let source = [Source::Dir("/proc/sys/kernel/random".into())];
     let skipped = read(&source).notes().skipped();
     assert!(skipped.iter().any(|s| s.what.starts_with("content") && s.count > 1 && !s.usual));
@@ -130,7 +199,7 @@ fn owners_and_labels_are_set_on_every_inode_once() {
 }
 
 #[test]
-fn what_xfs_cannot_hold_is_named() {
+fn files_that_xfs_cannot_hold_are_named() {
     let dir = tempfile::tempdir().unwrap();
     symlink("t".repeat(1024), dir.path().join("long")).unwrap();
     let error = read_tree(&[Source::Dir(dir.path().into())], &SourceOptions::default(), PROGRESS);

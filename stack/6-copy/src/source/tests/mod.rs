@@ -1,4 +1,4 @@
-//! Trees made for the purpose, read by us and compared with what the system says of them.
+//! Reads trees made for the tests, and compares them with what the system shows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ pub(super) fn read(sources: &[Source]) -> Tree {
     read_tree(sources, &SourceOptions::default(), PROGRESS).unwrap()
 }
 
-/// Node at `path`.
+/// Returns the node at `path`.
 pub(super) fn at(tree: &Tree, path: &[u8]) -> NodeId {
     let mut at = NodeId::ROOT;
     for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
@@ -38,7 +38,7 @@ pub(super) fn at(tree: &Tree, path: &[u8]) -> NodeId {
     at
 }
 
-/// All of a file, holes as zeroes.
+/// Returns all of a file, holes as zeroes.
 pub(super) fn content(tree: &Tree, path: &[u8]) -> Vec<u8> {
     let content = tree.open(tree.inode(at(tree, path))).unwrap();
     let mut bytes = vec![0xaa; usize::try_from(content.size()).unwrap()];
@@ -46,7 +46,7 @@ pub(super) fn content(tree: &Tree, path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// All paths, sorted as the tree sorts them.
+/// Returns all paths, in the order of the tree.
 pub(super) fn paths(tree: &Tree) -> Vec<String> {
     let path = |id| String::from_utf8_lossy(&tree.path(id)).into_owned();
     let mut paths: Vec<String> = tree.ids().skip(1).map(path).collect();
@@ -58,9 +58,9 @@ pub(super) fn paths(tree: &Tree) -> Vec<String> {
 pub(super) const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\xe8\x03\0\0\
     \x04\0\x04\0\xff\xff\xff\xff\x10\0\x05\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
 
-/// Makes some of everything in `dir`. Devices, owners and some attributes need root: `false`, with
-/// a word on standard error, where we are not.
-pub(super) fn furnish(dir: &Path) -> bool {
+/// Makes files of all kinds in `dir`. Devices, owners and some attributes need root: without root
+/// prints a note and returns false.
+pub(super) fn populate(dir: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return false;
@@ -131,20 +131,20 @@ pub(super) fn furnish(dir: &Path) -> bool {
     true
 }
 
-/// What a comparison looks at.
+/// The properties that a comparison includes.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct CompareOptions {
     pub(super) nanoseconds: bool,
     pub(super) xattrs: bool,
     pub(super) holes: bool,
     pub(super) sockets: bool,
 }
 
-pub(super) const EVERYTHING: Look =
-    Look { nanoseconds: true, xattrs: true, holes: true, sockets: true };
+pub(super) const EVERYTHING: CompareOptions =
+    CompareOptions { nanoseconds: true, xattrs: true, holes: true, sockets: true };
 
 /// Compares `tree` with the directory `dir`, as the system shows it.
-pub(super) fn assert_same(tree: &Tree, dir: &Path, look: Look) {
+pub(super) fn assert_same(tree: &Tree, dir: &Path, look: CompareOptions) {
     let mut inodes = HashMap::new();
     let mut seen = 1;
     let mut open = vec![(NodeId::ROOT, dir.to_path_buf())];
@@ -177,7 +177,7 @@ pub(super) fn assert_same(tree: &Tree, dir: &Path, look: Look) {
     assert_eq!(seen, tree.len());
 }
 
-fn compare(tree: &Tree, id: NodeId, path: &Path, disk: &fs::Metadata, look: Look) {
+fn compare(tree: &Tree, id: NodeId, path: &Path, disk: &fs::Metadata, look: CompareOptions) {
     let what = path.display();
     let Node { kind, meta, nlink, .. } = tree.node(id);
     assert_eq!(u32::from(meta.perm), disk.mode() & 0o7777, "{what}: permissions");
@@ -217,12 +217,12 @@ fn compare(tree: &Tree, id: NodeId, path: &Path, disk: &fs::Metadata, look: Look
     }
 }
 
-fn compare_content(tree: &Tree, id: NodeId, path: &Path, look: Look) {
+fn compare_content(tree: &Tree, id: NodeId, path: &Path, look: CompareOptions) {
     let what = path.display();
     let expected = fs::read(path).unwrap();
     let content = tree.open(id).unwrap();
     let mut bytes = vec![0xaa; expected.len()];
-    // In odd pieces.
+    // Pieces of an odd length.
     for (i, piece) in bytes.chunks_mut(70_001).enumerate() {
         content.read_at(70_001 * i as u64, piece).unwrap();
     }
@@ -241,7 +241,7 @@ fn compare_content(tree: &Tree, id: NodeId, path: &Path, look: Look) {
         let blocks = path.metadata().unwrap().blocks() * 512;
         assert!(held <= blocks, "{what}: {held} bytes of data in {blocks}");
     }
-    // No data outside of segments.
+    // There is no data outside of segments.
     let mut holes = expected;
     for segment in segments {
         let range =

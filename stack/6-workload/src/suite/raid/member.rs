@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::ByteOffset;
 
 /// Counters of a member.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,9 +110,11 @@ impl Member {
 }
 
 impl BlockDevice for Member {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
+    xfskit_block::forward!(this => this.base;
+        size, logical_block_size, physical_block_size, topology, is_read_only, write_at,
+        write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole, alternatives,
+        read_alternative, heal
+    );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.read(1, buf.len() as u64, || self.base.read_at(offset, buf))
     }
@@ -120,21 +122,13 @@ impl BlockDevice for Member {
         let bytes = batch.iter().map(|io| io.buf.len() as u64).sum();
         self.read(batch.len() as u64, bytes, || self.base.read_batch(batch))
     }
-    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        self.base.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
-        self.base.flush()
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.base.will_need(offset, len);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use xfskit_block::MemDevice;
+    use xfskit_units::ByteLen;
 
     #[test]
     fn reads_are_counted_and_timed() {

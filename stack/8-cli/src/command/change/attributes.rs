@@ -1,6 +1,6 @@
 //! `chmod`, `chown`, `touch`, `xattr set`, `xattr rm`: what belongs to a file beside its content.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use base64::Engine as _;
@@ -10,8 +10,8 @@ use xfskit::vfs::{Error, FileType, Follow, Ino, NewNode, SetAttr, SetMode, Stat,
 use super::{Session, Stopped};
 use crate::command::open;
 use crate::exit::Failure;
-use crate::grammar::change::{Chmod, Chown, Label, Touch};
-use crate::grammar::look::XattrCommand;
+use crate::grammar::change::{Chmod, Chown, Touch};
+use crate::grammar::look::{XattrRm, XattrSet};
 use crate::show;
 
 const SETUID: u16 = 0o4000;
@@ -99,36 +99,35 @@ pub(super) fn touch(session: &Session<'_>, args: &Touch) -> Result<(), Failure> 
     })
 }
 
-/// `xfskit xattr set`, `xfskit xattr rm`
-pub(super) fn xattr(session: &Session<'_>, what: &XattrCommand) -> Result<(), Failure> {
+/// `xfskit xattr set`
+pub(super) fn set_xattr(session: &Session<'_>, args: &XattrSet) -> Result<(), Failure> {
+    let (fs, name) = (session.fs(), &args.name);
+    let value = value_of(args.value.as_bytes())?;
+    let mode = match (args.create, args.replace) {
+        (true, _) => SetMode::Create,
+        (_, true) => SetMode::Replace,
+        _ => SetMode::Any,
+    };
+    session.each(std::slice::from_ref(&args.path), |path| {
+        let ino = fs.resolve(path, Follow::No)?.ino();
+        fs.set_xattr(ino, name.as_bytes(), &value, mode).map_err(|e| no_entry(e, name))
+    })
+}
+
+/// `xfskit xattr rm`
+pub(super) fn remove_xattrs(session: &Session<'_>, args: &XattrRm) -> Result<(), Failure> {
     let fs = session.fs();
-    match what {
-        XattrCommand::Set { path, name, value, create, replace, .. } => {
-            let value = value_of(value.as_bytes())?;
-            let mode = match (create, replace) {
-                (true, _) => SetMode::Create,
-                (_, true) => SetMode::Replace,
-                _ => SetMode::Any,
-            };
-            session.each(std::slice::from_ref(path), |path| {
-                let ino = fs.resolve(path, Follow::No)?.ino();
-                fs.set_xattr(ino, name.as_bytes(), &value, mode).map_err(|e| no_entry(e, name))
-            })
+    session.each(std::slice::from_ref(&args.path), |path| {
+        let ino = fs.resolve(path, Follow::No)?.ino();
+        for name in &args.names {
+            fs.remove_xattr(ino, name.as_bytes()).map_err(|e| no_entry(e, name))?;
         }
-        XattrCommand::Rm { path, names, .. } => session.each(std::slice::from_ref(path), |path| {
-            let ino = fs.resolve(path, Follow::No)?.ino();
-            for name in names {
-                fs.remove_xattr(ino, name.as_bytes()).map_err(|e| no_entry(e, name))?;
-            }
-            Ok(())
-        }),
-        XattrCommand::List { .. } | XattrCommand::Get { .. } => Ok(()),
-    }
+        Ok(())
+    })
 }
 
 /// `xfskit label TARGET LABEL`
-pub(super) fn label(session: &Session<'_>, args: &Label) -> Result<(), Failure> {
-    let Some(label) = &args.label else { return Ok(()) };
+pub(super) fn label(session: &Session<'_>, label: &OsStr) -> Result<(), Failure> {
     let set = session.fs().volume().set_label(label.as_bytes());
     set.map_err(|e| open::failure(&e.into()))
 }

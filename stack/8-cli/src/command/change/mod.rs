@@ -20,15 +20,16 @@ pub(crate) mod words;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
+use xfskit::block::BlockDevice;
 use xfskit::vfs::{self, Follow, Fs};
 use xfskit::{Volume, core};
 
 use super::open;
+use super::work::Change;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::Command;
-use crate::grammar::change::{Label, Target};
-use crate::grammar::look::XattrCommand;
+pub(super) use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
 
@@ -39,46 +40,35 @@ pub(crate) struct Session<'s> {
     pub stop: &'s Stop,
 }
 
-/// The volume that a command changes; `None` for commands that change none.
-pub(crate) fn target(command: &Command) -> Option<&Target> {
-    Some(match command {
-        Command::Mkdir(args) => &args.target,
-        Command::Rm(args) => &args.target,
-        Command::Mv(args) => &args.target,
-        Command::Ln(args) => &args.target,
-        Command::Mknod(args) => &args.target,
-        Command::Chmod(args) => &args.target,
-        Command::Chown(args) => &args.target,
-        Command::Touch(args) => &args.target,
-        Command::Put(args) => &args.target,
-        Command::Cp(args) => &args.target,
-        Command::Truncate(args) => &args.target,
-        Command::Fallocate(args) => &args.target,
-        Command::Label(Label { target, label: Some(_) }) => target,
-        Command::Shell(args) => &args.target,
-        Command::Xattr(args) => match &args.what {
-            XattrCommand::Set { target, .. } | XattrCommand::Rm { target, .. } => target,
-            XattrCommand::List { .. } | XattrCommand::Get { .. } => return None,
-        },
-        _ => return None,
-    })
-}
-
 /// Carries out a command that changes the volume `target`, and closes it.
-pub(crate) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
-    in_session(target, out, |session| session.carry_out(command))
-}
-
-/// Opens the volume `target` for `work`, and closes it whatever comes of that.
-fn in_session(
-    target: &Target,
-    out: &Out,
-    work: impl FnOnce(&Session<'_>) -> Result<(), Failure>,
-) -> Outcome {
+pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Does what [`run`] does, on a device that is open already.
+pub(crate) fn run_on(
+    target: &Target,
+    device: Arc<dyn BlockDevice>,
+    change: Change<'_>,
+    out: &Out,
+) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing_on(target, device, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Carries out a command on `volume`, and closes it whatever comes of that.
+fn in_session(
+    target: &Target,
+    volume: Volume,
+    change: Change<'_>,
+    out: &Out,
+    stop: &Stop,
+) -> Outcome {
     let known = volume.fs().volume().damaged_orphans().len();
-    let worked = work(&Session { volume: &volume, out, stop: &stop });
+    let worked = Session { volume: &volume, out, stop }.carry_out(change);
     for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
@@ -95,24 +85,24 @@ fn in_session(
 
 impl Session<'_> {
     /// Carries out a command that changes a volume.
-    pub(crate) fn carry_out(&self, command: &Command) -> Result<(), Failure> {
-        match command {
-            Command::Mkdir(args) => names::mkdir(self, args),
-            Command::Rm(args) => names::rm(self, args),
-            Command::Mv(args) => names::mv(self, args),
-            Command::Ln(args) => names::ln(self, args),
-            Command::Mknod(args) => names::mknod(self, args),
-            Command::Chmod(args) => attributes::chmod(self, args),
-            Command::Chown(args) => attributes::chown(self, args),
-            Command::Touch(args) => attributes::touch(self, args),
-            Command::Xattr(args) => attributes::xattr(self, &args.what),
-            Command::Put(args) => put::run(self, args),
-            Command::Cp(args) => put::cp(self, args),
-            Command::Truncate(args) => content::truncate(self, args),
-            Command::Fallocate(args) => content::fallocate(self, args),
-            Command::Label(args) => attributes::label(self, args),
-            Command::Shell(args) => shell::run(self, args),
-            _ => Ok(()),
+    pub(crate) fn carry_out(&self, change: Change<'_>) -> Result<(), Failure> {
+        match change {
+            Change::Mkdir(args) => names::mkdir(self, args),
+            Change::Rm(args) => names::rm(self, args),
+            Change::Mv(args) => names::mv(self, args),
+            Change::Ln(args) => names::ln(self, args),
+            Change::Mknod(args) => names::mknod(self, args),
+            Change::Chmod(args) => attributes::chmod(self, args),
+            Change::Chown(args) => attributes::chown(self, args),
+            Change::Touch(args) => attributes::touch(self, args),
+            Change::XattrSet(args) => attributes::set_xattr(self, args),
+            Change::XattrRm(args) => attributes::remove_xattrs(self, args),
+            Change::Put(args) => put::run(self, args),
+            Change::Cp(args) => put::cp(self, args),
+            Change::Truncate(args) => content::truncate(self, args),
+            Change::Fallocate(args) => content::fallocate(self, args),
+            Change::Label(label) => attributes::label(self, label),
+            Change::Shell(args) => shell::run(self, args),
         }
     }
 

@@ -12,7 +12,7 @@ use xfskit::target::{Base, Target};
 use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
-use crate::command::mkfs::{source_failure, tell};
+use crate::command::mkfs::{source_failure, tell, tell_unread};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -84,7 +84,7 @@ fn one(
         (false, _, false) => Source::Name(source.to_path_buf()),
     };
     let is_inside = !matches!(layer, Source::Name(_));
-    let dress_root = matches!(layer, Source::Dir(_));
+    let set_root = matches!(layer, Source::Dir(_));
     let tree = {
         let reading = Progress::new(session.out, "reading", "names");
         let told = |done: source::Progress| {
@@ -115,14 +115,14 @@ fn one(
         (ino(session, dest)?, dest.to_vec(), None)
     } else if is_inside {
         let (parent, name) = parent(session, dest)?;
-        let new = NewNode { brings_acls: dress_root, ..NewNode::usual(FileType::Directory) };
+        let new = NewNode { brings_acls: set_root, ..NewNode::usual(FileType::Directory) };
         let dir = session.fs().make(parent, &name, &new).map_err(|e| open::failure(&e))?;
         (dir, dest.to_vec(), None)
     } else {
         let (dir, name) = parent(session, dest)?;
         (dir, above(dest).to_vec(), Some(name))
     };
-    let to = Destination { dir, path: &path, name: name.as_deref(), dress_root };
+    let to = Destination { dir, path: &path, name: name.as_deref(), set_root };
     let total = tree.len() as u64;
     let names = AtomicU64::new(0);
     let told = |done: Done| {
@@ -130,7 +130,9 @@ fn one(
         progress.set(done.names, total);
         session.stop.flow()
     };
-    copy::put(session.fs(), &tree, &to, options, &told).map_err(|error| match failure(error) {
+    let put = copy::put(session.fs(), &tree, &to, options, &told);
+    tell_unread(&tree, session.out);
+    put.map_err(|error| match failure(error) {
         stopped if stopped.exit == Failure::stopped().exit => {
             after(stopped, written + names.into_inner(), Some(written + total))
         }

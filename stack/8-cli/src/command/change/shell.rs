@@ -11,10 +11,11 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::Session;
-use crate::command::{self, open, verify};
+use crate::command::open;
+use crate::command::work::{Change, Work};
 use crate::exit::{Answer, Failure};
+use crate::grammar::Cli;
 use crate::grammar::change::Shell;
-use crate::grammar::{Cli, Command};
 use crate::out::Out;
 use crate::usage;
 
@@ -93,15 +94,13 @@ fn one(
     // A line may ask for another voice than the shell as a whole.
     let out = Out::new(session.out.voice().with(voice)).of_line(session.out.at_line());
     let session = Session { out: &out, ..*session };
-    let ended = match &command {
-        Command::Shell(_) => Err(Failure::cannot("shell: this is one")),
-        command if super::target(command).is_some() => session.carry_out(command),
-        command if verify::wanted(command) => Err(Failure::cannot("--verify: not in the shell")
-            .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself.")),
-        command if command::looked_at(command).is_some() => {
-            command::look(session.volume, command, &out).map(|_| ())
-        }
-        _ => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
+    let ended = match Work::of(&command) {
+        Work::Change(_, Change::Shell(_)) => Err(Failure::cannot("shell: this is one")),
+        Work::Change(_, change) if change.verifies() => not_verified(),
+        Work::Look(_, look) if look.verifies() => not_verified(),
+        Work::Change(_, change) => session.carry_out(change),
+        Work::Look(_, look) => look.run(session.volume, &out).map(|_| ()),
+        Work::Alone(_) => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
             .hint("`help` lists the commands.")),
     };
     let answer = match ended {
@@ -114,6 +113,12 @@ fn one(
     };
     out.flush()?;
     Ok(answer)
+}
+
+/// Refuses `--verify`.
+fn not_verified() -> Result<(), Failure> {
+    Err(Failure::cannot("--verify: not in the shell")
+        .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
 }
 
 /// What the words mean; `None` where they asked for help, which is printed.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::check::{InFile, Report, Suspects};
+use xfskit::check::{FileRange, Mismatches, Report};
 use xfskit::core::superblock::read_superblock;
 use xfskit::log::Log;
 use xfskit::md::array::scrub::Mismatch;
@@ -191,10 +191,10 @@ impl Scrubbed {
     }
 
     /// The places of the volume that are in doubt.
-    pub(super) fn suspects(&self) -> Suspects {
+    pub(super) fn mismatches(&self) -> Mismatches {
         let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
         let pages = (0..self.levels.len()).flat_map(pages);
-        Suspects::new(pages.filter_map(|(index, page)| self.places(index, page)).flatten())
+        Mismatches::new(pages.filter_map(|(index, page)| self.places(index, page)).flatten())
     }
 
     /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it
@@ -230,10 +230,15 @@ impl Scrubbed {
     }
 
     /// The content of files that lies in a page; `None` where nobody knows what does.
-    fn files(&self, index: usize, page: &Mismatch, suspects: &Suspects) -> Option<Vec<InFile>> {
+    fn files(
+        &self,
+        index: usize,
+        page: &Mismatch,
+        mismatches: &Mismatches,
+    ) -> Option<Vec<FileRange>> {
         let mut files = Vec::new();
         for place in self.places(index, page)? {
-            files.extend(suspects.files(&place)?);
+            files.extend(mismatches.files(&place)?);
         }
         Some(files)
     }
@@ -244,10 +249,10 @@ impl Scrubbed {
         mut self,
         args: &Check,
         report: &Report,
-        suspects: &Suspects,
+        mismatches: &Mismatches,
         out: &Out,
     ) -> Result<bool, Failure> {
-        let mut tally = Tally { paths: self.paths(suspects), ..Tally::default() };
+        let mut tally = Tally { paths: self.paths(mismatches), ..Tally::default() };
         for index in 0..self.levels.len() {
             let Level { nested, pages, .. } = &self.levels[index];
             let mut left = Vec::new();
@@ -262,7 +267,7 @@ impl Scrubbed {
                 tally.repaired += pages.len().saturating_sub(now.len());
                 for page in now {
                     let may_follow = args.repair && report.clean();
-                    if !self.settle_page(index, &page, may_follow, suspects, &mut tally, out)? {
+                    if !self.settle_page(index, &page, may_follow, mismatches, &mut tally, out)? {
                         left.push(page);
                     }
                 }
@@ -289,12 +294,12 @@ impl Scrubbed {
         index: usize,
         page: &Mismatch,
         may_follow: bool,
-        suspects: &Suspects,
+        mismatches: &Mismatches,
         tally: &mut Tally,
         out: &Out,
     ) -> Result<bool, Failure> {
         let level = &self.levels[index];
-        let files = self.files(index, page, suspects);
+        let files = self.files(index, page, mismatches);
         let sound = files.as_ref().is_some_and(Vec::is_empty) || self.agrees_above(index, page);
         let repaired = page.repaired
             || (may_follow
@@ -314,7 +319,7 @@ impl Scrubbed {
         index: usize,
         page: &Mismatch,
         repaired: bool,
-        files: Option<&[InFile]>,
+        files: Option<&[FileRange]>,
         tally: &Tally,
         out: &Out,
     ) -> Result<(), Failure> {
@@ -349,10 +354,10 @@ impl Scrubbed {
     }
 
     /// The paths of the files whose content is in doubt.
-    fn paths(&self, suspects: &Suspects) -> BTreeMap<u64, String> {
+    fn paths(&self, mismatches: &Mismatches) -> BTreeMap<u64, String> {
         let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
         let pages = (0..self.levels.len()).flat_map(pages);
-        let files = pages.filter_map(|(index, page)| self.files(index, page, suspects)).flatten();
+        let files = pages.filter_map(|(index, page)| self.files(index, page, mismatches)).flatten();
         let mut wanted: BTreeMap<u64, Option<Vec<u8>>> =
             files.map(|file| (file.ino.0, None)).collect();
         if !wanted.is_empty()
@@ -370,7 +375,7 @@ impl Tally {
         self.paths.get(&ino.0).map(String::as_str)
     }
 
-    fn object(&self, file: &InFile) -> Value {
+    fn object(&self, file: &FileRange) -> Value {
         json!({
             "ino": file.ino.0,
             "path": self.path(file.ino),
@@ -379,7 +384,7 @@ impl Tally {
         })
     }
 
-    fn name(&self, file: &InFile) -> String {
+    fn name(&self, file: &FileRange) -> String {
         let (from, len) = (file.offset.0, file.bytes.end.0 - file.bytes.start.0);
         let who = match self.path(file.ino) {
             Some(path) => format!("{path} (inode {})", file.ino.0),

@@ -2,10 +2,12 @@
 //!
 //! [`evidence`](mod@target::evidence) are looked for on the members, [`guess`] says what explains
 //! them, and [`judge`] checks the volumes that come out. What is doubtful even then is no answer.
+//! Guesses that are equally good are all named, and no answer either: whether they read the same is
+//! told ([`content`]).
 
+mod content;
 mod judge;
 
-use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use serde_json::json;
@@ -17,14 +19,17 @@ use crate::exit::{Answer, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
-use judge::{AssembledMember, Sureness};
+use judge::{JudgedGuess, Sureness};
 
 /// Guesses that are checked.
-const CHECKED_MAX: usize = 8;
+const CHECKED_MAX: usize = 128;
+/// Contradictions by which other guesses must be worse to be of no interest.
+const MARGIN: u64 = 3;
 /// Members that may be missing without being named so, for a hint.
 const MORE_MAX: usize = 2;
 
-/// `xfskit md guess`. The answer is no where nothing can be told, and where all is doubtful.
+/// `xfskit md guess`. The answer is no where nothing can be told, where all is doubtful, and where
+/// several guesses are equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let members = super::members(names)?;
@@ -45,80 +50,168 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         }
         ControlFlow::Continue(Some(evidence)) => evidence,
     };
-    let mut judged = Vec::new();
-    for guess in guess::guess(&devices, &evidence).into_iter().take(CHECKED_MAX) {
-        stop.check()?;
-        let target = target(&guess, &members)?;
-        judged.push(judge::judge(guess, target, &members, &stop, out));
-        stop.check()?;
-    }
-    judged.sort_by_key(|judged| (judged.errors.unwrap_or(u64::MAX), Reverse(judged.guess.right)));
-    let best = |other: &AssembledMember| {
-        let rank = |j: &AssembledMember| (j.errors.unwrap_or(u64::MAX), Reverse(j.guess.right));
-        judged.first().is_some_and(|first| rank(first) == rank(other))
-    };
-    let best: Vec<&AssembledMember> = judged.iter().filter(|other| best(other)).collect();
+    let mut best = best(guess::guess(&devices, &evidence), &members, &stop, out)?;
     let mut is_answered = false;
-    for judged in &best {
-        is_answered |= say(judged, best.len() - 1, &members, out)?;
+    for judged in best.equals.iter_mut().take(COMPARED_MAX) {
+        judge::compare(judged, &members, &stop);
     }
+    for judged in &best.equals {
+        is_answered |= say(judged, &best, &members, out)?;
+    }
+    best.say_equals(out);
     if !is_answered {
-        hint_at_missing(
-            &devices,
-            &evidence,
-            best.first().map_or(0, |judged| judged.guess.right),
-            out,
-        );
+        let found = evidence.found.len();
+        if best.equals.is_empty() {
+            out.note(&format!(
+                "no array of these members explains half of the {found} pieces found"
+            ));
+        }
+        let astray = best.equals.first().map_or(found, |judged| judged.guess.astray());
+        hint_at_missing(&devices, &evidence, astray, out);
     }
     Ok(Answer::of(is_answered))
 }
 
-/// Prints a guess, unless it is doubtful, and what speaks against it. True where it is an answer.
+/// Equal guesses whose rows are compared.
+const COMPARED_MAX: usize = 4;
+
+/// The guesses that are better than all others.
+struct Best {
+    equals: Vec<JudgedGuess>,
+    /// By how many contradictions all others are worse.
+    margin: u64,
+    /// Guesses that may be as good and were not checked.
+    unchecked: usize,
+}
+
+impl Best {
+    /// The guesses that read the same as another one do not count as others.
+    fn reads_same(&self) -> bool {
+        let digest = |judged: &JudgedGuess| judged.checked.map(|checked| checked.content.digest);
+        self.unchecked == 0 && self.equals.windows(2).all(|two| digest(&two[0]) == digest(&two[1]))
+    }
+
+    /// Tells what several equal guesses mean.
+    fn say_equals(&self, out: &Out) {
+        let count = self.equals.len();
+        if count + self.unchecked < 2 {
+            return;
+        }
+        let partial = |judged: &JudgedGuess| judged.checked.is_some_and(|c| c.content.is_partial);
+        let what = match (self.reads_same(), self.equals.iter().any(partial)) {
+            (true, false) => "read the same: for reading, any of them will do",
+            (true, true) => "read the same as far as files were compared",
+            (false, _) => "differ in what their files hold: look at the files that each gives",
+        };
+        out.note(&format!("undecided: these {count} candidates {what}"));
+        if self.unchecked > 0 {
+            out.note(&format!("{} more may be as good, and were not checked", self.unchecked));
+        }
+    }
+}
+
+/// Checks guesses, the best first, until the others are worse for what is known of them.
+fn best(
+    guesses: Vec<Guess>,
+    members: &[Option<Member>],
+    stop: &Stop,
+    out: &Out,
+) -> Result<Best, Failure> {
+    let mut judged: Vec<JudgedGuess> = Vec::new();
+    let (mut least, mut next_least, mut unchecked) = (u64::MAX, u64::MAX, 0);
+    for guess in guesses {
+        stop.check()?;
+        let known = guess.contradictions() as u64;
+        if known > least.saturating_add((least / 8).max(MARGIN)) {
+            next_least = next_least.min(known);
+            break;
+        }
+        if judged.len() == CHECKED_MAX {
+            unchecked += usize::from(is_equal(known, least));
+            continue;
+        }
+        let target = target(&guess, members)?;
+        let guess = judge::judge(guess, target, stop, out);
+        stop.check()?;
+        if let Some(contradictions) = guess.contradictions() {
+            least = least.min(contradictions);
+            judged.push(guess);
+        }
+    }
+    let others = judged.iter().filter_map(JudgedGuess::contradictions);
+    let others = others.filter(|contradictions| !is_equal(*contradictions, least));
+    next_least = others.fold(next_least, u64::min);
+    judged.retain(|guess| guess.contradictions().is_some_and(|c| is_equal(c, least)));
+    // Blocks of files are seldom zero.
+    let blank = |guess: &JudgedGuess| guess.checked.map_or(0, |checked| checked.content.blank);
+    let fewest = judged.iter().map(blank).min().unwrap_or(0);
+    judged.retain(|guess| blank(guess) <= fewest * 2 + BLANK_MIN);
+    judged.sort_by_key(|guess| (guess.contradictions(), blank(guess)));
+    let margin = next_least.saturating_sub(least);
+    Ok(Best { equals: judged, margin, unchecked })
+}
+
+/// Zero blocks in files that are no sign of a wrong guess.
+const BLANK_MIN: u64 = 8;
+
+/// True where so many contradictions are hardly more than the least.
+fn is_equal(contradictions: u64, least: u64) -> bool {
+    contradictions <= least.saturating_add(least / 8)
+}
+
+/// Prints a guess, unless it is doubtful, and what speaks against it. True where it is the answer.
 fn say(
-    judged: &AssembledMember,
-    others: usize,
+    judged: &JudgedGuess,
+    best: &Best,
     members: &[Option<Member>],
     out: &Out,
 ) -> Result<bool, Failure> {
     let (guess, target) = (&judged.guess, &judged.target);
-    let sureness = judged.sureness(others);
+    let others = best.equals.len() - 1 + best.unchecked;
+    let sureness = judged.sureness(others, best.margin);
     let against = judged.against(others, members);
-    let is_answer = sureness != Sureness::Doubtful;
-    if is_answer {
+    let is_answer = matches!(sureness, Sureness::Certain | Sureness::Likely);
+    if sureness != Sureness::Doubtful {
+        let content = judged.checked.map(|checked| checked.content).unwrap_or_default();
         let object = json!({
             "target": target,
             "sureness": sureness.word(),
             "certain": sureness == Sureness::Certain,
+            "candidates": others + 1,
+            "reads_same": best.reads_same(),
             "pieces_right": guess.right,
             "pieces_found": guess.found,
-            "check_errors": judged.errors,
-            "check_complete": judged.is_complete,
+            "samples_compared": guess.agreement.compared,
+            "samples_wrong": guess.agreement.wrong,
+            "check_errors": judged.checked.map(|checked| checked.errors),
+            "check_complete": judged.checked.is_some_and(|checked| checked.is_complete),
+            "ends_compared": content.ends_seen,
+            "ends_wrong": content.ends_wrong,
             "rows_compared": judged.rows_compared,
             "rows_wrong": judged.rows_wrong,
             "against": against,
         });
         out.answer(&object, |_| format!("{target}\n"))?;
     }
-    let what = if is_answer { "this is" } else { "no answer:" };
-    let name = if is_answer { String::new() } else { format!(" is {target}") };
-    out.note(&format!(
-        "{what} {}{name}; {} of {} pieces that were found lie where they should",
-        sureness.word(),
-        guess.right,
-        guess.found
-    ));
+    let what = match sureness {
+        Sureness::Doubtful => format!("no answer: doubtful is {target}"),
+        Sureness::Undecided if others > 0 => return Ok(false),
+        sure => format!("this is {}", sure.word()),
+    };
+    let (right, found) = (guess.right, guess.found);
+    out.note(&format!("{what}; {right} of {found} pieces that were found lie where they should"));
     for why in &against {
         out.note(&format!("against it: {why}"));
     }
     Ok(is_answer)
 }
 
-/// Tells where an array with members that are missing explains more than `right` pieces.
-fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, right: usize, out: &Out) {
+/// Tells where an array with members that are missing leaves fewer than `astray` pieces unexplained.
+fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, out: &Out) {
     for more in 1..=MORE_MAX {
         let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
         let guesses = guess::guess(&with, evidence);
-        if let Some(best) = guesses.first().filter(|best| best.right > right) {
+        if let Some(best) = guesses.first().filter(|best| best.astray() < astray) {
             out.note(&format!(
                 "with {more} more, {} of {} pieces would lie right: give the word missing for each member \
                  that is not there",

@@ -59,7 +59,9 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
 fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
     let name = array_name(names);
     let target = Target::parse(&name).map_err(|e| open::target_failure(&name, &e))?;
-    let Base::Array(array) = &target.base else { unreachable!("the name begins with md:") };
+    let Base::Array(array) = &target.base else {
+        return Err(Failure::cannot(format!("{name}: not an array")));
+    };
     target::members(array, OpenMode::ReadOnly).map_err(|e| open::target_failure(&name, &e))
 }
 

@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::copy::SkippedCount;
 use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
 use xfskit::copy::source::{
     self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
 };
+use xfskit::copy::{Skipped, SkippedCount};
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
 use xfskit::target::Target;
@@ -74,12 +74,13 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     if !options.dry_run {
         make(args, target, options, &blueprint, out, &stop)?;
     }
+    let skipped = [tree.notes().skipped(), tell_unread(&tree, out)].concat();
     if !out.quiet() {
         let made = Made {
             summary: Summary::of(&plan.geometry, &args.target, options.log_name.as_deref()),
             inodes: blueprint.inodes(),
             free_bytes: blueprint.free_bytes(),
-            skipped: tree.notes().skipped(),
+            skipped,
         };
         out.answer(&made, |made| {
             let free = show::human(made.free_bytes);
@@ -89,10 +90,13 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     Ok(out.verdict())
 }
 
+/// Files of one kind that are named; more are counted.
+const NAMED: usize = 20;
+
 /// Says what is to be known of the reading of `tree`, and what is not part of it.
 pub(crate) fn tell(tree: &Tree, out: &Out) {
     let notes = tree.notes();
-    for error in &notes.left_out {
+    for error in notes.left_out.iter().take(NAMED) {
         out.fault_at("left out", error, None);
     }
     out.skipped(&notes.skipped());
@@ -102,6 +106,19 @@ pub(crate) fn tell(tree: &Tree, out: &Out) {
             notes.whiteouts
         ));
     }
+}
+
+/// Names the files of `tree` that were not read as they were found, and returns their count.
+pub(crate) fn tell_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
+    let unread = tree.take_unread();
+    for file in unread.iter().take(NAMED) {
+        out.fault_at("not copied whole", file, None);
+    }
+    let skipped = Skipped::default();
+    skipped.count_more("content (of files that changed or failed while read)", unread.len() as u64);
+    let skipped = skipped.counts();
+    out.skipped(&skipped);
+    skipped
 }
 
 fn read(
@@ -262,7 +279,7 @@ pub(crate) fn source_failure(error: &SourceError) -> Failure {
             "An honest archive rarely asks for so much. Where this one is, `--limit SIZE` allows more memory, and \
              work with it.",
         ),
-        SourceError::TooManyXattrs { .. } => {
+        SourceError::TooManyXattrs { .. } | SourceError::Changed { .. } => {
             failure.hint("Without --strict the rest is copied, and the exit code is 1.")
         }
         _ => failure,

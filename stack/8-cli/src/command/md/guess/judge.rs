@@ -15,6 +15,7 @@ use xfskit::md::guess::Guess;
 use xfskit::target::{self, Target};
 use xfskit::units::{ByteLen, ByteOffset};
 
+use super::content::Content;
 use crate::command::check::threads;
 use crate::out::Out;
 use crate::progress::Progress;
@@ -24,17 +25,16 @@ use crate::stop::Stop;
 const BYTES_MAX: u64 = 256 << 20;
 /// Rows whose members are compared.
 const ROWS: u64 = 256;
+/// Pieces in place that a certain guess has at least, and contradictions that all others have.
+const PIECES_CERTAIN: u64 = 8;
+const MARGIN_CERTAIN: u64 = 3;
 
 /// A guess, and what came of it.
-pub(super) struct AssembledMember {
+pub(super) struct JudgedGuess {
     pub(super) guess: Guess,
     pub(super) target: String,
-    /// Errors that the check found; none where there is no volume to check.
-    pub(super) errors: Option<u64>,
-    /// Blocks that were bad, and sound in another way.
-    pub(super) healed: u64,
-    /// All of the volume was checked.
-    pub(super) is_complete: bool,
+    /// What the check of its volume found; none where there is no volume to check.
+    pub(super) checked: Option<Checked>,
     /// Rows that were compared, and those whose members do not agree.
     pub(super) rows_compared: u64,
     pub(super) rows_wrong: u64,
@@ -42,11 +42,24 @@ pub(super) struct AssembledMember {
     pub(super) wrong_role: Option<usize>,
 }
 
+/// What the check of a volume found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checked {
+    pub(super) errors: u64,
+    /// Blocks that were bad, and sound in another way.
+    pub(super) healed: u64,
+    /// All of the volume was checked.
+    pub(super) is_complete: bool,
+    pub(super) content: Content,
+}
+
 /// How sure a guess is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sureness {
     Certain,
     Likely,
+    /// Other guesses are as good.
+    Undecided,
     Doubtful,
 }
 
@@ -55,31 +68,44 @@ impl Sureness {
         match self {
             Self::Certain => "certain",
             Self::Likely => "likely",
+            Self::Undecided => "undecided",
             Self::Doubtful => "doubtful",
         }
     }
 }
 
-impl AssembledMember {
-    /// How sure it is, with so many others that are as good.
+impl JudgedGuess {
+    /// How much speaks against it; none where no volume comes out.
+    pub(super) fn contradictions(&self) -> Option<u64> {
+        let Checked { errors, healed, content, .. } = self.checked?;
+        Some(self.guess.contradictions() as u64 + errors + healed + content.ends_wrong)
+    }
+
+    /// How sure it is, with so many others that are as good, where everything else has at least so
+    /// many more contradictions.
     ///
-    /// A quarter of the pieces astray, or errors in each of several equal guesses, are signs of
-    /// another array: of one with more members, for example, whose data members alone resemble a
-    /// smaller one.
-    pub(super) fn sureness(&self, others: usize) -> Sureness {
-        let Guess { right, found, certain, .. } = self.guess;
-        let (right, found) = (right as u64, found as u64);
-        match self.errors {
-            None => Sureness::Doubtful,
-            Some(errors) if errors > right / 10 => Sureness::Doubtful,
-            Some(_) if right * 4 < found * 3 => Sureness::Doubtful,
-            Some(errors) if errors > 0 && others > 0 => Sureness::Doubtful,
-            Some(0) if certain && others == 0 && right * 20 >= found * 19 => {
-                let agrees = self.healed == 0 && self.rows_wrong == 0;
-                if agrees { Sureness::Certain } else { Sureness::Likely }
-            }
-            Some(_) => Sureness::Likely,
+    /// A quarter of the pieces astray, half of the files without their end, or errors in each of
+    /// several equal guesses, are signs of another array: of one with more members, for example,
+    /// whose data members alone resemble a smaller one.
+    pub(super) fn sureness(&self, others: usize, margin: u64) -> Sureness {
+        let (right, found) = (self.guess.right as u64, self.guess.found as u64);
+        let Some(checked) = self.checked else { return Sureness::Doubtful };
+        let agreement = self.guess.agreement;
+        let is_doubtful = checked.errors > right / 10
+            || right * 4 < found * 3
+            || agreement.wrong * 2 > agreement.compared
+            || checked.content.has_no_ends();
+        if is_doubtful {
+            return Sureness::Doubtful;
         }
+        if others > 0 || !self.guess.certain {
+            return Sureness::Undecided;
+        }
+        let is_certain = self.contradictions() == Some(0)
+            && self.rows_wrong == 0
+            && right >= PIECES_CERTAIN
+            && margin >= MARGIN_CERTAIN;
+        if is_certain { Sureness::Certain } else { Sureness::Likely }
     }
 
     /// What speaks against it.
@@ -89,25 +115,20 @@ impl AssembledMember {
             member.and_then(|i| members[i].as_ref()).map_or("a missing member", |m| m.name.as_str())
         };
         let mut against = Vec::new();
-        let astray = self.guess.found.saturating_sub(self.guess.right);
-        if astray > 0 {
-            against.push(format!("{astray} pieces lie where they should not"));
+        if self.guess.astray() > 0 {
+            against.push(format!("{} pieces lie where they should not", self.guess.astray()));
         }
-        match self.errors {
-            None => against.push("no volume comes out that could be checked".into()),
-            Some(0) => {}
-            Some(errors) => against.push(format!("a check of the volume finds {errors} errors")),
-        }
-        if self.healed > 0 {
-            let healed = self.healed;
-            against.push(format!("{healed} blocks are only sound as the other members have them"));
-        }
+        against.extend(self.found_against());
+        let agreement = self.guess.agreement;
         if self.rows_wrong > 0 {
             let whose = self.wrong_role.map_or_else(String::new, |role| {
                 format!(", by the content of {} most often", name(role))
             });
             let (wrong, all) = (self.rows_wrong, self.rows_compared);
             against.push(format!("in {wrong} of {all} rows the members do not agree{whose}"));
+        } else if agreement.wrong > 0 {
+            let (wrong, all) = (agreement.wrong, agreement.compared);
+            against.push(format!("in {wrong} of {all} samples the members do not agree"));
         }
         if !self.guess.certain {
             let open: Vec<&str> = self.guess.open.iter().map(|role| name(*role)).collect();
@@ -118,32 +139,31 @@ impl AssembledMember {
         }
         against
     }
+
+    /// What the check found that speaks against it.
+    fn found_against(&self) -> Vec<String> {
+        let Some(Checked { errors, healed, content, .. }) = self.checked else {
+            return vec!["no volume comes out that could be checked".into()];
+        };
+        let mut against = Vec::new();
+        if errors > 0 {
+            against.push(format!("a check of the volume finds {errors} errors"));
+        }
+        if healed > 0 {
+            against.push(format!("{healed} blocks are only sound as the other members have them"));
+        }
+        if content.ends_wrong > 0 {
+            let Content { ends_wrong, ends_seen, .. } = content;
+            against.push(format!("{ends_wrong} of {ends_seen} files do not end where they should"));
+        }
+        against
+    }
 }
 
-/// Checks the volume that comes out, and compares members. Nothing is written.
-pub(super) fn judge(
-    guess: Guess,
-    target: String,
-    members: &[Option<Member>],
-    stop: &Stop,
-    out: &Out,
-) -> AssembledMember {
-    let (errors, healed, is_complete) = match open(&target) {
-        None => (None, 0, true),
-        Some(device) => checked(device, stop, out),
-    };
-    let mut judged = AssembledMember {
-        guess,
-        target,
-        errors,
-        healed,
-        is_complete,
-        rows_compared: 0,
-        rows_wrong: 0,
-        wrong_role: None,
-    };
-    compare(&mut judged, members, stop);
-    judged
+/// Checks the volume that comes out. Nothing is written.
+pub(super) fn judge(guess: Guess, target: String, stop: &Stop, out: &Out) -> JudgedGuess {
+    let checked = open(&target).and_then(|device| checked(device, stop, out));
+    JudgedGuess { guess, target, checked, rows_compared: 0, rows_wrong: 0, wrong_role: None }
 }
 
 fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
@@ -151,11 +171,11 @@ fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
     target::open_unchecked(&target, OpenMode::ReadOnly).ok()
 }
 
-/// Errors, blocks that are sound in another way, and whether all was seen.
-fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> (Option<u64>, u64, bool) {
+/// Checks the volume on a device, and looks at its files.
+fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Checked> {
     // With the journal replayed in memory, where that can be done.
-    let volume = OpenOptions::default().open_device(Arc::clone(&device), None);
-    let below = volume.map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
+    let volume = OpenOptions::default().open_device(Arc::clone(&device), None).ok();
+    let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
     let progress = Progress::new(out, "checking", "bytes");
     let sample = Sample {
         below,
@@ -176,13 +196,14 @@ fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> (Option<u64>
         }
     };
     let options = check::Options { threads: threads(0), ..check::Options::default() };
-    let report = check::check(&sample, None, &options, &mut say);
+    check::check(&sample, None, &options, &mut say).ok()?;
     let is_complete = !sample.is_over.load(Ordering::Relaxed);
-    (report.is_ok().then_some(errors), healed, is_complete)
+    let content = volume.map_or_else(Content::default, |volume| Content::read(&volume, stop));
+    Some(Checked { errors, healed, is_complete, content })
 }
 
 /// Compares the members in rows from all over the array.
-fn compare(judged: &mut AssembledMember, members: &[Option<Member>], stop: &Stop) {
+pub(super) fn compare(judged: &mut JudgedGuess, members: &[Option<Member>], stop: &Stop) {
     let member = |role: &Option<usize>| {
         let Member { name, device } = members[(*role)?].as_ref()?;
         Some(Member { name: name.clone(), device: Arc::clone(device) })
@@ -235,6 +256,18 @@ impl Sample<'_> {
 }
 
 impl BlockDevice for Sample<'_> {
+    xfskit::block::plain!(
+        physical_block_size,
+        topology,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        heal
+    );
     fn size(&self) -> ByteLen {
         self.below.size()
     }

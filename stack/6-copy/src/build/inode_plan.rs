@@ -1,10 +1,10 @@
-//! One inode: what its forks hold, and in which form.
+//! Plans one inode: the contents of its forks, and their formats.
 //!
-//! The forms depend on each other. A symbolic link or a small directory stands in the inode only
-//! where the attributes leave room, an extent map becomes a btree by the number of extents, and
-//! where blocks are decides how many extents there are. So the order is: the content's blocks, then
-//! the attributes', then those of the maps. The caller gives the blocks: the plan from free
-//! space, and the writer, who asks again for the same inode, from what the plan recorded.
+//! The formats depend on each other. A symbolic link or a small directory is in the inode only if
+//! the attributes leave space. The number of extents decides whether an extent map becomes a btree,
+//! and the blocks given decide the number of extents. So the order is: the content's blocks, then
+//! the attributes', then those of the maps. The caller supplies the blocks: the plan takes them
+//! from free space, and the writer, which plans the same inode again, from the plan's record.
 
 use std::borrow::Cow;
 
@@ -20,32 +20,32 @@ use xfskit_mkfs::Plan;
 use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Ino};
 
 use super::BuildError;
-use super::census::{Census, Part};
+use super::inode_order::{InodeOrder, Part};
 use super::space::Run;
 use crate::source::{Kind, NodeId, Tree};
 
-/// Gives blocks for one purpose.
-pub(super) type Giver<'g> = &'g mut dyn FnMut(u64) -> Result<Vec<Run>, BuildError>;
+/// Allocates blocks for one purpose.
+pub(super) type AllocBlocks<'g> = &'g mut dyn FnMut(u64) -> Result<Vec<Run>, BuildError>;
 
-/// What the data fork holds.
+/// The content of a data fork.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
-    /// This, in the inode: a small directory, a target.
+    /// Bytes in the inode: a small directory, a target.
     Local(Cow<'a, [u8]>),
     /// A device number; 0 for a pipe or a socket.
     Device(u32),
     /// A directory's blocks.
     Dir(Box<DirBlocks<'a>>),
-    /// A target's blocks.
+    /// A long target's blocks.
     Target(&'a [u8]),
-    /// A file's.
+    /// A file's blocks.
     File {
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
     },
 }
 
-/// An extent map, and the blocks it takes itself.
+/// An extent map, and its own blocks.
 #[derive(Debug)]
 pub(super) struct Map {
     pub(super) extents: Vec<Extent>,
@@ -53,9 +53,9 @@ pub(super) struct Map {
     pub(super) places: Vec<FsBlock>,
 }
 
-/// One inode with all that hangs off it.
+/// One inode with all its blocks.
 #[derive(Debug)]
-pub(super) struct Anatomy<'a> {
+pub(super) struct InodePlan<'a> {
     pub(super) id: NodeId,
     pub(super) ino: Ino,
     pub(super) content: Content<'a>,
@@ -64,21 +64,21 @@ pub(super) struct Anatomy<'a> {
     pub(super) attr: Map,
 }
 
-/// What all inodes are made from.
+/// The inputs of all inodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Makings<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) tree: &'a Tree,
     pub(super) plan: &'a Plan,
-    pub(super) census: &'a Census,
+    pub(super) inode_order: &'a InodeOrder,
 }
 
-/// Bytes of both forks.
+/// Returns the bytes of both forks.
 fn literal(geo: &Geometry) -> usize {
     geo.inodesize() - Layout::V5.inode_core
 }
 
-/// The generation of inode `ino`: from the volume's UUID, for lack of chance. The root directory's
-/// is 0, as mkfs makes it.
+/// Returns the generation of inode `ino`, a hash of the volume's UUID, because there is no
+/// randomness here. The root directory's is 0, as mkfs makes it.
 pub(super) fn generation(plan: &Plan, ino: Ino) -> u32 {
     if ino == plan.geometry.rootino {
         return 0;
@@ -95,7 +95,7 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// The type of node `id`, its target's where it is a further name.
+/// Returns the type of node `id`, or its target's if it is a hard link.
 pub(super) fn file_type(tree: &Tree, id: NodeId) -> FileType {
     match tree.node(tree.inode(id)).kind {
         Kind::Dir { .. } => FileType::Directory,
@@ -108,7 +108,7 @@ pub(super) fn file_type(tree: &Tree, id: NodeId) -> FileType {
     }
 }
 
-/// Lays `parts` of a fork over `runs` of blocks, and answers with the map.
+/// Maps `parts` of a fork to `runs` of blocks, and returns the map.
 fn lay(parts: &[Part], runs: &[Run]) -> Vec<Extent> {
     let mut extents = Vec::with_capacity(parts.len().max(runs.len()));
     let mut runs = runs.iter().copied();
@@ -129,7 +129,7 @@ fn lay(parts: &[Part], runs: &[Run]) -> Vec<Extent> {
     extents
 }
 
-/// One part from the beginning on.
+/// Returns one part from the beginning on.
 fn first_blocks(blocks: u64) -> Vec<Part> {
     if blocks == 0 {
         return Vec::new();
@@ -138,59 +138,63 @@ fn first_blocks(blocks: u64) -> Vec<Part> {
 }
 
 impl Map {
-    /// The map of `parts`, on blocks from `give`.
-    fn laid(parts: &[Part], give: Giver<'_>) -> Result<Vec<Extent>, BuildError> {
+    /// Returns the map of `parts`, on blocks from `alloc`.
+    fn laid(parts: &[Part], alloc: AllocBlocks<'_>) -> Result<Vec<Extent>, BuildError> {
         let blocks = parts.iter().map(|part| part.len.0).sum();
-        Ok(lay(parts, &give(blocks)?))
+        Ok(lay(parts, &alloc(blocks)?))
     }
 
-    /// The whole map of `extents` in a fork of `room` bytes.
+    /// Plans the map of `extents` in a fork of `capacity` bytes.
     fn new(
         geo: &Geometry,
         extents: Vec<Extent>,
         room: usize,
-        give: Giver<'_>,
+        alloc: AllocBlocks<'_>,
     ) -> Result<Self, BuildError> {
         let shape = Shape::new(geo, room, extents.len());
-        let runs = give(shape.blocks() as u64)?;
+        let runs = alloc(shape.blocks() as u64)?;
         let block = |run: Run| (run.start.0..run.start.0 + u64::from(run.len)).map(FsBlock);
         Ok(Self { extents, shape, places: runs.into_iter().flat_map(block).collect() })
     }
 
-    /// Blocks mapped, and of the map itself.
+    /// Returns the number of blocks that are mapped, and of the map itself.
     pub(super) fn blocks(&self) -> u64 {
         let mapped: u64 = self.extents.iter().map(|extent| extent.blockcount.0).sum();
         mapped + self.places.len() as u64
     }
 }
 
-impl<'a> Makings<'a> {
+impl<'a> PlanInput<'a> {
     pub(super) fn geo(&self) -> &'a Geometry {
         &self.plan.geometry
     }
 
-    /// What inode `place` of the order looks like, with blocks from `give`.
-    pub(super) fn anatomy(&self, place: usize, give: Giver<'_>) -> Result<Anatomy<'a>, BuildError> {
+    /// Plans inode `index` of the order, with blocks from `alloc`.
+    pub(super) fn inode_plan(
+        &self,
+        place: usize,
+        alloc: AllocBlocks<'_>,
+    ) -> Result<InodePlan<'a>, BuildError> {
         let geo = self.geo();
-        let (id, ino) = (self.census.order[place], self.census.inos[place]);
+        let (id, ino) = (self.inode_order.order[place], self.inode_order.inos[place]);
         let attrs = self.attrs(id);
         let room = if attrs.is_empty() { literal(geo) } else { forkoff::data_max(geo) };
         let content = self.content(id, ino, room)?;
-        let extents = Map::laid(&self.parts(id, &content), give)?;
+        let extents = Map::laid(&self.parts(id, &content), alloc)?;
         let attrs = self.attr_plan(id, ino, attrs, &content, extents.len())?;
         let blocks = match &attrs.form {
             AttrForm::Blocks(blocks) => blocks.blocks().into(),
             AttrForm::None | AttrForm::Short(_) => 0,
         };
-        let attr_extents = Map::laid(&first_blocks(blocks), give)?;
-        self.judge_counts(id, &attr_extents)?;
+        let attr_extents = Map::laid(&first_blocks(blocks), alloc)?;
+        self.check_counts(id, &attr_extents)?;
         let boundary = match attrs.forkoff {
             0 => literal(geo),
             forkoff => usize::from(forkoff) * 8,
         };
-        let data = Map::new(geo, extents, boundary, give)?;
-        let attr = Map::new(geo, attr_extents, literal(geo) - boundary, give)?;
-        Ok(Anatomy { id, ino, content, data, attrs, attr })
+        let data = Map::new(geo, extents, boundary, alloc)?;
+        let attr = Map::new(geo, attr_extents, literal(geo) - boundary, alloc)?;
+        Ok(InodePlan { id, ino, content, data, attrs, attr })
     }
 
     fn content(&self, id: NodeId, ino: Ino, room: usize) -> Result<Content<'a>, BuildError> {
@@ -228,17 +232,17 @@ impl<'a> Makings<'a> {
         let tree = self.tree;
         let entry = |child: NodeId| NewEntry {
             name: tree.name(child),
-            ino: self.census.ino(child),
+            ino: self.inode_order.ino(child),
             ftype: file_type(tree, child),
         };
         let entries = tree.children(id).map(entry).collect();
-        let parent = self.census.ino(tree.node(id).parent);
+        let parent = self.inode_order.ino(tree.node(id).parent);
         DirPlan::new(self.geo(), ino, parent, entries, room)
             .map_err(|error| BuildError::unfit(tree, id, error.to_string()))
     }
 
-    /// Attributes of node `id`: its own, its parent pointers, and what the volume wants of the
-    /// root.
+    /// Returns the attributes of node `id`: its own, its parent pointers, and for the root the
+    /// volume's.
     fn attrs(&self, id: NodeId) -> Vec<NewAttr<'a>> {
         let tree = self.tree;
         let own = tree.xattrs(id).iter().map(|xattr| NewAttr {
@@ -258,16 +262,16 @@ impl<'a> Makings<'a> {
                 value: wanted.value().as_bytes().into(),
             }));
         } else if self.geo().features.parent() {
-            let more = (tree.node(id).nlink > 1).then(|| self.census.other_names(id));
+            let more = (tree.node(id).nlink > 1).then(|| self.inode_order.other_names(id));
             attrs.extend([id].into_iter().chain(more.into_iter().flatten()).map(|name| {
-                let parent = self.census.ino(tree.node(name).parent);
+                let parent = self.inode_order.ino(tree.node(name).parent);
                 NewAttr::parent(parent, generation(self.plan, parent), tree.name(name))
             }));
         }
         attrs
     }
 
-    /// Parts of the data fork that need blocks.
+    /// Returns the parts of the data fork that need blocks.
     fn parts(&self, id: NodeId, content: &Content<'_>) -> Vec<Part> {
         match content {
             Content::Local(_) | Content::Device(_) => Vec::new(),
@@ -281,7 +285,7 @@ impl<'a> Makings<'a> {
                 let payload = self.geo().blocksize() - Layout::V5.symlink_header;
                 first_blocks(target.len().div_ceil(payload) as u64)
             }
-            Content::File { size } => self.census.parts(self.geo(), id, *size),
+            Content::File { size } => self.inode_order.parts(self.geo(), id, *size),
         }
     }
 
@@ -306,7 +310,7 @@ impl<'a> Makings<'a> {
     }
 
     /// Without large counters an attribute fork has at most 2^15 - 1 extents.
-    fn judge_counts(&self, id: NodeId, attr: &[Extent]) -> Result<(), BuildError> {
+    fn check_counts(&self, id: NodeId, attr: &[Extent]) -> Result<(), BuildError> {
         if !self.geo().features.nrext64() && attr.len() > i16::MAX.unsigned_abs().into() {
             let what = "its attributes take more extents than a volume without nrext64 can count";
             return Err(BuildError::unfit(self.tree, id, what));

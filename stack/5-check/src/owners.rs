@@ -1,22 +1,22 @@
 //! Owners of blocks: the one record in which all owners of a group are collected.
 //!
-//! Whatever is found in use, AG headers, trees, inode chunks, extents of forks, is put down as a
-//! [`Used`] in the form of a reverse mapping. Sorted, they say what the rmapbt and the refcountbt
-//! must say, where blocks are used twice, and what must be free.
+//! Each extent found in use (AG headers, trees, inode chunks, extents of forks) is recorded as a
+//! [`UsedExtent`] in the form of a reverse mapping. The sorted list shows what the rmapbt and the
+//! refcountbt must hold, which blocks are used twice, and which must be free.
 
 use xfskit_format::rmap;
 
-/// Internal bit of [`Used::offset`], unused on disk: the owner has the reflink flag.
+/// Internal bit of [`UsedExtent::offset`], unused on disk: the owner has the reflink flag.
 pub(crate) const OFF_REFLINK: u64 = 1 << 60;
-/// Internal bit of [`Used::offset`], unused on disk: content of a regular file.
+/// Internal bit of [`UsedExtent::offset`], unused on disk: content of a regular file.
 pub(crate) const OFF_REGULAR: u64 = 1 << 59;
 
 /// One extent in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Used {
+pub(crate) struct UsedExtent {
     /// First block of the extent (agbno).
     pub start: u32,
-    /// Blocks.
+    /// Length in blocks.
     pub len: u32,
     /// As in the rmapbt: an inode, or one of [`rmap::owner`].
     pub owner: u64,
@@ -24,39 +24,39 @@ pub(crate) struct Used {
     pub offset: u64,
 }
 
-impl Used {
-    /// An extent of an owner that is no file.
+impl UsedExtent {
+    /// Makes an extent whose owner is not a file.
     pub(crate) fn special(start: u32, len: u32, owner: u64) -> Self {
         Self { start, len, owner, offset: 0 }
     }
 
-    /// One past the last block.
+    /// Returns the block after the last one.
     pub(crate) fn end(&self) -> u32 {
         self.start.saturating_add(self.len)
     }
 
-    /// The order of the rmapbt: block, owner, position without the unwritten flag.
+    /// Returns the sort key of the rmapbt: block, owner, position without the unwritten flag.
     pub(crate) fn key(&self) -> (u32, u64, u64) {
         (self.start, self.owner, self.offset & !(OFF_REFLINK | OFF_REGULAR | rmap::OFF_UNWRITTEN))
     }
 
-    /// True where the extent is content of a regular file: the only blocks that may be shared.
+    /// Returns true if the extent is content of a regular file. Only such blocks may be shared.
     pub(crate) fn is_content(&self) -> bool {
         self.offset & OFF_REGULAR != 0
     }
 
-    /// True where the owner says that it may share blocks.
+    /// Returns true if the owner has the reflink flag, so that it may share blocks.
     pub(crate) fn has_reflink_flag(&self) -> bool {
         self.offset & OFF_REFLINK != 0
     }
 
-    /// True where the extent was allocated but never written.
+    /// Returns true if the extent was allocated but never written.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.offset & rmap::OFF_UNWRITTEN != 0
     }
 
-    /// True where `next`, directly behind, is part of the same reverse mapping. (Content is put
-    /// down in the largest pieces to begin with.)
+    /// Returns true if `next`, directly behind, belongs to the same reverse mapping. File contents
+    /// are recorded in the largest pieces already.
     pub(crate) fn takes_in(&self, next: &Self) -> bool {
         let no_position = self.owner >> 63 != 0 || self.offset & rmap::OFF_BMBT_BLOCK != 0;
         no_position
@@ -66,7 +66,7 @@ impl Used {
             && self.len.checked_add(next.len).is_some()
     }
 
-    /// The owner, in words.
+    /// Returns the owner in words.
     pub(crate) fn owner_name(&self) -> String {
         match self.owner {
             rmap::owner::FS => "AG headers".to_owned(),

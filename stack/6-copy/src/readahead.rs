@@ -1,11 +1,11 @@
-//! Contents of small files, read by other threads before their turn comes.
+//! Read-ahead of small files by other threads.
 //!
-//! A thread that copies files one by one waits for each of them to be found, opened and read. Here
-//! a few threads go ahead in the order of the tree, as far as a bound on memory lets them.
+//! A thread that copies files one by one waits until each is found, opened and read. A few threads
+//! read ahead in the order of the tree, up to a bound on memory.
 //!
-//! 1. Files are begun in ascending order, and what was begun is read whatever the bound says: so
-//!    the file that is waited for is always on its way.
-//! 2. They are taken in ascending order. What was passed over is dropped.
+//! 1. Files are begun in ascending order, and a begun file is read to its end even beyond the
+//!    bound. So the file that the copy waits for is always being read.
+//! 2. Files are taken in ascending order. Files that were skipped are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,24 @@ use std::thread;
 
 use crate::source::{Kind, NodeId, Segment, SourceError, Tree};
 
-/// Larger files are left to the taker, in bytes: the kernel reads ahead in them by itself.
+/// Maximum size of a file to read ahead, in bytes. The kernel itself reads ahead in larger ones.
 const SMALL: u64 = 1 << 20;
-/// No file is begun while so much waits to be taken, in bytes.
+/// No file is begun while this many bytes wait to be taken.
 const BOUND: usize = 8 << 20;
-/// What a file takes beside its content, in bytes.
+/// Memory that a file takes in addition to its content, in bytes.
 const OVERHEAD: usize = 256;
-/// Threads that read.
+/// Number of reader threads.
 const THREADS: usize = 4;
 
-/// The content of a file: what its segments hold, one behind the other.
+/// The content of a file: the data of its segments, one after the other.
 #[derive(Debug)]
-pub(crate) struct Whole {
-    /// Where it has data.
+pub(crate) struct FileContent {
+    /// Ranges with data.
     pub(crate) segments: Vec<Segment>,
     bytes: Vec<u8>,
 }
 
-impl Whole {
+impl FileContent {
     fn read(tree: &Tree, id: NodeId) -> Result<Self, SourceError> {
         let (content, segments) = (tree.open(id)?, tree.segments(id)?);
         let len: u64 = segments.iter().map(|segment| segment.len).sum();
@@ -44,7 +44,7 @@ impl Whole {
         Ok(Self { segments, bytes })
     }
 
-    /// Each segment with what it holds.
+    /// Returns each segment with its data.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Segment, &[u8])> {
         let mut rest = &self.bytes[..];
         self.segments.iter().map(move |&segment| {
@@ -61,32 +61,32 @@ impl Whole {
 
 /// The files of a tree that are read ahead.
 #[derive(Debug)]
-pub(crate) struct Ahead<'t> {
+pub(crate) struct ReadAhead<'t> {
     tree: &'t Tree,
     shared: Mutex<Shared>,
-    /// Something was read.
-    came: Condvar,
-    /// There is room again.
-    room: Condvar,
+    /// Signals that a file was read.
+    arrived: Condvar,
+    /// Signals that there is space for more.
+    space: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The first node that has not been looked at.
+    /// The first node that was not begun.
     next: u32,
-    ready: BTreeMap<NodeId, Result<Whole, SourceError>>,
-    /// What is ready, in bytes.
+    ready: BTreeMap<NodeId, Result<FileContent, SourceError>>,
+    /// Bytes that were read and wait to be taken.
     weight: usize,
-    /// Nothing more will be taken.
-    over: bool,
+    /// True once no more will be taken.
+    stopped: bool,
 }
 
 impl Shared {
-    /// What was read of `id`. What was read of those before goes.
-    fn take(&mut self, id: NodeId) -> Option<Result<Whole, SourceError>> {
+    /// Takes the content of `id`, and drops the contents of earlier files.
+    fn take(&mut self, id: NodeId) -> Option<Result<FileContent, SourceError>> {
         while let Some(first) = self.ready.first_entry().filter(|first| *first.key() <= id) {
             let (found, read) = first.remove_entry();
-            self.weight -= Whole::weight(&read);
+            self.weight -= FileContent::weight(&read);
             if found == id {
                 return Some(read);
             }
@@ -95,13 +95,13 @@ impl Shared {
     }
 }
 
-impl<'t> Ahead<'t> {
-    /// Does `work` while files of `tree` are read ahead of it.
+impl<'t> ReadAhead<'t> {
+    /// Runs `work` while other threads read the files of `tree` ahead of it.
     pub(crate) fn with<T>(tree: &'t Tree, work: impl FnOnce(&Self) -> T) -> T {
         let shared = Mutex::default();
-        let ahead = Self { tree, shared, came: Condvar::new(), room: Condvar::new() };
+        let ahead = Self { tree, shared, arrived: Condvar::new(), space: Condvar::new() };
         thread::scope(|scope| {
-            let _over = Over(&ahead);
+            let _over = StopOnDrop(&ahead);
             for _ in 0..THREADS {
                 scope.spawn(|| ahead.read());
             }
@@ -109,31 +109,31 @@ impl<'t> Ahead<'t> {
         })
     }
 
-    /// Whether [`take`](Self::take) has file `id`.
+    /// Returns true if [`take`](Self::take) returns the content of file `id`.
     fn is_small(&self, id: NodeId) -> bool {
         matches!(self.tree.node(id).kind, Kind::File { size, .. } if (1..=SMALL).contains(&size))
     }
 
-    /// The content of file `id`; `None` where it is empty, large, or none. Nothing before `id` is
-    /// asked for afterwards.
+    /// Returns the content of file `id`; `None` if the node is empty, large, or not a file. Files
+    /// before `id` must not be requested afterwards.
     ///
     /// # Errors
-    /// Where the file cannot be read.
-    pub(crate) fn take(&self, id: NodeId) -> Result<Option<Whole>, SourceError> {
+    /// The file cannot be read.
+    pub(crate) fn take(&self, id: NodeId) -> Result<Option<FileContent>, SourceError> {
         if !self.is_small(id) {
             return Ok(None);
         }
         let mut shared = self.lock();
         loop {
             let read = shared.take(id);
-            // Not for every file: waking costs more than reading one.
+            // Not for every file, because waking costs more than reading one.
             if shared.weight < BOUND / 2 {
-                self.room.notify_all();
+                self.space.notify_all();
             }
             if let Some(read) = read {
                 return read.map(Some);
             }
-            shared = self.came.wait(shared).unwrap_or_else(PoisonError::into_inner);
+            shared = self.arrived.wait(shared).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -144,9 +144,9 @@ impl<'t> Ahead<'t> {
     /// Reads file after file.
     fn read(&self) {
         let mut shared = self.lock();
-        while !shared.over {
+        while !shared.stopped {
             if shared.weight >= BOUND {
-                shared = self.room.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                shared = self.space.wait(shared).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let id = NodeId(shared.next);
@@ -158,22 +158,22 @@ impl<'t> Ahead<'t> {
                 continue;
             }
             drop(shared);
-            let read = Whole::read(self.tree, id);
+            let read = FileContent::read(self.tree, id);
             shared = self.lock();
-            shared.weight += Whole::weight(&read);
+            shared.weight += FileContent::weight(&read);
             shared.ready.insert(id, read);
-            self.came.notify_one();
+            self.arrived.notify_one();
         }
     }
 }
 
-/// Sends the readers home, however the work ends.
-struct Over<'a, 't>(&'a Ahead<'t>);
+/// Stops the readers when dropped, however the work ends.
+struct StopOnDrop<'a, 't>(&'a ReadAhead<'t>);
 
-impl Drop for Over<'_, '_> {
+impl Drop for StopOnDrop<'_, '_> {
     fn drop(&mut self) {
-        self.0.lock().over = true;
-        self.0.room.notify_all();
+        self.0.lock().stopped = true;
+        self.0.space.notify_all();
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::source::{Source, SourceOptions, read_tree};
 
-    /// Of file `n`: more than the bound in all.
+    /// Returns the content of file `n`. All files together exceed the bound.
     fn content(n: usize) -> Vec<u8> {
         vec![n.to_le_bytes()[0]; n * 977 % 70_000]
     }
@@ -199,14 +199,16 @@ mod tests {
         large.set_len(SMALL + 1).unwrap();
         let sources = [Source::Dir(dir.path().to_path_buf())];
         let go_on = |_| ControlFlow::Continue(());
-        work(&read_tree(&sources, &SourceOptions::default(), &go_on).unwrap(), dir.path())
+        let options = SourceOptions { strict: true, ..SourceOptions::default() };
+        work(&read_tree(&sources, &options, &go_on).unwrap(), dir.path())
     }
 
     #[test]
-    fn every_file_comes_whole_and_what_is_passed_over_does_not_block() {
+    fn every_file_is_read_whole_and_skipped_files_do_not_block() {
         with_files(600, |tree, _| {
-            Ahead::with(tree, |ahead| {
-                // The root is no file; the last one is large. Of the second half every seventh.
+            ReadAhead::with(tree, |ahead| {
+                // The root is not a file, and the last file is large. Takes every seventh file of
+                // the second half.
                 for id in tree.ids().filter(|id| id.0 < 300 || id.0.is_multiple_of(7)) {
                     let wanted = id.index().checked_sub(1).filter(|n| (1..600).contains(n));
                     let got = ahead.take(id).unwrap();
@@ -218,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn readers_stop_at_the_bound_and_go_home_when_nothing_is_taken() {
+    fn readers_stop_at_the_bound_and_end_when_the_work_ends() {
         with_files(600, |tree, _| {
-            Ahead::with(tree, |ahead| {
+            ReadAhead::with(tree, |ahead| {
                 while ahead.lock().weight < BOUND {
                     thread::yield_now();
                 }
@@ -230,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_the_error_of_its_own_turn() {
+    fn a_removed_file_fails_only_its_own_copy() {
         with_files(3, |tree, dir| {
             std::fs::remove_file(dir.join("00002")).unwrap();
-            Ahead::with(tree, |ahead| {
+            ReadAhead::with(tree, |ahead| {
                 assert!(ahead.take(NodeId(2)).unwrap().is_some());
                 assert!(matches!(ahead.take(NodeId(3)), Err(SourceError::Changed { .. })));
             });

@@ -1,8 +1,8 @@
 //! The order of all inodes, their groups and numbers.
 //!
 //! Directories are walked depth first, in the order of their names. Each is numbered, then the
-//! files in it, then what lies below. Groups are filled one after the other, each to the same
-//! share of what it can hold, so a directory's files lie in its group and neighbours in the tree
+//! files in it, then everything below it. Groups are filled one after the other, each to the same
+//! fraction of its capacity. So a directory's files are in its group, and neighbours in the tree
 //! are neighbours on the disk.
 
 use std::collections::HashMap;
@@ -17,24 +17,24 @@ use super::BuildError;
 use super::space::{GroupSpace, Space};
 use crate::source::{Kind, NodeId, Segment, Tree};
 
-/// Inodes that a volume has besides those of the tree: the two of the realtime device.
+/// Inodes of a volume that are not in the tree: the two of the realtime device.
 pub(super) const REALTIME_INODES: u32 = 2;
 
-/// Some consecutive blocks of a file.
+/// Consecutive blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The first.
+    /// The first block.
     pub start: FileOff,
-    /// How many; not 0.
+    /// Number of blocks; not 0.
     pub len: FilBlks,
 }
 
 /// The inodes of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInodes {
-    /// Number in the order of the first inode.
+    /// Index of the first inode in the order.
     pub first: usize,
-    /// How many there are.
+    /// Number of inodes.
     pub count: usize,
     /// Their chunks: one extent.
     pub chunks: Option<Extent>,
@@ -42,22 +42,22 @@ pub struct GroupInodes {
 
 /// All inodes.
 #[derive(Debug)]
-pub struct Census {
-    /// Which node has the inode, in the order of the inodes on the device.
+pub struct InodeOrder {
+    /// The node of each inode, in the order of the inodes on the device.
     pub order: Vec<NodeId>,
-    /// The number of the inode of each of them.
+    /// The inode number of each of them.
     pub inos: Vec<Ino>,
     /// By group.
     pub groups: Vec<GroupInodes>,
-    /// For each node of the tree the place of its inode in the order.
+    /// For each node of the tree the index of its inode in the order.
     places: Vec<u32>,
     /// Parts with data of files that have holes.
     sparse: HashMap<NodeId, Box<[Part]>>,
-    /// Further names, by the node that has the inode.
+    /// Hard links, by the node that has the inode.
     links: Vec<(NodeId, NodeId)>,
 }
 
-/// Whole blocks in which `segments` lie.
+/// Returns the whole blocks that cover `segments`.
 fn parts(geo: &Geometry, segments: &[Segment]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for segment in segments {
@@ -71,13 +71,13 @@ fn parts(geo: &Geometry, segments: &[Segment]) -> Vec<Part> {
     parts
 }
 
-impl Census {
+impl InodeOrder {
     /// Numbers all inodes of `tree`, and takes the space of their chunks from `space`.
     ///
     /// # Errors
-    /// [`BuildError::NoSpace`]; [`BuildError::Source`] where a file cannot be asked for its holes.
+    /// [`BuildError::NoSpace`]; [`BuildError::Source`] if a file cannot be read.
     pub fn take(tree: &Tree, geo: &Geometry, space: &mut Space<'_>) -> Result<Self, BuildError> {
-        let mut census = Self {
+        let mut inode_order = Self {
             order: Vec::with_capacity(tree.len()),
             inos: Vec::with_capacity(tree.len()),
             groups: Vec::new(),
@@ -85,7 +85,7 @@ impl Census {
             sparse: sparse(tree, geo)?,
             links: links(tree),
         };
-        let mut deal = Deal::new(&census, tree, geo, space);
+        let mut deal = GroupAssignment::new(&inode_order, tree, geo, space);
         let mut agnos = Vec::with_capacity(tree.len());
         let mut stack = vec![NodeId::ROOT];
         let mut order = Vec::with_capacity(tree.len());
@@ -106,16 +106,16 @@ impl Census {
             }
             stack[below..].reverse();
         }
-        census.number(geo, space, order, &agnos)?;
+        inode_order.number(geo, space, order, &agnos)?;
         for id in tree.ids() {
             if let Kind::HardLink(target) = tree.node(id).kind {
-                census.places[id.index()] = census.places[target.index()];
+                inode_order.places[id.index()] = inode_order.places[target.index()];
             }
         }
-        Ok(census)
+        Ok(inode_order)
     }
 
-    /// Gives each group its chunks, and each inode its number. Groups ascend in `agnos`.
+    /// Assigns chunks to each group and a number to each inode. Groups ascend in `agnos`.
     fn number(
         &mut self,
         geo: &Geometry,
@@ -126,8 +126,9 @@ impl Census {
         for agno in geo.ags() {
             let first = agnos.partition_point(|other| *other < agno);
             let count = agnos.partition_point(|other| *other <= agno) - first;
-            let chunks = take_chunks(geo, space, agno, count)
-                .map_err(|NoRoom| BuildError::NoSpace { more: (count as u64) << geo.inodelog })?;
+            let chunks = take_chunks(geo, space, agno, count).map_err(|NoContiguousSpace| {
+                BuildError::NoSpace { more: (count as u64) << geo.inodelog }
+            })?;
             // The inode btree has no reservation of its own.
             let records =
                 chunks.map_or(0, |chunks| chunks.len.0 << geo.inopblog) / INODES_PER_CHUNK;
@@ -151,12 +152,12 @@ impl Census {
         Ok(())
     }
 
-    /// The inode that node `id` names.
+    /// Returns the inode number of node `id`.
     pub fn ino(&self, id: NodeId) -> Ino {
         self.inos[self.places[id.index()] as usize]
     }
 
-    /// The group of inode `place` of the order.
+    /// Returns the group of inode `index` of the order.
     pub fn agno(&self, place: usize) -> AgNumber {
         let behind = self.groups.partition_point(|group| group.first <= place);
         // Groups without inodes begin where the next one does.
@@ -164,7 +165,7 @@ impl Census {
         AgNumber(u32::try_from(found.unwrap_or(0)).unwrap_or(0))
     }
 
-    /// Parts of file `id` of `size` bytes that have data.
+    /// Returns the parts of file `id` of `size` bytes that have data.
     pub fn parts(&self, geo: &Geometry, id: NodeId, size: u64) -> Vec<Part> {
         match self.sparse.get(&id) {
             Some(parts) => parts.to_vec(),
@@ -173,7 +174,7 @@ impl Census {
         }
     }
 
-    /// Names of the inode of `id` besides that.
+    /// Returns the other names of the inode of `id`.
     pub fn other_names(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let first = self.links.partition_point(|(target, _)| *target < id);
         self.links[first..]
@@ -207,23 +208,23 @@ fn links(tree: &Tree) -> Vec<(NodeId, NodeId)> {
     links
 }
 
-/// A group has no room for its chunks in one piece.
-struct NoRoom;
+/// A group has no space for its chunks in one extent.
+struct NoContiguousSpace;
 
-/// Inodes that fit one inode chunk's blocks.
+/// Returns the number of inodes in one inode chunk's blocks.
 fn chunk_inodes(geo: &Geometry) -> u32 {
     geo.chunk_blocks() << geo.inopblog
 }
 
-/// The chunks for `count` inodes of group `agno`: in group 0 behind the first one, which is there
-/// already and counts two inodes more.
+/// Takes the chunks for `count` inodes of group `agno`. In group 0 they follow the first chunk,
+/// which exists already and has two more inodes.
 fn take_chunks(
     geo: &Geometry,
     space: &mut Space<'_>,
     agno: AgNumber,
     count: usize,
-) -> Result<Option<Extent>, NoRoom> {
-    let count = u32::try_from(count).map_err(|_| NoRoom)?;
+) -> Result<Option<Extent>, NoContiguousSpace> {
+    let count = u32::try_from(count).map_err(|_| NoContiguousSpace)?;
     let group = &mut space.groups[agno.0 as usize];
     let blocks = |count: u32| count.div_ceil(chunk_inodes(geo)) * geo.chunk_blocks();
     if let Some(first) = AgLayout::of(geo, agno).chunk {
@@ -231,7 +232,7 @@ fn take_chunks(
         let more = all - first.len.0;
         if more > 0 {
             let behind = Extent { start: AgBlock(first.end()), len: ExtLen(more) };
-            group.take_at(behind).ok_or(NoRoom)?;
+            group.take_at(behind).ok_or(NoContiguousSpace)?;
         }
         return Ok(Some(Extent { len: ExtLen(all), ..first }));
     }
@@ -239,27 +240,32 @@ fn take_chunks(
         return Ok(None);
     }
     let align = geo.inoalignmt.max(geo.cluster_align()).max(1);
-    group.take(blocks(count), align).map(Some).ok_or(NoRoom)
+    group.take(blocks(count), align).map(Some).ok_or(NoContiguousSpace)
 }
 
-/// Deals inodes out to groups.
-struct Deal<'a> {
-    census: &'a Census,
+/// Assigns inodes to groups.
+struct GroupAssignment<'a> {
+    inode_order: &'a InodeOrder,
     tree: &'a Tree,
     geo: &'a Geometry,
-    /// Blocks that groups can hold, up to and including each.
+    /// Blocks that the groups can hold, up to and including each.
     capacity: Vec<u64>,
-    /// Inodes that the group can hold at most.
+    /// Maximum number of inodes of each group.
     most: Vec<u64>,
-    /// Blocks of everything, of what was dealt out.
+    /// Blocks of all inodes, and of those assigned so far.
     total: u64,
     dealt: u64,
     agno: usize,
     inodes: u64,
 }
 
-impl<'a> Deal<'a> {
-    fn new(census: &'a Census, tree: &'a Tree, geo: &'a Geometry, space: &Space<'_>) -> Self {
+impl<'a> GroupAssignment<'a> {
+    fn new(
+        inode_order: &'a InodeOrder,
+        tree: &'a Tree,
+        geo: &'a Geometry,
+        space: &Space<'_>,
+    ) -> Self {
         let sum = |sum: &mut u64, group: u32| {
             *sum += u64::from(group);
             Some(*sum)
@@ -272,7 +278,7 @@ impl<'a> Deal<'a> {
             (blocks << geo.inopblog).saturating_sub(2 * u64::from(chunk_inodes(geo)))
         };
         let mut deal = Self {
-            census,
+            inode_order,
             tree,
             geo,
             capacity: budgets.scan(0, sum).collect(),
@@ -286,7 +292,7 @@ impl<'a> Deal<'a> {
         deal
     }
 
-    /// About what `id` takes, in blocks of a sixteenth.
+    /// Returns an estimate of the space of `id`, in sixteenths of a block.
     fn weight(&self, id: NodeId) -> u64 {
         let node = self.tree.node(id);
         let name = self.tree.name(id).len() as u64 + 24;
@@ -294,7 +300,7 @@ impl<'a> Deal<'a> {
         let names = (name << 4) >> self.geo.blocklog;
         let blocks = match node.kind {
             Kind::HardLink(_) => return names,
-            Kind::File { size, .. } => match self.census.sparse.get(&id) {
+            Kind::File { size, .. } => match self.inode_order.sparse.get(&id) {
                 Some(parts) => parts.iter().map(|part| part.len.0).sum(),
                 None => size.div_ceil(1 << self.geo.blocklog),
             },
@@ -303,7 +309,7 @@ impl<'a> Deal<'a> {
         inode + names + (blocks << 4)
     }
 
-    /// A directory begins: in the next group where this one has its share.
+    /// Begins a directory: in the next group if this one is full.
     fn next_directory(&mut self) {
         let all = self.capacity.last().copied().unwrap_or(0);
         while self.agno + 1 < self.capacity.len() {
@@ -320,7 +326,7 @@ impl<'a> Deal<'a> {
         self.inodes = 0;
     }
 
-    /// The group of the next inode, that of `id`.
+    /// Returns the group of the next inode, that of `id`.
     fn place(&mut self, id: NodeId) -> Result<AgNumber, BuildError> {
         while self.inodes >= self.most[self.agno] {
             if self.agno + 1 == self.most.len() {

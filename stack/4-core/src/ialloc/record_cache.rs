@@ -26,12 +26,12 @@ const GROUPS: usize = 64;
 
 /// The cached positions of all groups.
 #[derive(Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct RecordCache {
     /// By group number, modulo the number of slots; rank [`LockRank::Leaf`].
     slots: Vec<RankedMutex<Slot>>,
 }
 
-impl Default for Remembered {
+impl Default for RecordCache {
     fn default() -> Self {
         let slot = || RankedMutex::new(LockRank::Leaf, Slot::default());
         Self { slots: (0..GROUPS).map(|_| slot()).collect() }
@@ -43,51 +43,51 @@ impl Default for Remembered {
 #[repr(align(128))]
 struct Slot {
     /// The directory that the last inode was allocated for, and its record.
-    taken: Option<(Ino, Arc<CachedRecord>)>,
+    last_alloc: Option<(Ino, Arc<CachedRecord>)>,
     /// The record that the last inode was freed to.
-    given: Option<Arc<CachedRecord>>,
+    last_free: Option<Arc<CachedRecord>>,
 }
 
-impl Remembered {
+impl RecordCache {
     fn slot(&self, agno: AgNumber) -> &RankedMutex<Slot> {
         &self.slots[index(agno.0.into()) % GROUPS]
     }
 
     /// Returns the record of the group's last allocation, if that was near `parent`.
-    pub(super) fn taken(&self, agno: AgNumber, parent: Ino) -> Option<Arc<CachedRecord>> {
+    pub(super) fn last_alloc(&self, agno: AgNumber, parent: Ino) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
-        let (near, known) = slot.taken.as_ref()?;
+        let (near, known) = slot.last_alloc.as_ref()?;
         (*near == parent && known.agno == agno).then(|| Arc::clone(known))
     }
 
     /// Returns the record of the group's last freeing, if that was in the chunk of `agino`.
-    pub(super) fn given(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<CachedRecord>> {
+    pub(super) fn last_free(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
-        let known = slot.given.as_ref()?;
+        let known = slot.last_free.as_ref()?;
         (known.agno == agno && known.bit_of(agino).is_some()).then(|| Arc::clone(known))
     }
 
     /// Records an allocation near `parent` from `known`.
-    pub(super) fn take(&self, parent: Ino, known: Arc<CachedRecord>) {
+    pub(super) fn note_alloc(&self, parent: Ino, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
-        slot.taken = Some((parent, known));
+        slot.last_alloc = Some((parent, known));
     }
 
     /// Records a freeing to `known`.
-    pub(super) fn give(&self, known: Arc<CachedRecord>) {
+    pub(super) fn note_free(&self, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
-        slot.given = Some(known);
+        slot.last_free = Some(known);
     }
 }
 
 /// The position of a record in its leaf.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(super) struct RecordPosition {
     leaf: Arc<LogItem>,
     index: usize,
 }
 
-impl Spot {
+impl RecordPosition {
     /// Returns the position of record `index` of the leaf that the transaction holds as `leaf`.
     pub(super) fn new(tx: &Tx<'_>, (leaf, index): (Handle, usize)) -> Self {
         Self { leaf: Arc::clone(tx.item(leaf)), index }
@@ -114,8 +114,8 @@ pub(super) struct CachedRecord {
     pub(super) agno: AgNumber,
     pub(super) agi: Arc<LogItem>,
     pub(super) startino: AgIno,
-    pub(super) inobt: Spot,
-    pub(super) finobt: Spot,
+    pub(super) inobt: RecordPosition,
+    pub(super) finobt: RecordPosition,
 }
 
 impl CachedRecord {
@@ -126,7 +126,7 @@ impl CachedRecord {
 
     /// Takes the first free inode. Returns `None`, and changes nothing, if the trees must be
     /// searched.
-    pub(super) fn take(&self, tx: &mut Tx<'_>) -> Result<Option<AgIno>> {
+    pub(super) fn alloc(&self, tx: &mut Tx<'_>) -> Result<Option<AgIno>> {
         let mut taken = None;
         let done = self.change(tx, -1, |chunk| {
             taken = chunk.first_free();
@@ -137,7 +137,7 @@ impl CachedRecord {
 
     /// Frees inode `agino` of the chunk. Returns false, and changes nothing, if the trees must be
     /// searched.
-    pub(super) fn give(&self, tx: &mut Tx<'_>, agino: AgIno) -> Result<bool> {
+    pub(super) fn free(&self, tx: &mut Tx<'_>, agino: AgIno) -> Result<bool> {
         let bit = self.bit_of(agino).unwrap_or(0);
         self.change(tx, 1, |chunk| {
             let freed = Chunk { free: chunk.free | bit, freecount: chunk.freecount + 1, ..*chunk };
@@ -164,9 +164,9 @@ impl CachedRecord {
         }
         let geo = tx.volume().geo();
         let rec = new.encode(geo);
-        for (leaf, spot) in [(inobt, &self.inobt), (finobt, &self.finobt)] {
+        for (leaf, position) in [(inobt, &self.inobt), (finobt, &self.finobt)] {
             let shape = Shape::short(Tree::Ino, geo, 0);
-            shape.set_entry(&mut tx.image(leaf), spot.index, &rec);
+            shape.set_entry(&mut tx.image(leaf), position.index, &rec);
         }
         Group { agno: self.agno, agi }.count(tx, 0, free)?;
         Ok(true)

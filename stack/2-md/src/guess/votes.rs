@@ -1,0 +1,123 @@
+//! Votes: which member has which role, by the blocks found on it.
+//!
+//! Where the rest of a stripe is zero, P holds a copy of the stripe's only data, and Q may. Such a
+//! copy votes too: its member may have the role of the data or the role of the parity.
+
+use super::MemberDevices;
+use super::evidence::FoundBlock;
+use super::shape::{Place, Shape};
+use crate::layout::parity::Part;
+
+/// Most members whose roles are exchanged in pairs to find an order that explains more.
+const EXCHANGED_MAX: usize = 64;
+
+/// The numbers of blocks that vote for each pair of member and role.
+pub(super) struct Votes {
+    members: usize,
+    /// Blocks that are data of the role.
+    data: Vec<usize>,
+    /// Blocks that are copies in the role's parity.
+    parity: Vec<usize>,
+    /// Blocks in all.
+    found: usize,
+}
+
+impl Votes {
+    /// Counts what the blocks vote for. Each belongs at one of its places.
+    pub(super) fn new(shape: &Shape, offset: u64, blocks: &[(&FoundBlock, &[Place])]) -> Self {
+        let n = shape.members;
+        let mut votes =
+            Self { members: n, data: vec![0; n * n], parity: vec![0; n * n], found: blocks.len() };
+        for (block, places) in blocks {
+            let is_here = |at: u64| block.at.0.checked_sub(at) == Some(offset);
+            for (role, at) in places.iter().filter(|(_, at)| is_here(*at)) {
+                votes.data[block.member * n + role] += 1;
+                let Some(stripe) = shape.stripe(*at) else { continue };
+                for role in (0..n).filter(|role| !matches!(stripe.part(*role), Part::Data(_))) {
+                    votes.parity[block.member * n + role] += 1;
+                }
+            }
+        }
+        votes
+    }
+
+    fn of(&self, votes: &[usize], member: Option<usize>, role: usize) -> usize {
+        member.map_or(0, |member| votes[member * self.members + role])
+    }
+
+    /// Returns how many of the blocks on a member are explained if it has this role.
+    fn worth(&self, member: Option<usize>, role: usize) -> usize {
+        self.of(&self.data, member, role) + self.of(&self.parity, member, role)
+    }
+
+    /// Returns how many blocks an order explains.
+    pub(super) fn explained(&self, order: &[Option<usize>]) -> usize {
+        order.iter().enumerate().map(|(role, member)| self.worth(*member, role)).sum()
+    }
+
+    /// Returns how many blocks are at their place in an order, and how many of all are not mere
+    /// copies in parity.
+    pub(super) fn count(&self, order: &[Option<usize>]) -> (usize, usize) {
+        let sum = |votes: &[usize]| -> usize {
+            let roles = order.iter().enumerate();
+            roles.map(|(role, member)| self.of(votes, *member, role)).sum()
+        };
+        let (right, copies) = (sum(&self.data), sum(&self.parity));
+        (right, self.found.saturating_sub(copies).max(right))
+    }
+
+    /// Gives each role to the member with the most votes for it, those by data first, and then
+    /// exchanges members while that explains more.
+    pub(super) fn assign_roles(&self, devices: &MemberDevices) -> Vec<Option<usize>> {
+        let n = self.members;
+        let mut order: Vec<Option<usize>> = vec![None; n];
+        let mut assigned = vec![false; n];
+        for votes in [&self.data, &self.parity] {
+            let mut pairs: Vec<usize> = (0..n * n).filter(|pair| votes[*pair] > 0).collect();
+            pairs.sort_by_key(|pair| (std::cmp::Reverse(votes[*pair]), *pair));
+            for (member, role) in pairs.into_iter().map(|pair| (pair / n, pair % n)) {
+                if order[role].is_none() && !assigned[member] {
+                    order[role] = Some(member);
+                    assigned[member] = true;
+                }
+            }
+        }
+        let mut rest = (0..n).filter(|i| devices[*i].is_some() && !assigned[*i]);
+        for role in order.iter_mut().filter(|role| role.is_none()) {
+            *role = rest.next();
+        }
+        if n <= EXCHANGED_MAX {
+            // Every exchange explains more than before, so this ends.
+            while let Some((a, b)) = pairs(n).find(|(a, b)| self.gain(&order, *a, *b) > 0) {
+                order.swap(a, b);
+            }
+        }
+        order
+    }
+
+    /// Returns the roles whose members can be exchanged at no loss. `is_same` tells that two roles
+    /// hold the same.
+    pub(super) fn open_roles(
+        &self,
+        order: &[Option<usize>],
+        is_same: impl Fn(usize, usize) -> bool,
+    ) -> Vec<usize> {
+        let differ = |a: usize, b: usize| {
+            a != b && (order[a].is_some() || order[b].is_some()) && !is_same(a, b)
+        };
+        let is_open =
+            |a: usize| (0..order.len()).any(|b| differ(a, b) && self.gain(order, a, b) == 0);
+        (0..order.len()).filter(|role| is_open(*role)).collect()
+    }
+
+    /// Returns how much more is explained if two roles exchange their members.
+    fn gain(&self, order: &[Option<usize>], a: usize, b: usize) -> i64 {
+        let worth = |at_a, at_b| self.worth(at_a, a) + self.worth(at_b, b);
+        let (now, then) = (worth(order[a], order[b]), worth(order[b], order[a]));
+        i64::try_from(then).unwrap_or(0) - i64::try_from(now).unwrap_or(0)
+    }
+}
+
+fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).flat_map(|a| (0..a).map(move |b| (b, a)))
+}
