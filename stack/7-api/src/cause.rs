@@ -121,7 +121,7 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::Missing(_) | Core::NoEntry => ErrorKind::NotFound,
         Core::ReadOnly => ErrorKind::ReadOnly,
         Core::Closed => ErrorKind::Closed,
-        Core::NoSpace(_) | Core::Settle => ErrorKind::StorageFull,
+        Core::NoSpace(_) | Core::BusyExtents => ErrorKind::StorageFull,
         Core::Exists => ErrorKind::AlreadyExists,
         Core::NotEmpty => ErrorKind::DirectoryNotEmpty,
         Core::Trans(TransError::ShutDown(_)) => ErrorKind::Shutdown,

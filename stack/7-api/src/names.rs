@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use xfskit_core::Error as Core;
+use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, FileType, Follow, Fs, Handle, NewNode, RenameMode};
 
 use crate::remove_all::remove_all;
@@ -19,16 +20,17 @@ fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-fn create_node(fs: &Fs, path: &[u8], new: &NewNode) -> vfs::Result<()> {
+/// Creates `new` at `path`, and returns its number.
+pub(crate) fn create_node(fs: &Fs, path: &[u8], new: &NewNode) -> vfs::Result<Ino> {
     let (dir, name) = fs.hold_parent(path)?;
-    fs.make(dir.ino(), &name, new).map(drop)
+    fs.make(dir.ino(), &name, new)
 }
 
 /// Creates the directory that the first `end` bytes of `path` name, unless it is there.
 fn create_dir_up_to(fs: &Fs, path: &[u8], end: usize, new: &NewNode) -> vfs::Result<()> {
     let way = &path[..end];
     let created = match fs.resolve(way, Follow::Yes) {
-        Err(vfs::Error::NotFound { .. }) => create_node(fs, way, new),
+        Err(vfs::Error::NotFound { .. }) => create_node(fs, way, new).map(drop),
         Ok(there) if there.core().is_dir() => return Ok(()),
         Ok(_) => Err(Core::Exists.into()),
         Err(error) => return Err(error),
@@ -81,7 +83,7 @@ impl Volume {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound).
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let new = NewNode::usual(FileType::Directory);
-        self.at("make", path.as_ref(), |fs, path| create_node(fs, path, &new))
+        self.at("make", path.as_ref(), |fs, path| create_node(fs, path, &new).map(drop))
     }
 
     /// Creates a directory with those on the way to it, as far as they are missing.
@@ -108,7 +110,7 @@ impl Volume {
         // A mode that is too large has no file type.
         let mode = u16::try_from(mode).unwrap_or(0);
         let new = NewNode { mode, rdev, ..NewNode::default() };
-        self.at("make", path.as_ref(), |fs, path| create_node(fs, path, &new))
+        self.at("make", path.as_ref(), |fs, path| create_node(fs, path, &new).map(drop))
     }
 
     /// Creates the symbolic link `link`, which points to `original`.
@@ -118,7 +120,7 @@ impl Volume {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a target of more than 1023 bytes.
     pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let new = NewNode::symlink(original.as_ref().as_os_str().as_bytes());
-        self.at("make", link.as_ref(), |fs, path| create_node(fs, path, &new))
+        self.at("make", link.as_ref(), |fs, path| create_node(fs, path, &new).map(drop))
     }
 
     /// Gives the file `original` the further name `link`. A symbolic link is not followed.

@@ -10,12 +10,12 @@ use crate::quote::moves_cursor;
 
 /// A size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    xfskit::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
+    xfskit::raw::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
 }
 
 /// A size as people read it: `1.46 TiB`.
 pub(crate) fn human(bytes: u64) -> String {
-    xfskit::target::size::format(xfskit::units::ByteLen(bytes))
+    xfskit::raw::target::size::format(xfskit::raw::units::ByteLen(bytes))
 }
 
 /// Type and permissions as `ls -l` shows them.

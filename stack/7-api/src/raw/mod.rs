@@ -58,6 +58,12 @@ pub trait VolumeExt: Sized {
     /// Returns the filesystem below. A close does not wait for what is done through it.
     fn fs(&self) -> &vfs::Fs;
 
+    /// Creates `new` at `path`, and returns its number.
+    ///
+    /// # Errors
+    /// As [`Volume::create_dir`].
+    fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino>;
+
     /// Returns what was done with the volume so far: transactions, journal, write-back, buffers,
     /// locks.
     fn stats(&self) -> core::Stats;
@@ -76,6 +82,10 @@ impl VolumeExt for Volume {
 
     fn fs(&self) -> &vfs::Fs {
         &self.owner
+    }
+
+    fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino> {
+        self.at("make", path.as_ref(), |fs, path| crate::names::create_node(fs, path, new))
     }
 
     fn stats(&self) -> core::Stats {

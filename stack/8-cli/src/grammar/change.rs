@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use xfskit::core::JournalOptions;
-use xfskit::core::uuid::NewUuid;
+use xfskit::raw::core::JournalOptions;
+use xfskit::raw::core::uuid::NewUuid;
 
 use super::name::Name;
 use crate::command::change::mode::ModeChange;
@@ -269,7 +269,7 @@ pub(crate) struct Touch {
     pub paths: Vec<OsString>,
     /// This time instead of now
     #[arg(short, long, value_name = "TIME", value_parser = words::time)]
-    pub date: Option<xfskit::vfs::Timestamp>,
+    pub date: Option<xfskit::raw::vfs::Timestamp>,
     /// The access time alone
     #[arg(short)]
     pub access: bool,

@@ -176,13 +176,13 @@ impl Cache {
     /// In bytes.
     pub(crate) fn bytes(self) -> usize {
         let told = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        told.unwrap_or_else(xfskit::quarter_of_memory)
+        told.unwrap_or_else(xfskit::raw::quarter_of_memory)
     }
 
     /// Where the user gave a size, the allocator keeps little beside it.
     pub(crate) fn keep(self) {
         if self.cache.is_some() {
-            xfskit::allocator::keep_to(self.bytes());
+            xfskit::raw::allocator::keep_to(self.bytes());
         }
     }
 }
