@@ -119,8 +119,8 @@ impl CowDevice {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills `buf` by `read`, which reads the device below from `offset`, and lays the written pages
-    /// over it.
+    /// Fills `buf` by `read`, which reads the device below from `offset`, and lays the written
+    /// pages over it.
     fn read_over(
         &self,
         offset: ByteOffset,

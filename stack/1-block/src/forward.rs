@@ -1,8 +1,8 @@
 //! Implementations of single methods of [`BlockDevice`](crate::BlockDevice). The trait has no
-//! default methods, because a wrapper that forgets one would change the device silently: reads would
-//! no longer heal, holes would be read. So an implementation names each method, and writes it,
-//! [`forward!`](crate::forward)s it to the device below, or takes it as a [`plain!`](crate::plain)
-//! disk has it.
+//! default methods, because a wrapper that forgets one would change the device silently: reads
+//! would no longer heal, holes would be read. So an implementation names each method, and writes
+//! it, [`forward!`](crate::forward)s it to the device below, or takes it as a
+//! [`plain!`](crate::plain) disk has it.
 
 /// Implements methods of [`BlockDevice`](crate::BlockDevice) by those of the device below:
 /// `forward!(this => this.base; size, will_need);`.

@@ -111,8 +111,8 @@ impl OverlayDevice {
 
 impl BlockDevice for OverlayDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
-    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals; its holes may
-    // have been written.
+    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals; its holes
+    // may have been written.
     plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;

@@ -250,16 +250,25 @@ fn check_tail(ring: &Ring<'_>, at: LogBlock, head: Lsn, tail: Lsn) -> Result<()>
 // ---- records in flight
 // ---------------------------------------------------------------------------
 
-/// Returns the first of the newest records that is not intact.
+/// Returns the first of the newest records that is not intact. One whose header is lost is found by
+/// the gap that it leaves between its neighbours.
 fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
     let head = found.head.block();
     let span = ring.distance(found.tail.block(), head);
     let window = span.min(RECORD_MAX * u32::try_from(IN_FLIGHT_RECORDS).unwrap_or(1));
     let headers = headers_before(ring, head, window)?;
     let mut reader = Window::new(ring);
+    let mut next = None;
     for at in headers.into_iter().take(IN_FLIGHT_RECORDS).rev() {
+        if let Some(lost) = next.filter(|&next| next != at) {
+            let corruption = no_header(ring, lost, "a record header");
+            return Ok(Some(Torn { head, at: lost, corruption }));
+        }
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
-            Ok(_) => {}
+            Ok(record) => {
+                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                next = Some(ring.forward(at, blocks));
+            }
             Err(Error::Corrupt(corruption)) => {
                 return Ok(Some(Torn { head, at, corruption }));
             }

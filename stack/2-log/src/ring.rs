@@ -216,8 +216,8 @@ impl<'d> Ring<'d> {
     }
 }
 
-/// A reader that moves forward through the ring. Its read-ahead grows while reads follow each other,
-/// because many rings hold a few records only.
+/// A reader that moves forward through the ring. Its read-ahead grows while reads follow each
+/// other, because many rings hold a few records only.
 #[derive(Debug)]
 pub struct Window<'r, 'd> {
     ring: &'r Ring<'d>,

@@ -170,6 +170,18 @@ fn damage_further_back_is_an_error_and_no_later_record_is_returned() {
 }
 
 #[test]
+fn a_lost_header_among_the_newest_records_ends_the_journal_there() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let first = writer.transaction(None, 1, 5000);
+    let second = writer.transaction(Some(first), 2, 5000);
+    writer.transaction(Some(first), 3, 5000);
+    writer.damage(second.block(), 2);
+    let log = writer.open().unwrap();
+    assert_eq!((log.head().block(), tids(&log)), (second.block(), vec![1]));
+}
+
+#[test]
 fn a_missing_record_ends_the_journal_although_later_ones_arrived() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();

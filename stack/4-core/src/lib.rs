@@ -58,7 +58,7 @@ pub use inode::Inode;
 pub use options::{JournalOptions, OnReplay, OpenOptions, ReplayOptions};
 pub use parent::Parent;
 pub use tx::{Tx, TxInode};
-pub use volume::Volume;
+pub use volume::{Closed, Volume};
 pub use xfskit_trans::heal::{Healed, Heals};
 pub use xfskit_trans::lock::LockStats;
 pub use xfskit_trans::stats::Stats;

@@ -35,7 +35,7 @@ const BUSY_RETRIES_MAX: usize = 5;
 pub struct Tx<'v> {
     volume: &'v Volume,
     trans: Trans<'v>,
-    /// What is put off to the end.
+    /// Changes deferred to the end of the transaction.
     pub(crate) deferred: Vec<Deferred>,
     /// Directories that it has mapped or unmapped blocks of.
     pub(crate) remapped: Vec<Ino>,
@@ -118,7 +118,8 @@ impl Volume {
                     drop(tx);
                     writable::set_attr_bit(self)?;
                 }
-                // Reservations are for the worst case. Writing the data turns them into what it really takes.
+                // Reservations are for the worst case. Writing the data turns them into what it
+                // really takes.
                 Err(Error::NoSpace(_))
                     if (tx.met_reservations || self.has_staged()) && !flushed =>
                 {
@@ -220,7 +221,7 @@ impl<'v> Tx<'v> {
         Ok(inode)
     }
 
-    /// The same for an inode that may be free.
+    /// Returns inode `ino` like [`iget`](Self::iget), even if it is free.
     ///
     /// # Errors
     /// As [`iget`](Self::iget).

@@ -1,7 +1,6 @@
 //! A volume: open, geometry, AG headers, counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
@@ -39,6 +38,16 @@ pub struct Counts {
     pub fdblocks: u64,
 }
 
+/// The result of closing a volume.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// Statistics since the volume was opened.
+    pub stats: Stats,
+    /// Deleted inodes that could not be freed because the device failed. For them the journal stays
+    /// dirty, and the next opening for writing tries again.
+    pub orphans_left: Vec<Orphan>,
+}
+
 /// An XFS filesystem, open for reading, or for reading and writing. All threads share it.
 #[derive(Debug)]
 pub struct Volume {
@@ -56,8 +65,8 @@ pub struct Volume {
     pub(crate) rotor: Rotor,
     /// Positions of the inode records that were changed last.
     pub(crate) record_cache: RecordCache,
-    /// True if the unlinked lists may have inodes that are not open.
-    pub(crate) orphans_left: AtomicBool,
+    /// Inodes without a name that stay on the unlinked lists, although they are not open.
+    pub(crate) orphans_left: Mutex<Vec<Orphan>>,
     /// Damaged orphans, which stay on their lists.
     pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
@@ -117,7 +126,7 @@ impl Volume {
             space: Hints::default(),
             rotor: Rotor::default(),
             record_cache: RecordCache::default(),
-            orphans_left: AtomicBool::new(false),
+            orphans_left: Mutex::default(),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             closed: AtomicBool::new(false),
@@ -176,7 +185,7 @@ impl Volume {
             space,
             rotor: Rotor::default(),
             record_cache: RecordCache::default(),
-            orphans_left: AtomicBool::new(false),
+            orphans_left: Mutex::default(),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             closed: AtomicBool::new(false),
@@ -216,11 +225,12 @@ impl Volume {
         self.close_counted().map(drop)
     }
 
-    /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened.
+    /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened
+    /// and the orphans that keep the journal dirty.
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_counted(self) -> Result<Stats> {
+    pub fn close_counted(self) -> Result<Closed> {
         self.close_shared()
     }
 
@@ -229,25 +239,26 @@ impl Volume {
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_shared(&self) -> Result<Stats> {
+    pub fn close_shared(&self) -> Result<Closed> {
         self.check_open()?;
         if let Some(engine) = &self.engine {
             self.flush_contents()?;
             self.unstage_contents()?;
-            if self.orphans_left.swap(false, Ordering::Relaxed) {
+            if !std::mem::take(&mut *self.orphans_left.lock()).is_empty() {
                 engine.checkpoint()?;
                 self.inactivate_orphans()?;
             }
             writable::log_counters(self)?;
-            if self.orphans_left.load(Ordering::Relaxed) {
+            if self.orphans_left.lock().is_empty() {
+                engine.unmount()?;
+            } else {
                 engine.checkpoint()?;
                 engine.write_back()?;
-            } else {
-                engine.unmount()?;
             }
         }
         self.closed.store(true, Ordering::Release);
-        Ok(self.stats())
+        let orphans_left = std::mem::take(&mut *self.orphans_left.lock());
+        Ok(Closed { stats: self.stats(), orphans_left })
     }
 
     /// Fails if the volume was closed.

@@ -558,7 +558,7 @@ fn the_kernel_and_we_take_turns() {
     assert_clean(&image, &tools, "the kernel's turn");
 }
 
-/// True where the value means something to the kernel: it must stay as it is.
+/// Returns true if the value has a meaning for the kernel and must stay as it is.
 fn kernel_reads(name: &[u8]) -> bool {
     name.starts_with(b"SGI_ACL") || name == b"capability"
 }

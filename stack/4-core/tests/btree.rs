@@ -101,7 +101,7 @@ struct Checker<'t, 'v, K: AgKind> {
 }
 
 impl<K: AgKind> Checker<'_, '_, K> {
-    /// Judges all below a block; answers its key, and the largest end below it.
+    /// Checks everything below a block. Returns its key, and the largest end below it.
     fn below(&mut self, block: u64, level: u16, root: bool) -> Option<K::Key> {
         let handle = self.home.read(self.tx, block).unwrap();
         let bytes = self.tx.snapshot(handle);

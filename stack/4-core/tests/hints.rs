@@ -18,7 +18,7 @@ use xfskit_units::{ByteOffset, Ino};
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
 const BLOCK: u64 = 4096;
 
-/// What is done to a file, in blocks: from where on, and how many.
+/// An operation on a file, in blocks: the first one, and how many.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Write(u64, u64),

@@ -102,7 +102,7 @@ impl Piece {
     }
 }
 
-/// What is true of each block of the arena.
+/// The state of each block of the arena.
 #[derive(Clone, Default)]
 struct Model {
     mapped: BTreeSet<(u32, u64, u64)>,
@@ -297,7 +297,7 @@ fn shared_extents_match_a_model_of_single_blocks() {
             model.agrees(&volume);
         }
     }
-    // What is left goes record by record.
+    // The remaining mappings are removed record by record.
     for (block, owner, at, len) in model.mappings() {
         let (ino, unwritten) = (Ino(owner), at & OFF_UNWRITTEN != 0);
         let piece = Piece { ino, block, fileoff: at & !OFF_UNWRITTEN, len, unwritten };

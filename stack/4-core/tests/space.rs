@@ -151,7 +151,7 @@ fn free_all(volume: &Volume, mine: &mut Mine) {
 
 /// Random requests until nothing is left, half of it freed again in random order, several times.
 ///
-/// True where a free list went around its end.
+/// Returns true if a free list went around its end.
 fn stress_case(name: &str, options: &[&str], sizes: u32) -> bool {
     let scratch = Scratch::new(name);
     let Some(image) = made(&scratch, 64, options) else { return true };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Block, Image, ids};
+use common::{Block, Image, check_all, ids};
 use xfskit_format::inode::{FileType, Format};
 
 /// An injected fault: the structure, the first byte, the new bytes, and the expected check ids.
@@ -111,6 +111,35 @@ fn remote_symlink(image: &Image) -> Block {
 }
 fn attr_sf(image: &Image) -> Block {
     image.inode(|i| i.is_regular() && i.aformat() == Some(Format::Local))
+}
+
+/// A wrong level of a root contradicts every child; the root is named once.
+#[test]
+fn a_wrong_level_of_a_root_is_one_finding() {
+    let image = Image::kept("v5");
+    let dev = image.damaged(image.da(0x3ebe, 0), |node| {
+        assert_eq!(node[58..60], [0, 1], "a node above leaves");
+        node[59] = 2;
+    });
+    let findings: Vec<String> = check_all(&dev).1.iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(findings[0].contains("level is 2, expected 1 [da.node.level]"), "{findings:#?}");
+}
+
+#[test]
+fn what_is_no_field_is_told_as_a_sentence() {
+    let image = Image::kept("v5");
+    let texts = |block: Block, at: usize, new: &[u8]| {
+        let dev = image.damaged(block, |bytes| bytes[at..at + new.len()].copy_from_slice(new));
+        let findings = check_all(&dev).1;
+        findings.iter().map(|finding| finding.corruption.to_string()).collect::<Vec<_>>().join("\n")
+    };
+    // The mode of an inode in use is 0.
+    let freed = texts(image.file(1), 2, &[0, 0]);
+    for part in ["a free inode [inode.nblocks.free]", "neither in use nor free [block.leaked]"] {
+        assert!(freed.contains(part), "{freed}");
+    }
+    assert!(!freed.contains("free is") && !freed.contains("leaked is"), "{freed}");
 }
 
 #[test]

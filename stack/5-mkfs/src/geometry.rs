@@ -216,7 +216,9 @@ impl Sizes {
         }
         sizes.dblocks = sizes.bytes / u64::from(block);
         if sizes.bytes < AG_MIN {
-            refuse!("{} bytes are too few: a volume has at least 16 MiB", sizes.bytes);
+            let bytes = if options.data_size.is_some() { sizes.bytes } else { facts.size.0 };
+            let noun = if bytes == 1 { "byte is" } else { "bytes are" };
+            refuse!("{bytes} {noun} too few: a volume has at least 16 MiB");
         }
         Ok(sizes)
     }

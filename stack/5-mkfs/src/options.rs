@@ -42,7 +42,7 @@ pub enum OptionError {
         /// The allowed values.
         allowed: &'static str,
     },
-    /// The same suboption twice.
+    /// A suboption that is given twice.
     #[error("{option} {name} is given twice")]
     Twice {
         /// "-b", ….
@@ -67,7 +67,7 @@ pub enum OptionError {
         option: &'static str,
         /// The suboption.
         name: &'static str,
-        /// What is not supported.
+        /// The unsupported part.
         why: &'static str,
     },
 }

@@ -68,6 +68,12 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The root directory was to be made, renamed or removed.
+    #[error("{path}: the root directory has no name that could be made, moved or removed")]
+    Root {
+        /// The path as it was given.
+        path: String,
+    },
     /// A path that does not begin with `/`.
     #[error("{path:?} is not absolute: paths inside a volume begin with /")]
     NotAbsolute {
@@ -165,6 +171,7 @@ impl Error {
             Self::Core(Core::Closed) => Errno::BADF,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } | Self::Core(Core::IsDirectory(_)) => Errno::ISDIR,
+            Self::Root { .. } => Errno::BUSY,
             Self::Loop { .. } => Errno::LOOP,
             Self::NameTooLong { .. } => Errno::NAMETOOLONG,
             Self::TooLarge { .. } => Errno::FBIG,

@@ -146,11 +146,11 @@ impl Fs {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what was done with the volume since it was opened.
+    /// The same, and answers what became of the volume.
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_counted(self) -> Result<xfskit_core::Stats> {
+    pub fn close_counted(self) -> Result<xfskit_core::Closed> {
         Ok(self.volume.close_counted()?)
     }
 
@@ -160,7 +160,7 @@ impl Fs {
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn close_shared(&self) -> Result<xfskit_core::Stats> {
+    pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
         self.give_back_held();
         Ok(self.volume.close_shared()?)
     }
@@ -303,14 +303,22 @@ impl Fs {
     /// take more memory than one call returns, the last error says so ([`Fs::with_whole_max`]). A
     /// name that comes twice is an error.
     pub fn read_dir(&self, dir: &Inode) -> Portion {
-        let mut portion = self.read_dir_from(dir, 0, usize::MAX);
-        let repeated = Names::default().add(&self.volume, dir.ino(), &portion.entries);
-        portion.errors.splice(0..0, repeated);
+        self.read_dir_from(dir, 0, usize::MAX)
+    }
+
+    /// At most `max` entries of a directory from `cookie` (0 is the beginning). A name that comes
+    /// twice among them is an error; one of another portion is not seen, but by a
+    /// [`listing`](Self::listing).
+    pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
+        let mut portion = self.portion(dir, cookie, max);
+        let mut names = Names::default();
+        names.add(&portion.entries);
+        portion.errors.splice(0..0, names.repeated(&self.volume, dir.ino()));
         portion
     }
 
-    /// At most `max` entries of a directory from `cookie` (0 is the beginning).
-    pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
+    /// [`read_dir_from`](Self::read_dir_from) without regard to names that come twice.
+    pub(crate) fn portion(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
         let mut portion = Portion::default();
         let (_shared, dir) = match self.now(dir) {
             Ok(now) => now,

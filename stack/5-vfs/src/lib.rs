@@ -12,9 +12,9 @@
 //! | [`path`] | from a path to an inode, symbolic links followed or not |
 //! | [`walk`] | a tree entry by entry, sorted |
 //! | [`visited`] | which directories a walk entered: none twice |
+//! | [`listing`] | a directory, portion by portion |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
 //! | [`content`] | where content lies, and reading it |
-//! | [`names`] | names of a listing that come twice |
 //! | [`reader`] | a file's content as a stream |
 //! | [`change`] | names, links, owners, times and attributes changed |
 //! | [`error`] | what can go wrong, and the errno of each |
@@ -23,7 +23,8 @@ pub mod change;
 pub mod content;
 pub mod error;
 pub mod fs;
-pub mod names;
+pub mod listing;
+mod names;
 pub mod path;
 pub mod reader;
 pub mod stat;
@@ -42,7 +43,7 @@ pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
-pub use names::Names;
+pub use listing::{DirListing, Listing};
 pub use path::{Follow, join};
 pub use reader::{FileReader, Reader};
 pub use stat::Stat;

@@ -92,7 +92,8 @@ impl Fs {
     /// Symbolic links before it are followed.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve); and [`Error::BadName`] if the last name is not valid.
+    /// As [`resolve`](Self::resolve); [`Error::Root`] if there is no last name, and
+    /// [`Error::BadName`] if it is not valid.
     pub fn resolve_parent(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
         self.parent(path).map(|(dir, name)| (dir.ino(), name))
     }
@@ -111,7 +112,7 @@ impl Fs {
     fn parent(&self, path: &[u8]) -> Result<(Inode, Vec<u8>)> {
         check_absolute(path)?;
         let Some(name) = components(path).next_back() else {
-            return Err(Error::BadName { name: shown(path) });
+            return Err(Error::Root { path: shown(path) });
         };
         crate::change::check_name(name)?;
         let trimmed = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();

@@ -17,8 +17,7 @@ use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 
-use crate::names::Names;
-use crate::{Entry, Error, Fs, Result, Visited};
+use crate::{Entry, Error, Fs, Listing, Result, Visited};
 
 /// Number of directories taken in one step.
 const GROUP: usize = 32;
@@ -59,13 +58,9 @@ pub trait Visitor: Sync {
 }
 
 /// A directory that waits for its step.
-struct Task<D> {
-    inode: Inode,
+struct Task<'a, D> {
+    listing: Listing<'a>,
     dir: D,
-    /// Position of the next entry.
-    cookie: u64,
-    /// Names that were read before.
-    names: Names,
 }
 
 /// A running sweep.
@@ -87,7 +82,7 @@ impl Fs {
         visitor: &V,
     ) {
         let sweep = Sweep { fs: self, visitor, seen: Mutex::new(Visited::new(inode.ino(), path)) };
-        let first = vec![Task { inode, dir, cookie: 0, names: Names::default() }];
+        let first = vec![Task { listing: self.listing(inode), dir }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
             Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
             // If no thread can be started, the global pool or this thread does the work.
@@ -97,25 +92,22 @@ impl Fs {
 }
 
 impl<'a, V: Visitor> Sweep<'a, V> {
-    fn step<'s>(&'s self, scope: &Scope<'s>, mut group: Vec<Task<V::Dir>>)
+    fn step<'s>(&'s self, scope: &Scope<'s>, mut group: Vec<Task<'a, V::Dir>>)
     where
         'a: 's,
     {
         if self.visitor.stopped() {
             return;
         }
-        self.fs.read_ahead_dirs(group.iter().map(|task| &task.inode));
+        self.fs.read_ahead_dirs(group.iter().map(|task| task.listing.dir()));
         let mut portions = Vec::with_capacity(group.len());
-        let mut continued = Vec::new();
         let max = PORTION / group.len().max(1);
-        for (index, task) in group.iter_mut().enumerate() {
-            let mut portion = self.fs.read_dir_from(&task.inode, task.cookie, max);
-            let repeated = task.names.add(&self.fs.volume, task.inode.ino(), &portion.entries);
-            for error in portion.errors.into_iter().chain(repeated) {
+        for task in &mut group {
+            let mut portion = task.listing.portion(max).unwrap_or_default();
+            for error in portion.errors {
                 self.visitor.fault(&task.dir, None, error);
             }
             portion.entries.sort_unstable_by_key(|entry| entry.ino);
-            continued.extend(portion.next.map(|cookie| (index, cookie)));
             portions.push(portion.entries);
         }
         let needed = portions.iter().flatten().filter(|entry| self.needs_inode(entry));
@@ -128,15 +120,18 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             for (index, dir) in enter {
                 let Some(child) = children.get_mut(index) else { continue };
                 if let Some(inode) = child.inode.take() {
-                    found.extend(self.first_visit((&task.inode, &child.entry.name), inode, dir));
+                    found.extend(self.first_visit(
+                        (task.listing.dir(), &child.entry.name),
+                        inode,
+                        dir,
+                    ));
                 }
             }
         }
         // The pool takes the newest first, so the rest of a large directory waits until everything
         // below its beginning is done.
-        for (task, next) in take_indexed(group, &continued) {
-            let rest = vec![Task { cookie: next, ..task }];
-            scope.spawn(move |scope| self.step(scope, rest));
+        for task in group.into_iter().filter(|task| !task.listing.is_done()) {
+            scope.spawn(move |scope| self.step(scope, vec![task]));
         }
         self.spawn(scope, found);
     }
@@ -171,7 +166,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         (parent, name): (&Inode, &[u8]),
         inode: Inode,
         dir: V::Dir,
-    ) -> Option<Task<V::Dir>> {
+    ) -> Option<Task<'a, V::Dir>> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let entered = seen.enter(inode.ino(), parent.ino(), name);
         drop(seen);
@@ -179,12 +174,12 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             self.visitor.fault(&dir, None, error);
             return None;
         }
-        Some(Task { inode, dir, cookie: 0, names: Names::default() })
+        Some(Task { listing: self.fs.listing(inode), dir })
     }
 
     /// Gives directories to the pool in groups: large enough to read in batches, small enough that
     /// every thread gets some.
-    fn spawn<'s>(&'s self, scope: &Scope<'s>, tasks: Vec<Task<V::Dir>>)
+    fn spawn<'s>(&'s self, scope: &Scope<'s>, tasks: Vec<Task<'a, V::Dir>>)
     where
         'a: 's,
     {
@@ -195,16 +190,4 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             scope.spawn(move |scope| self.step(scope, group));
         }
     }
-}
-
-/// Returns the items of `all` at the indexes of `wanted`, each with its second value.
-fn take_indexed<T>(all: Vec<T>, wanted: &[(usize, u64)]) -> Vec<(T, u64)> {
-    let mut wanted = wanted.iter().peekable();
-    let mut taken = Vec::new();
-    for (index, item) in all.into_iter().enumerate() {
-        if let Some((_, with)) = wanted.next_if(|(i, _)| *i == index) {
-            taken.push((item, *with));
-        }
-    }
-    taken
 }

@@ -49,6 +49,33 @@ fn damage(dev: &MemDevice, magic: [u8; 4], journal: std::ops::Range<u64>) -> Vec
     found
 }
 
+#[test]
+fn a_listing_sees_names_that_come_twice_in_different_portions() {
+    let dev = make(&[]);
+    let fs = open(&dev, true);
+    let root = fs.volume().geo().rootino;
+    for name in [b"n1", b"m1", b"n2"] {
+        fs.make(root, name, &NewNode::file(0o644)).unwrap();
+    }
+    fs.close().unwrap();
+    let (at, mut inode) = (ByteOffset(root.0 * 512), [0; 512]);
+    dev.read_at(at, &mut inode).unwrap();
+    let name = inode.windows(2).rposition(|name| name == b"n2").unwrap();
+    inode[name + 1] = b'1';
+    xfskit_crc::update(&mut inode, 100);
+    dev.write_at(at, &inode).unwrap();
+    let fs = open(&dev, false);
+    assert_eq!(fs.read_dir(&fs.root().unwrap()).errors.len(), 1);
+    let mut listing = fs.listing(fs.root().unwrap());
+    let mut errors = Vec::new();
+    while let Some(portion) = listing.portion(1) {
+        errors.extend(portion.errors);
+    }
+    assert!(
+        matches!(&errors[..], [Error::Core(Core::Corrupt(fault))] if fault.check.0 == "dir.dup")
+    );
+}
+
 /// Makes changes of all kinds. Returns the number of those that failed because of damage.
 fn change(fs: &Fs) -> usize {
     let root = fs.volume().geo().rootino;

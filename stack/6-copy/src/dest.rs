@@ -14,7 +14,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 use xfskit_vfs::{FileType, Stat, Timestamp, Xattr};
 
@@ -29,6 +31,8 @@ pub struct Dir {
 const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::WRONLY).union(OFlags::CLOEXEC);
 const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A handle to an entry of any type, and never to the target of a symbolic link.
+const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Length of the longest path that one call takes, with its closing zero.
 const PATH_MAX: usize = 4096;
 /// Only root may change owners; tar and rsync leave them out too.
@@ -44,8 +48,19 @@ impl Dir {
     }
 
     /// Returns true if the directory has no entries.
-    pub fn is_empty(path: &Path) -> io::Result<bool> {
-        Ok(std::fs::read_dir(path)?.next().is_none())
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let is_named = |entry: &fs::DirEntry| !matches!(entry.file_name().to_bytes(), b"." | b"..");
+        for entry in fs::Dir::read_from(&self.fd)? {
+            if is_named(&entry?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns another handle to the same directory.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
     }
 
     /// Makes the directory `name` in this one and opens it. Only its owner may enter it until
@@ -67,18 +82,28 @@ impl Dir {
 
     /// Makes `name` another name of the file at `path` below `root`.
     pub fn make_link(&self, name: &[u8], root: &Self, path: &[u8]) -> io::Result<()> {
-        let mut names = path.split(|&b| b == b'/').rev();
-        let source = names.next().unwrap_or(path);
-        if path.len() < PATH_MAX {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
             return Ok(fs::linkat(&root.fd, path, &self.fd, name, AtFlags::empty())?);
+        };
+        let dir = root.open_below(&path[..slash])?;
+        Ok(fs::linkat(&dir.fd, &path[slash + 1..], &self.fd, name, AtFlags::empty())?)
+    }
+
+    /// Opens the directory at `path` below this one, without following a symbolic link anywhere.
+    fn open_below(&self, path: &[u8]) -> io::Result<Self> {
+        if path.len() < PATH_MAX {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            match fs::openat2(&self.fd, path, OPEN_DIR, Mode::empty(), resolve) {
+                // Before Linux 5.6, and in some sandboxes.
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                opened => return Ok(Self { fd: opened? }),
+            }
         }
-        // Too long for one call: opens the directories on the path one after the other.
-        let dirs: Vec<&[u8]> = names.rev().collect();
-        let mut at = root.open_dir(dirs.first().copied().unwrap_or(b"."))?;
-        for dir in dirs.into_iter().skip(1) {
-            at = at.open_dir(dir)?;
+        let mut at = self.try_clone()?;
+        for name in path.split(|&b| b == b'/') {
+            at = at.open_dir(name)?;
         }
-        Ok(fs::linkat(&at.fd, source, &self.fd, name, AtFlags::empty())?)
+        Ok(at)
     }
 
     /// Makes the symbolic link `name` with its metadata.
@@ -91,7 +116,7 @@ impl Dir {
         skipped: &Skipped,
     ) -> io::Result<()> {
         fs::symlinkat(target, &self.fd, name)?;
-        self.finish_unopened(name, stat, xattrs, skipped)
+        self.finish_unopened(name, fs::FileType::Symlink, stat, xattrs, skipped)
     }
 
     /// Makes the device, pipe or socket `name` with its metadata. Returns false if only root may.
@@ -117,45 +142,43 @@ impl Dir {
             }
             Err(e) => return Err(e.into()),
         }
-        fs::chmodat(&self.fd, name, permissions(stat), AtFlags::empty())?;
-        self.finish_unopened(name, stat, xattrs, skipped)?;
+        self.finish_unopened(name, kind, stat, xattrs, skipped)?;
         Ok(true)
     }
 
-    /// Sets owner, attributes and times of the entry `name`, which cannot be opened.
+    /// Gives the new entry `name`, which cannot be opened, its owner, mode, attributes and times.
+    /// All of it goes through one handle: another program may have put something else under the
+    /// name.
     fn finish_unopened(
         &self,
         name: &[u8],
+        kind: fs::FileType,
         stat: &Stat,
         xattrs: &[Xattr],
         skipped: &Skipped,
     ) -> io::Result<()> {
+        let fd = fs::openat(&self.fd, name, ENTRY, Mode::empty())?;
+        let found = fs::fstat(&fd)?;
+        if fs::FileType::from_raw_mode(found.st_mode) != kind || found.st_nlink != 1 {
+            return Err(io::Error::other("another program has put something else under this name"));
+        }
         let (owner, group) = owners(stat);
-        match fs::chownat(&self.fd, name, owner, group, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) if stat.file_type != FileType::Symlink => {
-                fs::chmodat(&self.fd, name, permissions(stat), AtFlags::empty())?;
-            }
+        match fs::chownat(&fd, c"", owner, group, AtFlags::EMPTY_PATH) {
             Ok(()) => {}
             Err(Errno::PERM) => skipped.count_usual(OWNERS, 1),
             Err(e) => return Err(e.into()),
         }
-        if !xattrs.is_empty() {
-            // There is no setxattrat before Linux 6.13; /proc names an entry of an open directory.
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&self.fd);
-            let mut path = format!("/proc/self/fd/{fd}/").into_bytes();
-            path.extend_from_slice(name);
-            let path = CString::new(path)?;
-            for xattr in xattrs {
-                let set = fs::lsetxattr(
-                    path.as_c_str(),
-                    OsStr::from_bytes(&xattr.name),
-                    &xattr.value,
-                    XattrFlags::empty(),
-                );
-                xattr_set(set, xattr, skipped)?;
-            }
+        // Calls on modes and attributes take no such handle; /proc names what it stands for.
+        let path = CString::new(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)))?;
+        if kind != fs::FileType::Symlink {
+            fs::chmod(path.as_c_str(), permissions(stat))?;
         }
-        Ok(fs::utimensat(&self.fd, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
+        for xattr in xattrs {
+            let name = OsStr::from_bytes(&xattr.name);
+            let set = fs::setxattr(path.as_c_str(), name, &xattr.value, XattrFlags::empty());
+            xattr_set(set, xattr, skipped)?;
+        }
+        Ok(fs::utimensat(&fd, c"", &times(stat), AtFlags::EMPTY_PATH)?)
     }
 
     /// Sets the metadata of the directory itself. This is the last step, because every entry made
@@ -220,4 +243,83 @@ fn owners(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
 fn times(stat: &Stat) -> Timestamps {
     let spec = |t: Timestamp| Timespec { tv_sec: t.sec, tv_nsec: t.nsec.min(999_999_999).into() };
     Timestamps { last_access: spec(stat.atime), last_modification: spec(stat.mtime) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs as std_fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A destination with the directory `dir`, and beside it an outside directory with a file.
+    fn destination() -> (tempfile::TempDir, Dir) {
+        let top = tempfile::tempdir().unwrap();
+        for dir in ["dest", "dest/dir", "outside"] {
+            std_fs::create_dir(top.path().join(dir)).unwrap();
+        }
+        for file in ["dest/dir/file", "outside/file"] {
+            std_fs::write(top.path().join(file), file).unwrap();
+        }
+        let root = Dir::open(&top.path().join("dest")).unwrap();
+        (top, root)
+    }
+
+    fn stat(file_type: FileType) -> Stat {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let time = Timestamp::EPOCH;
+        Stat {
+            ino: xfskit_vfs::Ino(128),
+            file_type,
+            mode: 0o777,
+            nlink: 1,
+            uid,
+            gid,
+            projid: 0,
+            size: 0,
+            blocks: 0,
+            rdev: None,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: None,
+            generation: 0,
+            flags: 0,
+            flags2: 0,
+            nextents: 0,
+        }
+    }
+
+    #[test]
+    fn a_link_is_not_made_through_a_directory_that_became_a_symbolic_link() {
+        let (top, root) = destination();
+        root.make_link(b"first", &root, b"dir/file").unwrap();
+        assert_eq!(std_fs::read(top.path().join("dest/first")).unwrap(), b"dest/dir/file");
+        std_fs::rename(top.path().join("dest/dir"), top.path().join("dest/aside")).unwrap();
+        symlink("../outside", top.path().join("dest/dir")).unwrap();
+        assert!(root.make_link(b"second", &root, b"dir/file").is_err());
+        assert!(!top.path().join("dest/second").exists());
+    }
+
+    #[test]
+    fn an_entry_that_was_swapped_is_an_error_and_its_target_is_left_alone() {
+        let (top, root) = destination();
+        let outside = top.path().join("outside/file");
+        std_fs::set_permissions(&outside, PermissionsExt::from_mode(0o600)).unwrap();
+        symlink("../outside/file", top.path().join("dest/pipe")).unwrap();
+        std_fs::hard_link(&outside, top.path().join("dest/node")).unwrap();
+        for (name, file_type, kind) in [
+            (&b"pipe"[..], FileType::Fifo, fs::FileType::Fifo),
+            (b"node", FileType::Symlink, fs::FileType::Symlink),
+        ] {
+            let skipped = Skipped::default();
+            assert!(root.finish_unopened(name, kind, &stat(file_type), &[], &skipped).is_err());
+        }
+        let mode = std_fs::metadata(&outside).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert!(root.make_node(b"fifo", &stat(FileType::Fifo), &[], &Skipped::default()).unwrap());
+        let mode = std_fs::metadata(top.path().join("dest/fifo")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777);
+    }
 }

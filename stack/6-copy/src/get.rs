@@ -101,15 +101,12 @@ pub fn get(
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
     raise_handle_limit();
     let (parent, name) = parent_and_name(dest);
-    if dest.symlink_metadata().is_ok() {
-        let fillable =
-            inode.core().is_dir() && dest.is_dir() && Dir::is_empty(dest).map_err(failed)?;
-        if !fillable {
-            return Err(GetError::Exists(dest.to_owned()));
-        }
-    }
-    let in_the_way = dest.is_dir();
-    let root = if in_the_way { Dir::open(dest) } else { Dir::open(&parent) }.map_err(failed)?;
+    let there = if dest.symlink_metadata().is_ok() { Some(fillable(dest, &inode)?) } else { None };
+    let root = match &there {
+        Some(dir) => dir.try_clone(),
+        None => Dir::open(&parent),
+    };
+    let root = root.map_err(failed)?;
     let shared = Arc::new(Shared {
         events,
         skipped: Skipped::default(),
@@ -122,8 +119,8 @@ pub fn get(
     });
     let copy = Copy { vfs, shared: Arc::clone(&shared) };
     if inode.core().is_dir() {
-        let dir = if in_the_way { Dir::open(dest) } else { shared.root.make_dir(&name) };
-        let dest = if in_the_way { Vec::new() } else { name };
+        let dest = if there.is_some() { Vec::new() } else { name.clone() };
+        let dir = there.map_or_else(|| shared.root.make_dir(&name), Ok);
         let node = copy.node(dir.map_err(failed)?, None, path.to_vec(), dest, &inode);
         vfs.sweep((path, inode), node, options.threads, &copy);
     } else {
@@ -141,6 +138,20 @@ pub fn get(
         bytes: count(&shared.bytes),
         skipped: shared.skipped.counts(),
     })
+}
+
+/// Opens the directory `dest`, which must be empty, to be filled with the content of `inode`. The
+/// handle that is used afterwards is the one that was checked: another program may replace the
+/// name.
+fn fillable(dest: &Path, inode: &Inode) -> Result<Dir, GetError> {
+    let failed = |error| GetError::Destination { path: dest.to_owned(), error };
+    if inode.core().is_dir() && dest.is_dir() {
+        let dir = Dir::open(dest).map_err(failed)?;
+        if dir.is_empty().map_err(failed)? {
+            return Ok(dir);
+        }
+    }
+    Err(GetError::Exists(dest.to_owned()))
 }
 
 /// Returns the directory that will hold `dest`, and the name in it.

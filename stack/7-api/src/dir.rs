@@ -5,13 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use xfskit_vfs::{Entry, Inode, Names};
+use xfskit_vfs::{DirListing, Entry, Inode};
 
 use crate::shared::Owner;
 use crate::{Error, FileType, Metadata, Result};
 
-/// Entries that are read at once, at first and at most.
-const PORTION: std::ops::RangeInclusive<usize> = 512..=1 << 16;
+/// Entries that are read at once.
+const PORTION: usize = 1024;
 
 /// The entries of a directory, in its own order, without `.` and `..`: an iterator.
 ///
@@ -21,43 +21,32 @@ const PORTION: std::ops::RangeInclusive<usize> = 512..=1 << 16;
 pub struct ReadDir {
     owner: Owner,
     path: PathBuf,
-    dir: Inode,
-    /// Where to go on; `None` at the end.
-    cookie: Option<u64>,
-    portion: usize,
-    names: Names,
+    listing: DirListing<Owner>,
     ready: VecDeque<Result<DirEntry>>,
 }
 
 impl ReadDir {
     pub(crate) fn new(owner: Owner, path: &Path, dir: Inode) -> Self {
         Self {
-            owner,
             path: path.to_owned(),
-            dir,
-            cookie: Some(0),
-            portion: *PORTION.start(),
-            names: Names::default(),
+            listing: DirListing::new(owner.clone(), dir),
+            owner,
             ready: VecDeque::new(),
         }
     }
 
-    /// Reads the next portion from `cookie`.
-    fn fill(&mut self, cookie: u64) -> Result<()> {
+    /// Reads the next portion. Returns false at the end.
+    fn fill(&mut self) -> Result<bool> {
         let _running = self.owner.enter()?;
-        let portion = self.owner.read_dir_from(&self.dir, cookie, self.portion);
-        self.cookie = portion.next;
-        self.portion = (self.portion * 2).min(*PORTION.end());
-        let repeated = self.names.add(self.owner.volume(), self.dir.ino(), &portion.entries);
-        // A directory that was removed meanwhile has no more entries.
-        let gone = |error: &xfskit_vfs::Error| self.owner.is_writable() && error.is_stale();
-        let errors = portion.errors.into_iter().filter(|error| !gone(error)).chain(repeated);
-        let errors: Vec<_> = errors.map(|error| Err(Error::at(error, &self.path))).collect();
+        let Some(portion) = self.listing.portion(PORTION) else { return Ok(false) };
         let entry =
             |entry| Ok(DirEntry { owner: self.owner.clone(), dir: self.path.clone(), entry });
         self.ready.extend(portion.entries.into_iter().map(entry));
-        self.ready.extend(errors);
-        Ok(())
+        // A directory that was removed meanwhile has no more entries.
+        let gone = |error: &xfskit_vfs::Error| self.owner.is_writable() && error.is_stale();
+        let errors = portion.errors.into_iter().filter(|error| !gone(error));
+        self.ready.extend(errors.map(|error| Err(Error::at(error, &self.path))));
+        Ok(true)
     }
 }
 
@@ -66,9 +55,10 @@ impl Iterator for ReadDir {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() {
-            let cookie = self.cookie.take()?;
-            if let Err(error) = self.fill(cookie) {
-                return Some(Err(error));
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
         self.ready.pop_front()

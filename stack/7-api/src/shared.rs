@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use xfskit_core::Stats;
+use xfskit_core::Closed;
 use xfskit_vfs::{self as vfs, Fs};
 
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ impl Owner {
     }
 
     /// Waits for the operations that are under way, and closes the volume.
-    pub(crate) fn close(&self) -> Result<Stats> {
+    pub(crate) fn close(&self) -> Result<Closed> {
         let closed = |_| self.0.fs.close_shared();
         self.end().map(closed)?.map_err(Error::new)
     }

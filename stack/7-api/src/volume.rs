@@ -65,7 +65,8 @@ impl Volume {
     /// Waits for the calls that other threads have under way. Files, iterators and other clones of
     /// the volume may still be there: their later calls fail with
     /// [`Closed`](crate::ErrorKind::Closed), and dropping them does nothing. Files that were removed
-    /// while they were open are freed. The target itself is released with the last of them.
+    /// while they were open are freed; where the device does not allow that, the journal stays dirty and
+    /// the next opening for writing frees them. The target itself is released with the last reference.
     ///
     /// # Errors
     /// As [`sync`](Self::sync), but a volume that is open for reading closes without an error. What

@@ -1,61 +1,61 @@
-//! How a command ends: four exit codes, and errors that say what to do next.
+//! The end of a command: four exit codes, and errors that say what to do next.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// The answer of a command that ran.
+/// The status of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Done; the answer is yes. Exit code 0.
-    Yes,
-    /// The answer is no: corrupt, not found, differs. Exit code 1.
-    No,
+pub(crate) enum ExitStatus {
+    /// No problem was found. Exit code 0.
+    Success,
+    /// A problem was found: corruption, a missing name, a difference. Exit code 1.
+    Problem,
 }
 
-impl Answer {
-    /// Yes where `ok`.
+impl ExitStatus {
+    /// Returns success if `ok`.
     pub(crate) fn of(ok: bool) -> Self {
-        if ok { Self::Yes } else { Self::No }
+        if ok { Self::Success } else { Self::Problem }
     }
 }
 
-impl From<Answer> for ExitCode {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Yes => Self::from(0),
-            Answer::No => Self::from(1),
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        match status {
+            ExitStatus::Success => Self::from(0),
+            ExitStatus::Problem => Self::from(1),
         }
     }
 }
 
-/// Why a command ended before its answer was complete.
+/// The reason why a command ended before its result was complete.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// 1: the answer is no. 2: could not run. 130: stopped by the user.
+    /// 1: a problem was found. 2: could not run. 130: stopped by the user.
     pub exit: u8,
-    /// What is wrong, and where.
+    /// The error, and its location.
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// The command could not run.
+    /// Makes the failure of a command that could not run.
     pub(crate) fn cannot(message: impl Into<String>) -> Self {
         Self { exit: 2, message: message.into(), hint: None }
     }
 
-    /// The answer is no: what was asked for is not there.
-    pub(crate) fn no(message: impl Into<String>) -> Self {
+    /// Makes the failure of a command that found a problem.
+    pub(crate) fn problem(message: impl Into<String>) -> Self {
         Self { exit: 1, message: message.into(), hint: None }
     }
 
-    /// The user wanted to stop.
+    /// Makes the failure of a command that the user stopped.
     pub(crate) fn stopped() -> Self {
-        Self { exit: 130, message: "stopped; what was done until then is done".into(), hint: None }
+        Self { exit: 130, message: "stopped; changes made until then are kept".into(), hint: None }
     }
 
-    /// The same failure, with what to do next.
+    /// Adds a hint what to do next.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -71,5 +71,5 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a command comes to.
-pub(crate) type Outcome = Result<Answer, Failure>;
+/// The end of a command.
+pub(crate) type Outcome = Result<ExitStatus, Failure>;

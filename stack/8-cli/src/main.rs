@@ -2,14 +2,14 @@
 //!
 //! | read in this order | what |
 //! | --- | --- |
-//! | [`grammar`] | every command, option and argument, and the words that teach them |
-//! | [`exit`] | how a command ends: exit codes, errors that say what to do next |
-//! | [`standard`] | standard output, and whether there is one |
-//! | [`out`] | answers, faults and notes, as text or JSON |
-//! | [`show`] | sizes, modes, times and names as people read and write them |
+//! | [`grammar`] | every command, option and argument, with their help |
+//! | [`exit`] | exit codes, and errors that say what to do next |
+//! | [`standard`] | standard output, if there is one |
+//! | [`out`] | results, faults and notes, as text or JSON |
+//! | [`show`] | parses and formats sizes, modes, times and names |
 //! | [`quote`] | names on standard output, in the styles of `ls` |
-//! | [`usage`] | command lines that the grammar does not take |
-//! | [`progress`] | bars and lines for what takes longer than a second |
+//! | [`usage`] | command lines that are not valid |
+//! | [`progress`] | progress of work that takes longer than a second |
 //! | [`stop`] | Ctrl-C |
 //! | [`command`] | the commands, a module each |
 
@@ -34,19 +34,19 @@ use crate::out::Out;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage::tell(&error),
+        Err(error) => return usage::report(&error),
     };
-    let out = Out::new(cli.voice);
-    let ended = command::run(&cli.command, &out).and_then(|answer| {
-        out.tell_healed()?;
+    let out = Out::new(cli.output);
+    let ended = command::run(&cli.command, &out).and_then(|status| {
+        out.report_healed()?;
         out.flush()?;
-        Ok(answer)
+        Ok(status)
     });
     match ended {
-        Ok(answer) => answer.into(),
+        Ok(status) => status.into(),
         Err(failure) => {
-            // Where not even that can be said, the exit code still says it.
-            let _ = out.tell_healed();
+            // If standard output fails too, the exit code still reports the failure.
+            let _ = out.report_healed();
             out.failure(&failure);
             out.flush_quietly();
             ExitCode::from(failure.exit)

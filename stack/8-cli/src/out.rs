@@ -1,8 +1,8 @@
-//! What goes to standard output and standard error.
+//! Standard output and standard error.
 //!
 //! Results go to standard output: text, or with `--json` one object per line. Faults (a damaged
-//! file while the rest still comes out) and errors go to standard error, or with `--json` into the
-//! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
+//! file while the others still come out) and errors go to standard error, or with `--json` into the
+//! stream of objects as `{"fault": …}` and `{"error": …}`. Notes always go to standard error.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -17,16 +17,16 @@ use xfskit::raw::core::{Healed, Heals};
 use xfskit::raw::format::Corruption;
 use xfskit::raw::vfs;
 
-use crate::exit::{Answer, Failure};
-use crate::grammar::Voice;
+use crate::exit::{ExitStatus, Failure};
+use crate::grammar::OutputOptions;
 use crate::quote::Style;
 use crate::show::{self, Named};
 use crate::standard::Stdout;
 
 /// Exit code of a program that SIGPIPE ends, as shells show it.
 const PIPE: i32 = 128 + 13;
-/// Blocks that healed that are told one by one, of a volume.
-const HEALED_SHOWN: usize = 100;
+/// Number of healed blocks of a volume that are reported one by one.
+const HEALED_MAX: usize = 100;
 
 /// Something that is damaged or cannot be done, for JSON.
 #[derive(Serialize)]
@@ -41,17 +41,18 @@ struct Fault<'a> {
     line: Option<u64>,
 }
 
-/// The two streams of one run. Many threads may speak; a line is never torn. The lock is a leaf.
+/// The two streams of one run. Threads may print at the same time; lines are not mixed. The lock is
+/// a leaf.
 pub(crate) struct Out {
-    voice: Voice,
-    /// Standard output is one.
+    options: OutputOptions,
+    /// True if standard output is a terminal.
     terminal: bool,
     /// How names are written there.
     style: Style,
-    /// The line of a file of commands that is being carried out.
+    /// The line of a file of commands that is being run.
     line: Option<u64>,
     inner: Mutex<Inner>,
-    /// Where blocks that healed are counted, of all volumes that were open.
+    /// Counters of healed blocks, of all volumes that were open.
     heals: Mutex<Vec<Arc<Heals>>>,
 }
 
@@ -61,69 +62,69 @@ struct Inner {
 }
 
 impl Out {
-    /// Speaks as `voice` says.
-    pub(crate) fn new(voice: Voice) -> Self {
+    /// Makes the streams for these options.
+    pub(crate) fn new(options: OutputOptions) -> Self {
         let stdout = BufWriter::with_capacity(64 * 1024, Stdout);
         let terminal = io::stdout().is_terminal();
         let usual = if terminal { Style::ShellEscape } else { Style::Literal };
-        let asked = if voice.quote_name { Some(Style::C) } else { voice.quoting_style };
-        let style = asked.or_else(Style::of_environment).unwrap_or(usual);
+        let requested = if options.quote_name { Some(Style::C) } else { options.quoting_style };
+        let style = requested.or_else(Style::of_environment).unwrap_or(usual);
         let inner = Mutex::new(Inner { stdout, faults: 0 });
-        Self { voice, terminal, style, line: None, inner, heals: Mutex::default() }
+        Self { options, terminal, style, line: None, inner, heals: Mutex::default() }
     }
 
-    /// The same, for line `line` of a file of commands: errors name it.
+    /// Makes errors name the line `line` of a file of commands.
     pub(crate) fn of_line(self, line: Option<u64>) -> Self {
         Self { line, ..self }
     }
 
-    /// The line of a file of commands that is being carried out.
+    /// Returns the line of a file of commands that is being run.
     pub(crate) fn at_line(&self) -> Option<u64> {
         self.line
     }
 
-    /// How it speaks.
-    pub(crate) fn voice(&self) -> Voice {
-        self.voice
+    /// Returns the options.
+    pub(crate) fn options(&self) -> OutputOptions {
+        self.options
     }
 
-    /// True where standard output carries JSON.
+    /// Returns true if standard output carries JSON.
     pub(crate) fn json(&self) -> bool {
-        self.voice.json
+        self.options.json
     }
 
-    /// True where standard output is a terminal.
+    /// Returns true if standard output is a terminal.
     pub(crate) fn terminal(&self) -> bool {
         self.terminal
     }
 
-    /// True where only answers and errors are wanted.
+    /// Returns true if only results and errors are printed.
     pub(crate) fn quiet(&self) -> bool {
-        self.voice.quiet
+        self.options.quiet
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes as they are.
+    /// Writes bytes as they are.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
         self.lock().stdout.write_all(bytes).map_err(stdout_failed)
     }
 
-    /// A name for a line of text, in the style that was asked for.
+    /// Quotes a name in the requested style.
     pub(crate) fn name(&self, name: &[u8]) -> Vec<u8> {
         self.style.quote(name, self.terminal)
     }
 
-    /// Text and a newline.
+    /// Writes text and a newline.
     pub(crate) fn line(&self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
         let mut line = self.harmless(text.as_ref()).into_owned();
         line.push(b'\n');
         self.raw(&line)
     }
 
-    /// Text as it may go where standard output goes: nothing of it moves a terminal's cursor.
+    /// Makes text safe for standard output: no byte of it controls a terminal.
     fn harmless<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         if !self.terminal {
             return text.into();
@@ -131,7 +132,7 @@ impl Out {
         show::harmless(&String::from_utf8_lossy(text)).into_bytes().into()
     }
 
-    /// One JSON object on a line of its own.
+    /// Writes one JSON object on a line of its own.
     pub(crate) fn object(&self, object: &impl Serialize) -> Result<(), Failure> {
         let mut line =
             serde_json::to_vec(object).map_err(|e| Failure::cannot(format!("JSON: {e}")))?;
@@ -139,29 +140,30 @@ impl Out {
         self.raw(&line)
     }
 
-    /// The answer in the form that was asked for.
-    pub(crate) fn answer<T: Serialize>(
+    /// Writes the result of a command in the requested form.
+    pub(crate) fn result<T: Serialize>(
         &self,
-        answer: &T,
+        result: &T,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
         if self.json() {
-            return self.object(answer);
+            return self.object(result);
         }
-        self.raw(&self.harmless(text(answer).as_bytes()))
+        self.raw(&self.harmless(text(result).as_bytes()))
     }
 
-    /// Something is damaged or cannot be read; the rest goes on, and the answer becomes no.
+    /// Reports something that is damaged or cannot be read. The command continues, and ends with
+    /// exit code 1.
     pub(crate) fn fault(&self, path: &[u8], error: &vfs::Error) {
         self.fault_in(path, error, error.corruption(), None);
     }
 
-    /// The same, with what to do next.
+    /// Reports a fault with a hint what to do next.
     pub(crate) fn fault_with_hint(&self, path: &[u8], error: &vfs::Error, hint: &str) {
         self.fault_in(path, error, error.corruption(), Some(hint));
     }
 
-    /// The same for what has no path; `corruption` is the failed check, where it is one.
+    /// Reports a fault without a path. `corruption` is the failed check, if it is one.
     pub(crate) fn fault_at(
         &self,
         at: &str,
@@ -171,7 +173,7 @@ impl Out {
         self.fault_in(at.as_bytes(), error, corruption, None);
     }
 
-    /// Something is wrong at `path`.
+    /// Reports a fault at `path`.
     pub(crate) fn fault_in(
         &self,
         path: &[u8],
@@ -186,7 +188,7 @@ impl Out {
         if self.json() {
             let path = Named("path", path);
             let fault = Fault { path, message, corruption, hint, line: self.line };
-            // A reader that has gone away is noticed at the next answer.
+            // A closed pipe is noticed at the next result.
             let _ = self.object(&json!({ "fault": fault }));
         } else {
             let hint = hint.map(|hint| format!("\n  {hint}")).unwrap_or_default();
@@ -194,7 +196,7 @@ impl Out {
         }
     }
 
-    /// What a copy left out: beyond what every such copy leaves out, the answer becomes no.
+    /// Reports what a copy left out. What not every such copy leaves out leads to exit code 1.
     pub(crate) fn skipped(&self, skipped: &[SkippedCount]) {
         for SkippedCount { what, count, usual } in skipped {
             let times = if *count == 1 { "time" } else { "times" };
@@ -203,24 +205,24 @@ impl Out {
         }
     }
 
-    /// Something worth knowing that does not change the answer.
+    /// Prints something worth knowing that does not change the exit code.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet() {
             self.complain(&format!("note: {text}"));
         }
     }
 
-    /// What heals on this volume is told at the end.
+    /// Reports the blocks that heal on this volume at the end.
     pub(crate) fn watch(&self, volume: &Volume) {
         let heals = Arc::clone(volume.fs().volume().cache().heals());
         self.heals.lock().unwrap_or_else(PoisonError::into_inner).push(heals);
     }
 
-    /// Tells what healed: it does not change the answer.
-    pub(crate) fn tell_healed(&self) -> Result<(), Failure> {
+    /// Reports the blocks that healed, which does not change the exit code.
+    pub(crate) fn report_healed(&self) -> Result<(), Failure> {
         let heals = std::mem::take(&mut *self.heals.lock().unwrap_or_else(PoisonError::into_inner));
         for heals in heals {
-            for healed in heals.list().iter().take(HEALED_SHOWN) {
+            for healed in heals.list().iter().take(HEALED_MAX) {
                 if self.json() {
                     let Healed { corruption, rewritten } = healed;
                     self.object(&json!({ "healed": corruption, "rewritten": rewritten }))?;
@@ -228,24 +230,24 @@ impl Out {
                     self.note(&healed.to_string());
                 }
             }
-            if let Some(more @ 1..) = heals.count().checked_sub(HEALED_SHOWN as u64) {
+            if let Some(more @ 1..) = heals.count().checked_sub(HEALED_MAX as u64) {
                 self.note(&format!("and {more} more blocks that healed"));
             }
         }
         Ok(())
     }
 
-    /// How many faults there were.
+    /// Returns the number of faults.
     pub(crate) fn faults(&self) -> u64 {
         self.lock().faults
     }
 
-    /// Yes, unless there were faults.
-    pub(crate) fn verdict(&self) -> Answer {
-        Answer::of(self.faults() == 0)
+    /// Returns the exit status of the run: success unless there were faults.
+    pub(crate) fn status(&self) -> ExitStatus {
+        ExitStatus::of(self.faults() == 0)
     }
 
-    /// The run failed: the last words.
+    /// Reports the failure that ended the run.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json() {
             let mut error =
@@ -259,17 +261,17 @@ impl Out {
         }
     }
 
-    /// Everything said so far is out, where there is still a reader for it.
+    /// Flushes standard output, and ignores a closed pipe.
     pub(crate) fn flush_quietly(&self) {
         let _ = self.lock().stdout.flush();
     }
 
-    /// Everything said so far is out.
+    /// Flushes standard output.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         self.lock().stdout.flush().map_err(stdout_failed)
     }
 
-    /// A line on standard error, after what was answered before it.
+    /// Writes a line to standard error, after everything on standard output before it.
     fn complain(&self, text: &str) {
         let mut inner = self.lock();
         let _ = inner.stdout.flush();
@@ -277,7 +279,7 @@ impl Out {
         let _ = writeln!(io::stderr().lock(), "xfskit: {line}{}", show::harmless(text));
     }
 
-    /// Standard output, for those who print by themselves.
+    /// Returns a writer to standard output.
     pub(crate) fn writer(&self) -> impl Write + '_ {
         struct Writer<'a>(&'a Out);
         impl Write for Writer<'_> {
@@ -292,14 +294,14 @@ impl Out {
         Writer(self)
     }
 
-    /// Standard output itself, for a stream that is not lines.
+    /// Returns standard output itself, for a stream that is not lines.
     pub(crate) fn stream(&self) -> Result<Stdout, Failure> {
         self.flush()?;
         Ok(Stdout)
     }
 }
 
-/// An error and its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -314,13 +316,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a message about `path` says of it: the path itself is said by others.
+/// Returns a message about `path` without the path, which the caller prints.
 pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
     message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
-/// Standard output cannot be written. Where its reader had enough (`| head`) nothing is left to
-/// say, but the answer was not complete: the program ends as those do that SIGPIPE ends.
+/// Returns the failure of writing standard output. If its reader has closed the pipe (`| head`),
+/// the program ends as by SIGPIPE, because the output is not complete.
 pub(crate) fn stdout_failed(error: io::Error) -> Failure {
     let failure = Failure::cannot(format!("standard output: {error}"));
     match error.kind() {

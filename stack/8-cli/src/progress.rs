@@ -10,7 +10,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, Prog
 
 use crate::out::Out;
 
-/// Silence before the first sign of progress.
+/// Time before the first progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Seconds between plain lines.
 const LINE_EVERY: u64 = 5;
@@ -33,7 +33,7 @@ enum Form {
 }
 
 impl Progress {
-    /// A job that begins now and counts `unit`s.
+    /// Begins a job that counts `unit`s.
     pub(crate) fn new(out: &Out, job: &'static str, unit: &'static str) -> Self {
         let form = if out.quiet() || out.json() {
             Form::Silent
@@ -47,8 +47,7 @@ impl Progress {
         Self { job, unit, begun, done: zero(), total: zero(), last_line: zero(), form }
     }
 
-    /// The same for a job that prints its answers as it goes: on a terminal they are progress
-    /// enough.
+    /// Begins a job that prints its results as it goes. On a terminal no other progress is shown.
     pub(crate) fn beside_output(out: &Out, job: &'static str, unit: &'static str) -> Self {
         let mut progress = Self::new(out, job, unit);
         if out.terminal() {
@@ -57,7 +56,7 @@ impl Progress {
         progress
     }
 
-    /// Does something that prints, with the bar out of the way.
+    /// Runs `print` without the bar on the screen.
     pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.form {
             Form::Bar(bar) => bar.suspend(print),
@@ -65,26 +64,26 @@ impl Progress {
         }
     }
 
-    /// So many units are done, of so many (0: not known).
+    /// Sets the units done, of `total` (0: not known).
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.show();
     }
 
-    /// `n` more units are done.
+    /// Adds `n` units.
     pub(crate) fn add(&self, n: u64) {
         self.done.fetch_add(n, Ordering::Relaxed);
         self.show();
     }
 
-    /// `n` more units are done, of `total`.
+    /// Adds `n` units, of `total`.
     pub(crate) fn add_of(&self, n: u64, total: u64) {
         self.total.store(total, Ordering::Relaxed);
         self.add(n);
     }
 
-    /// The job is over; a bar goes away.
+    /// Ends the job and removes the bar.
     pub(crate) fn finish(&self) {
         if let Form::Bar(bar) = &self.form {
             bar.finish_and_clear();
@@ -113,7 +112,7 @@ impl Progress {
         }
     }
 
-    /// One plain line, at most once per period.
+    /// Prints one plain line, at most once per period.
     fn line(&self, seconds: u64, done: u64, total: u64) {
         let period = seconds / LINE_EVERY + 1;
         if self.last_line.fetch_max(period, Ordering::Relaxed) >= period {
@@ -142,7 +141,7 @@ impl Progress {
     }
 }
 
-/// A rate as people read it: whole units, and one digit more below ten.
+/// Formats a rate: whole units, and one digit more below ten.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative, and far below 2^63
 fn rate(per_second: f64) -> String {
     if per_second < 9.95 {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-/// How names are written.
+/// The style of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Style {
     /// As they are
@@ -24,13 +24,18 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// The style that the environment asks for; unknown ones are passed over.
+    /// Returns the style of the environment; unknown ones are ignored.
     pub(crate) fn of_environment() -> Option<Self> {
         Self::from_str(&std::env::var("QUOTING_STYLE").ok()?, false).ok()
     }
 
-    /// `name` in this style. On a terminal nothing is left that could move the cursor.
+    /// Returns `name` in this style. On a terminal it has no character that moves the cursor.
     pub(crate) fn quote(self, name: &[u8], terminal: bool) -> Vec<u8> {
+        let is_bare =
+            matches!(self, Self::Literal | Self::Shell | Self::ShellEscape | Self::Escape);
+        if is_bare && is_plain(name) {
+            return name.to_vec();
+        }
         let pieces: Vec<Piece> = pieces(name).collect();
         match self {
             Self::Literal => plain(&pieces, terminal),
@@ -48,7 +53,13 @@ impl Style {
     }
 }
 
-/// A character, or a byte that belongs to none.
+/// Returns true for a name that no style changes, as most are.
+fn is_plain(name: &[u8]) -> bool {
+    let plain = |&b: &u8| b.is_ascii_alphanumeric() || b"-_./,:@%+".contains(&b);
+    !name.is_empty() && name.iter().all(plain)
+}
+
+/// A character, or a byte that is not part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Char(char),
@@ -66,8 +77,8 @@ fn is_printable(piece: Piece) -> bool {
     matches!(piece, Piece::Char(c) if !moves_cursor(c))
 }
 
-/// True for characters that change more than the place where they stand: controls, and those that
-/// end lines or turn the direction of writing.
+/// Returns true for characters that control a terminal: controls, and those that end lines or
+/// change the direction of writing.
 pub(crate) fn moves_cursor(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -80,7 +91,7 @@ fn push(text: &mut Vec<u8>, piece: Piece) {
     }
 }
 
-/// As it is; a terminal gets `?` for what cannot be printed.
+/// Writes the name as it is. A terminal gets `?` for what cannot be printed.
 fn plain(pieces: &[Piece], terminal: bool) -> Vec<u8> {
     let mut text = Vec::with_capacity(pieces.len());
     for &piece in pieces {
@@ -89,7 +100,7 @@ fn plain(pieces: &[Piece], terminal: bool) -> Vec<u8> {
     text
 }
 
-/// What C writes for a piece that cannot be printed.
+/// Returns the escape sequence of C for a piece that cannot be printed.
 fn escape(piece: Piece) -> String {
     let mut text = String::new();
     let bytes = match piece {
@@ -110,7 +121,7 @@ fn escape(piece: Piece) -> String {
     text
 }
 
-/// As in C, with `quotes` around it; characters of `special` are escaped.
+/// Writes the name as in C, in `quotes`; characters of `special` are escaped.
 fn escaped(pieces: &[Piece], quotes: &str, special: &str) -> Vec<u8> {
     let mut text = quotes.as_bytes().to_vec();
     for &piece in pieces {
@@ -127,7 +138,7 @@ fn escaped(pieces: &[Piece], quotes: &str, special: &str) -> Vec<u8> {
     text
 }
 
-/// True where a shell would read the bare name otherwise.
+/// Returns true if a shell would interpret the bare name.
 fn needs_shell_quotes(pieces: &[Piece]) -> bool {
     let special = " \t\n\r!\"$&'()*;<=>?[\\^`|";
     match pieces {
@@ -136,7 +147,7 @@ fn needs_shell_quotes(pieces: &[Piece]) -> bool {
     }
 }
 
-/// True where double quotes do as well as single ones.
+/// Returns true if double quotes are sufficient.
 fn fits_double_quotes(pieces: &[Piece]) -> bool {
     pieces.iter().enumerate().all(|(at, piece)| match piece {
         Piece::Char('#' | '~') => at == 0,
@@ -146,7 +157,7 @@ fn fits_double_quotes(pieces: &[Piece]) -> bool {
     })
 }
 
-/// In quotes for a shell; with `escapes` what cannot be printed is in `$'…'`.
+/// Writes the name in quotes for a shell. With `escapes` unprintable pieces are in `$'…'`.
 fn in_shell_quotes(pieces: &[Piece], escapes: bool, terminal: bool) -> Vec<u8> {
     if pieces.contains(&Piece::Char('\'')) && fits_double_quotes(pieces) {
         return [b"\"", &plain(pieces, terminal)[..], b"\""].concat();
@@ -184,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    /// Names of every character of ASCII alone, before, behind and between others; and some longer
-    /// ones.
+    /// Returns names with every ASCII character alone, before, after and between others, and some
+    /// longer ones.
     fn names() -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         for byte in (1..=127u8).filter(|byte| *byte != b'/') {
@@ -221,7 +232,7 @@ mod tests {
                 for name in some {
                     fs::write(dir.path().join(OsStr::from_bytes(name)), b"").unwrap();
                 }
-                // -U with names given: each is listed by itself, in this order, ended by a zero
+                // With -U, names are listed in the order of the arguments, each ended by a zero
                 // byte.
                 let mut ls = Command::new("ls");
                 ls.current_dir(dir.path()).env("LC_ALL", "C.UTF-8");

@@ -1,4 +1,4 @@
-//! Numbers, modes, times and names as people read and write them.
+//! Parses and formats numbers, modes, times and names.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::quote::moves_cursor;
 
-/// A size with the usual suffixes, for clap.
+/// Parses a size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     xfskit::raw::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
 }
 
-/// A size as people read it: `1.46 TiB`.
+/// Formats a size for people: `1.46 TiB`.
 pub(crate) fn human(bytes: u64) -> String {
     xfskit::raw::target::size::format(xfskit::raw::units::ByteLen(bytes))
 }
 
-/// Type and permissions as `ls -l` shows them.
+/// Formats type and permissions as `ls -l` does.
 pub(crate) fn mode(mode: u16) -> String {
     let kind = match mode & 0o170_000 {
         0o010_000 => 'p',
@@ -47,7 +47,7 @@ pub(crate) fn mode(mode: u16) -> String {
     text
 }
 
-/// The word for a file's kind.
+/// Returns the name of a file type.
 pub(crate) fn kind(mode: u16) -> &'static str {
     match mode & 0o170_000 {
         0o010_000 => "fifo",
@@ -61,13 +61,13 @@ pub(crate) fn kind(mode: u16) -> &'static str {
     }
 }
 
-/// A time in the local zone, or its bare number where no calendar reaches.
+/// Converts a time to the local zone; `None` if no calendar has it.
 fn zoned(sec: i64, nsec: u32) -> Option<Zoned> {
     let nsec = i32::try_from(nsec).ok()?;
     Some(Timestamp::new(sec, nsec).ok()?.to_zoned(TimeZone::system()))
 }
 
-/// A time as `ls -l` shows it: the hour within half a year of `now`, else the year.
+/// Formats a time as `ls -l` does: with the hour within half a year of `now`, else with the year.
 pub(crate) fn time_short(sec: i64, now: i64) -> String {
     const HALF_YEAR: i64 = 31_556_952 / 2;
     let Some(time) = zoned(sec, 0) else { return sec.to_string() };
@@ -75,7 +75,7 @@ pub(crate) fn time_short(sec: i64, now: i64) -> String {
     time.strftime(if recent { "%b %e %H:%M" } else { "%b %e  %Y" }).to_string()
 }
 
-/// A time in full, to the nanosecond.
+/// Formats a time in full, to the nanosecond.
 pub(crate) fn time_full(sec: i64, nsec: u32) -> String {
     zoned(sec, nsec).map_or_else(
         || format!("{sec}.{nsec:09}"),
@@ -83,24 +83,25 @@ pub(crate) fn time_full(sec: i64, nsec: u32) -> String {
     )
 }
 
-/// A time as `mdadm` and `date` in the C locale show it.
+/// Formats a time as `mdadm` and `date` do in the C locale.
 pub(crate) fn time_c(sec: i64) -> String {
     zoned(sec, 0)
         .map_or_else(|| sec.to_string(), |time| time.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
-/// Now, in seconds since 1970.
+/// Returns the present time in seconds since 1970.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Now, in seconds since 1970 and nanoseconds.
+/// Returns the present time in seconds since 1970 and nanoseconds.
 pub(crate) fn now_exact() -> (i64, u32) {
     let now = Timestamp::now();
     (now.as_second(), now.subsec_nanosecond().unsigned_abs())
 }
 
-/// A name or path for a line of text: what would confuse a terminal is escaped as in C.
+/// Formats a name or path for a line of text. Characters that confuse a terminal are escaped as in
+/// C.
 pub(crate) fn name(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -118,8 +119,8 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     text
 }
 
-/// A name for JSON, flattened into the object it belongs to: always text, and where the bytes are
-/// no UTF-8 beside it `KEY_bytes` with their base64 form.
+/// A name for JSON, flattened into its object: always text, and if the bytes are not UTF-8,
+/// `KEY_bytes` beside it has them in base64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a>(pub &'static str, pub &'a [u8]);
 
@@ -135,7 +136,7 @@ impl Serialize for Named<'_> {
     }
 }
 
-/// Text for a terminal: what would move its cursor is escaped, but for ends of lines and tabs.
+/// Escapes characters that move the cursor of a terminal, except newlines and tabs.
 pub(crate) fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -148,7 +149,7 @@ pub(crate) fn harmless(text: &str) -> String {
     safe
 }
 
-/// Bytes in base64.
+/// Encodes bytes in base64.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)

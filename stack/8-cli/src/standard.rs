@@ -1,11 +1,11 @@
-//! Standard output, and whether there is one.
+//! Standard output, if there is one.
 //!
-//! Where a program is started with standard output closed (`>&-`), Rust opens /dev/null in its place
-//! before `main`, so that no file takes its number. Every write succeeds there, and the answer is
-//! lost. A function in `.init_array` runs earlier than that and remembers what it finds.
+//! If a program is started with standard output closed (`>&-`), Rust opens /dev/null in its place
+//! before `main`, so that no file gets its number. Every write succeeds there, and the output is
+//! lost. A function in `.init_array` runs earlier and records the state.
 //!
-//! Where standard output is open for reading only (`1</dev/null`), the standard library takes the
-//! error of every write for success. So bytes go to the descriptor by themselves here.
+//! If standard output is open for reading only (`1</dev/null`), the standard library ignores the
+//! error of every write. So this module writes to the descriptor itself.
 
 #![allow(unsafe_code)] // the loader calls it, and a descriptor is borrowed by its number
 
@@ -22,7 +22,7 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Remembers whether standard output is closed. It runs before the standard library is ready, so it
+/// Records whether standard output is closed. It runs before the standard library is ready, so it
 /// uses nothing but a system call and an atomic.
 extern "C" fn look() {
     // SAFETY: the number is passed to one call, which takes an invalid one too.
@@ -31,7 +31,7 @@ extern "C" fn look() {
     CLOSED.store(closed, Ordering::Relaxed);
 }
 
-/// Standard output, without a buffer. Writing fails where it was closed when the program began.
+/// Standard output, without a buffer. Writing fails if it was closed when the program began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stdout;
 

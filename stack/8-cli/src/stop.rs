@@ -1,4 +1,4 @@
-//! Ctrl-C, and the other signals that ask to end: what is being done is finished, and nothing else
+//! Ctrl-C, and the other signals that request an end: the current step is finished, and no other is
 //! begun.
 
 use std::ops::ControlFlow;
@@ -10,28 +10,28 @@ use xfskit::raw::copy::stdin::Stdin;
 
 use crate::exit::Failure;
 
-/// Set when the user wants to stop.
+/// Set when the user requests an end.
 #[derive(Debug)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT ask to stop. A second one ends the program
-    /// at once. What the program was started to ignore, as `nohup` has it, stays ignored.
+    /// Handles SIGINT, SIGTERM, SIGHUP and SIGQUIT from now on. A second signal ends the program at
+    /// once. Signals that the program was started to ignore, as with `nohup`, stay ignored.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let requested = Arc::new(AtomicBool::new(false));
         let ignored = ignored_signals();
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             if ignored >> (signal - 1) & 1 == 1 {
                 continue;
             }
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&asked))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&requested))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&requested)))
                 .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
         }
-        Ok(Self(asked))
+        Ok(Self(requested))
     }
 
-    /// Fails where the user wants to stop.
+    /// Fails if the user requested an end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if !self.0.load(Ordering::Relaxed) {
             return Ok(());
@@ -39,18 +39,18 @@ impl Stop {
         Err(Failure::stopped())
     }
 
-    /// The same for what is told of progress.
+    /// Returns `Break` if the user requested an end.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         if self.check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Standard input, of which no more comes when the user wants to stop.
+    /// Returns standard input, whose reads fail when the user requests an end.
     pub(crate) fn stdin(&self) -> Stdin {
         Stdin::until(Arc::clone(&self.0))
     }
 }
 
-/// The signals that are ignored, a bit each, the first one lowest.
+/// Returns the ignored signals as bits, the first signal in the lowest.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Command lines that the grammar does not take: what is wrong with them, and what to write.
+//! Errors in the command line: what is wrong, and what to write instead.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -14,8 +14,8 @@ use crate::out::stdout_failed;
 use crate::show;
 use crate::standard::Stdout;
 
-/// Shows help where that was asked for, or else says what is wrong with the words of this process.
-pub(crate) fn tell(error: &clap::Error) -> ExitCode {
+/// Prints help if it was requested, or else the error in the arguments of this process.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return help(error);
     }
@@ -35,7 +35,7 @@ pub(crate) fn tell(error: &clap::Error) -> ExitCode {
     ExitCode::from(failure.exit)
 }
 
-/// Prints the help or the version that was asked for.
+/// Prints the requested help or version.
 fn help(error: &clap::Error) -> ExitCode {
     let text = error.render();
     let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
@@ -49,7 +49,7 @@ fn help(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What the grammar says about `words`, and what to do next.
+/// Returns the error in `words`, with a hint.
 pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::cannot("a command is missing").hint("--help lists them.");
@@ -60,13 +60,23 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let tips = paragraphs.filter_map(|text| Some(text.trim().strip_prefix("tip: ")?.to_owned()));
     let meant = meant_as_long(grammar, words);
-    // What clap takes for a cluster of letters is no value that needs a `--` before it.
+    // What clap takes for a cluster of letters is not a value that needs a `--` before it.
     let tips = tips.filter(|tip| meant.is_none() || !tip.starts_with("to pass '-"));
+    let message = match meant {
+        Some((word, _)) if error.kind() == ErrorKind::UnknownArgument => {
+            format!("unexpected argument '{word}' found")
+        }
+        _ => message,
+    };
     let hint = match meant {
         Some((word, true)) => Some(format!("Long options have two dashes: -{word}")),
-        _ => tips.reduce(|all, tip| format!("{all}\n  {tip}")),
+        Some((word, false)) => Some(format!(
+            "Long options have two dashes, and there is no -{word}; --help shows those there are."
+        )),
+        None => tips.reduce(|all, tip| format!("{all}\n  {tip}")),
     };
-    Failure::cannot(message).hint(hint.unwrap_or_else(|| "--help shows what there is.".into()))
+    Failure::cannot(message)
+        .hint(hint.unwrap_or_else(|| "--help lists commands and options.".into()))
 }
 
 fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
@@ -74,8 +84,8 @@ fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
     text.split("\n\n").map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// The first of `words` that is written as find(1) writes its options, and whether the command has
-/// a long option of that name.
+/// Returns the first of `words` that is written as find(1) writes its options, and whether the
+/// command has a long option of that name.
 fn meant_as_long<'w>(grammar: &Command, words: &'w [OsString]) -> Option<(&'w str, bool)> {
     let words = || words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
     let command =
@@ -115,6 +125,7 @@ mod tests {
         assert!(hint("xfskit find a.img / -newer=x").contains("two dashes: --newer=x"));
         let unknown = hint("xfskit find a.img / -maxdepth 3");
         assert!(!unknown.contains("-- -"), "{unknown}");
+        assert!(unknown.contains("'-maxdepth'") && unknown.contains("no --maxdepth"), "{unknown}");
         assert!(
             hint("xfskit find a.img -Z").contains("-- -Z"),
             "what clap says of one letter stays"

@@ -1,5 +1,5 @@
-//! Every command, given something it cannot use: an answer that says what is wrong and what to do,
-//! the right exit code, never a panic.
+//! Gives every command input that it cannot use: the message says what is wrong and what to do, the
+//! exit code is right, and nothing panics.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::fs;
 
 use common::{Bench, damage, damage_inode, expect, objects, shown, xfskit};
 
-/// Each command that reads a volume, with arguments that would do for a sound one.
+/// Each command that reads a volume, with arguments that would work on a sound one.
 const READERS: &[(&str, &[&str])] = &[
     ("info", &[]),
     ("ls", &[]),
@@ -22,7 +22,7 @@ const READERS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn a_read_only_device_is_refused_to_who_would_change_it() {
+fn commands_that_change_refuse_a_read_only_device() {
     use std::process::Command;
     if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
         return;
@@ -44,7 +44,7 @@ fn a_read_only_device_is_refused_to_who_would_change_it() {
 }
 
 #[test]
-fn what_is_no_volume_is_refused_by_every_command() {
+fn every_command_refuses_a_device_without_a_volume() {
     let bench = Bench::new();
     let text = shown(&bench.file("text", &b"not a filesystem at all".repeat(1000)));
     let short = shown(&bench.file("short", b"XFSB"));
@@ -61,7 +61,7 @@ fn what_is_no_volume_is_refused_by_every_command() {
 }
 
 #[test]
-fn what_is_left_of_a_truncated_image_still_comes_out() {
+fn the_rest_of_a_truncated_image_is_readable() {
     let bench = Bench::new();
     let path = bench.kept("v5");
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(20 << 20).unwrap();
@@ -80,7 +80,7 @@ fn an_unknown_incompat_bit_is_refused_by_name() {
 }
 
 #[test]
-fn paths_that_name_nothing_are_answered_with_no() {
+fn paths_that_name_nothing_exit_with_1() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     for args in [
@@ -100,7 +100,7 @@ fn paths_that_name_nothing_are_answered_with_no() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn invalid_options_are_refused() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     for args in [
@@ -126,7 +126,7 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_damaged_inode_costs_itself_and_nothing_else() {
+fn a_damaged_inode_hides_only_itself() {
     let bench = Bench::new();
     for name in ["v5", "v4"] {
         let path = bench.kept(name);
@@ -152,7 +152,7 @@ fn a_damaged_inode_costs_itself_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_directory_costs_what_is_in_it_and_nothing_else() {
+fn a_damaged_directory_hides_only_its_contents() {
     let bench = Bench::new();
     let path = bench.kept("v5");
     let image = shown(&path);
@@ -163,7 +163,7 @@ fn a_damaged_directory_costs_what_is_in_it_and_nothing_else() {
     assert_eq!(rest.stdout.lines().count(), all - 201, "the directory and its 200 names");
 }
 
-/// Puts inode `ino` in the place of the one that `/sf` names, on a volume without checksums.
+/// Replaces the inode number of the entry `/sf` by `ino`, on a volume without checksums.
 fn redirect_sf(image: &std::path::Path, ino: u64) {
     let number =
         |path: &str| common::json(&["stat", "--json", &shown(image), path])[0]["ino"].as_u64();
@@ -188,12 +188,12 @@ fn a_directory_that_leads_back_to_itself_is_entered_once() {
     let run = expect(1, &["get", &image, "/", &shown(&bench.path("dest"))]);
     assert!(run.stderr.contains("[dir.twice]") && bench.path("dest/node").exists());
     expect(1, &["get", &image, "/", "-"]);
-    // On a path it is merely a long way.
+    // In a path it is only a detour.
     expect(0, &["ls", &image, "/sf/sf/sf/node"]);
 }
 
 #[test]
-fn an_entry_to_a_free_inode_costs_itself_and_nothing_else() {
+fn an_entry_of_a_free_inode_hides_only_itself() {
     let bench = Bench::new();
     let path = bench.kept("v4");
     let image = shown(&path);
@@ -205,7 +205,7 @@ fn an_entry_to_a_free_inode_costs_itself_and_nothing_else() {
 }
 
 #[test]
-fn a_name_with_a_slash_leads_nowhere() {
+fn a_name_with_a_slash_is_not_followed() {
     let bench = Bench::new();
     let path = bench.kept("v4");
     let image = shown(&path);
@@ -231,7 +231,7 @@ fn faults_are_objects_with_the_failed_check() {
 }
 
 #[test]
-fn a_structure_that_the_volume_does_not_have_is_answered_with_no() {
+fn a_missing_structure_exits_with_1() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5-plain"));
     for what in [["agf", "9"], ["rmapbt", "0"], ["inode", "99999999999"], ["block", "9/1"]] {

@@ -21,7 +21,7 @@ const SMALL: [&str; 10] = [
 ];
 
 #[test]
-fn a_study_tells_each_result_and_then_the_report() {
+fn a_study_prints_each_result_and_then_the_report() {
     let results = json(&[&SMALL[..], &["--json"]].concat());
     let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
     assert_eq!((of("xattrs"), of("xattr_cost"), of("links"), of("report")), (2, 4, 3, 1));
@@ -43,7 +43,7 @@ fn a_report_is_text_a_page_and_figures() {
 }
 
 #[test]
-fn the_inode_test_goes_through_its_steps() {
+fn the_inode_test_runs_all_its_steps() {
     let some = ["--threads", "2", "--files", "50", "--loops", "2", "--size", "4G"];
     let results = json(&[&["bench", "inodes", "--json", "--shape", "deep"][..], &some].concat());
     let steps: Vec<&str> = results
@@ -57,10 +57,11 @@ fn the_inode_test_goes_through_its_steps() {
 }
 
 #[test]
-fn every_kind_of_lock_is_tried_and_the_model_is_marked() {
+fn every_kind_of_lock_is_measured_and_the_model_is_marked() {
     let results = json(&["bench", "locks", "--quick", "--at", "1", "--processors", "8", "--json"]);
     let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
-    // The model: beside what was measured, and for eight processors with sharded locks and without.
+    // The model: beside the measured figures, and for eight processors with sharded locks and
+    // without.
     assert_eq!((of("locks"), of("locks_model"), of("report")), (5, 5 + 5 + 5, 1));
     let report = &results.last().unwrap()["report"];
     assert_eq!(report["sections"][1]["tables"][3]["rows"][0]["source"], "model");
@@ -78,7 +79,7 @@ fn an_array_without_parity_is_only_read_whole() {
 }
 
 #[test]
-fn numbers_that_are_given_count_in_a_quick_run_too_and_none_is_nought() {
+fn given_numbers_count_in_a_quick_run_and_no_result_is_0() {
     let some = ["bench", "inodes", "--quick", "--files", "5", "--loops", "3", "--threads", "2"];
     let results = json(&[&some[..], &["--shape", "racing", "--size", "4G", "--json"]].concat());
     assert_eq!(results[0]["inodes"]["operations"], 30);
@@ -87,7 +88,7 @@ fn numbers_that_are_given_count_in_a_quick_run_too_and_none_is_nought() {
 }
 
 #[test]
-fn every_program_runs_without_checksums_and_with_them_and_shares_are_told() {
+fn every_program_runs_without_and_with_checksums_and_shares_are_printed() {
     let mut some =
         "bench checksum --quick --json --repetitions 1 --threads 2 --files 60 --passes 1";
     let fs_mark: Vec<&str> = some.split(' ').chain(["--only", "fs-mark"]).collect();
@@ -109,7 +110,7 @@ fn every_program_runs_without_checksums_and_with_them_and_shares_are_told() {
 }
 
 #[test]
-fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
+fn one_pass_and_split_checksums_are_measured_with_their_load() {
     let some = ["bench", "crc-update", "--quick", "--appends", "3", "--threads", "2", "--json"];
     let results = json(&some);
     let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
@@ -118,14 +119,14 @@ fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
 }
 
 #[test]
-fn who_names_a_case_gets_that_one_alone() {
+fn a_named_case_runs_alone() {
     let results = json(&["bench", "xattrs", "n1000-40-d25", "--json"]);
     let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
     assert_eq!((of("xattrs"), of("xattr_cost"), of("links"), of("report")), (1, 0, 0, 1));
 }
 
 #[test]
-fn what_is_no_case_is_refused_with_an_example() {
+fn an_invalid_case_is_refused_with_an_example() {
     let run = expect(2, &["bench", "xattrs", "n1000-4x"]);
     assert!(run.stderr.contains("n1000000-120-150-d25"), "{}", run.stderr);
 }
@@ -137,7 +138,7 @@ fn disks_in_a_directory_fit_its_filesystem_and_leave_nothing() {
     fs::create_dir(&dir).unwrap();
     let some = ["bench", "inodes", "--threads", "1", "--files", "20", "--loops", "1", "--quick"];
     let some = [&some[..], &["--dir", &dir]].concat();
-    // Of 500 TB as published, or as much of that as files can have here (16 TiB on ext4).
+    // 500 TB as published, or the largest file here (16 TiB on ext4).
     expect(0, &some);
     let run = expect(2, &[&some[..], &["--size", "8388607T"]].concat());
     assert!(run.stderr.contains("--size sets a smaller disk"), "{}", run.stderr);

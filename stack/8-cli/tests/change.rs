@@ -1,4 +1,5 @@
-//! The commands that change a volume: each done well and refused, and the volume judged afterwards.
+//! The commands that change a volume: each succeeds and refuses, and the volume is checked
+//! afterwards.
 
 mod common;
 
@@ -12,7 +13,7 @@ use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
 use xfskit_test_oracle::{Image, Mount, Scratch, verify};
 
-/// A volume that is judged at the end.
+/// A volume that is checked at the end.
 struct Made {
     bench: Bench,
     path: PathBuf,
@@ -28,7 +29,7 @@ impl Made {
         Self { bench, path, image }
     }
 
-    /// Runs the words of `line`, the image in the place of `@`, and `more` behind them.
+    /// Runs the arguments in `line`, with the image in place of `@`, and `more` after them.
     fn run_with(&self, code: i32, line: &str, more: &[&str]) -> common::Run {
         let words =
             line.split_whitespace().map(|word| if word == "@" { &self.image } else { word });
@@ -54,7 +55,7 @@ impl Made {
 }
 
 impl Drop for Made {
-    /// `check` and `xfs_repair -n` have nothing to say, and the kernel shows the same tree.
+    /// Fails unless `check` and `xfs_repair -n` find nothing, and the kernel shows the same tree.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -70,7 +71,7 @@ fn mode_of(stat: &Value) -> u64 {
 }
 
 #[test]
-fn mkdir_makes_directories_and_those_on_the_way() {
+fn mkdir_makes_directories_and_missing_parents() {
     let v = Made::new();
     v.run(0, "mkdir -m 1777 --owner 7:8 @ /tmp");
     v.run(0, "mkdir -p @ /a/b/c /a/b");
@@ -80,7 +81,7 @@ fn mkdir_makes_directories_and_those_on_the_way() {
     );
     let tmp = v.stat("/tmp");
     assert_eq!((mode_of(&tmp), &tmp["uid"], &tmp["gid"]), (0o1777, &7.into(), &8.into()));
-    // One that cannot be made does not keep back the others.
+    // A directory that cannot be made does not stop the others.
     let run = v.run(1, "mkdir @ /tmp /none/x relative /last");
     assert_eq!(run.stderr.lines().count(), 3, "{}", run.stderr);
     assert_eq!(v.ls("/"), "a last tmp");
@@ -89,7 +90,7 @@ fn mkdir_makes_directories_and_those_on_the_way() {
 }
 
 #[test]
-fn stats_say_what_was_done() {
+fn stats_count_the_work() {
     let made = Made::new();
     let text = made.run(0, "mkdir --stats @ /a /b").stdout;
     assert!(text.contains("transactions  3 committed"), "{text}");
@@ -135,7 +136,7 @@ fn mv_renames_replaces_exchanges_and_moves_into_directories() {
 }
 
 #[test]
-fn default_acls_reach_what_is_made_and_not_what_is_copied() {
+fn default_acls_are_inherited_by_new_files_and_not_by_copies() {
     let v = Made::new();
     v.run(0, "mkdir -m 0775 @ /d");
     // user::rwx, user:1:rwx, group::r-x, mask::rwx, other::---
@@ -148,7 +149,7 @@ fn default_acls_reach_what_is_made_and_not_what_is_copied() {
     v.run(0, "mknod @ /d/pipe p");
     v.run(0, "fallocate -l 4k @ /d/blocks");
     feed(0, &["put", &v.image, "-", "/d/stream"], b"stream");
-    // Written anew it keeps its ACL and attributes, and loses its capabilities.
+    // Overwritten, it keeps its ACL and attributes, and loses its capabilities.
     v.run(0, "xattr set @ /d/stream user.kept 1");
     v.run(0, "xattr set @ /d/stream security.capability 0sAQAAAgAgAAAAAAAAAAAAAAAAAAA=");
     feed(0, &["put", &v.image, "-", "/d/stream"], b"anew");
@@ -177,7 +178,7 @@ fn default_acls_reach_what_is_made_and_not_what_is_copied() {
 }
 
 #[test]
-fn ln_and_mknod_make_what_they_say() {
+fn ln_and_mknod_make_links_and_devices() {
     let v = Made::new();
     v.run(0, "touch @ /file");
     v.run(0, "ln @ /file /second");
@@ -199,7 +200,7 @@ fn ln_and_mknod_make_what_they_say() {
 }
 
 #[test]
-fn chmod_chown_and_touch_set_what_belongs_to_a_file() {
+fn chmod_chown_and_touch_set_metadata() {
     let v = Made::new();
     v.run(0, "mkdir @ /d");
     v.run(0, "touch -d 2001-02-03T04:05:06.000000007Z @ /d/f");
@@ -275,7 +276,7 @@ fn put_copies_files_trees_and_streams() {
         assert!(sparse["blocks"].as_u64().unwrap() < 64, "{sparse}");
         assert_eq!(v.ls(&format!("{at}/sub")), "again empty link");
     }
-    // The same again replaces, and under another name.
+    // A second copy replaces the first, also under another name.
     v.run(0, &format!("put --owner 3:4 @ {tree}/hello {tree}/sparse /srv"));
     v.run(0, &format!("put --owner 3:4 @ {tree}/hello /srv/sparse"));
     assert_eq!(
@@ -287,7 +288,7 @@ fn put_copies_files_trees_and_streams() {
     v.run(1, &format!("put @ {tree}/hello {tree}/sparse /srv/none"));
     v.run(1, &format!("put @ {tree} /hello/x"));
     v.run(2, "put @ /no/such/file /srv");
-    // A directory does not take the place of a file, nor the other way round.
+    // A directory does not replace a file, nor a file a directory.
     v.run(1, &format!("put @ {tree} /srv/hello"));
     fs::create_dir_all(v.bench.path("clash/sub")).unwrap();
     fs::rename(dir.join("hello"), v.bench.path("sub")).unwrap();
@@ -334,13 +335,13 @@ fn put_reads_standard_input_and_archives() {
 }
 
 #[test]
-fn ctrl_c_leaves_a_volume_that_is_whole_and_closed() {
+fn ctrl_c_leaves_a_volume_consistent_and_closed() {
     let v = Made::new();
     v.run(0, "mkdir @ /before");
     for args in [&["put", &v.image, "-", "/file"][..], &["shell", &v.image]] {
         let mut child = begin(args);
         let mut input = child.stdin.take().unwrap();
-        // More than the pipe holds: the command reads when this is written.
+        // More than the pipe holds, so the command has read when this is written.
         let lines = b"touch /touched\n".repeat(8000);
         input.write_all(&lines).unwrap();
         interrupt(&child);
@@ -354,7 +355,7 @@ fn ctrl_c_leaves_a_volume_that_is_whole_and_closed() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_untouched() {
+fn volumes_that_cannot_be_written_are_refused_untouched() {
     let bench = Bench::new();
     let v4 = bench.kept("v4");
     let before = fs::read(&v4).unwrap();
@@ -367,7 +368,7 @@ fn what_cannot_be_written_is_refused_untouched() {
 }
 
 #[test]
-fn truncate_and_fallocate_shape_content() {
+fn truncate_and_fallocate_change_ranges() {
     let v = Made::new();
     v.run(0, "truncate -s 1M @ /f");
     assert_eq!((&v.stat("/f")["size"], &v.stat("/f")["blocks"]), (&(1 << 20).into(), &0.into()));
@@ -388,7 +389,7 @@ fn truncate_and_fallocate_shape_content() {
     v.run(1, "truncate -s 0 @ /none/f");
     v.run(0, "truncate -s 0 @ /f");
     assert_eq!(v.stat("/f")["blocks"], 0);
-    // What is missing is made, unless that fails or is not wanted.
+    // Missing files are made, unless that fails or is not requested.
     v.run(0, "truncate -c -s 0 @ /g");
     v.run(1, "fallocate --punch-hole -l 4k @ /g");
     v.run(1, "fallocate -l 400M @ /g");
@@ -400,7 +401,7 @@ fn truncate_and_fallocate_shape_content() {
 }
 
 #[test]
-fn blocks_behind_the_end_of_a_file_stay_and_go_as_on_linux() {
+fn blocks_behind_the_end_of_a_file_are_kept_and_freed_as_on_linux() {
     if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
         return;
     }
@@ -475,7 +476,7 @@ fn cp_of_a_directory_below_itself_changes_nothing() {
 }
 
 #[test]
-fn label_stands_in_all_superblocks() {
+fn label_is_written_to_all_superblocks() {
     let v = Made::new();
     v.run(0, "label @ data");
     assert_eq!(v.run(0, "label @").stdout, "data\n");
@@ -513,7 +514,7 @@ fn uuid_is_shown_set_and_restored() {
 }
 
 #[test]
-fn a_path_is_said_once() {
+fn a_path_is_printed_once_in_a_message() {
     let v = Made::new();
     v.run(0, "mkdir @ /d");
     for line in ["rm @ /d", "rm @ /none", "chmod @ 644 /none", "cp @ /d /e"] {

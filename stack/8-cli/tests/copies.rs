@@ -1,4 +1,4 @@
-//! Copies that are not complete say so, on all ways in and out.
+//! Incomplete copies are reported, for all commands that copy.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::{Bench, expect, objects, shown, xfskit};
 
-/// A member of a tar archive, of type `kind`.
+/// Makes a member of a tar archive, of type `kind`.
 fn member(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 512];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -34,7 +34,7 @@ fn archive(bench: &Bench, members: &[(u8, &str, &[u8])]) -> String {
 }
 
 #[test]
-fn what_a_copy_out_cannot_restore_is_counted_and_the_answer_is_no() {
+fn metadata_that_a_copy_cannot_restore_is_counted_and_exits_with_1() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));
     // Linux takes no such attribute for a pipe, whatever the filesystem.
@@ -50,7 +50,31 @@ fn what_a_copy_out_cannot_restore_is_counted_and_the_answer_is_no() {
 }
 
 #[test]
-fn whiteouts_that_become_files_and_attributes_without_a_namespace_are_told_once() {
+fn files_that_are_shorter_than_they_say_are_copied_as_far_as_they_go_and_named() {
+    // A file of sysfs has a page by its size, and a line by its content.
+    let source = "/sys/devices/system/cpu";
+    let Ok(online) = fs::read(format!("{source}/online")) else {
+        eprintln!("skipped: no sysfs here");
+        return;
+    };
+    let bench = Bench::new();
+    let (image, empty) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
+    let run = expect(1, &["mkfs", "--json", "--size", "300M", "--from", source, &image]);
+    assert!(run.stderr.contains("changed while it was read"), "{}", run.stderr);
+    let skipped = objects(&run).last().unwrap()["skipped"].clone();
+    assert!(skipped[0]["what"].as_str().unwrap().starts_with("content"), "{skipped}");
+    expect(0, &["mkfs", "-q", "--size", "300M", &empty]);
+    expect(1, &["put", &empty, &format!("{source}/."), "/"]);
+    for image in [&image, &empty] {
+        assert_eq!(expect(0, &["cat", image, "/online"]).stdout.as_bytes(), online);
+        expect(0, &["check", image]);
+    }
+    let run = expect(2, &["put", "--strict", &empty, &format!("{source}/online"), "/strict"]);
+    assert!(run.stderr.contains("online: changed while it was read"), "{}", run.stderr);
+}
+
+#[test]
+fn whiteouts_copied_as_files_and_foreign_attributes_are_reported_once() {
     let bench = Bench::new();
     let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
     let members = [
@@ -96,7 +120,7 @@ fn whiteouts_in_a_directory_are_told_and_obeyed_as_those_in_an_archive() {
     expect(0, &["stat", &image, "/given"]);
 }
 
-/// Runs `xfskit` and reads no more than the first bytes of its answer.
+/// Runs `xfskit` and reads only the first bytes of its output.
 fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -104,6 +128,20 @@ fn cut_short(args: &[&str]) -> (Option<i32>, String) {
     child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_root_directory_and_files_that_are_too_small_are_refused_by_name() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    for args in [&["rm", "-r", &image, "/"][..], &["rm", &image, "//"], &["mv", &image, "/", "/x"]]
+    {
+        let run = expect(1, args);
+        assert!(run.stderr.contains("the root directory has no name"), "{}", run.stderr);
+    }
+    let small = shown(&bench.file("small", b"four"));
+    let run = expect(2, &["mkfs", "-f", &small]);
+    assert!(run.stderr.contains("4 bytes are too few"), "{}", run.stderr);
 }
 
 /// Runs `xfskit` by a shell that redirects its standard output.
@@ -157,25 +195,25 @@ fn an_answer_that_cannot_be_written_is_not_a_success() {
 }
 
 #[test]
-fn an_answer_whose_reader_goes_away_is_not_a_success() {
+fn output_into_a_closed_pipe_is_not_a_success() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let (code, said) = cut_short(&["get", &image, "/", "-"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the archive is incomplete"), "{said}");
-    // As where SIGPIPE ends a program.
+    // The exit code of a program that SIGPIPE ends.
     let (code, said) = cut_short(&["find", "--json", &image, "/"]);
     assert_eq!((code, &*said), (Some(141), ""));
 }
 
 #[test]
-fn get_writes_through_no_link_that_is_there_before() {
+fn get_does_not_follow_existing_links() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let (out, aside) = (bench.path("out"), bench.path("aside"));
     fs::create_dir(&aside).unwrap();
     std::os::unix::fs::symlink(&aside, &out).unwrap();
-    // A link is not filled where a file is to go, nor replaced; to an empty directory it is that
+    // A link is neither filled nor replaced by a file; a link to an empty directory is that
     // directory.
     expect(2, &["get", &image, "/sf/a", &shown(&out)]);
     std::os::unix::fs::symlink("/dev/null", aside.join("in-the-way")).unwrap();

@@ -1,5 +1,5 @@
-//! A journal with a damaged record between tail and head: commands say which record, how much
-//! before it is whole, and how to read without it.
+//! A journal with a damaged record between tail and head: commands print the record, how much
+//! before it is sound, and how to read without it.
 
 #![allow(missing_docs)]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use common::{Bench, damage, expect, shown};
 
-/// The byte at which the record at `block` of the journal's first cycle begins.
+/// Returns the byte of the record at `block` of the journal's first cycle.
 fn record_at(image: &Path, block: u64) -> u64 {
     let bytes = fs::read(image).unwrap();
     let lsn = (1 << 32 | block).to_be_bytes();
@@ -21,11 +21,11 @@ fn record_at(image: &Path, block: u64) -> u64 {
 }
 
 #[test]
-fn a_damaged_record_is_named_with_what_can_be_done_about_it() {
+fn a_damaged_record_is_named_with_a_hint() {
     let bench = Bench::new();
     let path = bench.kept("intents-exchange");
     let image = shown(&path);
-    // Of 1:169 to the head, far from both ends.
+    // From 1:169 to the head, far from both ends.
     damage(&path, record_at(&path, 1021) + 512 + 100, b"damage");
     let before = fs::read(&path).unwrap();
     for args in [
@@ -50,7 +50,7 @@ fn a_damaged_record_is_named_with_what_can_be_done_about_it() {
     assert!(expect(1, &["check", &image]).stdout.contains("[log.record.crc]"));
 }
 
-/// The byte at which the newest record that holds something begins.
+/// Returns the byte of the newest record that is not empty.
 fn newest_record(image: &Path) -> u64 {
     let bytes = fs::read(image).unwrap();
     let records = bytes.chunks(512).enumerate().filter(|(_, sector)| {
@@ -61,7 +61,7 @@ fn newest_record(image: &Path) -> u64 {
 }
 
 #[test]
-fn a_record_cut_off_at_the_head_is_named_by_commands_that_read_and_write() {
+fn a_torn_record_at_the_head_is_named_by_reading_and_writing_commands() {
     let bench = Bench::new();
     let path = bench.kept("intents-exchange");
     let image = shown(&path);

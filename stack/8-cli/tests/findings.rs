@@ -1,4 +1,4 @@
-//! What `check` tells of many findings: the first, a number for the others, and paths.
+//! The output of `check` for many findings: the first ones, a number for the others, and paths.
 
 #![allow(missing_docs)]
 
@@ -8,7 +8,7 @@ use std::fs;
 
 use common::{Bench, damage_inode, expect, objects, shown, xfskit};
 
-/// Findings of one check that are told one by one.
+/// Number of findings of one check that are printed.
 const SHOWN: usize = 64;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Members of an array that lie: XFS's checksums tell which, whatever the level.
+//! Array members with wrong data: XFS's checksums show which, on every level.
 
 #![allow(missing_docs)]
 
@@ -16,15 +16,15 @@ use serde_json::Value;
 struct Volume {
     bench: Bench,
     level: String,
-    /// A sector stands on several members.
+    /// A sector that is on several members.
     mirrored: bool,
     target: String,
     members: Vec<String>,
-    /// What it holds.
+    /// Its bytes.
     content: Vec<u8>,
 }
 
-/// Arrays on which a member may lie: level, members, and whether the first of them fails before.
+/// Arrays with a member that may be wrong: level, members, and whether the first one fails before.
 const ARRAYS: [(&str, usize, bool); 6] = [
     ("1", 2, false),
     ("1", 3, false),
@@ -34,7 +34,7 @@ const ARRAYS: [(&str, usize, bool); 6] = [
     ("10", 4, false),
 ];
 
-/// Arrays of arrays: level, level of its members, and how many members each of these has.
+/// Arrays of arrays: level, level of the members, and number of members of each.
 const NESTED: [(&str, &str, usize, usize); 6] = [
     ("0", "5", 3, 2),
     ("0", "6", 5, 2),
@@ -44,7 +44,7 @@ const NESTED: [(&str, &str, usize, usize); 6] = [
     ("5", "5", 3, 3),
 ];
 
-/// Chunks' worth of data that so many members hold.
+/// Returns the number of chunks of data that this many members hold.
 fn data_members(level: &str, count: usize) -> usize {
     match level {
         "0" => count,
@@ -55,7 +55,7 @@ fn data_members(level: &str, count: usize) -> usize {
     }
 }
 
-/// Makes an array that has so many bytes, and answers its target.
+/// Makes an array of this size, and returns its target.
 fn create(level: &str, members: &[String], bytes: usize) -> String {
     let size = format!("{}M", bytes / data_members(level, members.len()) / (1 << 20) + 6);
     let mut words = vec!["md", "create", "--member-size", &size, "--level", level];
@@ -75,7 +75,7 @@ impl Volume {
         Self::of("v5", level, count, degraded)
     }
 
-    /// An array of `legs` arrays of `count` members each.
+    /// Makes an array of `legs` arrays of `count` members each.
     fn nested((level, inner, count, legs): (&str, &str, usize, usize)) -> Self {
         let bench = Bench::new();
         let image = bench.kept("v5");
@@ -111,14 +111,14 @@ impl Volume {
         this
     }
 
-    /// Where in the volume the first block with this magic is.
+    /// Returns the byte of the first block with this magic in the volume.
     fn magic(&self, magic: &[u8]) -> usize {
         let sectors = self.content.chunks(512);
         512 * sectors.clone().position(|sector| sector.starts_with(magic)).unwrap()
     }
 
-    /// Flips bits of the sector at byte `at`, on the member whose data it is: parity of nothing
-    /// else looks the same. (Of copies, on the first.)
+    /// Flips bits of the sector at byte `at`, on the member with its data: no other parity looks
+    /// the same. (For copies, on the first.)
     fn rot(&self, at: usize) {
         let sector = &self.content[at..at + 512];
         let flipped: Vec<u8> = sector[100..110].iter().map(|byte| !byte).collect();
@@ -136,7 +136,7 @@ impl Volume {
         }
     }
 
-    /// Its first blocks of these kinds rot.
+    /// Damages its first blocks of these kinds.
     fn rot_metadata(&self) {
         for magic in [&b"XFSB"[..], b"XAGI", b"IAB3", b"XDD3", b"AB3B", b"IN\x41\xed"] {
             self.rot(self.magic(magic));
@@ -154,7 +154,7 @@ impl Volume {
         start * block..(start + number(96, 4)) * block
     }
 
-    /// Of the journal, a member gives nothing but garbage.
+    /// One member returns garbage for the journal.
     fn garble_journal(&self, member: usize) {
         let journal = &self.content[self.journal()];
         let theirs: HashSet<&[u8]> =
@@ -174,7 +174,7 @@ impl Volume {
         all
     }
 
-    /// A file whose first block is like nothing else, and where in the volume that is.
+    /// Makes a file whose first block is unique. Returns its byte in the volume.
     fn file_with_content(&self) -> (String, usize) {
         let all = expect(0, &["find", "--json", &self.target, "/", "--type", "f"]);
         let paths = objects(&all);
@@ -189,7 +189,7 @@ impl Volume {
         (path, at * 512)
     }
 
-    /// xfs_repair finds nothing, where it is installed.
+    /// Fails if xfs_repair is installed and finds anything.
     fn is_sound(&self) {
         let copy = self.bench.file("copy.img", &self.dump());
         match Command::new("xfs_repair").arg("-n").arg(&copy).output() {
@@ -200,14 +200,14 @@ impl Volume {
     }
 }
 
-/// The lines of a run, which come in any order.
+/// The lines of a run, in any order.
 fn sorted(run: &Run) -> Vec<&str> {
     let mut lines: Vec<&str> = run.stdout.lines().collect();
     lines.sort_unstable();
     lines
 }
 
-/// What a run says healed: the checks that failed, and whether all of it was rewritten.
+/// Returns what a run reports as healed: the failed checks, and whether all of it was rewritten.
 fn healed(run: &Run) -> (Vec<String>, bool) {
     let lines: Vec<Value> =
         objects(run).into_iter().filter(|line| line["healed"].is_object()).collect();
@@ -216,7 +216,7 @@ fn healed(run: &Run) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn whoever_reads_gets_what_the_other_members_have_and_hears_of_it() {
+fn reads_return_the_data_of_the_other_members_and_report_it() {
     for (level, count, degraded) in ARRAYS {
         let volume = Volume::new(level, count, degraded);
         let plain = expect(0, &["find", &volume.target, "/"]);
@@ -234,7 +234,7 @@ fn whoever_reads_gets_what_the_other_members_have_and_hears_of_it() {
         let checked = expect(1, &["check", "--json", target]);
         let findings = objects(&checked);
         let read = findings.iter().filter(|line| line["healed"] == "read").count();
-        // Of mirrors others than the first are asked, too.
+        // On mirrors other copies than the first are read, too.
         assert!(read >= 3, "RAID{level}: {findings:#?}");
         let wrong = |line: &&Value| line["severity"] != Value::Null && line["healed"] != "read";
         let wrong: Vec<_> = findings.iter().filter(wrong).collect();
@@ -243,7 +243,7 @@ fn whoever_reads_gets_what_the_other_members_have_and_hears_of_it() {
 }
 
 #[test]
-fn check_scrub_repair_rewrites_the_members_that_lied() {
+fn check_scrub_repair_rewrites_the_wrong_members() {
     for (level, count, degraded) in ARRAYS {
         let volume = Volume::new(level, count, degraded);
         volume.rot_metadata();
@@ -262,13 +262,13 @@ fn check_scrub_repair_rewrites_the_members_that_lied() {
 }
 
 #[test]
-fn what_lies_within_arrays_of_arrays_is_found_and_repaired() {
+fn wrong_members_within_arrays_of_arrays_are_found_and_repaired() {
     for shape in NESTED {
         let volume = Volume::nested(shape);
         let (level, target) = (&volume.level, volume.target.as_str());
         let plain = expect(0, &["find", target, "/"]);
         volume.rot_metadata();
-        // Free space, or the parity of it, of the last member too.
+        // Free space, or its parity, on the last member too.
         let member = volume.members.last().unwrap();
         let end = fs::metadata(member).unwrap().len() - (9 << 20);
         damage(member.as_ref(), end, &[0x5a; 700]);
@@ -285,7 +285,7 @@ fn what_lies_within_arrays_of_arrays_is_found_and_repaired() {
 }
 
 #[test]
-fn an_array_of_arrays_names_the_file_whose_content_lies_within() {
+fn an_array_of_arrays_names_the_file_with_doubtful_content() {
     let volume = Volume::nested(("0", "5", 3, 2));
     let (path, at) = volume.file_with_content();
     volume.rot(at);
@@ -295,7 +295,7 @@ fn an_array_of_arrays_names_the_file_whose_content_lies_within() {
     let files = named["mismatch"]["files"].as_array().unwrap();
     assert!(files.iter().any(|file| file["path"] == path && file["offset"] == 0), "{named:#}");
     assert!(named["mismatch"]["array"].as_str().unwrap().starts_with("md:"), "{named:#}");
-    // Where the outer array has a copy, that copy tells.
+    // If the outer array has a copy, that copy decides.
     let volume = Volume::nested(("1", "5", 3, 2));
     volume.rot(volume.file_with_content().1);
     expect(0, &["check", "--scrub", "--repair", &volume.target]);
@@ -306,7 +306,7 @@ fn an_array_of_arrays_names_the_file_whose_content_lies_within() {
 #[test]
 fn a_journal_that_one_member_garbles_is_replayed_from_the_others() {
     for (level, count, degraded) in ARRAYS {
-        // A member without a part of what is replayed is never read: try the next.
+        // A member without a replayed block is never read: tries the next.
         let mut told = false;
         for member in 0..count - usize::from(degraded) {
             if told {
@@ -323,7 +323,7 @@ fn a_journal_that_one_member_garbles_is_replayed_from_the_others() {
             assert_eq!(again.stdout, recovered.stdout, "RAID{level}");
             let (checks, _) = healed(&expect(0, &["ls", "--json", target, "/"]));
             told |= checks.iter().any(|check| check.starts_with("log."));
-            // Written, it is replayed, and afterwards right on every member.
+            // Opened for writing, the journal is replayed, and then right on every member.
             expect(0, &["check", "--scrub", "--repair", target]);
             let found = expect(0, &["find", target, "/"]);
             assert_eq!(sorted(&found), sorted(&plain), "RAID{level}");
@@ -335,7 +335,7 @@ fn a_journal_that_one_member_garbles_is_replayed_from_the_others() {
 }
 
 #[test]
-fn a_volume_that_is_written_has_what_it_reads_rewritten() {
+fn a_writable_volume_has_damaged_blocks_rewritten() {
     let volume = Volume::new("5", 4, false);
     volume.rot_metadata();
     let run = expect(0, &["mkdir", "--json", &volume.target, "/healed-by-writing"]);
@@ -348,7 +348,7 @@ fn a_volume_that_is_written_has_what_it_reads_rewritten() {
 }
 
 #[test]
-fn content_that_no_checksum_covers_is_named_with_its_file() {
+fn mismatching_file_content_is_named_with_its_file() {
     let volume = Volume::new("5", 4, false);
     let target = volume.target.as_str();
     let (path, at) = volume.file_with_content();
@@ -362,7 +362,7 @@ fn content_that_no_checksum_covers_is_named_with_its_file() {
 }
 
 #[test]
-fn a_write_that_a_member_lost_is_found_by_its_age() {
+fn a_lost_write_is_found_by_its_lsn() {
     for (level, count) in [("1", 2), ("5", 4), ("10", 4)] {
         for lost in [0, count - 1] {
             let volume = Volume::new(level, count, false);
@@ -384,10 +384,10 @@ fn a_write_that_a_member_lost_is_found_by_its_age() {
 }
 
 #[test]
-fn free_space_that_does_not_agree_is_made_to() {
+fn mismatching_free_space_is_rewritten() {
     for (level, count) in [("5", 4), ("1", 2)] {
         let volume = Volume::new(level, count, false);
-        // The end of the last member: free space, or the parity of it.
+        // The end of the last member: free space, or its parity.
         let member = volume.members.last().unwrap();
         let size = fs::metadata(member).unwrap().len();
         let end = size - (6 << 20);

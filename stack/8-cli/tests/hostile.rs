@@ -1,5 +1,5 @@
-//! Volumes made to mislead: checksums right, structure wrong. Every command ends, says so, and
-//! leaves nothing half done.
+//! Volumes with right checksums and wrong structure. Every command ends, reports it, and leaves
+//! nothing half done.
 
 #![allow(missing_docs)]
 
@@ -23,7 +23,7 @@ fn bytes(image: &Path, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Changes the block of 4 KiB at `offset`, and makes its checksum at `crc` right.
+/// Changes the block of 4 KiB at `offset`, and corrects its checksum at `crc`.
 fn edit(image: &Path, offset: u64, crc: usize, change: impl FnOnce(&mut [u8])) {
     let mut block = bytes(image, offset, 4096);
     change(&mut block);
@@ -31,7 +31,7 @@ fn edit(image: &Path, offset: u64, crc: usize, change: impl FnOnce(&mut [u8])) {
     damage(image, offset, &block);
 }
 
-/// A volume on which two records of a leaf of `/frag`'s extent tree have changed places.
+/// Makes a volume in which two records of a leaf of `/frag`'s extent tree are exchanged.
 fn disordered(bench: &Bench) -> PathBuf {
     let image = bench.kept("hostile/base");
     assert_eq!(bytes(&image, LEAF, 4), b"BMA3");
@@ -42,7 +42,7 @@ fn disordered(bench: &Bench) -> PathBuf {
     image
 }
 
-/// What `check` says of an image, without the numbers that a harmless change moves.
+/// Returns the output of `check`, without numbers that a harmless change moves.
 fn verdict(image: &Path) -> Vec<String> {
     let run = xfskit(&["check", &shown(image)]);
     run.stdout.lines().filter(|line| line.contains(" [")).map(str::to_owned).collect()
@@ -54,7 +54,7 @@ fn names_the_order(run: &Run) {
 }
 
 #[test]
-fn a_disordered_extent_tree_fails_what_relies_on_it_and_stays_as_it_is() {
+fn a_disordered_extent_tree_fails_changes_and_is_not_changed() {
     let bench = Bench::new();
     let image = shown(&disordered(&bench));
     let before = verdict(Path::new(&image));
@@ -153,8 +153,8 @@ fn a_directory_cycle_ends_every_walk_and_both_paths_are_named() {
     );
 }
 
-/// A tree of every group: where its root is named in the group's second or third sector, and bytes
-/// of a record and of a key.
+/// A tree of every group: where the group's second or third sector has its root, and bytes of a
+/// record and of a key.
 const TREES: [(&str, u64, usize, usize, usize); 5] = [
     ("bnobt", 1, 16, 8, 8),
     ("cntbt", 1, 20, 8, 8),
@@ -205,7 +205,7 @@ fn a_disordered_tree_of_a_group_ends_changes_in_an_error_that_names_it() {
     }
 }
 
-/// A kept patch of `hostile/base`: byte offsets, and what stands there, in hexadecimal.
+/// Applies a kept patch of `hostile/base`: byte offsets, and the bytes there, in hexadecimal.
 fn patched(bench: &Bench, name: &str) -> PathBuf {
     let image = bench.kept("hostile/base");
     let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -220,8 +220,8 @@ fn patched(bench: &Bench, name: &str) -> PathBuf {
     image
 }
 
-/// Gives the block of 4 KiB (or the inode) at `offset` the volume's own UUID, and makes its
-/// checksum right: a patch of another volume of the same shape.
+/// Sets the UUID of the block of 4 KiB (or the inode) at `offset` to the volume's own, and corrects
+/// its checksum: the patch was made on another volume of the same shape.
 fn adopt(image: &Path, offset: u64, len: usize, uuid_at: usize, crc_at: usize) {
     let uuid = bytes(image, 32, 16);
     let mut block = bytes(image, offset, len);
@@ -318,7 +318,7 @@ fn a_name_that_comes_twice_is_a_fault_in_every_reader_and_nothing_is_written_out
         let run = xfskit(args);
         assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
         assert!(
-            run.stderr.contains("name is n1") || run.stderr.contains("dup is n1"),
+            run.stderr.contains("name is n1") || run.stderr.contains("\"n1\" is there twice"),
             "{args:?}: {}",
             run.stderr
         );

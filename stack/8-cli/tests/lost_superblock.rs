@@ -1,5 +1,5 @@
-//! A volume whose primary superblock is gone, alone or with the headers of group 0: what reads goes
-//! by a copy and says so, what writes refuses.
+//! A volume whose primary superblock is lost, alone or with the headers of group 0: reading
+//! commands use a secondary and print a note, writing commands refuse.
 
 #![allow(missing_docs)]
 
@@ -15,7 +15,7 @@ fn lose(image: &Path, offset: u64, bytes: usize) {
     damage(image, offset, &vec![0; bytes]);
 }
 
-/// One warning that names the copy.
+/// Expects one warning that names the secondary.
 fn assert_warned(stderr: &str) {
     let lines: Vec<_> = stderr.lines().filter(|line| line.contains("primary superblock")).collect();
     assert_eq!(lines.len(), 1, "{stderr}");
@@ -23,7 +23,7 @@ fn assert_warned(stderr: &str) {
 }
 
 #[test]
-fn every_reading_command_goes_by_a_copy_and_answers_as_before() {
+fn every_reading_command_uses_a_secondary_and_prints_the_same() {
     let bench = Bench::new();
     for name in ["v5", "v5-1k", "v4", "v5-dirty", "v4-old"] {
         let path = bench.kept(name);
@@ -56,7 +56,7 @@ fn every_reading_command_goes_by_a_copy_and_answers_as_before() {
 }
 
 #[test]
-fn check_reports_the_primary_and_judges_the_rest_by_the_copy() {
+fn check_reports_the_primary_and_checks_the_rest_with_a_secondary() {
     let bench = Bench::new();
     for name in ["v5", "v4", "v5-dirty"] {
         let path = bench.kept(name);
@@ -73,7 +73,7 @@ fn json_of_check(image: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn the_root_is_found_where_the_headers_of_group_0_are_gone_too() {
+fn the_root_is_found_without_the_headers_of_group_0() {
     let bench = Bench::new();
     let path = bench.kept("v5");
     let image = shown(&path);
@@ -82,7 +82,7 @@ fn the_root_is_found_where_the_headers_of_group_0_are_gone_too() {
     let run = expect(0, &["get", &image, "/", "-"]);
     assert!(run.bytes == before);
     assert_warned(&run.stderr);
-    // Some content lies between the headers and the root: the rest comes out.
+    // Some content is between the headers and the root; the rest is copied.
     lose(&path, 0, 64 << 10);
     let run = expect(0, &["find", &image]);
     assert!(run.stdout.lines().count() > 40, "{}", run.stdout);
@@ -118,7 +118,7 @@ fn sectors_stripes_and_sizes_do_not_matter() {
 }
 
 #[test]
-fn a_volume_in_a_partition_is_read_by_its_copy() {
+fn a_volume_in_a_partition_is_read_with_a_secondary() {
     const START: usize = 1 << 20;
     let bench = Bench::new();
     let volume = fs::read(bench.kept("v5")).unwrap();
@@ -139,7 +139,7 @@ fn a_volume_in_a_partition_is_read_by_its_copy() {
 }
 
 #[test]
-fn what_would_write_refuses_and_says_what_to_do() {
+fn writing_commands_refuse_with_a_hint() {
     let bench = Bench::new();
     let path = bench.kept("v5-dirty");
     lose(&path, 0, 512);
@@ -154,7 +154,7 @@ fn what_would_write_refuses_and_says_what_to_do() {
 }
 
 #[test]
-fn a_damaged_field_is_read_by_a_copy_and_an_unfinished_mkfs_is_not() {
+fn a_damaged_primary_is_replaced_by_a_secondary_and_an_unfinished_mkfs_is_not() {
     let bench = Bench::new();
     let path = bench.kept("v5");
     damage(&path, 84, &[0xff; 8]); // agblocks and agcount; the checksum no longer agrees
@@ -167,13 +167,13 @@ fn a_damaged_field_is_read_by_a_copy_and_an_unfinished_mkfs_is_not() {
 }
 
 #[test]
-fn copies_that_belong_nowhere_are_not_believed() {
+fn secondaries_at_wrong_offsets_are_ignored() {
     let bench = Bench::new();
     let volume = fs::read(bench.kept("v5-plain")).unwrap();
     let start = 4096 * 4096;
     let copy = volume[start..start + 512].to_vec();
-    // At every sector, most of them wrong by their own geometry; and one whose checksum is wrong
-    // where it is due.
+    // Superblocks at every sector, most of them wrong by their own geometry; and one with a wrong
+    // checksum at the right sector.
     let mut stray = vec![0; 9 << 20];
     stray.chunks_exact_mut(512).for_each(|sector| sector.copy_from_slice(&copy));
     expect(2, &["ls", &shown(&bench.file("stray", &stray))]);
@@ -182,8 +182,7 @@ fn copies_that_belong_nowhere_are_not_believed() {
     alone[start + 300] ^= 1;
     let run = expect(2, &["ls", &shown(&bench.file("alone", &alone))]);
     assert!(run.stderr.contains("No copy of an XFS superblock"), "{}", run.stderr);
-    // The copies of another volume that was here before do not agree with each other less: most
-    // counts.
+    // The secondaries of an earlier volume agree with each other as well: the majority counts.
     let mut mixed = volume.clone();
     mixed[..512].fill(0);
     mixed[start..start + 512].fill(0);

@@ -1,4 +1,4 @@
-//! `mkfs`, judged by `check`, `xfs_repair -n` and the kernel.
+//! `mkfs`, checked by `check`, `xfs_repair -n` and the kernel.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn a_new_image_is_made_when_its_size_is_given() {
         expect(0, &["check", &image]);
         verify::file(&path).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(expect(0, &["ls", &image]).stdout, "");
-        // What is there already is not overwritten unasked.
+        // Existing contents are not overwritten without --force.
         assert!(expect(2, &["mkfs", &image]).stderr.contains("use -f"));
         expect(0, &["mkfs", "-q", "-f", &image]);
     }
@@ -45,7 +45,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn the_same_uuid_gives_volumes_that_differ_in_time_alone() {
+fn the_same_uuid_gives_volumes_that_differ_only_in_time() {
     let bench = Bench::new();
     let make = |name: &str| {
         let path = bench.path(name);
@@ -59,7 +59,7 @@ fn the_same_uuid_gives_volumes_that_differ_in_time_alone() {
 }
 
 #[test]
-fn a_target_leaves_out_what_its_reader_does_not_know_and_says_so() {
+fn features_that_a_target_does_not_support_are_left_out_and_named() {
     let bench = Bench::new();
     let path = bench.path("boot.img");
     let image = shown(&path);
@@ -99,7 +99,7 @@ fn an_external_log_is_made_and_read() {
 }
 
 #[test]
-fn a_tree_becomes_an_image_as_large_as_it_takes() {
+fn a_tree_becomes_an_image_as_large_as_necessary() {
     let bench = Bench::new();
     let tree = bench.path("tree");
     fs::create_dir_all(tree.join("etc/deep")).unwrap();
@@ -126,7 +126,7 @@ fn a_tree_becomes_an_image_as_large_as_it_takes() {
     assert!(!bench.path("small.img").exists());
 }
 
-/// True where `tar` did this; where it is not there, that is said.
+/// Runs `tar`. Returns false, and prints a note, if it is not installed.
 fn tar(args: &[&str]) -> bool {
     let done = Command::new("tar").args(args).status().is_ok_and(|status| status.success());
     if !done {
@@ -135,7 +135,7 @@ fn tar(args: &[&str]) -> bool {
     done
 }
 
-/// A directory with all kinds of files that anybody may make.
+/// Makes a directory with all kinds of files that need no privilege.
 fn tree(bench: &Bench, name: &str) -> String {
     let tree = bench.path(name);
     fs::create_dir_all(tree.join("etc/deep/deeper")).unwrap();
@@ -177,7 +177,7 @@ fn a_tree_gives_the_same_bytes_from_every_archive_and_on_any_number_of_threads()
 }
 
 #[test]
-fn archives_lie_over_each_other_and_whiteouts_are_obeyed_where_asked_for() {
+fn later_archives_replace_files_and_whiteouts_apply_on_request() {
     let bench = Bench::new();
     let (lower, upper) = (tree(&bench, "lower"), bench.path("upper"));
     fs::create_dir_all(upper.join("etc/deep")).unwrap();
@@ -230,7 +230,7 @@ fn owners_and_labels_come_from_files_of_rules() {
 }
 
 #[test]
-fn what_is_no_tree_makes_no_volume() {
+fn an_unreadable_tree_makes_no_volume() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));
     let junk = shown(&bench.file("junk", &[7; 5000]));
@@ -245,7 +245,7 @@ fn what_is_no_tree_makes_no_volume() {
 }
 
 #[test]
-fn free_is_refused_where_the_tree_does_not_decide_the_size() {
+fn free_is_refused_unless_the_tree_decides_the_size() {
     let bench = Bench::new();
     let tree = tree(&bench, "tree");
     let there = bench.file("there.img", &vec![7; 64 << 20]);
@@ -261,13 +261,13 @@ fn free_is_refused_where_the_tree_does_not_decide_the_size() {
         assert!(said && run.stderr.contains("--size auto"), "{}", run.stderr);
     }
     assert!(!missing.exists() && fs::read(&there).unwrap().iter().all(|&b| b == 7));
-    // A missing image without a size is as large as the tree takes.
+    // A missing image without a size is as large as the tree needs.
     expect(0, &["mkfs", "-q", "--from", &tree, "--free", "30M", &missing_name]);
     verify::file(&missing).unwrap();
 }
 
 #[test]
-fn signals_remove_an_image_that_is_not_whole() {
+fn signals_remove_an_unfinished_image() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));
     let archive = shown(&bench.path("a.tar"));
@@ -278,10 +278,10 @@ fn signals_remove_an_image_that_is_not_whole() {
     for name in ["INT", "TERM", "HUP", "QUIT"] {
         let mut child = begin(&args);
         let mut input = child.stdin.take().unwrap();
-        // More than the pipe holds: the command reads when this is written.
+        // More than the pipe holds, so the command has read when this is written.
         input.write_all(&fs::read(&archive).unwrap()[..1 << 20]).unwrap();
         signal(&child, name);
-        // The writer at the other end need not say another word, nor hang up.
+        // The writer at the other end need neither write more nor close the pipe.
         assert!(ended(130, child, &args).contains("stopped"));
         drop(input);
         assert!(!bench.path("v.img").exists(), "{name}");
@@ -289,7 +289,7 @@ fn signals_remove_an_image_that_is_not_whole() {
 }
 
 #[test]
-fn an_image_that_cannot_be_finished_goes_unless_it_is_to_be_kept() {
+fn an_unfinished_image_is_removed_unless_keep_is_given() {
     // Files there are shorter than their size.
     let source = "/sys/kernel/mm/transparent_hugepage";
     if !Path::new(source).exists() {
@@ -304,7 +304,7 @@ fn an_image_that_cannot_be_finished_goes_unless_it_is_to_be_kept() {
     expect(2, &["mkfs", "--keep", "--from", source, "--size", "300M", &image]);
     let refused = expect(2, &["ls", &image]);
     assert!(path.exists() && refused.stderr.contains("inprogress"), "{}", refused.stderr);
-    // What was there before stays, marked as unfinished.
+    // An image that existed before stays, marked as unfinished.
     expect(2, &["mkfs", "-f", "--from", source, &image]);
     assert!(path.exists());
 }

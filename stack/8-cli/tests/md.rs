@@ -14,7 +14,7 @@ use xfskit_test_arrays::{Fixture, manifest};
 use xfskit_test_oracle::verify;
 use xfskit_units::ByteOffset;
 
-/// The members of an array as files, zeroes left out.
+/// The members of an array as files with holes.
 fn unpack(bench: &Bench, fixture: &Fixture) -> Vec<String> {
     const PIECE: usize = 256 * 1024;
     let mut names = Vec::new();
@@ -36,7 +36,7 @@ fn unpack(bench: &Bench, fixture: &Fixture) -> Vec<String> {
     names
 }
 
-/// What mdadm said, without what only it can know: the names of devices in tables of 0.90.
+/// Returns the output of mdadm, without what only it knows: the names of devices in tables of 0.90.
 fn comparable(text: &str) -> String {
     let line =
         |line: &str| line.split("   /dev/").next().unwrap_or("").trim_end().to_owned() + "\n";
@@ -46,7 +46,7 @@ fn comparable(text: &str) -> String {
 #[test]
 fn members_are_examined_as_mdadm_does() {
     for entry in manifest() {
-        // The large ones say nothing new.
+        // The large ones show nothing new.
         if entry.bytes > 64 << 20 {
             continue;
         }
@@ -61,7 +61,7 @@ fn members_are_examined_as_mdadm_does() {
 }
 
 #[test]
-fn what_is_no_member_is_examined_with_the_answer_no() {
+fn a_device_without_md_superblock_exits_with_1() {
     let bench = Bench::new();
     let empty = shown(&bench.file("empty.img", &vec![0; 65536]));
     let run = expect(1, &["md", "examine", &empty]);
@@ -77,7 +77,7 @@ fn what_is_no_member_is_examined_with_the_answer_no() {
 }
 
 #[test]
-fn assembly_tells_who_is_who_and_which_target_to_use() {
+fn assemble_prints_roles_and_the_target_to_use() {
     let bench = Bench::new();
     let names = unpack(&bench, &Fixture::open("raid5-degraded"));
     let words: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -96,7 +96,7 @@ fn assembly_tells_who_is_who_and_which_target_to_use() {
 }
 
 #[test]
-fn members_that_make_no_array_are_refused_with_what_to_do() {
+fn members_that_form_no_array_are_refused_with_a_hint() {
     let bench = Bench::new();
     let names = unpack(&bench, &Fixture::open("raid5-left-symmetric"));
     let run = expect(2, &["md", "assemble", &names[0], &names[1]]);
@@ -133,7 +133,7 @@ fn parts_of_an_arrays_content_are_dumped() {
 }
 
 #[test]
-fn arrays_without_superblocks_are_read_by_what_the_user_says() {
+fn arrays_without_superblocks_are_read_with_a_given_geometry() {
     let bench = Bench::new();
     let fixture = Fixture::open("raid6-left-symmetric");
     let names = unpack(&bench, &fixture);
@@ -148,7 +148,7 @@ fn arrays_without_superblocks_are_read_by_what_the_user_says() {
 }
 
 #[test]
-fn a_file_system_on_a_degraded_array_is_read_by_every_command() {
+fn a_filesystem_on_a_degraded_array_is_read_by_every_command() {
     let bench = Bench::new();
     let fixture = Fixture::open("raid6-xfs-degraded2");
     let names = unpack(&bench, &fixture);
@@ -180,7 +180,7 @@ fn a_guess_is_a_target_that_opens_the_volume() {
 }
 
 #[test]
-fn what_is_loaded_is_dumped_and_mdadm_finds_the_members_clean() {
+fn loaded_content_is_dumped_and_mdadm_finds_the_members_clean() {
     let bench = Bench::new();
     let names = unpack(&bench, &Fixture::open("raid5-left-symmetric"));
     let target = format!("md:{}", names.join(","));
@@ -207,7 +207,7 @@ fn what_is_loaded_is_dumped_and_mdadm_finds_the_members_clean() {
 }
 
 #[test]
-fn a_file_system_on_an_array_is_changed_by_every_command() {
+fn a_filesystem_on_an_array_is_changed_by_every_command() {
     let bench = Bench::new();
     let mut names = unpack(&bench, &Fixture::open("raid6-xfs-clean"));
     let target = format!("md:{}", names.join(","));
@@ -215,7 +215,7 @@ fn a_file_system_on_an_array_is_changed_by_every_command() {
     expect(0, &["put", &target, &file, "/motd"]);
     expect(0, &["check", &target]);
     verify::file(&bench.file("whole.img", &expect(0, &["md", "dump", &target]).bytes)).unwrap();
-    // The same with two members less.
+    // Again with two members fewer.
     names.drain(1..3);
     let degraded = format!("md:{}", names.join(","));
     assert_eq!(expect(0, &["cat", &degraded, "/motd"]).bytes, b"written through parity");
@@ -256,7 +256,7 @@ fn every_parity_routine_is_timed_and_one_is_marked() {
 }
 
 #[test]
-fn writes_go_aside_with_overlay_whatever_the_target_is() {
+fn writes_go_to_the_overlay_for_every_kind_of_target() {
     let bench = Bench::new();
     let member = |i: usize| shown(&bench.path(&format!("m{i}")));
     let names: Vec<String> = (0..3).map(member).collect();
@@ -274,7 +274,7 @@ fn writes_go_aside_with_overlay_whatever_the_target_is() {
         let with = |word: &'static str, more: &[&'static str]| [&[word], &aside[..], more].concat();
         let bytes = || below.iter().map(|name| fs::read(name).unwrap()).collect::<Vec<_>>();
         let before = bytes();
-        // A reader makes no file.
+        // A reading command makes no file.
         expect(0, &with("ls", &["/"]));
         assert!(!std::path::Path::new(&changes).exists());
         expect(0, &[&["put"], &aside[..], &[&file, "/hello"]].concat());
@@ -289,7 +289,7 @@ fn writes_go_aside_with_overlay_whatever_the_target_is() {
 }
 
 #[test]
-fn an_overlay_knows_what_it_was_made_on() {
+fn an_overlay_detects_a_changed_target() {
     let bench = Bench::new();
     let image = |name: &str| {
         let image = shown(&bench.path(name));
@@ -319,7 +319,7 @@ fn an_overlay_knows_what_it_was_made_on() {
 }
 
 #[test]
-fn a_stale_member_is_taken_with_force_by_every_command() {
+fn every_command_uses_a_stale_member_with_force() {
     let bench = Bench::new();
     let names: Vec<String> = (0..3).map(|i| shown(&bench.path(&format!("m{i}")))).collect();
     let words = "md create --level 5 --chunk 64K --assume-clean --member-size 160M".split(' ');

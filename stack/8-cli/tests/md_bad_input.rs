@@ -1,5 +1,5 @@
-//! Members that make no array, or none that may be written: every command says which member it is
-//! and what to do, and writes nothing, not even where writing was asked for.
+//! Members that form no array, or one that cannot be written: every command names the member and
+//! what to do, and writes nothing, even if it was to write.
 
 #![allow(missing_docs)]
 
@@ -24,7 +24,7 @@ fn unpack(bench: &Bench, prefix: &str, name: &str) -> Vec<String> {
     fixture.devices().iter().map(|device| &**device).enumerate().map(member).collect()
 }
 
-/// Changes a member's superblock; its checksum is right again.
+/// Changes a member's superblock, and corrects its checksum.
 fn edit(member: &str, change: impl FnOnce(&mut SuperblockV1)) {
     let device = FileDevice::open(Path::new(member), OpenMode::ReadWrite).unwrap();
     let mut found = superblock::read(&device).unwrap().unwrap().superblock;
@@ -72,7 +72,7 @@ fn all() -> Vec<&'static [&'static str]> {
 const RAID5: &str = "raid5-left-symmetric";
 
 #[test]
-fn members_of_different_arrays_are_told_apart() {
+fn members_of_different_arrays_are_refused_by_name() {
     let bench = Bench::new();
     let mut members = unpack(&bench, "m", RAID5);
     members[2] = unpack(&bench, "other", "raid5-right-symmetric").swap_remove(2);
@@ -80,7 +80,7 @@ fn members_of_different_arrays_are_told_apart() {
 }
 
 #[test]
-fn a_member_that_is_there_twice_is_named_with_its_copy() {
+fn a_member_given_twice_is_named_with_its_copy() {
     let bench = Bench::new();
     let mut members = unpack(&bench, "m", RAID5);
     members.push(shown(&bench.file("copy.img", &fs::read(&members[1]).unwrap())));
@@ -88,7 +88,7 @@ fn a_member_that_is_there_twice_is_named_with_its_copy() {
 }
 
 #[test]
-fn stale_members_are_not_taken_where_others_are_missing() {
+fn stale_members_are_not_used_if_others_are_missing() {
     let bench = Bench::new();
     let mut members = unpack(&bench, "m", "raid5-degraded");
     let assembly = xfskit_test_arrays::assembly(&Fixture::open("raid5-degraded").devices());
@@ -97,7 +97,7 @@ fn stale_members_are_not_taken_where_others_are_missing() {
 }
 
 #[test]
-fn more_members_missing_than_the_level_bears_are_counted_by_role() {
+fn too_many_missing_members_are_listed_by_role() {
     let bench = Bench::new();
     let raid5 = unpack(&bench, "m", RAID5);
     refused(&raid5[..2], &all(), &["raid5 of 4", "roles 2, 3", "Name the missing members"]);
@@ -127,7 +127,7 @@ fn sizes_that_disagree_are_named_by_their_member() {
 }
 
 #[test]
-fn a_reshape_that_is_half_way_is_read_and_not_written() {
+fn an_unfinished_reshape_is_read_and_not_written() {
     let bench = Bench::new();
     let members = unpack(&bench, "m", "raid5-reshape");
     let run = xfskit(&["md", "dump", &target(&members)]);

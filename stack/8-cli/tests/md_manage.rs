@@ -1,4 +1,4 @@
-//! `xfskit md` where it makes arrays and tends them; mdadm judges the superblocks.
+//! `xfskit md` commands that make and manage arrays; mdadm checks the superblocks.
 
 #![allow(missing_docs)]
 
@@ -6,9 +6,9 @@ mod common;
 
 use std::process::Command;
 
-use common::{Bench, begin, ended, expect, interrupt, json, shown};
+use common::{Bench, begin, damage, ended, expect, interrupt, json, objects, shown};
 
-/// What mdadm says of a member; `None`, and why, where there is no mdadm.
+/// Returns the output of mdadm for a member; `None`, with a note, if mdadm is not installed.
 fn mdadm(name: &str) -> Option<String> {
     match Command::new("mdadm").args(["--examine", name]).env("TZ", "UTC").output() {
         Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -19,13 +19,13 @@ fn mdadm(name: &str) -> Option<String> {
     }
 }
 
-/// The value of a line of mdadm's.
+/// Returns the value of a line of mdadm's.
 fn says(text: &str, key: &str) -> String {
     let line = text.lines().find(|line| line.trim_start().starts_with(&format!("{key} :")));
     line.and_then(|line| line.split_once(" : ")).map_or_else(String::new, |(_, v)| v.into())
 }
 
-/// Names of members that are not there yet.
+/// Returns names of members that do not exist yet.
 fn names(bench: &Bench, count: usize) -> Vec<String> {
     (0..count).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect()
 }
@@ -36,7 +36,7 @@ fn create(words: &[&str], members: &[String]) {
 }
 
 #[test]
-fn new_arrays_of_every_level_and_layout_are_what_mdadm_would_make() {
+fn new_arrays_of_every_level_and_layout_are_the_same_as_mdadms() {
     for (words, count, size, state, offset) in [
         ("--level linear", 3, 18_432, "clean", "2048"),
         ("--level 0 --chunk 64K", 3, 18_432, "clean", "2048"),
@@ -86,7 +86,7 @@ fn a_new_raid5_rebuilds_its_last_member_and_keeps_its_spare() {
 }
 
 #[test]
-fn what_cannot_become_an_array_is_refused_and_left_as_it_was() {
+fn invalid_arrays_are_refused_and_members_left_unchanged() {
     let bench = Bench::new();
     let names = names(&bench, 4);
     let refused = |words: &str| {
@@ -117,7 +117,7 @@ fn what_cannot_become_an_array_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn members_may_come_later() {
+fn missing_members_are_added_later() {
     let bench = Bench::new();
     let mut names = names(&bench, 4);
     names[1] = "missing".into();
@@ -128,7 +128,7 @@ fn members_may_come_later() {
     assert_eq!(detail["members"][2]["freshness"]["rebuilding"]["role"], 3);
 }
 
-/// An array of whole members, filled; its members and their target.
+/// Makes an array of whole members with contents. Returns its members and its target.
 fn filled(bench: &Bench, words: &[&str], count: usize) -> (Vec<String>, Vec<u8>) {
     let names = names(bench, count);
     create(words, &names);
@@ -147,7 +147,7 @@ fn holds(target: &str, content: &[u8]) {
 }
 
 #[test]
-fn a_member_fails_a_spare_takes_over_and_is_rebuilt() {
+fn a_spare_takes_over_for_a_failed_member_and_is_rebuilt() {
     let bench = Bench::new();
     let words = ["--level", "6", "--spare-devices", "1", "--assume-clean", "--bitmap", "internal"];
     let (names, content) = filled(&bench, &words, 6);
@@ -164,7 +164,7 @@ fn a_member_fails_a_spare_takes_over_and_is_rebuilt() {
     holds(&target, &content);
     expect(1, &["md", "remove", &target, &names[0]]);
     expect(0, &["md", "remove", &target, &names[1]]);
-    // The new member alone with the fewest others.
+    // The new member with the fewest others.
     holds(&format!("md:{},{},{}", names[5], names[2], names[3]), &content);
     let Some(theirs) = mdadm(&names[5]) else { return };
     assert_eq!(says(&theirs, "Device Role"), "Active device 1");
@@ -174,12 +174,12 @@ fn a_member_fails_a_spare_takes_over_and_is_rebuilt() {
 }
 
 #[test]
-fn members_are_added_replaced_and_come_back() {
+fn members_are_added_replaced_and_re_added() {
     let bench = Bench::new();
     let words = ["--level", "5", "--assume-clean", "--bitmap-chunk", "64K"];
     let (mut names, content) = filled(&bench, &words, 4);
     let target = |names: &[String]| format!("md:{}", names.join(","));
-    // It was away while something was written, and comes back.
+    // It was removed during a write, and is re-added.
     let without = [&names[..1], &names[2..]].concat();
     expect(0, &["md", "fail", "--later", &target(&names), &names[1]]);
     let motd = shown(&bench.file("motd", b"while one was away"));
@@ -207,17 +207,17 @@ fn members_are_added_replaced_and_come_back() {
     names[3] = new;
     expect(0, &["md", "scrub", &target(&names)]);
     holds(&target(&names[1..]), &content);
-    // Nothing is left to take over.
+    // No spare is left.
     expect(0, &["md", "fail", &target(&names), &names[0]]);
     expect(1, &["md", "rebuild", &target(&names[1..])]);
     let run = expect(1, &["md", "fail", &target(&names[1..]), &names[2]]);
-    assert!(run.stderr.contains("cannot go on without it"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot work without it"), "{}", run.stderr);
     let run = expect(2, &["md", "scrub", &target(&names[1..])]);
     assert!(run.stderr.contains("missing or not complete"), "{}", run.stderr);
 }
 
 #[test]
-fn a_new_array_is_brought_into_agreement() {
+fn a_new_array_is_resynced() {
     for level in ["1", "5", "6", "10"] {
         let bench = Bench::new();
         let (names, content) = filled(&bench, &["--level", level], 4);
@@ -231,8 +231,8 @@ fn a_new_array_is_brought_into_agreement() {
 }
 
 #[test]
-fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
-    // What Linux 6.12 counts for these errors.
+fn a_scrub_counts_as_md_does_and_names_and_repairs_the_wrong_member() {
+    // The counts of Linux 6.12 for these errors.
     for (level, chunk, members, count, repaired) in [
         ("1", "512K", 3, 384, 1), // of three copies one differs; where two do, none can be named
         ("5", "512K", 4, 16, 0),
@@ -263,7 +263,7 @@ fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
         }
         if all {
             expect(0, &["md", "scrub", &target]);
-            // Without one member there is still something to compare with; two are no news.
+            // Without one member there is still redundancy to compare; without two there is none.
             expect(0, &["md", "scrub", &format!("md:{}", names[1..].join(","))]);
             expect(2, &["md", "scrub", &format!("md:{}", names[2..].join(","))]);
         }
@@ -271,7 +271,7 @@ fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
 }
 
 #[test]
-fn what_is_stopped_or_killed_goes_on() {
+fn stopped_or_killed_actions_continue() {
     let bench = Bench::new();
     let names = names(&bench, 5);
     let members: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -282,7 +282,7 @@ fn what_is_stopped_or_killed_goes_on() {
     let file = shown(&bench.file("content", &content));
     expect(0, &["md", "load", "--write", "--offset", "100K", &target, &file]);
     expect(0, &["md", "fail", "--later", &target, &names[1]]);
-    // Slow enough not to be done before the signal comes: 97 MiB at 8 MiB a second.
+    // Slow enough that the signal comes first: 97 MiB at 8 MiB a second.
     let rebuild = ["md", "rebuild", "--rate", "8M", &target];
     assert_eq!(until(&target), 0);
     let mut child = begin(&rebuild);
@@ -313,7 +313,7 @@ fn what_is_stopped_or_killed_goes_on() {
     holds(&format!("md:{},{},{}", names[4], names[2], names[3]), &content);
 }
 
-/// Waits until a job says how far it is.
+/// Waits until a job prints its progress.
 fn first_sign(child: &mut std::process::Child) {
     use std::io::Read;
     let mut said = Vec::new();
@@ -324,9 +324,79 @@ fn first_sign(child: &mut std::process::Child) {
     }
 }
 
-/// How many sectors of the last member are rebuilt.
+/// Returns the number of rebuilt sectors of the last member.
 fn until(target: &str) -> u64 {
     let detail = &json(&["md", "detail", "--json", target])[0];
     let freshness = &detail["members"][4]["freshness"];
     freshness["rebuilding"]["until"].as_u64().expect("a member that is being rebuilt")
+}
+
+/// A RAID6 of five, one of whose members holds something else in one page.
+fn with_a_wrong_member(bench: &Bench) -> (Vec<String>, Vec<u8>) {
+    let words = ["--level", "6", "--assume-clean", "--chunk", "64K", "--data-offset", "1M"];
+    let (names, content) = filled(bench, &words, 5);
+    // In stripe 3, where all members hold something.
+    let at = (1 << 20) + 3 * (64 << 10) + 8192;
+    damage(names[1].as_ref(), at, b"not what it should be");
+    (names, content)
+}
+
+#[test]
+fn a_rebuild_from_members_that_disagree_fails_and_names_the_stripes() {
+    let bench = Bench::new();
+    let (names, _) = with_a_wrong_member(&bench);
+    expect(0, &["md", "fail", "--later", &format!("md:{}", names.join(",")), &names[2]]);
+    let left = [&names[..2], &names[3..]].concat();
+    let new = shown(&bench.path("new.img"));
+    let target = format!("md:{}", left.join(","));
+    let run = expect(1, &["md", "add", "--json", "--member-size", "9M", &target, &new]);
+    let answer = &objects(&run)[0];
+    assert_eq!(answer["undecided_pages"], 1, "{}", run.stdout);
+    assert_eq!(answer["undecided_stripes"], serde_json::json!([3]), "{}", run.stdout);
+    assert!(answer["undecided_bytes"].as_array().is_some_and(|bytes| !bytes.is_empty()));
+    assert!(run.stdout.contains("cannot be told: stripes 3"), "{}", run.stdout);
+    // The array is whole all the same.
+    assert_eq!(answer["missing"], serde_json::json!([]));
+}
+
+#[test]
+fn a_replacement_gets_what_the_others_show_to_be_right() {
+    let bench = Bench::new();
+    let (mut names, content) = with_a_wrong_member(&bench);
+    let new = shown(&bench.path("new.img"));
+    let target = format!("md:{}", names.join(","));
+    expect(0, &["md", "add", "--later", "--member-size", "9M", &target, &new]);
+    let target = format!("{target},{new}");
+    let run = expect(0, &["md", "replace", &target, &names[1]]);
+    assert!(run.stderr.contains("1 pages of") && run.stderr.contains("m1.img"), "{}", run.stderr);
+    names[1] = new;
+    let target = format!("md:{}", names.join(","));
+    holds(&target, &content);
+    expect(0, &["md", "scrub", &target]);
+}
+
+#[test]
+fn a_rebuild_that_leaves_a_role_empty_says_why_even_quietly() {
+    let bench = Bench::new();
+    let (names, _) = filled(&bench, &["--level", "5", "--assume-clean", "--bitmap", "none"], 4);
+    let target = format!("md:{}", names.join(","));
+    expect(0, &["md", "fail", "--later", &target, &names[1]]);
+    let run = expect(1, &["md", "rebuild", "-q", &target]);
+    assert!(run.stderr.contains("roles [1] have no member; left out: "), "{}", run.stderr);
+    assert!(run.stderr.contains("m1.img") && run.stderr.contains("md add"), "{}", run.stderr);
+}
+
+#[test]
+fn a_member_that_is_named_twice_is_named_as_the_repeat() {
+    let bench = Bench::new();
+    let (names, _) = filled(&bench, &["--level", "5", "--assume-clean"], 3);
+    let alias = bench.path("alias.img");
+    std::os::unix::fs::symlink(&names[0], &alias).unwrap();
+    for other in [&names[0], &shown(&alias)] {
+        let target = format!("md:{},{},{other}", names[0], names[1]);
+        let motd = shown(&bench.file("motd", b"twice"));
+        let run = expect(2, &["md", "load", "--write", &target, &motd]);
+        let said = format!("{} and {other} are the same member [md.duplicate]", names[0]);
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
+    }
 }

@@ -1,5 +1,5 @@
-//! Names that a terminal or a line would not survive, rows for programs, and what is said of wrong
-//! command lines.
+//! Names that a terminal or a line cannot show, rows for programs, and messages on wrong command
+//! lines.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use common::{Bench, Run, expect, feed, json, objects, shown, xfskit};
 
-/// An image with a directory of a name that moves the cursor, and one that is not UTF-8.
+/// Makes an image with a directory whose name moves the cursor, and one that is not UTF-8.
 fn odd(bench: &Bench) -> String {
     let image = shown(&bench.kept("v5"));
     for name in [&b"/odd/it's\x1b[2J\n"[..], b"/odd/\xff"] {
@@ -21,7 +21,7 @@ fn odd(bench: &Bench) -> String {
 }
 
 #[test]
-fn names_are_written_in_the_style_that_is_asked_for() {
+fn names_are_written_in_the_requested_style() {
     let bench = Bench::new();
     let image = odd(&bench);
     let list = |options: &[&str]| expect(0, &[&["ls", &image, "/odd"], options].concat()).bytes;
@@ -48,7 +48,7 @@ fn messages_do_not_move_the_cursor() {
 }
 
 #[test]
-fn a_path_in_json_is_text_and_its_bytes_are_beside_it_where_it_is_not() {
+fn a_path_in_json_is_text_with_its_bytes_if_it_is_not_utf8() {
     let bench = Bench::new();
     let image = odd(&bench);
     for words in [["ls", "--json", &image, "/odd"], ["tree", "--json", &image, "/odd"]] {
@@ -62,7 +62,7 @@ fn a_path_in_json_is_text_and_its_bytes_are_beside_it_where_it_is_not() {
 }
 
 #[test]
-fn rows_have_the_fields_that_are_asked_for() {
+fn rows_have_the_requested_fields() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     expect(0, &["touch", "-d", "2050-01-01T00:00:00.000000001Z", &image, "/fragmented"]);
@@ -90,7 +90,7 @@ fn rows_have_the_fields_that_are_asked_for() {
 }
 
 #[test]
-fn find_knows_what_is_newer() {
+fn find_compares_times_with_newer() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     expect(0, &["mkdir", &image, "/older", "/newer"]);
@@ -101,7 +101,7 @@ fn find_knows_what_is_newer() {
 }
 
 #[test]
-fn du_adds_up_what_files_take_and_counts_each_once() {
+fn du_adds_the_space_of_files_and_counts_each_once() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     expect(0, &["mkdir", &image, "/du", "/du/below"]);
@@ -119,7 +119,7 @@ fn du_adds_up_what_files_take_and_counts_each_once() {
     assert_eq!(apparent, BTreeMap::from(expected.map(|(path, bytes)| (path.to_owned(), bytes))));
     assert_eq!(expect(0, &["du", "-s", &image, "/du"]).stdout, "12\t/du\n");
     assert_eq!(expect(0, &["du", "-h", "-d", "0", &image, "/du"]).stdout, "12 KiB\t/du\n");
-    // Every file of the volume once, as their inodes tell.
+    // Every file of the volume once, from the inodes.
     let mut blocks = BTreeMap::new();
     for row in json(&["find", "--json", "--fields", "ino,blocks", &image]) {
         blocks.insert(row["ino"].as_u64().unwrap(), row["blocks"].as_u64().unwrap());
@@ -128,7 +128,7 @@ fn du_adds_up_what_files_take_and_counts_each_once() {
 }
 
 #[test]
-fn wrong_words_are_told_what_to_write() {
+fn wrong_command_lines_get_a_hint() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let run = expect(2, &["find", &image, "/", "-name", "x"]);
@@ -150,7 +150,7 @@ fn wrong_words_are_told_what_to_write() {
 }
 
 #[test]
-fn the_shell_says_which_line_is_wrong() {
+fn the_shell_prints_the_wrong_line() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let script = shown(&bench.file("script", b"mkdir /fine\n\nrm /gone\nfrobnicate\nls 'open\n"));
@@ -165,11 +165,11 @@ fn the_shell_says_which_line_is_wrong() {
             told["line"].as_u64()
         })
         .collect();
-    // The directory is there by now.
+    // The directory exists by now.
     assert_eq!(lines, [1, 3, 4, 5]);
 }
 
-/// A word of any kind, by the numbers that `random` gives.
+/// A word of any kind, from the numbers of `random`.
 fn word(
     random: &mut impl FnMut(usize) -> usize,
     images: &[String],
@@ -197,7 +197,7 @@ fn word(
 }
 
 #[test]
-fn any_words_end_in_an_answer_and_an_error_in_json_is_json() {
+fn any_command_line_ends_and_an_error_in_json_is_json() {
     let bench = Bench::new();
     let kept = shown(&bench.kept("v5"));
     let text = shown(&bench.file("text", b"no volume"));

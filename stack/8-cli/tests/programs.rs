@@ -1,5 +1,5 @@
-//! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, and beside the
-//! programs of these names.
+//! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, compared with
+//! the original programs.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Bench, expect, json, shown};
 use serde_json::Value;
 use xfskit_test_oracle::need::skip;
 
-/// Those of the operations of a dbench that each counts, and how often.
+/// Returns the counted operations of a dbench, and how often each ran.
 fn counts(results: &[Value]) -> Vec<(String, u64)> {
     let operations = &results.last().unwrap()["dbench"]["operations"];
     let count = |one: &Value| {
@@ -20,7 +20,7 @@ fn counts(results: &[Value]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn dbench_does_the_same_in_a_directory_and_on_a_volume() {
+fn dbench_runs_the_same_in_a_directory_and_on_a_volume() {
     let bench = Bench::new();
     let some = ["dbench", "--json", "--loops", "1", "-x", "2"];
     let mounted = json(&[&some[..], &["-D", &shown(&bench.path("dir"))]].concat());
@@ -31,7 +31,7 @@ fn dbench_does_the_same_in_a_directory_and_on_a_volume() {
 }
 
 #[test]
-fn dbench_reads_loadfiles_and_names_the_line_that_went_wrong() {
+fn dbench_reads_loadfiles_and_names_a_wrong_line() {
     let bench = Bench::new();
     let load =
         shown(&bench.file("client.txt", expect(0, &["dbench", "--print-load"]).stdout.as_bytes()));
@@ -48,7 +48,7 @@ fn dbench_reads_loadfiles_and_names_the_line_that_went_wrong() {
 }
 
 #[test]
-fn compilebench_does_the_same_in_a_directory_and_on_a_volume() {
+fn compilebench_runs_the_same_in_a_directory_and_on_a_volume() {
     let bench = Bench::new();
     let some = ["compilebench", "--json", "-i", "2", "-r", "30", "--files", "60", "-n"];
     let runs = |more: [&str; 2]| -> Vec<String> {
@@ -75,7 +75,7 @@ fn compilebench_does_the_same_in_a_directory_and_on_a_volume() {
 }
 
 #[test]
-fn fs_mark_does_the_same_in_a_directory_and_on_a_volume() {
+fn fs_mark_runs_the_same_in_a_directory_and_on_a_volume() {
     let bench = Bench::new();
     let image = shown(&bench.path("disk.img"));
     expect(0, &["mkfs", "-q", "--size", "1G", &image]);
@@ -99,7 +99,7 @@ fn fs_mark_does_the_same_in_a_directory_and_on_a_volume() {
 }
 
 #[test]
-fn files_stay_when_fs_mark_keeps_them_and_go_otherwise() {
+fn fs_mark_keeps_or_removes_its_files_by_option() {
     let bench = Bench::new();
     let files = |dir: &str| fs::read_dir(bench.path(dir)).unwrap().count();
     let cases: [(&[&str], usize); 4] =
@@ -115,9 +115,9 @@ fn files_stay_when_fs_mark_keeps_them_and_go_otherwise() {
     }
 }
 
-/// What Debian's program prints; nothing where it is not installed.
+/// Returns the output of Debian's program, or nothing if it is not installed.
 fn theirs(bench: &Bench, program: &str, args: &[&str]) -> Option<String> {
-    // fs_mark leaves a log where it is.
+    // fs_mark leaves a log in the working directory.
     let here = bench.path(".");
     let Ok(out) = Command::new(program).args(args).current_dir(here).output() else {
         skip(&format!("{program} (Debian packages fsmark, dbench)"));
@@ -126,7 +126,7 @@ fn theirs(bench: &Bench, program: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8(out.stdout).unwrap())
 }
 
-/// Lines with `N` for every number and one blank between words.
+/// Replaces every number by `N` and blanks by one blank.
 fn shape(text: &str) -> Vec<String> {
     let word = |word: &str| {
         let (name, value) =
@@ -181,7 +181,7 @@ fn dbench_prints_what_dbench_prints_of_the_same_load() {
         return;
     };
     let ours = expect(0, &[&["dbench"], &some[..], &["-D", &shown(&ours_in), "2"]].concat()).stdout;
-    // Which operations come to pass in that time differs, and so does what is said before.
+    // The operations in that time differ, and so do the lines before.
     let lines = |text: &str| -> Vec<String> {
         let known = |line: &String| {
             ["Operation", "-----", "Throughput", "N cleanup"]

@@ -8,12 +8,12 @@ use std::fs;
 
 use common::{Bench, damage, expect, objects, shown, xfskit};
 
-/// A megabyte that repeats nowhere: several rows of each array.
+/// A megabyte without repetition: several stripes of each array.
 fn content() -> Vec<u8> {
     (0..250_000_u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
 }
 
-/// An array of this level with a volume that holds `/file`, and its members.
+/// Makes an array of this level with a volume that has `/file`. Returns its members too.
 fn array(bench: &Bench, level: &str, count: usize) -> (String, Vec<String>) {
     let members: Vec<String> = (0..count).map(|i| shown(&bench.path(&format!("m{i}")))).collect();
     let mut words = vec!["md", "create", "--assume-clean", "--level", level];
@@ -27,7 +27,7 @@ fn array(bench: &Bench, level: &str, count: usize) -> (String, Vec<String>) {
     (target, members)
 }
 
-/// The first member that holds this part of the file lies about it. Its name.
+/// Damages this part of the file on the first member that has it. Returns the member's name.
 fn lie(members: &[String], at: usize) -> &str {
     let wanted = &content()[at..at + 4096];
     for member in members {
@@ -41,7 +41,7 @@ fn lie(members: &[String], at: usize) -> &str {
 }
 
 #[test]
-fn a_raid6_that_lies_is_corrected_and_the_member_is_named() {
+fn a_wrong_raid6_member_is_corrected_and_named() {
     let bench = Bench::new();
     let (target, members) = array(&bench, "6", 5);
     let liar = lie(&members, 500_000 / 4096 * 4096);
@@ -59,7 +59,7 @@ fn a_raid6_that_lies_is_corrected_and_the_member_is_named() {
 }
 
 #[test]
-fn a_raid5_that_lies_names_the_file_and_the_place_and_exits_1() {
+fn a_mismatch_on_raid5_names_the_file_and_the_range_and_exits_1() {
     let bench = Bench::new();
     let (target, members) = array(&bench, "5", 3);
     lie(&members, 500_000 / 4096 * 4096);
@@ -69,7 +69,8 @@ fn a_raid5_that_lies_names_the_file_and_the_place_and_exits_1() {
     assert!(run.stderr.contains("disagree at bytes"), "{}", run.stderr);
 }
 
-/// The place on a member of this page of the file that `member` lies about, and what is to be there.
+/// The place on a member of this page of the file that `member` lies about, and what is to be
+/// there.
 fn place(members: &[String], at: usize) -> (String, u64) {
     let wanted = &content()[at..at + 4096];
     let find = |member: &&String| {
@@ -128,7 +129,7 @@ fn put_verify_says_where_a_raid5_is_in_doubt_and_leaves_it_visible() {
 }
 
 #[test]
-fn what_cannot_be_verified_is_refused() {
+fn targets_that_cannot_be_verified_are_refused() {
     let bench = Bench::new();
     let (_, members) = array(&bench, "5", 3);
     let degraded = format!("md:{},{}", members[0], members[1]);

@@ -17,7 +17,7 @@ pub trait RecordOps: Debug {
     type Key: Copy + Debug + PartialEq + FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
     /// The sort key of records; no two records of a tree have the same.
     type Pos: Copy + Ord + Debug;
-    /// True where a node's key depends on all records below, not on the first alone.
+    /// Set if a node's key depends on all records below, not on the first alone.
     const OVERLAPS: bool = false;
 
     /// Returns the position of a record.

@@ -57,8 +57,8 @@ pub(crate) fn between_runs(
     cuts
 }
 
-/// Distributes all of `cuts` behind `start` over `blocks` blocks of `capacity` bytes, as evenly as the
-/// cuts allow. Returns the cut that ends each block, or `None` if that does not work out.
+/// Distributes all of `cuts` behind `start` over `blocks` blocks of `capacity` bytes, as evenly as
+/// the cuts allow. Returns the cut that ends each block, or `None` if that does not work out.
 pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, capacity: usize) -> Option<Vec<Cut>> {
     let total = cuts.last()?.bytes;
     let mut ends = Vec::with_capacity(blocks);
@@ -79,8 +79,8 @@ pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, capacity: usize) -
     Some(ends)
 }
 
-/// Fills one block of `capacity` bytes after the other with the entries behind `start`. Returns the cut
-/// that ends each.
+/// Fills one block of `capacity` bytes after the other with the entries behind `start`. Returns the
+/// cut that ends each.
 pub(crate) fn greedily(start: Cut, cuts: &[Cut], capacity: usize) -> Vec<Cut> {
     let mut ends: Vec<Cut> = Vec::new();
     let mut start = start.bytes;

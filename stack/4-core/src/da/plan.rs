@@ -38,9 +38,9 @@ pub(crate) fn is_full_enough(used: usize, capacity: usize) -> bool {
     3 * used >= 2 * capacity
 }
 
-/// Returns true if a block that uses `used` bytes of `capacity`, one of `kids` under its parent, may
-/// stay as it is though it is not [full enough](is_full_enough): there are too few neighbours to
-/// guarantee two thirds.
+/// Returns true if a block that uses `used` bytes of `capacity`, one of `kids` under its parent,
+/// may stay as it is though it is not [full enough](is_full_enough): there are too few neighbours
+/// to guarantee two thirds.
 pub(crate) fn may_stay(used: usize, capacity: usize, kids: usize) -> bool {
     kids < WINDOW && 3 * used >= capacity
 }

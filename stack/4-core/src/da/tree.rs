@@ -325,7 +325,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
         let capacity = L::capacity(geo, fork);
         let plan = plan::to_grow(&lens, &ends, window.own, capacity, L::WHOLE_RUNS);
-        self.carry_out::<L>(path, depth, &window, &all, &plan)
+        self.apply_plan::<L>(path, depth, &window, &all, &plan)
     }
 
     /// Rebalances after an entry was removed from the block at `depth` of `path`.
@@ -355,7 +355,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         }
         let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
         match plan::to_shrink(&lens, &ends, window.own, capacity, L::WHOLE_RUNS) {
-            Some(plan) => self.carry_out::<L>(path, depth, &window, &all, &plan),
+            Some(plan) => self.apply_plan::<L>(path, depth, &window, &all, &plan),
             None => self.update_hashes::<L>(path, depth),
         }
     }
@@ -407,7 +407,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
     }
 
     /// Redistributes `all` entries of `window` according to `plan`.
-    fn carry_out<L: Level>(
+    fn apply_plan<L: Level>(
         &mut self,
         path: &mut Path,
         depth: usize,

@@ -4,7 +4,6 @@
 //! nothing. The next open for writing continues.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 
 use xfskit_format::Fork;
 use xfskit_format::attr::leaf_edit;
@@ -30,15 +29,16 @@ impl Volume {
         self.inactivate_all(ino).inspect_err(|error| self.orphan_stays(Some(ino), error))
     }
 
-    /// Records that unlinked inode `ino` (`None`: those of a whole group) could not be freed. A
-    /// damaged one is recorded. After a device error the inode is tried again when the volume is
-    /// closed.
+    /// Records that unlinked inode `ino` (`None`: those of a whole group) could not be freed. After
+    /// a failure of the device or of a transaction it is tried again when the volume is closed.
+    /// Anything else is damage that would be the same then: a list may name a free inode, or a
+    /// number that no inode has.
     pub fn orphan_stays(&self, ino: Option<Ino>, error: &Error) {
-        if matches!(error, Error::Corrupt(_)) {
-            self.damaged_orphans.lock().push(Orphan::new(ino, error));
-        } else {
-            self.orphans_left.store(true, Ordering::Relaxed);
-        }
+        let list = match error {
+            Error::Device(_) | Error::Trans(_) => &self.orphans_left,
+            _ => &self.damaged_orphans,
+        };
+        list.lock().push(Orphan::new(ino, error));
     }
 
     fn inactivate_all(&self, ino: Ino) -> Result<()> {

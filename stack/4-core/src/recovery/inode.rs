@@ -8,9 +8,10 @@ use xfskit_format::log::item::inode::{
 };
 use xfskit_format::log::item::{Icreate, buf};
 use xfskit_format::{Ctx, Fork, Layout, bytes};
-use xfskit_units::{AgBlock, Lsn, Sectors};
+use xfskit_units::{AgBlock, Daddr, Lsn, Sectors};
 
 use super::Pass;
+use super::queue::SECTOR;
 use crate::error::Result;
 
 /// Offset of `flushiter` in a version 1 or 2 inode.
@@ -38,9 +39,15 @@ impl Pass<'_> {
         let place = self.geo.ino_to_byte(ino).map_or(u64::MAX, |byte| byte.0);
         ctx.eq("log.inode.boffset", place, here.0)?;
 
-        let mut cluster = self.queue.read(daddr, sectors)?;
-        let range = start..start.saturating_add(self.geo.inodesize());
-        let Some(disk) = cluster.get_mut(range.clone()) else {
+        // Of the cluster only the sectors of the inode: most clusters have many logged inodes.
+        let size = self.geo.inodesize();
+        if start.saturating_add(size) as u64 > sectors.byte_len().0 {
+            return Err(ctx.short("log.inode.boffset", start).into());
+        }
+        let daddr = Daddr(daddr.0.saturating_add((start / SECTOR) as u64));
+        let range = start % SECTOR..start % SECTOR + size;
+        let mut sectors = self.queue.read(daddr, Sectors(range.end.div_ceil(SECTOR) as u64))?;
+        let Some(disk) = sectors.get_mut(range.clone()) else {
             return Err(ctx.short("log.inode.boffset", start).into());
         };
         let magic = bytes::be16(disk, 0).unwrap_or(0);
@@ -55,10 +62,10 @@ impl Pass<'_> {
             }
             let ctx = Ctx::new(&self.geo, ctx.at).crc_known();
             Dinode::verify(disk, &ctx, ino)?;
-            self.queue.change(daddr, &cluster, range.clone());
+            self.queue.change(daddr, &sectors, range.clone());
             self.counts.inodes += 1;
         }
-        let disk = cluster.get(range).unwrap_or_default();
+        let disk = sectors.get(range).unwrap_or_default();
         self.pieces.saw_inode(disk, ino, &self.geo);
         self.change_owner(item, disk, ctx)
     }

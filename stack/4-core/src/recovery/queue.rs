@@ -16,7 +16,8 @@ use xfskit_units::{Daddr, Geometry, Lsn, Sectors};
 
 use crate::error::Result;
 
-const SECTOR: usize = 512;
+/// The unit of changes, in bytes.
+pub(super) const SECTOR: usize = 512;
 /// Longest write, in sectors: 1 MiB.
 const WRITE_MAX: usize = 2048;
 
@@ -36,10 +37,14 @@ impl<'d> Queue<'d> {
     /// Returns the buffer as it will be: the disk's contents with the changes so far.
     pub(super) fn read(&self, daddr: Daddr, sectors: Sectors) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(sectors.byte_len().0).unwrap_or(0)];
-        self.dev.read_at(daddr.byte_offset(), &mut bytes)?;
-        for (sector, content) in bytes.chunks_exact_mut(SECTOR).zip(daddr.0..) {
-            if let Some(changed) = self.sectors.get(&content) {
-                sector.copy_from_slice(&**changed);
+        let changed = || self.sectors.range(daddr.0..daddr.0.saturating_add(sectors.0));
+        if changed().count() as u64 != sectors.0 {
+            self.dev.read_at(daddr.byte_offset(), &mut bytes)?;
+        }
+        for (sector, content) in changed() {
+            let start = usize::try_from((sector - daddr.0) * SECTOR as u64).unwrap_or(usize::MAX);
+            if let Some(part) = bytes.get_mut(start..start.saturating_add(SECTOR)) {
+                part.copy_from_slice(&**content);
             }
         }
         Ok(bytes)

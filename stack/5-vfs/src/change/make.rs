@@ -105,7 +105,7 @@ impl Fs {
             fill(tx, parent, inode, new, file_type)?;
             tx.dir_create(parent, name, inode.ino, file_type)?;
             named(tx, inode, parent, name)?;
-            hand_down_acls(tx, parent, inode, new, file_type)?;
+            inherit_acls(tx, parent, inode, new, file_type)?;
             if file_type == FileType::Directory {
                 let links = tx.core(parent).nlink();
                 tx.set_nlink(parent, links.saturating_add(1))?;
@@ -131,7 +131,7 @@ impl Fs {
             let [parent] = take(tx, [near])?;
             let inode = tx.ialloc(near, &core_of(tx, parent, new, FileType::Regular, 0, now))?;
             tx.add_unlinked(inode)?;
-            hand_down_acls(tx, parent, inode, new, FileType::Regular)?;
+            inherit_acls(tx, parent, inode, new, FileType::Regular)?;
             hold.set(Some(self.hold(inode.ino)));
             Ok(())
         })?;
@@ -220,7 +220,7 @@ fn core_of(
 
 /// Sets the ACLs of a new inode from the default ACL of its directory: an access ACL, masked by the
 /// requested permissions, and for a directory the default ACL itself. Symbolic links have none.
-fn hand_down_acls(
+fn inherit_acls(
     tx: &mut Tx<'_>,
     parent: TxInode,
     inode: TxInode,

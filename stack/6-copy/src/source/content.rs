@@ -137,9 +137,8 @@ impl Stores {
     }
 }
 
-/// Opens a file of a directory. One that is not what it was is tried again after a moment, because
-/// a program may be just writing it. Returns `None` for one that is still gone, unless the tree is
-/// strict.
+/// Opens a file of a directory. A changed file is tried again after a moment, because a program may
+/// be writing it. Returns `None` if it is still missing, unless the tree is strict.
 fn open_twice(root: &Root, path: &[u8], reading: Reading<'_>) -> Result<Option<File>, SourceError> {
     let size = reading.size;
     let is_as_found =
@@ -240,8 +239,8 @@ impl Content<'_> {
         Ok(())
     }
 
-    /// Reads a file that other programs may change. What cannot be read is filled with zeroes, and
-    /// noted unless the tree is strict.
+    /// Reads a file that other programs may change. Bytes that cannot be read are zeroes, and are
+    /// recorded unless the tree is strict.
     fn read_live(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         let (len, error) = read_as_far(file, offset, buf);
         if len == buf.len() {

@@ -275,8 +275,8 @@ impl Draft {
         self.inode(inode).layer == self.layer
     }
 
-    /// Obeys the whiteout `name` in `dir` where `obey` is set, and counts it otherwise. Returns true
-    /// if it was obeyed: then it is no file of the tree. Other names change nothing.
+    /// Obeys the whiteout `name` in `dir` where `obey` is set, and counts it otherwise. Returns
+    /// true if it was obeyed: then it is no file of the tree. Other names change nothing.
     pub(super) fn take_whiteout(&mut self, dir: InodeId, name: &[u8], obey: bool) -> bool {
         let Some(hidden) = name.strip_prefix(WHITEOUT) else { return false };
         match obey {

@@ -104,12 +104,12 @@ pub(super) struct Start<'w> {
     pub(super) exclude: &'w [(u64, u64)],
     /// Fails if something has to be left out.
     pub(super) strict: bool,
-    /// Obey whiteouts.
+    /// Applies whiteouts.
     pub(super) whiteouts: bool,
 }
 
 impl Start<'_> {
-    /// Returns true for a name in `dir` that was found, not given.
+    /// Returns true for a name in `dir` that was found, not requested.
     fn is_found(&self, dir: &Dir) -> bool {
         self.only.is_none() || !dir.path.is_empty()
     }
@@ -238,8 +238,8 @@ impl<'w> Walk<'w> {
         self.merge(&dir, found)
     }
 
-    /// Leaves out a name that went away after its directory was listed, or a directory that did.
-    /// The name that the walk was asked for must be there.
+    /// Leaves out a name, or a directory, that was removed after its directory was listed. The
+    /// requested name itself must exist.
     fn tolerate<T>(
         &self,
         dir: &[u8],
@@ -384,7 +384,7 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// Returns true if `error` says that a name is gone, or stands for something else by now.
+/// Returns true if `error` means that a name was removed, or names another file by now.
 fn is_gone(error: &SourceError) -> bool {
     let SourceError::Io { error, .. } = error else { return false };
     let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::STALE, Errno::NODEV];

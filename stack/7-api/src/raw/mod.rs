@@ -68,11 +68,11 @@ pub trait VolumeExt: Sized {
     /// locks.
     fn stats(&self) -> core::Stats;
 
-    /// Closes the volume, as [`Volume::close`], and returns what was done with it.
+    /// Closes the volume, as [`Volume::close`], and returns what became of it.
     ///
     /// # Errors
     /// As [`Volume::close`].
-    fn close_counted(self) -> Result<core::Stats>;
+    fn close_counted(self) -> Result<core::Closed>;
 }
 
 impl VolumeExt for Volume {
@@ -92,7 +92,7 @@ impl VolumeExt for Volume {
         self.owner.volume().stats()
     }
 
-    fn close_counted(self) -> Result<core::Stats> {
+    fn close_counted(self) -> Result<core::Closed> {
         self.owner.close()
     }
 }

@@ -1,4 +1,4 @@
-//! `xfskit bulkstat`: every inode, straight from the inode btrees.
+//! `xfskit bulkstat`: lists every inode, from the inode btrees.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,12 +13,12 @@ use xfskit::raw::vfs::Stat;
 use super::check::threads;
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::Bulkstat;
+use crate::grammar::read::Bulkstat;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 
-/// How many there are, and what they take.
+/// Number of inodes, and the space that they take.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Count {
     inodes: u64,
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
         print_counts(&counts, out)?;
     }
     done.map_err(|error| open::failure(&error.into()))?;
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 fn merge(all: &mut BTreeMap<&'static str, Count>, some: BTreeMap<&'static str, Count>) {
@@ -95,7 +95,7 @@ fn merge(all: &mut BTreeMap<&'static str, Count>, some: BTreeMap<&'static str, C
     }
 }
 
-/// One inode on a line of its own.
+/// Appends the line of one inode.
 fn line(stat: &Stat, lines: &mut Vec<u8>) {
     let Stat { ino, nlink, uid, gid, size, blocks, .. } = stat;
     let (mode, mtime) = (show::mode(stat.mode), stat.mtime);
@@ -108,7 +108,7 @@ fn line(stat: &Stat, lines: &mut Vec<u8>) {
 
 fn print_counts(counts: &BTreeMap<&'static str, Count>, out: &Out) -> Result<(), Failure> {
     for (kind, count) in counts {
-        out.answer(&json!({ "kind": kind, "count": count }), |_| {
+        out.result(&json!({ "kind": kind, "count": count }), |_| {
             let (bytes, space) = (show::human(count.bytes), show::human(count.space));
             format!("{:>12} {kind:<22} {bytes:>12} in {space:>12}\n", count.inodes)
         })?;

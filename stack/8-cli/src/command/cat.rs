@@ -9,7 +9,7 @@ use xfskit::raw::vfs::{Error, Follow, ReadError};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::Cat;
+use crate::grammar::read::Cat;
 use crate::out::Out;
 use crate::show;
 
@@ -18,18 +18,18 @@ pub(crate) fn run(volume: &Volume, args: &Cat, out: &Out) -> Outcome {
     let inode = open::resolve(volume, &args.path, Follow::Yes)?;
     if inode.core().is_dir() {
         let path = args.path.to_string_lossy().into_owned();
-        return Err(Failure::no(Error::IsDirectory { path }.to_string())
+        return Err(Failure::problem(Error::IsDirectory { path }.to_string())
             .hint("`xfskit ls TARGET PATH` lists a directory."));
     }
     let end = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
     let mut refused = None;
     let read = volume.fs().read_range(&inode, args.offset..end, &mut |offset, bytes| {
-        let said = if out.json() {
+        let printed = if out.json() {
             out.object(&json!({ "offset": offset, "data": show::base64(bytes) }))
         } else {
             out.raw(bytes)
         };
-        said.map_err(|failure| {
+        printed.map_err(|failure| {
             refused = Some(failure);
             io::Error::other("standard output")
         })
@@ -38,6 +38,6 @@ pub(crate) fn run(volume: &Volume, args: &Cat, out: &Out) -> Outcome {
         (_, Some(failure)) => Err(failure),
         (Err(ReadError::Volume(error)), None) => Err(open::failure(&error)),
         (Err(ReadError::Sink(error)), None) => Err(Failure::cannot(error.to_string())),
-        (Ok(()), None) => Ok(out.verdict()),
+        (Ok(()), None) => Ok(out.status()),
     }
 }

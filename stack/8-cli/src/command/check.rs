@@ -1,4 +1,4 @@
-//! `xfskit check`: the judge, with its findings and progress.
+//! `xfskit check`: checks a volume and prints the findings.
 
 mod findings;
 mod scrub;
@@ -13,9 +13,9 @@ use xfskit::raw::format::sb::SbError;
 use xfskit::raw::target::{self, Base};
 
 use super::open::{self, about, device_hint};
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::Target;
-use crate::grammar::judge::Check;
+use crate::grammar::metadata::Check;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
@@ -23,7 +23,7 @@ use findings::Findings;
 pub(super) use findings::find_paths;
 use scrub::Scrubbed;
 
-/// Progress by phases: a bar each.
+/// Progress by phases, a bar each.
 struct Phases<'a> {
     out: &'a Out,
     now: Mutex<Option<(Phase, Progress)>>,
@@ -48,21 +48,22 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         note_use(name, out);
     }
     let scrubbed = if args.scrub { Scrubbed::of(args, out)? } else { None };
-    let judged = match &scrubbed {
-        Some(scrubbed) if args.repair => Judged::as_it_lies(Arc::clone(&scrubbed.device)),
-        Some(scrubbed) => judged_device(&args.target, Arc::clone(&scrubbed.device), out),
-        None => judged_device(&args.target, open::device(&args.target.name)?, out),
+    let checked = match &scrubbed {
+        Some(scrubbed) if args.repair => CheckedVolume::as_it_lies(Arc::clone(&scrubbed.device)),
+        Some(scrubbed) => device_to_check(&args.target, Arc::clone(&scrubbed.device), out),
+        None => device_to_check(&args.target, open::device(&args.target.name)?, out),
     };
     let mismatches = scrubbed.as_ref().map(Scrubbed::mismatches);
-    let (report, findings) = judge(args, &judged, scrubbed.is_none(), mismatches.as_ref(), out)?;
+    let (report, findings) =
+        check_volume(args, &checked, scrubbed.is_none(), mismatches.as_ref(), out)?;
     if !out.json() {
         out.raw(findings.folded().as_bytes())?;
     }
     if !out.quiet()
         && findings.have_inodes()
-        && let Ok(volume) = open::volume_quietly_on(&args.target, Arc::clone(&judged.device), out)
+        && let Ok(volume) = open::volume_quietly_on(&args.target, Arc::clone(&checked.device), out)
     {
-        findings.tell_paths(&volume, out)?;
+        findings.print_paths(&volume, out)?;
     }
     if out.json() {
         out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
@@ -70,30 +71,30 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         out.raw(summary(name, &report).as_bytes())?;
     }
     let agrees = match (scrubbed, mismatches) {
-        (Some(scrubbed), Some(mismatches)) => scrubbed.settle(args, &report, &mismatches, out)?,
+        (Some(scrubbed), Some(mismatches)) => scrubbed.resolve(args, &report, &mismatches, out)?,
         _ => true,
     };
-    Ok(Answer::of(report.clean() && agrees))
+    Ok(ExitStatus::of(report.clean() && agrees))
 }
 
-/// What is to be judged.
-struct Judged {
+/// The volume to check.
+struct CheckedVolume {
     device: Arc<dyn BlockDevice>,
     /// The corruption of the primary superblock, if the device no longer shows it.
     primary: Option<Corruption>,
 }
 
-impl Judged {
+impl CheckedVolume {
     fn as_it_lies(device: Arc<dyn BlockDevice>) -> Self {
         Self { device, primary: None }
     }
 }
 
-/// Judges the volume, and prints findings as they are made. `copies`: every other copy of each
-/// block is compared as it is read, for nobody has compared them all before.
-fn judge(
+/// Checks the volume and prints findings as they are made. `copies`: compares every other copy of
+/// each block as it is read, unless a scrub did so before.
+fn check_volume(
     args: &Check,
-    judged: &Judged,
+    checked: &CheckedVolume,
     copies: bool,
     mismatches: Option<&Mismatches>,
     out: &Out,
@@ -104,7 +105,7 @@ fn judge(
         threads: threads(args.threads),
         scrub: args.scrub && copies,
         mend: args.repair,
-        primary: judged.primary.as_ref(),
+        primary: checked.primary.as_ref(),
         mismatches,
         progress: &progress,
     };
@@ -114,12 +115,12 @@ fn judge(
         if !findings.count(&finding) {
             return;
         }
-        let print = || out.answer(&finding, |finding| format!("{finding}\n"));
+        let print = || out.result(&finding, |finding| format!("{finding}\n"));
         let now = progress.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
-        failed = failed.take().or(said.err());
+        let printed = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
+        failed = failed.take().or(printed.err());
     };
-    let report = check::check(&*judged.device, log.as_deref(), &options, &mut say);
+    let report = check::check(&*checked.device, log.as_deref(), &options, &mut say);
     drop(progress);
     match failed {
         Some(failure) => Err(failure),
@@ -130,8 +131,8 @@ fn judge(
     }
 }
 
-/// Finds out which files have content at places of a volume that are in doubt. What the judge finds
-/// is not told.
+/// Finds the files that have content in mismatching ranges of a volume. Findings of this check are
+/// not printed.
 pub(super) fn find_files(
     target: &Target,
     device: Arc<dyn BlockDevice>,
@@ -146,30 +147,30 @@ pub(super) fn find_files(
         progress: &progress,
         ..Options::default()
     };
-    let judged = judged_device(target, device, out);
-    check::check(&*judged.device, log.as_deref(), &options, &mut |_| {})
+    let checked = device_to_check(target, device, out);
+    check::check(&*checked.device, log.as_deref(), &options, &mut |_| {})
         .map_err(|error| check_failure(&target.name, &error))?;
     Ok(())
 }
 
-/// The device, with its journal replayed in memory where that is wanted and possible. In the middle
-/// of a replay the parts of a volume need not agree.
-fn judged_device(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> Judged {
+/// Returns the device, with its journal replayed in memory if that is requested and possible. In
+/// the middle of a replay the parts of a volume need not agree.
+fn device_to_check(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> CheckedVolume {
     if target.norecovery {
-        return Judged::as_it_lies(device);
+        return CheckedVolume::as_it_lies(device);
     }
-    // A volume too damaged to be opened is judged as it lies.
+    // A volume too damaged to be opened is checked as it is.
     let Ok(volume) = open::volume_on(target, Arc::clone(&device), out) else {
-        return Judged::as_it_lies(device);
+        return CheckedVolume::as_it_lies(device);
     };
     let volume = volume.fs().volume();
     let replayed = volume.replay().is_some_and(|replay| !replay.clean);
     let secondary = volume.secondary_superblock().filter(|_| replayed);
     let primary = secondary.map(|secondary| (*secondary.corruption).clone());
-    Judged { device: Arc::clone(volume.device()), primary }
+    CheckedVolume { device: Arc::clone(volume.device()), primary }
 }
 
-/// As many threads as were asked for; 0 is one per processor.
+/// Returns the number of threads; 0 requests one per processor.
 pub(crate) fn threads(wanted: usize) -> usize {
     match wanted {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -178,7 +179,7 @@ pub(crate) fn threads(wanted: usize) -> usize {
 }
 
 fn summary(name: &str, report: &Report) -> String {
-    let verdict = match (report.clean(), report.warnings) {
+    let status = match (report.clean(), report.warnings) {
         (true, 0) => "clean".to_owned(),
         (true, n) => format!("clean, with {}", counted(n, "warning")),
         (false, n) => {
@@ -194,11 +195,11 @@ fn summary(name: &str, report: &Report) -> String {
     let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
     let healed = match report.healed {
         0 => String::new(),
-        n => format!(" ({n} blocks as other members have them)"),
+        n => format!(" ({n} blocks read from other members)"),
     };
     let used = report.blocks.saturating_sub(report.blocks_free);
     format!(
-        "{name}: {verdict}{journal}{healed}\n  {} inodes, {} directories, {} extents, {used} of {} blocks in use\n  \
+        "{name}: {status}{journal}{healed}\n  {} inodes, {} directories, {} extents, {used} of {} blocks in use\n  \
          memory {}\n{next}",
         report.inodes,
         report.directories,
@@ -208,12 +209,12 @@ fn summary(name: &str, report: &Report) -> String {
     )
 }
 
-/// A number and what it counts.
+/// Formats a number and what it counts.
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Says where a target is mounted or written to by others: what is judged changes meanwhile.
+/// Warns if the target is mounted or open for writing: the volume may change during the check.
 fn note_use(name: &str, out: &Out) {
     let Ok(target::Target { base: Base::File(path), .. }) = target::Target::parse(name) else {
         return;
@@ -223,15 +224,16 @@ fn note_use(name: &str, out: &Out) {
     }
 }
 
-/// Nothing to judge. A superblock that is damaged beyond use is an answer: corrupt.
+/// Returns the failure of a check that could not run. A superblock damaged beyond use is a
+/// corruption.
 fn check_failure(name: &str, error: &check::Error) -> Failure {
     let text = about(name, error);
     match error {
         check::Error::Device(error) => device_hint(Failure::cannot(text), error),
         check::Error::Superblock(SbError::NotXfs { .. }) => {
-            Failure::no(text).hint(open::no_superblock(name))
+            Failure::problem(text).hint(open::no_superblock(name))
         }
-        check::Error::Superblock(_) => Failure::no(text),
+        check::Error::Superblock(_) => Failure::problem(text),
         check::Error::TooSmall => Failure::cannot(text),
     }
 }

@@ -1,4 +1,4 @@
-//! `xfskit compilebench`: source trees that come, change and go, on any directory or volume.
+//! `xfskit compilebench`: makes, changes and removes source trees, in any directory or volume.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use xfskit_workload::Driver;
 use xfskit_workload::program::compilebench::{self, Options, Run};
 use xfskit_workload::testbed::Job;
 
-use super::ground;
-use crate::exit::{Answer, Failure, Outcome};
+use super::driver;
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::programs::Compilebench;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -27,15 +27,15 @@ pub(crate) fn run(args: &Compilebench, out: &Out) -> Outcome {
     options.validate().map_err(|err| Failure::cannot(err.to_string()))?;
     if !out.json() {
         let dir = args.dir.display().to_string();
-        let ground = args
+        let workplace = args
             .engine
             .as_ref()
             .map_or(format!("working directory {dir}"), |name| format!("volume {name}"));
-        out.line(format!("using {ground}, {} initial dirs {} runs", args.initial, args.runs))?;
+        out.line(format!("using {workplace}, {} initial dirs {} runs", args.initial, args.runs))?;
     }
     let stop = Stop::on_signals()?;
     let mut work = Work { options: &options, out, stop: &stop };
-    let runs = ground::run(&args.dir, args.engine.as_deref(), &mut work);
+    let runs = driver::run(&args.dir, args.engine.as_deref(), &mut work);
     stop.check()?;
     let runs = runs?;
     if !out.json() {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Compilebench, out: &Out) -> Outcome {
         }
         out.raw(compilebench::summary(&runs).as_bytes())?;
     }
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 fn is_initial(run: &Run) -> bool {
@@ -62,12 +62,13 @@ impl Job for Work<'_> {
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Vec<Run>> {
         compilebench::run(driver, self.options, &mut |line, run| {
-            let told = match (self.out.json(), run) {
+            let printed = match (self.out.json(), run) {
                 (true, Some(run)) => self.out.object(&object(run)),
                 (true, None) => Ok(()),
                 (false, _) => self.out.line(line),
             };
-            told.and_then(|()| self.out.flush())
+            printed
+                .and_then(|()| self.out.flush())
                 .and_then(|()| self.stop.check())
                 .map_err(|failure| io::Error::other(failure.message))
         })

@@ -1,4 +1,4 @@
-//! `xfskit dbench`: clients of a file server, on any directory or volume.
+//! `xfskit dbench`: simulates clients of a file server, in any directory or volume.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,8 @@ use xfskit_workload::program::dbench::tally::{Outcome as Done, Progress, Stage, 
 use xfskit_workload::program::dbench::{self, Options, mix};
 use xfskit_workload::testbed::Job;
 
-use super::ground;
-use crate::exit::{Answer, Failure, Outcome};
+use super::driver;
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::programs::Dbench;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -22,37 +22,37 @@ use crate::stop::Stop;
 pub(crate) fn run(args: &Dbench, out: &Out) -> Outcome {
     if args.print_load {
         out.raw(mix::text(args.seed).as_bytes())?;
-        return Ok(Answer::Yes);
+        return Ok(ExitStatus::Success);
     }
     let (load, name) = load(args)?;
     let options = options(args);
     say(out, &head(args, &options, &name))?;
     let stop = Stop::on_signals()?;
-    let outcome = ground::run(
+    let outcome = driver::run(
         &args.dir,
         args.engine.as_deref(),
         &mut Work { load: &load, options: &options, out, stop: &stop },
     );
-    // A user who stopped it knows why it ended.
+    // A user who stopped the run needs no other error.
     stop.check()?;
     let outcome = outcome?;
     if out.json() {
         out.object(&json!({ "dbench": object(&outcome, &name) }))?;
-        return Ok(Answer::Yes);
+        return Ok(ExitStatus::Success);
     }
     out.line(format!("\n{}", outcome.all().table()))?;
     if args.per_client_results {
         out.line(outcome.per_client())?;
     }
     out.line(outcome.summary())?;
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
-/// The loadfile, and what it is called.
+/// Reads the loadfile. Returns it and its name.
 fn load(args: &Dbench) -> Result<(Load, String), Failure> {
     let Some(path) = &args.load else {
         let load = Load::parse(&mix::text(args.seed)).expect("the load that is built in");
-        return Ok((load, format!("of our own making (seed {})", args.seed)));
+        return Ok((load, format!("built in (seed {})", args.seed)));
     };
     let at = |path: &Path, why: &dyn std::fmt::Display| {
         Failure::cannot(format!("{}: {why}", path.display()))
@@ -112,12 +112,13 @@ impl Job for Work<'_> {
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Done> {
         dbench::run(&*driver, self.load, self.options, &mut |progress| {
-            let told = if self.out.json() {
+            let printed = if self.out.json() {
                 self.out.object(&json!({ "progress": second(progress) }))
             } else {
                 self.out.line(progress.to_string())
             };
-            told.and_then(|()| self.out.flush())
+            printed
+                .and_then(|()| self.out.flush())
                 .and_then(|()| self.stop.check())
                 .map_err(|failure| io::Error::other(failure.message))
         })

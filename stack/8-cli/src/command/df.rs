@@ -1,16 +1,16 @@
-//! `xfskit df`: how full a volume is, as `df` on Linux tells it when the volume is mounted.
+//! `xfskit df`: prints how full a volume is, as `df` on Linux does for a mounted volume.
 
 use serde::Serialize;
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 
 use crate::exit::Outcome;
-use crate::grammar::look::Df;
+use crate::grammar::read::Df;
 use crate::out::Out;
 use crate::show;
 
-/// Space and inodes, as Linux' `statfs` tells them: what it withholds is in use, and inodes that
-/// can still be made are free. Lengths in bytes.
+/// Space and inodes as in Linux' `statfs`: reserved space counts as used, and inodes that can still
+/// be made count as free. Lengths in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Usage {
     pub size: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What `volume` counts.
+    /// Reads the counts of `volume`.
     pub(crate) fn of(volume: &Volume) -> Self {
         let now = volume.fs().statfs();
         let bytes = |blocks: u64| blocks.saturating_mul(now.blocksize.into());
@@ -33,7 +33,7 @@ impl Usage {
         Self { size, used: size - free, free, inodes, inodes_used, inodes_free }
     }
 
-    /// Share in use, in percent, rounded up as `df` does.
+    /// Returns the used part in percent, rounded up as `df` does.
     pub(crate) fn percent(&self) -> u128 {
         (u128::from(self.used) * 100).div_ceil(u128::from(self.size.max(1)))
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(volume: &Volume, args: &Df, out: &Out) -> Outcome {
     let size = |bytes: u64| {
         if args.human { show::human(bytes) } else { (bytes / 1024).to_string() }
     };
-    out.answer(&usage, |usage| {
+    out.result(&usage, |usage| {
         let unit = if args.human { "Size" } else { "1K-blocks" };
         let (total, used, free) = (size(usage.size), size(usage.used), size(usage.free));
         let width = name.len().max(6);
@@ -63,5 +63,5 @@ pub(crate) fn run(volume: &Volume, args: &Df, out: &Out) -> Outcome {
             usage.inodes_free,
         )
     })?;
-    Ok(out.verdict())
+    Ok(out.status())
 }

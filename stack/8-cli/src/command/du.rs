@@ -1,4 +1,4 @@
-//! `xfskit du`: how much space files take, directory by directory.
+//! `xfskit du`: prints how much space files take, directory by directory.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use xfskit::raw::vfs::{FileType, Follow, Ino, Stat};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::Du;
+use crate::grammar::read::Du;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show::{self, Named};
@@ -23,7 +23,7 @@ struct Line<'a> {
     bytes: u64,
 }
 
-/// A directory whose content is being added up.
+/// A directory whose contents are being added up.
 struct Sum {
     path: Vec<u8>,
     bytes: u64,
@@ -49,14 +49,14 @@ pub(crate) fn run(volume: &Volume, args: &Du, out: &Out) -> Outcome {
         usage.close_below(0)?;
     }
     progress.finish();
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
-/// Adding up under way.
+/// A running sum.
 struct Usage<'a> {
     args: &'a Du,
     out: &'a Out,
-    /// Files of several names that were counted.
+    /// Files with several names that were counted.
     counted: HashSet<Ino>,
     /// The directories that the walk is in, the outermost first.
     open: Vec<Sum>,

@@ -1,4 +1,4 @@
-//! What is known of a file, field by field: for JSON, for CSV, for a line.
+//! Fields of a file, for JSON, for CSV, for a line.
 
 use std::fmt::Write as _;
 
@@ -42,23 +42,23 @@ impl Field {
     }
 }
 
-/// Which fields, and how they are written; shared by the commands that list files for programs.
+/// The fields to print and their form. Shared by the commands that list files for programs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Rows {
-    /// Only these fields, in this order, separated by commas: path, ino, type, mode, nlink, uid,
-    /// gid, projid, size, blocks, rdev, atime, mtime, ctime, btime, generation, flags, flags2,
+    /// Print only these fields, in this order, separated by commas: path, ino, type, mode, nlink,
+    /// uid, gid, projid, size, blocks, rdev, atime, mtime, ctime, btime, generation, flags, flags2,
     /// nextents, anextents
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', hide_possible_values = true)]
     pub fields: Vec<Field>,
-    /// Comma-separated values, the names of the fields first
+    /// Print comma-separated values, the names of the fields first
     #[arg(long)]
     pub csv: bool,
-    /// Times as numbers: seconds since 1970
+    /// Print times as numbers: seconds since 1970
     #[arg(long)]
     pub epoch: bool,
 }
 
-/// How rows are written.
+/// The form of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
@@ -76,8 +76,8 @@ pub(crate) struct Writer {
 }
 
 impl Rows {
-    /// What writes files as rows, where that was asked for: fields, JSON or CSV. The names of the
-    /// fields of CSV are written at once. Without `paths` there are none.
+    /// Returns a writer if fields, JSON or CSV are requested, and writes the header of CSV. Without
+    /// `paths` there is no path field.
     pub(crate) fn writer(&self, paths: bool, out: &Out) -> Result<Option<Writer>, Failure> {
         let form = match (out.json(), self.csv, self.fields.is_empty()) {
             (true, true, _) => return Err(Failure::cannot("--json and --csv: one of them")),
@@ -112,7 +112,7 @@ impl Writer {
         if self.form == Form::Json {
             let path = self.fields.contains(&Field::Path).then_some(Named("path", path));
             let row = Row { path, fields: Fields { stat, of: &self.fields, epoch: self.epoch } };
-            // Numbers and words: nothing there can fail to serialise.
+            // Numbers and words always serialise.
             lines.extend(serde_json::to_vec(&row).unwrap_or_default());
         } else {
             for (at, field) in self.fields.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Writer {
     }
 }
 
-/// A path for CSV: in quotes where it has to be.
+/// Formats a path for CSV, in quotes if necessary.
 fn csv(path: &[u8]) -> Vec<u8> {
     if !path.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         return path.to_vec();
@@ -143,7 +143,7 @@ fn csv(path: &[u8]) -> Vec<u8> {
     text
 }
 
-/// One field of a file as a word; empty where the file has none.
+/// Formats one field of a file; empty if the file does not have it.
 fn word(field: Field, stat: &Stat, epoch: bool) -> String {
     let time = |time: Timestamp| {
         if epoch { seconds(time) } else { show::time_full(time.sec, time.nsec) }
@@ -175,12 +175,12 @@ fn word(field: Field, stat: &Stat, epoch: bool) -> String {
     }
 }
 
-/// Type and permissions as chmod and find's `%m` write them, with the type before.
+/// Formats type and permissions as chmod and find's `%m` do, with the type in front.
 fn octal(mode: u16) -> String {
     format!("{mode:07o}")
 }
 
-/// A time in seconds since 1970, to the nanosecond.
+/// Formats a time in seconds since 1970, to the nanosecond.
 fn seconds(time: Timestamp) -> String {
     let all = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
     let mut text = String::from(if all < 0 { "-" } else { "" });
@@ -198,17 +198,17 @@ struct Row<'a> {
     fields: Fields<'a>,
 }
 
-/// Fields of a file, for JSON, without its path.
+/// Fields of a file for JSON, without its path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
-    /// Of this file.
+    /// The metadata.
     pub stat: &'a Stat,
     of: &'a [Field],
     epoch: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// All of them.
+    /// Returns all fields.
     pub(crate) fn all(stat: &'a Stat) -> Self {
         Self { stat, of: Field::value_variants(), epoch: false }
     }

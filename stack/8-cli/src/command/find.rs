@@ -1,4 +1,4 @@
-//! `xfskit find`: files by conditions, in the order in which the volume is read fastest.
+//! `xfskit find`: finds files by conditions, in the order in which the volume is read fastest.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,12 +14,12 @@ use xfskit::raw::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestam
 use super::fields::Writer;
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::{Find, Kind};
+use crate::grammar::read::{Find, Kind};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 
-/// More, less or exactly.
+/// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compare {
     More(u64),
@@ -28,7 +28,7 @@ enum Compare {
 }
 
 impl Compare {
-    /// `+N`, `-N` or `N`, where `number` reads N.
+    /// Parses `+N`, `-N` or `N`; `number` parses N.
     fn parse(text: &str, number: impl Fn(&str) -> Result<u64, String>) -> Result<Self, String> {
         match text.split_at_checked(1) {
             Some(("+", rest)) => number(rest).map(Self::More),
@@ -67,9 +67,11 @@ impl Conditions {
             let option = option.to_owned();
             move |e: String| Failure::cannot(format!("--{option}: {e}"))
         };
-        let days = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number of days"));
+        let days =
+            |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number of days"));
         let size = args.size.as_deref().map(|text| Compare::parse(text, show::parse_size));
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no inode number"));
+        let number =
+            |text: &str| text.parse().map_err(|_| format!("{text:?} is not an inode number"));
         let inum = args.inum.as_deref().map(|text| Compare::parse(text, number));
         let newer = args.newer.as_deref().map(|path| open::resolve(volume, path, Follow::No));
         let mtime = args.mtime.as_deref().map(|text| Compare::parse(text, days));
@@ -92,7 +94,7 @@ impl Conditions {
         })
     }
 
-    /// True where names and kinds are not enough.
+    /// Returns true if names and types are not enough.
     fn wants_inodes(&self) -> bool {
         self.size.is_some()
             || self.mtime.is_some()
@@ -103,8 +105,8 @@ impl Conditions {
             || self.xattr.is_some()
     }
 
-    /// What the directory alone can tell.
-    fn admit_name(&self, path: &[u8], file_type: FileType) -> bool {
+    /// Checks the conditions that a directory entry decides.
+    fn matches_name(&self, path: &[u8], file_type: FileType) -> bool {
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
         let kind = file_type == FileType::Unknown
             || self.kinds.is_empty()
@@ -112,8 +114,8 @@ impl Conditions {
         kind && admits(self.name.as_ref(), name) && admits(self.path.as_ref(), path)
     }
 
-    /// What takes the inode to tell.
-    fn admit_stat(&self, stat: &Stat) -> bool {
+    /// Checks the conditions that need the inode.
+    fn matches_stat(&self, stat: &Stat) -> bool {
         let age_days = (i128::from(self.now) - i128::from(stat.mtime.sec)).div_euclid(86_400);
         (self.kinds.is_empty() || self.kinds.contains(&stat.file_type))
             && self.size.is_none_or(|size| size.holds(stat.size.into()))
@@ -124,8 +126,8 @@ impl Conditions {
             && self.inum.is_none_or(|inum| inum.holds(stat.ino.0.into()))
     }
 
-    /// Fills `errors` with what could not be read on the way.
-    fn admit_xattrs(&self, fs: &Fs, inode: &Inode, errors: &mut Vec<Error>) -> bool {
+    /// Checks the condition on attributes. Adds read errors to `errors`.
+    fn matches_xattrs(&self, fs: &Fs, inode: &Inode, errors: &mut Vec<Error>) -> bool {
         let Some(pattern) = &self.xattr else { return true };
         let (xattrs, faults) = fs.xattrs(inode);
         errors.extend(faults);
@@ -137,7 +139,7 @@ fn admits(pattern: Option<&GlobMatcher>, text: &[u8]) -> bool {
     pattern.is_none_or(|pattern| pattern.is_match(Path::new(OsStr::from_bytes(text))))
 }
 
-/// A pattern; for `whole` paths `*` stops at slashes.
+/// Compiles a pattern; for `whole` paths `*` stops at slashes.
 fn matcher(pattern: &str, whole: bool) -> Result<GlobMatcher, String> {
     let glob = GlobBuilder::new(pattern).literal_separator(whole).build();
     glob.map(|glob| glob.compile_matcher()).map_err(|e| e.to_string())
@@ -180,38 +182,38 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     search.progress.finish();
     match search.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(failure) => Err(failure),
-        None => Ok(out.verdict()),
+        None => Ok(out.status()),
     }
 }
 
-/// A search under way.
+/// A running search.
 struct Search<'a> {
     fs: &'a Fs,
     conditions: Conditions,
     out: &'a Out,
-    /// What ends a path.
+    /// The byte that ends a path.
     end: u8,
-    /// Where more than paths is wanted.
+    /// The writer, if more than paths is requested.
     writer: Option<Writer>,
     progress: Progress,
-    /// Standard output failed; a leaf lock.
+    /// Error of standard output; a leaf lock.
     failed: Mutex<Option<Failure>>,
     stopped: AtomicBool,
 }
 
 impl Search<'_> {
-    /// Adds the line of a file for which all conditions hold.
+    /// Adds the line of a file if all conditions hold.
     fn consider(&self, path: &[u8], kind: FileType, inode: Option<&Inode>, lines: &mut Vec<u8>) {
-        if !self.conditions.admit_name(path, kind) {
+        if !self.conditions.matches_name(path, kind) {
             return;
         }
         if let Some(inode) = inode {
             let stat = self.fs.stat(inode);
-            if !self.conditions.admit_stat(&stat) {
+            if !self.conditions.matches_stat(&stat) {
                 return;
             }
             let mut errors = Vec::new();
-            let admitted = self.conditions.admit_xattrs(self.fs, inode, &mut errors);
+            let admitted = self.conditions.matches_xattrs(self.fs, inode, &mut errors);
             for error in &errors {
                 self.out.fault(path, error);
             }

@@ -1,4 +1,4 @@
-//! `xfskit fs_mark`: fs_mark, in any directories or those of a volume.
+//! `xfskit fs_mark`: runs fs_mark in any directories, or in those of a volume.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,8 +11,8 @@ use xfskit_workload::program::fs_mark::{self, Iteration, Options, Run, Sync};
 use xfskit_workload::testbed::Job;
 use xfskit_workload::{Driver, Environment};
 
-use super::ground;
-use crate::exit::{Answer, Failure, Outcome};
+use super::driver;
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::bench::FsMark;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -22,22 +22,22 @@ pub(crate) fn run(args: &FsMark, out: &Out) -> Outcome {
     let log = args.log.as_deref().map(open_log).transpose()?;
     let mut work = Work { args, out, stop: Stop::on_signals()?, log };
     if let Some(name) = &args.engine {
-        return ground::on_engine(name, &mut work)?;
+        return driver::on_engine(name, &mut work)?;
     }
     let drivers: Vec<Mounted> =
-        args.dirs.iter().map(|dir| ground::directory(dir)).collect::<Result<_, _>>()?;
-    // All directories need not be on one filesystem; how full it is is told of the first.
+        args.dirs.iter().map(|dir| driver::directory(dir)).collect::<Result<_, _>>()?;
+    // The directories may be on several filesystems; the fullness is that of the first.
     let dirs = drivers.iter().map(Driver::root).collect::<io::Result<_>>().map_err(run_error)?;
     let names: Option<Vec<_>> = args.dirs.iter().map(|dir| own_name(dir)).collect();
     work.iterations(&drivers[0], dirs, &names.unwrap_or_default())
 }
 
-/// What the directory is called where it was named: a symbolic link to it has a name of its own.
+/// Returns the directory's own name: a symbolic link to it has another one.
 fn own_name(dir: &Path) -> Option<Vec<u8>> {
     Some(dir.file_name()?.as_bytes().to_vec())
 }
 
-/// A run, and who is told of it.
+/// A run, and the output for its reports.
 struct Work<'w> {
     args: &'w FsMark,
     out: &'w Out,
@@ -46,7 +46,7 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    /// Runs it. Directories with `names` are made again and again.
+    /// Runs the iterations. Directories with `names` are made in each.
     fn iterations<D: Driver>(
         &mut self,
         driver: &D,
@@ -70,7 +70,7 @@ impl Work<'_> {
             }
             self.stop.check()?;
         }
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 
     fn say(&mut self, text: &str) -> Result<(), Failure> {
@@ -84,7 +84,7 @@ impl Work<'_> {
     }
 }
 
-/// On a volume in this process.
+/// Runs on a volume in this process.
 impl Job for Work<'_> {
     type Output = Outcome;
 
@@ -98,7 +98,7 @@ impl Job for Work<'_> {
     }
 }
 
-/// The directory at `path` on a volume; the last one is made where it is missing.
+/// Returns the directory at `path` on a volume; the last one is made if it is missing.
 fn directory<D: Driver>(driver: &D, path: &Path) -> Result<D::Dir, Failure> {
     let at = |err| at(path, err);
     let names: Vec<&[u8]> = path
@@ -133,7 +133,7 @@ fn options(args: &FsMark) -> Options {
         write_size: args.write_size,
         name_len: args.name_len,
         random_len: args.random_len,
-        // fs_mark 3.3 keeps them in these cases, too.
+        // fs_mark 3.3 keeps files in these cases too.
         keep: args.keep || args.loops.is_some() || args.until_full,
         sync: Sync::from_number(args.sync).unwrap_or(Sync::InBand),
         seed: args.seed,
@@ -167,5 +167,9 @@ fn at(path: &Path, err: io::Error) -> Failure {
 fn run_error(err: io::Error) -> Failure {
     let full = err.kind() == io::ErrorKind::StorageFull;
     let failure = Failure::cannot(format!("fs_mark: {err}"));
-    if full { failure.hint("fewer files (-n), or -F to go on until it is full") } else { failure }
+    if full {
+        failure.hint("Use fewer files (-n), or -F to continue until it is full.")
+    } else {
+        failure
+    }
 }

@@ -1,4 +1,4 @@
-//! `xfskit get`: a file or a tree out of a volume, to a directory or as tar.
+//! `xfskit get`: copies a file or a tree out of a volume, to a directory or as tar.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -12,18 +12,18 @@ use xfskit::raw::vfs::{Follow, Inode};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::Get;
+use crate::grammar::read::Get;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 
-/// Bytes gathered before an archive is written on.
+/// Bytes that are collected before an archive is written.
 const BUFFER: usize = 1 << 20;
 
 /// `xfskit get`
 pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     let path = args.path.as_bytes();
-    // `get IMAGE /link/ …` means what the link leads to; without the slash, the link.
+    // `get IMAGE /link/ …` copies the target of the link; without the slash, the link.
     let inode = open::resolve(volume, &args.path, Follow::No)?;
     let to_stdout = args.dest.as_os_str() == "-";
     if to_stdout && out.json() {
@@ -61,7 +61,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     if out.json() {
         out.object(&report)?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 fn buffered<W: Write>(writer: W) -> BufWriter<W> {
@@ -79,9 +79,9 @@ fn archive(
         let ArchiveError::Write(cause) = &error;
         let failure = Failure::cannot(error.to_string());
         match cause.kind() {
-            ErrorKind::BrokenPipe => {
-                Failure::no("the reader of the archive has gone away; the archive is incomplete")
-            }
+            ErrorKind::BrokenPipe => Failure::problem(
+                "the reader of the archive closed the pipe; the archive is incomplete",
+            ),
             ErrorKind::StorageFull => {
                 failure.hint("Free some space on the side that receives the archive.")
             }
@@ -95,7 +95,7 @@ fn dest_failure(args: &Get, error: &std::io::Error) -> Failure {
     match error.kind() {
         ErrorKind::AlreadyExists => failure.hint("Remove it first, or give another name."),
         ErrorKind::NotFound => failure.hint("Make the directory that is to hold it first."),
-        ErrorKind::PermissionDenied => failure.hint("Choose a place that you may write to."),
+        ErrorKind::PermissionDenied => failure.hint("Choose a directory that you may write to."),
         ErrorKind::StorageFull => failure.hint("Free some space; what was copied is still there."),
         _ => failure,
     }

@@ -1,4 +1,4 @@
-//! `xfskit label`, `xfskit uuid`: what a volume is called.
+//! `xfskit label`, `xfskit uuid`: show and set the label and UUID of a volume.
 
 use serde::Serialize;
 use xfskit::raw::core::uuid::NewUuid;
@@ -7,7 +7,7 @@ use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
 use xfskit::{Volume, VolumeOptions};
 
 use super::open;
-use crate::exit::{Answer, Outcome};
+use crate::exit::{ExitStatus, Outcome};
 use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::show::Named;
@@ -16,7 +16,7 @@ use crate::show::Named;
 #[derive(Debug, Serialize)]
 struct Identity {
     uuid: Uuid,
-    /// The one in its metadata.
+    /// The UUID in its metadata.
     meta_uuid: Uuid,
 }
 
@@ -28,13 +28,13 @@ pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
     } else {
         out.line(out.name(&label))?;
     }
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit uuid TARGET`
 pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
     let geo = volume.fs().volume().geo();
-    told(&Identity { uuid: geo.uuid, meta_uuid: geo.meta_uuid }, out)
+    print_uuids(&Identity { uuid: geo.uuid, meta_uuid: geo.meta_uuid }, out)
 }
 
 /// `xfskit uuid TARGET UUID`
@@ -48,12 +48,12 @@ pub(super) fn set_uuid(target: &Target, uuid: NewUuid, out: &Out) -> Outcome {
         out.note("Linux mounts a volume without a UUID with -o nouuid only");
     }
     if out.quiet() {
-        return Ok(Answer::Yes);
+        return Ok(ExitStatus::Success);
     }
-    told(&Identity { uuid, meta_uuid }, out)
+    print_uuids(&Identity { uuid, meta_uuid }, out)
 }
 
-fn told(identity: &Identity, out: &Out) -> Outcome {
-    out.answer(identity, |identity| format!("{}\n", identity.uuid))?;
-    Ok(Answer::Yes)
+fn print_uuids(identity: &Identity, out: &Out) -> Outcome {
+    out.result(identity, |identity| format!("{}\n", identity.uuid))?;
+    Ok(ExitStatus::Success)
 }

@@ -1,4 +1,4 @@
-//! `xfskit info`: what a volume is.
+//! `xfskit info`: describes a volume.
 
 use serde::Serialize;
 use xfskit::Volume;
@@ -11,11 +11,11 @@ use xfskit::raw::units::Daddr;
 use super::df::Usage;
 use super::open;
 use crate::exit::Outcome;
-use crate::grammar::look::Info;
+use crate::grammar::read::Info;
 use crate::out::{Out, chain};
 use crate::show;
 
-/// The answer.
+/// The result.
 #[derive(Serialize)]
 struct Description {
     #[serde(flatten)]
@@ -26,16 +26,16 @@ struct Description {
     journal: Journal,
 }
 
-/// What the journal says of itself.
+/// The state of the journal.
 #[derive(Serialize)]
 struct Journal {
-    /// Empty, or waiting for its replay; `None` where it cannot be read.
+    /// Clean, or waiting for replay; `None` if it cannot be read.
     clean: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tail: Option<String>,
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -54,32 +54,34 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
         usage: Usage::of(&volume),
         journal: journal(args, &volume),
     };
-    out.answer(&description, text)?;
-    Ok(out.verdict())
+    out.result(&description, text)?;
+    Ok(out.status())
 }
 
-/// `xfskit info --compat`: who can mount the volume. Only the superblock is looked at.
+/// `xfskit info --compat`: lists the readers that can mount the volume. Reads only the superblock.
 fn readers(args: &Info, out: &Out) -> Outcome {
     let name = &*args.target.name;
     let device = open::device(name)?;
     let sb = open::superblock(name, &*device, out)?;
     for &target in compat::Target::ALL {
-        out.answer(&compat::compatibility(&sb.geometry(), target), |verdict| {
-            let stops = verdict.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));
-            let reasons: Vec<String> = stops.chain(verdict.notes.iter().cloned()).collect();
-            let (target, access) = (verdict.target.to_string(), verdict.access.to_string());
+        out.result(&compat::compatibility(&sb.geometry(), target), |compatibility| {
+            let stops =
+                compatibility.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));
+            let reasons: Vec<String> = stops.chain(compatibility.notes.iter().cloned()).collect();
+            let (target, access) =
+                (compatibility.target.to_string(), compatibility.access.to_string());
             let line = format!("{target:<12} {access:<15} {}", reasons.join("; "));
             format!("{}\n", line.trim_end())
         })?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 fn label(volume: &core::Volume) -> String {
     String::from_utf8_lossy(&volume.label()).into_owned()
 }
 
-/// Names of all features, in the order of the words that hold them.
+/// Returns the names of all features, in the order of the feature words.
 fn features(volume: &core::Volume) -> Vec<&'static str> {
     use xfskit::raw::units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
     let f = &volume.geo().features;
@@ -99,7 +101,7 @@ fn features(volume: &core::Volume) -> Vec<&'static str> {
     names
 }
 
-/// The journal as it is on the device, before any replay.
+/// Reads the journal as it is on the device, before any replay.
 fn journal(args: &Info, volume: &Volume) -> Journal {
     let geo = volume.fs().volume().geo();
     let unknown = |error| Journal { clean: None, head: None, tail: None, error: Some(error) };

@@ -1,16 +1,16 @@
-//! `xfskit log`: the journal, as it is on the device.
+//! `xfskit log`: prints the journal as it is on the device.
 
 use xfskit::raw::inspect::log::{self, Options, Show, Span};
 use xfskit::raw::log::Log;
 use xfskit::raw::units::Daddr;
 
 use super::open::{self, about};
-use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::judge::{self, View};
+use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::grammar::metadata::{self, View};
 use crate::out::Out;
 
 /// `xfskit log`
-pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
+pub(crate) fn run(args: &metadata::Log, out: &Out) -> Outcome {
     let name = &*args.target.name;
     let device = open::device(name)?;
     let geo = open::superblock(name, &*device, out)?.geometry();
@@ -24,12 +24,12 @@ pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
         }
     };
     let damaged = |error: &xfskit::raw::log::Error| {
-        Failure::no(about(name, error))
+        Failure::problem(about(name, error))
             .hint("--norecovery has other commands read the volume without its journal.")
     };
     let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
     for record in journal.healed() {
-        out.note(&format!("healed: {}; had from the other members", record.corruption));
+        out.note(&format!("healed: {}; read from the other members", record.corruption));
     }
     let options = Options {
         show: match args.show {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
         json: out.json(),
     };
     match log::print(&journal, options, &mut out.writer()) {
-        Ok(()) => Ok(Answer::Yes),
+        Ok(()) => Ok(ExitStatus::Success),
         Err(log::Error::Log(error)) => Err(damaged(&error)),
         Err(log::Error::Output(error)) => Err(Failure::cannot(format!("standard output: {error}"))),
     }

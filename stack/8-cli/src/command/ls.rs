@@ -1,4 +1,4 @@
-//! `xfskit ls`: a directory as `ls` shows it.
+//! `xfskit ls`: lists a directory as `ls` does.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use xfskit::raw::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, Visited, join};
 use super::fields::Fields;
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::Ls;
+use crate::grammar::read::Ls;
 use crate::out::Out;
 use crate::show::{self, Named};
 
@@ -19,9 +19,9 @@ use crate::show::{self, Named};
 struct Row {
     name: Vec<u8>,
     entry: Entry,
-    /// `None` where only names are wanted.
+    /// `None` if only names are requested.
     stat: Option<Stat>,
-    /// Where a symbolic link points to.
+    /// Target of a symbolic link.
     link: Option<Vec<u8>>,
 }
 
@@ -40,7 +40,7 @@ struct Line<'a> {
     target: Option<Named<'a>>,
 }
 
-/// What a directory itself says of an entry.
+/// The fields of a directory entry.
 #[derive(Serialize)]
 struct Brief {
     ino: u64,
@@ -60,7 +60,7 @@ pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
         let entry = Entry { name: name.clone(), ino: inode.ino(), file_type };
         let row = listing.row(name, entry, path, &inode);
         listing.print(path, &[row], false)?;
-        return Ok(out.verdict());
+        return Ok(out.status());
     }
     // Directories still to be listed, the next one last.
     let mut seen = Visited::new(inode.ino(), path);
@@ -84,7 +84,7 @@ pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
             ahead.extend(below.map(|(path, inode)| (path, inode, Some(dir.ino()))));
         }
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 struct Listing<'a> {
@@ -99,7 +99,7 @@ impl Listing<'_> {
         self.volume.fs()
     }
 
-    /// Prints what is in a directory, and answers with the directories in it.
+    /// Prints the entries of a directory, and returns the directories among them.
     fn directory(&self, path: &[u8], dir: &Inode) -> Result<Vec<(Vec<u8>, Inode)>, Failure> {
         let mut portion = self.fs().read_dir(dir);
         for error in &portion.errors {
@@ -134,7 +134,7 @@ impl Listing<'_> {
         Ok(below)
     }
 
-    /// The inodes of `entries`, where anything but the names is wanted of them.
+    /// Returns the inodes of `entries`, if anything but their names is requested.
     fn inodes(&self, entries: &[Entry]) -> Vec<Option<xfskit::raw::vfs::Result<Inode>>> {
         let wanted = |entry: &Entry| {
             let maybe_dir = matches!(entry.file_type, FileType::Directory | FileType::Unknown);
@@ -216,7 +216,7 @@ fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
     }
 }
 
-/// Length in bytes, or a device's numbers in its place.
+/// Returns the length in bytes, or the numbers of a device.
 fn size_or_device(stat: &Stat) -> String {
     match stat.rdev {
         Some((major, minor)) => format!("{major}, {minor}"),

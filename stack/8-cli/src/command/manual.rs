@@ -1,10 +1,10 @@
-//! `completions` and `man`: both generated from the grammar.
+//! `completions` and `man`: generated from the grammar.
 
 use std::fs;
 
 use clap::CommandFactory;
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::{Cli, Completions, Man};
 use crate::out::Out;
 
@@ -13,7 +13,7 @@ pub(crate) fn completions(args: &Completions, out: &Out) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "xfskit", &mut script);
     out.raw(&script)?;
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit man`
@@ -23,8 +23,8 @@ pub(crate) fn man(args: &Man) -> Outcome {
             .hint("Give a directory that you may write to.")
     };
     fs::create_dir_all(&args.dir).map_err(failed)?;
-    // A page's date and version would make it differ from build to build for no reason.
+    // Date and version would make each build's pages differ.
     let command = Cli::command().version(None::<&str>);
     clap_mangen::generate_to(command, &args.dir).map_err(failed)?;
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }

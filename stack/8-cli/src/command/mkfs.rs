@@ -1,8 +1,8 @@
-//! `xfskit mkfs`: from options to a volume.
+//! `xfskit mkfs`: makes a volume.
 
 mod from;
 
-pub(super) use from::{source_failure, tell, tell_unread};
+pub(super) use from::{report_notes, report_unread, source_failure};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use xfskit::raw::target::{self, Target};
 use xfskit::raw::units::{ByteLen, Uuid};
 
 use super::open::{about, device_hint, target_failure};
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::make::Mkfs;
 use crate::out::Out;
 use crate::show;
@@ -37,12 +37,12 @@ pub(crate) fn run(args: &Mkfs, out: &Out) -> Outcome {
     }
     if !out.quiet() {
         let summary = Summary::of(&plan.geometry, &args.target, options.log_name.as_deref());
-        out.answer(&summary, ToString::to_string)?;
+        out.result(&summary, ToString::to_string)?;
     }
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
-/// The library's options from the command line's.
+/// Converts the command line to options of the library.
 fn options(args: &Mkfs) -> Result<Options, Failure> {
     let mut options = Options::default();
     let letters = [
@@ -72,7 +72,7 @@ fn options(args: &Mkfs) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Leaves out what a reader of `--target` could not use, and says so.
+/// Leaves out features that a reader of `--target` does not support, and prints them.
 fn choose_features(args: &Mkfs, options: &mut Options, out: &Out) -> Result<(), Failure> {
     if args.readers.is_empty() {
         return Ok(());
@@ -86,7 +86,7 @@ fn choose_features(args: &Mkfs, options: &mut Options, out: &Out) -> Result<(), 
     Ok(())
 }
 
-/// `--size 1.5G` as the suboption that means the same.
+/// Converts `--size 1.5G` to the suboption with the same meaning.
 fn size_option(text: &str) -> Result<String, Failure> {
     if text == "auto" {
         return Err(Failure::cannot("--size auto: only with --from, whose tree decides the size"));
@@ -95,14 +95,14 @@ fn size_option(text: &str) -> Result<String, Failure> {
     Ok(format!("size={size}"))
 }
 
-/// The size that was asked for, in bytes.
+/// Returns the requested size, in bytes.
 fn wanted_size(options: &Options) -> Option<ByteLen> {
     let block = options.block_size.unwrap_or(4096);
     let sector = options.sector_size.unwrap_or(512);
     options.data_size?.bytes(block, sector).map(ByteLen)
 }
 
-/// What the devices are like; nothing is made or changed yet.
+/// Returns the properties of the devices. Nothing is made or changed yet.
 fn facts(
     target: &Target,
     options: &Options,
@@ -131,7 +131,7 @@ fn facts(
     }
 }
 
-/// The path of a target that is a whole file.
+/// Returns the path of a target that is a whole file.
 fn image_path(target: &Target) -> Option<&Path> {
     match (&target.base, &target.part) {
         (target::Base::File(path), None) => Some(path),
@@ -143,7 +143,7 @@ fn is_shorter_file(path: &Path, size: ByteLen) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() < size.0)
 }
 
-/// The device to write to: an image that is missing is made, one that is too short made longer.
+/// Opens the device to write to. A missing image is made, and a shorter one is extended.
 fn data_device(target: &Target, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
     let name = target.to_string();
     match image_path(target) {
@@ -173,17 +173,17 @@ fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>, Failure
     target::open_unchecked(target, mode).map_err(|e| target_failure(&target.to_string(), &e))
 }
 
-/// The time of everything made now, unless SOURCE_DATE_EPOCH says another: seconds since 1970.
+/// Returns the time of new files from SOURCE_DATE_EPOCH, in seconds since 1970, or `None` for now.
 pub(super) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse().ok());
     seconds.map(Some).ok_or_else(|| {
-        Failure::cannot(format!("SOURCE_DATE_EPOCH: {} is no time", text.display()))
+        Failure::cannot(format!("SOURCE_DATE_EPOCH: {} is not a time", text.display()))
             .hint("Give seconds since 1970.")
     })
 }
 
-/// UUID, time and generation of a volume made now.
+/// Returns UUID, time and generation of a new volume.
 fn stamp() -> Result<Stamp, Failure> {
     let (seconds, nanoseconds) = match source_date_epoch()? {
         Some(seconds) => (seconds, 0),
@@ -195,7 +195,7 @@ fn stamp() -> Result<Stamp, Failure> {
     Ok(Stamp { uuid, seconds, nanoseconds, generation })
 }
 
-/// Why no volume was made, and what to do.
+/// Returns the failure of making a volume, with a hint.
 fn failure(args: &Mkfs, error: &mkfs::Error) -> Failure {
     let failure = Failure::cannot(about(&args.target, error));
     match error {

@@ -8,12 +8,12 @@ mod check;
 mod compilebench;
 mod dbench;
 mod df;
+mod driver;
 mod du;
 pub(crate) mod fields;
 mod find;
 mod fs_mark;
 mod get;
-mod ground;
 mod identity;
 mod info;
 mod inspect;
@@ -36,32 +36,32 @@ use crate::exit::Outcome;
 use crate::grammar::Command;
 use crate::out::Out;
 
-use work::{Alone, Work};
+use work::{StandaloneCommand, Work};
 
-/// Carries out one command.
+/// Runs one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     match Work::of(command) {
-        Work::Look(target, look) if look.verifies() => verify::look(&target, look, out),
-        Work::Look(target, look) => look.run(&open::volume(&target, out)?, out),
+        Work::Read(target, command) if command.verifies() => verify::read(&target, command, out),
+        Work::Read(target, command) => command.run(&open::volume(&target, out)?, out),
         Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
         Work::Change(target, change) => change::run(target, change, out),
-        Work::Alone(alone) => match alone {
-            Alone::Mkfs(args) => mkfs::run(args, out),
-            Alone::SetUuid(target, uuid) => identity::set_uuid(target, uuid, out),
-            Alone::Info(args) => info::run(args, out),
-            Alone::Bulkstat(args) => bulkstat::run(args, out),
-            Alone::Check(args) => check::run(args, out),
-            Alone::Targets(args) => targets::run(args, out),
-            Alone::Completions(args) => manual::completions(args, out),
-            Alone::Man(args) => manual::man(args),
-            Alone::Inspect(args) => inspect::run(args, out),
-            Alone::Log(args) => log::run(args, out),
-            Alone::Md(args) => md::run(args, out),
-            Alone::Bench(args) => bench::run(args, out),
-            Alone::FsMark(args) => fs_mark::run(args, out),
-            Alone::Dbench(args) => dbench::run(args, out),
-            Alone::Compilebench(args) => compilebench::run(args, out),
-            Alone::Recover(args) => recover::run(args, out),
+        Work::Standalone(alone) => match alone {
+            StandaloneCommand::Mkfs(args) => mkfs::run(args, out),
+            StandaloneCommand::SetUuid(target, uuid) => identity::set_uuid(target, uuid, out),
+            StandaloneCommand::Info(args) => info::run(args, out),
+            StandaloneCommand::Bulkstat(args) => bulkstat::run(args, out),
+            StandaloneCommand::Check(args) => check::run(args, out),
+            StandaloneCommand::Targets(args) => targets::run(args, out),
+            StandaloneCommand::Completions(args) => manual::completions(args, out),
+            StandaloneCommand::Man(args) => manual::man(args),
+            StandaloneCommand::Inspect(args) => inspect::run(args, out),
+            StandaloneCommand::Log(args) => log::run(args, out),
+            StandaloneCommand::Md(args) => md::run(args, out),
+            StandaloneCommand::Bench(args) => bench::run(args, out),
+            StandaloneCommand::FsMark(args) => fs_mark::run(args, out),
+            StandaloneCommand::Dbench(args) => dbench::run(args, out),
+            StandaloneCommand::Compilebench(args) => compilebench::run(args, out),
+            StandaloneCommand::Recover(args) => recover::run(args, out),
         },
     }
 }

@@ -1,5 +1,5 @@
-//! From the words on the command line to a device or a volume, and from what goes wrong there to a
-//! failure that says what to do next.
+//! Opens devices and volumes by the arguments of the command line, and turns errors into failures
+//! that say what to do next.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,16 +19,17 @@ use crate::grammar;
 use crate::out::{Out, chain};
 use crate::progress::Progress;
 
-/// Unfinished intents of a journal that are listed one by one.
-const UNFINISHED_SHOWN: usize = 10;
+/// Number of unfinished intents of a journal that are listed.
+const UNFINISHED_MAX: usize = 10;
 
-/// The device that `name` names, for reading. A disk with parts is refused: one of them was meant.
+/// Opens the device `name` for reading. A disk with partitions is refused, because one of them was
+/// meant.
 pub(crate) fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     target::open(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
 }
 
-/// Why a target cannot be opened, and what to do.
+/// Returns the failure of opening a target, with a hint.
 pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error {
@@ -47,7 +48,7 @@ pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
             failure.hint("Name one of them as the target.")
         }
         target::Error::WhichPart { base, .. } => {
-            failure.hint(format!("`xfskit targets {base}` lists what is on it."))
+            failure.hint(format!("`xfskit targets {base}` lists its partitions and volumes."))
         }
         target::Error::Device(error) => device_hint(failure, error),
         target::Error::Unsupported { .. } => {
@@ -56,13 +57,13 @@ pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
     }
 }
 
-/// An error, with the target's name before it unless it names the target itself.
+/// Formats an error, with the target's name in front unless the error has it.
 pub(crate) fn about(name: &str, error: &dyn std::error::Error) -> String {
     let text = chain(error);
     if text.contains(name) { text } else { format!("{name}: {text}") }
 }
 
-/// What to do about a device that cannot be opened or fails.
+/// Adds a hint for a device that cannot be opened or fails.
 pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
     use std::io::ErrorKind;
     if let block::Error::InUse { by: Holder::Loop(device), .. } = error {
@@ -78,33 +79,34 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
         _ => return failure,
     };
     match kind {
-        ErrorKind::NotFound => failure.hint("Check the name."),
-        ErrorKind::PermissionDenied => failure
-            .hint("Give yourself permission to read it (and to write, where it is to be changed)."),
+        ErrorKind::NotFound => failure.hint("Check the name; `ls` shows the files of a directory."),
+        ErrorKind::PermissionDenied => {
+            failure.hint("Get permission to read it (and to write, if the command changes it).")
+        }
         ErrorKind::ResourceBusy => {
-            failure.hint("Unmount it, or end the other program that writes to it, first.")
+            failure.hint("Unmount it, or stop the other program that writes to it, first.")
         }
         _ => failure,
     }
 }
 
-/// The volume that `target` names, with its journal replayed in memory where that is wanted.
+/// Opens the volume `target`, with its journal replayed in memory if requested, and prints notes.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
-    Ok(said(volume_quietly(target, out)?, target, out))
+    Ok(with_notes(volume_quietly(target, out)?, target, out))
 }
 
-/// The same of a volume on a device that is open already.
+/// Opens the volume on a device that is open already, and prints notes.
 pub(crate) fn volume_on(
     target: &grammar::Target,
     device: Arc<dyn BlockDevice>,
     out: &Out,
 ) -> Result<Volume, Failure> {
     warn(&target.name, out)?;
-    Ok(said(volume_quietly_on(target, device, out)?, target, out))
+    Ok(with_notes(volume_quietly_on(target, device, out)?, target, out))
 }
 
-/// Says what is to be known of a volume.
-fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
+/// Prints notes on an opened volume.
+fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
     if let Some(secondary) = volume.fs().volume().secondary_superblock() {
         note_secondary(&target.name, secondary, out);
     }
@@ -115,16 +117,16 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
     volume
 }
 
-/// Says by which copy a volume is read whose primary superblock is damaged.
+/// Prints the secondary superblock by which a volume with a damaged primary is read.
 fn note_secondary(name: &str, secondary: &SecondarySuperblock, out: &Out) {
-    let SecondarySuperblock { corruption: fault, agno, agreeing, compared } = secondary;
+    let SecondarySuperblock { agno, agreeing, compared, .. } = secondary;
     out.note(&format!(
-        "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
-         ({agreeing} of {compared} copies agree)"
+        "{name}: the primary superblock is damaged; read by the copy in group {agno} ({agreeing} of \
+         {compared} copies agree). `xfskit check {name}` says what is wrong with it"
     ));
 }
 
-/// The superblock of the volume on `device`.
+/// Reads the superblock of the volume on `device`.
 pub(crate) fn superblock(
     name: &str,
     device: &dyn BlockDevice,
@@ -137,14 +139,14 @@ pub(crate) fn superblock(
     Ok(found.sb)
 }
 
-/// The same, and nothing is said of its journal.
+/// Opens the volume `target` without notes.
 pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = &*target.name;
     warn(name, out)?;
     volume_quietly_on(target, device(name)?, out)
 }
 
-/// The volume on a device that is open already; nothing is said of it.
+/// Opens the volume on a device that is open already, without notes.
 pub(crate) fn volume_quietly_on(
     target: &grammar::Target,
     device: Arc<dyn BlockDevice>,
@@ -154,7 +156,7 @@ pub(crate) fn volume_quietly_on(
     let log = target.log().as_deref().map(device_whole).transpose()?;
     let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
     let options = VolumeOptions::new().recovery(recovery).cache_bytes(cache_bytes);
-    let (options, progress) = told_of_replay(options, out);
+    let (options, progress) = show_replay(options, out);
     let volume = options.open_device(device, log);
     progress.finish();
     let volume = volume.map_err(|error| not_opened(name, &error))?;
@@ -162,7 +164,7 @@ pub(crate) fn volume_quietly_on(
     Ok(volume)
 }
 
-/// The volume that `target` names, to be changed: a dirty journal is replayed onto it.
+/// Opens the volume `target` for writing: a dirty journal is replayed onto it. Prints notes.
 pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
@@ -170,7 +172,7 @@ pub(crate) fn volume_for_writing(
     Ok(said_of_changed(volume_to_change(target, out)?, target, out))
 }
 
-/// The same of a volume on a device that is open already.
+/// Opens the volume on a device that is open already for writing, and prints notes.
 pub(crate) fn volume_for_writing_on(
     target: &grammar::change::Target,
     device: Arc<dyn BlockDevice>,
@@ -180,7 +182,7 @@ pub(crate) fn volume_for_writing_on(
     Ok(said_of_changed(volume, target, out))
 }
 
-/// Says what is to be known of a volume that is open to be changed.
+/// Prints notes on a volume that is open for writing.
 fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
     if let Some(replay) = volume.fs().volume().replay() {
         note_torn(replay, out);
@@ -195,7 +197,7 @@ fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) 
     volume
 }
 
-/// The volume that `target` names, to be changed; nothing is said of its journal.
+/// Opens the volume `target` for writing, without notes on its journal.
 pub(crate) fn volume_to_change(
     target: &grammar::change::Target,
     out: &Out,
@@ -215,7 +217,7 @@ fn opened_to_change(
     target.cache.keep();
     let options = VolumeOptions::new().write(true).cache_bytes(target.cache.bytes());
     let options = log.iter().fold(options.journal(journal), VolumeOptions::log);
-    let (options, progress) = told_of_replay(options, out);
+    let (options, progress) = show_replay(options, out);
     let volume = open(&options);
     progress.finish();
     let volume = volume.map_err(|error| not_opened(&target.name, &error))?;
@@ -223,14 +225,14 @@ fn opened_to_change(
     Ok(volume)
 }
 
-/// Has the opening of a volume show the progress of its journal's replay.
-fn told_of_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progress>) {
+/// Shows the progress of the journal's replay while a volume is opened.
+fn show_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progress>) {
     let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
     let shown = Arc::clone(&progress);
     (options.progress(move |at| shown.set(at.done, at.total)), progress)
 }
 
-/// Says what the journal held, where it was not clean.
+/// Prints what the journal held, if it was not clean.
 fn note_replay(volume: &Volume, out: &Out) {
     let Some(replay) = volume.fs().volume().replay() else { return };
     note_torn(replay, out);
@@ -242,20 +244,20 @@ fn note_replay(volume: &Volume, out: &Out) {
         replay.transactions
     ));
     note_finished(replay, out);
-    for intent in replay.unfinished.iter().take(UNFINISHED_SHOWN) {
+    for intent in replay.unfinished.iter().take(UNFINISHED_MAX) {
         let name = intent.family.intent_name();
         out.note(&format!(
             "unfinished in the journal, and not finished here: {name} {:#x}",
             intent.id
         ));
     }
-    if let Some(more @ 1..) = replay.unfinished.len().checked_sub(UNFINISHED_SHOWN) {
+    if let Some(more @ 1..) = replay.unfinished.len().checked_sub(UNFINISHED_MAX) {
         out.note(&format!("and {more} more unfinished"));
     }
 }
 
-/// Says what was cut off at the journal's head: nothing tells a write that power cut from later
-/// damage there.
+/// Prints what was cut off at the journal's head. A write that a power failure cut and later damage
+/// there look the same.
 fn note_torn(replay: &core::recovery::Replay, out: &Out) {
     if let Some(torn) = &replay.torn {
         out.note(&format!(
@@ -266,7 +268,7 @@ fn note_torn(replay: &core::recovery::Replay, out: &Out) {
     }
 }
 
-/// Says how much was finished that the journal had begun.
+/// Prints how many changes of the journal were finished.
 fn note_finished(replay: &core::recovery::Replay, out: &Out) {
     match replay.finished {
         0 => {}
@@ -275,13 +277,13 @@ fn note_finished(replay: &core::recovery::Replay, out: &Out) {
     }
 }
 
-/// The device that `name` names, whatever it holds: an external log is no volume.
+/// Opens the device `name`, whatever it holds: an external log is not a volume.
 pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     target::open_unchecked(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
 }
 
-/// Why a volume does not open, and what to do.
+/// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     match cause(error) {
         Cause::Target(error) => target_failure(name, error),
@@ -290,7 +292,7 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     }
 }
 
-/// Why a device does not open as a volume, and what to do.
+/// Returns the failure of opening a device as a volume, with a hint.
 pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error {
@@ -313,11 +315,11 @@ pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
         vfs::Error::Core(
             core::Error::Unsupported(_) | core::Error::ReadOnly | core::Error::Superblock(_),
         ) => failure,
-        _ => failure.hint(format!("`xfskit check {name}` reports all that is damaged.")),
+        _ => failure.hint(format!("`xfskit check {name}` reports all damage.")),
     }
 }
 
-/// What to do where there is neither a superblock nor a copy of one.
+/// Returns the hint for a device with neither a superblock nor a secondary.
 pub(crate) fn no_superblock(name: &str) -> String {
     format!(
         "No copy of an XFS superblock was found either. `xfskit targets {name}` lists partitions \
@@ -325,7 +327,8 @@ pub(crate) fn no_superblock(name: &str) -> String {
     )
 }
 
-/// What a path or the volume below it did not give: the answer is no, unless the device failed.
+/// Returns the failure of an operation on a path: a problem (exit code 1), unless the device
+/// failed.
 pub(crate) fn failure(error: &vfs::Error) -> Failure {
     let text = chain(error);
     match error {
@@ -333,24 +336,24 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
         vfs::Error::Core(core::Error::Unsupported(_) | core::Error::Missing(_))
         | vfs::Error::NotAbsolute { .. } => Failure::cannot(text),
         vfs::Error::NotFound { .. } => {
-            Failure::no(text).hint("`xfskit ls TARGET DIRECTORY` shows what is there.")
+            Failure::problem(text).hint("`xfskit ls TARGET DIRECTORY` lists the names there.")
         }
         vfs::Error::Core(core::Error::NoSpace(_)) => {
-            Failure::no(text).hint("`xfskit df TARGET` shows how full it is.")
+            Failure::problem(text).hint("`xfskit df TARGET` shows how full it is.")
         }
         _ if error.corruption().is_some() => {
-            Failure::no(text).hint("`xfskit check TARGET` reports all that is damaged.")
+            Failure::problem(text).hint("`xfskit check TARGET` reports all damage.")
         }
-        _ => Failure::no(text),
+        _ => Failure::problem(text),
     }
 }
 
-/// The inode that `path` names.
+/// Returns the inode of `path`.
 pub(crate) fn resolve(volume: &Volume, path: &OsStr, follow: Follow) -> Result<Inode, Failure> {
     volume.fs().resolve(path.as_bytes(), follow).map_err(|error| failure(&error))
 }
 
-/// Says what has changed below an overlay since it was made.
+/// Warns of changes below an overlay since it was made.
 fn warn_of_overlay(name: &str, target: &Target, out: &Out) -> Result<(), Failure> {
     for warning in target::overlay_warnings(target).map_err(|e| target_failure(name, &e))? {
         out.note(&format!("{warning}; a new --overlay file begins from the target as it is now"));
@@ -358,7 +361,7 @@ fn warn_of_overlay(name: &str, target: &Target, out: &Out) -> Result<(), Failure
     Ok(())
 }
 
-/// Says what whoever reads the array that `name` names ought to know.
+/// Prints warnings on the array `name`.
 pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     warn_of_overlay(name, &target, out)?;

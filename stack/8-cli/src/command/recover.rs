@@ -1,4 +1,4 @@
-//! `xfskit recover`: the journal brought to its end.
+//! `xfskit recover`: replays and finishes a journal.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use xfskit::raw::VolumeExt as _;
 use xfskit::raw::core::recovery::Replay;
 
 use super::open::{self, about};
-use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::judge::Recover;
+use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::grammar::metadata::Recover;
 use crate::out::Out;
 
-/// What was found and done, or would be.
+/// The contents of the journal, and the changes made or, with `--dry-run`, to be made.
 #[derive(Debug, Serialize)]
 struct Report {
     clean: bool,
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// What stays on the unlinked lists.
+    /// Returns the inodes that stay on the unlinked lists.
     fn kept(&self) -> String {
         self.damaged_orphans.iter().fold(String::new(), |mut text, orphan| {
             let _ = writeln!(text, "{:12} {orphan}; it keeps its space until repaired", "damaged");
@@ -95,7 +95,7 @@ impl Report {
         row("finished", format!("{} changes that were begun", self.finished));
         row("unlinked", format!("{} lists of deleted files that were open", self.unlinked_lists));
         for intent in &self.left_unfinished {
-            row("unfinished", format!("{intent}, which nobody here can finish"));
+            row("unfinished", format!("{intent}, which this version cannot finish"));
         }
         if let Some(fault) = &self.torn {
             row("cut off", format!("a record not written to its end: {fault}"));
@@ -113,14 +113,14 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     };
     let orphans = volume.fs().volume().damaged_orphans();
     let orphans: Vec<_> = orphans.iter().map(ToString::to_string).collect();
-    let verdict = if orphans.is_empty() { Answer::Yes } else { Answer::No };
+    let status = if orphans.is_empty() { ExitStatus::Success } else { ExitStatus::Problem };
     let report = report(&volume, orphans, !args.dry_run)?;
     if !args.dry_run {
         let name = &*args.target.name;
         volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
     }
-    out.answer(&report, Report::text)?;
-    Ok(verdict)
+    out.result(&report, Report::text)?;
+    Ok(status)
 }
 
 fn report(volume: &Volume, orphans: Vec<String>, written: bool) -> Result<Report, Failure> {

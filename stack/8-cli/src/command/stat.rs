@@ -1,4 +1,4 @@
-//! `xfskit stat`: all that is known about one file.
+//! `xfskit stat`: prints the metadata of one file.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use xfskit::raw::vfs::{FileType, Follow, Timestamp};
 use super::fields::Fields;
 use super::open;
 use crate::exit::Outcome;
-use crate::grammar::look;
+use crate::grammar::read;
 use crate::out::Out;
 use crate::show::{self, Named};
 
-/// The answer.
+/// The result.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct FileReport<'a> {
     #[serde(flatten)]
     path: Named<'a>,
     #[serde(flatten)]
@@ -39,7 +39,7 @@ struct Piece {
 }
 
 /// `xfskit stat`
-pub(crate) fn run(volume: &Volume, args: &look::Stat, out: &Out) -> Outcome {
+pub(crate) fn run(volume: &Volume, args: &read::Stat, out: &Out) -> Outcome {
     let fs = volume.fs();
     let follow = if args.follow { Follow::Yes } else { Follow::No };
     let inode = open::resolve(volume, &args.path, follow)?;
@@ -56,18 +56,18 @@ pub(crate) fn run(volume: &Volume, args: &look::Stat, out: &Out) -> Outcome {
         blockcount: e.blockcount.0,
         unwritten: e.unwritten,
     };
-    let answer = Answer {
+    let report = FileReport {
         path: Named("path", args.path.as_bytes()),
         fields: Fields::all(&stat),
         target: link.as_deref().map(|link| Named("target", link)),
         extents: extents.map(|list| list.as_slice().iter().map(piece).collect()),
     };
-    out.answer(&answer, |answer| text(args, answer, link.as_deref()))?;
-    Ok(out.verdict())
+    out.result(&report, |report| text(args, report, link.as_deref()))?;
+    Ok(out.status())
 }
 
-fn text(args: &look::Stat, answer: &Answer<'_>, link: Option<&[u8]>) -> String {
-    let Answer { fields: Fields { stat, .. }, extents, .. } = answer;
+fn text(args: &read::Stat, report: &FileReport<'_>, link: Option<&[u8]>) -> String {
+    let FileReport { fields: Fields { stat, .. }, extents, .. } = report;
     let arrow = link.map(|target| format!(" -> {}", show::name(target))).unwrap_or_default();
     let time = |t: Timestamp| show::time_full(t.sec, t.nsec);
     let device = stat.rdev.map(|(major, minor)| format!("  Device: {major}, {minor}"));

@@ -1,6 +1,5 @@
 //! `xfskit stats`, and `--stats` of commands that change a volume: figures of the volume, and
-//! counters of what this process has done with it, in the spirit of what Linux shows in
-//! /sys/fs/xfs/DEVICE/stats.
+//! counters of this process, similar to those of Linux in /sys/fs/xfs/DEVICE/stats.
 
 use std::fmt::Write;
 
@@ -11,13 +10,13 @@ use xfskit::raw::core::{LockStats, Stats};
 
 use super::df::Usage;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look;
+use crate::grammar::read;
 use crate::out::Out;
 use crate::show;
 
-/// The answer of `xfskit stats`.
+/// The result of `xfskit stats`.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct StatsReport {
     volume: Usage,
     groups: Vec<Group>,
     counters: Counters,
@@ -34,7 +33,7 @@ struct Group {
     inodes_free: u32,
 }
 
-/// What was done, as JSON has it.
+/// The counters, for JSON.
 #[derive(Debug, Serialize)]
 struct Counters {
     transactions: Transactions,
@@ -176,16 +175,16 @@ impl Counters {
 }
 
 /// `xfskit stats`
-pub(super) fn run(volume: &Volume, _: &look::Stats, out: &Out) -> Outcome {
+pub(super) fn run(volume: &Volume, _: &read::Stats, out: &Out) -> Outcome {
     let groups = groups(volume).map_err(|error| super::open::failure(&error.into()))?;
     let counters = Counters::from(&volume.fs().volume().stats());
-    out.answer(&Answer { volume: Usage::of(volume), groups, counters }, text)?;
-    Ok(out.verdict())
+    out.result(&StatsReport { volume: Usage::of(volume), groups, counters }, text)?;
+    Ok(out.status())
 }
 
-/// What a command that changed a volume has done.
+/// Prints the counters of a command that changed a volume.
 pub(super) fn counted(stats: &Stats, out: &Out) -> Result<(), Failure> {
-    out.answer(&serde_json::json!({ "stats": Counters::from(stats) }), |_| {
+    out.result(&serde_json::json!({ "stats": Counters::from(stats) }), |_| {
         Counters::from(stats).text()
     })
 }
@@ -206,8 +205,8 @@ fn groups(volume: &Volume) -> xfskit::raw::core::Result<Vec<Group>> {
     volume.geo().ags().map(group).collect()
 }
 
-fn text(answer: &Answer) -> String {
-    let Answer { volume, groups, counters } = answer;
+fn text(report: &StatsReport) -> String {
+    let StatsReport { volume, groups, counters } = report;
     let (free, size) = (show::human(volume.free), show::human(volume.size));
     let mut text = format!(
         "{free} of {size} free; {} of {} inodes in use\n{:>6} {:>12} {:>12} {:>12} {:>12} {:>12}\n",

@@ -1,12 +1,12 @@
-//! `xfskit targets`: what is on a disk image.
+//! `xfskit targets`: lists the volumes on a disk image.
 
 use serde::Serialize;
 use xfskit::raw::block::{BlockDevice, OpenMode};
 use xfskit::raw::target::{self, Target};
 
 use super::open::target_failure;
-use crate::exit::{Answer, Outcome};
-use crate::grammar::look::Targets;
+use crate::exit::{ExitStatus, Outcome};
+use crate::grammar::read::Targets;
 use crate::out::Out;
 use crate::show;
 
@@ -15,14 +15,14 @@ use crate::show;
 struct Line {
     /// The name for other commands.
     target: String,
-    /// Where it begins and how long it is, in bytes.
+    /// Its first byte and its length, in bytes.
     offset: u64,
     size: u64,
     kind: String,
     xfs: bool,
 }
 
-/// `xfskit targets`. The answer is no where nothing is recognised.
+/// `xfskit targets`. Exit code 1 if nothing is recognised.
 pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
     let name = args.image.as_str();
     let failed = |e: target::Error| target_failure(name, &e);
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
     }
     let width = lines.iter().map(|line| line.target.len()).max().unwrap_or(0);
     for line in &lines {
-        out.answer(line, |line| {
+        out.result(line, |line| {
             let Line { target, kind, .. } = line;
             let size = show::human(line.size);
             let xfs = if line.xfs { "XFS" } else { "-" };
@@ -54,5 +54,5 @@ pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
     if lines.is_empty() {
         out.note("neither an XFS volume, nor partitions, nor logical volumes are recognised");
     }
-    Ok(Answer::of(!lines.is_empty()))
+    Ok(ExitStatus::of(!lines.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! `xfskit tree`: a directory tree, drawn.
+//! `xfskit tree`: draws a directory tree.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -9,7 +9,7 @@ use xfskit::raw::vfs::{FileType, Follow, Ino};
 
 use super::open;
 use crate::exit::Outcome;
-use crate::grammar::look::Tree;
+use crate::grammar::read::Tree;
 use crate::out::Out;
 use crate::show::Named;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
     let fs = volume.fs();
     let inode = open::resolve(volume, &args.path, Follow::Yes)?;
     let path = args.path.as_bytes();
-    // For each level above: whether its directory was the last of its own.
+    // For each level above: true if its directory was the last of its own.
     let mut closed: Vec<bool> = Vec::new();
     let (mut dirs, mut files) = (0u64, 0u64);
     for step in fs.walk(path, inode, args.depth.unwrap_or(usize::MAX)) {
@@ -69,10 +69,10 @@ pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
     if !out.json() && !out.quiet() {
         out.line(format!("\n{} directories, {files} files", dirs.saturating_sub(1)))?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
-/// What stands to the left of an entry for one level above it.
+/// Returns the line to the left of an entry for one level above it.
 fn stem(closed: bool) -> &'static str {
     if closed { "    " } else { "│   " }
 }

@@ -1,12 +1,12 @@
-//! `--verify`: content read from an array with its redundancy checked.
+//! `--verify`: reads content from an array and checks it with the array's redundancy.
 //!
-//! XFS has no checksums of content, but an array has redundancy left: every row that is read is
-//! compared with its parity, or its other copies. What one member alone explains is corrected in
-//! what is delivered. The rest is told afterwards: `xfskit check` finds out which files have
-//! content there.
+//! XFS has no checksums of content, but an array has redundancy: every stripe that is read is
+//! compared with its parity, or its other copies. A mismatch that a single member explains is
+//! corrected in the output. The others are reported afterwards: `xfskit check` finds the files that
+//! have content there.
 //!
-//! A command that changes the volume reads it too: metadata, and the old content of rows that are
-//! written in part, from which the new parity follows.
+//! A command that changes the volume reads it too: metadata, and the old content of stripes that
+//! are written in part, which the new parity depends on.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,26 +20,26 @@ use xfskit::raw::md::array::verify::VerifyReport;
 use xfskit::raw::target::{self, Base, Nested};
 use xfskit::raw::units::{ByteLen, ByteOffset};
 
-use super::work::{Change, Look};
+use super::work::{Change, ReadCommand};
 use super::{change, check, open};
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::Target;
 use crate::out::Out;
 use crate::show;
 
-/// An array whose reads are verified, and those within it.
-struct Verifying {
+/// An array whose reads are verified, and the arrays within it.
+struct VerifiedArray {
     name: String,
     nested: Vec<Nested>,
-    /// Where on the array the volume lies, in order.
+    /// Where the volume is on the array, in order.
     pieces: Vec<(ByteOffset, ByteLen)>,
     device: Arc<dyn BlockDevice>,
 }
 
-/// Members hold different content for a place of a file.
+/// Members have different content for a range of a file.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the array's members disagree at bytes {first} to {last}{}, and which one is wrong cannot be told",
+    "the array's members disagree at bytes {first} to {last}{}, and which one is wrong is not known",
     match .more { 0 => String::new(), 1 => " and in one more place".into(), n => format!(" and in {n} more places") }
 )]
 struct Undecided {
@@ -48,30 +48,30 @@ struct Undecided {
     more: usize,
 }
 
-/// The same, where the check could not find out which files lie there.
+/// Members have different content, and the check could not find the files there.
 #[derive(Debug, thiserror::Error)]
 #[error("the array's members disagree in {pages} pages that may hold content of any file")]
 struct Unknown {
     pages: usize,
 }
 
-/// Carries out a command that looks at files, and tells what the reads came upon.
-pub(super) fn look(target: &Target, look: Look<'_>, out: &Out) -> Outcome {
-    let verifying = Verifying::open(&target.name, OpenMode::ReadOnly, out)?;
+/// Runs a command that reads files, and reports the mismatches of its reads.
+pub(super) fn read(target: &Target, command: ReadCommand<'_>, out: &Out) -> Outcome {
+    let verifying = VerifiedArray::open(&target.name, OpenMode::ReadOnly, out)?;
     let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
-    let ended = look.run(&volume, out);
+    let ended = command.run(&volume, out);
     drop(volume);
     verifying.end(target, ended, out)
 }
 
-/// Carries out a command that changes files, and tells what the reads came upon.
+/// Runs a command that changes files, and reports the mismatches of its reads.
 pub(super) fn change(target: &change::Target, change: Change<'_>, out: &Out) -> Outcome {
-    let verifying = Verifying::open(&target.name, OpenMode::ReadWrite, out)?;
+    let verifying = VerifiedArray::open(&target.name, OpenMode::ReadWrite, out)?;
     let ended = change::run_on(target, Arc::clone(&verifying.device), change, out);
     verifying.end(&target.to_read(), ended, out)
 }
 
-impl Verifying {
+impl VerifiedArray {
     fn open(name: &str, mode: OpenMode, out: &Out) -> Result<Self, Failure> {
         let failed = |e: target::Error| open::target_failure(name, &e);
         let target = target::Target::parse(name).map_err(failed)?;
@@ -93,7 +93,7 @@ impl Verifying {
         Ok(this)
     }
 
-    /// Has every array verify what it can.
+    /// Turns on verification of every array that has redundancy.
     fn begin(&self, out: &Out) -> Result<(), Failure> {
         let redundant = |nested: &&Nested| nested.array.scrub_stripes() > 0;
         let (can, cannot): (Vec<_>, Vec<_>) =
@@ -112,17 +112,17 @@ impl Verifying {
         Ok(())
     }
 
-    /// Tells what the reads came upon. The answer is no where they leave something in doubt.
+    /// Reports the mismatches of the reads. Doubtful content is a problem (exit code 1).
     fn end(&self, target: &Target, ended: Outcome, out: &Out) -> Outcome {
-        self.tell(target, out)?;
+        self.report(target, out)?;
         Ok(match ended? {
-            Answer::Yes => out.verdict(),
-            Answer::No => Answer::No,
+            ExitStatus::Success => out.status(),
+            ExitStatus::Problem => ExitStatus::Problem,
         })
     }
 
-    /// Tells what the reads came upon. Files whose content is in doubt are faults.
-    fn tell(&self, target: &Target, out: &Out) -> Result<(), Failure> {
+    /// Reports the mismatches of the reads. Files whose content is doubtful are faults.
+    fn report(&self, target: &Target, out: &Out) -> Result<(), Failure> {
         let found: Vec<VerifyReport> =
             self.nested.iter().map(|n| n.array.verify_report()).collect();
         let arrays = self.nested.iter().zip(&found).map(|(nested, verified)| {
@@ -140,7 +140,7 @@ impl Verifying {
             .filter(|(_, page)| page.role.is_none())
             .collect();
         if !undecided.is_empty() {
-            self.tell_undecided(&undecided, target, out);
+            self.report_undecided(&undecided, target, out);
         }
         Ok(())
     }
@@ -166,18 +166,18 @@ impl Verifying {
         }
     }
 
-    /// Names the files that have content in pages of which no member can be named.
-    fn tell_undecided(&self, undecided: &[(usize, &Mismatch)], target: &Target, out: &Out) {
+    /// Names the files with content in pages of which no member is known to be wrong.
+    fn report_undecided(&self, undecided: &[(usize, &Mismatch)], target: &Target, out: &Out) {
         out.note("members disagree and no single one explains it: looking for the files there");
         let places: Vec<Option<Vec<Range<ByteOffset>>>> =
             undecided.iter().map(|(index, page)| self.places(*index, page)).collect();
         let mismatches = Mismatches::new(places.iter().flatten().flatten().cloned());
-        let judged = check::find_files(target, Arc::clone(&self.device), &mismatches, out);
+        let checked = check::find_files(target, Arc::clone(&self.device), &mismatches, out);
         let mut files: BTreeMap<u64, Vec<FileRange>> = BTreeMap::new();
         let mut unknown = 0;
         for places in &places {
             let here =
-                |place: &Range<ByteOffset>| mismatches.files(place).filter(|_| judged.is_ok());
+                |place: &Range<ByteOffset>| mismatches.files(place).filter(|_| checked.is_ok());
             let found: Option<Vec<Vec<FileRange>>> =
                 places.as_ref().and_then(|places| places.iter().map(here).collect());
             match found {
@@ -206,8 +206,8 @@ impl Verifying {
         }
     }
 
-    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it
-    /// is elsewhere.
+    /// Returns the ranges of the volume in a page of one of the arrays; `None` if a part of the
+    /// page is not in the volume.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
         let contents = self.nested[index].array.mismatch_ranges(page);
         let nested = |i: usize| &self.nested[i];
@@ -218,7 +218,7 @@ impl Verifying {
     }
 }
 
-/// How many pages of each member were corrected.
+/// Returns the number of corrected pages of each member.
 fn by_role(verified: &VerifyReport) -> BTreeMap<usize, u64> {
     let mut roles = BTreeMap::new();
     for role in verified.pages.iter().filter_map(|page| page.role) {

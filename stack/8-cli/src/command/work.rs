@@ -1,41 +1,41 @@
-//! The work of a command, by the volume that it needs: each command is of exactly one kind, and
-//! carried out in one place. The compiler checks both.
+//! The work of a command, by the volume that it needs. Each command is of exactly one kind, and is
+//! run in one place. The compiler checks both.
 
 use xfskit::Volume;
 use xfskit::raw::core::uuid::NewUuid;
 
 use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
 use crate::exit::Outcome;
-use crate::grammar::look::XattrCommand;
+use crate::grammar::read::XattrCommand;
 use crate::grammar::{
-    Command, Completions, Man, Target, bench, change, judge, look, make, md, programs,
+    Command, Completions, Man, Target, bench, change, make, md, metadata, programs, read,
 };
 use crate::out::Out;
 
 /// The work of one command.
 pub(crate) enum Work<'c> {
-    /// Looks at the files of a volume, which is opened for it.
-    Look(Target, Look<'c>),
+    /// Reads files of a volume, which is opened for it.
+    Read(Target, ReadCommand<'c>),
     /// Changes a volume, which is opened for it and closed.
     Change(&'c change::Target, Change<'c>),
-    /// Opens what it needs by itself.
-    Alone(Alone<'c>),
+    /// Opens its targets by itself.
+    Standalone(StandaloneCommand<'c>),
 }
 
-/// A command that looks at the files of a volume, with its arguments.
+/// A command that reads files of a volume, with its arguments.
 #[derive(Clone, Copy)]
-pub(crate) enum Look<'c> {
-    Ls(&'c look::Ls),
-    Tree(&'c look::Tree),
-    Stat(&'c look::Stat),
-    Cat(&'c look::Cat),
-    XattrList(&'c look::XattrList),
-    XattrGet(&'c look::XattrGet),
-    Find(&'c look::Find),
-    Df(&'c look::Df),
-    Du(&'c look::Du),
-    Stats(&'c look::Stats),
-    Get(&'c look::Get),
+pub(crate) enum ReadCommand<'c> {
+    Ls(&'c read::Ls),
+    Tree(&'c read::Tree),
+    Stat(&'c read::Stat),
+    Cat(&'c read::Cat),
+    XattrList(&'c read::XattrList),
+    XattrGet(&'c read::XattrGet),
+    Find(&'c read::Find),
+    Df(&'c read::Df),
+    Du(&'c read::Du),
+    Stats(&'c read::Stats),
+    Get(&'c read::Get),
     Label,
     Uuid,
 }
@@ -51,8 +51,8 @@ pub(crate) enum Change<'c> {
     Chmod(&'c change::Chmod),
     Chown(&'c change::Chown),
     Touch(&'c change::Touch),
-    XattrSet(&'c look::XattrSet),
-    XattrRm(&'c look::XattrRm),
+    XattrSet(&'c read::XattrSet),
+    XattrRm(&'c read::XattrRm),
     Put(&'c change::Put),
     Cp(&'c change::Cp),
     Truncate(&'c change::Truncate),
@@ -61,48 +61,48 @@ pub(crate) enum Change<'c> {
     Shell(&'c change::Shell),
 }
 
-/// A command that opens what it needs by itself, with its arguments.
+/// A command that opens its targets by itself, with its arguments.
 #[derive(Clone, Copy)]
-pub(crate) enum Alone<'c> {
+pub(crate) enum StandaloneCommand<'c> {
     Mkfs(&'c make::Mkfs),
     SetUuid(&'c change::Target, NewUuid),
-    Info(&'c look::Info),
-    Bulkstat(&'c look::Bulkstat),
-    Check(&'c judge::Check),
-    Targets(&'c look::Targets),
+    Info(&'c read::Info),
+    Bulkstat(&'c read::Bulkstat),
+    Check(&'c metadata::Check),
+    Targets(&'c read::Targets),
     Completions(&'c Completions),
     Man(&'c Man),
-    Inspect(&'c judge::Inspect),
-    Log(&'c judge::Log),
+    Inspect(&'c metadata::Inspect),
+    Log(&'c metadata::Log),
     Md(&'c md::Md),
     Bench(&'c bench::Bench),
     FsMark(&'c bench::FsMark),
     Dbench(&'c programs::Dbench),
     Compilebench(&'c programs::Compilebench),
-    Recover(&'c judge::Recover),
+    Recover(&'c metadata::Recover),
 }
 
 impl<'c> Work<'c> {
     /// Returns the work of `command`.
     pub(crate) fn of(command: &'c Command) -> Self {
         match command {
-            Command::Ls(args) => Self::Look(args.target.clone(), Look::Ls(args)),
-            Command::Tree(args) => Self::Look(args.target.clone(), Look::Tree(args)),
-            Command::Stat(args) => Self::Look(args.target.clone(), Look::Stat(args)),
-            Command::Cat(args) => Self::Look(args.target.clone(), Look::Cat(args)),
-            Command::Find(args) => Self::Look(args.target.clone(), Look::Find(args)),
-            Command::Df(args) => Self::Look(args.target.clone(), Look::Df(args)),
-            Command::Du(args) => Self::Look(args.target.clone(), Look::Du(args)),
-            Command::Stats(args) => Self::Look(args.target.clone(), Look::Stats(args)),
-            Command::Get(args) => Self::Look(args.target.clone(), Look::Get(args)),
+            Command::Ls(args) => Self::Read(args.target.clone(), ReadCommand::Ls(args)),
+            Command::Tree(args) => Self::Read(args.target.clone(), ReadCommand::Tree(args)),
+            Command::Stat(args) => Self::Read(args.target.clone(), ReadCommand::Stat(args)),
+            Command::Cat(args) => Self::Read(args.target.clone(), ReadCommand::Cat(args)),
+            Command::Find(args) => Self::Read(args.target.clone(), ReadCommand::Find(args)),
+            Command::Df(args) => Self::Read(args.target.clone(), ReadCommand::Df(args)),
+            Command::Du(args) => Self::Read(args.target.clone(), ReadCommand::Du(args)),
+            Command::Stats(args) => Self::Read(args.target.clone(), ReadCommand::Stats(args)),
+            Command::Get(args) => Self::Read(args.target.clone(), ReadCommand::Get(args)),
             Command::Xattr(args) => Self::of_xattr(&args.what),
             Command::Label(args) => match &args.label {
                 Some(label) => Self::Change(&args.target, Change::Label(label)),
-                None => Self::Look(args.target.to_read(), Look::Label),
+                None => Self::Read(args.target.to_read(), ReadCommand::Label),
             },
             Command::Uuid(args) => match args.uuid {
-                Some(uuid) => Self::Alone(Alone::SetUuid(&args.target, uuid)),
-                None => Self::Look(args.target.to_read(), Look::Uuid),
+                Some(uuid) => Self::Standalone(StandaloneCommand::SetUuid(&args.target, uuid)),
+                None => Self::Read(args.target.to_read(), ReadCommand::Uuid),
             },
             Command::Mkdir(args) => Self::Change(&args.target, Change::Mkdir(args)),
             Command::Rm(args) => Self::Change(&args.target, Change::Rm(args)),
@@ -117,37 +117,39 @@ impl<'c> Work<'c> {
             Command::Truncate(args) => Self::Change(&args.target, Change::Truncate(args)),
             Command::Fallocate(args) => Self::Change(&args.target, Change::Fallocate(args)),
             Command::Shell(args) => Self::Change(&args.target, Change::Shell(args)),
-            Command::Mkfs(args) => Self::Alone(Alone::Mkfs(args)),
-            Command::Info(args) => Self::Alone(Alone::Info(args)),
-            Command::Bulkstat(args) => Self::Alone(Alone::Bulkstat(args)),
-            Command::Check(args) => Self::Alone(Alone::Check(args)),
-            Command::Targets(args) => Self::Alone(Alone::Targets(args)),
-            Command::Completions(args) => Self::Alone(Alone::Completions(args)),
-            Command::Man(args) => Self::Alone(Alone::Man(args)),
-            Command::Inspect(args) => Self::Alone(Alone::Inspect(args)),
-            Command::Log(args) => Self::Alone(Alone::Log(args)),
-            Command::Md(args) => Self::Alone(Alone::Md(args)),
-            Command::Bench(args) => Self::Alone(Alone::Bench(args)),
-            Command::FsMark(args) => Self::Alone(Alone::FsMark(args)),
-            Command::Dbench(args) => Self::Alone(Alone::Dbench(args)),
-            Command::Compilebench(args) => Self::Alone(Alone::Compilebench(args)),
-            Command::Recover(args) => Self::Alone(Alone::Recover(args)),
+            Command::Mkfs(args) => Self::Standalone(StandaloneCommand::Mkfs(args)),
+            Command::Info(args) => Self::Standalone(StandaloneCommand::Info(args)),
+            Command::Bulkstat(args) => Self::Standalone(StandaloneCommand::Bulkstat(args)),
+            Command::Check(args) => Self::Standalone(StandaloneCommand::Check(args)),
+            Command::Targets(args) => Self::Standalone(StandaloneCommand::Targets(args)),
+            Command::Completions(args) => Self::Standalone(StandaloneCommand::Completions(args)),
+            Command::Man(args) => Self::Standalone(StandaloneCommand::Man(args)),
+            Command::Inspect(args) => Self::Standalone(StandaloneCommand::Inspect(args)),
+            Command::Log(args) => Self::Standalone(StandaloneCommand::Log(args)),
+            Command::Md(args) => Self::Standalone(StandaloneCommand::Md(args)),
+            Command::Bench(args) => Self::Standalone(StandaloneCommand::Bench(args)),
+            Command::FsMark(args) => Self::Standalone(StandaloneCommand::FsMark(args)),
+            Command::Dbench(args) => Self::Standalone(StandaloneCommand::Dbench(args)),
+            Command::Compilebench(args) => Self::Standalone(StandaloneCommand::Compilebench(args)),
+            Command::Recover(args) => Self::Standalone(StandaloneCommand::Recover(args)),
         }
     }
 
     /// Returns the work of a subcommand of `xattr`.
     fn of_xattr(command: &'c XattrCommand) -> Self {
         match command {
-            XattrCommand::List(args) => Self::Look(args.target.clone(), Look::XattrList(args)),
-            XattrCommand::Get(args) => Self::Look(args.target.clone(), Look::XattrGet(args)),
+            XattrCommand::List(args) => {
+                Self::Read(args.target.clone(), ReadCommand::XattrList(args))
+            }
+            XattrCommand::Get(args) => Self::Read(args.target.clone(), ReadCommand::XattrGet(args)),
             XattrCommand::Set(args) => Self::Change(&args.target, Change::XattrSet(args)),
             XattrCommand::Rm(args) => Self::Change(&args.target, Change::XattrRm(args)),
         }
     }
 }
 
-impl Look<'_> {
-    /// Returns true if what is read from an array is compared with its parity or other copies.
+impl ReadCommand<'_> {
+    /// Returns true if data read from an array are compared with its parity or other copies.
     pub(crate) fn verifies(self) -> bool {
         match self {
             Self::Get(args) => args.verify,
@@ -156,7 +158,7 @@ impl Look<'_> {
         }
     }
 
-    /// Carries the command out on `volume`.
+    /// Runs the command on `volume`.
     pub(crate) fn run(self, volume: &Volume, out: &Out) -> Outcome {
         match self {
             Self::Ls(args) => ls::run(volume, args, out),
@@ -177,7 +179,7 @@ impl Look<'_> {
 }
 
 impl Change<'_> {
-    /// Returns true if what is read from an array is compared with its parity or other copies.
+    /// Returns true if data read from an array are compared with its parity or other copies.
     pub(crate) fn verifies(self) -> bool {
         match self {
             Self::Put(args) => args.verify,

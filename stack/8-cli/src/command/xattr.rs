@@ -1,4 +1,4 @@
-//! `xfskit xattr list`, `xfskit xattr get`: extended attributes.
+//! `xfskit xattr list`, `xfskit xattr get`: print extended attributes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use xfskit::raw::vfs::{Follow, Xattr};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::look::{XattrGet, XattrList};
+use crate::grammar::read::{XattrGet, XattrList};
 use crate::out::Out;
 use crate::show::{self, Named};
 
@@ -28,7 +28,7 @@ pub(crate) fn list(volume: &Volume, args: &XattrList, out: &Out) -> Outcome {
     for xattr in &read(volume, &args.path, out)? {
         print(xattr, out)?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 /// `xfskit xattr get`
@@ -36,15 +36,15 @@ pub(crate) fn get(volume: &Volume, args: &XattrGet, out: &Out) -> Outcome {
     let xattrs = read(volume, &args.path, out)?;
     let Some(xattr) = xattrs.iter().find(|xattr| xattr.name == args.name.as_bytes()) else {
         let (path, name) = (args.path.to_string_lossy(), args.name.to_string_lossy());
-        return Err(Failure::no(format!("{path}: no attribute {name}"))
-            .hint("`xfskit xattr list TARGET PATH` shows what is there."));
+        return Err(Failure::problem(format!("{path}: no attribute {name}"))
+            .hint("`xfskit xattr list TARGET PATH` lists the attributes."));
     };
     if out.json() {
         print(xattr, out)?;
     } else {
         out.raw(&xattr.value)?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
 /// Returns the attributes of the file `path` by name; damaged ones are reported.
@@ -58,7 +58,7 @@ fn read(volume: &Volume, path: &OsStr, out: &Out) -> Result<Vec<Xattr>, Failure>
     Ok(xattrs)
 }
 
-/// One attribute on a line.
+/// Prints one attribute on a line.
 fn print(xattr: &Xattr, out: &Out) -> Result<(), Failure> {
     let Xattr { name, value } = xattr;
     if out.json() {

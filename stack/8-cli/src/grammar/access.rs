@@ -1,14 +1,14 @@
-//! What each command does to its target. A table of commands is an enum of the grammar and this
-//! list in one, so a command without an entry does not compile.
+//! How each command uses its target. A table of commands is an enum of the grammar and this list in
+//! one, so a command without an entry does not compile.
 
-/// What a command does to its target.
+/// How a command uses its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Reads it, or has none.
     Reads,
     /// Writes to it.
     Writes,
-    /// Writes to it when this option or argument is given, else reads it.
+    /// Writes to it with this option or argument, else reads it.
     WritesWith(&'static str),
     /// Each subcommand has its own.
     Subcommands(&'static [(&'static str, Access)]),
@@ -28,7 +28,7 @@ macro_rules! commands {
         }
 
         impl $name {
-            /// What each command does to its target, in the order of the help.
+            /// How each command uses its target, in the order of the help.
             $visibility const ACCESS: &'static [(&'static str, $crate::grammar::access::Access)] =
                 &[$((stringify!($variant), $access)),+];
         }
@@ -37,7 +37,8 @@ macro_rules! commands {
 
 pub(crate) use commands;
 
-/// Returns the commands of `table` that write, each behind `prefix` and with what makes it write.
+/// Returns the commands of `table` that write, each after `prefix` and with the option that makes
+/// it write.
 pub(crate) fn writers(table: &[(&str, Access)], prefix: &str) -> Vec<String> {
     let mut names = vec![];
     for (variant, access) in table {
@@ -70,7 +71,7 @@ mod tests {
         for (below, (_, access)) in command.get_subcommands().zip(table) {
             match access {
                 Access::Subcommands(table) => compare(below, table),
-                // What follows the command in the list is one of its options or arguments.
+                // The words after the command in the list are its options or arguments.
                 Access::WritesWith(argument) => {
                     let mut words = argument.split(' ');
                     let known = |word: &str| {

@@ -1,7 +1,7 @@
 //! Commands that change a volume in place.
 //!
-//! Each opens the volume once, does what it is asked, and closes it: what it did is durable and the
-//! journal clean. A name that cannot be changed is reported, and the others are done.
+//! Each opens the volume once, makes its changes, and closes it, so that they are durable and the
+//! journal is clean. A name that cannot be changed is reported, and the others are changed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use xfskit::raw::core::JournalOptions;
 use xfskit::raw::core::uuid::NewUuid;
 
 use super::name::Name;
+use crate::command::change::arguments::{self, Owner, OwnerChange};
 use crate::command::change::mode::ModeChange;
-use crate::command::change::words::{self, Owner, OwnerChange};
 
 /// The volume to change; shared by every command that writes to one.
 #[derive(Clone, Debug, Args)]
@@ -22,8 +22,8 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
-    /// How the journal is written, as mount(8) has it: logbsize=16k…256k, logbufs=2…8, wsync (every
-    /// change is durable at once), nobarrier (never flush: a power failure may damage the volume)
+    /// Options of the journal, as in mount(8): logbsize=16k…256k, logbufs=2…8, wsync (every change
+    /// is durable at once), nobarrier (never flush: a power failure may damage the volume)
     #[arg(
         long = "options",
         value_name = "OPTION,…",
@@ -33,18 +33,18 @@ pub(crate) struct Target {
     pub journal: JournalOptions,
     #[command(flatten)]
     pub cache: super::Cache,
-    /// Say at the end what was done: transactions, journal, write-back, buffers, locks
+    /// Print counters at the end: transactions, journal, write-back, buffers, locks
     #[arg(long)]
     pub stats: bool,
 }
 
 impl Target {
-    /// The name of the device with the journal.
+    /// Returns the name of the device with the journal.
     pub(crate) fn log(&self) -> Option<String> {
         self.logdev.as_deref().map(|device| self.name.beside(device))
     }
 
-    /// The same volume, to be read only.
+    /// Returns the same volume, for reading.
     pub(crate) fn to_read(&self) -> super::Target {
         let (name, logdev) = (self.name.clone(), self.logdev.clone());
         super::Target { name, norecovery: false, logdev, cache: self.cache }
@@ -64,14 +64,14 @@ pub(crate) struct Mkdir {
     /// The directories
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
-    /// Missing directories on the way too; what is there already is no error
+    /// Make missing parent directories too; an existing directory is not an error
     #[arg(short, long)]
     pub parents: bool,
-    /// Permissions: 0700, u=rwx,go=rx. Unless said, 0755 or what the parent's default ACL gives;
-    /// where there is one it also limits what is said
+    /// Permissions: 0700, u=rwx,go=rx [default: 0755, or those of the parent's default ACL, which
+    /// also limits MODE]
     #[arg(short, long, value_name = "MODE")]
     pub mode: Option<ModeChange>,
-    /// Owner of what is made
+    /// Owner of the new directories
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,
 }
@@ -79,7 +79,8 @@ pub(crate) struct Mkdir {
 /// Remove files and directories
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was removed is gone. A name that cannot be removed is reported, the others go.
+Removed files cannot be restored. A name that cannot be removed is reported, and the others are
+removed.
 
 Examples:
   xfskit rm disk.img /etc/motd
@@ -89,13 +90,13 @@ Examples:
 pub(crate) struct Rm {
     #[command(flatten)]
     pub target: Target,
-    /// What goes
+    /// The files and directories
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
-    /// Directories with all that is in them
+    /// Remove directories with all their contents
     #[arg(short, long)]
     pub recursive: bool,
-    /// Names that are not there are no error
+    /// Ignore names that do not exist
     #[arg(short, long)]
     pub force: bool,
 }
@@ -103,31 +104,32 @@ pub(crate) struct Rm {
 /// Rename files, or move them into a directory
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where TO is a directory, FROM goes into it; else FROM gets this name, and what had it is replaced.
+If TO is a directory, FROM is moved into it. Otherwise FROM is renamed to TO, and an existing TO is
+replaced.
 
 Examples:
   xfskit mv disk.img /etc/motd /etc/motd.old
   xfskit mv disk.img /a /b /c /srv                   three names into a directory
   xfskit mv --no-replace disk.img /new.conf /etc/app.conf
-  xfskit mv --exchange disk.img /boot/a /boot/b      the two change places, in one step")]
+  xfskit mv --exchange disk.img /boot/a /boot/b      exchange the two, in one step")]
 pub(crate) struct Mv {
     #[command(flatten)]
     pub target: Target,
-    /// What is moved, and at the end where to
+    /// The files to move, and last their new name or directory
     #[arg(value_names = ["FROM…", "TO"], required = true, num_args = 2..)]
     pub paths: Vec<OsString>,
-    /// The two names change places; both must be there
+    /// Exchange the two names; both must exist
     #[arg(long)]
     pub exchange: bool,
-    /// A name that is there already is an error
+    /// Fail if the new name exists
     #[arg(long, conflicts_with = "exchange")]
     pub no_replace: bool,
 }
 
-/// Give a file another name, or make a symbolic link
+/// Make a hard link or a symbolic link
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where NEW is a directory, the link is made in it, with the last name of OLD.
+If NEW is a directory, the link is made in it, with the last name of OLD.
 
 Examples:
   xfskit ln disk.img /bin/busybox /bin/sh            a second name of the same file
@@ -135,13 +137,13 @@ Examples:
 pub(crate) struct Ln {
     #[command(flatten)]
     pub target: Target,
-    /// The file; with -s any text
+    /// The existing file; with -s any text
     #[arg(value_name = "OLD")]
     pub old: OsString,
     /// The new name
     #[arg(value_name = "NEW")]
     pub new: OsString,
-    /// A symbolic link that points to OLD
+    /// Make a symbolic link to OLD
     #[arg(short, long)]
     pub symbolic: bool,
     /// Owner of a symbolic link
@@ -149,7 +151,7 @@ pub(crate) struct Ln {
     pub owner: Owner,
 }
 
-/// What `mknod` makes.
+/// Types of `mknod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NodeKind {
     /// Block device
@@ -179,16 +181,16 @@ pub(crate) struct Mknod {
     /// The name
     #[arg(value_name = "PATH")]
     pub path: OsString,
-    /// What it is
+    /// The type
     #[arg(value_name = "TYPE")]
     pub kind: NodeKind,
-    /// Of a device: its major number
+    /// Major number of a device
     #[arg(value_name = "MAJOR", requires = "minor")]
     pub major: Option<u32>,
-    /// Of a device: its minor number
+    /// Minor number of a device
     #[arg(value_name = "MINOR")]
     pub minor: Option<u32>,
-    /// Permissions; unless said, 0644 or what the directory's default ACL gives
+    /// Permissions [default: 0644, or those of the directory's default ACL]
     #[arg(short, long, value_name = "MODE")]
     pub mode: Option<ModeChange>,
     /// Owner
@@ -199,8 +201,8 @@ pub(crate) struct Mknod {
 /// Change permissions
 #[derive(Debug, Args)]
 #[command(after_help = "\
-MODE is octal, or symbolic as chmod takes it: [ugoa][+-=][rwxXst], joined by commas. A symbolic
-link is followed; those met with -R stay as they are.
+MODE is octal, or symbolic as in chmod: [ugoa][+-=][rwxXst], joined by commas. A symbolic link is
+followed; those found by -R are not changed.
 
 Examples:
   xfskit chmod disk.img 0644 /etc/passwd
@@ -215,7 +217,7 @@ pub(crate) struct Chmod {
     /// The files
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
-    /// Everything below directories too
+    /// Change everything below directories too
     #[arg(short = 'R', long)]
     pub recursive: bool,
 }
@@ -223,13 +225,13 @@ pub(crate) struct Chmod {
 /// Change owner and group
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Owners are numbers: names belong to the system that uses the volume. As on Linux, a file with a new
-owner loses setuid, setgid and its capabilities.
+Owners are numbers, because names belong to the system that uses the volume. As on Linux, a file
+with a new owner loses setuid, setgid and its capabilities.
 
 Examples:
   xfskit chown disk.img 1000:1000 /home/jane
   xfskit chown -R disk.img 0:0 /srv
-  xfskit chown disk.img :100 /srv/shared             the group alone")]
+  xfskit chown disk.img :100 /srv/shared             only the group")]
 #[command(disable_help_flag = true)]
 pub(crate) struct Chown {
     #[command(flatten)]
@@ -240,10 +242,10 @@ pub(crate) struct Chown {
     /// The files
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
-    /// Everything below directories too
+    /// Change everything below directories too
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// A symbolic link itself, not what it points to (always so below directories)
+    /// Change a symbolic link itself, not its target (always so below directories)
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// Print help
@@ -251,11 +253,11 @@ pub(crate) struct Chown {
     pub help: Option<bool>,
 }
 
-/// Set times, and make files that are missing
+/// Set times, and make missing files
 #[derive(Debug, Args)]
 #[command(after_help = "\
-TIME is a date, a date and time (of the local zone, or with its own: Z, +02:00), or @SECONDS since
-1970; to the nanosecond. Without -d it is now.
+TIME is a date, a date and time (in the local zone, or with a zone: Z, +02:00), or @SECONDS since
+1970, to the nanosecond.
 
 Examples:
   xfskit touch disk.img /etc/.pwd.lock
@@ -267,74 +269,73 @@ pub(crate) struct Touch {
     /// The files
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
-    /// This time instead of now
-    #[arg(short, long, value_name = "TIME", value_parser = words::time)]
+    /// Set this time [default: now]
+    #[arg(short, long, value_name = "TIME", value_parser = arguments::time)]
     pub date: Option<xfskit::raw::vfs::Timestamp>,
-    /// The access time alone
+    /// Set only the access time
     #[arg(short)]
     pub access: bool,
-    /// The modification time alone
+    /// Set only the modification time
     #[arg(short)]
     pub modification: bool,
-    /// Make no files
+    /// Do not make missing files
     #[arg(short = 'c', long)]
     pub no_create: bool,
-    /// Owner of files that are made
+    /// Owner of new files
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,
 }
 
 /// Copy files and trees into a volume
 ///
-/// Modes, owners, times to the nanosecond, extended attributes, ACLs, hard links, holes, symbolic
-/// links and devices come along. Trees go into directories that are there; a file that is there is
-/// replaced once the new one is whole.
+/// Copies modes, owners, times to the nanosecond, extended attributes, ACLs, hard links, holes,
+/// symbolic links and devices. Existing directories are filled. An existing file is replaced when
+/// the new one is complete.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where DEST is a directory, SOURCE goes into it under its own name; else SOURCE gets the name DEST.
-`DIR/.` is what is in DIR, without its name. `-` is standard input: the content of the file DEST.
+If DEST is a directory, SOURCE is copied into it under its own name. Otherwise the copy is named DEST.
+`DIR/.` copies the contents of DIR, without its name. `-` copies standard input to the file DEST.
 With --tar each SOURCE is an archive (plain, gzip, zstd, xz; `-` is standard input), unpacked into
 the directory DEST.
 
 Examples:
   xfskit put disk.img ./passwd /etc/passwd           one file
-  xfskit put disk.img ./html /srv                    a tree: becomes /srv/html
-  xfskit put disk.img rootfs/. /                     what is in a directory
+  xfskit put disk.img ./html /srv                    a tree, as /srv/html
+  xfskit put disk.img rootfs/. /                     the contents of a directory
   date | xfskit put disk.img - /etc/built
   xfskit put --tar disk.img app.tar.zst /opt
-  xfskit put --owner 0:0 disk.img ./html /srv        everything belongs to root")]
+  xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything")]
 pub(crate) struct Put {
     #[command(flatten)]
     pub target: Target,
-    /// Files, directories or archives, and at the end where they go
+    /// Files, directories or archives, and last their destination
     #[arg(value_names = ["SOURCE…", "DEST"], required = true, num_args = 2..)]
     pub paths: Vec<PathBuf>,
     /// The sources are tar archives
     #[arg(long)]
     pub tar: bool,
-    /// Obey the whiteouts of OCI layers within the sources
+    /// Apply the whiteouts of OCI layers within the sources
     #[arg(long)]
     pub whiteouts: bool,
-    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest
-    /// is copied, and the exit code is 1
+    /// Stop at a file that cannot be read in full, such as one with more attributes than Linux
+    /// lists; without this the others are copied, and the exit code is 1
     #[arg(long)]
     pub strict: bool,
-    /// Memory that names and attributes of archives may take; unless said it goes by the archives'
-    /// size
+    /// Memory for names and attributes of archives [default: depends on the archives' size]
     #[arg(long, value_name = "SIZE", requires = "tar", value_parser = crate::show::parse_size)]
     pub limit: Option<u64>,
     /// Compare what is read from an array with its parity or other copies; correct or name what
     /// disagrees
     #[arg(long)]
     pub verify: bool,
-    /// Everything belongs to this user and group
+    /// Set the owner and group of everything
     #[arg(long, value_name = "UID:GID", conflicts_with = "owner_map")]
     pub owner: Option<Owner>,
-    /// Owners by rules: `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`, one a line; paths are
-    /// those in the volume
+    /// Set owners by rules: `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`, one a line; paths
+    /// are those in the volume
     #[arg(long, value_name = "FILE")]
     pub owner_map: Option<PathBuf>,
-    /// SELinux labels by path in the volume, as a policy's file_contexts has them
+    /// Set SELinux labels by path in the volume, from a policy's file_contexts
     #[arg(long, value_name = "FILE")]
     pub selinux_contexts: Option<PathBuf>,
 }
@@ -342,8 +343,8 @@ pub(crate) struct Put {
 /// Copy files and trees within a volume
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Where TO is a directory, FROM goes into it under its own name. Modes, owners, times, extended
-attributes, hard links and holes come along; symbolic links are copied as such.
+If TO is a directory, FROM is copied into it under its own name. Modes, owners, times, extended
+attributes, hard links and holes are copied too; symbolic links are copied as links.
 
 Examples:
   xfskit cp disk.img /etc/app.conf /etc/app.conf.bak
@@ -352,13 +353,13 @@ Examples:
 pub(crate) struct Cp {
     #[command(flatten)]
     pub target: Target,
-    /// What is copied
+    /// The file or directory
     #[arg(value_name = "FROM")]
     pub from: OsString,
-    /// Where the copy goes
+    /// The name of the copy, or its directory
     #[arg(value_name = "TO")]
     pub to: OsString,
-    /// Directories with all that is in them
+    /// Copy directories with all their contents
     #[arg(short, long)]
     pub recursive: bool,
     /// Share the blocks instead of copying them
@@ -369,7 +370,7 @@ pub(crate) struct Cp {
 /// Set the size of files
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is behind the new end is gone; what is missing before it reads as zeroes and takes no space.
+Data behind the new end are removed. A larger file reads as zeroes there, and takes no more space.
 
 Examples:
   xfskit truncate -s 0 disk.img /var/log/messages
@@ -383,19 +384,19 @@ pub(crate) struct Truncate {
     /// The new size, in bytes
     #[arg(short, long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub size: u64,
-    /// Make no files
+    /// Do not make missing files
     #[arg(short = 'c', long)]
     pub no_create: bool,
-    /// Owner of files that are made
+    /// Owner of new files
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,
 }
 
-/// Give a range of a file blocks, or take them away
+/// Allocate blocks for a range of a file, or free them
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without further options the range gets blocks that read as zeroes; a missing file is made, and with
---zero-range too. Ranges of --collapse-range and --insert-range consist of whole filesystem blocks.
+Without further options, allocates blocks that read as zeroes. A missing file is made, also with
+--zero-range. Ranges of --collapse-range and --insert-range must be whole filesystem blocks.
 
 Examples:
   xfskit fallocate -l 1G disk.img /var/db/journal
@@ -407,28 +408,28 @@ pub(crate) struct Fallocate {
     /// The file
     #[arg(value_name = "PATH")]
     pub path: OsString,
-    /// Where the range begins, in bytes
+    /// First byte of the range
     #[arg(short, long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
     pub offset: u64,
-    /// Its length, in bytes
+    /// Length of the range, in bytes
     #[arg(short, long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub length: u64,
-    /// The file does not grow, though the range may reach beyond its end
+    /// Do not extend the file if the range is beyond its end
     #[arg(short = 'n', long)]
     pub keep_size: bool,
-    /// Make a hole: blocks are given back
+    /// Make a hole: free the blocks of the range
     #[arg(short, long, group = "what")]
     pub punch_hole: bool,
-    /// Make the range read as zeroes, with blocks
+    /// Make the range read as zeroes, with blocks allocated
     #[arg(short, long, group = "what")]
     pub zero_range: bool,
-    /// Take the range out: what is behind moves forward
+    /// Remove the range: the data behind it move forward
     #[arg(short, long, group = "what")]
     pub collapse_range: bool,
-    /// Make a hole: what is there and behind moves back
+    /// Insert a hole: the data from OFFSET on move back
     #[arg(short, long, group = "what")]
     pub insert_range: bool,
-    /// Owner of a file that is made
+    /// Owner of a new file
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,
 }
@@ -436,7 +437,7 @@ pub(crate) struct Fallocate {
 /// Show or set the label of a volume
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At most 12 bytes; '' takes the label away.
+A label has at most 12 bytes; '' removes it.
 
 Examples:
   xfskit label disk.img
@@ -452,25 +453,25 @@ pub(crate) struct Label {
 /// Show or set the UUID of a volume
 #[derive(Debug, Args)]
 #[command(after_help = "\
-UUID is written as usual, or is one of these words:
+UUID is in the usual form, or one of these words:
   generate   a new one, which is printed
-  nil        none: Linux mounts such a volume with -o nouuid only
-  restore    the one with which the volume was made
+  nil        none: Linux mounts such a volume only with -o nouuid
+  restore    the one that the volume was made with
 
-All metadata carries the UUID with which the volume was made, and keeps it: the volume gets the
-feature meta_uuid (Linux 4.3, GRUB 2.02) until that UUID is restored. /etc/fstab and the like may
-name the old one.
+All metadata blocks have the UUID that the volume was made with, and keep it: the volume gets the
+feature meta_uuid (Linux 4.3, GRUB 2.02) until that UUID is restored. /etc/fstab may have the old
+one.
 
 Examples:
   xfskit uuid disk.img
-  xfskit uuid copy.img generate          both can be mounted at once
+  xfskit uuid copy.img generate          now now both can be mounted at once
   xfskit uuid disk.img 8f1c2c6e-54c5-4a0c-a1b5-1ea8b2ba6fd9
   xfskit uuid copy.img restore")]
 pub(crate) struct Uuid {
     #[command(flatten)]
     pub target: Target,
     /// The new UUID
-    #[arg(value_name = "UUID|generate|nil|restore", value_parser = words::uuid)]
+    #[arg(value_name = "UUID|generate|nil|restore", value_parser = arguments::uuid)]
     pub uuid: Option<NewUuid>,
 }
 
@@ -478,21 +479,21 @@ pub(crate) struct Uuid {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is a command of xfskit without TARGET: `mkdir -p /srv`, `ls -l /`, `put ./html /srv`.
-Words are split at blanks; quotes and backslashes keep them together. `#` begins a comment. `sync`
-makes all changes so far durable, `quit` ends, `help` lists the commands. A command that fails does
-not end the shell, but its exit code is then 1.
+Words are split at blanks; quotes and backslashes keep blanks. `#` begins a comment. `sync` makes
+all changes so far durable, `quit` ends the shell, `help` lists the commands. A command that fails
+does not end the shell, but the exit code is then 1.
 
 Examples:
   xfskit shell disk.img
   xfskit shell disk.img < changes.txt
-  xfskit shell --strict --file changes.txt disk.img      the first failure ends it")]
+  xfskit shell --strict --file changes.txt disk.img      end at the first failure")]
 pub(crate) struct Shell {
     #[command(flatten)]
     pub target: Target,
-    /// Commands from this file instead of standard input
+    /// Read commands from this file instead of standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The first failure ends the shell
+    /// End at the first failure
     #[arg(long)]
     pub strict: bool,
 }

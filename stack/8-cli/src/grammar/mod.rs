@@ -1,16 +1,16 @@
-//! The grammar: every command, option and argument, and the words that teach them.
+//! The grammar: every command, option and argument, with their help.
 //!
-//! `xfskit COMMAND [OPTIONS] TARGET [ARGUMENTS]`, paths inside the volume absolute. Help, man
+//! `xfskit COMMAND [OPTIONS] TARGET [ARGUMENTS]`; paths inside the volume are absolute. Help, man
 //! pages and completions are all generated from the definitions here, so this is the one place
 //! where a command is described.
 //!
 //! | module | commands |
 //! | --- | --- |
-//! | [`name`] | the target of each of them, and how it is opened |
+//! | [`name`] | the target of every command, and options of opening it |
 //! | [`make`] | `mkfs` |
-//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `du`, `stats`, `get`, `bulkstat`, `targets` |
+//! | [`read`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `du`, `stats`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
-//! | [`judge`] | `check`, `inspect`, `log` |
+//! | [`metadata`] | `check`, `inspect`, `log`, `recover` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
@@ -19,12 +19,12 @@
 mod access;
 pub(crate) mod bench;
 pub(crate) mod change;
-pub(crate) mod judge;
-pub(crate) mod look;
 pub(crate) mod make;
 pub(crate) mod md;
+pub(crate) mod metadata;
 pub(crate) mod name;
 pub(crate) mod programs;
+pub(crate) mod read;
 
 use std::path::PathBuf;
 
@@ -38,47 +38,47 @@ use crate::quote::Style;
 const ABOUT: &str =
     "Make, read, change, inspect and check XFS volumes, without the kernel and without root";
 
-const TEACH: &str = "\
-A TARGET names where the volume is:
+const LONG_HELP: &str = "\
+A TARGET is the device or file with the volume:
   disk.img             a file
   /dev/sdb1            a block device
   disk.img#p2          partition 2 of a disk image (MBR or GPT)
   disk.img#lv:vg/root  logical volume root of volume group vg (LVM2)
-  md:a.img,b.img,…     a Linux md array by its members, in any order; `missing` and patterns too
+  md:a.img,b.img,…     a Linux md array of these members, in any order; patterns and `missing` are allowed
   md:a.img,b.img#p1    partition 1 of an array
-  mem:1G               memory, empty, gone at the end
-With --overlay FILE writes go to FILE, and the target is only read: what a change or a repair makes of
-it can be tried, gone on with, and thrown away.
-`xfskit targets disk.img` lists what is on an image.
+  mem:1G               a new device in memory, lost at the end
+With --overlay FILE all writes go to FILE, and the target is only read. Use it to try a change or a
+repair, to continue from it, or to drop it by removing FILE.
+`xfskit targets disk.img` lists the volumes on an image.
 
 Paths inside a volume are absolute: /etc/passwd.
 
 Exit codes:
-  0  done, and the answer is yes
-  1  the answer is no: corrupt, not found, differs
-  2  could not run: bad usage, the target cannot be opened, an I/O error
-  130  stopped by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT; a changed volume is whole and closed
-  141  the reader of standard output went away before the end
+  0    success
+  1    a problem was found: corruption, a missing name, a difference
+  2    the command could not run: bad usage, the target cannot be opened, an I/O error
+  130  stopped by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT; a changed volume is consistent and closed
+  141  the reader of standard output closed the pipe
 
-With --json every line of standard output is one JSON object, faults and errors included. Names are always text
-there; where one is not UTF-8, KEY_bytes beside it has its bytes in base64.
+With --json every line of standard output is one JSON object, faults and errors included. Names are
+text; if one is not UTF-8, KEY_bytes beside it has its bytes in base64.
 {WRITERS}
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
   xfskit info disk.img                    geometry, features, free space, journal
-  xfskit info --compat disk.img           which kernels and boot loaders can read it
+  xfskit info --compat disk.img           list the kernels and boot loaders that can read it
   xfskit ls -l disk.img /etc              list a directory
   xfskit get disk.img / ./copy            copy everything out
   xfskit put disk.img ./html /srv         copy a tree in
-  xfskit rm -r disk.img /var/cache        remove one
-  xfskit check disk.img                   judge every structure";
+  xfskit rm -r disk.img /var/cache        remove a tree
+  xfskit check disk.img                   check every structure";
 
 /// Columns of the list of commands that write.
 const COLUMNS: usize = 96;
 
 /// Returns what `--help` says below the options, with the commands that write from their table.
-fn teach() -> String {
+fn long_help() -> String {
     let writers = writers(Command::ACCESS, "").join(", ");
     let sentence = format!("These commands write to a target: {writers}. All others only read it.");
     let mut lines = String::new();
@@ -94,12 +94,12 @@ fn teach() -> String {
         lines.push_str(word);
         column += word.len();
     }
-    TEACH.replace("{WRITERS}", &lines)
+    LONG_HELP.replace("{WRITERS}", &lines)
 }
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "xfskit", version, about = ABOUT, after_help = teach(), max_term_width = 100)]
+#[command(name = "xfskit", version, about = ABOUT, after_help = long_help(), max_term_width = 100)]
 #[command(
     subcommand_required = true,
     arg_required_else_help = true,
@@ -109,29 +109,30 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub voice: Voice,
+    pub output: OutputOptions,
 }
 
-/// How a command talks. Accepted before and after the command's name.
+/// Options of the output. Accepted before and after the command's name.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Voice {
-    /// Print one JSON object per line on standard output; faults and errors too
+pub(crate) struct OutputOptions {
+    /// Print one JSON object per line on standard output, faults and errors included
     #[arg(long, global = true)]
     pub json: bool,
-    /// No progress, no notes: only the answer and the errors
+    /// Print only results and errors, no progress and no notes
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Write names in double quotes, as strings of C: --quoting-style=c
+    /// Write names in double quotes, as strings of C (same as --quoting-style=c)
     #[arg(short = 'Q', long, global = true)]
     pub quote_name: bool,
-    /// How names are written, as by ls: literal, shell, shell-always, shell-escape,
-    /// shell-escape-always, c, escape [$QUOTING_STYLE; shell-escape on a terminal, else literal]
+    /// Set the style of names, as in ls: literal, shell, shell-always, shell-escape,
+    /// shell-escape-always, c, escape [default: $QUOTING_STYLE, or shell-escape on a terminal, else
+    /// literal]
     #[arg(long, global = true, value_name = "STYLE", hide_possible_values = true)]
     pub quoting_style: Option<Style>,
 }
 
-impl Voice {
-    /// This one, and what another asks for besides.
+impl OutputOptions {
+    /// Returns these options with those of `other` added.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             json: self.json || other.json,
@@ -142,12 +143,12 @@ impl Voice {
     }
 }
 
-/// Where the volume is and how to open it; shared by every command that reads one.
+/// The volume to read; shared by every command that reads one.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     #[command(flatten)]
     pub name: Name,
-    /// Show the device as it is, without replaying the journal in memory
+    /// Read the device as it is, without replaying the journal in memory
     #[arg(long)]
     pub norecovery: bool,
     /// The device or file with the journal, for a volume with an external log
@@ -158,7 +159,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The name of the device with the journal.
+    /// Returns the name of the device with the journal.
     pub(crate) fn log(&self) -> Option<String> {
         self.logdev.as_deref().map(|device| self.name.beside(device))
     }
@@ -167,19 +168,19 @@ impl Target {
 /// Memory for metadata.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Cache {
-    /// Memory for metadata; a quarter of the machine's unless said otherwise
+    /// Memory for metadata [default: a quarter of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub cache: Option<u64>,
 }
 
 impl Cache {
-    /// In bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(self) -> usize {
-        let told = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        told.unwrap_or_else(xfskit::raw::quarter_of_memory)
+        let given = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        given.unwrap_or_else(xfskit::raw::quarter_of_memory)
     }
 
-    /// Where the user gave a size, the allocator keeps little beside it.
+    /// Makes the allocator keep little more than the size that the user gave.
     pub(crate) fn keep(self) {
         if self.cache.is_some() {
             xfskit::raw::allocator::keep_to(self.bytes());
@@ -192,17 +193,17 @@ commands! {
     #[derive(Debug, Subcommand)]
     pub(crate) enum Command {
         Mkfs(make::Mkfs) => Access::Writes,
-        Info(look::Info) => Access::Reads,
-        Ls(look::Ls) => Access::Reads,
-        Tree(look::Tree) => Access::Reads,
-        Stat(look::Stat) => Access::Reads,
-        Cat(look::Cat) => Access::Reads,
-        Xattr(look::Xattr) => Access::Subcommands(look::XattrCommand::ACCESS),
-        Find(look::Find) => Access::Reads,
-        Df(look::Df) => Access::Reads,
-        Du(look::Du) => Access::Reads,
-        Stats(look::Stats) => Access::Reads,
-        Get(look::Get) => Access::Reads,
+        Info(read::Info) => Access::Reads,
+        Ls(read::Ls) => Access::Reads,
+        Tree(read::Tree) => Access::Reads,
+        Stat(read::Stat) => Access::Reads,
+        Cat(read::Cat) => Access::Reads,
+        Xattr(read::Xattr) => Access::Subcommands(read::XattrCommand::ACCESS),
+        Find(read::Find) => Access::Reads,
+        Df(read::Df) => Access::Reads,
+        Du(read::Du) => Access::Reads,
+        Stats(read::Stats) => Access::Reads,
+        Get(read::Get) => Access::Reads,
         Put(change::Put) => Access::Writes,
         Mkdir(change::Mkdir) => Access::Writes,
         Rm(change::Rm) => Access::Writes,
@@ -218,18 +219,18 @@ commands! {
         Label(change::Label) => Access::WritesWith("LABEL"),
         Uuid(change::Uuid) => Access::WritesWith("UUID"),
         Shell(change::Shell) => Access::Writes,
-        Inspect(judge::Inspect) => Access::Reads,
-        Log(judge::Log) => Access::Reads,
-        Recover(judge::Recover) => Access::Writes,
+        Inspect(metadata::Inspect) => Access::Reads,
+        Log(metadata::Log) => Access::Reads,
+        Recover(metadata::Recover) => Access::Writes,
         Md(md::Md) => Access::Subcommands(md::MdCommand::ACCESS),
         Bench(bench::Bench) => Access::Reads,
         #[command(name = "fs_mark")]
         FsMark(bench::FsMark) => Access::Reads,
         Dbench(programs::Dbench) => Access::Reads,
         Compilebench(programs::Compilebench) => Access::Reads,
-        Bulkstat(look::Bulkstat) => Access::Reads,
-        Check(judge::Check) => Access::WritesWith("--scrub --repair"),
-        Targets(look::Targets) => Access::Reads,
+        Bulkstat(read::Bulkstat) => Access::Reads,
+        Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
+        Targets(read::Targets) => Access::Reads,
         Completions(Completions) => Access::Reads,
         Man(Man) => Access::Reads,
     }
@@ -251,7 +252,7 @@ pub(crate) struct Completions {
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct Man {
-    /// Where the pages go; made if missing
+    /// The directory; made if missing
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }

@@ -1,8 +1,8 @@
-//! The target of a command, and the flags that say how it is opened.
+//! The target of a command, and the options of opening it.
 //!
 //! `--force` and `--overlay FILE` become parts of the name (`md:force,overlay=FILE:a,b`), so that
-//! whoever opens it, or speaks of it, knows. Commands with a `--force` of their own call this one
-//! `--force-array`.
+//! every use of the name has them. Commands with a `--force` of their own have `--force-array`
+//! instead.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,32 +11,31 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use xfskit::raw::target::{self, Target};
 
-/// A target, by its whole name.
+/// A target's name, with the options of opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     whole: String,
     overlay: Option<String>,
 }
 
-/// The words of the command line.
+/// The arguments of the command line.
 #[derive(Debug, Args)]
-struct Words {
-    /// Where the volume is: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or
-    /// mem:SIZE
+struct TargetArgs {
+    /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or mem:SIZE
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Of an array take stale members too, where there are not enough others, and believe doubtful
-    /// parity
-    #[arg(id = "force_array", long = "force", help_heading = "How it is opened")]
+    /// Assemble an array with stale members if there are too few fresh ones, and trust parity that
+    /// may be out of date
+    #[arg(id = "force_array", long = "force", help_heading = "Opening")]
     force: bool,
-    /// Writes go to FILE, made where it does not exist, and are found there the next time; the
-    /// target (of an array, every member) is only read
-    #[arg(long, value_name = "FILE", help_heading = "How it is opened")]
+    /// Write all changes to FILE, which is made if missing and used again the next time; the target
+    /// (all members of an array) is only read
+    #[arg(long, value_name = "FILE", help_heading = "Opening")]
     overlay: Option<String>,
 }
 
 impl Name {
-    /// Another device of the same volume, by its name: writes go aside there, too.
+    /// Returns the name of another device of the same volume, with an overlay if this one has one.
     pub(crate) fn beside(&self, device: &str) -> String {
         match &self.overlay {
             Some(overlay) => format!("overlay={overlay}.log:{device}"),
@@ -44,14 +43,14 @@ impl Name {
         }
     }
 
-    /// True where writes go to a file.
+    /// Returns true if writes go to an overlay.
     pub(crate) fn is_overlaid(&self) -> bool {
         self.overlay.is_some()
     }
 
-    /// The name with what the flags say.
-    fn of(words: Words) -> target::Result<Self> {
-        let Words { target, force, overlay } = words;
+    /// Combines the name and the options.
+    fn of(words: TargetArgs) -> target::Result<Self> {
+        let TargetArgs { target, force, overlay } = words;
         if !force && overlay.is_none() {
             return Ok(Self { whole: target, overlay });
         }
@@ -68,7 +67,7 @@ impl Name {
 
 impl FromArgMatches for Name {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Self::of(Words::from_arg_matches(matches)?)
+        Self::of(TargetArgs::from_arg_matches(matches)?)
             .map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")))
     }
 
@@ -80,11 +79,11 @@ impl FromArgMatches for Name {
 
 impl Args for Name {
     fn augment_args(command: Command) -> Command {
-        Words::augment_args(command)
+        TargetArgs::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Words::augment_args_for_update(command)
+        TargetArgs::augment_args_for_update(command)
     }
 }
 

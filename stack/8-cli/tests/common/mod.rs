@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A directory with images, gone at the end of the test.
+/// A directory with images, removed at the end of the test.
 pub struct Bench {
     dir: TempDir,
 }
@@ -27,7 +27,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// The kept image `name`, unpacked.
+    /// Unpacks the kept image `name`.
     pub fn kept(&self, name: &str) -> PathBuf {
         let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("../../tests/images/{name}.img.zst"));
@@ -37,7 +37,7 @@ impl Bench {
         path
     }
 
-    /// A file with these bytes.
+    /// Makes a file with these bytes.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
@@ -51,7 +51,7 @@ pub fn damage(image: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Damages the inode at `path` of `image`: its magic is gone. Returns its number.
+/// Damages the inode at `path` of `image`: removes its magic. Returns its number.
 pub fn damage_inode(image: &Path, path: &str) -> u64 {
     let stat = json(&["stat", "--json", &shown(image), path]);
     let ino = stat[0]["ino"].as_u64().unwrap();
@@ -69,7 +69,7 @@ pub fn shown(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Run {
     pub code: i32,
     pub stdout: String,
@@ -87,7 +87,7 @@ pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
     Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
 }
 
-/// Starts `xfskit`, which reads its standard input; new volumes are of the year 2096. Signals have
+/// Starts `xfskit` with its standard input piped; new volumes are of the year 2096. Signals have
 /// their defaults, because a shell starts background jobs, and so these tests, with SIGINT ignored.
 pub fn begin(args: &[&str]) -> Child {
     let mut command = Command::new("env");
@@ -96,7 +96,7 @@ pub fn begin(args: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Runs `xfskit` with `input` on standard input; it must answer `code`.
+/// Runs `xfskit` with `input` on standard input, and expects `code`.
 pub fn feed(code: i32, args: &[&str], input: &[u8]) {
     let mut child = begin(args);
     // A command that refuses does not read to the end.
@@ -104,7 +104,7 @@ pub fn feed(code: i32, args: &[&str], input: &[u8]) {
     ended(code, child, args);
 }
 
-/// What Ctrl-C does.
+/// Sends SIGINT, as Ctrl-C does.
 pub fn interrupt(child: &Child) {
     signal(child, "INT");
 }
@@ -115,7 +115,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// Waits for the end, which must be `code`; what was said.
+/// Waits for the end, and expects `code`. Returns the output.
 pub fn ended(code: i32, child: Child, args: &[&str]) -> String {
     let Output { status, stderr, .. } = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
@@ -123,7 +123,7 @@ pub fn ended(code: i32, child: Child, args: &[&str]) -> String {
     stderr
 }
 
-/// Runs `xfskit`, which must answer `code`.
+/// Runs `xfskit`, and expects `code`.
 pub fn expect(code: i32, args: &[&str]) -> Run {
     let run = xfskit(args);
     let said: Vec<&str> = run.stdout.lines().take(20).collect();
@@ -131,7 +131,7 @@ pub fn expect(code: i32, args: &[&str]) -> Run {
     run
 }
 
-/// The objects that a run prints, one per line.
+/// Returns the objects that a run prints, one per line.
 pub fn json(args: &[&str]) -> Vec<Value> {
     objects(&expect(0, args))
 }

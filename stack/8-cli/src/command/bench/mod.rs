@@ -1,8 +1,8 @@
-//! `xfskit bench`: whole studies.
+//! `xfskit bench`: runs whole studies.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`suites`] | which studies, in which sizes |
+//! | [`suites`] | the studies and their sizes |
 
 mod suites;
 
@@ -16,9 +16,9 @@ use xfskit_workload::report::{Section, csv, html, text};
 use xfskit_workload::suite::Observer;
 use xfskit_workload::{Environment, Report};
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::bench::{
-    All, Bench, Checksum, CrcUpdate, How, Inodes, Locks, Raid, Suite, Xattrs,
+    All, Bench, Checksum, CrcUpdate, Inodes, Locks, Raid, Suite, SuiteOptions, Xattrs,
 };
 use crate::out::Out;
 use crate::stop::Stop;
@@ -26,46 +26,52 @@ use crate::stop::Stop;
 /// `xfskit bench`
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
-        Suite::Checksum(args) => report("What checksums cost", &args.how, out, |observer| {
+        Suite::Checksum(args) => report("What checksums cost", &args.options, out, |observer| {
             suites::checksum(args, observer)
         }),
-        Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |observer| {
-            suites::inodes(args, observer)
-        }),
-        Suite::Locks(args) => {
-            report("Kinds of locks", &args.how, out, |observer| suites::locks(args, observer))
+        Suite::Inodes(args) => {
+            report("The concurrent inode test", &args.options, out, |observer| {
+                suites::inodes(args, observer)
+            })
         }
-        Suite::Raid(args) => report("Reads from degraded arrays", &args.how, out, |observer| {
+        Suite::Locks(args) => {
+            report("Kinds of locks", &args.options, out, |observer| suites::locks(args, observer))
+        }
+        Suite::Raid(args) => report("Reads from degraded arrays", &args.options, out, |observer| {
             suites::raid(args, observer)
         }),
         Suite::Xattrs(args) => {
-            report("Extended attributes and links at scale", &args.how, out, |observer| {
+            report("Extended attributes and links at scale", &args.options, out, |observer| {
                 suites::xattrs(args, observer)
             })
         }
         Suite::CrcUpdate(args) => {
-            report("Checksums brought up to date in one pass", &args.how, out, |observer| {
+            report("Checksums brought up to date in one pass", &args.options, out, |observer| {
                 suites::crc_update(args, observer)
             })
         }
-        Suite::All(All { how }) => report("All studies", how, out, |observer| all(how, observer)),
+        Suite::All(All { options }) => {
+            report("All studies", options, out, |observer| all(options, observer))
+        }
     }
 }
 
-/// Every suite with what its command takes by itself.
-fn all(how: &How, observer: &mut dyn Observer) -> io::Result<Vec<Section>> {
-    let mut sections = suites::checksum(&Checksum { how: how.clone(), ..usual() }, observer)?;
-    sections.extend(suites::inodes(&Inodes { how: how.clone(), ..usual() }, observer)?);
-    sections.extend(suites::locks(&Locks { how: how.clone(), ..usual() }, observer)?);
-    sections.extend(suites::raid(&Raid { how: how.clone(), ..usual() }, observer)?);
-    sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, observer)?);
-    sections.extend(suites::crc_update(&CrcUpdate { how: how.clone(), ..usual() }, observer)?);
+/// Returns every suite with the defaults of its command.
+fn all(options: &SuiteOptions, observer: &mut dyn Observer) -> io::Result<Vec<Section>> {
+    let mut sections =
+        suites::checksum(&Checksum { options: options.clone(), ..usual() }, observer)?;
+    sections.extend(suites::inodes(&Inodes { options: options.clone(), ..usual() }, observer)?);
+    sections.extend(suites::locks(&Locks { options: options.clone(), ..usual() }, observer)?);
+    sections.extend(suites::raid(&Raid { options: options.clone(), ..usual() }, observer)?);
+    sections.extend(suites::xattrs(&Xattrs { options: options.clone(), ..usual() }, observer)?);
+    sections
+        .extend(suites::crc_update(&CrcUpdate { options: options.clone(), ..usual() }, observer)?);
     Ok(sections)
 }
 
-/// The arguments of a command that got none.
+/// Returns the arguments of a command line without any.
 fn usual<T: clap::Args>() -> T {
-    /// Only these arguments.
+    /// A parser of only these arguments.
     #[derive(Parser)]
     struct Only<T: clap::Args> {
         #[command(flatten)]
@@ -74,25 +80,25 @@ fn usual<T: clap::Args>() -> T {
     Only::<T>::parse_from(["bench"]).args
 }
 
-/// Runs a suite and shows its report in every form that was asked for.
+/// Runs a suite, and writes its report in every requested form.
 fn report(
     title: &str,
-    how: &How,
+    options: &SuiteOptions,
     out: &Out,
     suite: impl FnOnce(&mut dyn Observer) -> io::Result<Vec<Section>>,
 ) -> Outcome {
     let environment = Environment::now();
-    let mut told = Told { out, stop: Stop::on_signals()?, failed: None };
-    let sections = suite(&mut told);
-    if let Some(failure) = told.failed {
+    let mut reporter = SuiteReporter { out, stop: Stop::on_signals()?, failed: None };
+    let sections = suite(&mut reporter);
+    if let Some(failure) = reporter.failed {
         return Err(failure);
     }
     let sections = sections.map_err(|err| Failure::cannot(format!("bench: {err}")))?;
     let report = Report { title: title.into(), environment, sections };
-    if let Some(path) = &how.html {
+    if let Some(path) = &options.html {
         write(path, &html::report(&report))?;
     }
-    if let Some(path) = &how.csv {
+    if let Some(path) = &options.csv {
         write(path, &csv::report(&report))?;
     }
     if out.json() {
@@ -100,7 +106,7 @@ fn report(
     } else {
         out.raw(text::report(&report).as_bytes())?;
     }
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
@@ -108,14 +114,14 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Reports the progress of a suite to the user.
-struct Told<'o> {
+struct SuiteReporter<'o> {
     out: &'o Out,
     stop: Stop,
-    /// Why it was told to stop.
+    /// The failure that stopped the suite.
     failed: Option<Failure>,
 }
 
-impl Told<'_> {
+impl SuiteReporter<'_> {
     fn keep(&mut self, done: Result<(), Failure>) -> io::Result<()> {
         done.map_err(|failure| {
             self.failed = Some(failure);
@@ -124,10 +130,10 @@ impl Told<'_> {
     }
 }
 
-impl Observer for Told<'_> {
+impl Observer for SuiteReporter<'_> {
     fn progress(&mut self, text: &str) -> io::Result<()> {
-        let asked = self.stop.check();
-        self.keep(asked)?;
+        let requested = self.stop.check();
+        self.keep(requested)?;
         self.out.note(text);
         Ok(())
     }

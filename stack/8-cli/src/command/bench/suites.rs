@@ -1,4 +1,4 @@
-//! Which studies, in which sizes: from words of the command line to what suites take.
+//! The studies and their sizes: converts command lines to parameters of suites.
 
 use std::io;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use xfskit_workload::suite::{
 use xfskit_workload::testbed::Testbed;
 
 use crate::grammar::bench::{
-    Against, Checksum, CrcUpdate, How, Inodes, Locks, Program, Raid, Shape, XattrPart, Xattrs,
+    Against, Checksum, CrcUpdate, Inodes, Locks, Program, Raid, Shape, SuiteOptions, XattrPart,
+    Xattrs,
 };
 
 type Sections = io::Result<Vec<Section>>;
 
-/// Bytes of a disk where the study does not name one.
+/// Bytes of a disk if the study does not name a size.
 const DISK: u64 = 1 << 40;
-/// Threads where the study is about many.
+/// Threads of the studies of many threads.
 const THREADS: usize = 8;
 
-/// Space of a quick run: every kind of case once.
+/// Space cases of a quick run: every kind once.
 const QUICK_CASES: [&str; 4] = [
     "n20000-40",
     "n20000-120-150-200-220-255-d25",
@@ -34,7 +35,7 @@ const QUICK_CASES: [&str; 4] = [
 ];
 
 pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
-    let quick = args.how.quick;
+    let quick = args.options.quick;
     let usual = |quick_one, full| if quick { quick_one } else { full };
     let mut options = xattrs::Options {
         cost: Some(xattrs::cost::Counts {
@@ -49,7 +50,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
     } else if quick {
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
-    // Named cases run alone, with whatever else numbers are given for.
+    // Named cases run alone, with any part that numbers are given for.
     let given = |part| match part {
         XattrPart::Space => true,
         XattrPart::Cost => args.count.is_some() || args.step.is_some(),
@@ -64,17 +65,17 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
     }
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
-    let settings = settings(&args.how, ByteLen(DISK))?;
+    let settings = settings(&args.options, ByteLen(DISK))?;
     xattrs::run(&options, &settings, observer)
 }
 
 /// Bytes of the journal of the study of checksums.
 const CHECKSUM_LOG: u64 = 128 << 20;
-/// Turns, where nobody says how many: without several nothing is sure.
+/// Default repetitions: a single one would prove nothing.
 const CHECKSUM_TURNS: [usize; 2] = [5, 3];
 
 pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections {
-    let quick = args.how.quick;
+    let quick = args.options.quick;
     let wanted = |program| args.only.is_empty() || args.only.contains(&program);
     let number = |given: Option<u32>, usual: [u32; 2]| {
         usize::try_from(given.unwrap_or(usual[usize::from(quick)])).unwrap_or(usize::MAX)
@@ -87,16 +88,16 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections
         trees: number(args.trees, [10, 3]),
         tree_files: number(args.tree_files, [4000, 200]),
     };
-    let mut settings = settings(&args.how, ByteLen(DISK))?;
-    settings.threads = args.how.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    settings.threads = args.options.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
     settings.repetitions =
-        args.how.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
+        args.options.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
     settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
     settings.testbed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
     checksum::run(&options, &settings, observer)
 }
 
-/// Bytes of a disk of the test as it was published.
+/// Bytes of a disk of the published test.
 const INODES_DISK: u64 = 500 << 40;
 /// Bytes of the journal: "hundreds of MB".
 const INODES_LOG: u64 = 512 << 20;
@@ -104,8 +105,8 @@ const INODES_LOG: u64 = 512 << 20;
 const GROUP_MAX: u64 = 1 << 40;
 
 pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(INODES_DISK))?;
-    let (files, loops) = if args.how.quick { (2000, 2) } else { (25_000, 4) };
+    let mut settings = settings(&args.options, ByteLen(INODES_DISK))?;
+    let (files, loops) = if args.options.quick { (2000, 2) } else { (25_000, 4) };
     let options = inodes::Options {
         shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
         files: args.files.unwrap_or(files),
@@ -113,7 +114,7 @@ pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
         file_size: args.file_size,
         subdirs: args.subdirs,
     };
-    settings.threads = args.how.threads.map_or(THREADS, usize::from);
+    settings.threads = args.options.threads.map_or(THREADS, usize::from);
     for_many_threads(&mut settings.testbed, settings.threads, args.groups);
     inodes::run(&options, &settings, observer)
 }
@@ -129,7 +130,7 @@ fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) 
 }
 
 pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(DISK))?;
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options = locks::Options {
         threads: args.at.iter().map(|n| n.get()).collect(),
@@ -138,13 +139,13 @@ pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
         events: 2_000_000,
     };
     if options.threads.is_empty() {
-        options.threads = match args.how.threads {
+        options.threads = match args.options.threads {
             Some(threads) => vec![1, threads.get()],
             None => vec![1, here, 2 * here, 8 * here],
         };
         options.threads.dedup();
     }
-    if args.how.quick {
+    if args.options.quick {
         (options.time, options.events) = (Duration::from_millis(100), 50_000);
     }
     let most = options.threads.iter().copied().max().unwrap_or(1);
@@ -152,16 +153,16 @@ pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
     locks::run(&options, &settings, observer)
 }
 
-/// Sizes of the stripe cache that are tried, in stripes of md.
+/// Sizes of the stripe cache, in stripes of md.
 const CACHES: [u64; 8] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
-/// Bytes of a file where it has to be quick: a little more than two rows.
+/// Bytes of a file in a quick run: a little more than two stripes.
 const QUICK_FILE: u64 = 24 << 20;
-/// Chunks that are tried, in bytes.
+/// Chunk sizes, in bytes.
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
-    let settings = settings(&args.how, ByteLen(DISK))?;
-    let members = match (args.speed, &args.how.dir) {
+    let settings = settings(&args.options, ByteLen(DISK))?;
+    let members = match (args.speed, &args.options.dir) {
         (Some(speed), _) => MemberKind::Simulated {
             speed: speed.max(1),
             latency: Duration::from_micros(args.latency),
@@ -169,7 +170,7 @@ pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
         (None, Some(dir)) => MemberKind::Files(dir.clone()),
         (None, None) => MemberKind::Memory,
     };
-    let readers = args.how.threads.unwrap_or(args.readers).get();
+    let readers = args.options.threads.unwrap_or(args.readers).get();
     let (level, legs) = level_of(&args.level)?;
     let mut options = raid::Options {
         plan: Plan { level, legs, members: args.members, chunk: args.chunk },
@@ -185,7 +186,7 @@ pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
         raid50: true,
     };
     options.threads.dedup();
-    if args.how.quick {
+    if args.options.quick {
         options.time = Duration::from_millis(100);
         options.file_size = options.file_size.min(QUICK_FILE);
         options.caches.retain(|stripes| [256, 4096, 32_768].contains(stripes));
@@ -195,22 +196,22 @@ pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
     raid::run(&options, &settings, observer)
 }
 
-/// A level, and how many arrays of it are striped: RAID50 is two RAID5.
+/// Returns a level, and the number of arrays of it that are striped: RAID50 is two RAID5.
 fn level_of(name: &str) -> io::Result<(Level, u32)> {
     let (name, legs) = match name {
         "raid50" | "50" => ("raid5", 2),
         "raid60" | "60" => ("raid6", 2),
         name => (name, 1),
     };
-    let unknown = || io::Error::other(format!("{name} is no level of md"));
+    let unknown = || io::Error::other(format!("{name} is not a level of md"));
     Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
 }
 
 pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(DISK))?;
-    settings.threads = args.how.threads.map_or(THREADS, usize::from);
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    settings.threads = args.options.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
-    if args.how.quick {
+    if args.options.quick {
         (options.turn, options.appends) = (Duration::from_micros(50), 200);
     }
     options.appends = args.appends.unwrap_or(options.appends);
@@ -226,13 +227,13 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
     }
 }
 
-/// What every suite takes. Its disks have `size` where the user names none, or as much of that as
-/// files in their directory can have.
-fn settings(how: &How, size: ByteLen) -> io::Result<Settings> {
-    let kernel_baseline = how.against == Some(Against::Kernel);
+/// Returns the settings of every suite. Its disks have `size` unless the user names one, or as much
+/// of that as files in their directory can have.
+fn settings(options: &SuiteOptions, size: ByteLen) -> io::Result<Settings> {
+    let kernel_baseline = options.against == Some(Against::Kernel);
     let testbed = Testbed {
-        dir: how.dir.clone(),
-        size: how.size.map_or(size, ByteLen),
+        dir: options.dir.clone(),
+        size: options.size.map_or(size, ByteLen),
         mkfs: xfskit::raw::mkfs::Options::default(),
         open: OpenOptions {
             cache_bytes: xfskit::raw::quarter_of_memory(),
@@ -240,12 +241,12 @@ fn settings(how: &How, size: ByteLen) -> io::Result<Settings> {
         },
     };
     let testbed = testbed.with_kernel(kernel_baseline);
-    let testbed = if how.size.is_none() { testbed.limited_to_dir()? } else { testbed };
+    let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };
     Ok(Settings {
         testbed,
         kernel_baseline,
-        threads: how.threads.map_or(1, usize::from),
-        seed: how.seed,
-        repetitions: how.repetitions.map_or(1, usize::from),
+        threads: options.threads.map_or(1, usize::from),
+        seed: options.seed,
+        repetitions: options.repetitions.map_or(1, usize::from),
     })
 }

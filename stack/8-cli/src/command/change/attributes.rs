@@ -1,4 +1,4 @@
-//! `chmod`, `chown`, `touch`, `xattr set`, `xattr rm`: what belongs to a file beside its content.
+//! `chmod`, `chown`, `touch`, `xattr set`, `xattr rm`: change the metadata of files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use super::{Session, Stopped};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Chmod, Chown, Touch};
-use crate::grammar::look::{XattrRm, XattrSet};
+use crate::grammar::read::{XattrRm, XattrSet};
 use crate::show;
 
 const SETUID: u16 = 0o4000;
@@ -38,7 +38,7 @@ pub(super) fn chown(session: &Session<'_>, args: &Chown) -> Result<(), Failure> 
     let change = |ino: Ino, stat: &Stat| {
         let mut set = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
         if stat.file_type == FileType::Regular {
-            // Without execution by the group, setgid means something else.
+            // Without execution by the group, setgid has another meaning.
             let setgid = if stat.mode & GROUP_EXECUTES != 0 { SETGID } else { 0 };
             set.perm = Some(stat.mode & !SETUID & !setgid);
         }
@@ -52,8 +52,8 @@ pub(super) fn chown(session: &Session<'_>, args: &Chown) -> Result<(), Failure> 
     on_trees(session, &args.paths, args.recursive, follow, &change)
 }
 
-/// Does `change` on each of `paths`, and on all below where `recursive`; symbolic links met there
-/// are not followed.
+/// Applies `change` to each of `paths`, and to everything below if `recursive`. Symbolic links met
+/// there are not followed.
 fn on_trees(
     session: &Session<'_>,
     paths: &[OsString],
@@ -132,21 +132,21 @@ pub(super) fn label(session: &Session<'_>, label: &OsStr) -> Result<(), Failure>
     set.map_err(|e| open::failure(&e.into()))
 }
 
-/// Says which attribute is missing, or is there.
+/// Returns the failure that names the attribute which is missing or exists.
 fn no_entry(error: Error, name: &OsString) -> Stopped {
     let name = show::name(name.as_bytes());
     match error {
-        Error::Core(Core::NoEntry) => Failure::no(format!("no attribute {name}"))
-            .hint("`xfskit xattr list TARGET PATH` shows what is there.")
+        Error::Core(Core::NoEntry) => Failure::problem(format!("no attribute {name}"))
+            .hint("`xfskit xattr list TARGET PATH` lists the attributes.")
             .into(),
-        Error::Core(Core::Exists) => Failure::no(format!("attribute {name} exists"))
+        Error::Core(Core::Exists) => Failure::problem(format!("attribute {name} exists"))
             .hint("Without --create it is replaced.")
             .into(),
         error => error.into(),
     }
 }
 
-/// A value as setfattr takes it: text, or `0x` and hexadecimal, or `0s` and base64.
+/// Parses a value as setfattr does: text, or `0x` and hexadecimal, or `0s` and base64.
 fn value_of(text: &[u8]) -> Result<Vec<u8>, Failure> {
     let bad = |what: &str| Failure::cannot(format!("{}: not {what}", show::name(text)));
     if let Some(hex) = text.strip_prefix(b"0x") {

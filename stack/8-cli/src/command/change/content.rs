@@ -1,4 +1,4 @@
-//! `truncate`, `fallocate`: the content of files, by ranges.
+//! `truncate`, `fallocate`: change the content of files, by ranges.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use xfskit::raw::core::Error as Core;
 use xfskit::raw::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
 
 use super::Session;
-use super::words::Owner;
+use super::arguments::Owner;
 use crate::exit::Failure;
 use crate::grammar::change::{Fallocate, Truncate};
 
@@ -14,9 +14,9 @@ use crate::grammar::change::{Fallocate, Truncate};
 pub(super) fn truncate(session: &Session<'_>, args: &Truncate) -> Result<(), Failure> {
     let owner = (!args.no_create).then_some(args.owner);
     session.each(&args.paths, |path| {
-        match shape(session, path, owner, |file| file.truncate(args.size)) {
+        match with_file(session, path, owner, |file| file.truncate(args.size)) {
             Err(Error::NotFound { .. }) if args.no_create => Ok(()),
-            answer => Ok(answer?),
+            result => Ok(result?),
         }
     })
 }
@@ -28,7 +28,7 @@ pub(super) fn fallocate(session: &Session<'_>, args: &Fallocate) -> Result<(), F
     session.each(std::slice::from_ref(&args.path), |path| {
         let end = args.offset.checked_add(args.length).filter(|_| args.length > 0);
         let end = end.ok_or(Error::Core(Core::Limit("the range is empty or beyond all files")))?;
-        Ok(shape(session, path, owner, |file| allocate(file, args, args.offset..end))?)
+        Ok(with_file(session, path, owner, |file| allocate(file, args, args.offset..end))?)
     })
 }
 
@@ -46,9 +46,9 @@ fn allocate(file: &Handle<'_>, args: &Fallocate, range: Range<u64>) -> Result<()
     }
 }
 
-/// Does `work` on the file `path`. One that is missing is made where `owner` says whose it will be;
-/// it gets its name when the work is done.
-fn shape(
+/// Runs `work` on the file `path`. If `owner` is given, a missing file is made, and gets its name
+/// when the work is done.
+fn with_file(
     session: &Session<'_>,
     path: &[u8],
     owner: Option<Owner>,

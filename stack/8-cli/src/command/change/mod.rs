@@ -1,5 +1,5 @@
-//! Commands that change a volume: one open, one close, and between them changes that each happen as
-//! a whole or not at all.
+//! Commands that change a volume: it is opened once and closed once, and each change between is
+//! atomic.
 //!
 //! | module | commands |
 //! | --- | --- |
@@ -8,15 +8,15 @@
 //! | [`put`] | `put`, `cp` |
 //! | [`content`] | `truncate`, `fallocate` |
 //! | [`shell`] | `shell` |
-//! | [`mode`], [`words`] | permissions, owners and times as words |
+//! | [`mode`], [`arguments`] | permissions, owners and times as words |
 
+pub(crate) mod arguments;
 mod attributes;
 mod content;
 pub(crate) mod mode;
 mod names;
 mod put;
 mod shell;
-pub(crate) mod words;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -34,21 +34,28 @@ pub(super) use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// A volume that is being changed.
+/// A deleted file for which the journal of a volume that was closed is dirty.
+#[derive(Debug, thiserror::Error)]
+#[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
+struct JournalLeftDirty<'o> {
+    orphan: &'o core::Orphan,
+}
+
+/// A volume that is open for a command.
 pub(crate) struct Session<'s> {
     pub volume: &'s Volume,
     pub out: &'s Out,
     pub stop: &'s Stop,
 }
 
-/// Carries out a command that changes the volume `target`, and closes it.
+/// Runs a command that changes the volume `target`, and closes the volume.
 pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
     in_session(target, volume, change, out, &stop)
 }
 
-/// Does what [`run`] does, on a device that is open already.
+/// Runs a command like [`run`], on a device that is open already.
 pub(crate) fn run_on(
     target: &Target,
     device: Arc<dyn BlockDevice>,
@@ -60,7 +67,7 @@ pub(crate) fn run_on(
     in_session(target, volume, change, out, &stop)
 }
 
-/// Carries out a command on `volume`, and closes it whatever comes of that.
+/// Runs a command on `volume`, and closes the volume even if that fails.
 fn in_session(
     target: &Target,
     volume: Volume,
@@ -69,7 +76,7 @@ fn in_session(
     stop: &Stop,
 ) -> Outcome {
     let known = volume.fs().volume().damaged_orphans().len();
-    let worked = Session { volume: &volume, out, stop }.carry_out(change);
+    let worked = Session { volume: &volume, out, stop }.run_command(change);
     for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
@@ -77,16 +84,20 @@ fn in_session(
         Cause::Volume(error) => open::failure(error),
         _ => open::not_opened(&target.name, &error),
     });
-    let stats = worked.and(closed)?;
-    if target.stats {
-        super::stats::counted(&stats, out)?;
+    for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
+        let left = JournalLeftDirty { orphan };
+        out.fault_at(&target.name, &left, None);
     }
-    Ok(out.verdict())
+    let closed = worked.and(closed)?;
+    if target.stats {
+        super::stats::counted(&closed.stats, out)?;
+    }
+    Ok(out.status())
 }
 
 impl Session<'_> {
-    /// Carries out a command that changes a volume.
-    pub(crate) fn carry_out(&self, change: Change<'_>) -> Result<(), Failure> {
+    /// Runs a command that changes a volume.
+    pub(crate) fn run_command(&self, change: Change<'_>) -> Result<(), Failure> {
         match change {
             Change::Mkdir(args) => names::mkdir(self, args),
             Change::Rm(args) => names::rm(self, args),
@@ -111,7 +122,7 @@ impl Session<'_> {
         self.volume.fs()
     }
 
-    /// Does `work` on each of `paths`. What fails is reported, and the others are done.
+    /// Runs `work` on each of `paths`. Failures are reported, and the others continue.
     fn each(
         &self,
         paths: &[OsString],
@@ -134,19 +145,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// True where `path` names a directory, perhaps through a symbolic link.
+    /// Returns true if `path` names a directory, perhaps through a symbolic link.
     fn is_dir(&self, path: &[u8]) -> bool {
         self.fs().resolve(path, Follow::Yes).is_ok_and(|inode| inode.core().is_dir())
     }
 }
 
-/// Why work on one path ended.
+/// The reason why work on one path ended.
 enum Stopped {
-    /// The path, or the volume: others may do better.
+    /// The path or the volume failed. Other paths may work.
     Failed(vfs::Error),
-    /// The same, and what to do next.
+    /// The path or the volume failed, with a hint.
     Hinted(vfs::Error, &'static str),
-    /// The whole command is over.
+    /// The whole command ends.
     Ended(Failure),
 }
 
@@ -168,7 +179,7 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// The last name of a path.
+/// Returns the last name of a path.
 fn last_name(path: &[u8]) -> &[u8] {
     path.split(|&b| b == b'/').rfind(|name| !name.is_empty()).unwrap_or_default()
 }

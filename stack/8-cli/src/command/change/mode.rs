@@ -1,24 +1,24 @@
-//! Permissions as `chmod` takes them: octal, or symbolic.
+//! Permissions in the syntax of `chmod`: octal, or symbolic.
 
 use std::str::FromStr;
 
 /// Permissions with setuid, setgid and sticky.
 const ALL: u16 = 0o7777;
 
-/// What is to become of permissions.
+/// A change of permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModeChange {
-    /// Exactly these.
+    /// Sets these permissions.
     Octal(u16),
-    /// These clauses, one after the other.
+    /// Applies these clauses, one after the other.
     Symbolic(Vec<Clause>),
 }
 
-/// `WHO OPERATION WHAT`.
+/// `CLASSES OPERATION PERMISSIONS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clause {
     /// The bits that may change: of the user, the group, the others.
-    who: u16,
+    classes: u16,
     operation: char,
     what: What,
 }
@@ -26,14 +26,14 @@ pub(crate) struct Clause {
 /// The right side of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Bits, in all three places; `X` besides: execution where there is any.
+    /// Bits, for all three classes; `X` sets execution if any class has it.
     Bits { bits: u16, any_execution: bool },
-    /// What the user, the group or the others have; by how far to shift.
+    /// The permissions of the user, the group or the others, by how far to shift.
     Copy(u16),
 }
 
 impl ModeChange {
-    /// The permissions that `perm` become; of a directory, `X` is always `x`.
+    /// Applies the change to `perm`. For a directory, `X` is always `x`.
     pub(crate) fn apply(&self, perm: u16, is_dir: bool) -> u16 {
         match self {
             Self::Octal(perm) => *perm,
@@ -43,7 +43,7 @@ impl ModeChange {
         }
     }
 
-    /// The permissions of something new.
+    /// Returns the permissions of a new file.
     pub(crate) fn of_new(&self, is_dir: bool) -> u16 {
         self.apply(if is_dir { 0o777 } else { 0o666 }, is_dir)
     }
@@ -57,13 +57,13 @@ impl Clause {
                 bits | if execution { 0o111 } else { 0 }
             }
             What::Copy(shift) => (perm >> shift & 7) * 0o111,
-        } & self.who;
+        } & self.classes;
         match self.operation {
             '+' => perm | bits,
             '-' => perm & !bits,
             // A directory keeps setuid and setgid unless they are named.
-            _ if is_dir => perm & !(self.who & 0o1777) | bits,
-            _ => perm & !self.who | bits,
+            _ if is_dir => perm & !(self.classes & 0o1777) | bits,
+            _ => perm & !self.classes | bits,
         }
     }
 }
@@ -82,12 +82,12 @@ impl FromStr for ModeChange {
     }
 }
 
-/// `u+x`, `go=r-w`: one who, one or more operations.
+/// Parses `u+x`, `go=r-w`: one set of classes, one or more operations.
 fn clauses(text: &str) -> Option<Vec<Clause>> {
     let begin = text.find(['+', '-', '='])?;
-    let (who, mut rest) = text.split_at(begin);
+    let (classes, mut rest) = text.split_at(begin);
     let mut mask = 0;
-    for letter in who.chars() {
+    for letter in classes.chars() {
         mask |= match letter {
             'u' => 0o4700,
             'g' => 0o2070,
@@ -96,14 +96,14 @@ fn clauses(text: &str) -> Option<Vec<Clause>> {
             _ => return None,
         };
     }
-    if who.is_empty() {
+    if classes.is_empty() {
         mask = ALL;
     }
     let mut clauses = Vec::new();
     while let Some(operation) = rest.chars().next() {
         let after = &rest[1..];
         let end = after.find(['+', '-', '=']).unwrap_or(after.len());
-        clauses.push(Clause { who: mask, operation, what: what(&after[..end])? });
+        clauses.push(Clause { classes: mask, operation, what: what(&after[..end])? });
         rest = &after[end..];
     }
     Some(clauses)

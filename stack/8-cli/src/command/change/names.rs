@@ -1,4 +1,4 @@
-//! `mkdir`, `rm`, `mv`, `ln`, `mknod`: names made, moved and removed.
+//! `mkdir`, `rm`, `mv`, `ln`, `mknod`: make, move and remove names.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -28,7 +28,7 @@ pub(super) fn mkdir(session: &Session<'_>, args: &Mkdir) -> Result<(), Failure> 
     })
 }
 
-/// Makes the directories on the way to the last name of `path`.
+/// Makes the missing directories before the last name of `path`.
 fn make_missing(session: &Session<'_>, path: &[u8], new: &NewNode) -> vfs::Result<()> {
     for (end, _) in path.iter().enumerate().filter(|&(end, &b)| b == b'/' && end > 0) {
         let (way, rest) = path.split_at(end);
@@ -47,7 +47,7 @@ fn make(session: &Session<'_>, path: &[u8], new: &NewNode) -> vfs::Result<Ino> {
     session.fs().make(dir, &name, new)
 }
 
-/// Something of this type, with the permissions that were named.
+/// Returns a new file of this type, with the given permissions.
 fn new_node(file_type: FileType, perm: Option<&ModeChange>) -> NewNode {
     let usual = NewNode::usual(file_type);
     let Some(perm) = perm else { return usual };
@@ -104,7 +104,7 @@ pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
     let to = to.as_bytes();
     let into = !args.exchange && session.is_dir(to);
     if from.len() > 1 && !into {
-        return Err(Failure::no(format!("{}: not a directory", show::name(to)))
+        return Err(Failure::problem(format!("{}: not a directory", show::name(to)))
             .hint("Several names can only be moved into a directory."));
     }
     let mode = match (args.exchange, args.no_replace) {
@@ -146,17 +146,17 @@ pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
     })
 }
 
-/// A directory that goes once what is in it has gone.
-struct Doomed {
-    /// The directory that names it.
+/// A directory that is removed once it is empty.
+struct RemovedDir {
+    /// Its parent directory.
     dir: Ino,
     name: Vec<u8>,
-    /// Something in it could not be read, and stays.
+    /// True if something in it could not be read, and stays.
     kept: bool,
 }
 
-/// Removes the directory `name` of `dir` and all below it, the deepest first. What cannot be read
-/// is reported and stays, and so do the directories above it.
+/// Removes the directory `name` of `dir` with everything below it, the deepest first. What cannot
+/// be read is reported and stays, and so do the directories above it.
 fn remove_tree(
     session: &Session<'_>,
     path: &[u8],
@@ -164,8 +164,8 @@ fn remove_tree(
     inode: Inode,
 ) -> Result<(), Stopped> {
     let fs = session.fs();
-    let mut open: Vec<Doomed> = Vec::new();
-    let leave = |open: &mut Vec<Doomed>, depth: usize| {
+    let mut open: Vec<RemovedDir> = Vec::new();
+    let leave = |open: &mut Vec<RemovedDir>, depth: usize| {
         open.drain(depth..).rev().filter(|left| !left.kept).try_for_each(|left| {
             session.stop.check()?;
             Ok::<_, Stopped>(fs.rmdir(left.dir, &left.name)?)
@@ -189,7 +189,7 @@ fn remove_tree(
             _ => (entry.parent, last_name(&entry.path).to_vec()),
         };
         if entry.inode.core().is_dir() {
-            open.push(Doomed { dir, name, kept: false });
+            open.push(RemovedDir { dir, name, kept: false });
         } else {
             fs.unlink(dir, &name)?;
         }

@@ -1,4 +1,4 @@
-//! `xfskit put`: files, trees and archives into a volume; `xfskit cp`: within one.
+//! `xfskit put`: copies files, trees and archives into a volume; `xfskit cp`: within one.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use xfskit::raw::target::{Base, Target};
 use xfskit::raw::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
-use crate::command::mkfs::{source_failure, tell, tell_unread};
+use crate::command::mkfs::{report_notes, report_unread, source_failure};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -26,7 +26,7 @@ pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     let dest = dest.as_os_str().as_bytes();
     let options = options(args)?;
     if sources.len() > 1 && !session.is_dir(dest) {
-        return Err(Failure::no(format!("{}: not a directory", show::name(dest)))
+        return Err(Failure::problem(format!("{}: not a directory", show::name(dest)))
             .hint("Several sources can only go into a directory."));
     }
     let progress = Progress::new(session.out, "put", "names");
@@ -44,7 +44,7 @@ pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Owners and labels, from the options.
+/// Returns owners and labels from the options.
 fn options(args: &Put) -> Result<PutOptions, Failure> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::cannot(format!("{}: {error}", path.display()))
@@ -63,7 +63,7 @@ fn options(args: &Put) -> Result<PutOptions, Failure> {
     Ok(options)
 }
 
-/// Copies one source, `written` names after those before it.
+/// Copies one source; `written` names were copied before it.
 fn one(
     session: &Session<'_>,
     args: &Put,
@@ -87,7 +87,7 @@ fn one(
     let set_root = matches!(layer, Source::Dir(_));
     let tree = {
         let reading = Progress::new(session.out, "reading", "names");
-        let told = |done: source::Progress| {
+        let on_progress = |done: source::Progress| {
             reading.set(done.names, 0);
             session.stop.flow()
         };
@@ -100,9 +100,9 @@ fn one(
             stdin: session.stop.stdin(),
             ..SourceOptions::default()
         };
-        let read = source::read_tree(&[layer], &options, &told);
+        let read = source::read_tree(&[layer], &options, &on_progress);
         read.map_err(|error| {
-            // A stream that was not waited for any more is cut off.
+            // A stream that was stopped while waiting is incomplete.
             let stopped = session.stop.check().err().map(|stopped| match written {
                 0 => Failure { message: "stopped; nothing was written".into(), ..stopped },
                 names => after(stopped, names, None),
@@ -110,7 +110,7 @@ fn one(
             stopped.unwrap_or_else(|| failure(PutError::Source(error)))
         })?
     };
-    tell(&tree, session.out);
+    report_notes(&tree, session.out);
     let (dir, path, name) = if session.is_dir(dest) {
         (ino(session, dest)?, dest.to_vec(), None)
     } else if is_inside {
@@ -125,13 +125,13 @@ fn one(
     let to = Destination { dir, path: &path, name: name.as_deref(), set_root };
     let total = tree.len() as u64;
     let names = AtomicU64::new(0);
-    let told = |done: Done| {
+    let on_progress = |done: Done| {
         names.store(done.names, Ordering::Relaxed);
         progress.set(done.names, total);
         session.stop.flow()
     };
-    let put = copy::put(session.fs(), &tree, &to, options, &told);
-    tell_unread(&tree, session.out);
+    let put = copy::put(session.fs(), &tree, &to, options, &on_progress);
+    report_unread(&tree, session.out);
     put.map_err(|error| match failure(error) {
         stopped if stopped.exit == Failure::stopped().exit => {
             after(stopped, written + names.into_inner(), Some(written + total))
@@ -140,14 +140,14 @@ fn one(
     })
 }
 
-/// `stopped`, with how many names are on the volume by now.
+/// Adds to `stopped` how many names are on the volume.
 fn after(stopped: Failure, names: u64, of: Option<u64>) -> Failure {
     let of = of.map(|total| format!(" of {total}")).unwrap_or_default();
     let verb = if names == 1 { "is" } else { "are" };
     Failure { message: format!("stopped; {names}{of} names {verb} written"), ..stopped }
 }
 
-/// Copies standard input into the file `dest`. One that is there keeps mode and owner.
+/// Copies standard input into the file `dest`. An existing one keeps mode and owner.
 fn stdin(
     session: &Session<'_>,
     args: &Put,
@@ -169,8 +169,8 @@ fn stdin(
     if let Some(owner) = args.owner {
         new = new.owner(owner.uid, owner.gid);
     }
-    let told = |_: Done| session.stop.flow();
-    let put = put_stream(fs, (dir, &name), &mut session.stop.stdin(), &new, &told);
+    let on_progress = |_: Done| session.stop.flow();
+    let put = put_stream(fs, (dir, &name), &mut session.stop.stdin(), &new, &on_progress);
     session.stop.check()?;
     let bytes = put.map_err(|error| failure(error.at(dest)))?;
     progress.add(1);
@@ -184,8 +184,8 @@ pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
     let source = fs.resolve(from, Follow::No).map_err(|e| open::failure(&e))?;
     if source.core().is_dir() && !args.recursive {
         let path = show::name(from);
-        return Err(Failure::no(vfs::Error::IsDirectory { path }.to_string())
-            .hint("-r copies a directory with all that is in it."));
+        return Err(Failure::problem(vfs::Error::IsDirectory { path }.to_string())
+            .hint("-r copies a directory with its contents."));
     }
     if args.reflink && !fs.volume().geo().features.reflink() {
         return Err(Failure::cannot("--reflink on a volume without reflink is not supported")
@@ -194,29 +194,31 @@ pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
     let to = if session.is_dir(to) { vfs::join(to, last_name(from)) } else { to.to_vec() };
     let (dir, name) = parent(session, &to)?;
     if fs.resolve(&to, Follow::No).is_ok_and(|there| there.ino() == source.ino()) {
-        return Err(Failure::no(format!(
+        return Err(Failure::problem(format!(
             "{} and {} are the same",
             show::name(from),
             show::name(&to)
         )));
     }
     let progress = Progress::new(session.out, "cp", "names");
-    let told = |done: Done| {
+    let on_progress = |done: Done| {
         progress.set(done.names, 0);
         session.stop.flow()
     };
-    copy::copy_within(fs, source.ino(), (dir, &name), &to, args.reflink, &told).map_err(failure)?;
+    copy::copy_within(fs, source.ino(), (dir, &name), &to, args.reflink, &on_progress)
+        .map_err(failure)?;
     Ok(())
 }
 
-/// True for `DIR/.` and the like: what is in the directory is meant, not its name.
+/// Returns true for `DIR/.` and the like: the contents of the directory are meant, without its
+/// name.
 fn names_inside(source: &Path) -> bool {
     let path = source.as_os_str().as_bytes();
     let last = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
     matches!(last, b"." | b"..") || path.iter().all(|&b| b == b'/')
 }
 
-/// The file that is written, which is no part of any tree.
+/// Returns the file that is written, which is left out of every tree.
 fn image(args: &Put) -> Option<PathBuf> {
     match Target::parse(&args.target.name).ok()?.base {
         Base::File(path) | Base::Overlay(path, _) => Some(path),
@@ -225,7 +227,7 @@ fn image(args: &Put) -> Option<PathBuf> {
     }
 }
 
-/// The path of the directory that `path` is in.
+/// Returns the path of the parent directory of `path`.
 fn above(path: &[u8]) -> &[u8] {
     let trimmed = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
     &path[..trimmed - last_name(path).len()]
@@ -240,7 +242,7 @@ fn parent(session: &Session<'_>, path: &[u8]) -> Result<(Ino, Vec<u8>), Failure>
     session.fs().resolve_parent(path).map_err(|e| open::failure(&e))
 }
 
-/// Why a copy ended early, and what to do.
+/// Returns the failure of a copy, with a hint.
 fn failure(error: PutError) -> Failure {
     match error {
         PutError::Stopped | PutError::Source(SourceError::Stopped) => Failure::stopped(),
@@ -251,9 +253,9 @@ fn failure(error: PutError) -> Failure {
             Failure { message: format!("{path}: {what}"), ..failure }
         }
         PutError::Clash { .. } => {
-            Failure::no(error.to_string()).hint("Remove it first, or give another name.")
+            Failure::problem(error.to_string()).hint("Remove it first, or give another name.")
         }
-        PutError::BelowItself { .. } => Failure::no(error.to_string()),
+        PutError::BelowItself { .. } => Failure::problem(error.to_string()),
         PutError::Source(error) => source_failure(&error),
         error => Failure::cannot(error.to_string()),
     }

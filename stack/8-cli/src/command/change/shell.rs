@@ -1,7 +1,7 @@
-//! `xfskit shell`: many commands in one open.
+//! `xfskit shell`: runs many commands on one open volume.
 //!
-//! A line is read by the grammar of the whole program, with the target put where a command has it:
-//! so every command means here what it means outside.
+//! A line is parsed by the grammar of the whole program, with the target inserted, so every command
+//! has the same meaning as outside.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches};
 use super::Session;
 use crate::command::open;
 use crate::command::work::{Change, Work};
-use crate::exit::{Answer, Failure};
+use crate::exit::{ExitStatus, Failure};
 use crate::grammar::Cli;
 use crate::grammar::change::Shell;
 use crate::out::Out;
@@ -31,7 +31,7 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
     };
     let prompt = args.file.is_none() && io::stdin().is_terminal() && !session.out.quiet();
     let (mut number, mut failed) = (0_u64, false);
-    // Made once: that takes longer than most commands.
+    // Made once, because that takes longer than most commands.
     let mut grammar = Cli::command();
     loop {
         session.stop.check()?;
@@ -45,7 +45,7 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
             break;
         }
         number += 1;
-        let out = Out::new(session.out.voice()).of_line((!prompt).then_some(number));
+        let out = Out::new(session.out.options()).of_line((!prompt).then_some(number));
         let session = Session { out: &out, ..*session };
         let ended = match words(&line).as_deref() {
             Ok([]) => continue,
@@ -55,8 +55,8 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
         };
         session.out.flush()?;
         match ended {
-            Ok(Answer::Yes) => {}
-            Ok(Answer::No) => failed = true,
+            Ok(ExitStatus::Success) => {}
+            Ok(ExitStatus::Problem) => failed = true,
             Err(failure) if failure.exit == Failure::stopped().exit => return Err(failure),
             Err(failure) => {
                 session.out.failure(&failure);
@@ -64,23 +64,23 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
             }
         }
         if failed && args.strict {
-            return Err(Failure::no(format!("line {number} failed")));
+            return Err(Failure::problem(format!("line {number} failed")));
         }
     }
-    if failed { Err(Failure::no("some commands failed")) } else { Ok(()) }
+    if failed { Err(Failure::problem("some commands failed")) } else { Ok(()) }
 }
 
-/// Carries out one line.
+/// Runs one line.
 fn one(
     session: &Session<'_>,
     grammar: &mut clap::Command,
     target: &str,
     words: &[OsString],
-) -> Result<Answer, Failure> {
+) -> Result<ExitStatus, Failure> {
     match words {
         [word] if word == "sync" => {
             session.fs().sync().map_err(|e| open::failure(&e))?;
-            return Ok(Answer::Yes);
+            return Ok(ExitStatus::Success);
         }
         [word] if word == "help" => return help(session),
         [word, command @ ..] if word == "help" => {
@@ -88,31 +88,33 @@ fn one(
         }
         _ => {}
     }
-    let Some(Cli { command, voice }) = parse(grammar, target, words)? else {
-        return Ok(Answer::Yes);
+    let Some(Cli { command, output }) = parse(grammar, target, words)? else {
+        return Ok(ExitStatus::Success);
     };
-    // A line may ask for another voice than the shell as a whole.
-    let out = Out::new(session.out.voice().with(voice)).of_line(session.out.at_line());
+    // A line may have output options of its own.
+    let out = Out::new(session.out.options().with(output)).of_line(session.out.at_line());
     let session = Session { out: &out, ..*session };
     let ended = match Work::of(&command) {
-        Work::Change(_, Change::Shell(_)) => Err(Failure::cannot("shell: this is one")),
+        Work::Change(_, Change::Shell(_)) => Err(Failure::cannot("shell: already in a shell")),
         Work::Change(_, change) if change.verifies() => not_verified(),
-        Work::Look(_, look) if look.verifies() => not_verified(),
-        Work::Change(_, change) => session.carry_out(change),
-        Work::Look(_, look) => look.run(session.volume, &out).map(|_| ()),
-        Work::Alone(_) => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
-            .hint("`help` lists the commands.")),
+        Work::Read(_, command) if command.verifies() => not_verified(),
+        Work::Change(_, change) => session.run_command(change),
+        Work::Read(_, command) => command.run(session.volume, &out).map(|_| ()),
+        Work::Standalone(_) => {
+            Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
+                .hint("`help` lists the commands."))
+        }
     };
-    let answer = match ended {
-        Ok(()) => out.verdict(),
+    let status = match ended {
+        Ok(()) => out.status(),
         Err(failure) if failure.exit == Failure::stopped().exit => return Err(failure),
         Err(failure) => {
             out.failure(&failure);
-            Answer::No
+            ExitStatus::Problem
         }
     };
     out.flush()?;
-    Ok(answer)
+    Ok(status)
 }
 
 /// Refuses `--verify`.
@@ -121,7 +123,7 @@ fn not_verified() -> Result<(), Failure> {
         .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself."))
 }
 
-/// What the words mean; `None` where they asked for help, which is printed.
+/// Parses the words; `None` if they requested help, which is printed.
 fn parse(
     grammar: &mut clap::Command,
     target: &str,
@@ -144,7 +146,7 @@ fn parse(
     }
 }
 
-fn help(session: &Session<'_>) -> Result<Answer, Failure> {
+fn help(session: &Session<'_>) -> Result<ExitStatus, Failure> {
     for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         if !OUTSIDE.contains(&command.get_name()) {
@@ -153,14 +155,14 @@ fn help(session: &Session<'_>) -> Result<Answer, Failure> {
     }
     session.out.line("sync       All changes so far become durable")?;
     session.out.line("quit       The end")?;
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
-/// Commands that are not for an open volume.
+/// Commands that do not work on an open volume.
 const OUTSIDE: [&str; 9] =
     ["mkfs", "info", "inspect", "log", "bulkstat", "check", "targets", "completions", "shell"];
 
-/// The words of a line: split at blanks; quotes and backslashes keep blanks, `#` begins a comment.
+/// Splits a line at blanks. Quotes and backslashes keep blanks, `#` begins a comment.
 fn words(line: &[u8]) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,5 +1,4 @@
-//! What is told of findings: each as it is made, those that repeat as a number, and the paths of
-//! the inodes they name.
+//! Prints findings: each as it is made, repeated ones as a number, and the paths of their inodes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -15,14 +14,14 @@ use crate::exit::Failure;
 use crate::out::Out;
 use crate::show::{self, Named};
 
-/// Findings of one check in one inode or group that are told one by one.
-const SHOWN_AT_PLACE: u32 = 8;
-/// Findings of one check that are told one by one.
-const SHOWN: u32 = 64;
-/// Entries of a directory read at once.
+/// Number of findings of one check in one inode or group that are printed.
+const PRINTED_AT_PLACE: u32 = 8;
+/// Number of findings of one check that are printed.
+const PRINTED_MAX: u32 = 64;
+/// Number of directory entries read at once.
 const PORTION: usize = 8192;
 
-/// The inode that a finding is in, or else its group.
+/// The inode of a finding, or else its group.
 type Place = (Option<Ino>, Option<AgNumber>);
 
 /// A path of an inode, for JSON.
@@ -33,22 +32,22 @@ struct Path<'a> {
     path: Named<'a>,
 }
 
-/// How often one check failed.
+/// Counts of one check's findings.
 #[derive(Debug, Default)]
 struct Count {
     shown: u32,
     folded: u64,
-    /// Findings that were told, by place; no more places than findings were told.
+    /// Printed findings, by place; there are no more places than printed findings.
     places: HashMap<Place, u32>,
 }
 
-/// The findings of one judgement.
+/// The findings of one check of a volume.
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// Tells each.
+    /// Prints every finding.
     all: bool,
     counts: BTreeMap<CheckId, Count>,
-    /// Inodes that the told ones are in.
+    /// Inodes of printed findings.
     inodes: BTreeSet<Ino>,
 }
 
@@ -57,7 +56,7 @@ impl Findings {
         Self { all, counts: BTreeMap::new(), inodes: BTreeSet::new() }
     }
 
-    /// Counts a finding. Returns true where it is to be told by itself.
+    /// Counts a finding. Returns true if it is to be printed.
     pub(super) fn count(&mut self, finding: &Finding) -> bool {
         let at = &finding.corruption.at;
         if !self.all
@@ -69,12 +68,12 @@ impl Findings {
         true
     }
 
-    /// True where a finding that was told is in an inode.
+    /// Returns true if a printed finding is in an inode.
     pub(super) fn have_inodes(&self) -> bool {
         !self.inodes.is_empty()
     }
 
-    /// The findings that were not told, as numbers.
+    /// Returns the numbers of findings that were not printed.
     pub(super) fn folded(&self) -> String {
         let mut text = String::new();
         for (check, Count { folded, .. }) in &self.counts {
@@ -85,8 +84,8 @@ impl Findings {
         text
     }
 
-    /// Tells the paths of the inodes that findings are in, as one scan of the directories has them.
-    pub(super) fn tell_paths(self, volume: &xfskit::Volume, out: &Out) -> Result<(), Failure> {
+    /// Prints the paths of the inodes with findings, found by one scan of the directories.
+    pub(super) fn print_paths(self, volume: &xfskit::Volume, out: &Out) -> Result<(), Failure> {
         let mut paths = self.inodes.into_iter().map(|ino| (ino.0, None)).collect();
         find_paths(volume, &mut paths);
         for (ino, path) in paths {
@@ -102,12 +101,12 @@ impl Findings {
 }
 
 impl Count {
-    /// Counts a finding at `place`. Returns true where it is among the first.
+    /// Counts a finding at `place`. Returns true if it is among the first.
     fn shows(&mut self, place: Place) -> bool {
-        let first = self.shown < SHOWN && {
+        let first = self.shown < PRINTED_MAX && {
             let here = self.places.entry(place).or_default();
             *here += 1;
-            *here <= SHOWN_AT_PLACE
+            *here <= PRINTED_AT_PLACE
         };
         if first {
             self.shown += 1;
@@ -118,8 +117,8 @@ impl Count {
     }
 }
 
-/// Scans the directories until a path is known of each of these inodes. An inode that cannot be
-/// read has one, too: its entry names it.
+/// Scans the directories until a path of each of these inodes is known. An inode that cannot be
+/// read has one too: its entry names it.
 pub(in crate::command) fn find_paths(
     volume: &xfskit::Volume,
     wanted: &mut BTreeMap<u64, Option<Vec<u8>>>,

@@ -1,16 +1,16 @@
-//! `xfskit check --scrub` of an array: do its members agree, and if not, who is wrong?
+//! `xfskit check --scrub` of an array: compares its members, and decides which are wrong.
 //!
-//! 1. All rows are compared, as `xfskit md scrub` does. What does not agree is remembered.
-//! 2. The volume is judged. A block that fails is had from the other members and, to repair,
-//!    rewritten on the one that lied.
-//! 3. What does not agree even then is wrong where no checksum is. On RAID6, P and Q tell whose.
-//!    Elsewhere: in a page where no file has content everything that counts was judged to be sound,
-//!    so parity (or the other copy) is wrong, and follows. A page with content is named, with the
-//!    file and where in it.
+//! 1. All stripes are compared, as in `xfskit md scrub`. Mismatches are recorded.
+//! 2. The volume is checked. A block that fails verification is read from the other members, and
+//!    with `--repair` rewritten on the member that was wrong.
+//! 3. A mismatch that is left is in blocks without a checksum. On RAID6, P and Q show which member
+//!    is wrong. On other levels: if no file has content in a page, everything in it was verified,
+//!    so the parity (or the other copy) is wrong and is rewritten. A page with content is reported,
+//!    with the file and the offset.
 //!
-//! Of arrays within arrays each is compared by itself. What does not agree in the outer one is
-//! settled first, with the help of those within (`2-md/array/nested`); where the outer one agrees,
-//! the data of the inner ones are right.
+//! Arrays within arrays are compared one by one. Mismatches of the outer array are resolved first,
+//! with the help of those within (`2-md/array/nested`). If the outer one agrees, the data of the
+//! inner ones are right.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,46 +30,46 @@ use xfskit::raw::units::{ByteLen, ByteOffset, Ino};
 use crate::command::open::{self, device_hint, target_failure};
 use crate::exit::Failure;
 use crate::grammar::change;
-use crate::grammar::judge::Check;
+use crate::grammar::metadata::Check;
 use crate::out::{Out, chain};
 use crate::progress::Progress;
 use crate::show;
 use crate::stop::Stop;
 
-/// Pages that do not agree that are looked into; more wait for the next time.
+/// Maximum number of mismatching pages that are examined; more wait for the next run.
 const PAGES_MAX: usize = 100_000;
-/// Pages that are told one by one.
-const TOLD: usize = 1000;
+/// Number of pages that are reported one by one.
+const REPORTED_MAX: usize = 1000;
 
-/// An array whose members were compared, those of the arrays within it too.
+/// An array whose members were compared, with the arrays within it.
 pub(super) struct Scrubbed {
     /// The outermost first, each before its members.
     levels: Vec<Level>,
-    /// The volume on it, which is rewritten through it.
+    /// The volume on it, through which it is rewritten.
     pub(super) device: Arc<dyn BlockDevice>,
-    /// Where on the array the volume lies, in order.
+    /// Where the volume is on the array, in order.
     pieces: Vec<(ByteOffset, ByteLen)>,
 }
 
-/// One of several arrays within each other.
+/// One of several nested arrays.
 struct Level {
     nested: Nested,
-    /// All of it was compared.
+    /// True if all of it was compared.
     compared: bool,
-    /// What does not agree, by row.
+    /// Mismatches, by stripe.
     pages: BTreeMap<u64, Vec<Mismatch>>,
-    /// How many there are, those beyond [`PAGES_MAX`] too.
+    /// Number of mismatches, those beyond [`PAGES_MAX`] included.
     count: usize,
-    /// What does not agree even after it was settled.
+    /// Mismatches that are left at the end.
     left: Vec<Mismatch>,
 }
 
-/// How a scrub ended.
+/// The counts of a scrub.
 #[derive(Default)]
 struct Tally {
     repaired: usize,
-    told: usize,
-    /// Files whose content may be wrong, with the paths that lead there.
+    reported: usize,
+    /// Files whose content may be wrong, with their paths.
     paths: BTreeMap<u64, String>,
 }
 
@@ -83,7 +83,7 @@ impl Level {
         device_hint(Failure::cannot(format!("{}: {}", self.nested.name, chain(error))), error)
     }
 
-    /// Compares all rows.
+    /// Compares all stripes.
     fn compare(&mut self, args: &Check, out: &Out) -> Result<(), Failure> {
         let array = Arc::clone(&self.nested.array);
         if array.scrub_stripes() == 0 {
@@ -138,8 +138,9 @@ impl Level {
 }
 
 impl Scrubbed {
-    /// Compares the members of the array that `args` names; `None` where it names none that has
-    /// redundancy and is whole. To repair, the journal is replayed before.
+    /// Compares the members of the array that `args` names. Returns `None` if it is not an array,
+    /// or one without redundancy or with missing members. With `--repair`, the journal is replayed
+    /// first.
     pub(super) fn of(args: &Check, out: &Out) -> Result<Option<Self>, Failure> {
         let name = &*args.target.name;
         let failed = |e: target::Error| target_failure(name, &e);
@@ -170,8 +171,7 @@ impl Scrubbed {
         Ok(Some(scrubbed))
     }
 
-    /// What of the journal members do not agree on is made right first: nobody judges it
-    /// afterwards, for it is clean.
+    /// Resolves mismatches of the journal first: the check does not verify a clean journal.
     fn heal_journal(&self, name: &str) -> Result<(), Failure> {
         let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
         let geo = sb.geometry();
@@ -191,28 +191,29 @@ impl Scrubbed {
             .map_err(|e| Failure::cannot(open::about(name, &e)))
     }
 
-    /// The places of the volume that are in doubt.
+    /// Returns the ranges of the volume that mismatch.
     pub(super) fn mismatches(&self) -> Mismatches {
         let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
         let pages = (0..self.levels.len()).flat_map(pages);
         Mismatches::new(pages.filter_map(|(index, page)| self.places(index, page)).flatten())
     }
 
-    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it
-    /// is elsewhere.
+    /// Returns the ranges of the volume in a page of one of the arrays; `None` if a part of the
+    /// page is not in the volume.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
         let contents = self.levels[index].nested.array.mismatch_ranges(page);
         let places = contents.iter().map(|place| self.in_volume(index, place));
         Some(places.collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// What of the volume lies at a place of one of the arrays; `None` where that is not within it.
+    /// Returns the ranges of the volume for a range of one of the arrays; `None` if it is not
+    /// within the volume.
     fn in_volume(&self, index: usize, place: &Range<ByteOffset>) -> Option<Vec<Range<ByteOffset>>> {
         target::ranges_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
     }
 
-    /// True where the content of a page agrees with the other members of the array around it: its
-    /// data are right then, whoever is wrong within.
+    /// Returns true if the page agrees with the other members of the array around it. Its data are
+    /// right then, whichever member within is wrong.
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
             let nested = |i: usize| &self.levels[i].nested;
@@ -230,7 +231,7 @@ impl Scrubbed {
         self.levels[index].nested.array.mismatch_ranges(page).iter().all(agrees)
     }
 
-    /// The content of files that lies in a page; `None` where nobody knows what does.
+    /// Returns the file contents in a page; `None` if they are not known.
     fn files(
         &self,
         index: usize,
@@ -244,9 +245,10 @@ impl Scrubbed {
         Some(files)
     }
 
-    /// Settles what does not agree, after the volume was judged: the outermost array first, for
-    /// what is right there tells who is wrong within. True where everything agrees now.
-    pub(super) fn settle(
+    /// Resolves the mismatches, after the volume was checked. The outermost array comes first,
+    /// because its right data show which member within is wrong. Returns true if everything agrees
+    /// now.
+    pub(super) fn resolve(
         mut self,
         args: &Check,
         report: &Report,
@@ -264,11 +266,11 @@ impl Scrubbed {
                 } else {
                     pages.clone()
                 };
-                // What agrees by now is what the judge had rewritten.
+                // Pages that agree by now were rewritten by the check.
                 tally.repaired += pages.len().saturating_sub(now.len());
                 for page in now {
                     let may_follow = args.repair && report.clean();
-                    if !self.settle_page(index, &page, may_follow, mismatches, &mut tally, out)? {
+                    if !self.resolve_page(index, &page, may_follow, mismatches, &mut tally, out)? {
                         left.push(page);
                     }
                 }
@@ -281,16 +283,16 @@ impl Scrubbed {
         let count: usize = self.levels.iter().map(|level| level.count).sum();
         if count > 0 {
             let repaired = tally.repaired;
-            let answer = json!({ "scrub": { "pages": count, "repaired": repaired } });
-            out.answer(&answer, |_| {
+            let report = json!({ "scrub": { "pages": count, "repaired": repaired } });
+            out.result(&report, |_| {
                 format!("scrub: {count} pages did not agree, {repaired} repaired\n")
             })?;
         }
         Ok(tally.repaired == count)
     }
 
-    /// Settles one page; true where it agrees now.
-    fn settle_page(
+    /// Resolves one page. Returns true if it agrees now.
+    fn resolve_page(
         &self,
         index: usize,
         page: &Mismatch,
@@ -307,15 +309,15 @@ impl Scrubbed {
                 && sound
                 && level.nested.array.resync_page(page).map_err(|e| level.failed(&e))?);
         tally.repaired += usize::from(repaired);
-        tally.told += 1;
-        if tally.told <= TOLD {
-            self.tell(index, page, repaired, files.as_deref(), tally, out)?;
+        tally.reported += 1;
+        if tally.reported <= REPORTED_MAX {
+            self.report(index, page, repaired, files.as_deref(), tally, out)?;
         }
         Ok(repaired)
     }
 
-    /// Says what is known of a page, in which array where there are several.
-    fn tell(
+    /// Reports a page, with its array if there are several.
+    fn report(
         &self,
         index: usize,
         page: &Mismatch,
@@ -326,16 +328,16 @@ impl Scrubbed {
     ) -> Result<(), Failure> {
         let array = (index > 0).then(|| self.levels[index].nested.name.to_string());
         let (start, end) = (page.sectors.start.0, page.sectors.end.0);
-        let told: Option<Vec<Value>> =
+        let file_objects: Option<Vec<Value>> =
             files.map(|files| files.iter().map(|file| tally.object(file)).collect());
-        let mut answer = json!({
-            "sectors": [start, end], "role": page.role, "repaired": repaired, "files": told,
+        let mut report = json!({
+            "sectors": [start, end], "role": page.role, "repaired": repaired, "files": file_objects,
         });
         if let Some(array) = &array {
-            answer["array"] = json!(array);
+            report["array"] = json!(array);
         }
-        out.answer(&json!({ "mismatch": answer }), |_| {
-            let who = match (files, page.role) {
+        out.result(&json!({ "mismatch": report }), |_| {
+            let subject = match (files, page.role) {
                 (_, Some(role)) => format!("role {role} is wrong"),
                 _ if index > 0 && self.agrees_above(index, page) => {
                     "its content agrees with the other arrays: parity or another copy is wrong"
@@ -350,11 +352,11 @@ impl Scrubbed {
             };
             let repaired = if repaired { ", repaired" } else { "" };
             let array = array.as_ref().map(|array| format!("{array}, ")).unwrap_or_default();
-            format!("{array}member sectors {start} to {}: {who}{repaired}\n", end - 1)
+            format!("{array}member sectors {start} to {}: {subject}{repaired}\n", end - 1)
         })
     }
 
-    /// The paths of the files whose content is in doubt.
+    /// Returns the paths of the files whose content is doubtful.
     fn paths(&self, mismatches: &Mismatches) -> BTreeMap<u64, String> {
         let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
         let pages = (0..self.levels.len()).flat_map(pages);
@@ -387,15 +389,15 @@ impl Tally {
 
     fn name(&self, file: &FileRange) -> String {
         let (from, len) = (file.offset.0, file.bytes.end.0 - file.bytes.start.0);
-        let who = match self.path(file.ino) {
+        let subject = match self.path(file.ino) {
             Some(path) => format!("{path} (inode {})", file.ino.0),
             None => format!("inode {}", file.ino.0),
         };
-        format!("{who} at bytes {from} to {}", from + len - 1)
+        format!("{subject} at bytes {from} to {}", from + len - 1)
     }
 }
 
-/// The same volume, to have its journal replayed.
+/// Returns the same volume for a replay of its journal.
 fn to_change(args: &Check) -> change::Target {
     change::Target {
         name: args.target.name.clone(),

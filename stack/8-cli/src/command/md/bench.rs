@@ -1,14 +1,14 @@
-//! `xfskit md bench`: how fast each parity routine is here, as the kernel's boot log tells.
+//! `xfskit md bench`: measures the speed of each parity routine, as the kernel does at boot.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use xfskit::raw::parity::{Measured, Operation, measure, selected};
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 
-/// Longest block, in bytes: far beyond any processor's cache.
+/// Length of the longest block, in bytes: larger than any processor's cache.
 const BLOCK_MAX: usize = 16 << 20;
 
 /// `xfskit md bench`
@@ -18,17 +18,17 @@ pub(crate) fn run(members: u8, block: u64, out: &Out) -> Outcome {
         return Err(Failure::cannot("a block has from 1 byte to 16 MiB"));
     };
     let measured = measure(members.into(), block);
-    let answer = json!({
+    let report = json!({
         "members": members,
         "block": block,
         "using": selected(),
         "routines": measured.iter().map(object).collect::<Vec<_>>(),
     });
-    out.answer(&answer, |_| table(members, block, &measured))?;
-    Ok(if measured.iter().all(|m| m.passed) { Answer::Yes } else { Answer::No })
+    out.result(&report, |_| table(members, block, &measured))?;
+    Ok(if measured.iter().all(|m| m.passed) { ExitStatus::Success } else { ExitStatus::Problem })
 }
 
-/// Megabytes of sources per second.
+/// Returns megabytes of source data per second.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // far below 2^63
 fn megabytes(rate: f64) -> u64 {
     (rate / 1e6).round() as u64

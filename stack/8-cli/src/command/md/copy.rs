@@ -1,4 +1,4 @@
-//! `xfskit md dump` and `md load`: an array's content out and in.
+//! `xfskit md dump` and `md load`: copy an array's content out and in.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use xfskit::raw::target::{self, Target};
 use xfskit::raw::units::ByteOffset;
 
 use crate::command::open::{self, device_hint, target_failure};
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -33,14 +33,14 @@ pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> O
         at += part.len() as u64;
         progress.set(at - offset, end - offset);
     }
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit md load`
 pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out) -> Outcome {
     if !write {
         return Err(Failure::cannot(format!("{name} would be overwritten"))
-            .hint("Say --write if that is what you want."));
+            .hint("Add --write to overwrite it."));
     }
     let unreadable = |e: io::Error| Failure::cannot(format!("{}: {e}", file.display()));
     let stop = Stop::on_signals()?;
@@ -67,7 +67,7 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
     }
     device.flush().map_err(|e| failed(name, &e))?;
     out.note(&format!("{} bytes written", at - offset));
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// Reads until `piece` is full or the input ends.

@@ -1,4 +1,4 @@
-//! `xfskit md create`: a new array.
+//! `xfskit md create`: makes a new array.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use xfskit::raw::target::{self, ArrayName, Base, Target};
 use xfskit::raw::units::{ByteLen, Sectors, Uuid};
 
 use crate::command::open::{device_hint, target_failure};
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::create::{BitmapKind, Create, MetadataVersion};
 use crate::out::{Out, chain};
 use crate::show;
 
 /// `xfskit md create`
 pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
-    let recipe = recipe(args)?;
-    let (roles, spares) = sort_out(args)?;
+    let recipe = create_options(args)?;
+    let (roles, spares) = roles_and_spares(args)?;
     let named: Vec<&Target> = roles.iter().flatten().chain(&spares).collect();
     let made: Vec<PathBuf> = named.iter().filter_map(|target| new_file(target)).collect();
     let mut members = open_all(&named, args)?.into_iter();
@@ -30,14 +30,14 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
         roles.iter().map(|role| role.as_ref().and_then(|_| members.next())).collect();
     let spare_members: Vec<NewMember> = members.collect();
     let geometry = recipe.create(&taken, &spare_members).map_err(|e| {
-        // What was made for an array that is none goes again.
+        // Files that were made for a failed creation are removed.
         for path in &made {
             let _ = fs::remove_file(path);
         }
         create_failure(&e)
     })?;
     let target = ArrayName::new(None, roles).to_string();
-    let answer = json!({
+    let report = json!({
         "target": target,
         "set_uuid": superblock::hex(recipe.uuid),
         "level": geometry.level().name(),
@@ -47,18 +47,18 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
         "spares": spare_members.len(),
         "size_bytes": geometry.array_size().byte_len(),
     });
-    out.answer(&answer, |_| format!("{target}\n"))?;
+    out.result(&report, |_| format!("{target}\n"))?;
     out.note(&format!(
         "{} of {} members, {}",
         geometry.level(),
         geometry.raid_disks(),
         show::human(geometry.array_size().byte_len().0)
     ));
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
-/// What the words of the command line ask for.
-fn recipe(args: &Create) -> Result<CreateOptions, Failure> {
+/// Converts the command line to options.
+fn create_options(args: &Create) -> Result<CreateOptions, Failure> {
     let level = Level::from_name(&args.level).ok_or_else(|| {
         Failure::cannot(format!("--level {}: there is no such level", args.level))
     })?;
@@ -99,10 +99,10 @@ fn recipe(args: &Create) -> Result<CreateOptions, Failure> {
 
 fn sectors(option: &str, bytes: u64) -> Result<Sectors, Failure> {
     let whole = bytes.is_multiple_of(512).then_some(Sectors(bytes / 512));
-    whole.ok_or_else(|| Failure::cannot(format!("{option}: {bytes} bytes are no whole sectors")))
+    whole.ok_or_else(|| Failure::cannot(format!("{option}: {bytes} bytes are not whole sectors")))
 }
 
-/// An identity: 32 hexadecimal digits, in groups as md or as everybody else has them.
+/// Parses an identity: 32 hexadecimal digits, in groups as in md or as in UUIDs.
 fn parse_uuid(text: &str) -> Result<[u8; 16], Failure> {
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).collect();
     Uuid::parse_str(&digits)
@@ -110,8 +110,8 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], Failure> {
         .map_err(|e| Failure::cannot(format!("--uuid {text}: {e}")))
 }
 
-/// The targets of the roles and of the spares.
-fn sort_out(args: &Create) -> Result<(Vec<Option<Target>>, Vec<Target>), Failure> {
+/// Returns the targets of the roles, and those of the spares.
+fn roles_and_spares(args: &Create) -> Result<(Vec<Option<Target>>, Vec<Target>), Failure> {
     let count = args.targets.len();
     let members = args.members.unwrap_or(count.saturating_sub(args.spare_devices));
     if members == 0 || members + args.spare_devices != count {
@@ -119,7 +119,7 @@ fn sort_out(args: &Create) -> Result<(Vec<Option<Target>>, Vec<Target>), Failure
             "{count} targets are named, not {members} members and {} spares",
             args.spare_devices
         ))
-        .hint("Say `missing` for a member that comes later."));
+        .hint("Use `missing` for a member that is added later."));
     }
     let target = |name: &String| match name.as_str() {
         "missing" => Ok(None),
@@ -133,14 +133,14 @@ fn sort_out(args: &Create) -> Result<(Vec<Option<Target>>, Vec<Target>), Failure
     Ok((roles, spares.into_iter().flatten().collect()))
 }
 
-/// Opens the targets; those that hold something are refused before any file is made.
+/// Opens the targets. Those with contents are refused before any file is made.
 fn open_all(targets: &[&Target], args: &Create) -> Result<Vec<NewMember>, Failure> {
     let mut opened = Vec::new();
     for target in targets {
         let device = match new_file(target) {
             Some(path) if args.member_size.is_none() => {
                 return Err(Failure::cannot(format!("{}: no such file", path.display()))
-                    .hint("--member-size SIZE makes files that are not there."));
+                    .hint("--member-size SIZE makes missing files."));
             }
             Some(_) => None,
             None => Some(open_empty(target, args.force)?),
@@ -157,7 +157,7 @@ fn open_all(targets: &[&Target], args: &Create) -> Result<Vec<NewMember>, Failur
     opened.into_iter().map(member).collect()
 }
 
-/// The path of a file that is not there.
+/// Returns the path of a file that does not exist.
 pub(super) fn new_file(target: &Target) -> Option<PathBuf> {
     match (&target.base, &target.part) {
         (Base::File(path), None) if !path.exists() => Some(path.clone()),
@@ -165,7 +165,7 @@ pub(super) fn new_file(target: &Target) -> Option<PathBuf> {
     }
 }
 
-/// Opens a target for writing; one that holds something is refused without `force`.
+/// Opens a target for writing. One with contents is refused without `force`.
 pub(super) fn open_empty(target: &Target, force: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     let name = target.to_string();
     let device = target::open_unchecked(target, OpenMode::ReadWrite)
@@ -176,7 +176,7 @@ pub(super) fn open_empty(target: &Target, force: bool) -> Result<Arc<dyn BlockDe
     match existing::find(&device) {
         Ok(None) => Ok(device),
         Ok(Some(what)) => Err(Failure::cannot(format!("{name} holds {what}"))
-            .hint("--force takes it all the same; what it holds is lost.")),
+            .hint("--force uses it anyway; its contents are lost.")),
         Err(e) => Err(device_hint(Failure::cannot(format!("{name}: {}", chain(&e))), &e)),
     }
 }

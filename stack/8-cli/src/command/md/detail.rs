@@ -1,4 +1,4 @@
-//! `xfskit md assemble` and `md detail`: what members make together.
+//! `xfskit md assemble` and `md detail`: describe the array that members form.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use xfskit::raw::target::{self, ArrayName, Base, Target};
 
 use super::examine::sized;
 use crate::command::open::target_failure;
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::show;
 
@@ -19,17 +19,17 @@ use crate::show;
 pub(crate) fn assemble(names: &[String], out: &Out) -> Outcome {
     let name = super::array_name(names);
     let assembly = assembly(&name)?;
-    out.answer(&object(&assembly), |_| brief(&assembly))?;
+    out.result(&object(&assembly), |_| brief(&assembly))?;
     warn(&assembly, out);
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit md detail`
 pub(crate) fn detail(name: &str, out: &Out) -> Outcome {
     let assembly = assembly(name)?;
-    out.answer(&object(&assembly), |_| full(name, &assembly))?;
+    out.result(&object(&assembly), |_| full(name, &assembly))?;
     warn(&assembly, out);
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 fn warn(assembly: &Assembly, out: &Out) {
@@ -45,13 +45,13 @@ fn assembly(name: &str) -> Result<Assembly, Failure> {
         Base::Array(array) if array.manual.is_none() => {
             target::assemble(array, OpenMode::ReadOnly).map_err(failed)
         }
-        _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
+        _ => Err(Failure::cannot(format!("{name} is not an array with superblocks"))
             .hint("Name an array by its members: md:MEMBER,MEMBER,…")),
     }
 }
 
-/// The target that names the array by the members that serve it, in role order, then its journal,
-/// what is to replace a member, and spares: whoever writes to it without these leaves them behind.
+/// Returns the target that names the array by its members, in role order, then its journal,
+/// replacements and spares. A writer that leaves these out would leave them behind.
 fn target_of(assembly: &Assembly) -> String {
     let member =
         |i: &Option<usize>| i.as_ref().and_then(|i| Target::parse(&assembly.members[*i].name).ok());
@@ -67,7 +67,7 @@ fn target_of(assembly: &Assembly) -> String {
     ArrayName::new(None, members).to_string()
 }
 
-/// What the array does: clean, degraded, …
+/// Returns the state of the array: clean, degraded, …
 fn state(assembly: &Assembly) -> String {
     let mut words = vec![if assembly.is_dirty() { "active" } else { "clean" }];
     words.extend(assembly.is_degraded().then_some("degraded"));
@@ -77,8 +77,8 @@ fn state(assembly: &Assembly) -> String {
     words.join(", ")
 }
 
-/// How much of members that are rebuilt, or are to replace others, is there: of the one with the
-/// least, in percent.
+/// Returns the progress of rebuilding members and replacements, in percent: that of the one with
+/// the least.
 fn rebuilt(assembly: &Assembly) -> Option<u64> {
     let has = |member: &AssembledMember| match member.freshness {
         Freshness::Rebuilding { until, .. } => Some(until.0),
@@ -91,7 +91,7 @@ fn rebuilt(assembly: &Assembly) -> Option<u64> {
     Some(percent(least, assembly.geometry.component_size().0))
 }
 
-/// How much of the array is in sync where it was not shut down cleanly, in percent.
+/// Returns the part of the array that is in sync after an unclean shutdown, in percent.
 fn resynced(assembly: &Assembly) -> Option<u64> {
     let geometry = &assembly.geometry;
     let all = match geometry.level() {
@@ -106,8 +106,8 @@ fn percent(part: u64, all: u64) -> u64 {
     (u128::from(part.min(all)) * 100 / u128::from(all.max(1))).try_into().unwrap_or(100)
 }
 
-/// What a member is to the array, in words.
-fn said(member: &AssembledMember) -> String {
+/// Describes a member's role in the array.
+fn role_words(member: &AssembledMember) -> String {
     match (member.freshness, member.superblock.recovery_offset()) {
         (Freshness::Replacement { .. }, Some(until)) => {
             format!("{}, {until} sectors are valid", words(member.freshness))
@@ -119,7 +119,7 @@ fn said(member: &AssembledMember) -> String {
     }
 }
 
-/// A member's freshness in words.
+/// Describes a member's freshness.
 pub(super) fn words(freshness: Freshness) -> String {
     match freshness {
         Freshness::InSync { .. } => "in sync".into(),
@@ -132,20 +132,20 @@ pub(super) fn words(freshness: Freshness) -> String {
     }
 }
 
-/// What stands in a role, then the members that have none.
+/// Returns the member of each role, then the members without a role.
 fn rows(assembly: &Assembly) -> Vec<(String, String, String)> {
     let serving = assembly.roles.iter().enumerate().map(|(role, member)| {
         let member = member.map(|i| &assembly.members[i]);
         let name = member.map_or("missing".to_owned(), |member| member.name.clone());
-        (role.to_string(), name, member.map_or(String::new(), said))
+        (role.to_string(), name, member.map_or(String::new(), role_words))
     });
     let others = assembly.members.iter().enumerate();
     let others = others.filter(|(i, _)| !assembly.roles.contains(&Some(*i)));
-    let others = others.map(|(_, m)| ("-".to_owned(), m.name.clone(), said(m)));
+    let others = others.map(|(_, m)| ("-".to_owned(), m.name.clone(), role_words(m)));
     serving.chain(others).collect()
 }
 
-/// Level, layout, chunk, size, in a line.
+/// Returns level, layout, chunk and size in a line.
 fn shape(assembly: &Assembly) -> String {
     let geometry = &assembly.geometry;
     let mut parts = vec![geometry.level().to_string()];
@@ -158,7 +158,7 @@ fn shape(assembly: &Assembly) -> String {
     parts.join(", ")
 }
 
-/// `md assemble`
+/// Formats the output of `md assemble`.
 fn brief(assembly: &Assembly) -> String {
     let sb = assembly.superblock();
     let name = sb.name().map_or_else(String::new, |name| show::name(name.as_bytes()));
@@ -183,7 +183,7 @@ macro_rules! row {
     };
 }
 
-/// `md detail`
+/// Formats the output of `md detail`.
 fn full(name: &str, assembly: &Assembly) -> String {
     let (sb, geometry) = (assembly.superblock(), &assembly.geometry);
     let time =
@@ -248,7 +248,7 @@ fn full(name: &str, assembly: &Assembly) -> String {
     text
 }
 
-/// How the array comes to be consistent after a crash.
+/// Describes how the array becomes consistent after a crash.
 fn policy(assembly: &Assembly) -> &'static str {
     let sb = assembly.superblock();
     match assembly.geometry.level() {
@@ -260,7 +260,7 @@ fn policy(assembly: &Assembly) -> &'static str {
     }
 }
 
-/// The same for programs.
+/// Returns the description for programs.
 fn object(assembly: &Assembly) -> Value {
     let (sb, geometry) = (assembly.superblock(), &assembly.geometry);
     let member = |(i, member): (usize, &AssembledMember)| {
@@ -268,7 +268,7 @@ fn object(assembly: &Assembly) -> Value {
             "name": member.name,
             "role": assembly.roles.iter().position(|role| *role == Some(i)),
             "freshness": member.freshness,
-            "state": said(member),
+            "state": role_words(member),
             "recovery_offset": member.superblock.recovery_offset(),
             "events": member.superblock.events(),
             "data_offset": member.superblock.data_offset(),

@@ -1,4 +1,4 @@
-//! `xfskit md examine`: the superblock of a member, as `mdadm --examine` prints it.
+//! `xfskit md examine`: prints the superblock of a member, as `mdadm --examine` does.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use xfskit::raw::md::superblock::{
 use xfskit::raw::md::{Layout, Level, Member, bad_blocks, ppl};
 use xfskit::raw::units::Sectors;
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
 use crate::show;
 
-/// `xfskit md examine`. The answer is no where a member has no superblock, or a wrong one.
+/// `xfskit md examine`. Exit code 1 if a member has no superblock, or a damaged one.
 pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
     let mut whole = true;
     for member in super::members(names)?.into_iter().flatten() {
@@ -23,7 +23,7 @@ pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
         let Some(found) = found else {
             whole = false;
             let none = json!({ "member": member.name, "superblock": null });
-            out.answer(&none, |_| format!("{}: no md superblock\n", member.name))?;
+            out.result(&none, |_| format!("{}: no md superblock\n", member.name))?;
             continue;
         };
         whole &= found.corruption.is_none();
@@ -36,10 +36,10 @@ pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
             out.note(&format!("{}: {fault}", member.name));
         }
     }
-    Ok(Answer::of(whole))
+    Ok(ExitStatus::of(whole))
 }
 
-/// What `mdadm --examine` prints below the member's name.
+/// Formats what `mdadm --examine` prints below the member's name.
 pub(crate) fn text(found: &Found) -> String {
     let mut text = String::new();
     let ok = match &found.superblock {
@@ -135,7 +135,7 @@ fn sizes(text: &mut String, sb: &SuperblockV1) -> std::fmt::Result {
     Ok(())
 }
 
-/// Sectors that nobody uses before and behind the data.
+/// Returns the unused sectors before and after the data.
 fn unused(sb: &SuperblockV1) -> (u64, u64) {
     let (at, data) = (sb.super_offset.get(), sb.data_offset.get());
     let areas = [sb.ppl(), sb.bad_blocks()];
@@ -145,7 +145,7 @@ fn unused(sb: &SuperblockV1) -> (u64, u64) {
         let first = areas.map(|area| area.at.0).chain(bitmap).chain([at]).min().unwrap_or(at);
         return (0, first.saturating_sub(data.saturating_add(sb.size.get())));
     }
-    // mdadm keeps 36 KiB behind the superblock for itself.
+    // mdadm keeps 36 KiB after the superblock for itself.
     let end = areas.map(|area| area.at.0.saturating_add(area.len.0)).chain([at + 72]).max();
     let used = match (sb.size.get(), sb.role()) {
         (0, _) | (_, Role::Journal) => sb.data_size.get(),
@@ -280,7 +280,7 @@ pub(super) fn level(number: i32) -> String {
     Level::from_number(number).map_or_else(|| number.to_string(), |level| level.name().into())
 }
 
-/// Sectors in MiB or GiB and MB or GB, where they are worth it.
+/// Formats sectors in MiB or GiB and MB or GB, if they are that large.
 pub(super) fn sized(sectors: u64) -> String {
     let bytes = u128::from(sectors) * 512;
     let parts = |binary: u128, decimal: u128, letter: char| {
@@ -298,7 +298,7 @@ pub(super) fn sized(sectors: u64) -> String {
     }
 }
 
-/// Sectors from the superblock to `at`.
+/// Returns the sectors from the superblock to `at`.
 fn distance(at: u64, sb: &SuperblockV1) -> i128 {
     i128::from(at) - i128::from(sb.super_offset.get())
 }
@@ -312,7 +312,7 @@ fn role(sb: &Superblock) -> String {
     }
 }
 
-/// A letter for each role: A active, R with a replacement, `.` missing.
+/// Returns a letter for each role: A active, R with a replacement, `.` missing.
 pub(super) fn letters(sb: &Superblock) -> String {
     let roles: Vec<Role> = (0..sb.max_dev()).map(|number| sb.role_of(number)).collect();
     let holders = |role| roles.iter().filter(|other| **other == Role::Active(role)).count();
@@ -324,7 +324,7 @@ pub(super) fn letters(sb: &Superblock) -> String {
     (0..sb.raid_disks().min(sb.max_dev())).map(letter).collect()
 }
 
-/// The same for programs.
+/// Returns the superblock for programs.
 fn object(member: &Member, found: &Found) -> Value {
     let sb = &found.superblock;
     let sectors = |sectors: Sectors| sectors.0;

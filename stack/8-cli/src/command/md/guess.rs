@@ -1,9 +1,9 @@
-//! `xfskit md guess`: members whose superblocks are gone.
+//! `xfskit md guess`: finds the array of members without superblocks.
 //!
-//! [`evidence`](mod@target::evidence) are looked for on the members, [`guess`] says what explains
-//! them, and [`judge`] checks the volumes that come out. What is doubtful even then is no answer.
-//! Guesses that are equally good are all named, and no answer either: whether they read the same is
-//! told ([`content`]).
+//! The members are searched for [`evidence`](mod@target::evidence), [`guess`] finds the arrays that
+//! explain it, and [`judge`] checks the volumes on them. A doubtful guess is not a result. Equally
+//! good guesses are all printed and are not a result either; [`content`] shows whether they read
+//! the same.
 
 mod content;
 mod judge;
@@ -15,21 +15,21 @@ use xfskit::raw::md::Member;
 use xfskit::raw::md::guess::{self, Evidence, Guess, MemberDevices};
 use xfskit::raw::target::{self, ArrayName, Base, Part, Target};
 
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use judge::{JudgedGuess, Sureness};
 
-/// Guesses that are checked.
+/// Number of guesses that are checked.
 const CHECKED_MAX: usize = 128;
-/// Contradictions by which other guesses must be worse to be of no interest.
+/// Guesses with this many more contradictions are not reported.
 const MARGIN: u64 = 3;
-/// Members that may be missing without being named so, for a hint.
+/// Number of members that may be missing without being named `missing`, for a hint.
 const MORE_MAX: usize = 2;
 
-/// `xfskit md guess`. The answer is no where nothing can be told, where all is doubtful, and where
-/// several guesses are equally good.
+/// `xfskit md guess`. Exit code 1 if there is no guess, if all are doubtful, or if several are
+/// equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let members = super::members(names)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         ControlFlow::Break(()) => return Err(Failure::stopped()),
         ControlFlow::Continue(None) => {
             out.note("no XFS volume is found on them that could tell");
-            return Ok(Answer::No);
+            return Ok(ExitStatus::Problem);
         }
         ControlFlow::Continue(Some(evidence)) => evidence,
     };
@@ -69,10 +69,10 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         let astray = best.equals.first().map_or(found, |judged| judged.guess.astray());
         hint_at_missing(&devices, &evidence, astray, out);
     }
-    Ok(Answer::of(is_answered))
+    Ok(ExitStatus::of(is_answered))
 }
 
-/// Equal guesses whose rows are compared.
+/// Number of equal guesses whose stripes are compared.
 const COMPARED_MAX: usize = 4;
 
 /// The guesses that are better than all others.
@@ -80,18 +80,18 @@ struct Best {
     equals: Vec<JudgedGuess>,
     /// By how many contradictions all others are worse.
     margin: u64,
-    /// Guesses that may be as good and were not checked.
+    /// Number of guesses that may be as good and were not checked.
     unchecked: usize,
 }
 
 impl Best {
-    /// The guesses that read the same as another one do not count as others.
+    /// Returns true if all best guesses read the same.
     fn reads_same(&self) -> bool {
         let digest = |judged: &JudgedGuess| judged.checked.map(|checked| checked.content.digest);
         self.unchecked == 0 && self.equals.windows(2).all(|two| digest(&two[0]) == digest(&two[1]))
     }
 
-    /// Tells what several equal guesses mean.
+    /// Reports several equal guesses.
     fn say_equals(&self, out: &Out) {
         let count = self.equals.len();
         if count + self.unchecked < 2 {
@@ -110,7 +110,7 @@ impl Best {
     }
 }
 
-/// Checks guesses, the best first, until the others are worse for what is known of them.
+/// Checks guesses, the best first, until the others are known to be worse.
 fn best(
     guesses: Vec<Guess>,
     members: &[Option<Member>],
@@ -151,15 +151,16 @@ fn best(
     Ok(Best { equals: judged, margin, unchecked })
 }
 
-/// Zero blocks in files that are no sign of a wrong guess.
+/// Number of zero blocks in files that does not show a wrong guess.
 const BLANK_MIN: u64 = 8;
 
-/// True where so many contradictions are hardly more than the least.
+/// Returns true if the contradictions are hardly more than the least.
 fn is_equal(contradictions: u64, least: u64) -> bool {
     contradictions <= least.saturating_add(least / 8)
 }
 
-/// Prints a guess, unless it is doubtful, and what speaks against it. True where it is the answer.
+/// Prints a guess, unless it is doubtful, and the evidence against it. Returns true if it is the
+/// result.
 fn say(
     judged: &JudgedGuess,
     best: &Best,
@@ -191,7 +192,7 @@ fn say(
             "rows_wrong": judged.rows_wrong,
             "against": against,
         });
-        out.answer(&object, |_| format!("{target}\n"))?;
+        out.result(&object, |_| format!("{target}\n"))?;
     }
     let what = match sureness {
         Sureness::Doubtful => format!("no answer: doubtful is {target}"),
@@ -206,7 +207,8 @@ fn say(
     Ok(is_answer)
 }
 
-/// Tells where an array with members that are missing leaves fewer than `astray` pieces unexplained.
+/// Prints a hint if an array with missing members leaves fewer than `astray` pieces
+/// unexplained.
 fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, out: &Out) {
     for more in 1..=MORE_MAX {
         let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
@@ -222,7 +224,7 @@ fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, 
     }
 }
 
-/// The target that a guess comes to.
+/// Returns the target of a guess.
 fn target(guess: &Guess, members: &[Option<Member>]) -> Result<String, Failure> {
     let named = |role: &Option<usize>| match role.and_then(|i| members[i].as_ref()) {
         None => Ok(None),

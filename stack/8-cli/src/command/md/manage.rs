@@ -16,9 +16,10 @@ use xfskit::raw::units::{ByteLen, Uuid};
 
 use super::create::{create_failure, new_file, open_empty};
 use super::detail;
+use super::disagreement::Disagreement;
 use crate::command::open::{device_hint, target_failure};
-use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::md::manage::{Add, Fail, Pace, Rebuild, Remove, Replace};
+use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::grammar::md::manage::{Add, Fail, RateOptions, Rebuild, Remove, Replace};
 use crate::out::{Out, chain};
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -35,7 +36,7 @@ impl ManagedArray {
         let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
         match target.base {
             Base::Array(array) if array.manual.is_none() => Self::assemble(*array, mode),
-            _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
+            _ => Err(Failure::cannot(format!("{name} is not an array with superblocks"))
                 .hint("Name an array by its members: md:MEMBER,MEMBER,…")),
         }
     }
@@ -79,8 +80,8 @@ impl ManagedArray {
     fn member(&self, word: &str) -> Result<&AssembledMember, Failure> {
         let name = Target::parse(word).map_err(|e| target_failure(word, &e))?.to_string();
         self.assembly.members.iter().find(|member| member.name == name).ok_or_else(|| {
-            Failure::no(format!("{word} is no member of {}", self.name))
-                .hint("Name it as the target does.")
+            Failure::problem(format!("{word} is not a member of {}", self.name))
+                .hint("Use the name in the target.")
         })
     }
 
@@ -90,7 +91,9 @@ impl ManagedArray {
             Freshness::InSync { role } | Freshness::Rebuilding { role, .. } => {
                 Ok(usize::try_from(role).unwrap_or(usize::MAX))
             }
-            other => Err(Failure::no(format!("{word} serves no role: {}", detail::words(other)))),
+            other => {
+                Err(Failure::problem(format!("{word} serves no role: {}", detail::words(other))))
+            }
         }
     }
 }
@@ -107,16 +110,16 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
     let array = managed.array()?;
     array.fail(role).map_err(|_| {
         let (geometry, member) = (&managed.assembly.geometry, &args.member);
-        Failure::no(format!(
-            "{member}: {} of {} members cannot go on without it",
+        Failure::problem(format!(
+            "{member}: {} of {} members cannot work without it",
             geometry.level(),
             geometry.raid_disks()
         ))
         .hint("Rebuild or add what is missing first.")
     })?;
     out.note(&format!("{} is out of use", args.member));
-    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
-    Ok(Answer::Yes)
+    complete_array(&managed.name, &array, args.later, &args.rate_options, out)?;
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit md remove`
@@ -137,12 +140,12 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
         }
         freshness => {
             let what = detail::words(freshness);
-            return Err(Failure::no(format!("{} is in use: {what}", args.member))
+            return Err(Failure::problem(format!("{} is in use: {what}", args.member))
                 .hint("`xfskit md fail` takes it out of use first."));
         }
     }
     out.note(&format!("{} was removed from the array", args.member));
-    Ok(Answer::Yes)
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit md add`
@@ -169,8 +172,8 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
         array.re_add(&candidate).map_err(|e| failed(&managed.name, &e))?;
         out.note(&format!("{name} was re-added, and lacks what the write-intent bitmap names"));
     }
-    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
-    Ok(Answer::Yes)
+    complete_array(&managed.name, &array, args.later, &args.rate_options, out)?;
+    Ok(ExitStatus::Success)
 }
 
 /// Makes a device a spare. Returns the array with the device, and the device's name if it is a
@@ -190,7 +193,7 @@ fn add_one(
         Some((Freshness::Stale { .. } | Freshness::Faulty, device)) => Arc::clone(device),
         Some((freshness, _)) => {
             let what = detail::words(freshness);
-            return Err(Failure::no(format!("{word} is a member already: {what}")));
+            return Err(Failure::problem(format!("{word} is a member already: {what}")));
         }
         None => {
             array.members.push(Some(target.clone()));
@@ -227,7 +230,7 @@ fn device(target: &Target, args: &Add) -> Result<Arc<dyn BlockDevice>, Failure> 
         (Some(_), Some(size)) => target::create(target, ByteLen(size))
             .map_err(|e| target_failure(&target.to_string(), &e)),
         (Some(path), None) => Err(Failure::cannot(format!("{}: no such file", path.display()))
-            .hint("--member-size SIZE makes files that are not there.")),
+            .hint("--member-size SIZE makes missing files.")),
     }
 }
 
@@ -239,29 +242,46 @@ pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
     let with = with.map(|member| member.name.as_str());
     let array = managed.array()?;
     let Some(spare) = array.replace(role, with).map_err(|e| failed(&managed.name, &e))? else {
-        return Err(Failure::no(format!("there is no spare that could replace {}", args.member))
-            .hint("`xfskit md add` makes a device a spare."));
+        return Err(Failure::problem(format!(
+            "there is no spare that could replace {}",
+            args.member
+        ))
+        .hint("`xfskit md add` makes a device a spare."));
     };
     out.note(&format!("{spare} replaces {}", args.member));
-    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
-    Ok(Answer::Yes)
+    complete_array(&managed.name, &array, args.later, &args.rate_options, out)?;
+    Ok(ExitStatus::Success)
 }
 
 /// `xfskit md rebuild`. Fails if a role is left without a member.
 pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
     let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
     let array = managed.array()?;
-    let missing = complete_array(&managed.name, &array, false, &args.pace, out)?;
-    Ok(Answer::of(missing.is_empty()))
+    let missing = complete_array(&managed.name, &array, false, &args.rate_options, out)?;
+    if missing.is_empty() {
+        return Ok(ExitStatus::Success);
+    }
+    let left_out =
+        managed.assembly.members.iter().filter(|member| {
+            matches!(member.freshness, Freshness::Stale { .. } | Freshness::Faulty)
+        });
+    let left_out: Vec<String> = left_out
+        .map(|member| format!("{} ({})", member.name, detail::words(member.freshness)))
+        .collect();
+    let left_out = left_out.join(", ");
+    let named = if left_out.is_empty() { String::new() } else { format!("; left out: {left_out}") };
+    Err(Failure::problem(format!("{}: roles {missing:?} have no member{named}", managed.name))
+        .hint("`xfskit md add` adds a device, or a member that was left out."))
 }
 
-/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array.
-/// Returns the roles that remain without a member.
+/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array,
+/// and compares the remaining redundancy. Returns the roles that remain without a member. Fails if
+/// members disagree and no member is known to be wrong.
 fn complete_array(
     name: &ArrayName,
     array: &Array,
     later: bool,
-    pace: &Pace,
+    rate_options: &RateOptions,
     out: &Out,
 ) -> Result<Vec<usize>, Failure> {
     let failure = |e: block::Error| failed(name, &e);
@@ -274,8 +294,12 @@ fn complete_array(
     let mut bad_sectors = 0;
     if !later {
         let stop = Stop::on_signals()?;
-        let done =
-            resync(array, pace, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
+        let done = resync(array, rate_options, &stop, out).and_then(|()| {
+            if array.needs_rebuild() && array.can_be_scrubbed() {
+                array.verify_reads();
+            }
+            rebuild_all(array, rate_options, &stop, out)
+        });
         bad_sectors = done.and_then(|bad| array.close().map(|()| bad)).map_err(failure)?;
         if bad_sectors > 0 {
             out.note(&format!(
@@ -288,23 +312,37 @@ fn complete_array(
     let absent = |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
     let states = array.states();
     let missing: Vec<usize> = (0..states.len()).filter(|role| absent(&states[*role])).collect();
-    let answer = json!({
+    let disagreement = Disagreement::of(array);
+    let report = json!({
         "target": name.to_string(),
         "needs_rebuild": array.needs_rebuild(),
         "missing": missing,
         "bad_sectors": bad_sectors,
+        "corrected_pages": disagreement.corrected.values().sum::<u64>(),
+        "undecided_pages": disagreement.undecided,
+        "undecided_stripes": disagreement.stripes,
+        "undecided_bytes": disagreement.bytes.iter().map(|r| [r.start.0, r.end.0]).collect::<Vec<_>>(),
     });
-    out.answer(&answer, |_| String::new())?;
+    out.result(&report, |_| String::new())?;
+    disagreement.say(array, out);
     if !missing.is_empty() {
         out.note(&format!("roles {missing:?} have no member: `xfskit md add` adds members"));
     }
-    Ok(missing)
+    match disagreement.failure(name) {
+        Some(failure) => Err(failure),
+        None => Ok(missing),
+    }
 }
 
 /// Resyncs the array after a crash.
-fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), block::Error> {
+fn resync(
+    array: &Array,
+    rate_options: &RateOptions,
+    stop: &Stop,
+    out: &Out,
+) -> Result<(), block::Error> {
     let progress = Progress::new(out, "resync", "bytes");
-    let mut throttle = Throttle::new(pace);
+    let mut throttle = Throttle::new(rate_options);
     array.resync(|done, total| {
         progress.set(done, total);
         throttle.keep(done);
@@ -314,13 +352,18 @@ fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), bloc
 }
 
 /// Rebuilds members and replacements. Returns how many sectors no member could deliver.
-fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<u64, block::Error> {
+fn rebuild_all(
+    array: &Array,
+    rate_options: &RateOptions,
+    stop: &Stop,
+    out: &Out,
+) -> Result<u64, block::Error> {
     if stop.flow().is_break() {
         return Ok(0);
     }
     let mut bad_sectors = 0;
     let progress = Progress::new(out, "rebuild", "bytes");
-    let mut throttle = Throttle::new(pace);
+    let mut throttle = Throttle::new(rate_options);
     array.rebuild(|SyncProgress { done, total, bad }| {
         progress.set(done, total);
         throttle.keep(done);
@@ -337,8 +380,8 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(pace: &Pace) -> Self {
-        Self { rate: pace.rate.filter(|rate| *rate > 0), begun: None }
+    pub(super) fn new(rate_options: &RateOptions) -> Self {
+        Self { rate: rate_options.rate.filter(|rate| *rate > 0), begun: None }
     }
 
     /// Waits until `done` bytes are allowed by the rate.

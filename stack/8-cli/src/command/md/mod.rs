@@ -3,18 +3,20 @@
 //! | module | commands |
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
-//! | [`tend`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
-//! | [`scrub`] | `md scrub`: do members agree |
-//! | [`examine`] | `md examine`: one member |
-//! | [`detail`] | `md assemble`, `md detail`: what members make |
-//! | [`guess`] | `md guess`: members without superblocks |
-//! | [`copy`] | `md dump`, `md load`: content out and in |
-//! | [`bench`] | `md bench`: how fast parity is |
+//! | [`manage`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
+//! | [`disagreement`] | reports where a rebuild found that members disagree |
+//! | [`scrub`] | `md scrub`: compares members |
+//! | [`examine`] | `md examine`: prints the superblock of a member |
+//! | [`detail`] | `md assemble`, `md detail`: describe an array |
+//! | [`guess`] | `md guess`: recovers the geometry of members without superblocks |
+//! | [`copy`] | `md dump`, `md load`: copy content out and in |
+//! | [`bench`] | `md bench`: measures parity routines |
 
 mod bench;
 mod copy;
 mod create;
 mod detail;
+mod disagreement;
 mod examine;
 mod guess;
 mod manage;
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     }
 }
 
-/// The members that these words name, patterns expanded; `None` for `missing`.
+/// Returns the members that these arguments name, with patterns expanded; `None` for `missing`.
 fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
     let name = array_name(names);
     let target = Target::parse(&name).map_err(|e| open::target_failure(&name, &e))?;
@@ -65,7 +67,7 @@ fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
     target::members(array, OpenMode::ReadOnly).map_err(|e| open::target_failure(&name, &e))
 }
 
-/// The target that has these members.
+/// Returns the target with these members.
 fn array_name(names: &[String]) -> String {
     let quoted = |name: &String| match name.as_str() {
         "missing" => name.clone(),
@@ -75,7 +77,7 @@ fn array_name(names: &[String]) -> String {
     format!("md:{}", names.iter().map(quoted).collect::<Vec<_>>().join(","))
 }
 
-/// Seconds since 1970, or what SOURCE_DATE_EPOCH says.
+/// Returns seconds since 1970, or SOURCE_DATE_EPOCH.
 fn now() -> Result<u64, Failure> {
     let (seconds, _) = match source_date_epoch()? {
         Some(seconds) => (seconds, 0),

@@ -1,4 +1,4 @@
-//! `xfskit md scrub`: comparing the members of an array.
+//! `xfskit md scrub`: compares the members of an array.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use xfskit::raw::md::array::sync_action::{Completion, ScrubProgress};
 
 use super::manage::{ManagedArray, Throttle};
 use crate::command::open::device_hint;
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::Scrub;
 use crate::out::{Out, chain};
 use crate::progress::Progress;
@@ -20,10 +20,10 @@ use crate::stop::Stop;
 /// Mismatches that are reported one by one.
 const REPORTED_MAX: u64 = 1000;
 
-/// The findings so far.
+/// The counts so far.
 #[derive(Default)]
 struct Count {
-    /// Sectors, as md's `mismatch_cnt` counts them.
+    /// Sectors, as in md's `mismatch_cnt`.
     mismatches: u64,
     pages: u64,
     repaired: u64,
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let ended = scrub(args, &array, &managed.assembly, &stop, &mut count, out)?;
     array.close().map_err(|e| failed(args, &e))?;
     let finished = ended == Completion::Finished;
-    let answer = json!({
+    let report = json!({
         "target": &*args.array.target,
         "finished": finished,
         "next": count.next,
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
         "repaired": count.repaired,
         "unchecked_sectors": count.unchecked,
     });
-    out.answer(&answer, |_| {
+    out.result(&report, |_| {
         let (sectors, pages, repaired) = (count.mismatches, count.pages, count.repaired);
         format!("mismatch_cnt {sectors}: {pages} pages do not agree, {repaired} repaired\n")
     })?;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
         out.note(&format!("--from {} continues from here", count.next));
         stop.check()?;
     }
-    Ok(Answer::of(count.repaired == count.pages))
+    Ok(ExitStatus::of(count.repaired == count.pages))
 }
 
 /// Refuses an array without redundancy left to compare.
@@ -72,7 +72,7 @@ fn comparable(managed: &ManagedArray, array: &Array) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::cannot(format!("{}: a member is missing or not complete", managed.name))
-        .hint("`xfskit md rebuild` makes it whole; there is nothing to compare with before."))
+        .hint("`xfskit md rebuild` completes the array; scrub it after that."))
 }
 
 fn failed(args: &Scrub, error: &xfskit::raw::block::Error) -> Failure {
@@ -88,7 +88,7 @@ fn scrub(
     out: &Out,
 ) -> Result<Completion, Failure> {
     let progress = Progress::new(out, "scrub", "bytes");
-    let mut throttle = Throttle::new(&args.pace);
+    let mut throttle = Throttle::new(&args.rate_options);
     let mut reported = Ok(());
     let watch = |found: ScrubProgress| {
         progress.set(found.progress.done, found.progress.total);
@@ -110,17 +110,17 @@ fn scrub(
     ended.map_err(|e| failed(args, &e))
 }
 
-/// Reports one page that does not agree.
+/// Reports one mismatching page.
 fn report(mismatch: &Mismatch, assembly: &Assembly, out: &Out) -> Result<(), Failure> {
     let member = mismatch.role.and_then(|role| assembly.roles.get(role).copied().flatten());
     let member = member.map(|i| assembly.members[i].name.as_str());
-    let answer = json!({
+    let report = json!({
         "sectors": [mismatch.sectors.start.0, mismatch.sectors.end.0],
         "role": mismatch.role,
         "member": member,
         "repaired": mismatch.repaired,
     });
-    out.answer(&answer, |_| {
+    out.result(&report, |_| {
         let (start, end) = (mismatch.sectors.start.0, mismatch.sectors.end.0 - 1);
         let wrong = match (mismatch.role, member) {
             (Some(role), Some(name)) => format!("{name} (role {role}) is wrong"),

@@ -1,4 +1,4 @@
-//! `xfskit mkfs --from`: a volume with a tree in it.
+//! `xfskit mkfs --from`: makes a volume with a tree.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,34 +25,34 @@ use crate::progress::Progress;
 use crate::show;
 use crate::stop::Stop;
 
-/// What stays free of a volume whose size the tree decides, unless `--free` says otherwise.
+/// Free space of a volume whose size the tree decides, without `--free`.
 const FREE: &str = "10%";
 
-/// What was made.
+/// The result.
 #[derive(Debug, Serialize)]
 struct Made {
     #[serde(flatten)]
     summary: Summary,
     /// Inodes of the tree.
     inodes: u64,
-    /// Bytes that users of the volume find free.
+    /// Free bytes of the volume, as its users see them.
     free_bytes: u64,
-    /// What is not part of the tree.
+    /// What was left out of the tree.
     skipped: Vec<SkippedCount>,
 }
 
-/// Whether the tree was asked to decide the volume's size.
+/// Returns true if `--size auto` is given.
 pub(super) fn is_auto(args: &Mkfs) -> bool {
     !args.from.is_empty() && args.size.as_deref() == Some("auto")
 }
 
-/// Whether the tree decides the volume's size: it was asked to, or nothing else does.
+/// Returns true if the tree decides the volume's size: with `--size auto`, or if nothing else does.
 fn tree_decides(args: &Mkfs, target: &Target, options: &Options) -> bool {
     let is_said = wanted_size(options).is_some() || options.agsize.is_some();
     is_auto(args) || (is_missing(target) && !is_said)
 }
 
-/// Whether the target is an image file that is yet to be made.
+/// Returns true if the target is an image file that does not exist.
 fn is_missing(target: &Target) -> bool {
     image_path(target).is_some_and(|path| !path.exists())
 }
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     }
     let stop = Stop::on_signals()?;
     let tree = read(args, target, options, out, &stop)?;
-    tell(&tree, out);
+    report_notes(&tree, out);
     let plan = plan(args, target, options, &tree)?;
     plan.notes.iter().for_each(|note| out.note(note));
     let blueprint = Blueprint::new(&tree, &plan).map_err(|e| build_failure(args, &e))?;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     if !options.dry_run {
         make(args, target, options, &blueprint, out, &stop)?;
     }
-    let skipped = [tree.notes().skipped(), tell_unread(&tree, out)].concat();
+    let skipped = [tree.notes().skipped(), report_unread(&tree, out)].concat();
     if !out.quiet() {
         let made = Made {
             summary: Summary::of(&plan.geometry, &args.target, options.log_name.as_deref()),
@@ -82,19 +82,19 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
             free_bytes: blueprint.free_bytes(),
             skipped,
         };
-        out.answer(&made, |made| {
+        out.result(&made, |made| {
             let free = show::human(made.free_bytes);
             format!("{}content  ={:<22} inodes={}, free {free}\n", made.summary, "", made.inodes)
         })?;
     }
-    Ok(out.verdict())
+    Ok(out.status())
 }
 
-/// Files of one kind that are named; more are counted.
+/// Number of files of one kind that are named; more are counted.
 const NAMED: usize = 20;
 
-/// Says what is to be known of the reading of `tree`, and what is not part of it.
-pub(crate) fn tell(tree: &Tree, out: &Out) {
+/// Prints notes on the reading of `tree`, and what was left out of it.
+pub(crate) fn report_notes(tree: &Tree, out: &Out) {
     let notes = tree.notes();
     for error in notes.left_out.iter().take(NAMED) {
         out.fault_at("left out", error, None);
@@ -102,14 +102,14 @@ pub(crate) fn tell(tree: &Tree, out: &Out) {
     out.skipped(&notes.skipped());
     if notes.whiteouts > 0 {
         out.note(&format!(
-            "names that begin with .wh. became files ({} of them); --whiteouts obeys them instead",
+            "names that begin with .wh. became files ({} of them); --whiteouts applies them instead",
             notes.whiteouts
         ));
     }
 }
 
-/// Names the files of `tree` that were not read as they were found, and returns their count.
-pub(crate) fn tell_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
+/// Names the files of `tree` that changed or failed while they were read, and returns their count.
+pub(crate) fn report_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
     let unread = tree.take_unread();
     for file in unread.iter().take(NAMED) {
         out.fault_at("not copied whole", file, None);
@@ -150,18 +150,18 @@ fn read(
         ..SourceOptions::default()
     };
     let progress = Progress::new(out, "reading", "names");
-    let told = |done: source::Progress| {
+    let on_progress = |done: source::Progress| {
         progress.set(done.names, 0);
         stop.flow()
     };
-    source::read_tree(&sources, &how, &told).map_err(|error| {
-        // Where Ctrl-C ended the writer of a stream too, the stream is cut off.
+    source::read_tree(&sources, &how, &on_progress).map_err(|error| {
+        // If Ctrl-C also ended the writer of a stream, the stream is cut off.
         let error = if stop.flow().is_break() { SourceError::Stopped } else { error };
         build_failure(args, &BuildError::Source(error))
     })
 }
 
-/// Bytes that the volume will have; `None` where the tree decides.
+/// Returns the bytes of the volume; `None` if the tree decides.
 fn size(args: &Mkfs, target: &Target, options: &Options) -> Result<Option<u64>, Failure> {
     if tree_decides(args, target, options) {
         return Ok(None);
@@ -170,7 +170,7 @@ fn size(args: &Mkfs, target: &Target, options: &Options) -> Result<Option<u64>, 
     Ok(Some(size.map_or_else(|| facts(target, options, None).map(|facts| facts.size), Ok)?.0))
 }
 
-/// `--owner` or `--owner-map`.
+/// Returns the owners of `--owner` or `--owner-map`.
 fn owners(args: &Mkfs) -> Result<Option<Owners>, Failure> {
     let Some(text) = &args.owner else {
         return args.owner_map.as_deref().map(|path| listed(path, Owners::parse)).transpose();
@@ -182,14 +182,14 @@ fn owners(args: &Mkfs) -> Result<Option<Owners>, Failure> {
     pair.map(Some).ok_or_else(bad)
 }
 
-/// What a file of rules says.
+/// Reads and parses a file of rules.
 fn listed<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, MapError>) -> Result<T, Failure> {
     let bad = |why: &dyn Display| Failure::cannot(format!("{}: {why}", path.display()));
     let text = std::fs::read(path).map_err(|e| bad(&e))?;
     parse(&text).map_err(|e| bad(&e))
 }
 
-/// The size that `--free` leaves free.
+/// Parses the size of `--free`.
 fn free(text: &str) -> Result<Free, Failure> {
     let bad = |why: &str| Failure::cannot(format!("--free {text}: {why}"));
     match text.strip_suffix('%') {
@@ -218,7 +218,7 @@ fn plan(args: &Mkfs, target: &Target, options: &Options, tree: &Tree) -> Result<
     mkfs::plan(options, &facts, stamp).map_err(|e| failure(args, &e))
 }
 
-/// Writes the volume. A new image that cannot be finished goes, unless it is to be kept.
+/// Writes the volume. An unfinished new image is removed, unless it is to be kept.
 fn make(
     args: &Mkfs,
     target: &Target,
@@ -229,7 +229,7 @@ fn make(
 ) -> Result<(), Failure> {
     let new = image_path(target).filter(|path| !path.exists());
     let progress = Progress::new(out, "writing", "files");
-    let told = |done: build::Progress| {
+    let on_progress = |done: build::Progress| {
         progress.set(done.inodes, done.total);
         stop.flow()
     };
@@ -237,11 +237,11 @@ fn make(
         let data = data_device(target, blueprint.data_bytes())?;
         let log = log_device(options)?;
         let how = WriteOptions { threads: args.threads };
-        build::write(&*data, log.as_deref(), blueprint, how, &told)
+        build::write(&*data, log.as_deref(), blueprint, how, &on_progress)
             .map_err(|e| build_failure(args, &e))
     })();
     if let (Err(_), Some(path), false) = (&made, new, args.keep) {
-        // What cannot be removed says by itself that it is unfinished.
+        // An image that cannot be removed is marked as unfinished.
         let _ = std::fs::remove_file(path);
     }
     made
@@ -268,7 +268,7 @@ fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
     }
 }
 
-/// Why a tree cannot be read, and what to do.
+/// Returns the failure of reading a tree, with a hint.
 pub(crate) fn source_failure(error: &SourceError) -> Failure {
     let failure = Failure::cannot(error.to_string());
     match error {

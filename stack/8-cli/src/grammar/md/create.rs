@@ -6,9 +6,9 @@ use crate::show::parse_size;
 
 /// Make a new array
 ///
-/// The defaults are mdadm's: superblock 1.2, chunks of 512 KiB, its layouts, its places for data,
-/// bitmap and bad-block log. Unless --assume-clean says that members agree, that is left to
-/// `xfskit md rebuild`, or to the kernel when it assembles the array
+/// The defaults are those of mdadm: superblock 1.2, chunks of 512 KiB, its layouts, its offsets of
+/// data, bitmap and bad-block log. The initial resync is left to `xfskit md rebuild`, or to the
+/// kernel when it assembles the array; --assume-clean omits it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,19 +21,19 @@ pub(crate) struct Create {
     /// linear, 0, 1, 4, 5, 6 or 10
     #[arg(long, short, value_name = "LEVEL")]
     pub level: String,
-    /// The members, in role order; `missing` for one that comes later; spares last
+    /// The members, in role order; `missing` for one that is added later; spares last
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<String>,
-    /// How many members the array has, spares not counted
+    /// Number of members without spares
     #[arg(long, short = 'n', value_name = "N", visible_alias = "raid-devices")]
     pub members: Option<usize>,
-    /// How many of the targets are spares
+    /// Number of spares among the targets
     #[arg(long, short = 'x', value_name = "N", default_value = "0")]
     pub spare_devices: usize,
-    /// Bytes that lie together on a member
+    /// Chunk size: contiguous bytes on a member
     #[arg(long, short, value_name = "SIZE", default_value = "512K", value_parser = parse_size)]
     pub chunk: u64,
-    /// How chunks lie: left-symmetric, ddf-N-restart, near=2, f2, …
+    /// Layout of the chunks: left-symmetric, ddf-N-restart, near=2, f2, …
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     pub layout: Option<String>,
     /// Version of the superblocks
@@ -42,33 +42,33 @@ pub(crate) struct Create {
     /// The array's name, usually host:name
     #[arg(long, short = 'N', value_name = "NAME", default_value = "")]
     pub name: String,
-    /// The array's identity; a new one unless given
+    /// The array's UUID [default: a new one]
     #[arg(long, value_name = "UUID")]
     pub uuid: Option<String>,
-    /// A write-intent bitmap; by default where members give more than 100 GiB
+    /// Write-intent bitmap [default: internal if members give more than 100 GiB, else none]
     #[arg(long, value_name = "WHERE")]
     pub bitmap: Option<BitmapKind>,
-    /// Bytes that a bit of the bitmap covers
+    /// Bytes of one bit of the bitmap
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub bitmap_chunk: Option<u64>,
-    /// Use this much of each member
+    /// Bytes to use of each member
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Where the data begin on each member
+    /// First byte of the data on each member
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub data_offset: Option<u64>,
-    /// Members that are not there are made: files of this size
+    /// Make missing members: files of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub member_size: Option<u64>,
-    /// The members agree already (all zero, say): nothing needs to be brought into agreement
+    /// Omit the initial resync: the members agree already (all zero, for example)
     #[arg(long)]
     pub assume_clean: bool,
-    /// Take members that hold something: a superblock, a file system, partitions
+    /// Use members that have contents: a superblock, a filesystem, partitions
     #[arg(long, short)]
     pub force: bool,
 }
 
-/// Versions of superblocks that are made.
+/// Versions of superblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MetadataVersion {
     /// At the end of the member
@@ -77,16 +77,16 @@ pub(crate) enum MetadataVersion {
     /// At its start
     #[value(name = "1.1")]
     V1_1,
-    /// 4 KiB behind its start
+    /// 4 KiB after its start
     #[value(name = "1.2", alias = "1")]
     V1_2,
 }
 
-/// Where the write-intent bitmap is.
+/// Location of the write-intent bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BitmapKind {
     /// On every member, beside the superblock
     Internal,
-    /// There is none
+    /// No bitmap
     None,
 }

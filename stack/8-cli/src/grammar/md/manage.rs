@@ -5,17 +5,17 @@ use clap::Args;
 use super::Named;
 use crate::show::parse_size;
 
-/// How jobs that take long go about it.
+/// Options of sync actions.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Pace {
-    /// At most so many bytes of each member per second
+pub(crate) struct RateOptions {
+    /// Maximum bytes per second of each member
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub rate: Option<u64>,
 }
 
 /// Take a member out of use
 ///
-/// A spare takes over where there is one, and is rebuilt at once.
+/// If there is a spare, it takes the role and is rebuilt at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ pub(crate) struct Fail {
     #[arg(long)]
     pub later: bool,
     #[command(flatten)]
-    pub pace: Pace,
+    pub rate_options: RateOptions,
 }
 
-/// Take a member that failed, or a spare, out of the array
+/// Remove a failed member, or a spare, from the array
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,14 +49,15 @@ pub(crate) struct Remove {
 
 /// Add devices to an array
 ///
-/// A member that was away gets only what it missed, where a write-intent bitmap knows that. All
-/// others become spares; where a role has nobody, one takes it and is rebuilt at once.
+/// A former member is re-added: it gets only the writes that it missed, if there is a write-intent
+/// bitmap. All others become spares; a spare takes each role without a member and is rebuilt at
+/// once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   xfskit md add md:a.img,missing,c.img,d.img new.img
-  xfskit md add --member-size 1G md:a.img,b.img,c.img spare.img   in a new file
-  xfskit md add md:a.img,c.img,d.img b.img                        it was away, and comes back")]
+  xfskit md add --member-size 1G md:a.img,b.img,c.img spare.img   add a new file
+  xfskit md add md:a.img,c.img,d.img b.img                        re-add a former member")]
 #[command(mut_arg("force_array", |arg| arg.long("force-array")))]
 pub(crate) struct Add {
     #[command(flatten)]
@@ -64,22 +65,23 @@ pub(crate) struct Add {
     /// The devices
     #[arg(value_name = "DEVICE", required = true)]
     pub devices: Vec<String>,
-    /// Devices that are not there are made: files of this size
+    /// Make missing devices: files of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub member_size: Option<u64>,
-    /// Take devices that hold something
+    /// Use devices that have contents
     #[arg(long, short)]
     pub force: bool,
     /// Leave the rebuild to `xfskit md rebuild`
     #[arg(long)]
     pub later: bool,
     #[command(flatten)]
-    pub pace: Pace,
+    pub rate_options: RateOptions,
 }
 
-/// Replace a member by a spare, while it serves
+/// Replace a member by a spare while it stays in use
 ///
-/// The array stays as redundant as it is all the time. What the member cannot give is computed.
+/// The array keeps its redundancy during the replacement. Data that the member cannot read are
+/// computed from the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -94,16 +96,16 @@ pub(crate) struct Replace {
     /// The spare to use
     #[arg(long, value_name = "SPARE")]
     pub with: Option<String>,
-    /// Leave the filling to `xfskit md rebuild`
+    /// Leave the copying to `xfskit md rebuild`
     #[arg(long)]
     pub later: bool,
     #[command(flatten)]
-    pub pace: Pace,
+    pub rate_options: RateOptions,
 }
 
-/// Bring an array into order: resync, spares for missing members, rebuild, replacements
+/// Complete an array: resync, spares for missing members, rebuild, replacements
 ///
-/// It goes on where an earlier one was stopped, or killed.
+/// Continues where an earlier run was stopped or killed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -113,29 +115,28 @@ pub(crate) struct Rebuild {
     #[command(flatten)]
     pub array: Named,
     #[command(flatten)]
-    pub pace: Pace,
+    pub rate_options: RateOptions,
 }
 
-/// Compare what members hold, and with --repair mend what can be named
+/// Compare the members, and with --repair correct the wrong ones
 ///
-/// Mismatches are counted as md counts them. On RAID6 P and Q tell which single member is wrong;
-/// that one is repaired. What cannot be named is only reported. Exit code 1 where something does
-/// not agree and was not repaired.
+/// Mismatches are counted as in md. On RAID6, P and Q show which single member is wrong, and that
+/// one is repaired. Other mismatches are only reported. Exit code 1 if a mismatch was not repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   xfskit md scrub 'md:/images/m*.img'
   xfskit md scrub --repair --rate 100M md:a.img,b.img,c.img,d.img
-  xfskit md scrub --from 4096 md:a.img,b.img,c.img,d.img     go on where one was stopped")]
+  xfskit md scrub --from 4096 md:a.img,b.img,c.img,d.img     continue a stopped scrub")]
 pub(crate) struct Scrub {
     #[command(flatten)]
     pub array: Named,
-    /// Mend what can be named
+    /// Rewrite members that are known to be wrong
     #[arg(long)]
     pub repair: bool,
-    /// Begin at this row: a scrub that is stopped says where
-    #[arg(long, value_name = "ROW", default_value = "0")]
+    /// Begin at this stripe; a stopped scrub prints where to continue
+    #[arg(long, value_name = "STRIPE", default_value = "0")]
     pub from: u64,
     #[command(flatten)]
-    pub pace: Pace,
+    pub rate_options: RateOptions,
 }

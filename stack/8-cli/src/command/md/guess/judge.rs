@@ -99,11 +99,12 @@ impl JudgedGuess {
         if is_doubtful {
             return Sureness::Doubtful;
         }
-        if others > 0 || !self.guess.certain {
+        if others > 0 || self.guess.is_incomplete {
             return Sureness::Undecided;
         }
         let is_certain = self.contradictions() == Some(0)
             && self.rows_wrong == 0
+            && self.guess.agreement.located == 0
             && right >= PIECES_CERTAIN
             && margin >= MARGIN_CERTAIN;
         if is_certain { Sureness::Certain } else { Sureness::Likely }
@@ -127,11 +128,11 @@ impl JudgedGuess {
             });
             let (wrong, all) = (self.rows_wrong, self.rows_compared);
             against.push(format!("in {wrong} of {all} rows the members do not agree{whose}"));
-        } else if agreement.wrong > 0 {
-            let (wrong, all) = (agreement.wrong, agreement.compared);
+        } else if agreement.wrong + agreement.located > 0 {
+            let (wrong, all) = (agreement.wrong + agreement.located, agreement.compared);
             against.push(format!("in {wrong} of {all} samples the members do not agree"));
         }
-        if !self.guess.certain {
+        if others > 0 && !self.guess.certain || self.guess.is_incomplete {
             let open: Vec<&str> = self.guess.open.iter().map(|role| name(*role)).collect();
             against.push(format!("nothing tells the place of {}", open.join(", ")));
         }

@@ -1,4 +1,4 @@
-//! Where programs that measure work: below a directory, or on a volume in this process.
+//! Runs programs that measure: below a directory, or on a volume in this process.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,7 @@ use crate::exit::Failure;
 /// Bytes of `mem:` without a size; sparse.
 const MEMORY: u64 = 1 << 40;
 
-/// Does `job` on the volume that `engine` names, or else below `dir`, which is made where it is
-/// missing.
+/// Runs `job` on the volume `engine`, or else below `dir`, which is made if it is missing.
 pub(crate) fn run<J: Job>(
     dir: &Path,
     engine: Option<&str>,
@@ -32,8 +31,8 @@ pub(crate) fn run<J: Job>(
     job.run(&mut directory(dir)?).map_err(failed)
 }
 
-/// The driver of a directory, which is made where it is missing: as the programs that it stands
-/// for, it gives the kernel whole paths.
+/// Returns the driver of a directory, which is made if it is missing. It passes whole paths to the
+/// kernel, as the programs that it replaces do.
 pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     match fs::create_dir(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
@@ -42,22 +41,22 @@ pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     .map_err(|err| Failure::cannot(format!("{}: {err}", dir.display())))
 }
 
-/// Does `job` on the volume that `name` names.
+/// Runs `job` on the volume `name`.
 pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Failure> {
     let device = device(name)?;
     let options =
         OpenOptions { cache_bytes: xfskit::raw::quarter_of_memory(), ..OpenOptions::default() };
     let mut engine = Engine::new(device, options, "xfskit", name)
         .map_err(|err| Failure::cannot(format!("{name}: {err}")))?;
-    let answer = job.run(&mut engine);
-    // What was done stays, whether or not the job came to its end.
+    let result = job.run(&mut engine);
+    // The changes stay, whether or not the job came to its end.
     let closed = engine.close();
-    let answer = answer.map_err(failed)?;
+    let result = result.map_err(failed)?;
     closed.map_err(failed)?;
-    Ok(answer)
+    Ok(result)
 }
 
-/// The device, with a volume on it: memory has none yet.
+/// Opens the device. Memory gets a new volume.
 fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let made = |device: Arc<dyn BlockDevice>| {
         testbed::format(&*device, &xfskit::raw::mkfs::Options::default()).map_err(failed)?;

@@ -16,7 +16,8 @@ fn on_all(test: impl Fn(&str)) {
     }
 }
 
-/// When `/sf/a` was changed, to the nanosecond. (The guest that made version 4 has another time.)
+/// The time of the last change of `/sf/a`, to the nanosecond. (The guest that made version 4 has
+/// another time.)
 fn mtime_of_a(image: &str) -> (i64, i64) {
     if image.contains("v4") { (1_795_255_667, 443_999_889) } else { (-315_521_755, 123_456_789) }
 }
@@ -63,7 +64,7 @@ fn ls_recursive_is_one_object_per_file_with_json() {
 }
 
 #[test]
-fn stat_tells_all_of_one_file() {
+fn stat_prints_all_metadata_of_one_file() {
     on_all(|image| {
         let stat = &json(&["stat", "--json", "--extents", image, "/fragmented"])[0];
         let extents = stat["extents"].as_array().unwrap();
@@ -78,7 +79,7 @@ fn stat_tells_all_of_one_file() {
 }
 
 #[test]
-fn cat_gives_content_holes_as_zeroes() {
+fn cat_prints_content_with_holes_as_zeroes() {
     on_all(|image| {
         assert_eq!(expect(0, &["cat", image, "/sf/a"]).stdout, "hello\n");
         let hole = expect(0, &["cat", image, "/hole"]).bytes;
@@ -156,7 +157,7 @@ fn bulkstat_counts_what_the_superblock_counts() {
     on_all(|image| {
         let used = json(&["df", "--json", image])[0]["inodes_used"].as_u64().unwrap();
         assert_eq!(json(&["bulkstat", "--internal", "--json", image]).len() as u64, used);
-        // Without the bitmap and the summary of realtime space, which are no files of anybody's.
+        // Without the bitmap and the summary of realtime space, which no directory names.
         assert_eq!(json(&["bulkstat", "--json", image]).len() as u64, used - 2);
         let counts = json(&["bulkstat", "--internal", "--count", "--json", image]);
         let total: u64 = counts.iter().map(|c| c["count"]["inodes"].as_u64().unwrap()).sum();
@@ -165,7 +166,7 @@ fn bulkstat_counts_what_the_superblock_counts() {
 }
 
 #[test]
-fn a_journal_is_recovered_by_hand_or_only_for_show() {
+fn a_journal_is_recovered_or_with_dry_run_only_printed() {
     let bench = Bench::new();
     let path = bench.kept("intents-exchange");
     let image = shown(&path);
@@ -192,14 +193,14 @@ fn a_dirty_journal_is_replayed_in_memory_only() {
     assert_eq!(expect(0, &["cat", &image, "/sf/a"]).stdout, "hello\n");
     assert_eq!(json(&["info", "--json", &image])[0]["journal"]["clean"], false);
     assert!(expect(0, &["df", &image]).stderr.contains("note: the journal was replayed in memory"));
-    // What is in place already differs from what the journal says.
+    // The blocks in place already differ from those in the journal.
     let bare = xfskit(&["ls", "--norecovery", &image, "/"]);
     assert_ne!(bare.stdout, expect(0, &["ls", &image, "/"]).stdout);
     assert!(fs::read(&path).unwrap() == before, "the image was written to");
 }
 
-/// Copies all of a volume out. A filesystem whose attributes are smaller than XFS's cannot take all
-/// of them: exit code 1, and nothing else is said.
+/// Copies all of a volume out. A filesystem with smaller attributes than XFS cannot hold all of
+/// them: the exit code is 1, and nothing else is reported.
 fn get_all(image: &str, dest: &str) {
     let run = xfskit(&["get", image, "/", dest]);
     let left_out = |line: &str| line.contains("attributes (too large for the destination)");
@@ -209,7 +210,7 @@ fn get_all(image: &str, dest: &str) {
 }
 
 #[test]
-fn get_copies_a_tree_with_all_that_belongs_to_it() {
+fn get_copies_a_tree_with_all_metadata() {
     on_all(|image| {
         let bench = Bench::new();
         let dest = bench.path("copy");
@@ -228,7 +229,7 @@ fn get_copies_a_tree_with_all_that_belongs_to_it() {
             assert_eq!(meta("attr-sf").mode() & 0o7777, 0o4755);
             assert_eq!(meta("char").rdev(), rustix::fs::makedev(5, 300));
         }
-        // A destination that is taken is refused, and nothing is touched.
+        // An existing destination is refused, and nothing is changed.
         let again = expect(2, &["get", image, "/", &shown(&dest)]);
         assert!(again.stderr.contains("not an empty directory"), "{}", again.stderr);
     });
@@ -301,7 +302,7 @@ fn completions_and_pages_come_from_the_grammar() {
 }
 
 #[test]
-fn targets_names_what_is_on_an_image() {
+fn targets_lists_the_volumes_of_an_image() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     assert_eq!(json(&["targets", "--json", &image])[0]["xfs"], true);
@@ -326,7 +327,7 @@ fn inspect_decodes_structures_with_the_names_of_xfs_db() {
 }
 
 #[test]
-fn log_tells_what_the_journal_holds() {
+fn log_prints_the_journal() {
     let bench = Bench::new();
     let clean = shown(&bench.kept("v5"));
     assert!(expect(0, &["log", &clean]).stdout.contains("state clean"));
@@ -343,7 +344,7 @@ fn log_tells_what_the_journal_holds() {
 }
 
 #[test]
-fn info_compat_says_who_can_mount_a_volume_and_what_stops_the_others() {
+fn info_compat_lists_readers_and_what_stops_the_others() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
     let verdicts = json(&["info", "--compat", "--json", &image]);

@@ -1,4 +1,4 @@
-//! Owners, times and UUIDs as words on the command line.
+//! Parses owners, times and UUIDs of the command line.
 
 use std::str::FromStr;
 
@@ -46,13 +46,13 @@ impl FromStr for OwnerChange {
     }
 }
 
-/// The number of a user or group; all ones is none.
+/// Parses the number of a user or group; all ones is none.
 fn id(word: &str) -> Result<u32, String> {
     let id = word.parse().ok().filter(|&id| id != u32::MAX);
-    id.ok_or_else(|| format!("{word:?} is no number of a user or group"))
+    id.ok_or_else(|| format!("{word:?} is not the number of a user or group"))
 }
 
-/// A UUID, or one of the words that `xfs_admin -U` knows.
+/// Parses a UUID, or one of the words of `xfs_admin -U`.
 pub(crate) fn uuid(text: &str) -> Result<NewUuid, String> {
     Ok(match text {
         "generate" => NewUuid::Is(Uuid::new_v4()),
@@ -62,10 +62,11 @@ pub(crate) fn uuid(text: &str) -> Result<NewUuid, String> {
     })
 }
 
-/// `@SECONDS`, a date, or a date and time, with or without a zone.
+/// Parses `@SECONDS`, a date, or a date and time, with or without a zone.
 pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     if let Some(seconds) = text.strip_prefix('@') {
-        return since_1970(seconds).ok_or_else(|| format!("{seconds:?} are no seconds since 1970"));
+        return since_1970(seconds)
+            .ok_or_else(|| format!("{seconds:?} is not a number of seconds since 1970"));
     }
     let zoned = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let time = text.parse::<DateTime>().ok();
@@ -77,7 +78,7 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     Ok(floored(time.as_second(), time.subsec_nanosecond()))
 }
 
-/// `-1.5` and the like, to the nanosecond.
+/// Parses `-1.5` and the like, to the nanosecond.
 fn since_1970(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let sec: i64 = whole.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Commands that read what a volume holds.
+//! Commands that read the files of a volume.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use crate::command::fields::Rows;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  xfskit info disk.img              as xfs_info, with free space and the journal's state
-  xfskit info --compat disk.img     which kernels and GRUBs can read it, and what stops the others
+  xfskit info disk.img              the output of xfs_info, free space, the journal's state
+  xfskit info --compat disk.img     list the kernels and GRUBs that can read it, and what stops the others
   xfskit info --json /dev/sdb1")]
 pub(crate) struct Info {
     #[command(flatten)]
     pub target: Target,
-    /// Say which readers can mount the volume, and which feature stops each of the others
+    /// Print which readers can mount the volume, and which feature stops each of the others
     #[arg(long)]
     pub compat: bool,
 }
@@ -36,25 +36,25 @@ Examples:
 pub(crate) struct Ls {
     #[command(flatten)]
     pub target: Target,
-    /// What to list
+    /// The directory or file
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
-    /// Modes, link counts, owners, sizes and times
+    /// Print modes, link counts, owners, sizes and times
     #[arg(short, long)]
     pub long: bool,
-    /// Subdirectories too
+    /// List subdirectories too
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Inode numbers
+    /// Print inode numbers
     #[arg(short, long)]
     pub inode: bool,
-    /// Names that begin with a dot, too
+    /// List names that begin with a dot, too
     #[arg(short, long)]
     pub all: bool,
-    /// The directory itself, not what is in it
+    /// List the directory itself, not its entries
     #[arg(short, long)]
     pub directory: bool,
-    /// Times in full, to the nanosecond (with -l)
+    /// Print times in full, to the nanosecond (with -l)
     #[arg(long)]
     pub full_time: bool,
 }
@@ -68,21 +68,21 @@ Examples:
 pub(crate) struct Tree {
     #[command(flatten)]
     pub target: Target,
-    /// Where the tree begins
+    /// The directory at the top of the tree
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
-    /// Levels to show
+    /// Maximum number of levels
     #[arg(short, long, value_name = "N")]
     pub depth: Option<usize>,
 }
 
-/// Show all that is known about one file
+/// Show the metadata of one file
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   xfskit stat disk.img /etc/passwd
-  xfskit stat --extents disk.img /var/log/journal.bin    where its content lies
-  xfskit stat --follow disk.img /etc/localtime           what the symbolic link points to")]
+  xfskit stat --extents disk.img /var/log/journal.bin    also list its extents
+  xfskit stat --follow disk.img /etc/localtime           the target of the symbolic link")]
 pub(crate) struct Stat {
     #[command(flatten)]
     pub target: Target,
@@ -100,7 +100,7 @@ pub(crate) struct Stat {
 /// Write a file's content to standard output
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Symbolic links are followed. With --json the content comes in pieces, each as
+Symbolic links are followed. With --json the content is printed in pieces, each as
 {\"offset\": …, \"data\": \"base64\"}.
 
 Examples:
@@ -113,14 +113,14 @@ pub(crate) struct Cat {
     /// The file
     #[arg(value_name = "PATH")]
     pub path: OsString,
-    /// Where to begin, in bytes
+    /// First byte
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
     pub offset: u64,
-    /// How much at most, in bytes
+    /// Maximum number of bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub length: Option<u64>,
-    /// Compare what is read from an array with its parity or other copies; correct or name what
-    /// disagrees
+    /// Compare data read from an array with its parity or other copies; correct or report
+    /// mismatches
     #[arg(long)]
     pub verify: bool,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Cat {
 /// Read and change extended attributes
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Names carry their namespace: user., trusted., security., system.posix_acl_access. A value begins
+A name begins with its namespace: user., trusted., security., system.posix_acl_access. A value begins
 with 0x for hexadecimal, with 0s for base64. `set` and `rm` change the volume.
 
 Examples:
@@ -142,7 +142,7 @@ pub(crate) struct Xattr {
 }
 
 commands! {
-    /// What to do with extended attributes.
+    /// Commands on extended attributes.
     #[derive(Debug, Subcommand)]
     pub(crate) enum XattrCommand {
         List(XattrList) => Access::Reads,
@@ -189,10 +189,10 @@ pub(crate) struct XattrSet {
     /// The value: text, 0xHEX or 0sBASE64
     #[arg(value_name = "VALUE")]
     pub value: OsString,
-    /// It must not be there yet
+    /// Fail if the attribute exists
     #[arg(long)]
     pub create: bool,
-    /// It must be there already
+    /// Fail if the attribute does not exist
     #[arg(long, conflicts_with = "create")]
     pub replace: bool,
 }
@@ -210,7 +210,7 @@ pub(crate) struct XattrRm {
     pub names: Vec<OsString>,
 }
 
-/// What kind of file.
+/// A file type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Regular file
@@ -239,8 +239,8 @@ pub(crate) enum Kind {
 /// Find files by name, type, size, age, owner or attribute
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All conditions must hold. +N is more than N, -N is less, N is exactly N. The order is not sorted:
-the volume is read in the order that is fastest.
+A file must match all conditions. +N is more than N, -N is less, N is exactly N. The output is not
+sorted: the volume is read in the fastest order.
 
 Examples:
   xfskit find disk.img --name '*.conf'
@@ -252,7 +252,7 @@ Examples:
 pub(crate) struct Find {
     #[command(flatten)]
     pub target: Target,
-    /// Where to begin
+    /// The directory to search
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
     /// The file's own name matches this pattern: * ? [a-z] {a,b}
@@ -261,7 +261,7 @@ pub(crate) struct Find {
     /// The whole path matches this pattern; ** crosses directories
     #[arg(long, value_name = "GLOB")]
     pub path_glob: Option<String>,
-    /// Kind of file; may be given several times
+    /// File type; may be given several times
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub kind: Vec<Kind>,
     /// Size in bytes, with the usual suffixes: +1G, -4k
@@ -276,7 +276,7 @@ pub(crate) struct Find {
     /// Group's number
     #[arg(long, value_name = "GID")]
     pub gid: Option<u32>,
-    /// Its content changed later than that of this file of the volume
+    /// Content changed later than that of this file of the volume
     #[arg(long, value_name = "FILE")]
     pub newer: Option<OsString>,
     /// Inode number
@@ -292,12 +292,13 @@ pub(crate) struct Find {
     pub rows: Rows,
 }
 
-/// Show figures of a volume, and counters of what was done with it
+/// Show figures of a volume, and counters of the work of this process
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Counters are a process's own: outside of the shell they say what reading the figures took. --stats, which every
-command that changes a volume has, prints them when the volume is closed; in the shell `stats` does at any time.
-Who knows xfs_stats finds trans as transactions, log as journal, push_ail as write-back, buf as buffers.
+Counters are those of this process: outside of the shell they count the work of reading the figures.
+Every command that changes a volume prints them at the end with --stats; in the shell, `stats` prints
+them at any time. The groups of xfs_stats are named transactions (trans), journal (log), write-back
+(push_ail) and buffers (buf).
 
 Examples:
   xfskit stats disk.img
@@ -318,7 +319,7 @@ Examples:
 pub(crate) struct Df {
     #[command(flatten)]
     pub target: Target,
-    /// Sizes as people read them
+    /// Print sizes with a suffix (1.4M)
     #[arg(short = 'h', long)]
     pub human: bool,
     /// Print help
@@ -329,7 +330,7 @@ pub(crate) struct Df {
 /// Show how much space files take, directory by directory
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A directory comes after what is in it, with the sum of it all. A file of several names counts once.
+A directory is printed after its contents, with their sum. A file with several names counts once.
 Sizes are in KiB, rounded up, unless -h is given; in JSON they are bytes.
 
 Examples:
@@ -340,22 +341,22 @@ Examples:
 pub(crate) struct Du {
     #[command(flatten)]
     pub target: Target,
-    /// What to add up
+    /// The directories or files
     #[arg(value_name = "PATH", default_value = "/")]
     pub paths: Vec<OsString>,
-    /// Only the sum for each PATH
+    /// Print only the sum for each PATH
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     pub summarize: bool,
-    /// Sizes as people read them
+    /// Print sizes with a suffix (1.4M)
     #[arg(short = 'h', long)]
     pub human: bool,
-    /// Files too, not only directories
+    /// Print files too, not only directories
     #[arg(short, long)]
     pub all: bool,
-    /// Only so many levels below each PATH; what lies deeper still counts
+    /// Print only this many levels below each PATH; deeper files still count
     #[arg(short = 'd', long, value_name = "N")]
     pub max_depth: Option<usize>,
-    /// Lengths of files and symbolic links, not the space that they take
+    /// Add lengths of files and symbolic links, not the space that they take
     #[arg(long)]
     pub apparent_size: bool,
     /// Print help
@@ -363,23 +364,23 @@ pub(crate) struct Du {
     pub help: Option<bool>,
 }
 
-/// Copy a file or a tree out of a volume, with everything that belongs to it
+/// Copy a file or a tree out of a volume, with all metadata
 ///
-/// Modes, owners, times to the nanosecond, extended attributes, ACLs, holes, hard links, symbolic
-/// links and devices come along. What cannot be set without root is left out, and said.
+/// Copies modes, owners, times to the nanosecond, extended attributes, ACLs, holes, hard links,
+/// symbolic links and devices. What cannot be set without root is left out and reported.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 DEST becomes the copy of PATH; an existing empty directory is filled. `-` is a tar archive (PAX,
 with attributes, sparse files and nanoseconds) on standard output.
 
-A damaged file or directory is reported, the rest comes out, and the exit code is 1. So it is where
-attributes, ACLs or devices could not be made there; what could not is counted. Owners without root, and
-sockets in archives, are counted only: tar and rsync go on without them, too.
+A damaged file or directory is reported, the others are copied, and the exit code is 1. The exit code
+is also 1 if the destination cannot have attributes, ACLs or devices; these are counted. Owners
+without root, and sockets in archives, are only counted, because tar and rsync leave them out too.
 
-XFS has no checksums of content. From an array with redundancy left, --verify compares every row that
-is read: a single wrong member of a RAID6, or of three copies, is named and corrected in what comes
-out; files whose content no member can be blamed for are named, and the exit code is 1. The members
-themselves are not written (`xfskit md scrub --repair` does that).
+XFS has no checksums of content. On an array with redundancy, --verify compares every stripe that is
+read. A single wrong member of a RAID6, or of three copies, is named, and its data are corrected in
+the output. If no single member explains a mismatch, the files are named, and the exit code is 1. The
+members themselves are not written (`xfskit md scrub --repair` does that).
 
 Examples:
   xfskit get disk.img / ./copy                  everything
@@ -390,29 +391,29 @@ Examples:
 pub(crate) struct Get {
     #[command(flatten)]
     pub target: Target,
-    /// What to copy
+    /// The file or directory
     #[arg(value_name = "PATH")]
     pub path: OsString,
-    /// Where the copy goes; - for a tar archive on standard output
+    /// The name of the copy; - for a tar archive on standard output
     #[arg(value_name = "DEST")]
     pub dest: PathBuf,
     /// Write a tar archive to DEST
     #[arg(long)]
     pub tar: bool,
-    /// Writer threads; 0 is one per processor
+    /// Number of writer threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Compare what is read from an array with its parity or other copies; correct or name what
-    /// disagrees
+    /// Compare data read from an array with its parity or other copies; correct or report
+    /// mismatches
     #[arg(long)]
     pub verify: bool,
 }
 
-/// List every inode, straight from the inode btrees
+/// List every inode from the inode btrees
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Allocation groups are read in parallel, so the order is not sorted. Directories are not looked at:
-this also finds files that no directory names.
+Allocation groups are read in parallel, so the output is not sorted. Directories are not read, so
+this also lists files that no directory names.
 
 Examples:
   xfskit bulkstat disk.img
@@ -422,24 +423,24 @@ Examples:
 pub(crate) struct Bulkstat {
     #[command(flatten)]
     pub target: Target,
-    /// Only say how many there are of each kind
+    /// Print only how many there are of each type
     #[arg(long, conflicts_with_all = ["csv", "fields", "epoch"])]
     pub count: bool,
-    /// The volume's own inodes too: of the realtime bitmap and summary, of quota, of the metadata
-    /// directory tree
+    /// List the volume's own inodes too: of the realtime bitmap and summary, of quota, of the
+    /// metadata directory tree
     #[arg(long)]
     pub internal: bool,
     #[command(flatten)]
     pub rows: Rows,
-    /// Threads; 0 is one per processor
+    /// Number of threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
 }
 
-/// List what is on a disk image: partitions, logical volumes, and which of them hold XFS
+/// List the partitions and logical volumes of a disk image, and which of them hold XFS
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line begins with the name under which the other commands take the target.
+Each line begins with the TARGET to use in other commands.
 
 Examples:
   xfskit targets disk.img
