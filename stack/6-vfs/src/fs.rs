@@ -154,6 +154,17 @@ impl Fs {
         Ok(self.volume.close_counted()?)
     }
 
+    /// The same for a filesystem that handles still refer to. Inodes without a name are given back,
+    /// though they are held. Everything later fails with
+    /// [`Closed`](xfskit_core::Error::Closed). The caller makes sure that no change is under way.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
+        self.give_back_held();
+        Ok(self.volume.close_shared()?)
+    }
+
     /// The volume below.
     pub fn volume(&self) -> &Volume {
         &self.volume

@@ -5,11 +5,12 @@ mod scrub;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use xfskit::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
-use xfskit::check::{self, Mismatches, Options, Phase, Report};
-use xfskit::format::Corruption;
-use xfskit::format::sb::SbError;
-use xfskit::target::{self, Base};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
+use xfskit::raw::check::{self, Mismatches, Options, Phase, Report};
+use xfskit::raw::format::Corruption;
+use xfskit::raw::format::sb::SbError;
+use xfskit::raw::target::{self, Base};
 
 use super::open::{self, about, device_hint};
 use crate::exit::{ExitStatus, Failure, Outcome};
