@@ -8,7 +8,6 @@ mod common;
 mod made;
 
 use std::fmt::Write as _;
-use std::fs;
 
 use common::{Bench, damage, expect, objects, shown, xfskit};
 use made::{Case, GPT, LVM, Random, case, guessed};

@@ -1,9 +1,9 @@
 //! Redundancy: whether members agree in sampled sectors, as a shape and an order predict.
 //!
 //! Sectors are sampled where blocks were found, and evenly over the members where several of them
-//! hold something. On levels with parity, P and Q are computed; copies are compared. A shape without
-//! redundancy, or with less of it, does not explain why members that it takes for independent are
-//! equal everywhere: that counts against it.
+//! hold something. On levels with parity, P and Q are computed; copies are compared. A shape
+//! without redundancy, or with less of it, does not explain why members that it takes for
+//! independent are equal everywhere: that counts against it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -164,8 +164,8 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Returns whether members that the shape takes for independent are equal, or add up to zero; `None`
-/// if too few of them hold anything.
+/// Returns whether members that the shape takes for independent are equal, or add up to zero;
+/// `None` if too few of them hold anything.
 fn coincides(shape: &Shape, held: &[Option<Arc<Sector>>], at: u64) -> Option<bool> {
     let stripe = shape.stripe(at);
     let is_data = |role: usize| stripe.is_none_or(|s| role != s.p && Some(role) != s.q);

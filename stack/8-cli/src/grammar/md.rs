@@ -76,9 +76,9 @@ pub(crate) enum MdCommand {
     /// XFS volume on them
     ///
     /// The answer is certain or likely, with what speaks against it; exit code 0. Where several
-    /// candidates are as good, all are named as undecided, with a word on whether their files read
-    /// the same; exit code 1. What is doubtful is no answer. Members of a RAID0 must be of one size;
-    /// a volume in a partition of a partition is not looked for, except a logical one.
+    /// candidates are as good, all are named as undecided, with a word on whether their files
+    /// read the same; exit code 1. What is doubtful is no answer. Members of a RAID0 must be of
+    /// one size; a volume in a partition of a partition is not looked for, except a logical one.
     Guess {
         /// The members, in any order; `missing` for each that is not there
         #[arg(value_name = "MEMBER", required = true)]

@@ -206,7 +206,7 @@ fn say(
     Ok(is_answer)
 }
 
-/// Tells where an array with members that are missing leaves fewer than `astray` pieces unexplained.
+/// Tells where an array with missing members leaves fewer than `astray` pieces unexplained.
 fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, out: &Out) {
     for more in 1..=MORE_MAX {
         let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();

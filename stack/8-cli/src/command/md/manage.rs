@@ -269,9 +269,9 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
         .hint("`xfskit md add` adds a device, or a member that was left out."))
 }
 
-/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array, with
-/// the redundancy that is left compared. Returns the roles that remain without a member. Fails if
-/// members disagree where nothing tells which of them is wrong.
+/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array,
+/// and compares the redundancy that is left. Returns the roles that remain without a member. Fails
+/// if members disagree where nothing tells which of them is wrong.
 fn complete_array(
     name: &ArrayName,
     array: &Array,
