@@ -287,6 +287,7 @@ mod tests {
             flags: 0,
             flags2: 0,
             nextents: 0,
+            anextents: 0,
         }
     }
 
