@@ -5,12 +5,12 @@
 # make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
 # make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
-.PHONY: all test torture scrub protocols tsan demo bench fmt lint doc unit tools clean
+.PHONY: all test torture scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
 
 all:
 	$(CARGO) build --release
 
-test: tools fmt lint doc unit
+test: tools fmt lint spell deny doc unit
 
 tools:
 	@sh tests/setup-tools.sh
@@ -20,6 +20,15 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# Both are skipped, by name, where the tool is not installed.
+spell:
+	@if command -v typos >/dev/null; then typos; \
+	else echo "skipped: spelling (cargo install typos-cli)"; fi
+
+deny:
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check bans licenses sources; \
+	else echo "skipped: licenses and sources of dependencies (cargo install cargo-deny)"; fi
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

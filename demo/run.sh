@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # make demo: the stack at work on ordinary files, in a few minutes.
 # Builds nothing itself; takes the binary in $XFSKIT (default target/release/xfskit). Everything is
-# made in one temporary folder and removed at the end. Where the kernel may mount (root, XFS), it
-# fills a volume with a real tree of this machine and judges what we made; otherwise the demo says
-# so and goes on.
+# made in one temporary folder and removed at the end. If the kernel can mount it (root, XFS), it
+# fills a volume with a real tree of this machine and checks the result; otherwise the demo prints a
+# note and continues.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 xfskit=${XFSKIT:-$PWD/target/release/xfskit}
@@ -23,11 +23,11 @@ run mkfs --size 2G disk.img
 run mkfs -q --size 1G --target linux-5.10,grub-2.06 boot.img
 run mkfs -q --size 500T mem:500T && echo "  a 500 TB volume in memory: made"
 
-bold "2. Who can mount them?"
+bold "2. Which kernels can mount them?"
 run info --compat boot.img
 
 if have xfs_repair; then
-    bold "3. The oracle: xfs_repair -n on what we made"
+    bold "3. xfs_repair -n on the new volumes"
     for img in disk.img boot.img; do
         xfs_repair -n "$img" >repair.log 2>&1 && echo "  $img: clean" || { cat repair.log; exit 1; }
     done
@@ -52,20 +52,20 @@ if [ "$(id -u)" = 0 ] && mount -o loop disk.img "$mnt" 2>/dev/null; then
         head diff.log; echo "  ($(wc -l <diff.log) differences)"; exit 1
     fi
 else
-    echo "(no root or no XFS in this kernel: steps that mount are left out)"
+    echo "(no root or no XFS in this kernel: steps that mount are skipped)"
 fi
 
-bold "7. Judge it"
+bold "7. Check it"
 run check disk.img
 have xfs_repair && echo "  xfs_repair -n takes $(timed xfs_repair -n disk.img), xfskit check $(timed "$xfskit" check -q disk.img)"
 
-bold "8. Break one byte of the free-space header of group 1, and judge again"
+bold "8. Break one byte of the free-space header of group 1, and check again"
 cp --sparse=always disk.img broken.img
 agsize=$("$xfskit" info --json disk.img | tr ',' '\n' | sed -n 's/.*"agblocks": *\([0-9]*\).*/\1/p' | head -1)
 printf '\377' | dd of=broken.img bs=1 seek=$((agsize * 4096 + 512 + 55)) conv=notrunc status=none
 run check broken.img || echo "  (exit $?)"
 
-bold "9. Published studies of filesystems again, small (under two minutes)"
+bold "9. Repeat published studies of filesystems, small (under two minutes)"
 report=${DEMO_REPORT:-${TMPDIR:-/tmp}/xfskit-report.html}
 printf '\033[2m$ xfskit bench all --quick --html %s\033[0m\n' "$report"
 "$xfskit" bench all --quick --html "$report" >studies.txt || { tail studies.txt; exit 1; }

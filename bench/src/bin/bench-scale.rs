@@ -248,7 +248,7 @@ fn names_by_us(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
     let before = processor_seconds();
     steps.create.push(create_all(&volume, &dirs, WRITERS, each)?);
     add_since(&mut steps.processor, before);
-    steps.locks = volume.close_counted()?.locks;
+    steps.locks = volume.close_counted()?.stats.locks;
 
     kernel::drop_caches()?;
     let volume = open(image, false)?;

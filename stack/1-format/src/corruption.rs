@@ -44,7 +44,7 @@ pub enum Value {
     Uuid(Uuid),
     /// A text.
     Text(Cow<'static, str>),
-    /// What is wrong, as a sentence of its own: reports print it instead of the check's field.
+    /// The problem as a sentence of its own: reports print it instead of the check's field.
     Sentence(Cow<'static, str>),
     /// A missing value.
     Missing,

@@ -11,7 +11,7 @@ pub enum Error {
     BadName {
         /// The name as given.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
     /// The size in `mem:SIZE` is invalid.
@@ -37,7 +37,7 @@ pub enum Error {
     /// The target is not a volume but has parts, or it has no part of that name.
     #[error("{what}{}", listing(.base, .found))]
     WhichPart {
-        /// What is wrong, as a clause: "disk.img is a partitioned disk".
+        /// The problem, as a clause: "disk.img is a partitioned disk".
         what: String,
         /// The target without its part.
         base: String,

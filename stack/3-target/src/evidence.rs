@@ -21,9 +21,10 @@ use crate::bytes::{le32, le64, read};
 use crate::lvm::text::{Section, parse};
 use crate::lvm::{PhysicalVolume, groups, label_at};
 use crate::name::Part;
+use crate::partition::is_extended;
 
-/// Possible locations of the volume that are tried.
-const PLACEMENTS_MAX: usize = 16;
+/// Possible locations of the volume that are tried, and partition tables that are read.
+const PLACEMENTS_MAX: usize = 64;
 /// Entries of a GPT that are read.
 const ENTRIES: usize = 128;
 /// Bytes of an entry.
@@ -35,6 +36,8 @@ const TEXT_MAX: u64 = 64 << 10;
 #[derive(Default)]
 struct Tables {
     headers: FoundBlocks,
+    /// Sectors that are MBRs, or links in a chain of logical partitions, and where they were found.
+    mbrs: Vec<(Table, FoundBlock)>,
     /// Partitions: number, first sector, sectors.
     partitions: Vec<Numbered>,
     /// The newest text of each volume group, and its number.
@@ -60,9 +63,10 @@ pub fn find_evidence(
     let half = |done: u64, total: u64| progress(done / 2 + total / 2, total);
     scan(members, limit, &half, &mut |member, at, bytes| {
         if let Some(address) = volume.address(bytes).map(Address::Volume) {
-            found.push(FoundBlock { address, member, at });
+            found.push(FoundBlock { address, member, at }, bytes);
         }
     })?;
+    tables.add_mbrs();
     let placements = tables.placements();
     let mut found = found.into_kept();
     found.extend(tables.headers.into_kept());
@@ -73,19 +77,18 @@ impl Tables {
     fn visit(&mut self, member: usize, device: &Arc<dyn BlockDevice>, at: Daddr, bytes: &[u8]) {
         if bytes.starts_with(b"EFI PART") {
             if let Some((sector, partitions)) = gpt(device, at, bytes) {
-                self.headers.push(FoundBlock { address: Address::Array(sector), member, at });
+                let address = Address::Array(sector);
+                self.headers.push(FoundBlock { address, member, at }, bytes);
                 self.add(&partitions);
             }
         } else if bytes.ends_with(&[0x55, 0xaa]) {
-            let found = mbr(bytes).unwrap_or_default();
-            if !found.is_empty() {
+            if let Some(table) = mbr(bytes).filter(|_| self.mbrs.len() < PLACEMENTS_MAX) {
                 let address = Address::Array(ArraySector(0));
-                self.headers.push(FoundBlock { address, member, at });
+                self.mbrs.push((table, FoundBlock { address, member, at }));
             }
-            self.add(&found);
         } else if let Some((id, sector)) = label_at(bytes) {
             let address = Address::PhysicalVolume(id, ArraySector(sector));
-            self.headers.push(FoundBlock { address, member, at });
+            self.headers.push(FoundBlock { address, member, at }, bytes);
         } else if is_text(bytes) {
             self.add_text(device, at);
         }
@@ -95,6 +98,42 @@ impl Tables {
         for partition in partitions {
             if self.partitions.len() < PLACEMENTS_MAX && !self.partitions.contains(partition) {
                 self.partitions.push(*partition);
+            }
+        }
+    }
+
+    /// Adds the partitions of all MBRs. If one of them has an extended partition, any may be a link
+    /// in the chain of logical partitions, too: these have no address of their own.
+    fn add_mbrs(&mut self) {
+        let mbrs = std::mem::take(&mut self.mbrs);
+        let entries = |is: fn(u8) -> bool| {
+            let all = mbrs.iter().flat_map(|(table, _)| (1..).zip(table));
+            all.filter_map(|(number, entry)| Some((number, (*entry)?)))
+                .filter(move |(_, entry)| is(entry.kind))
+        };
+        let extended: Vec<u64> = entries(is_extended).map(|(_, entry)| entry.first).collect();
+        let primary: Vec<Numbered> = entries(|kind| !is_extended(kind))
+            .map(|(number, entry)| (number, entry.first, entry.sectors))
+            .collect();
+        self.add(&primary);
+        if extended.is_empty() {
+            for (table, block) in mbrs {
+                self.headers.push(block, format!("{table:?}").as_bytes());
+            }
+            return;
+        }
+        for start in &extended {
+            // The chain begins at the extended partition, and links count from there.
+            let mut links: Vec<u64> =
+                extended.iter().map(|link| start.saturating_add(*link)).collect();
+            links.push(*start);
+            links.sort_unstable();
+            links.dedup();
+            for (number, link) in (FIRST_LOGICAL..).zip(links) {
+                let logical = primary.iter().filter(|(entry, ..)| *entry == 1);
+                let logical = logical
+                    .map(|(_, first, sectors)| (number, link.saturating_add(*first), *sectors));
+                self.add(&logical.collect::<Vec<_>>());
             }
         }
     }
@@ -151,7 +190,7 @@ impl Tables {
                 placements.extend(logical_volumes(text, starts));
             }
         }
-        placements.truncate(4 * PLACEMENTS_MAX);
+        placements.truncate(PLACEMENTS_MAX);
         placements
     }
 }
@@ -187,20 +226,34 @@ fn gpt(
     (own < 1 << 54).then_some((ArraySector(own), found))
 }
 
-/// Returns the partitions of an MBR; `None` if it protects a GPT or is invalid.
-fn mbr(sector: &[u8]) -> Option<Vec<Numbered>> {
-    let mut found: Vec<Numbered> = Vec::new();
-    for (number, entry) in (1..).zip(sector.get(446..510)?.chunks_exact(16)) {
+/// The first logical partition's number.
+const FIRST_LOGICAL: u32 = 5;
+
+/// One entry of an MBR: a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MbrEntry {
+    kind: u8,
+    first: u64,
+    sectors: u64,
+}
+
+/// The entries of an MBR; `None` for unused ones.
+type Table = [Option<MbrEntry>; 4];
+
+/// Returns the entries of an MBR; `None` if it protects a GPT, is empty or invalid.
+fn mbr(sector: &[u8]) -> Option<Table> {
+    let mut table = [None; 4];
+    for (slot, entry) in table.iter_mut().zip(sector.get(446..510)?.chunks_exact(16)) {
         let (first, sectors) = (u64::from(le32(entry, 8)?), u64::from(le32(entry, 12)?));
         match (entry.first()?, entry.get(4)?) {
             (0, 0) => {}
             (0 | 0x80, kind) if *kind != 0xee && first > 0 && sectors > 0 => {
-                found.push((number, first, sectors));
+                *slot = Some(MbrEntry { kind: *kind, first, sectors });
             }
             _ => return None,
         }
     }
-    Some(found)
+    table.iter().any(Option::is_some).then_some(table)
 }
 
 /// Returns true if a metadata text of LVM may begin here: `name {`, and the group's id on the next

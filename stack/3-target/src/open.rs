@@ -1,6 +1,7 @@
 //! Opening names as devices, and finding the parts of a disk.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -285,13 +286,15 @@ pub(crate) fn members_by(
     open: &mut Opener<'_>,
 ) -> Result<Vec<Option<Member>>> {
     let below = if name.overlay.is_some() { OpenMode::ReadOnly } else { mode };
-    let mut members = Vec::new();
+    let (mut members, mut opened) = (Vec::new(), Vec::new());
     for member in &name.members {
         let Some(target) = member else {
             members.push(None);
             continue;
         };
         for target in expand(target)? {
+            check_repeated(&opened, &target)?;
+            opened.push(target.clone());
             let device = open(&target, below)?;
             members.push(Some(Member { name: target.to_string(), device }));
         }
@@ -304,6 +307,25 @@ pub(crate) fn members_by(
         }
     }
     Ok(members)
+}
+
+/// Checks that a member is not one of those that are open already, by this or another name.
+fn check_repeated(opened: &[Target], target: &Target) -> Result<()> {
+    let file = |target: &Target| match &target.base {
+        Base::File(path) => std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino())),
+        _ => None,
+    };
+    let id = file(target);
+    let is_same = |other: &&Target| {
+        *other == target || (id.is_some() && file(other) == id && other.part == target.part)
+    };
+    match opened.iter().find(is_same) {
+        None => Ok(()),
+        Some(one) => {
+            let (one, other) = (one.to_string(), target.to_string());
+            Err(xfskit_md::assemble::Error::Duplicate { one, other }.into())
+        }
+    }
 }
 
 /// Returns the targets that a member's name stands for.

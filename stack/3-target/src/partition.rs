@@ -151,7 +151,8 @@ fn mbr_entries(disk: &dyn BlockDevice, sector: u64, lba: u64) -> Option<[Option<
     plausible.then(|| [used(0), used(1), used(2), used(3)])
 }
 
-fn is_extended(kind: u8) -> bool {
+/// Returns true if an MBR's entry of this kind is an extended partition.
+pub(crate) fn is_extended(kind: u8) -> bool {
     matches!(kind, 0x05 | 0x0f | 0x85)
 }
 

@@ -412,7 +412,7 @@ impl Scenario {
             if doubtful { assemble_by_force(self.members()).unwrap() } else { self.assembly() };
         let array = assembly.open_writable(NOW).unwrap();
         if doubtful {
-            // What is there counts from now on, and the first write reported so.
+            // The present contents count from now on, and the first write reports that.
             array.write_at(ByteOffset(0), &self.content[..512]).unwrap();
             (0..array.scrub_stripes())
                 .for_each(|stripe| assert!(array.resync_stripe(stripe).is_ok()));

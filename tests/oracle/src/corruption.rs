@@ -34,7 +34,7 @@ pub struct InjectedFault {
 /// The volume that takes the faults. It has all features of xfsprogs 6.13, all corner cases, and
 /// blocks of 1 KiB, so that every tree is tall.
 pub const VOLUME: &str = "parent-block-1k";
-/// The same without what xfsprogs 6.1 does not know.
+/// The volume without features that xfsprogs 6.1 does not know.
 pub const OLDER_VOLUME: &str = "block-1k";
 
 /// Bytes behind the address of a block in which `xfs_db` may write: no block is longer.
@@ -129,7 +129,7 @@ const fn missed(name: &'static str, commands: &'static str) -> InjectedFault {
 }
 
 impl InjectedFault {
-    /// The same, named by the check `due`.
+    /// Expects the check `due`.
     const fn by(self, due: &'static str) -> Self {
         Self { due, ..self }
     }

@@ -55,7 +55,7 @@ pub struct RecordHeader {
     pub fmt: U32,
     /// UUID of the volume, the user-visible one.
     pub fs_uuid: [u8; 16],
-    /// Size of the writer's record buffer, in bytes. Tells how many header blocks there are.
+    /// Size of the writer's record buffer, in bytes, which gives the number of header blocks.
     pub size: U32,
     /// Zero.
     pub pad0: [u8; 4],

@@ -14,14 +14,12 @@
 use std::ops::Range;
 
 use xfskit_block::Result;
-use xfskit_parity::Located;
 use xfskit_units::{MemberSector, index};
 
 use super::io::{ReadJob, WriteJob, io_error};
 use super::mirror::{Copy, PAGE};
 use super::stripes::{Span, places};
 use super::{Array, Map};
-use crate::layout::parity::StripeLayout;
 
 /// Bytes of mirrors that md compares at a time.
 const COMPARED: usize = 64 << 10;
@@ -312,7 +310,7 @@ impl Array {
                 .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
                 .collect();
             let by_parity =
-                names.then(|| bad_role(layout, p_error, q_error)).flatten().map(|role| {
+                names.then(|| layout.wrong_role(p_error, q_error)).flatten().map(|role| {
                     let error = if Some(role) == layout.q { q_error } else { p_error };
                     let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
                     (role, right.collect::<Vec<u8>>())
@@ -396,18 +394,6 @@ impl Array {
         }
         self.counters.count_memory((self.members.len() * len) as u64, 2 * len as u64);
         Some((p_error, q_error))
-    }
-}
-
-/// Returns the only member whose error explains the errors of a page.
-fn bad_role(layout: StripeLayout, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
-    match xfskit_parity::locate(p_error, q_error) {
-        Located::P => Some(layout.p),
-        Located::Q => layout.q,
-        Located::Data(exponent) => (0..layout.data_disks())
-            .find(|d| layout.exponent(*d) == exponent)
-            .map(|d| layout.data_role(d)),
-        Located::Nothing | Located::Several => None,
     }
 }
 

@@ -12,6 +12,9 @@
 //! A partial write to a stripe with parity reads too. Its parity is computed from the corrected
 //! data, so that a member with wrong data can still be named afterwards.
 //!
+//! A rebuild reads in the same way if reads are verified, so that wrong data of one member does not
+//! silently become the content of another.
+//!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
@@ -168,6 +171,17 @@ impl Array {
         data: &mut [&mut [u8]],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
+        self.read_locked_stripe(verifier, span, data)
+    }
+
+    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. The stripe's lock
+    /// is held.
+    pub(super) fn read_locked_stripe(
+        &self,
+        verifier: &Verifier,
+        span: &Span,
+        data: &mut [&mut [u8]],
+    ) -> Result<()> {
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
             let members = self.read_span(&slice);
@@ -273,6 +287,17 @@ impl Array {
 
     /// Reads a piece within one unit of copies, compared by the pages of the unit.
     fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
+        let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+        self.read_locked_copies(verifier, at, buf)
+    }
+
+    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. The unit's lock is held.
+    pub(super) fn read_locked_copies(
+        &self,
+        verifier: &Verifier,
+        at: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let unit = self.mirror_unit();
         let stripe = at / unit;
         let first = stripe * unit + (at % unit) / PAGE * PAGE;
@@ -282,9 +307,7 @@ impl Array {
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
-        let shared = self.lock_stripe_shared(stripe);
         let readable = self.read_copies(&copies, &mut memory, len);
-        drop(shared);
         let mut content = vec![0; len];
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);

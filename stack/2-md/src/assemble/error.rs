@@ -50,7 +50,7 @@ pub enum Error {
     Duplicate {
         /// A member.
         one: String,
-        /// The same member.
+        /// The other name of that member.
         other: String,
     },
     /// Two members claim one role.
@@ -95,7 +95,7 @@ pub enum Error {
     Geometry {
         /// The member whose superblock was used.
         name: String,
-        /// What is wrong with them.
+        /// The problem.
         #[source]
         source: GeometryError,
     },

@@ -6,6 +6,7 @@
 //! array lies here*. Blocks of version 5 carry the volume's UUID, too. On version 4 only group
 //! headers and journal records count.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -265,38 +266,65 @@ impl Volumes {
     }
 }
 
-/// A bounded sample of blocks, spread evenly over everything that was scanned.
+/// A bounded sample of blocks. The copies of a block are kept or dropped together.
 #[derive(Debug, Default)]
 pub struct FoundBlocks {
-    kept: Vec<FoundBlock>,
-    step: usize,
-    seen: usize,
+    /// Blocks, with a hash of what they hold.
+    kept: Vec<(FoundBlock, u64)>,
+    /// One of `2^sparseness` addresses is kept.
+    sparseness: u32,
 }
 
 impl FoundBlocks {
-    /// Adds a block, or drops it to keep the sample bounded.
-    pub fn push(&mut self, block: FoundBlock) {
-        if self.seen.is_multiple_of(self.step.max(1)) {
-            self.kept.push(block);
+    /// Adds a block that begins with these bytes, or drops it to keep the sample bounded.
+    pub fn push(&mut self, block: FoundBlock, bytes: &[u8]) {
+        if self.is_kept(block.address) {
+            self.kept.push((block, hash(bytes)));
         }
-        self.seen += 1;
-        if self.kept.len() > BLOCKS_MAX {
-            self.step = self.step.max(1) * 2;
-            let mut even = false;
-            self.kept.retain(|_| {
-                even = !even;
-                even
-            });
+        while self.kept.len() > BLOCKS_MAX && self.sparseness < u64::BITS {
+            self.sparseness += 1;
+            let kept = std::mem::take(&mut self.kept);
+            self.kept = kept.into_iter().filter(|(block, _)| self.is_kept(block.address)).collect();
         }
+        self.kept.truncate(BLOCKS_MAX);
     }
 
-    /// Returns the sample.
-    pub fn into_kept(self) -> Vec<FoundBlock> {
-        self.kept
+    fn is_kept(&self, address: Address) -> bool {
+        hash(address).trailing_zeros() >= self.sparseness
+    }
+
+    /// Returns the sample, without addresses that blocks of different content claim. The sum of an
+    /// odd number of inodes, as P may hold it, looks like one more inode, and has a valid checksum.
+    pub fn into_kept(mut self) -> Vec<FoundBlock> {
+        self.kept.sort_by_key(|(block, content)| (block.address, *content));
+        let claims = self.kept.chunk_by(|(one, _), (other, _)| one.address == other.address);
+        let agreed = claims.filter(|claims| claims.iter().all(|claim| claim.1 == claims[0].1));
+        agreed.flatten().map(|(block, _)| *block).collect()
     }
 }
 
-/// Passes every sector within `limit` bytes of each member to `visit`, except sectors of zeroes.
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns where the pieces of a member of `size` bytes begin that are read within `limit` bytes. Of
+/// a larger member these are its first three quarters of the limit, and pieces from all over the
+/// rest, with the last one.
+fn pieces(size: u64, limit: u64) -> impl Iterator<Item = u64> {
+    let piece = PIECE as u64;
+    let (all, read) = (size.div_ceil(piece), limit.div_ceil(piece).max(1));
+    let first = if all <= read { all } else { read - read / 4 };
+    let spread = read.min(all) - first;
+    let place = move |i: u64| {
+        let rest = u128::from(all - first) * u128::from(i + 1) / u128::from(spread.max(1));
+        first + u64::try_from(rest).unwrap_or(u64::MAX) - 1
+    };
+    (0..first).chain((0..spread).map(place)).map(move |i| i * piece)
+}
+
+/// Passes the sectors within `limit` bytes of each member to `visit`, except sectors of zeroes.
 /// Skips what cannot be read.
 pub fn scan(
     members: &MemberDevices,
@@ -304,14 +332,14 @@ pub fn scan(
     progress: &ScanProgress<'_>,
     visit: &mut dyn FnMut(usize, Daddr, &[u8]),
 ) -> ControlFlow<()> {
-    let end = |device: &Arc<dyn BlockDevice>| device.size().0.min(limit);
-    let total = members.iter().flatten().map(end).sum();
+    let size = |device: &Arc<dyn BlockDevice>| device.size().0;
+    let total = members.iter().flatten().map(|device| size(device).min(limit)).sum();
     let (mut piece, mut done) = (vec![0; PIECE], 0);
     for (member, device) in members.iter().enumerate() {
         let Some(device) = device else { continue };
-        for at in (0..end(device)).step_by(PIECE) {
-            progress(done, total)?;
-            let part = &mut piece[..index((end(device) - at).min(PIECE as u64))];
+        for at in pieces(size(device), limit) {
+            progress(done.min(total), total)?;
+            let part = &mut piece[..index((size(device) - at).min(PIECE as u64))];
             done += part.len() as u64;
             if device.read_at(ByteOffset(at), part).is_err() {
                 continue;
@@ -324,4 +352,22 @@ pub fn scan(
         }
     }
     ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_from_all_over_a_large_member() {
+        let mib = 1 << 20;
+        let starts = |size: u64, limit: u64| -> Vec<u64> {
+            pieces(size * mib - 512, limit * mib).map(|at| at / mib).collect()
+        };
+        assert_eq!(starts(4, 8), [0, 1, 2, 3]);
+        assert_eq!(starts(8, 8), (0..8).collect::<Vec<_>>());
+        assert_eq!(starts(100, 8), [0, 1, 2, 3, 4, 5, 52, 99]);
+        assert_eq!(starts(100, 0), [0]);
+        assert_eq!(starts(1 << 30, 4).last(), Some(&((1 << 30) - 1)));
+    }
 }

@@ -69,6 +69,8 @@ pub struct Guess {
     pub certain: bool,
     /// Roles whose members may be others.
     pub open: Vec<usize>,
+    /// The roles that are open are too many for all orders of their members to be tried.
+    pub is_incomplete: bool,
 }
 
 impl Guess {
@@ -77,9 +79,11 @@ impl Guess {
         self.found.saturating_sub(self.right)
     }
 
-    /// Returns the number of observations that speak against the guess.
+    /// Returns how much speaks against the guess. A sample that one wrong member explains speaks
+    /// less against it than others.
     pub fn contradictions(&self) -> usize {
-        self.astray() + self.agreement.wrong + self.headers_missing
+        let Agreement { wrong, located, .. } = self.agreement;
+        self.astray() + 2 * wrong + located + self.headers_missing
     }
 }
 
@@ -105,7 +109,7 @@ impl Evidence {
         let mut found = FoundBlocks::default();
         let _never_ends = scan(members, limit, &on, &mut |member, at, bytes| {
             if let Some(address) = volume.address(bytes).map(Address::Volume) {
-                found.push(FoundBlock { address, member, at });
+                found.push(FoundBlock { address, member, at }, bytes);
             }
         });
         Some(Self { volume, found: found.into_kept(), placements: vec![Placement::whole()] })
@@ -228,6 +232,7 @@ fn guesses(
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
     let proof::Orders { orders, agreement, untried } =
         proof::orders(shape, *offset, &votes, members, samples);
+    let is_incomplete = !untried.is_empty();
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
     let open: Vec<usize> = match orders.len() {
         1 => untried,
@@ -251,6 +256,7 @@ fn guesses(
             headers_missing: 0,
             certain: open.is_empty(),
             open: open.clone(),
+            is_incomplete,
         };
         guess.headers_missing =
             proof::missing_headers(&guess, members, &evidence.volume, placement);

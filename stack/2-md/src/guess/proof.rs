@@ -55,7 +55,7 @@ pub(super) fn orders(
             candidates.push((agreement(&order), order));
         }
     });
-    candidates.sort_by_key(|(agreement, _)| agreement.wrong);
+    candidates.sort_by_key(|(agreement, _)| (agreement.wrong, agreement.located));
     let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);
     // A member that is partly wrong leaves disagreement in every order.
     candidates.retain(|(agreement, _)| agreement.wrong <= best.wrong + best.wrong / 10);

@@ -41,8 +41,27 @@ pub(super) struct Samples<'a> {
 pub struct Agreement {
     /// Samples that were compared.
     pub compared: usize,
-    /// Samples in which the members do not agree.
+    /// Samples in which the members do not agree, without those in `located`.
     pub wrong: usize,
+    /// Samples in which one and the same member explains the disagreement, as Q shows.
+    pub located: usize,
+    /// The role of that member.
+    pub located_role: Option<usize>,
+}
+
+/// What the comparison of a sample shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Agrees,
+    Differs,
+    /// Only the content of this role is wrong.
+    Located(usize),
+}
+
+impl Comparison {
+    fn of(agrees: bool) -> Self {
+        if agrees { Self::Agrees } else { Self::Differs }
+    }
 }
 
 impl<'a> Samples<'a> {
@@ -81,9 +100,12 @@ impl<'a> Samples<'a> {
     pub(super) fn agreement(&self, shape: &Shape, offset: u64, order: &Order) -> Agreement {
         let mut agreement = Agreement::default();
         let (mut independent, mut coincidences) = (0, 0);
+        let mut located = vec![0; order.len()];
         for at in self.at.iter().filter_map(|at| at.checked_sub(offset)) {
-            let is_right = match shape.layout {
-                Layout::Raid1 | Layout::Raid10(_) => self.copies_agree(shape, offset, order, at),
+            let compared = match shape.layout {
+                Layout::Raid1 | Layout::Raid10(_) => {
+                    self.copies_agree(shape, offset, order, at).map(Comparison::of)
+                }
                 _ => {
                     let held = self.held(offset, order, at);
                     let coincides = coincides(shape, &held, at);
@@ -92,9 +114,17 @@ impl<'a> Samples<'a> {
                     shape.stripe(at).and_then(|stripe| parity_agrees(stripe, &held))
                 }
             };
-            agreement.compared += usize::from(is_right.is_some());
-            agreement.wrong += usize::from(is_right == Some(false));
+            agreement.compared += usize::from(compared.is_some());
+            match compared {
+                Some(Comparison::Differs) => agreement.wrong += 1,
+                Some(Comparison::Located(role)) => located[role] += 1,
+                _ => {}
+            }
         }
+        let all_located: usize = located.iter().sum();
+        agreement.located = located.iter().copied().max().unwrap_or(0);
+        agreement.wrong += all_located - agreement.located;
+        agreement.located_role = located.iter().position(|n| *n > 0 && *n == agreement.located);
         if coincidences >= COINCIDENCES && coincidences * 10 > independent * 9 {
             agreement.wrong = agreement.wrong.max(coincidences);
             agreement.compared = agreement.compared.max(independent);
@@ -161,7 +191,7 @@ fn sum(sectors: &[&Sector]) -> Sector {
 }
 
 /// Compares a stripe's sectors with its parity; `None` if none is left for that.
-fn parity_agrees(stripe: StripeLayout, held: &[Option<Arc<Sector>>]) -> Option<bool> {
+fn parity_agrees(stripe: StripeLayout, held: &[Option<Arc<Sector>>]) -> Option<Comparison> {
     let sector = |role: usize| held.get(role).and_then(Option::as_deref);
     let data: Vec<Option<&Sector>> =
         (0..stripe.data_disks()).map(|d| sector(stripe.data_role(d))).collect();
@@ -175,7 +205,7 @@ fn parity_agrees(stripe: StripeLayout, held: &[Option<Arc<Sector>>]) -> Option<b
     };
     let p_error =
         p.filter(|_| missing.is_empty()).map(|p| sum(&[present.as_slice(), &[p]].concat()));
-    let q_error = q.flatten().map(|q| {
+    let q_error: Option<Sector> = q.flatten().map(|q| {
         let mut chunks: Vec<Option<&[u8]>> = vec![None; stripe.exponents()];
         for (d, sector) in data.iter().enumerate() {
             let computed = computed.as_ref().filter(|(missing, _)| *missing == d);
@@ -184,10 +214,16 @@ fn parity_agrees(stripe: StripeLayout, held: &[Option<Arc<Sector>>]) -> Option<b
         }
         let (mut p, mut sum) = ([0; 512], [0; 512]);
         xfskit_parity::pq(&chunks, &mut p, &mut sum);
-        sum.iter().zip(q).any(|(a, b)| a != b)
+        sum.iter_mut().zip(q).for_each(|(a, b)| *a ^= b);
+        sum
     });
-    match (p_error.map(|error| error != [0; 512]), q_error) {
+    let is_zero = |error: Sector| error == [0; 512];
+    match (p_error, q_error) {
         (None, None) => None,
-        (p, q) => Some(!(p.unwrap_or(false) || q.unwrap_or(false))),
+        (Some(p), Some(q)) if !is_zero(p) || !is_zero(q) => {
+            let role = stripe.wrong_role(&p, &q);
+            Some(role.map_or(Comparison::Differs, Comparison::Located))
+        }
+        (p, q) => Some(Comparison::of(p.is_none_or(is_zero) && q.is_none_or(is_zero))),
     }
 }

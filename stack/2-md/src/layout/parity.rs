@@ -4,6 +4,8 @@
 //! P, and on RAID6 Q. The layouts differ in the roles of P and Q, the order of data around them,
 //! and the power of the generator with which each data chunk contributes to Q.
 
+use xfskit_parity::Located;
+
 use crate::layout::{Layout, Raid5Layout, Raid6Layout};
 
 /// What one member holds in one stripe.
@@ -138,6 +140,18 @@ impl StripeLayout {
         let behind_q = |role: usize| (role + self.disks - (q + 1) % self.disks) % self.disks;
         let position = behind_q(role);
         position - usize::from(behind_q(self.p) < position)
+    }
+
+    /// Returns the only role whose error explains the errors of P and Q, if there is one.
+    pub fn wrong_role(&self, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
+        match xfskit_parity::locate(p_error, q_error) {
+            Located::P => Some(self.p),
+            Located::Q => self.q,
+            Located::Data(exponent) => (0..self.data_disks())
+                .find(|d| self.exponent(*d) == exponent)
+                .map(|d| self.data_role(d)),
+            Located::Nothing | Located::Several => None,
+        }
     }
 
     /// Returns one more than the largest exponent in a stripe.

@@ -6,6 +6,10 @@
 //! that is being rebuilt is locked, so the array may be written meanwhile: writes go to all
 //! members, filled or not.
 //!
+//! If reads are verified ([`verify`](crate::array::verify)) and redundancy is left, what is read is
+//! compared with it. A wrong member that is located does not count; pages where it cannot be
+//! located are filled as the members have them, and recorded.
+//!
 //! A page that no member can deliver, for example because another member lists it as bad, becomes a
 //! bad block of the rebuilt member, and the rebuild continues, as in md.
 
@@ -154,10 +158,11 @@ impl Array {
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
             let span = self.span(unit, 0..len);
-            // A copy needs only the replaced member itself.
+            // A copy that is not compared needs only the replaced member itself.
             match targets {
                 [Target { role, replacement: true, .. }]
-                    if self.members[*role].is_readable(at, len) =>
+                    if self.verifier.get().is_none()
+                        && self.members[*role].is_readable(at, len) =>
                 {
                     self.members[*role].will_need(at, len);
                 }
@@ -263,7 +268,8 @@ impl Array {
         for (i, (target, out)) in targets.iter().zip(outs.iter_mut()).enumerate() {
             let buf = &mut out[start..start + len];
             let job = ReadJob { role: target.role, at, buf: &mut *buf };
-            if !(target.replacement && self.fetch(&mut [job]).is_empty()) {
+            let copies = target.replacement && self.verifier.get().is_none();
+            if !(copies && self.fetch(&mut [job]).is_empty()) {
                 rest.push((target.role, buf));
                 lacking.push(i);
             }
@@ -273,7 +279,11 @@ impl Array {
         }
         let mut data: Vec<&mut [u8]> =
             memory.chunks_mut(len).take(span.layout.data_disks()).collect();
-        if self.read_stripe(span, &mut data, &[]).is_err() {
+        let read = match self.verifier.get() {
+            Some(verifier) => self.read_locked_stripe(verifier, span, &mut data),
+            None => self.read_stripe(span, &mut data, &[]),
+        };
+        if read.is_err() {
             return lacking;
         }
         self.fill_parts(span, &data, rest);
@@ -313,6 +323,10 @@ impl Array {
     /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
     /// unit's lock is held. Returns what no copy delivers.
     fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
+        let verified = self.verifier.get();
+        if verified.is_some_and(|verifier| self.read_locked_copies(verifier, offset, out).is_ok()) {
+            return Vec::new();
+        }
         let from_any = |offset: u64, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *buf };

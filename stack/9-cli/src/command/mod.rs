@@ -1,0 +1,67 @@
+//! The commands, a module each. [`work`] says which volume each needs, and in which way.
+
+mod bench;
+mod bulkstat;
+mod cat;
+pub(crate) mod change;
+mod check;
+mod compilebench;
+mod dbench;
+mod df;
+mod driver;
+mod du;
+pub(crate) mod fields;
+mod find;
+mod fs_mark;
+mod get;
+mod identity;
+mod info;
+mod inspect;
+mod log;
+mod ls;
+mod manual;
+mod md;
+mod mkfs;
+mod open;
+mod recover;
+mod stat;
+mod stats;
+mod targets;
+mod tree;
+mod verify;
+pub(crate) mod work;
+mod xattr;
+
+use crate::exit::Outcome;
+use crate::grammar::Command;
+use crate::out::Out;
+
+use work::{StandaloneCommand, Work};
+
+/// Runs one command.
+pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
+    match Work::of(command) {
+        Work::Read(target, command) if command.verifies() => verify::read(&target, command, out),
+        Work::Read(target, command) => command.run(&open::volume(&target, out)?, out),
+        Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
+        Work::Change(target, change) => change::run(target, change, out),
+        Work::Standalone(alone) => match alone {
+            StandaloneCommand::Mkfs(args) => mkfs::run(args, out),
+            StandaloneCommand::SetUuid(target, uuid) => identity::set_uuid(target, uuid, out),
+            StandaloneCommand::Info(args) => info::run(args, out),
+            StandaloneCommand::Bulkstat(args) => bulkstat::run(args, out),
+            StandaloneCommand::Check(args) => check::run(args, out),
+            StandaloneCommand::Targets(args) => targets::run(args, out),
+            StandaloneCommand::Completions(args) => manual::completions(args, out),
+            StandaloneCommand::Man(args) => manual::man(args),
+            StandaloneCommand::Inspect(args) => inspect::run(args, out),
+            StandaloneCommand::Log(args) => log::run(args, out),
+            StandaloneCommand::Md(args) => md::run(args, out),
+            StandaloneCommand::Bench(args) => bench::run(args, out),
+            StandaloneCommand::FsMark(args) => fs_mark::run(args, out),
+            StandaloneCommand::Dbench(args) => dbench::run(args, out),
+            StandaloneCommand::Compilebench(args) => compilebench::run(args, out),
+            StandaloneCommand::Recover(args) => recover::run(args, out),
+        },
+    }
+}

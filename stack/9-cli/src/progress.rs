@@ -1,0 +1,168 @@
+//! Progress of everything that takes longer than a second: a bar on a terminal, a plain line every
+//! few seconds elsewhere, nothing with `--quiet` or `--json`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+
+use crate::out::Out;
+
+/// Time before the first progress is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Seconds between plain lines.
+const LINE_EVERY: u64 = 5;
+
+/// Progress of one job.
+pub(crate) struct Progress {
+    job: &'static str,
+    unit: &'static str,
+    begun: Instant,
+    done: AtomicU64,
+    total: AtomicU64,
+    last_line: AtomicU64,
+    form: Form,
+}
+
+enum Form {
+    Silent,
+    Lines,
+    Bar(ProgressBar),
+}
+
+impl Progress {
+    /// Begins a job that counts `unit`s.
+    pub(crate) fn new(out: &Out, job: &'static str, unit: &'static str) -> Self {
+        let form = if out.quiet() || out.json() {
+            Form::Silent
+        } else if std::io::stderr().is_terminal() {
+            Form::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()))
+        } else {
+            Form::Lines
+        };
+        let zero = || AtomicU64::new(0);
+        let begun = Instant::now();
+        Self { job, unit, begun, done: zero(), total: zero(), last_line: zero(), form }
+    }
+
+    /// Begins a job that prints its results as it goes. On a terminal no other progress is shown.
+    pub(crate) fn beside_output(out: &Out, job: &'static str, unit: &'static str) -> Self {
+        let mut progress = Self::new(out, job, unit);
+        if out.terminal() {
+            progress.form = Form::Silent;
+        }
+        progress
+    }
+
+    /// Runs `print` without the bar on the screen.
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.form {
+            Form::Bar(bar) => bar.suspend(print),
+            Form::Silent | Form::Lines => print(),
+        }
+    }
+
+    /// Sets the units done, of `total` (0: not known).
+    pub(crate) fn set(&self, done: u64, total: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.show();
+    }
+
+    /// Adds `n` units.
+    pub(crate) fn add(&self, n: u64) {
+        self.done.fetch_add(n, Ordering::Relaxed);
+        self.show();
+    }
+
+    /// Adds `n` units, of `total`.
+    pub(crate) fn add_of(&self, n: u64, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.add(n);
+    }
+
+    /// Ends the job and removes the bar.
+    pub(crate) fn finish(&self) {
+        if let Form::Bar(bar) = &self.form {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show(&self) {
+        let elapsed = self.begun.elapsed();
+        if elapsed < PATIENCE {
+            return;
+        }
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        match &self.form {
+            Form::Silent => {}
+            Form::Lines => self.line(elapsed.as_secs(), done, total),
+            Form::Bar(bar) => {
+                if bar.is_hidden() {
+                    bar.set_style(self.style(total));
+                    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+                }
+                if total > 0 {
+                    bar.set_length(total);
+                }
+                bar.set_position(done);
+            }
+        }
+    }
+
+    /// Prints one plain line, at most once per period.
+    fn line(&self, seconds: u64, done: u64, total: u64) {
+        let period = seconds / LINE_EVERY + 1;
+        if self.last_line.fetch_max(period, Ordering::Relaxed) >= period {
+            return;
+        }
+        let (job, unit) = (self.job, self.unit);
+        match total {
+            0 => eprintln!("{job}: {done} {unit}"),
+            _ => eprintln!("{job}: {done} of {total} {unit}"),
+        }
+    }
+
+    fn style(&self, total: u64) -> ProgressStyle {
+        let (job, unit) = (self.job, self.unit);
+        let template = if total > 0 {
+            format!("{job} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit} {{rate}} {{eta}}")
+        } else {
+            format!("{job} {{spinner}} {{human_pos}} {unit} {{rate}}")
+        };
+        ProgressStyle::with_template(&template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
+                // A bar without its rate is no loss.
+                let _ = text.write_str(&rate(state.per_sec()));
+            })
+    }
+}
+
+/// Formats a rate: whole units, and one digit more below ten.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative, and far below 2^63
+fn rate(per_second: f64) -> String {
+    if per_second < 9.95 {
+        return format!("{per_second:.1}/s");
+    }
+    format!("{}/s", HumanCount(per_second.round() as u64))
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_are_rounded() {
+        assert_eq!(rate(119_312.120_5), "119,312/s");
+        assert_eq!((rate(0.26), rate(9.96)), ("0.3/s".into(), "10/s".into()));
+    }
+}

@@ -1,0 +1,142 @@
+//! Runs the built command, on volumes that the kernel filled (kept compressed in `tests/images`)
+//! and on damaged copies of them.
+
+#![allow(dead_code)] // each test file uses its part
+#![allow(missing_docs, unreachable_pub)]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with images, removed at the end of the test.
+pub struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Unpacks the kept image `name`.
+    pub fn kept(&self, name: &str) -> PathBuf {
+        let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../../tests/images/{name}.img.zst"));
+        let bytes = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+        let path = self.path(&format!("{}.img", name.replace('/', "-")));
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Makes a file with these bytes.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Writes `bytes` at `offset` of an image.
+pub fn damage(image: &Path, offset: u64, bytes: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(image).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// Damages the inode at `path` of `image`: removes its magic. Returns its number.
+pub fn damage_inode(image: &Path, path: &str) -> u64 {
+    let stat = json(&["stat", "--json", &shown(image), path]);
+    let ino = stat[0]["ino"].as_u64().unwrap();
+    let geo = &json(&["info", "--json", &shown(image)])[0]["geometry"];
+    let field = |name: &str| geo[name].as_u64().unwrap();
+    let bits = field("agblklog") + field("inopblog");
+    let (agno, agino) = (ino >> bits, ino & ((1 << bits) - 1));
+    let block = (agno * field("agblocks")) << field("blocklog");
+    let offset = block + (agino << field("inodelog"));
+    damage(image, offset, b"XX");
+    ino
+}
+
+pub fn shown(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// The result of a run.
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Runs `xfskit` with these arguments, in UTC.
+pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    let Output { status, stdout, stderr } = command.args(args).env("TZ", "UTC").output().unwrap();
+    let code = status.code().unwrap_or_else(|| panic!("killed: {status}"));
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
+}
+
+/// Starts `xfskit` with its standard input piped; new volumes are of the year 2096. Signals have
+/// their defaults, because a shell starts background jobs, and so these tests, with SIGINT ignored.
+pub fn begin(args: &[&str]) -> Child {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP,QUIT", env!("CARGO_BIN_EXE_xfskit")]);
+    command.args(args).env("SOURCE_DATE_EPOCH", "4000000000");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs `xfskit` with `input` on standard input, and expects `code`.
+pub fn feed(code: i32, args: &[&str], input: &[u8]) {
+    let mut child = begin(args);
+    // A command that refuses does not read to the end.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    ended(code, child, args);
+}
+
+/// Sends SIGINT, as Ctrl-C does.
+pub fn interrupt(child: &Child) {
+    signal(child, "INT");
+}
+
+/// Sends a signal.
+pub fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// Waits for the end, and expects `code`. Returns the output.
+pub fn ended(code: i32, child: Child, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(code), "xfskit {}: {status}\n{stderr}", args.join(" "));
+    stderr
+}
+
+/// Runs `xfskit`, and expects `code`.
+pub fn expect(code: i32, args: &[&str]) -> Run {
+    let run = xfskit(args);
+    let said: Vec<&str> = run.stdout.lines().take(20).collect();
+    assert_eq!(run.code, code, "xfskit {}\n{said:#?}\n{}", args.join(" "), run.stderr);
+    run
+}
+
+/// Returns the objects that a run prints, one per line.
+pub fn json(args: &[&str]) -> Vec<Value> {
+    objects(&expect(0, args))
+}
+
+pub fn objects(run: &Run) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    run.stdout.lines().map(parse).collect()
+}
