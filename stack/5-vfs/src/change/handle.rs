@@ -47,7 +47,7 @@ impl Fs {
         self.open(inode.ino())?.if_it_is(inode)
     }
 
-    /// The same for reading only, on a volume that is open for writing.
+    /// Opens the file for reading only, on a volume that is open for writing.
     pub(crate) fn open_to_read(&self, inode: &Inode) -> Result<Handle<'_>> {
         self.handle(inode.ino(), true)?.if_it_is(inode)
     }
@@ -199,7 +199,7 @@ impl Handle<'_> {
         Ok(self.content().fsync(&self.fs.volume)?)
     }
 
-    /// Ends the handle. What is in memory goes to the device; it is durable with the next sync.
+    /// Ends the handle. Content in memory goes to the device; it is durable with the next sync.
     ///
     /// # Errors
     /// Where it cannot be written: it stays in memory then.
