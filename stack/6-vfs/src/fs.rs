@@ -146,7 +146,7 @@ impl Fs {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what became of the volume.
+    /// Closes the volume like [`close`](Self::close), and returns its statistics.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -234,7 +234,7 @@ impl Fs {
         Ok(Some(self.inode(ino)?))
     }
 
-    /// What is known about `inode`.
+    /// Returns the metadata of `inode`.
     pub fn stat(&self, inode: &Inode) -> crate::Stat {
         crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
     }

@@ -27,7 +27,7 @@ pub struct WalkEntry {
     pub inode: Inode,
     /// The directory that it was found in; of the start, itself.
     pub parent: Ino,
-    /// True where it is the last of its directory.
+    /// True if it is the last of its directory.
     pub last: bool,
 }
 
@@ -68,7 +68,7 @@ struct Level {
     /// depth for each level.
     path_len: usize,
     dir: Inode,
-    /// What is still to come, in reverse: the next is the last.
+    /// The remaining entries in reverse: the next is the last.
     entries: Vec<Entry>,
     /// The inodes of the next few, in reverse too.
     inodes: Vec<Result<Inode>>,

@@ -54,7 +54,7 @@ impl Fs {
         FileHandle::open_inode(self, inode, AtEnd::Flush)
     }
 
-    /// The same for reading only, on a volume that is open for writing.
+    /// Opens the file for reading only, on a volume that is open for writing.
     pub(crate) fn open_to_read(&self, inode: &Inode) -> Result<Handle<'_>> {
         FileHandle::open_inode(self, inode, AtEnd::Release)
     }
@@ -235,7 +235,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().fsync(&self.fs().volume)?)
     }
 
-    /// Ends the handle. What is in memory goes to the device; it is durable with the next sync.
+    /// Ends the handle. Content in memory goes to the device; it is durable with the next sync.
     ///
     /// # Errors
     /// Where it cannot be written: it stays in memory then.

@@ -192,7 +192,7 @@ impl Fs {
             inode => inode.inspect_err(|error| self.volume.orphan_stays(Some(ino), error))?,
         };
         if inode.core().nlink() == 0 {
-            // What is in memory of it is of no use to anybody any more.
+            // Its content in memory is of no use any more.
             self.volume.discard_content(ino)?;
             self.volume.inactivate(ino)?;
         }
