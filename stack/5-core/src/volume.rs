@@ -101,8 +101,7 @@ impl Volume {
         Ok(self.space.engine()?)
     }
 
-    /// Returns what was done with the volume so far. Of a volume that is open for reading only, that
-    /// is the buffers.
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         self.space.stats()
     }
