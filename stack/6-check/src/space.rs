@@ -236,11 +236,11 @@ fn check_used_or_free(
         }
         let other_end = if used_first { free_end } else { used_end };
         if start < other_end {
-            let who = user.map_or_else(|| "somebody".to_owned(), UsedExtent::owner_name);
+            let owner = user.map_or_else(|| "an unknown owner".to_owned(), UsedExtent::owner_name);
             let blocks = other_end.min(end).saturating_sub(start);
             let found = match blocks {
-                1 => format!("it is used by {who}, and listed as free"),
-                _ => format!("{blocks} blocks from here are used by {who}, and listed as free"),
+                1 => format!("it is used by {owner}, and listed as free"),
+                _ => format!("{blocks} blocks from here are used by {owner}, and listed as free"),
             };
             let ctx = block_ctx(vol, agno, start);
             vol.sink.error(ctx.fail("block.free-but-used", "a block in use or free", found));

@@ -124,7 +124,7 @@ fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
             let Some(index) = index_of(at) else { break };
             if passed[index] == round {
                 let ctx = vol.ctx(inode::location(&vol.geo, at));
-                let found = "it lies below itself, and no way leads from it to the root";
+                let found = "it is below itself, and no path leads from it to the root";
                 vol.sink.error(ctx.fail("dir.cycle", "a way to the root", found));
                 break;
             }

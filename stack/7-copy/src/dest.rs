@@ -244,3 +244,83 @@ fn times(stat: &Stat) -> Timestamps {
     let spec = |t: Timestamp| Timespec { tv_sec: t.sec, tv_nsec: t.nsec.min(999_999_999).into() };
     Timestamps { last_access: spec(stat.atime), last_modification: spec(stat.mtime) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs as std_fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A destination with the directory `dir`, and beside it an outside directory with a file.
+    fn destination() -> (tempfile::TempDir, Dir) {
+        let top = tempfile::tempdir().unwrap();
+        for dir in ["dest", "dest/dir", "outside"] {
+            std_fs::create_dir(top.path().join(dir)).unwrap();
+        }
+        for file in ["dest/dir/file", "outside/file"] {
+            std_fs::write(top.path().join(file), file).unwrap();
+        }
+        let root = Dir::open(&top.path().join("dest")).unwrap();
+        (top, root)
+    }
+
+    fn stat(file_type: FileType) -> Stat {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let time = Timestamp::EPOCH;
+        Stat {
+            ino: xfskit_vfs::Ino(128),
+            file_type,
+            mode: 0o777,
+            nlink: 1,
+            uid,
+            gid,
+            projid: 0,
+            size: 0,
+            blocks: 0,
+            rdev: None,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: None,
+            generation: 0,
+            flags: 0,
+            flags2: 0,
+            nextents: 0,
+            anextents: 0,
+        }
+    }
+
+    #[test]
+    fn a_link_is_not_made_through_a_directory_that_became_a_symbolic_link() {
+        let (top, root) = destination();
+        root.make_link(b"first", &root, b"dir/file").unwrap();
+        assert_eq!(std_fs::read(top.path().join("dest/first")).unwrap(), b"dest/dir/file");
+        std_fs::rename(top.path().join("dest/dir"), top.path().join("dest/aside")).unwrap();
+        symlink("../outside", top.path().join("dest/dir")).unwrap();
+        assert!(root.make_link(b"second", &root, b"dir/file").is_err());
+        assert!(!top.path().join("dest/second").exists());
+    }
+
+    #[test]
+    fn an_entry_that_was_swapped_is_an_error_and_its_target_is_left_alone() {
+        let (top, root) = destination();
+        let outside = top.path().join("outside/file");
+        std_fs::set_permissions(&outside, PermissionsExt::from_mode(0o600)).unwrap();
+        symlink("../outside/file", top.path().join("dest/pipe")).unwrap();
+        std_fs::hard_link(&outside, top.path().join("dest/node")).unwrap();
+        for (name, file_type, kind) in [
+            (&b"pipe"[..], FileType::Fifo, fs::FileType::Fifo),
+            (b"node", FileType::Symlink, fs::FileType::Symlink),
+        ] {
+            let skipped = Skipped::default();
+            assert!(root.finish_unopened(name, kind, &stat(file_type), &[], &skipped).is_err());
+        }
+        let mode = std_fs::metadata(&outside).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert!(root.make_node(b"fifo", &stat(FileType::Fifo), &[], &Skipped::default()).unwrap());
+        let mode = std_fs::metadata(top.path().join("dest/fifo")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777);
+    }
+}

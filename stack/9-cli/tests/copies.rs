@@ -50,6 +50,30 @@ fn metadata_that_a_copy_cannot_restore_is_counted_and_exits_with_1() {
 }
 
 #[test]
+fn files_that_are_shorter_than_they_say_are_copied_as_far_as_they_go_and_named() {
+    // A file of sysfs has a page by its size, and a line by its content.
+    let source = "/sys/devices/system/cpu";
+    let Ok(online) = fs::read(format!("{source}/online")) else {
+        eprintln!("skipped: no sysfs here");
+        return;
+    };
+    let bench = Bench::new();
+    let (image, empty) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
+    let run = expect(1, &["mkfs", "--json", "--size", "300M", "--from", source, &image]);
+    assert!(run.stderr.contains("changed while it was read"), "{}", run.stderr);
+    let skipped = objects(&run).last().unwrap()["skipped"].clone();
+    assert!(skipped[0]["what"].as_str().unwrap().starts_with("content"), "{skipped}");
+    expect(0, &["mkfs", "-q", "--size", "300M", &empty]);
+    expect(1, &["put", &empty, &format!("{source}/."), "/"]);
+    for image in [&image, &empty] {
+        assert_eq!(expect(0, &["cat", image, "/online"]).stdout.as_bytes(), online);
+        expect(0, &["check", image]);
+    }
+    let run = expect(2, &["put", "--strict", &empty, &format!("{source}/online"), "/strict"]);
+    assert!(run.stderr.contains("online: changed while it was read"), "{}", run.stderr);
+}
+
+#[test]
 fn whiteouts_copied_as_files_and_foreign_attributes_are_reported_once() {
     let bench = Bench::new();
     let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Bench, begin, ended, expect, interrupt, json, shown};
+use common::{Bench, begin, damage, ended, expect, interrupt, json, objects, shown};
 
 /// Returns the output of mdadm for a member; `None`, with a note, if mdadm is not installed.
 fn mdadm(name: &str) -> Option<String> {
@@ -211,7 +211,7 @@ fn members_are_added_replaced_and_re_added() {
     expect(0, &["md", "fail", &target(&names), &names[0]]);
     expect(1, &["md", "rebuild", &target(&names[1..])]);
     let run = expect(1, &["md", "fail", &target(&names[1..]), &names[2]]);
-    assert!(run.stderr.contains("cannot go on without it"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot work without it"), "{}", run.stderr);
     let run = expect(2, &["md", "scrub", &target(&names[1..])]);
     assert!(run.stderr.contains("missing or not complete"), "{}", run.stderr);
 }
@@ -329,4 +329,74 @@ fn until(target: &str) -> u64 {
     let detail = &json(&["md", "detail", "--json", target])[0];
     let freshness = &detail["members"][4]["freshness"];
     freshness["rebuilding"]["until"].as_u64().expect("a member that is being rebuilt")
+}
+
+/// A RAID6 of five, one of whose members holds something else in one page.
+fn with_a_wrong_member(bench: &Bench) -> (Vec<String>, Vec<u8>) {
+    let words = ["--level", "6", "--assume-clean", "--chunk", "64K", "--data-offset", "1M"];
+    let (names, content) = filled(bench, &words, 5);
+    // In stripe 3, where all members hold something.
+    let at = (1 << 20) + 3 * (64 << 10) + 8192;
+    damage(names[1].as_ref(), at, b"not what it should be");
+    (names, content)
+}
+
+#[test]
+fn a_rebuild_from_members_that_disagree_fails_and_names_the_stripes() {
+    let bench = Bench::new();
+    let (names, _) = with_a_wrong_member(&bench);
+    expect(0, &["md", "fail", "--later", &format!("md:{}", names.join(",")), &names[2]]);
+    let left = [&names[..2], &names[3..]].concat();
+    let new = shown(&bench.path("new.img"));
+    let target = format!("md:{}", left.join(","));
+    let run = expect(1, &["md", "add", "--json", "--member-size", "9M", &target, &new]);
+    let answer = &objects(&run)[0];
+    assert_eq!(answer["undecided_pages"], 1, "{}", run.stdout);
+    assert_eq!(answer["undecided_stripes"], serde_json::json!([3]), "{}", run.stdout);
+    assert!(answer["undecided_bytes"].as_array().is_some_and(|bytes| !bytes.is_empty()));
+    assert!(run.stdout.contains("cannot be told: stripes 3"), "{}", run.stdout);
+    // The array is whole all the same.
+    assert_eq!(answer["missing"], serde_json::json!([]));
+}
+
+#[test]
+fn a_replacement_gets_what_the_others_show_to_be_right() {
+    let bench = Bench::new();
+    let (mut names, content) = with_a_wrong_member(&bench);
+    let new = shown(&bench.path("new.img"));
+    let target = format!("md:{}", names.join(","));
+    expect(0, &["md", "add", "--later", "--member-size", "9M", &target, &new]);
+    let target = format!("{target},{new}");
+    let run = expect(0, &["md", "replace", &target, &names[1]]);
+    assert!(run.stderr.contains("1 pages of") && run.stderr.contains("m1.img"), "{}", run.stderr);
+    names[1] = new;
+    let target = format!("md:{}", names.join(","));
+    holds(&target, &content);
+    expect(0, &["md", "scrub", &target]);
+}
+
+#[test]
+fn a_rebuild_that_leaves_a_role_empty_says_why_even_quietly() {
+    let bench = Bench::new();
+    let (names, _) = filled(&bench, &["--level", "5", "--assume-clean", "--bitmap", "none"], 4);
+    let target = format!("md:{}", names.join(","));
+    expect(0, &["md", "fail", "--later", &target, &names[1]]);
+    let run = expect(1, &["md", "rebuild", "-q", &target]);
+    assert!(run.stderr.contains("roles [1] have no member; left out: "), "{}", run.stderr);
+    assert!(run.stderr.contains("m1.img") && run.stderr.contains("md add"), "{}", run.stderr);
+}
+
+#[test]
+fn a_member_that_is_named_twice_is_named_as_the_repeat() {
+    let bench = Bench::new();
+    let (names, _) = filled(&bench, &["--level", "5", "--assume-clean"], 3);
+    let alias = bench.path("alias.img");
+    std::os::unix::fs::symlink(&names[0], &alias).unwrap();
+    for other in [&names[0], &shown(&alias)] {
+        let target = format!("md:{},{},{other}", names[0], names[1]);
+        let motd = shown(&bench.file("motd", b"twice"));
+        let run = expect(2, &["md", "load", "--write", &target, &motd]);
+        let said = format!("{} and {other} are the same member [md.duplicate]", names[0]);
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
+    }
 }

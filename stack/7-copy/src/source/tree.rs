@@ -178,7 +178,7 @@ impl Notes {
         for error in &self.left_out {
             skipped.count(match error {
                 SourceError::TooManyXattrs { .. } => "attributes (more than Linux lists)",
-                _ => "names (gone while the tree was read)",
+                _ => "names (removed while the tree was read)",
             });
         }
         skipped.count_more("content (of files whose size is unknown, as in /proc)", self.sizeless);

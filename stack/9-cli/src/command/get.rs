@@ -79,7 +79,7 @@ fn archive(
         let failure = Failure::cannot(error.to_string());
         match cause.kind() {
             ErrorKind::BrokenPipe => Failure::problem(
-                "the reader of the archive has gone away; the archive is incomplete",
+                "the reader of the archive closed the pipe; the archive is incomplete",
             ),
             ErrorKind::StorageFull => {
                 failure.hint("Free some space on the side that receives the archive.")

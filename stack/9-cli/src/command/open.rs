@@ -42,8 +42,6 @@ pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
             None => failure,
         },
         target::Error::NotWritable { .. } => failure,
-        target::Error::Repeated { .. } => failure
-            .hint("Name each member once; the word missing stands for one that is not there."),
         target::Error::Size(_) => failure.hint("Write for example mem:512M or mem:1.5G."),
         target::Error::WhichPart { found, .. } if !found.is_empty() => {
             failure.hint("Name one of them as the target.")

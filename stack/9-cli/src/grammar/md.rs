@@ -76,6 +76,12 @@ commands! {
         } => Access::Reads,
         /// Find order, level, layout, chunk and offset of members without superblocks, from the XFS
         /// volume on them
+        ///
+        /// The result is certain or likely, with the evidence against it; exit code 0. If several
+        /// candidates are equally good, all are named as undecided, and it is said whether their
+        /// files read the same; exit code 1. A doubtful candidate is no result. Members of a RAID0
+        /// must have one size; a volume in a partition of a partition is not looked for, except a
+        /// logical one.
         Guess {
             /// The members, in any order; `missing` for each that is lost
             #[arg(value_name = "MEMBER", required = true)]

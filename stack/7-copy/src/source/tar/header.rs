@@ -96,7 +96,7 @@ fn text(field: &[u8]) -> &[u8] {
 /// Parses a number: octal digits, with blanks and zeroes around; or, if it is too large for that,
 /// binary with the highest bit set.
 pub(super) fn number(field: &[u8], what: &str) -> Result<i64, Problem> {
-    let wrong = || format!("{what} is no number: {}", field.escape_ascii());
+    let wrong = || format!("{what} is not a number: {}", field.escape_ascii());
     match field {
         [first, rest @ ..] if first & 0x80 != 0 => {
             // 0x80 begins a positive number, 0xff a negative one in two's complement.

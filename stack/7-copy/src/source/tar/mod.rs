@@ -219,7 +219,8 @@ impl Reader<'_, '_, '_> {
         };
         let dir = self.draft.dir_at(above, member.meta.mtime, self.input.budget);
         let Some(dir) = dir.map_err(|error| self.placed(error))? else {
-            let what = "lies below what is no directory, or behind too many symbolic links".into();
+            let what =
+                "is below a name that is not a directory, or behind too many symbolic links".into();
             return Err(self.placed(SourceError::Unfit { path: Vec::new(), what }));
         };
         if self.draft.take_whiteout(dir, name, self.whiteouts) {
@@ -267,7 +268,7 @@ impl Reader<'_, '_, '_> {
         let inode = found.filter(|&inode| !self.draft.is_dir(inode));
         let Some(inode) = inode else {
             let what = format!(
-                "{}: a link to {}, which is no file before it",
+                "{}: a link to {}, which no earlier member has",
                 String::from_utf8_lossy(name),
                 String::from_utf8_lossy(target)
             );

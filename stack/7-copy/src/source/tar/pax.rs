@@ -63,7 +63,7 @@ impl Records {
     /// Adds the records in `bytes`. One without a value removes an earlier one.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Problem> {
         while !bytes.is_empty() && bytes[0] != 0 {
-            let wrong = || "an extended header holds what is no record".to_owned();
+            let wrong = || "an extended header has data that is not a record".to_owned();
             let digits = bytes.iter().position(|&b| b == b' ').ok_or_else(wrong)?;
             let len = decimal(&bytes[..digits]).ok_or_else(wrong)?;
             let len = usize::try_from(len).map_err(|_| wrong())?;
@@ -78,7 +78,7 @@ impl Records {
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Problem> {
         if matches!(key, b"GNU.sparse.offset" | b"GNU.sparse.numbytes") {
-            let number = decimal(value).ok_or("a sparse map holds what is no number")?;
+            let number = decimal(value).ok_or("a sparse map has an entry that is not a number")?;
             self.ranges.push(number);
         } else if KEYS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
             let is_value = !value.is_empty() || key.starts_with(XATTR);

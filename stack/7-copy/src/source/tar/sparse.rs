@@ -71,7 +71,7 @@ pub(super) fn map(input: &mut Input<'_, '_>, member: &Member) -> Result<Option<M
     let ranges = match records.get(b"GNU.sparse.map") {
         Some(map) => {
             let numbers = map.split(|&b| b == b',').map(decimal).collect::<Option<Vec<u64>>>();
-            numbers.ok_or("a sparse map holds what is no number")?
+            numbers.ok_or("a sparse map has an entry that is not a number")?
         }
         None => records.ranges.clone(),
     };
@@ -132,10 +132,11 @@ fn in_front(input: &mut Input<'_, '_>, stored: u64) -> Result<(Numbers, u64), Er
             let byte = block[at];
             at += 1;
             if byte == b'\n' {
-                return decimal(&digits).ok_or("a sparse map holds what is no number".into());
+                return decimal(&digits)
+                    .ok_or("a sparse map has an entry that is not a number".into());
             }
             if digits.len() == LINE_MAX {
-                return Err("a sparse map holds what is no number".into());
+                return Err("a sparse map has an entry that is not a number".into());
             }
             digits.push(byte);
         }

@@ -1,4 +1,4 @@
-//! What a rebuild found where members disagree.
+//! The mismatches that a rebuild found.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,25 +10,25 @@ use xfskit::units::ByteOffset;
 use crate::exit::Failure;
 use crate::out::Out;
 
-/// Stripes and ranges that are named.
+/// Number of stripes and ranges that are printed.
 const NAMED_MAX: usize = 1000;
-/// Stripes that are named in a note.
+/// Number of stripes that are printed in a note.
 const NOTED_MAX: usize = 20;
 
-/// The pages in which the members that a rebuild read did not agree.
+/// The pages on which the members that a rebuild read disagreed.
 #[derive(Debug, Default)]
 pub(super) struct Disagreement {
-    /// Pages of each role that the others showed to be wrong, and that were not used.
+    /// Pages of each role that were known to be wrong, and were not used.
     pub(super) corrected: BTreeMap<usize, u64>,
-    /// Pages in which nothing tells which member is wrong.
+    /// Pages on which no member is known to be wrong.
     pub(super) undecided: u64,
-    /// Their stripes, and what may be wrong of the array.
+    /// Their stripes, and the ranges of the array that may be wrong.
     pub(super) stripes: Vec<u64>,
     pub(super) bytes: Vec<Range<ByteOffset>>,
 }
 
 impl Disagreement {
-    /// What an array's verified reads found.
+    /// Returns the mismatches that an array's verified reads found.
     pub(super) fn of(array: &Array) -> Self {
         let report = array.verify_report();
         let mut found = Self { undecided: report.more, ..Self::default() };
@@ -48,7 +48,7 @@ impl Disagreement {
         found
     }
 
-    /// Tells which members were wrong, where the others show it.
+    /// Reports the members that were wrong.
     pub(super) fn say(&self, array: &Array, out: &Out) {
         for (role, pages) in &self.corrected {
             let name = array.member_name(*role).unwrap_or("a member");
@@ -59,7 +59,7 @@ impl Disagreement {
         }
     }
 
-    /// Returns the failure that names the stripes in which nothing tells the wrong member.
+    /// Returns the failure that names the stripes on which no member is known to be wrong.
     pub(super) fn failure(&self, name: &ArrayName) -> Option<Failure> {
         (self.undecided > 0).then_some(())?;
         let named: Vec<String> =

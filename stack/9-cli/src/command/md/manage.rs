@@ -111,7 +111,7 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
     array.fail(role).map_err(|_| {
         let (geometry, member) = (&managed.assembly.geometry, &args.member);
         Failure::problem(format!(
-            "{member}: {} of {} members cannot go on without it",
+            "{member}: {} of {} members cannot work without it",
             geometry.level(),
             geometry.raid_disks()
         ))
@@ -275,8 +275,8 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
 }
 
 /// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array,
-/// with the redundancy that is left compared. Returns the roles that remain without a member. Fails
-/// if members disagree where nothing tells which of them is wrong.
+/// and compares the remaining redundancy. Returns the roles that remain without a member. Fails if
+/// members disagree and no member is known to be wrong.
 fn complete_array(
     name: &ArrayName,
     array: &Array,
