@@ -20,14 +20,7 @@ use crate::parallel;
 use crate::parents;
 use crate::report::{Phase, Progress};
 use crate::table::Kind;
-use crate::tree::Directories;
-
-/// A directory and its parent, as its own ".." entry or its parent's entry records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirParent {
-    pub dir: Ino,
-    pub parent: Ino,
-}
+use crate::tree::{DirParent, Directories};
 
 /// State and results of one thread.
 pub(crate) struct Worker<'w, 'v> {
