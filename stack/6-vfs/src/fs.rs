@@ -146,12 +146,23 @@ impl Fs {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what became of the volume.
+    /// Closes the volume like [`close`](Self::close), and returns its statistics.
     ///
     /// # Errors
     /// As [`close`](Self::close).
     pub fn close_counted(self) -> Result<xfskit_core::Closed> {
         Ok(self.volume.close_counted()?)
+    }
+
+    /// The same for a filesystem that handles still refer to. Inodes without a name are given back,
+    /// though they are held. Everything later fails with
+    /// [`Closed`](xfskit_core::Error::Closed). The caller makes sure that no change is under way.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
+        self.give_back_held();
+        Ok(self.volume.close_shared()?)
     }
 
     /// The volume below.
@@ -223,7 +234,7 @@ impl Fs {
         Ok(Some(self.inode(ino)?))
     }
 
-    /// What is known about `inode`.
+    /// Returns the metadata of `inode`.
     pub fn stat(&self, inode: &Inode) -> crate::Stat {
         crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
     }

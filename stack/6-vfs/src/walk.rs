@@ -4,6 +4,8 @@
 //! Damage does not end a walk. What cannot be read is an `Err` item that names its path; its
 //! neighbours still come. A directory is entered once only, so a cycle ends.
 
+use std::ops::Deref;
+
 use xfskit_core::Inode;
 use xfskit_units::Ino;
 
@@ -25,7 +27,7 @@ pub struct WalkEntry {
     pub inode: Inode,
     /// The directory that it was found in; of the start, itself.
     pub parent: Ino,
-    /// True where it is the last of its directory.
+    /// True if it is the last of its directory.
     pub last: bool,
 }
 
@@ -40,10 +42,11 @@ pub struct WalkFault {
     pub error: Error,
 }
 
-/// A walk under way: an iterator.
+/// A walk under way: an iterator. `F` is how it refers to the filesystem: by a borrow ([`Walk`]), or
+/// as an owner.
 #[derive(Debug)]
-pub struct Walk<'a> {
-    fs: &'a Fs,
+pub struct TreeWalk<F: Deref<Target = Fs>> {
+    fs: F,
     max_depth: usize,
     seen: Visited,
     /// Of the directory that the walk is in, and behind it what is left of others.
@@ -55,6 +58,9 @@ pub struct Walk<'a> {
     levels: Vec<Level>,
 }
 
+/// A walk that borrows the filesystem.
+pub type Walk<'f> = TreeWalk<&'f Fs>;
+
 /// A directory that the walk is in.
 #[derive(Debug)]
 struct Level {
@@ -62,7 +68,7 @@ struct Level {
     /// depth for each level.
     path_len: usize,
     dir: Inode,
-    /// What is still to come, in reverse: the next is the last.
+    /// The remaining entries in reverse: the next is the last.
     entries: Vec<Entry>,
     /// The inodes of the next few, in reverse too.
     inodes: Vec<Result<Inode>>,
@@ -102,10 +108,17 @@ impl Fs {
     /// Walks the tree below `inode`, which `path` names. Directories deeper than `max_depth` below
     /// the start are not entered.
     pub fn walk(&self, path: &[u8], inode: Inode, max_depth: usize) -> Walk<'_> {
+        TreeWalk::new(self, path, inode, max_depth)
+    }
+}
+
+impl<F: Deref<Target = Fs>> TreeWalk<F> {
+    /// Walks the tree below `inode`, as [`Fs::walk`] does.
+    pub fn new(fs: F, path: &[u8], inode: Inode, max_depth: usize) -> Self {
         let ino = inode.ino();
         let start = WalkEntry { path: path.to_vec(), depth: 0, inode, parent: ino, last: true };
-        Walk {
-            fs: self,
+        Self {
+            fs,
             max_depth,
             seen: Visited::new(ino, path),
             path: Vec::new(),
@@ -114,9 +127,12 @@ impl Fs {
             levels: Vec::new(),
         }
     }
-}
 
-impl Walk<'_> {
+    /// Bounds how deep below the start the walk goes: for a walk that has not begun.
+    pub fn set_max_depth(&mut self, max_depth: usize) {
+        self.max_depth = max_depth;
+    }
+
     /// Goes into `entry` where it is a directory and not too deep.
     fn enter(&mut self, entry: &WalkEntry) {
         if !entry.inode.core().is_dir() || entry.depth >= self.max_depth {
@@ -131,7 +147,7 @@ impl Walk<'_> {
         }
         let Portion { mut entries, errors, .. } = self.fs.read_dir(&entry.inode);
         let fault = |error| WalkFault { path: entry.path.clone(), error };
-        self.faults.extend(errors.into_iter().filter(|e| !is_gone(self.fs, e)).map(fault));
+        self.faults.extend(errors.into_iter().filter(|e| !is_gone(&self.fs, e)).map(fault));
         entries.sort_unstable_by(|a, b| b.name.cmp(&a.name));
         self.path.clone_from(&entry.path);
         let (path_len, dir) = (entry.path.len(), entry.inode.clone());
@@ -139,7 +155,7 @@ impl Walk<'_> {
     }
 }
 
-impl Iterator for Walk<'_> {
+impl<F: Deref<Target = Fs>> Iterator for TreeWalk<F> {
     type Item = std::result::Result<WalkEntry, WalkFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -153,7 +169,7 @@ impl Iterator for Walk<'_> {
         loop {
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
-            let Some((next, inode)) = level.next_there(self.fs) else {
+            let Some((next, inode)) = level.next_there(&self.fs) else {
                 self.levels.pop();
                 continue;
             };

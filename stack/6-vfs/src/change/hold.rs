@@ -1,6 +1,7 @@
 //! Inodes held open: a file without a name lives as long as somebody holds it.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use xfskit_trans::lock::{LockRank, RankedMutex};
@@ -77,16 +78,61 @@ impl Holds {
     fn is_going(&self, ino: Ino) -> bool {
         self.shard(ino).lock().get(&ino).is_some_and(|holders| holders.going)
     }
+
+    /// Returns the held inodes that have no name, and marks them: their holders do not give them
+    /// back.
+    fn take_unlinked(&self) -> Vec<Ino> {
+        let mut unlinked = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let marked = shard.iter_mut().filter(|(_, holders)| holders.unnamed);
+            unlinked.extend(marked.map(|(ino, holders)| {
+                holders.unnamed = false;
+                *ino
+            }));
+        }
+        unlinked
+    }
 }
 
-/// An inode, held open. Dropped by the last holder, an inode without a name is given back.
+/// An inode, held open. Dropped by the last holder, an inode without a name is given back. `F` is
+/// how it refers to the filesystem: by a borrow ([`Hold`]), or as an owner.
 #[derive(Debug)]
-pub struct Hold<'f> {
-    fs: &'f Fs,
+pub struct InodeHold<F: Deref<Target = Fs>> {
+    pub(super) fs: F,
     ino: Ino,
 }
 
-impl Hold<'_> {
+/// A hold that borrows the filesystem.
+pub type Hold<'f> = InodeHold<&'f Fs>;
+
+impl<F: Deref<Target = Fs>> InodeHold<F> {
+    /// Holds inode `ino` open, as [`Fs::hold`] does.
+    pub(crate) fn new(fs: F, ino: Ino) -> Self {
+        fs.held.add(ino);
+        Self { fs, ino }
+    }
+
+    /// Holds inode `ino` to use its content. The caller reads the inode afterwards: it may be free.
+    ///
+    /// Waits while another thread gives the inode back. When that thread has committed, the number
+    /// may already be another file's, before the mark is cleared.
+    ///
+    /// # Errors
+    /// [`NoInode`](xfskit_core::Error::NoInode) if the inode is still being given back after
+    /// [`GIVE_BACK_MAX`].
+    pub(crate) fn of_content(fs: F, ino: Ino) -> Result<Self> {
+        let hold = Self::new(fs, ino);
+        let start = Instant::now();
+        while hold.fs.held.is_going(ino) {
+            if start.elapsed() > GIVE_BACK_MAX {
+                return Err(xfskit_core::Error::NoInode(ino).into());
+            }
+            std::thread::yield_now();
+        }
+        Ok(hold)
+    }
+
     /// Its number.
     pub fn ino(&self) -> Ino {
         self.ino
@@ -100,7 +146,7 @@ impl Hold<'_> {
     }
 }
 
-impl Drop for Hold<'_> {
+impl<F: Deref<Target = Fs>> Drop for InodeHold<F> {
     fn drop(&mut self) {
         while !self.fs.held.remove(self.ino) {
             if let Err(error) = self.fs.give_back(self.ino) {
@@ -115,8 +161,7 @@ impl Drop for Hold<'_> {
 impl Fs {
     /// Holds inode `ino` open: it stays, whatever becomes of its names.
     pub fn hold(&self, ino: Ino) -> Hold<'_> {
-        self.held.add(ino);
-        Hold { fs: self, ino }
+        InodeHold::new(self, ino)
     }
 
     /// Holds `inode` open: it, and not another that was given its number since.
@@ -124,31 +169,20 @@ impl Fs {
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone; device failures, corruption.
     pub fn hold_inode(&self, inode: &Inode) -> Result<Hold<'_>> {
-        let hold = self.hold_content(inode.ino())?;
+        let hold = InodeHold::of_content(self, inode.ino())?;
         if self.volume.iget(inode.ino())?.is_same_file(inode) {
             return Ok(hold);
         }
         Err(xfskit_core::Error::NoInode(inode.ino()).into())
     }
 
-    /// Holds inode `ino` to use its content. The caller reads the inode afterwards: it may be free.
-    ///
-    /// Waits while another thread gives the inode back. When that thread has committed, the number
-    /// may already be another file's, before the mark is cleared.
-    ///
-    /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) if the inode is still being given back after
-    /// [`GIVE_BACK_MAX`].
-    pub(crate) fn hold_content(&self, ino: Ino) -> Result<Hold<'_>> {
-        let hold = self.hold(ino);
-        let start = Instant::now();
-        while self.held.is_going(ino) {
-            if start.elapsed() > GIVE_BACK_MAX {
-                return Err(xfskit_core::Error::NoInode(ino).into());
+    /// Gives back the inodes without a name that are still held: their holders do not do it any more.
+    pub(crate) fn give_back_held(&self) {
+        for ino in self.held.take_unlinked() {
+            if let Err(error) = self.give_back(ino) {
+                tracing::warn!(%ino, %error, "an unlinked file could not be given back");
             }
-            std::thread::yield_now();
         }
-        Ok(hold)
     }
 
     /// Gives back all that an inode without a name has, and itself.
@@ -158,7 +192,7 @@ impl Fs {
             inode => inode.inspect_err(|error| self.volume.orphan_stays(Some(ino), error))?,
         };
         if inode.core().nlink() == 0 {
-            // What is in memory of it is of no use to anybody any more.
+            // Its content in memory is of no use any more.
             self.volume.discard_content(ino)?;
             self.volume.inactivate(ino)?;
         }

@@ -1,17 +1,17 @@
 //! Content of two files: shared, copied by sharing, exchanged; and given blocks of its own again.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use xfskit_core::Error as Core;
 use xfskit_units::{ByteOffset, index};
 
-use super::handle::{Handle, bytes};
-use crate::{Error, Result};
+use super::handle::{FileHandle, bytes};
+use crate::{Error, Fs, Result};
 
 /// Bytes that are copied at once where nothing can be shared.
 const COPY_BYTES: u64 = 1 << 20;
 
-impl Handle<'_> {
+impl<F: Deref<Target = Fs>> FileHandle<F> {
     /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this
     /// one: both map the same blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source`
     /// may end within one where `from` ends, if this file then ends there or before too. An empty
@@ -20,14 +20,14 @@ impl Handle<'_> {
     /// # Errors
     /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be
     /// shared, and where there is no space. Nothing has changed then.
-    pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
+    pub fn share(&self, offset: u64, from: &Self, source: Range<u64>) -> Result<()> {
         self.same_volume(from)?;
         if source.is_empty() {
             return Ok(());
         }
-        let now = self.fs.clock.now();
+        let now = self.fs().clock.now();
         let (to, from) = (self.content(), from.content());
-        Ok(to.share(&self.fs.volume, ByteOffset(offset), from, bytes(&source), now)?)
+        Ok(to.share(&self.fs().volume, ByteOffset(offset), from, bytes(&source), now)?)
     }
 
     /// Gives `range` blocks of its own where other files map them too.
@@ -35,7 +35,7 @@ impl Handle<'_> {
     /// # Errors
     /// Where there is no space: then nothing has changed.
     pub fn unshare(&self, range: Range<u64>) -> Result<()> {
-        Ok(self.content().unshare(&self.fs.volume, bytes(&range))?)
+        Ok(self.content().unshare(&self.fs().volume, bytes(&range))?)
     }
 
     /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`),
@@ -43,9 +43,9 @@ impl Handle<'_> {
     /// copied: fewer than asked for at the end of `from`, and where the rest finds no space.
     ///
     /// # Errors
-    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`]
+    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`write`](Self::write)
     /// for the first bytes: then nothing has changed.
-    pub fn copy_range(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<u64> {
+    pub fn copy_range(&self, offset: u64, from: &Self, source: Range<u64>) -> Result<u64> {
         self.same_volume(from)?;
         let size = from.size();
         let end = source.end.min(size);
@@ -75,27 +75,27 @@ impl Handle<'_> {
     /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other
     /// ranges, [`Core::NoSpace`] where the maps of both files could not grow. Nothing has changed
     /// then; where the device fails halfway, the volume is shut down, and recovery does the rest.
-    pub fn exchange_range(&self, range: Range<u64>, other: &Handle<'_>, offset: u64) -> Result<()> {
+    pub fn exchange_range(&self, range: Range<u64>, other: &Self, offset: u64) -> Result<()> {
         self.same_volume(other)?;
-        let (now, ours, theirs) = (self.fs.clock.now(), self.content(), other.content());
+        let (now, ours, theirs) = (self.fs().clock.now(), self.content(), other.content());
         let offset = ByteOffset(offset);
-        Ok(ours.exchange_range(&self.fs.volume, bytes(&range), theirs, offset, now)?)
+        Ok(ours.exchange_range(&self.fs().volume, bytes(&range), theirs, offset, now)?)
     }
 
     /// Exchanges all of the content with that of `other`, at once, sizes included.
     ///
     /// # Errors
     /// As [`exchange_range`](Self::exchange_range).
-    pub fn exchange(&self, other: &Handle<'_>) -> Result<()> {
+    pub fn exchange(&self, other: &Self) -> Result<()> {
         self.same_volume(other)?;
-        let now = self.fs.clock.now();
-        Ok(self.content().exchange(&self.fs.volume, other.content(), now)?)
+        let now = self.fs().clock.now();
+        Ok(self.content().exchange(&self.fs().volume, other.content(), now)?)
     }
 
     /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of
     /// this one on; an empty one at the start of `source` where there is none.
     fn sharable(&self, offset: u64, source: Range<u64>, size: u64) -> Range<u64> {
-        let geo = self.fs.volume.geo();
+        let geo = self.fs().volume.geo();
         let blocksize = 1_u64 << geo.blocklog;
         let nothing = source.start..source.start;
         let apart = offset % blocksize != source.start % blocksize;
@@ -113,7 +113,7 @@ impl Handle<'_> {
     fn copy_bytes(
         &self,
         offset: u64,
-        from: &Handle<'_>,
+        from: &Self,
         source: Range<u64>,
         copied: &mut u64,
     ) -> Result<()> {
@@ -133,8 +133,8 @@ impl Handle<'_> {
         Ok(())
     }
 
-    pub(super) fn same_volume(&self, other: &Handle<'_>) -> Result<()> {
-        if std::ptr::eq(self.fs, other.fs) {
+    pub(super) fn same_volume(&self, other: &Self) -> Result<()> {
+        if std::ptr::eq(self.fs(), other.fs()) {
             return Ok(());
         }
         Err(Core::Limit("the files are on different volumes").into())

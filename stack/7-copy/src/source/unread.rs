@@ -14,6 +14,8 @@ use super::node_id::NodeId;
 /// A file that was not read as it was found.
 #[derive(Debug)]
 pub struct Unread {
+    /// Path of the file, below the path that the source was given by.
+    pub path: Vec<u8>,
     /// The first error.
     pub error: SourceError,
     /// Bytes that were read, from the start.
@@ -76,16 +78,23 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// `error`, if the tree is strict.
-    pub(super) fn ends_at(&self, end: u64, error: SourceError) -> Result<(), SourceError> {
-        self.note(Unread { error, end: end.min(self.size), is_open: true, size: self.size })
+    pub(super) fn ends_at(
+        &self,
+        path: &[u8],
+        end: u64,
+        error: SourceError,
+    ) -> Result<(), SourceError> {
+        let (path, end, size) = (path.to_vec(), end.min(self.size), self.size);
+        self.note(Unread { path, error, end, is_open: true, size })
     }
 
     /// Notes that the file cannot be opened.
     ///
     /// # Errors
     /// `error`, if the tree is strict.
-    pub(super) fn is_gone(&self, error: SourceError) -> Result<(), SourceError> {
-        self.note(Unread { error, end: 0, is_open: false, size: self.size })
+    pub(super) fn is_gone(&self, path: &[u8], error: SourceError) -> Result<(), SourceError> {
+        let (path, size) = (path.to_vec(), self.size);
+        self.note(Unread { path, error, end: 0, is_open: false, size })
     }
 
     fn note(&self, unread: Unread) -> Result<(), SourceError> {

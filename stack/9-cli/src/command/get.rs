@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use xfskit::Volume;
-use xfskit::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
-use xfskit::vfs::{Follow, Inode};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
+use xfskit::raw::vfs::{Follow, Inode};
 
 use super::open;
 use crate::exit::{Failure, Outcome};

@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use xfskit::core::Error as Core;
-use xfskit::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
+use xfskit::raw::core::Error as Core;
+use xfskit::raw::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
 
 use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use xfskit::md::array::Array;
-use xfskit::target::ArrayName;
-use xfskit::units::ByteOffset;
+use xfskit::raw::md::array::Array;
+use xfskit::raw::target::ArrayName;
+use xfskit::raw::units::ByteOffset;
 
 use crate::exit::Failure;
 use crate::out::Out;

@@ -4,15 +4,15 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::copy::source::{
+use xfskit::raw::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
+use xfskit::raw::copy::source::{
     self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
 };
-use xfskit::copy::{Skipped, SkippedCount};
-use xfskit::format::timestamp::Timestamp;
-use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
-use xfskit::target::Target;
-use xfskit::units::ByteLen;
+use xfskit::raw::copy::{Skipped, SkippedCount};
+use xfskit::raw::format::timestamp::Timestamp;
+use xfskit::raw::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
+use xfskit::raw::target::Target;
+use xfskit::raw::units::ByteLen;
 
 use super::super::open::{about, device_hint};
 use super::{
@@ -112,7 +112,7 @@ pub(crate) fn report_notes(tree: &Tree, out: &Out) {
 pub(crate) fn report_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
     let unread = tree.take_unread();
     for file in unread.iter().take(NAMED) {
-        out.fault_at("not copied whole", file, None);
+        out.fault_in(&file.path, file, None, None);
     }
     let skipped = Skipped::default();
     skipped.count_more("content (of files that changed or failed while read)", unread.len() as u64);
