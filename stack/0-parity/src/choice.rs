@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::measure;
-use crate::routine::{Routine, portable, routines};
+use crate::routine::{Routine, routines};
 
 /// Index of the routine in use; [`UNCHOSEN`] before the first call.
 static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);

@@ -484,7 +484,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let at = fork.location("dir block", ptr.fileoff(geo).0);
             vol.ctx(at.index(ptr.offset(geo)))
         };
-        crate::space::merge(
+        crate::merge::merge(
             &self.named,
             &self.hashed,
             |n| **n,
@@ -516,7 +516,7 @@ fn compare_bests(
     found: impl Iterator<Item = (u32, u16)>,
 ) {
     let found = found.filter(|(_, best)| *best != NULLDATAOFF);
-    crate::space::merge(
+    crate::merge::merge(
         due,
         found,
         |due| due.0,

@@ -10,7 +10,7 @@ use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
 use xfskit_format::{Ctx, Expected, VerifyResult};
-use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
+use xfskit_units::{AgIno, AgNumber, FsBlock};
 use zerocopy::FromBytes;
 
 use crate::btree::{Walked, walk};

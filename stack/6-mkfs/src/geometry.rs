@@ -6,12 +6,12 @@
 
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
-use xfskit_units::{AgNumber, ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, Version};
+use xfskit_units::{AgNumber, Features, Geometry, Ino, RfsBlock, Uuid, Version};
 
 use crate::error::{Error, refuse};
 use crate::layout::AgLayout;
 use crate::logspace;
-use crate::options::{Autofsck, Options, Quantity};
+use crate::options::{Autofsck, Options};
 use crate::sizes::{AG_MIN, DeviceFacts, GIB, MIB, SMALL, Sizes};
 use crate::stripe::Stripe;
 
