@@ -1,6 +1,7 @@
 //! A volume: open, geometry, AG headers, counters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
