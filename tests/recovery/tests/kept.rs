@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
-use xfskit_core::recovery::{open_log, replay};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OnReplay, OpenOptions, ReplayOptions, Volume};
 use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
+use xfskit_recovery::{open_log, replay};
 use xfskit_test_fuzzing::{Rng, image::unpack};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs, verify};
@@ -150,7 +150,8 @@ fn replay_reports_open_intents_and_no_finished_ones() {
     assert_eq!(named, [("RUI", 1), ("CUI", 2)]);
 
     append(&dev, &[0x34, 0x12, 1, 0]);
-    let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
+    let refused: Error =
+        xfskit_recovery::replay(&dev, None, &sb).expect_err("an unknown item").into();
     assert_eq!(refused.corruption().expect("a fault").check.0, "log.item.type");
 }
 
