@@ -196,10 +196,10 @@ impl Tree {
     /// Returns the most levels the tree can have on this volume.
     pub fn max_levels(self, geo: &Geometry) -> u32 {
         match self {
-            Self::Bno | Self::Cnt => alloc::max_levels(geo),
-            Self::Ino | Self::Fino => inobt::max_levels(geo),
-            Self::Rmap => rmap::max_levels(geo),
-            Self::Refcount => refcount::max_levels(geo),
+            Self::Bno | Self::Cnt => free_space_levels(geo),
+            Self::Ino | Self::Fino => inode_levels(geo),
+            Self::Rmap => rmap_levels(geo),
+            Self::Refcount => refcount_levels(geo),
         }
     }
 
@@ -231,6 +231,41 @@ impl Tree {
         let daddr = geo.agb_to_daddr(agno, agbno);
         Location::of(self.ids().tree).ag(agno).agb(agbno).daddr(daddr, geo.block_sectors())
     }
+}
+
+/// Returns the most levels of bnobt and cntbt: every second block free, every btree block half
+/// full.
+fn free_space_levels(geo: &Geometry) -> u32 {
+    Tree::Bno.levels_for(geo, u64::from(geo.agblocks).saturating_add(1) / 2)
+}
+
+/// Returns the most levels of inobt and finobt: a record for every 64 inode numbers a group has.
+fn inode_levels(geo: &Geometry) -> u32 {
+    let bits = u32::from(geo.agblklog).saturating_add(geo.inopblog.into());
+    let inodes = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
+    Tree::Ino.levels_for(geo, inodes >> inobt::INODES_PER_CHUNK.ilog2())
+}
+
+/// Returns the most levels of the refcountbt.
+fn refcount_levels(geo: &Geometry) -> u32 {
+    Tree::Refcount.levels_for(geo, geo.agblocks.into())
+}
+
+/// Returns the most levels of the rmapbt. With reflink there may be more records than blocks, and
+/// the bound is a minimally filled tree that takes up the whole group.
+fn rmap_levels(geo: &Geometry) -> u32 {
+    if !geo.features.reflink() {
+        return Tree::Rmap.levels_for(geo, geo.agblocks.into());
+    }
+    let fan_out = Tree::Rmap.minrecs(geo, 1).max(2) as u64;
+    let (mut levels, mut level_blocks) = (1u32, 2u64);
+    let mut left = u64::from(geo.agblocks).saturating_sub(1);
+    while level_blocks < left {
+        left = left.saturating_sub(level_blocks);
+        level_blocks = level_blocks.saturating_mul(fan_out);
+        levels = levels.saturating_add(1);
+    }
+    levels
 }
 
 /// A verified block.

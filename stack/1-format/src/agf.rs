@@ -4,15 +4,15 @@
 //! btrees), the window of the free list in the AGFL, and the group's free-space counters. Version
 //! 4 ends after `btreeblks`.
 
-use xfskit_units::{AgNumber, Geometry, Lsn};
+use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::agfl;
+use crate::agbtree::Tree;
+use crate::agfl::{self, Agfl};
 use crate::bytes;
 use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::{alloc, refcount, rmap};
 
 /// "XAGF".
 pub const MAGIC: u32 = 0x5841_4746;
@@ -131,15 +131,19 @@ impl Agf {
         let geo = ctx.geo;
         ctx.agbno("agf.bnoroot", agno, self.bnoroot.get())?;
         ctx.agbno("agf.cntroot", agno, self.cntroot.get())?;
-        ctx.within("agf.bnolevel", 1..=alloc::max_levels(geo), self.bnolevel.get())?;
-        ctx.within("agf.cntlevel", 1..=alloc::max_levels(geo), self.cntlevel.get())?;
+        ctx.within("agf.bnolevel", 1..=Tree::Bno.max_levels(geo), self.bnolevel.get())?;
+        ctx.within("agf.cntlevel", 1..=Tree::Cnt.max_levels(geo), self.cntlevel.get())?;
         if geo.features.rmapbt() {
             ctx.agbno("agf.rmaproot", agno, self.rmaproot.get())?;
-            ctx.within("agf.rmaplevel", 1..=rmap::max_levels(geo), self.rmaplevel.get())?;
+            ctx.within("agf.rmaplevel", 1..=Tree::Rmap.max_levels(geo), self.rmaplevel.get())?;
         }
         if geo.features.reflink() {
             ctx.agbno("agf.refcntroot", agno, self.refcntroot.get())?;
-            ctx.within("agf.refcntlevel", 1..=refcount::max_levels(geo), self.refcntlevel.get())?;
+            ctx.within(
+                "agf.refcntlevel",
+                1..=Tree::Refcount.max_levels(geo),
+                self.refcntlevel.get(),
+            )?;
         }
         Ok(())
     }
@@ -148,6 +152,17 @@ impl Agf {
 /// Returns true if `block` starts with the AGF's magic.
 pub fn is_agf(block: &[u8]) -> bool {
     bytes::be32(block, 0) == Some(MAGIC)
+}
+
+impl<'a> Agfl<'a> {
+    /// Returns the active blocks in the order of their use. At most as many as there are slots,
+    /// whatever `agf` states.
+    pub fn active(&self, agf: &Agf) -> impl Iterator<Item = AgBlock> + use<'a> {
+        let bno = self.bno;
+        let first = agf.flfirst.get() as usize;
+        let count = (agf.flcount.get() as usize).min(bno.len());
+        bno.iter().cycle().skip(first).take(count).map(|slot| AgBlock(slot.get()))
+    }
 }
 
 #[cfg(test)]

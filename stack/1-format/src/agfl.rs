@@ -4,11 +4,10 @@
 //! active slots: `flfirst` to `fllast`, wrapping, `flcount` of them. Other slots hold stale
 //! numbers. Version 4 has no header: slots begin at byte 0.
 
-use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
+use xfskit_units::{AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::agf::Agf;
 use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
 use crate::layout::Layout;
@@ -88,21 +87,14 @@ impl<'a> Agfl<'a> {
         }
         Ok(Self { bno })
     }
-
-    /// Returns the active blocks in the order of their use. At most as many as there are slots,
-    /// whatever `agf` states.
-    pub fn active(&self, agf: &Agf) -> impl Iterator<Item = AgBlock> + use<'a> {
-        let bno = self.bno;
-        let first = agf.flfirst.get() as usize;
-        let count = (agf.flcount.get() as usize).min(bno.len());
-        bno.iter().cycle().skip(first).take(count).map(|slot| AgBlock(slot.get()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agf::Agf;
     use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+    use xfskit_units::AgBlock;
 
     /// Returns AG 0 of 1 GiB, written by mkfs.xfs 6.13: blocks 7 to 12 in slots 1 to 6.
     fn agfl_0() -> Vec<u8> {

@@ -8,10 +8,10 @@ use xfskit_units::{AgIno, AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::agbtree::Tree;
 use crate::bytes;
 use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::inobt;
 
 /// "XAGI".
 pub const MAGIC: u32 = 0x5841_4749;
@@ -102,7 +102,7 @@ impl Agi {
     }
 
     fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult {
-        let max_levels = inobt::max_levels(ctx.geo);
+        let max_levels = Tree::Ino.max_levels(ctx.geo);
         ctx.agbno("agi.root", agno, self.root.get())?;
         ctx.within("agi.level", 1..=max_levels, self.level.get())?;
         if ctx.geo.features.finobt() {

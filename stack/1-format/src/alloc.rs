@@ -3,11 +3,9 @@
 //! Both trees hold the same extents, the first by block, the second by size and then block. Free
 //! extents never touch: neighbours are always merged.
 
-use xfskit_units::{AgBlock, ExtLen, Geometry};
+use xfskit_units::{AgBlock, ExtLen};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::agbtree::Tree;
 
 /// A free extent. A node's key has the same layout.
 #[derive(
@@ -39,10 +37,4 @@ impl Rec {
     pub fn is_empty(&self) -> bool {
         self.blockcount.get() == 0
     }
-}
-
-/// Returns the most levels of bnobt and cntbt: every second block free, every btree block half
-/// full.
-pub fn max_levels(geo: &Geometry) -> u32 {
-    Tree::Bno.levels_for(geo, u64::from(geo.agblocks).saturating_add(1) / 2)
 }

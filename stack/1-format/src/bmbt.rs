@@ -23,7 +23,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::corruption::{Fork, Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::inode::Dinode;
 use crate::layout::Layout;
 
 /// Bytes of one record.
@@ -105,14 +104,6 @@ pub struct ExtentRules {
     pub realtime: bool,
     /// True if they may be unwritten: data of regular files only.
     pub unwritten: bool,
-}
-
-impl ExtentRules {
-    /// Returns the rules for one fork of `inode`.
-    pub fn of(inode: &Dinode<'_>, fork: Fork) -> Self {
-        let data = fork == Fork::Data;
-        Self { realtime: data && inode.is_realtime(), unwritten: data && inode.is_regular() }
-    }
 }
 
 impl Extent {

@@ -8,8 +8,6 @@ use xfskit_units::{AgIno, Geometry};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::agbtree::Tree;
-
 /// Inode numbers of one record.
 pub const INODES_PER_CHUNK: u32 = 64;
 /// Inodes that one bit of the hole mask stands for.
@@ -116,13 +114,6 @@ impl Chunk {
             free: self.free.into(),
         }
     }
-}
-
-/// Returns the most levels of inobt and finobt: a record for every 64 inode numbers a group has.
-pub fn max_levels(geo: &Geometry) -> u32 {
-    let bits = u32::from(geo.agblklog).saturating_add(geo.inopblog.into());
-    let inodes = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
-    Tree::Ino.levels_for(geo, inodes >> INODES_PER_CHUNK.ilog2())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@
 //! | [`symlink`], [`dquot`] | remote symlink targets, quota records |
 //! | [`rtsb`] | the realtime superblock |
 //! | [`hash`], [`da`], [`da_edit`] | name hash and hash btree of directories and attributes |
+//! | [`da_cuts`] | where blocks of that btree may be divided |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
 //! | [`verify`] | verifies a block by its magic before it is written |
@@ -47,6 +48,7 @@ pub mod bytes;
 pub mod corruption;
 pub mod ctx;
 pub mod da;
+pub mod da_cuts;
 pub mod da_edit;
 pub mod dir;
 pub mod dquot;

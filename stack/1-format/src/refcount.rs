@@ -3,11 +3,9 @@
 //! Bit 31 of the start block puts a record into the domain of copy-on-write staging extents, which
 //! therefore sort after all shared ones. Blocks with a single owner have no record.
 
-use xfskit_units::{AgBlock, ExtLen, Geometry};
+use xfskit_units::{AgBlock, ExtLen};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::agbtree::Tree;
 
 /// Bit 31 of `startblock`: a staging extent.
 pub const COW_FLAG: u32 = 1 << 31;
@@ -44,9 +42,4 @@ impl Rec {
     pub fn is_empty(&self) -> bool {
         self.blockcount.get() == 0
     }
-}
-
-/// Returns the most levels of the refcountbt.
-pub fn max_levels(geo: &Geometry) -> u32 {
-    Tree::Refcount.levels_for(geo, geo.agblocks.into())
 }

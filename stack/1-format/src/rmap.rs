@@ -4,11 +4,9 @@
 //! special owners below. Records of shared file data may overlap; therefore nodes carry a high key
 //! for each child beside the low one.
 
-use xfskit_units::{AgBlock, ExtLen, Geometry, Ino};
+use xfskit_units::{AgBlock, ExtLen, Ino};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::agbtree::Tree;
 
 /// Owners of extents, as 64-bit numbers on disk.
 pub mod owner {
@@ -130,21 +128,4 @@ impl Rec {
             offset: offset.into(),
         }
     }
-}
-
-/// Returns the most levels of the rmapbt. With reflink there may be more records than blocks, and
-/// the bound is a minimally filled tree that takes up the whole group.
-pub fn max_levels(geo: &Geometry) -> u32 {
-    if !geo.features.reflink() {
-        return Tree::Rmap.levels_for(geo, geo.agblocks.into());
-    }
-    let fan_out = Tree::Rmap.minrecs(geo, 1).max(2) as u64;
-    let (mut levels, mut level_blocks) = (1u32, 2u64);
-    let mut left = u64::from(geo.agblocks).saturating_sub(1);
-    while level_blocks < left {
-        left = left.saturating_sub(level_blocks);
-        level_blocks = level_blocks.saturating_mul(fan_out);
-        levels = levels.saturating_add(1);
-    }
-    levels
 }

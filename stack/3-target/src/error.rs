@@ -17,17 +17,6 @@ pub enum Error {
     /// The size in `mem:SIZE` is invalid.
     #[error(transparent)]
     Size(#[from] size::Error),
-    /// A member of an array is named twice.
-    #[error("{}", match .one == .other {
-        true => format!("{one} is named twice among the members"),
-        false => format!("{one} and {other} name the same member twice"),
-    })]
-    Repeated {
-        /// The first name.
-        one: String,
-        /// The second name.
-        other: String,
-    },
     /// A pattern among the members of an array matches no file.
     #[error("`{0}` matches no file")]
     NoMatch(String),

@@ -102,8 +102,8 @@ impl Tables {
         }
     }
 
-    /// Adds the partitions of all MBRs. If one of them has an extended partition, any may be a link in
-    /// the chain of logical partitions, too: these have no address of their own.
+    /// Adds the partitions of all MBRs. If one of them has an extended partition, any may be a link
+    /// in the chain of logical partitions, too: these have no address of their own.
     fn add_mbrs(&mut self) {
         let mbrs = std::mem::take(&mut self.mbrs);
         let entries = |is: fn(u8) -> bool| {

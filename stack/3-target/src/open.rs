@@ -321,7 +321,10 @@ fn check_repeated(opened: &[Target], target: &Target) -> Result<()> {
     };
     match opened.iter().find(is_same) {
         None => Ok(()),
-        Some(one) => Err(Error::Repeated { one: one.to_string(), other: target.to_string() }),
+        Some(one) => {
+            let (one, other) = (one.to_string(), target.to_string());
+            Err(xfskit_md::assemble::Error::Duplicate { one, other }.into())
+        }
     }
 }
 

@@ -193,7 +193,7 @@ pub fn attr(data: &[u8]) {
         touch((leaf.verify_space(&ctx).is_ok(), leaf.last_hash(), leaf.run(46).count()));
         for entry in leaf.attrs() {
             touch((entry.namespace(), entry.value_len(), entry.size(), entry.hash(&geo)));
-            touch(attr::parent::verify(&entry, &ctx).is_ok());
+            touch(entry.verify_parent(&ctx).is_ok());
         }
     }
     touch(da::Node::verify(&block, &ctx, Fork::Attr).map(|node| node.child(46)).is_ok());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The six trees pass these ids to the code that walks them. That code checks order, content and
-/// keys of records, and `5-check` tests it, since it needs several blocks at once.
+/// keys of records, and `6-check` tests it, since it needs several blocks at once.
 const LENT_BY: [&str; 6] = ["bnobt", "cntbt", "inobt", "finobt", "rmapbt", "refcountbt"];
 const LENT: [&str; 4] = [".order", ".rec", ".key", ".ptr"];
 

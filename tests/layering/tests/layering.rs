@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Returns the floor of a manifest: 4 for `stack/4-core/Cargo.toml`, none outside `stack/`.
+/// Returns the floor of a manifest: 5 for `stack/5-core/Cargo.toml`, none outside `stack/`.
 fn floor(manifest: &str) -> Option<u32> {
     let (_, rest) = manifest.rsplit_once("/stack/")?;
     rest.split_once('-')?.0.parse().ok()

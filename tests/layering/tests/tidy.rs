@@ -12,11 +12,11 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "stack/0-parity/src/",
     "stack/1-block/src/",
     "stack/3-trans/src/sync/explored.rs",
-    "stack/6-workload/src/kernel/bulkstat.rs",
+    "stack/7-workload/src/kernel/bulkstat.rs",
     "stack/3-trans/src/bytes.rs",
     "stack/3-trans/src/guard.rs",
-    "stack/7-api/src/allocator.rs",
-    "stack/8-cli/src/standard.rs",
+    "stack/8-api/src/allocator.rs",
+    "stack/9-cli/src/standard.rs",
     "bench/src/",
     "tests/oracle/src/fsxattr.rs",
 ];
@@ -72,7 +72,7 @@ fn every_floor_opens_with_its_number_and_story() {
         let name = entry.file_name().into_string().expect("UTF-8");
         let Ok(text) = fs::read_to_string(entry.path().join("src/lib.rs")) else { continue };
         let floor = name.split('-').next().expect("a number");
-        if floor == "7" {
+        if floor == "8" {
             continue; // The facade's page is written for people who have not seen the stack.
         }
         let opening = format!("//! Floor {floor}: ");

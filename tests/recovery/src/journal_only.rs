@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
-use xfskit_core::recovery;
 use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::encode::{self, BufAddr};
 use xfskit_log::{LogWriter, Payload};
@@ -36,7 +35,8 @@ impl JournalOnly {
         let log_dev = image.log().map_or_else(|| Arc::clone(&dev), open);
         let geo = read_superblock(&*dev).expect("a sound volume").geometry();
         let writer = {
-            let log = recovery::open_log(&*dev, Some(&*log_dev), &geo).expect("a sound volume");
+            let log =
+                xfskit_recovery::open_log(&*dev, Some(&*log_dev), &geo).expect("a sound volume");
             assert!(log.is_clean());
             LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), record_size)
                 .expect("a sound volume")

@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_block::{FileDevice, OpenMode};
-use xfskit_core::recovery::{self, Replay};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{OpenOptions, Volume};
+use xfskit_recovery::Replay;
 use xfskit_test_oracle::matrix::Case;
 use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours};
 
@@ -45,10 +45,10 @@ pub fn replay_in_place(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> 
     let log_dev = image.log().map(|path| open(path, OpenMode::ReadWrite));
     let log_dev = log_dev.as_ref().map(|dev| dev as &dyn BlockDevice);
     let sb = read_superblock(&dev)?;
-    let replay = recovery::replay(&dev, log_dev, &sb)?;
+    let replay = xfskit_recovery::replay(&dev, log_dev, &sb)?;
     if !replay.clean {
         let geo = read_superblock(&dev)?.geometry();
-        recovery::open_log(&dev, log_dev, &geo)?.mark_clean()?;
+        xfskit_recovery::open_log(&dev, log_dev, &geo)?.mark_clean()?;
     }
     Ok(replay)
 }
@@ -62,7 +62,7 @@ pub fn replay_in_memory(image: &Image<'_>) -> Result<(OverlayDevice, Replay), xf
     let log_dev = image.log().map(|path| open(path, OpenMode::ReadOnly));
     let log_dev = log_dev.as_ref().map(|dev| dev as &dyn BlockDevice);
     let sb = read_superblock(&dev)?;
-    let replay = recovery::replay(&dev, log_dev, &sb)?;
+    let replay = xfskit_recovery::replay(&dev, log_dev, &sb)?;
     Ok((dev, replay))
 }
 

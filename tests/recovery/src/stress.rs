@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, XattrFlags};
 use xfskit_block::{BlockDevice, OpenMode};
-use xfskit_core::recovery::open_log;
 use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::item::attri::AttrOp;
@@ -23,6 +22,7 @@ use xfskit_format::log::record::{self, BLOCK};
 use xfskit_log::Records;
 use xfskit_log::Transactions;
 use xfskit_log::record::Crc;
+use xfskit_recovery::open_log;
 use xfskit_test_oracle::matrix::Case;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs};
 use xfskit_units::{ByteOffset, LogBlock, Lsn};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
-use xfskit_core::recovery;
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_test_fuzzing::image::unpack;
@@ -63,7 +62,7 @@ fn open_intents_are_finished_on_disk_and_in_memory_alike() {
         let base = memory(name);
         let sb = read_superblock(&*base).expect("superblock");
         let overlay = OverlayDevice::new(base.clone());
-        let replay = recovery::replay(&overlay, None, &sb).expect("replayed");
+        let replay = xfskit_recovery::replay(&overlay, None, &sb).expect("replayed");
         let open: Vec<_> = replay.unfinished.iter().map(|i| i.family.intent_name()).collect();
         assert!(kinds.iter().all(|kind| open.contains(kind)), "{name}: {open:?}");
 

@@ -1,15 +1,15 @@
 //! Dirty volumes kept in the repository; these tests need no kernel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
-use xfskit_core::recovery::{open_log, replay};
 use xfskit_core::superblock::read_superblock;
-use xfskit_core::{Error, OpenOptions, Volume};
+use xfskit_core::{Error, OnReplay, OpenOptions, ReplayOptions, Volume};
 use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
+use xfskit_recovery::{open_log, replay};
 use xfskit_test_fuzzing::{Rng, image::unpack};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs, verify};
@@ -45,6 +45,33 @@ fn xfs_repair_finds_nothing_in_replayed_volumes_of_either_version() {
         if name.starts_with("v5") {
             verify::volume(&image, &scratch).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
+    }
+}
+
+#[test]
+fn a_replay_tells_its_progress_and_spills_what_memory_shall_not_hold() {
+    let content = |volume: &Volume| {
+        let mut bytes = vec![0; usize::try_from(volume.device().size().0).unwrap()];
+        volume.device().read_at(ByteOffset(0), &mut bytes).expect("memory");
+        bytes
+    };
+    let scratch = Scratch::new("spilled");
+    for name in KEPT {
+        let plain = Volume::open(memory(name), &OpenOptions::default()).expect(name);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&told);
+        let on_progress = OnReplay(Arc::new(move |done, total| {
+            sink.lock().expect("no panic").push((done, total));
+        }));
+        let spill_dir = Some(scratch.path().to_path_buf());
+        let replay = ReplayOptions { on_progress: Some(on_progress), spill_dir };
+        let options = OpenOptions { cache_bytes: 256 << 10, replay, ..OpenOptions::default() };
+        let spilled = Volume::open(memory(name), &options).expect(name);
+        assert!(content(&spilled) == content(&plain), "{name}");
+        let told = told.lock().expect("no panic");
+        let total = told[0].1;
+        assert!(told.is_sorted() && told.iter().all(|step| step.1 == total), "{name}: {told:?}");
+        assert!(total > 0 && told.last().is_some_and(|last| last.0 <= total), "{name}: {told:?}");
     }
 }
 
@@ -123,7 +150,8 @@ fn replay_reports_open_intents_and_no_finished_ones() {
     assert_eq!(named, [("RUI", 1), ("CUI", 2)]);
 
     append(&dev, &[0x34, 0x12, 1, 0]);
-    let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
+    let refused: Error =
+        xfskit_recovery::replay(&dev, None, &sb).expect_err("an unknown item").into();
     assert_eq!(refused.corruption().expect("a fault").check.0, "log.item.type");
 }
 

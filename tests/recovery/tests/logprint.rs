@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use xfskit_block::OpenMode;
-use xfskit_core::recovery::open_log;
 use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::{Regions, encode};
 use xfskit_inspect::log::{Options, Show, Span, print};
 use xfskit_log::{FlushBefore, Payload};
+use xfskit_recovery::open_log;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, dirty, needs};
 use xfskit_test_recovery::{JournalOnly, open};

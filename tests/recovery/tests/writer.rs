@@ -8,9 +8,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use xfskit_core::recovery::open_log;
 use xfskit_format::inode::Dinode;
 use xfskit_log::{FlushBefore, Payload};
+use xfskit_recovery::open_log;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
 use xfskit_test_recovery::{JournalOnly, compare, shown};

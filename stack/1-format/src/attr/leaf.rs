@@ -97,6 +97,27 @@ pub struct Attr<'a> {
 }
 
 impl Attr<'_> {
+    /// Verifies an attribute of the parent namespace.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify_parent(&self, ctx: &Ctx<'_>) -> VerifyResult<parent::Rec> {
+        let AttrValue::Local(value) = self.value else {
+            return Err(ctx.short("attr.parent.valuelen", 0));
+        };
+        ctx.eq("attr.parent.valuelen", size_of::<parent::Rec>(), value.len())?;
+        let Some(rec) = parent::Rec::parse(value) else {
+            return Err(ctx.short("attr.parent.valuelen", value.len()));
+        };
+        let plain = !self.name.iter().any(|&b| b == b'/' || b == 0);
+        ctx.require("attr.parent.name", plain, "a name without slash and NUL", "another")?;
+        let complete = !self.is_incomplete();
+        ctx.require("attr.parent.flags", complete, "a complete attribute", "an incomplete one")?;
+        let known = ctx.geo.valid_ino(rec.ino());
+        ctx.require("attr.parent.ino", known, "an inode number", rec.ino())?;
+        Ok(rec)
+    }
+
     /// Returns the namespace of the name; `None` if the flags are damaged.
     pub fn namespace(&self) -> Option<Namespace> {
         Namespace::from_flags(self.flags)

@@ -8,6 +8,7 @@
 //!
 //! A value too large for its leaf is stored in blocks of its own ([`remote`]). Two kinds of
 //! attributes have a meaning to the filesystem: ACLs ([`acl`]) and parent pointers ([`parent`]).
+//! [`forkoff`] divides the inode between its two forks.
 
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use crate::corruption::{Value, VerifyResult};
 use crate::ctx::Ctx;
 
 pub mod acl;
+pub mod forkoff;
 pub mod leaf;
 pub mod leaf_edit;
 pub mod parent;

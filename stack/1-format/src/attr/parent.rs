@@ -5,10 +5,6 @@ use xfskit_units::Ino;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::attr::leaf::{Attr, AttrValue};
-use crate::corruption::VerifyResult;
-use crate::ctx::Ctx;
-
 /// The value of a parent pointer.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -32,25 +28,4 @@ impl Rec {
     pub fn ino(&self) -> Ino {
         Ino(self.p_ino.get())
     }
-}
-
-/// Verifies an attribute of the parent namespace.
-///
-/// # Errors
-/// The first check that fails.
-pub fn verify(attr: &Attr<'_>, ctx: &Ctx<'_>) -> VerifyResult<Rec> {
-    let AttrValue::Local(value) = attr.value else {
-        return Err(ctx.short("attr.parent.valuelen", 0));
-    };
-    ctx.eq("attr.parent.valuelen", size_of::<Rec>(), value.len())?;
-    let Some(rec) = Rec::parse(value) else {
-        return Err(ctx.short("attr.parent.valuelen", value.len()));
-    };
-    let plain = !attr.name.iter().any(|&b| b == b'/' || b == 0);
-    ctx.require("attr.parent.name", plain, "a name without slash and NUL", "another")?;
-    let complete = !attr.is_incomplete();
-    ctx.require("attr.parent.flags", complete, "a complete attribute", "an incomplete one")?;
-    let known = ctx.geo.valid_ino(rec.ino());
-    ctx.require("attr.parent.ino", known, "an inode number", rec.ino())?;
-    Ok(rec)
 }

@@ -102,7 +102,7 @@ fn leaf_reads_as_xfs_db_prints_it() {
     let name00 = leaf.run(crate::hash::name_hash(b"name00")).next().unwrap();
     assert_eq!(name00.value, AttrValue::Local(&[b'v'; 20]));
     for attr in leaf.attrs().filter(|a| a.namespace() == Some(Namespace::Parent)) {
-        assert_eq!(parent::verify(&attr, &g.ctx()).unwrap().ino(), Ino(68));
+        assert_eq!(attr.verify_parent(&g.ctx()).unwrap().ino(), Ino(68));
     }
 
     let g = leaf_v4();
@@ -191,7 +191,7 @@ fn each_check_of_a_parent_pointer_fails_by_its_name() {
     let leaf = Leaf::verify(&g.block, &g.ctx()).unwrap();
     let is_parent = |a: &super::leaf::Attr<'_>| a.namespace() == Some(Namespace::Parent);
     let good = leaf.attrs().find(is_parent).unwrap();
-    let id = |attr| parent::verify(&attr, &g.ctx()).unwrap_err().check.0;
+    let id = |attr: super::leaf::Attr<'_>| attr.verify_parent(&g.ctx()).unwrap_err().check.0;
     let with = |value| super::leaf::Attr { value, ..good };
     assert_eq!(id(with(AttrValue::Local(b"short"))), "attr.parent.valuelen");
     let remote = AttrValue::Remote { valueblk: DaBlock(1), valuelen: 12 };

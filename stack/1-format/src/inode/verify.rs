@@ -4,7 +4,7 @@ use xfskit_units::{Geometry, Ino};
 
 use super::{CRC_OFFSET, Dinode, FileType, Format, MAGIC, flags, flags2};
 use crate::bmbt;
-use crate::corruption::{Expected, Value, VerifyResult};
+use crate::corruption::{Expected, Fork, Value, VerifyResult};
 use crate::ctx::Ctx;
 
 /// Directories end at 96 GiB: three spaces of 32 GiB each.
@@ -276,4 +276,12 @@ impl<'a> Dinode<'a> {
 /// Returns the longest extent size hint; on the data device also at most half a group.
 fn longest_hint(geo: &Geometry, realtime: bool) -> u32 {
     if realtime { MAX_EXTSIZE } else { MAX_EXTSIZE.min(geo.agblocks / 2) }
+}
+
+impl bmbt::ExtentRules {
+    /// Returns the rules for one fork of `inode`.
+    pub fn of(inode: &Dinode<'_>, fork: Fork) -> Self {
+        let data = fork == Fork::Data;
+        Self { realtime: data && inode.is_realtime(), unwritten: data && inode.is_regular() }
+    }
 }

@@ -309,7 +309,22 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Passes every sector within `limit` bytes of each member to `visit`, except sectors of zeroes.
+/// Returns where the pieces of a member of `size` bytes begin that are read within `limit` bytes.
+/// Three quarters of the limit are read from the start of a larger member, and the other quarter in
+/// pieces from all over the rest, with the last one.
+fn pieces(size: u64, limit: u64) -> impl Iterator<Item = u64> {
+    let piece = PIECE as u64;
+    let (all, read) = (size.div_ceil(piece), limit.div_ceil(piece).max(1));
+    let first = if all <= read { all } else { read - read / 4 };
+    let spread = read.min(all) - first;
+    let place = move |i: u64| {
+        let rest = u128::from(all - first) * u128::from(i + 1) / u128::from(spread.max(1));
+        first + u64::try_from(rest).unwrap_or(u64::MAX) - 1
+    };
+    (0..first).chain((0..spread).map(place)).map(move |i| i * piece)
+}
+
+/// Passes the sectors within `limit` bytes of each member to `visit`, except sectors of zeroes.
 /// Skips what cannot be read.
 pub fn scan(
     members: &MemberDevices,
@@ -317,14 +332,14 @@ pub fn scan(
     progress: &ScanProgress<'_>,
     visit: &mut dyn FnMut(usize, Daddr, &[u8]),
 ) -> ControlFlow<()> {
-    let end = |device: &Arc<dyn BlockDevice>| device.size().0.min(limit);
-    let total = members.iter().flatten().map(end).sum();
+    let size = |device: &Arc<dyn BlockDevice>| device.size().0;
+    let total = members.iter().flatten().map(|device| size(device).min(limit)).sum();
     let (mut piece, mut done) = (vec![0; PIECE], 0);
     for (member, device) in members.iter().enumerate() {
         let Some(device) = device else { continue };
-        for at in (0..end(device)).step_by(PIECE) {
-            progress(done, total)?;
-            let part = &mut piece[..index((end(device) - at).min(PIECE as u64))];
+        for at in pieces(size(device), limit) {
+            progress(done.min(total), total)?;
+            let part = &mut piece[..index((size(device) - at).min(PIECE as u64))];
             done += part.len() as u64;
             if device.read_at(ByteOffset(at), part).is_err() {
                 continue;
@@ -337,4 +352,22 @@ pub fn scan(
         }
     }
     ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_from_all_over_a_large_member() {
+        let mib = 1 << 20;
+        let starts = |size: u64, limit: u64| -> Vec<u64> {
+            pieces(size * mib - 512, limit * mib).map(|at| at / mib).collect()
+        };
+        assert_eq!(starts(4, 8), [0, 1, 2, 3]);
+        assert_eq!(starts(8, 8), (0..8).collect::<Vec<_>>());
+        assert_eq!(starts(100, 8), [0, 1, 2, 3, 4, 5, 52, 99]);
+        assert_eq!(starts(100, 0), [0]);
+        assert_eq!(starts(1 << 30, 4).last(), Some(&((1 << 30) - 1)));
+    }
 }

@@ -7,7 +7,6 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::exactly;
-use super::intent::{Family, Intent, Work};
 use crate::attr::Namespace;
 use crate::bytes::round_up;
 use crate::corruption::{Expected, VerifyResult};
@@ -95,7 +94,7 @@ impl Attri {
 }
 
 /// Decodes the regions of an ATTRI.
-pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
+pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Attri> {
     let mut regions = regions.iter().copied();
     let format: &AttriFormat = exactly(regions.next().unwrap_or_default(), "log.attri.len", ctx)?;
     let Some(op) = format.op() else {
@@ -116,9 +115,7 @@ pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
     if op == AttrOp::ParentReplace {
         new_value = next("log.attri.new_value", value_len)?;
     }
-    let id = format.id.get();
-    let attri = Attri { format: format.clone(), op, name, value, new_name, new_value };
-    Ok(Intent { family: Family::Attr, id, work: Work::Attr(Box::new(attri)) })
+    Ok(Attri { format: format.clone(), op, name, value, new_name, new_value })
 }
 
 /// Returns the next region, `len` bytes padded to four.

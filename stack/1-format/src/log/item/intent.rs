@@ -109,6 +109,12 @@ pub struct Intent {
 }
 
 impl Intent {
+    /// Returns the intent to change an attribute.
+    pub(super) fn of_attr(attri: Attri) -> Self {
+        let id = attri.format.id.get();
+        Self { family: Family::Attr, id, work: Work::Attr(Box::new(attri)) }
+    }
+
     /// Returns the done item for the whole intent.
     pub fn done(&self) -> Done {
         let freed = match &self.work {

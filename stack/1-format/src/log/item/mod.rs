@@ -147,7 +147,7 @@ impl<'a> Item<'a> {
             kind::ICREATE => Self::Icreate(exactly(first, "log.icreate.len", ctx)?),
             kind::DQUOT => Self::Dquot(Dquot::decode(regions, ctx)?),
             kind::QUOTAOFF => Self::Quotaoff(exactly(first, "log.quotaoff.len", ctx)?),
-            kind::ATTRI => Self::Intent(attri::decode(regions, ctx)?),
+            kind::ATTRI => Self::Intent(Intent::of_attr(attri::decode(regions, ctx)?)),
             _ => intent::decode(kind, first, ctx)?.ok_or_else(|| {
                 let known = Expected::Described("a known item type".into());
                 ctx.corruption("log.item.type", known, Value::Hex(kind.into()))

@@ -7,8 +7,8 @@
 //! members, filled or not.
 //!
 //! If reads are verified ([`verify`](crate::array::verify)) and redundancy is left, what is read is
-//! compared with it. A wrong member that is located does not count; pages where it cannot be located
-//! are filled as the members have them, and recorded.
+//! compared with it. A wrong member that is located does not count; pages where it cannot be
+//! located are filled as the members have them, and recorded.
 //!
 //! A page that no member can deliver, for example because another member lists it as bad, becomes a
 //! bad block of the rebuilt member, and the rebuild continues, as in md.

@@ -1,0 +1,230 @@
+//! Flushing: allocates blocks for data in memory and writes the data to them.
+//! [`content`](super::content) describes the order.
+
+use std::ops::Range;
+
+use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::flags;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_trans::DataTicket;
+use xfskit_units::{ByteLen, ByteOffset, FileOff};
+
+use super::hint;
+use super::staging::Staging;
+use crate::bmap::BUNMAP_MAX;
+use crate::error::Result;
+use crate::icore::Touch;
+use crate::open_files::{Content, Staged, State};
+use crate::tx::{Tx, TxInode};
+use crate::volume::Volume;
+
+impl Content {
+    /// Writes the data in memory. Afterwards all of it has been sent to the device. It is durable
+    /// with the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): data
+    /// that could not be written stays in memory. Its blocks were reserved, so space does not run
+    /// out.
+    pub fn flush(&self, vol: &Volume) -> Result<()> {
+        let mut state = self.state.write();
+        self.flush_state(vol, &mut state)
+    }
+
+    /// Makes all earlier writes durable.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush), and errors of writing the journal.
+    pub fn fsync(&self, vol: &Volume) -> Result<()> {
+        self.flush(vol)?;
+        vol.force(self.ino())
+    }
+
+    pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {
+        while let Some(blocks) = state.dirty.first() {
+            let (extents, ticket) = match self.place(vol, state, blocks)? {
+                Placed::Here(extents, ticket) => (extents, ticket),
+                Placed::MustWait(checkpoint) => {
+                    vol.engine()?.force(checkpoint)?;
+                    continue;
+                }
+            };
+            if let Err(error) = write_out(vol, state, &extents) {
+                vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino()));
+                drop(ticket);
+                return Err(error);
+            }
+            drop(ticket);
+            for extent in extents {
+                vol.drop_dirty(state, extent.startoff.0..extent.end().0);
+            }
+        }
+        if state.resized || state.written.is_some() {
+            let (size, written) = (state.size, state.written);
+            vol.transact(|tx| {
+                let inode = tx.iget(self.ino())?;
+                tx.set_size(inode, ByteLen(size));
+                touch_written(tx, inode, written);
+                Ok(())
+            })?;
+            state.resized = false;
+            state.written = None;
+        }
+        // Reserved blocks that were not needed.
+        vol.drop_dirty(state, 0..0);
+        state.bound_staged(vol)
+    }
+
+    /// Allocates blocks for the first of `blocks`, as many as one transaction should take.
+    fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
+        let (size, written) = (state.size, state.written);
+        let (placed, staging) = vol.transact_reserved(|tx| {
+            let inode = tx.iget(self.ino())?;
+            let mut placing = Placing::new(vol, self, &state.staged);
+            let (mut extents, mut at) = (Vec::new(), blocks.start);
+            while at < blocks.end && extents.len() < BUNMAP_MAX {
+                match placing.next(tx, inode, at..blocks.end)? {
+                    Ok(extent) => {
+                        at = extent.end().0;
+                        extents.push(extent);
+                    }
+                    Err(checkpoint) if extents.is_empty() => {
+                        return Ok((Placed::MustWait(checkpoint), placing.staging));
+                    }
+                    Err(_) => break,
+                }
+            }
+            // The inode is logged even if nothing of it changes, because a thread that forces it
+            // waits for this data.
+            let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
+            tx.set_size(inode, ByteLen(reached));
+            touch_written(tx, inode, written);
+            Ok((Placed::Here(extents, tx.data_ticket()), placing.staging))
+        })?;
+        state.apply_staged(vol, staging);
+        if matches!(placed, Placed::Here(..)) {
+            state.written = None;
+        }
+        Ok(placed)
+    }
+
+    /// Frees blocks that hints had allocated for writes that did not come: behind the end of the
+    /// file, and staged.
+    pub(super) fn trim(&self, vol: &Volume) -> Result<()> {
+        let mut state = self.state.write();
+        state.unstage(vol)?;
+        if self.extsize == 0 {
+            return Ok(());
+        }
+        let kept = vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            Ok(tx.core(inode).flags() & flags::PREALLOC != 0)
+        })?;
+        let end = state.size.div_ceil(1 << vol.geo().blocklog);
+        if kept { Ok(()) } else { self.free_from(vol, end) }
+    }
+}
+
+/// The target of a write of file data.
+enum Placed {
+    /// Write into these extents, before the ticket is dropped.
+    Here(Vec<Extent>, DataTicket),
+    /// Write in place once this checkpoint is durable. Until then a crash gives the blocks back to
+    /// another file, or to another offset.
+    MustWait(u64),
+}
+
+fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
+    if let Some(now) = written {
+        tx.touch(inode, Touch::CONTENT, now);
+    }
+}
+
+/// Allocation for a file's data in memory, in one transaction.
+struct Placing<'v, 's> {
+    vol: &'v Volume,
+    extsize: u64,
+    staged: &'s Staged,
+    staging: Staging<'v>,
+}
+
+impl<'v, 's> Placing<'v, 's> {
+    fn new(vol: &'v Volume, content: &Content, staged: &'s Staged) -> Self {
+        Self { vol, extsize: content.extsize, staged, staging: Staging::new(vol) }
+    }
+
+    /// Allocates the first of the blocks of `range`, and returns their extents, marked as written.
+    /// Otherwise returns the checkpoint that must be durable first.
+    fn next(
+        &mut self,
+        tx: &mut Tx<'_>,
+        inode: TxInode,
+        range: Range<u64>,
+    ) -> Result<std::result::Result<Extent, u64>> {
+        if let Some(extent) = self.staging.replace(tx, inode, self.staged, &range)? {
+            return Ok(Ok(extent));
+        }
+        let end = self.staging.next(self.staged, range.start).min(range.end);
+        let (start, end) = (FileOff(range.start), FileOff(end));
+        let next = tx.bmap_next(inode, Fork::Data, start)?;
+        let Some(extent) = next.filter(|extent| extent.startoff <= start) else {
+            let end = next.map_or(end, |extent| extent.startoff.min(end));
+            return self.fill(tx, inode, start..end).map(Ok);
+        };
+        let mut part = extent.clip(start, end);
+        match tx.bmap_shared(inode, &part)? {
+            Some(shared) if shared.startoff == start => {
+                return self.renew(tx, inode, &shared).map(Ok);
+            }
+            Some(shared) => part = part.clip(start, shared.startoff),
+            None => {}
+        }
+        if part.unwritten {
+            tx.bmap_convert(inode, &part)?;
+        } else if let Some(checkpoint) = tx.engine().remapped_in(part.startblock) {
+            return Ok(Err(checkpoint));
+        }
+        Ok(Ok(part))
+    }
+
+    /// Allocates the first of `blocks`, which are a hole.
+    fn fill(&mut self, tx: &mut Tx<'_>, inode: TxInode, blocks: Range<FileOff>) -> Result<Extent> {
+        let Range { start, end } = blocks;
+        let hinted = hint::alloc(self.vol, tx, inode, start.0..end.0, self.extsize)?;
+        if let Some((got, reservation)) = hinted {
+            self.staging.keep(reservation);
+            if got.end() > start {
+                let part = got.clip(start, end);
+                tx.bmap_convert(inode, &part)?;
+                return Ok(Extent { unwritten: false, ..part });
+            }
+        }
+        tx.bmap_alloc_as(inode, Fork::Data, start, end.0 - start.0, None, false)
+    }
+
+    /// Replaces the first of the shared blocks by new ones that belong to this file alone.
+    fn renew(&mut self, tx: &mut Tx<'_>, inode: TxInode, shared: &Extent) -> Result<Extent> {
+        let range = shared.startoff.0..shared.end().0;
+        match self.staging.renew(tx, inode, self.staged, &range)? {
+            Some(extent) => Ok(extent),
+            None => tx.bmap_renew(inode, shared, false),
+        }
+    }
+}
+
+/// Writes the data of `extents` from memory.
+fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
+    let mut batch = Vec::new();
+    for extent in extents {
+        let start = vol.byte_of_block(extent.startblock)?;
+        for (block, part) in state.dirty.parts(extent.startoff.0..extent.end().0) {
+            let ahead = (block - extent.startoff.0) << vol.geo().blocklog;
+            batch.push((ByteOffset(start.0 + ahead), part));
+        }
+    }
+    for result in vol.device().write_batch(&batch) {
+        result?;
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Floor 5: inodes, extent maps, directories, attributes, file data.
+//!
+//! A [`Volume`] is an XFS filesystem on any [`BlockDevice`](xfskit_block::BlockDevice). Opening a
+//! volume verifies the superblock, replays the journal and sets up the buffer cache. On a volume
+//! that is opened for reading only, the journal is replayed in memory. Afterwards every metadata
+//! block comes through the cache and has passed its verifier.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`error`] | errors: device failures, corruption and refused requests kept apart |
+//! | [`options`] | how a volume is opened |
+//! | [`superblock`] | the superblock, or a copy where the primary is damaged |
+//! | `open_files`, `dir_cache`, `swept`, `orphan` | what a volume remembers between changes |
+//! | [`volume`] | [`Volume`]: its parts |
+//! | `superblock_edit` | changes of the superblock |
+//! | [`tx`] | [`Tx`]: an atomic change of the volume |
+//! | [`inode`] | inodes, read one by one or by cluster |
+//! | [`icore`] | changes of the fields of an inode's core |
+//! | [`bmap`] | extent maps of forks |
+//! | `da` | the hash btree that directories and attributes share |
+//! | [`dir`] | directories: listing, look-up by hash, adding and removing names |
+//! | [`attr`], [`parent`] | extended attributes, and the names of an inode from its parent pointers |
+//! | [`mod@file`] | file data, symlink targets |
+//! | `ialloc` | new inodes, and the freeing of unlinked ones |
+//! | `exchange` | exchange of the mappings of two files, in several transactions |
+//! | `intents` | finishing of the intents that a crash left |
+//! | `writable`, `open`, `close` | what can be written; opening, sync, closing |
+//! | [`uuid`] | changing a volume's UUID |
+//! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
+
+pub mod attr;
+pub mod bmap;
+pub mod chunks;
+mod close;
+mod da;
+pub mod dir;
+mod dir_cache;
+pub mod error;
+mod exchange;
+pub mod file;
+mod ialloc;
+pub mod icore;
+pub mod inode;
+mod intents;
+mod open;
+mod open_files;
+pub mod options;
+mod orphan;
+pub mod parent;
+pub mod superblock;
+mod superblock_edit;
+mod swept;
+pub mod tx;
+pub mod uuid;
+pub mod volume;
+mod writable;
+
+pub use attr::change::{ParentName, SetMode};
+pub use attr::{Attr, AttrValue, Xattr};
+pub use bmap::ExtentList;
+pub use close::Closed;
+pub use dir::{Dir, DirEntry};
+pub use error::{Error, Result};
+pub use inode::Inode;
+pub use options::{JournalOptions, OpenOptions};
+pub use orphan::Orphan;
+pub use parent::Parent;
+pub use tx::{Tx, TxInode};
+pub use volume::Volume;
+pub use xfskit_recovery::{JournalDamage, OnReplay, Replay, ReplayOptions};
+pub use xfskit_space::Counts;
+pub use xfskit_trans::heal::{Healed, Heals};
+pub use xfskit_trans::lock::LockStats;
+pub use xfskit_trans::stats::Stats;

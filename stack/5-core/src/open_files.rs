@@ -1,0 +1,80 @@
+//! Files that are open for writing: what of them is in memory only.
+//!
+//! This module is the state; `file` is what happens to it.
+
+mod dirty;
+mod staged;
+
+pub(crate) use dirty::Dirty;
+pub(crate) use staged::Staged;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use parking_lot::{Mutex, RwLock};
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::{Ino, index};
+
+/// Largest size of a file, in bytes.
+pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+/// The files that are open for writing.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) open: Mutex<HashMap<Ino, Arc<Content>>>,
+    /// Number of files that have been closed. It grows under the lock of `open`.
+    pub(crate) closed: AtomicU64,
+    pub(crate) dirty_bytes: AtomicU64,
+    /// Staged extents of all files.
+    pub(crate) staged: AtomicUsize,
+}
+
+/// A regular file that is open for writing. Shared by all of its handles.
+#[derive(Debug)]
+pub struct Content {
+    pub(crate) ino: Ino,
+    pub(crate) generation: u32,
+    /// The inode's extent size hint in blocks; 0 without a hint.
+    pub(crate) extsize: u64,
+    /// The IOLOCK: taken before any transaction, never inside one.
+    pub(crate) state: RwLock<State>,
+}
+
+/// The state that the IOLOCK protects.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Size in bytes, including data that is in memory only.
+    pub(crate) size: u64,
+    pub(crate) dirty: Dirty,
+    /// Staging extents of the file.
+    pub(crate) staged: Staged,
+    /// Blocks reserved for `dirty`.
+    pub(crate) reserved: u64,
+    /// Blocks reserved for the present operation, see
+    /// [`with_reservation`](Content::with_reservation).
+    pub(crate) reservation: Option<u64>,
+    /// Time of the last write, if the inode does not have it yet.
+    pub(crate) written: Option<Timestamp>,
+    /// The size differs from the inode's.
+    pub(crate) resized: bool,
+}
+
+impl State {
+    /// Zeroes the bytes of `range`, which are in one block, if that is in memory.
+    pub(crate) fn blank(&mut self, range: Range<u64>) {
+        if !range.is_empty() && self.dirty.has_byte(range.start) {
+            self.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
+        }
+    }
+
+    /// Returns true if nothing of the file is in memory or staged.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.is_flushed() && self.staged.is_empty()
+    }
+
+    /// Returns true if the inode and the device have all data and attributes of the file.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
+    }
+}

@@ -1,0 +1,26 @@
+//! Unlinked inodes that stay on their lists.
+
+use xfskit_units::Ino;
+
+use crate::error::Error;
+
+/// An unlinked inode that cannot be freed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be given back: {error}", self.what())]
+pub struct Orphan {
+    /// The inode; `None` if the heads of a whole group cannot be read.
+    pub ino: Option<Ino>,
+    /// The reason.
+    pub error: String,
+}
+
+impl Orphan {
+    fn what(&self) -> String {
+        let what = |ino| format!("inode {ino}, which is deleted,");
+        self.ino.map_or_else(|| "deleted files".into(), what)
+    }
+
+    pub(crate) fn new(ino: Option<Ino>, error: &Error) -> Self {
+        Self { ino, error: error.to_string() }
+    }
+}

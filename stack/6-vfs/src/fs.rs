@@ -1,0 +1,373 @@
+//! A volume as a filesystem: inodes, directories, links, attributes.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use xfskit_core::{Inode, Volume};
+use xfskit_format::Fork;
+use xfskit_format::inode::FileType;
+use xfskit_trans::Shared;
+use xfskit_trans::lock::{LockRank, RankedMutex};
+use xfskit_units::{Daddr, FileOff, Ino, Sectors};
+
+use crate::change::Clock;
+use crate::change::hold::Holds;
+use crate::names::Names;
+use crate::{Error, Result};
+
+/// Blocks of one directory announced to the device ahead of reading it, at most.
+const DIR_AHEAD: u64 = 64;
+
+/// Bytes that one call returns whole, at most, unless [`Fs::with_whole_max`] says otherwise: how
+/// much there is, a damaged or hostile disk says.
+pub const WHOLE_MAX: u64 = 1 << 30;
+
+/// A volume as a filesystem. Shared by all threads.
+///
+/// Dropped without [`close`](Fs::close), it leaves a volume that is open for writing as a crash
+/// does: with what was synced.
+#[derive(Debug)]
+pub struct Fs {
+    pub(crate) volume: Volume,
+    pub(crate) clock: Clock,
+    /// Inodes that somebody has open.
+    pub(crate) held: Holds,
+    /// Directories are moved one at a time. Taken before any inode; rank [`LockRank::Io`].
+    pub(crate) moves: RankedMutex<()>,
+    /// Bytes that one call returns whole, at most.
+    pub(crate) whole_max: u64,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name: no slash, no zero byte, neither `.` nor `..`.
+    pub name: Vec<u8>,
+    /// The inode it names.
+    pub ino: Ino,
+    /// What the directory says that it is; [`FileType::Unknown`] where it does not say.
+    pub file_type: FileType,
+}
+
+/// One extended attribute, by the name that programs use: `user.`, `trusted.`, `security.`,
+/// `system.posix_acl_access` or `system.posix_acl_default`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Xattr {
+    /// Name with its namespace.
+    pub name: Vec<u8>,
+    /// Value, as `getxattr` answers it.
+    pub value: Vec<u8>,
+}
+
+/// Some entries of a directory.
+#[derive(Debug, Default)]
+pub struct Portion {
+    /// In the order of the directory.
+    pub entries: Vec<Entry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// What could not be read; everything sound came all the same.
+    pub errors: Vec<Error>,
+}
+
+/// Memory that an answer takes which is returned whole.
+struct Whole {
+    max: u64,
+    bytes: u64,
+}
+
+impl Whole {
+    fn new(max: u64) -> Self {
+        Self { max, bytes: 0 }
+    }
+
+    /// One more `T`, which owns `len` bytes, or an error in its place; breaks where that is too
+    /// much.
+    fn take<T>(&mut self, len: usize) -> ControlFlow<()> {
+        let more = (size_of::<T>().max(size_of::<Error>()) + len) as u64;
+        self.bytes = self.bytes.saturating_add(more);
+        if self.bytes > self.max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The error where it was too much. `instead` tells how to have it in pieces.
+    fn exceeded(&self, what: &'static str, instead: &'static str) -> Option<Error> {
+        let (bytes, max) = (self.bytes, self.max);
+        (bytes > max).then_some(Error::TooLarge { what, bytes, max, instead })
+    }
+}
+
+impl Fs {
+    /// The filesystem on `volume`, whose changes are dated by the clock of this machine.
+    pub fn new(volume: Volume) -> Self {
+        Self::with_clock(volume, Clock::system())
+    }
+
+    /// The filesystem on `volume`, whose changes are dated by `clock`.
+    pub fn with_clock(volume: Volume, clock: Clock) -> Self {
+        let moves = RankedMutex::new(LockRank::Io, ());
+        Self { volume, clock, held: Holds::default(), moves, whole_max: WHOLE_MAX }
+    }
+
+    /// Bounds by `bytes` what one call returns whole: a directory, all attributes of a file, a
+    /// file's content ([`WHOLE_MAX`] otherwise).
+    #[must_use]
+    pub fn with_whole_max(self, bytes: u64) -> Self {
+        Self { whole_max: bytes, ..self }
+    }
+
+    /// All changes so far become durable.
+    ///
+    /// # Errors
+    /// Where the volume is open for reading only, or was shut down, or is by this.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.volume.sync()?)
+    }
+
+    /// All changes of inode `ino`, of whatever kind, become durable; those of a directory are its
+    /// names.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn fsync(&self, ino: Ino) -> Result<()> {
+        Ok(self.volume.fsync(ino)?)
+    }
+
+    /// How large the volume is, and how much of it is free.
+    pub fn statfs(&self) -> crate::Statfs {
+        crate::Statfs::of(&self.volume)
+    }
+
+    /// All changes become durable and go in place, and the journal is marked clean.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(self) -> Result<()> {
+        self.close_counted().map(drop)
+    }
+
+    /// Closes the volume like [`close`](Self::close), and returns how it was closed.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_counted(self) -> Result<xfskit_core::Closed> {
+        Ok(self.volume.close_counted()?)
+    }
+
+    /// The same for a filesystem that handles still refer to. Inodes without a name are given back,
+    /// though they are held. Everything later fails with
+    /// [`Closed`](xfskit_core::Error::Closed). The caller makes sure that no change is under way.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
+        self.give_back_held();
+        Ok(self.volume.close_shared()?)
+    }
+
+    /// The volume below.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The root directory.
+    ///
+    /// # Errors
+    /// Where its inode cannot be read.
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(self.volume.geo().rootino)
+    }
+
+    /// Inode `ino`, which must be in use, as it is now: of a file that was written to and not
+    /// flushed, with what is in memory only.
+    ///
+    /// # Errors
+    /// Where it is free, or cannot be read.
+    pub fn inode(&self, ino: Ino) -> Result<Inode> {
+        Ok(self.volume.iget_live(ino)?)
+    }
+
+    /// Many inodes, read together. Entry `i` of the answer belongs to `inos[i]`.
+    pub fn inodes(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
+        self.volume.read_ahead_inodes(inos);
+        inos.iter().map(|&ino| self.inode(ino)).collect()
+    }
+
+    /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that
+    /// is open for writing the copy that the caller has may be old.
+    ///
+    /// # Errors
+    /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone, or its number is another file's.
+    pub(crate) fn now<'i>(&self, inode: &'i Inode) -> Result<(Option<Shared>, Cow<'i, Inode>)> {
+        let Some(shared) = self.volume.share(inode.ino())? else {
+            return Ok((None, Cow::Borrowed(inode)));
+        };
+        let now = self.volume.iget(inode.ino())?;
+        if !now.is_same_file(inode) {
+            return Err(xfskit_core::Error::NoInode(inode.ino()).into());
+        }
+        Ok((Some(shared), Cow::Owned(now)))
+    }
+
+    /// What `name` is in the directory `dir`, as it is now.
+    ///
+    /// # Errors
+    /// Where `dir` is none, or damaged.
+    pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let (shared, dir) = self.now(dir)?;
+        Ok(self.volume.lookup_kept(&dir, name, shared.as_ref())?.map(|(ino, _)| ino))
+    }
+
+    /// The inode that `name` is in the directory `dir`, as it is now: of the file that has this
+    /// name, not of one that its number was given to since.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup), and where the inode cannot be read.
+    pub fn lookup_inode(&self, dir: &Inode, name: &[u8]) -> Result<Option<Inode>> {
+        let (shared, dir) = self.now(dir)?;
+        let Some((ino, _)) = self.volume.lookup_kept(&dir, name, shared.as_ref())? else {
+            return Ok(None);
+        };
+        // The directory is locked, so the name is there; from here on its inode is not given back.
+        let _hold = shared.is_some().then(|| self.hold(ino));
+        drop(shared);
+        Ok(Some(self.inode(ino)?))
+    }
+
+    /// Returns the metadata of `inode`.
+    pub fn stat(&self, inode: &Inode) -> crate::Stat {
+        crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
+    }
+
+    /// Where a symbolic link points to.
+    ///
+    /// # Errors
+    /// Where `inode` is none, or cannot be read.
+    pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let (_shared, inode) = self.now(inode)?;
+        Ok(self.volume.readlink(&inode)?)
+    }
+
+    /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
+    /// Where they take more memory than one call returns, the last error says so
+    /// ([`Fs::with_whole_max`]).
+    pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
+        let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
+        let (_shared, inode) = match self.now(inode) {
+            Ok(now) => now,
+            Err(error) => return (xattrs, vec![error]),
+        };
+        let mut whole = Whole::new(self.whole_max);
+        let listed = self.volume.xattrs(&inode, &mut |xattr| {
+            let len = match xattr {
+                Ok(xattr) => {
+                    let len = xattr.name.len() + xattr.value.len();
+                    xattrs.push(Xattr { name: xattr.name, value: xattr.value.into_owned() });
+                    len
+                }
+                Err(error) => {
+                    errors.push(error.into());
+                    0
+                }
+            };
+            whole.take::<Xattr>(len)
+        });
+        errors.extend(whole.exceeded("the extended attributes", "read one with Fs::xattr"));
+        errors.extend(listed.err().map(Error::Core));
+        (xattrs, errors)
+    }
+
+    /// The value of one extended attribute of inode `ino`, by the name that programs use; `None`
+    /// where it has none of this name. On a volume open for writing only the blocks on the way to
+    /// it are read, else all attributes before it.
+    ///
+    /// # Errors
+    /// A name that no attribute can have, device failures, corruption.
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (namespace, on_disk, _) = crate::xattr::to_disk(name, &[])?;
+        if self.volume.engine().is_ok() && !name.starts_with(b"system.") {
+            return Ok(self.volume.transact(|tx| {
+                let [inode] = crate::change::take(tx, [ino])?;
+                tx.attr_get(inode, namespace, &on_disk)
+            })?);
+        }
+        let (xattrs, mut errors) = self.xattrs(&self.inode(ino)?);
+        let found = xattrs.into_iter().find(|xattr| xattr.name == name);
+        match errors.pop() {
+            Some(error) if found.is_none() => Err(error),
+            _ => Ok(found.map(|xattr| xattr.value)),
+        }
+    }
+
+    /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they
+    /// take more memory than one call returns, the last error says so ([`Fs::with_whole_max`]). A
+    /// name that comes twice is an error.
+    pub fn read_dir(&self, dir: &Inode) -> Portion {
+        self.read_dir_from(dir, 0, usize::MAX)
+    }
+
+    /// At most `max` entries of a directory from `cookie` (0 is the beginning). A name that comes
+    /// twice among them is an error; one of another portion is not seen, but by a
+    /// [`listing`](Self::listing).
+    pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
+        let mut portion = self.portion(dir, cookie, max);
+        let mut names = Names::default();
+        names.add(&portion.entries);
+        portion.errors.splice(0..0, names.repeated(&self.volume, dir.ino()));
+        portion
+    }
+
+    /// [`read_dir_from`](Self::read_dir_from) without regard to names that come twice.
+    pub(crate) fn portion(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
+        let mut portion = Portion::default();
+        let (_shared, dir) = match self.now(dir) {
+            Ok(now) => now,
+            Err(error) => {
+                portion.errors.push(error);
+                return portion;
+            }
+        };
+        let mut whole = Whole::new(self.whole_max);
+        let listed = self.volume.readdir(&dir, cookie, &mut |entry| {
+            let len = match entry {
+                Ok(entry) if matches!(entry.name, b"." | b"..") => 0,
+                Ok(entry) => {
+                    portion.entries.push(Entry {
+                        name: entry.name.to_vec(),
+                        ino: entry.ino,
+                        file_type: entry.ftype.unwrap_or(FileType::Unknown),
+                    });
+                    if portion.entries.len() >= max {
+                        portion.next = Some(entry.cookie);
+                        return ControlFlow::Break(());
+                    }
+                    entry.name.len()
+                }
+                Err(error) => {
+                    portion.errors.push(error.into());
+                    0
+                }
+            };
+            whole.take::<Entry>(len)
+        });
+        portion.errors.extend(whole.exceeded("the directory", "list it with Fs::read_dir_from"));
+        portion.errors.extend(listed.err().map(Error::Core));
+        portion
+    }
+
+    /// Announces the blocks of many directories to the device, near ones together.
+    pub fn read_ahead_dirs<'i>(&self, dirs: impl Iterator<Item = &'i Inode>) {
+        let geo = self.volume.geo();
+        let step = u64::from(geo.dirblkfsbs());
+        let mut wanted: Vec<(Daddr, Sectors)> = Vec::new();
+        for dir in dirs {
+            // A damaged map is reported when the directory is read.
+            let Ok(extents) = self.volume.extents(dir, Fork::Data) else { continue };
+            let blocks = (dir.core().size().0 >> geo.blocklog) / step;
+            let starts = (0..blocks.min(DIR_AHEAD)).map(|n| FileOff(n * step));
+            let maps = starts.filter_map(|start| extents.map_dir_block(geo, start));
+            wanted.extend(maps.filter_map(|map| map.as_single()));
+        }
+        self.volume.cache().read_ahead(&wanted);
+    }
+}

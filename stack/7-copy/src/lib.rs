@@ -1,0 +1,70 @@
+//! Floor 7: copy trees out of a volume and into one.
+//!
+//! A copy includes everything of a file: content with its holes, mode, owner, times to the
+//! nanosecond, extended attributes, ACLs, hard links, symbolic links, devices. Damage does not end
+//! a copy: each failure is an [`Event`], and the copy continues.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`get`](mod@get) | copies a tree to a directory, on several threads, in the order of the disk |
+//! | [`dest`] | the destination: makes files and sets their metadata |
+//! | [`archive`](mod@archive) | writes a tree as a tar stream |
+//! | [`put`](mod@put) | copies a tree, or a stream, into an existing volume |
+//! | [`within`] | copies a file or a tree within a volume |
+//! | [`build`] | makes a whole volume from a tree |
+//! | [`source`] | reads a tree from directories and archives |
+//! | [`stdin`] | standard input whose wait can be ended |
+
+pub mod archive;
+pub mod build;
+pub mod dest;
+pub mod get;
+pub mod put;
+pub mod source;
+pub mod stdin;
+pub mod within;
+
+mod acl;
+mod links;
+mod readahead;
+mod skipped;
+
+pub use archive::{ArchiveError, archive};
+pub use get::{GetError, GetOptions, Report, get};
+
+pub use put::{Destination, PutError, PutOptions, put};
+pub use skipped::{Skipped, SkippedCount};
+pub use within::copy_within;
+
+use xfskit_vfs::Error;
+
+/// An event of a running copy. Several threads may report events at the same time.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// One file is done.
+    Done {
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// A part of the volume is damaged or cannot be read. The copy continues without it.
+    Damaged {
+        /// Path in the volume.
+        path: &'a [u8],
+        /// The error.
+        error: &'a Error,
+    },
+    /// The destination refused one file. The copy continues without it.
+    Refused {
+        /// Path in the volume.
+        path: &'a [u8],
+        /// The error of the destination.
+        error: &'a std::io::Error,
+    },
+    /// One file was left out although the volume is sound.
+    Skipped {
+        /// Path in the volume.
+        path: &'a [u8],
+        /// The reason.
+        what: &'a str,
+    },
+}

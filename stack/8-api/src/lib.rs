@@ -1,0 +1,119 @@
+//! Floor 8: XFS volumes from Rust, package `xfskit`.
+//!
+//! Opens, reads and changes XFS volumes in user space: image files, block devices, partitions,
+//! logical volumes, Linux md arrays (with members missing, too) and memory. No kernel driver and no
+//! root privileges are needed. [`Volume`] has the calls of [`std::fs`] as methods, [`File`] is what
+//! [`std::fs::File`] is, and the names mean the same.
+//!
+//! # Read
+//!
+//! Opening and reading never write: a dirty journal is replayed in memory.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::io::{BufRead, BufReader};
+//!
+//! let volume = xfskit::Volume::open("disk.img#p2")?;
+//! for entry in volume.read_dir("/etc")? {
+//!     println!("{}", entry?.file_name().display());
+//! }
+//! let fstab = volume.read_to_string("/etc/fstab")?;
+//! let passwd = BufReader::new(volume.open_file("/etc/passwd")?);
+//! println!("{} users, fstab has {} bytes", passwd.lines().count(), fstab.len());
+//! # Ok(()) }
+//! ```
+//!
+//! # Damage
+//!
+//! Damage in one place does not hide the rest. [`ReadDir`], [`WalkDir`] and [`Xattrs`] give it as
+//! items, with what can be read around it; the [`Error`] has the path and the
+//! [finding](Error::corruption).
+//!
+//! ```no_run
+//! # fn main() -> Result<(), xfskit::Error> {
+//! # let volume = xfskit::Volume::open("disk.img")?;
+//! for entry in volume.walk_dir("/home")? {
+//!     match entry {
+//!         Ok(file) => println!("{} {}", file.metadata().len(), file.path().display()),
+//!         Err(error) => eprintln!("{error} ({:?})", error.kind()),
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Change
+//!
+//! A volume that is open for writing is changed from as many threads as there are. Each change
+//! happens as a whole or not at all. It is durable after [`File::sync_all`], [`Volume::sync`] or
+//! [`Volume::close`].
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("xfskit-doc-{}", std::process::id()));
+//! # let image = dir.as_path();
+//! # let device = xfskit::raw::block::FileDevice::create(image, xfskit::raw::units::ByteLen(300 << 20))?;
+//! # xfskit::raw::make(std::sync::Arc::new(device), &Default::default())?.close()?;
+//! let volume = xfskit::VolumeOptions::new().write(true).open(image)?;
+//! volume.create_dir_all("/srv/www")?;
+//! volume.write("/srv/www/index.html", "<p>Hello</p>")?;
+//! volume.rename("/srv/www/index.html", "/srv/www/home.html")?;
+//! volume.copy("/srv/www/home.html", "/srv/copy")?; // shares the blocks
+//!
+//! let mut log = volume.create("/srv/log")?;
+//! writeln!(log, "a line")?;
+//! log.sync_all()?;
+//! drop(log);
+//! volume.close()?;
+//! # std::fs::remove_file(image)?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to go on
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Volume`] | every operation on paths |
+//! | [`VolumeOptions`] | for writing, with an external log, without recovery, with less memory |
+//! | [`File`], [`OpenOptions`] | content: streams, reads and writes at an offset, holes, reflinks |
+//! | [`Metadata`], [`Permissions`], [`FileTimes`], [`Acl`], [`Xattr`] | what is known about a file |
+//! | [`ReadDir`], [`WalkDir`] | directories and trees |
+//! | [`Error`], [`ErrorKind`] | what can go wrong |
+//! | [`raw`] | the floors below, without any promise |
+//!
+//! `examples/` has programs of ten lines for the usual jobs.
+
+mod acl;
+mod attributes;
+mod cause;
+mod dir;
+mod error;
+mod file;
+mod metadata;
+mod names;
+mod open_options;
+mod paths;
+mod progress;
+pub mod raw;
+mod remove_all;
+mod shared;
+mod time;
+mod volume;
+mod volume_options;
+mod walk;
+mod xattr;
+
+pub use acl::{Acl, AclEntry, AclTag};
+pub use dir::{DirEntry, ReadDir};
+pub use error::{Error, ErrorKind, Result};
+pub use file::{Extent, File};
+pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use open_options::OpenOptions;
+pub use progress::{CancelToken, Progress};
+pub use volume::Volume;
+pub use volume_options::VolumeOptions;
+pub use walk::{WalkDir, WalkEntry};
+pub use xattr::{Xattr, Xattrs};
+pub use xfskit_format::Corruption;
+pub use xfskit_vfs::{RenameMode, SetMode as SetXattrMode, Statfs};

@@ -1,0 +1,252 @@
+//! The studies and their sizes: converts command lines to parameters of suites.
+
+use std::io;
+use std::time::Duration;
+
+use xfskit::raw::core::OpenOptions;
+use xfskit::raw::md::Level;
+use xfskit::raw::mkfs::options::Quantity;
+use xfskit::raw::units::ByteLen;
+use xfskit_workload::report::Section;
+use xfskit_workload::suite::raid::members::{MemberKind, Plan};
+use xfskit_workload::suite::{
+    Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
+};
+use xfskit_workload::testbed::Testbed;
+
+use crate::grammar::bench::{
+    Against, Checksum, CrcUpdate, Inodes, Locks, Program, Raid, Shape, SuiteOptions, XattrPart,
+    Xattrs,
+};
+
+type Sections = io::Result<Vec<Section>>;
+
+/// Bytes of a disk if the study does not name a size.
+const DISK: u64 = 1 << 40;
+/// Threads of the studies of many threads.
+const THREADS: usize = 8;
+
+/// Space cases of a quick run: every kind once.
+const QUICK_CASES: [&str; 4] = [
+    "n20000-40",
+    "n20000-120-150-200-220-255-d25",
+    "n20000-20-40-60-80-100-o25",
+    "n20000--s-50-60--N-8000",
+];
+
+pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
+    let quick = args.options.quick;
+    let usual = |quick_one, full| if quick { quick_one } else { full };
+    let mut options = xattrs::Options {
+        cost: Some(xattrs::cost::Counts {
+            most: args.count.unwrap_or(usual(50_000, 10_000_000)),
+            step: args.step.unwrap_or(usual(10_000, 1_000_000)),
+        }),
+        links: Some(args.links.unwrap_or(usual(10_000, 1_000_000))),
+        ..xattrs::Options::default()
+    };
+    if !args.cases.is_empty() {
+        options.cases.clone_from(&args.cases);
+    } else if quick {
+        options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
+    }
+    // Named cases run alone, with any part that numbers are given for.
+    let given = |part| match part {
+        XattrPart::Space => true,
+        XattrPart::Cost => args.count.is_some() || args.step.is_some(),
+        XattrPart::Links => args.links.is_some(),
+    };
+    let wanted = |part| match &args.only[..] {
+        [] => args.cases.is_empty() || given(part),
+        only => only.contains(&part),
+    };
+    if !wanted(XattrPart::Space) {
+        options.cases.clear();
+    }
+    options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
+    options.links = options.links.filter(|_| wanted(XattrPart::Links));
+    let settings = settings(&args.options, ByteLen(DISK))?;
+    xattrs::run(&options, &settings, observer)
+}
+
+/// Bytes of the journal of the study of checksums.
+const CHECKSUM_LOG: u64 = 128 << 20;
+/// Default repetitions: a single one would prove nothing.
+const CHECKSUM_TURNS: [usize; 2] = [5, 3];
+
+pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections {
+    let quick = args.options.quick;
+    let wanted = |program| args.only.is_empty() || args.only.contains(&program);
+    let number = |given: Option<u32>, usual: [u32; 2]| {
+        usize::try_from(given.unwrap_or(usual[usize::from(quick)])).unwrap_or(usize::MAX)
+    };
+    let options = checksum::Options {
+        files: wanted(Program::FsMark)
+            .then(|| args.files.unwrap_or(if quick { 2000 } else { 50_000 })),
+        passes: wanted(Program::Dbench).then(|| args.passes.unwrap_or(if quick { 1 } else { 10 })),
+        runs: wanted(Program::Compilebench).then(|| number(args.runs, [100, 12])),
+        trees: number(args.trees, [10, 3]),
+        tree_files: number(args.tree_files, [4000, 200]),
+    };
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    settings.threads = args.options.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
+    settings.repetitions =
+        args.options.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
+    settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
+    settings.testbed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
+    checksum::run(&options, &settings, observer)
+}
+
+/// Bytes of a disk of the published test.
+const INODES_DISK: u64 = 500 << 40;
+/// Bytes of the journal: "hundreds of MB".
+const INODES_LOG: u64 = 512 << 20;
+/// Largest group.
+const GROUP_MAX: u64 = 1 << 40;
+
+pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
+    let mut settings = settings(&args.options, ByteLen(INODES_DISK))?;
+    let (files, loops) = if args.options.quick { (2000, 2) } else { (25_000, 4) };
+    let options = inodes::Options {
+        shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
+        files: args.files.unwrap_or(files),
+        loops: args.loops.unwrap_or(loops),
+        file_size: args.file_size,
+        subdirs: args.subdirs,
+    };
+    settings.threads = args.options.threads.map_or(THREADS, usize::from);
+    for_many_threads(&mut settings.testbed, settings.threads, args.groups);
+    inodes::run(&options, &settings, observer)
+}
+
+/// Two groups for each thread at least, unless `groups` says otherwise, and a large journal.
+fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) {
+    let least = u32::try_from(threads * 2).unwrap_or(u32::MAX);
+    let usual = testbed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
+    testbed.mkfs.agcount = groups.or((!usual).then_some(least));
+    if testbed.size.0 >= 8 * INODES_LOG {
+        testbed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
+    }
+}
+
+pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options = locks::Options {
+        threads: args.at.iter().map(|n| n.get()).collect(),
+        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
+        processors: args.processors.iter().map(|n| n.get()).collect(),
+        events: 2_000_000,
+    };
+    if options.threads.is_empty() {
+        options.threads = match args.options.threads {
+            Some(threads) => vec![1, threads.get()],
+            None => vec![1, here, 2 * here, 8 * here],
+        };
+        options.threads.dedup();
+    }
+    if args.options.quick {
+        (options.time, options.events) = (Duration::from_millis(100), 50_000);
+    }
+    let most = options.threads.iter().copied().max().unwrap_or(1);
+    for_many_threads(&mut settings.testbed, most, None);
+    locks::run(&options, &settings, observer)
+}
+
+/// Sizes of the stripe cache, in stripes of md.
+const CACHES: [u64; 8] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+/// Bytes of a file in a quick run: a little more than two stripes.
+const QUICK_FILE: u64 = 24 << 20;
+/// Chunk sizes, in bytes.
+const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
+    let settings = settings(&args.options, ByteLen(DISK))?;
+    let members = match (args.speed, &args.options.dir) {
+        (Some(speed), _) => MemberKind::Simulated {
+            speed: speed.max(1),
+            latency: Duration::from_micros(args.latency),
+        },
+        (None, Some(dir)) => MemberKind::Files(dir.clone()),
+        (None, None) => MemberKind::Memory,
+    };
+    let readers = args.options.threads.unwrap_or(args.readers).get();
+    let (level, legs) = level_of(&args.level)?;
+    let mut options = raid::Options {
+        plan: Plan { level, legs, members: args.members, chunk: args.chunk },
+        members,
+        readers,
+        file_size: args.file_size,
+        request: args.request,
+        stripe_cache: args.stripe_cache,
+        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
+        caches: CACHES.into(),
+        chunks: CHUNKS.into(),
+        threads: [1, 2, 4, 8, readers].into_iter().filter(|n| *n <= readers).collect(),
+        raid50: true,
+    };
+    options.threads.dedup();
+    if args.options.quick {
+        options.time = Duration::from_millis(100);
+        options.file_size = options.file_size.min(QUICK_FILE);
+        options.caches.retain(|stripes| [256, 4096, 32_768].contains(stripes));
+        options.chunks.retain(|bytes| [64 << 10, 512 << 10].contains(bytes));
+        options.threads.retain(|n| [1, 4].contains(n) || *n == readers);
+    }
+    raid::run(&options, &settings, observer)
+}
+
+/// Returns a level, and the number of arrays of it that are striped: RAID50 is two RAID5.
+fn level_of(name: &str) -> io::Result<(Level, u32)> {
+    let (name, legs) = match name {
+        "raid50" | "50" => ("raid5", 2),
+        "raid60" | "60" => ("raid6", 2),
+        name => (name, 1),
+    };
+    let unknown = || io::Error::other(format!("{name} is not a level of md"));
+    Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
+}
+
+pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Sections {
+    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    settings.threads = args.options.threads.map_or(THREADS, usize::from);
+    let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
+    if args.options.quick {
+        (options.turn, options.appends) = (Duration::from_micros(50), 200);
+    }
+    options.appends = args.appends.unwrap_or(options.appends);
+    crc_update::run(&options, &settings, observer)
+}
+
+fn shape_of(shape: Shape) -> inodes::shape::Shape {
+    match shape {
+        Shape::Separate => inodes::shape::Shape::Separate,
+        Shape::Shared => inodes::shape::Shape::Shared,
+        Shape::Deep => inodes::shape::Shape::Deep,
+        Shape::Racing => inodes::shape::Shape::Racing,
+    }
+}
+
+/// Returns the settings of every suite. Its disks have `size` unless the user names one, or as much
+/// of that as files in their directory can have.
+fn settings(options: &SuiteOptions, size: ByteLen) -> io::Result<Settings> {
+    let kernel_baseline = options.against == Some(Against::Kernel);
+    let testbed = Testbed {
+        dir: options.dir.clone(),
+        size: options.size.map_or(size, ByteLen),
+        mkfs: xfskit::raw::mkfs::Options::default(),
+        open: OpenOptions {
+            cache_bytes: xfskit::raw::quarter_of_memory(),
+            ..OpenOptions::default()
+        },
+    };
+    let testbed = testbed.with_kernel(kernel_baseline);
+    let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };
+    Ok(Settings {
+        testbed,
+        kernel_baseline,
+        threads: options.threads.map_or(1, usize::from),
+        seed: options.seed,
+        repetitions: options.repetitions.map_or(1, usize::from),
+    })
+}

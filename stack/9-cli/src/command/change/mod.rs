@@ -1,0 +1,185 @@
+//! Commands that change a volume: it is opened once and closed once, and each change between is
+//! atomic.
+//!
+//! | module | commands |
+//! | --- | --- |
+//! | [`names`] | `mkdir`, `rm`, `mv`, `ln`, `mknod` |
+//! | [`attributes`] | `chmod`, `chown`, `touch`, `xattr set`, `xattr rm`, `label` |
+//! | [`put`] | `put`, `cp` |
+//! | [`content`] | `truncate`, `fallocate` |
+//! | [`shell`] | `shell` |
+//! | [`mode`], [`arguments`] | permissions, owners and times as words |
+
+pub(crate) mod arguments;
+mod attributes;
+mod content;
+pub(crate) mod mode;
+mod names;
+mod put;
+mod shell;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use xfskit::Volume;
+use xfskit::raw::block::BlockDevice;
+use xfskit::raw::vfs::{self, Follow, Fs};
+use xfskit::raw::{Cause, VolumeExt as _, cause, core};
+
+use super::open;
+use super::work::Change;
+use crate::exit::{Failure, Outcome};
+pub(super) use crate::grammar::change::Target;
+use crate::out::Out;
+use crate::stop::Stop;
+
+/// A deleted file for which the journal of a volume that was closed is dirty.
+#[derive(Debug, thiserror::Error)]
+#[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
+struct JournalLeftDirty<'o> {
+    orphan: &'o core::Orphan,
+}
+
+/// A volume that is open for a command.
+pub(crate) struct Session<'s> {
+    pub volume: &'s Volume,
+    pub out: &'s Out,
+    pub stop: &'s Stop,
+}
+
+/// Runs a command that changes the volume `target`, and closes the volume.
+pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing(target, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Runs a command like [`run`], on a device that is open already.
+pub(crate) fn run_on(
+    target: &Target,
+    device: Arc<dyn BlockDevice>,
+    change: Change<'_>,
+    out: &Out,
+) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing_on(target, device, out)?;
+    in_session(target, volume, change, out, &stop)
+}
+
+/// Runs a command on `volume`, and closes the volume even if that fails.
+fn in_session(
+    target: &Target,
+    volume: Volume,
+    change: Change<'_>,
+    out: &Out,
+    stop: &Stop,
+) -> Outcome {
+    let known = volume.fs().volume().damaged_orphans().len();
+    let worked = Session { volume: &volume, out, stop }.run_command(change);
+    for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
+        out.fault_at(&target.name, orphan, None);
+    }
+    let closed = volume.close_counted().map_err(|error| match cause(&error) {
+        Cause::Volume(error) => open::failure(error),
+        _ => open::not_opened(&target.name, &error),
+    });
+    for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
+        let left = JournalLeftDirty { orphan };
+        out.fault_at(&target.name, &left, None);
+    }
+    let closed = worked.and(closed)?;
+    if target.stats {
+        super::stats::counted(&closed.stats, out)?;
+    }
+    Ok(out.status())
+}
+
+impl Session<'_> {
+    /// Runs a command that changes a volume.
+    pub(crate) fn run_command(&self, change: Change<'_>) -> Result<(), Failure> {
+        match change {
+            Change::Mkdir(args) => names::mkdir(self, args),
+            Change::Rm(args) => names::rm(self, args),
+            Change::Mv(args) => names::mv(self, args),
+            Change::Ln(args) => names::ln(self, args),
+            Change::Mknod(args) => names::mknod(self, args),
+            Change::Chmod(args) => attributes::chmod(self, args),
+            Change::Chown(args) => attributes::chown(self, args),
+            Change::Touch(args) => attributes::touch(self, args),
+            Change::XattrSet(args) => attributes::set_xattr(self, args),
+            Change::XattrRm(args) => attributes::remove_xattrs(self, args),
+            Change::Put(args) => put::run(self, args),
+            Change::Cp(args) => put::cp(self, args),
+            Change::Truncate(args) => content::truncate(self, args),
+            Change::Fallocate(args) => content::fallocate(self, args),
+            Change::Label(label) => attributes::label(self, label),
+            Change::Shell(args) => shell::run(self, args),
+        }
+    }
+
+    fn fs(&self) -> &Fs {
+        self.volume.fs()
+    }
+
+    /// Runs `work` on each of `paths`. Failures are reported, and the others continue.
+    fn each(
+        &self,
+        paths: &[OsString],
+        mut work: impl FnMut(&[u8]) -> Result<(), Stopped>,
+    ) -> Result<(), Failure> {
+        for path in paths {
+            self.stop.check()?;
+            match work(path.as_bytes()) {
+                Ok(()) => {}
+                Err(Stopped::Failed(error)) => {
+                    let path = path.as_bytes();
+                    self.out.fault(path, &error.by_path(path));
+                }
+                Err(Stopped::Hinted(error, hint)) => {
+                    self.out.fault_with_hint(path.as_bytes(), &error, hint);
+                }
+                Err(Stopped::Ended(failure)) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if `path` names a directory, perhaps through a symbolic link.
+    fn is_dir(&self, path: &[u8]) -> bool {
+        self.fs().resolve(path, Follow::Yes).is_ok_and(|inode| inode.core().is_dir())
+    }
+}
+
+/// The reason why work on one path ended.
+enum Stopped {
+    /// The path or the volume failed. Other paths may work.
+    Failed(vfs::Error),
+    /// The path or the volume failed, with a hint.
+    Hinted(vfs::Error, &'static str),
+    /// The whole command ends.
+    Ended(Failure),
+}
+
+impl From<vfs::Error> for Stopped {
+    fn from(error: vfs::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<core::Error> for Stopped {
+    fn from(error: core::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Ended(failure)
+    }
+}
+
+/// Returns the last name of a path.
+fn last_name(path: &[u8]) -> &[u8] {
+    path.split(|&b| b == b'/').rfind(|name| !name.is_empty()).unwrap_or_default()
+}

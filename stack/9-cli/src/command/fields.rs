@@ -1,0 +1,288 @@
+//! Fields of a file, for JSON, for CSV, for a line.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use xfskit::raw::vfs::{Stat, Timestamp};
+
+use crate::exit::Failure;
+use crate::out::Out;
+use crate::show::{self, Named};
+
+/// One field of a file. Named as in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum Field {
+    Path,
+    Ino,
+    Type,
+    Mode,
+    Nlink,
+    Uid,
+    Gid,
+    Projid,
+    Size,
+    Blocks,
+    Rdev,
+    Atime,
+    Mtime,
+    Ctime,
+    Btime,
+    Generation,
+    Flags,
+    Flags2,
+    Nextents,
+    Anextents,
+}
+
+impl Field {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// The fields to print and their form. Shared by the commands that list files for programs.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Rows {
+    /// Print only these fields, in this order, separated by commas: path, ino, type, mode, nlink,
+    /// uid, gid, projid, size, blocks, rdev, atime, mtime, ctime, btime, generation, flags, flags2,
+    /// nextents, anextents
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',', hide_possible_values = true)]
+    pub fields: Vec<Field>,
+    /// Print comma-separated values, the names of the fields first
+    #[arg(long)]
+    pub csv: bool,
+    /// Print times as numbers: seconds since 1970
+    #[arg(long)]
+    pub epoch: bool,
+}
+
+/// The form of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+    /// Fields with tabs between them.
+    Text,
+}
+
+/// Writes files as rows.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    form: Form,
+    fields: Vec<Field>,
+    epoch: bool,
+}
+
+impl Rows {
+    /// Returns a writer if fields, JSON or CSV are requested, and writes the header of CSV. Without
+    /// `paths` there is no path field.
+    pub(crate) fn writer(&self, paths: bool, out: &Out) -> Result<Option<Writer>, Failure> {
+        let form = match (out.json(), self.csv, self.fields.is_empty()) {
+            (true, true, _) => return Err(Failure::cannot("--json and --csv: one of them")),
+            (true, false, _) => Form::Json,
+            (false, true, _) => Form::Csv,
+            (false, false, false) => Form::Text,
+            (false, false, true) if self.epoch => {
+                return Err(Failure::cannot("--epoch is for --json, --csv and --fields"));
+            }
+            (false, false, true) => return Ok(None),
+        };
+        if !paths && self.fields.contains(&Field::Path) {
+            return Err(Failure::cannot("--fields path: an inode does not know its path")
+                .hint("`xfskit find --fields path,ino TARGET` lists paths."));
+        }
+        let mut fields = self.fields.clone();
+        if fields.is_empty() {
+            fields.extend(Field::value_variants());
+            fields.retain(|field| paths || *field != Field::Path);
+        }
+        if form == Form::Csv {
+            let names: Vec<String> = fields.iter().map(|field| field.name()).collect();
+            out.line(names.join(","))?;
+        }
+        Ok(Some(Writer { form, fields, epoch: self.epoch }))
+    }
+}
+
+impl Writer {
+    /// Adds the line of a file.
+    pub(crate) fn write(&self, path: &[u8], stat: &Stat, out: &Out, lines: &mut Vec<u8>) {
+        if self.form == Form::Json {
+            let path = self.fields.contains(&Field::Path).then_some(Named("path", path));
+            let row = Row { path, fields: Fields { stat, of: &self.fields, epoch: self.epoch } };
+            // Numbers and words always serialise.
+            lines.extend(serde_json::to_vec(&row).unwrap_or_default());
+        } else {
+            for (at, field) in self.fields.iter().enumerate() {
+                if at > 0 {
+                    lines.push(if self.form == Form::Csv { b',' } else { b'\t' });
+                }
+                match (field, self.form) {
+                    (Field::Path, Form::Csv) => lines.extend(csv(path)),
+                    (Field::Path, _) => lines.extend(out.name(path)),
+                    (field, _) => lines.extend(word(*field, stat, self.epoch).into_bytes()),
+                }
+            }
+        }
+        lines.push(b'\n');
+    }
+}
+
+/// Formats a path for CSV, in quotes if necessary.
+fn csv(path: &[u8]) -> Vec<u8> {
+    if !path.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        return path.to_vec();
+    }
+    let mut text = b"\"".to_vec();
+    for &byte in path {
+        text.extend(if byte == b'"' { &b"\"\""[..] } else { std::slice::from_ref(&byte) });
+    }
+    text.push(b'"');
+    text
+}
+
+/// Formats one field of a file; empty if the file does not have it.
+fn word(field: Field, stat: &Stat, epoch: bool) -> String {
+    let time = |time: Timestamp| {
+        if epoch { seconds(time) } else { show::time_full(time.sec, time.nsec) }
+    };
+    match field {
+        Field::Path => String::new(),
+        Field::Ino => stat.ino.to_string(),
+        Field::Type => {
+            let word = serde_json::to_value(stat.file_type).unwrap_or_default();
+            word.as_str().unwrap_or_default().to_owned()
+        }
+        Field::Mode => octal(stat.mode),
+        Field::Nlink => stat.nlink.to_string(),
+        Field::Uid => stat.uid.to_string(),
+        Field::Gid => stat.gid.to_string(),
+        Field::Projid => stat.projid.to_string(),
+        Field::Size => stat.size.to_string(),
+        Field::Blocks => stat.blocks.to_string(),
+        Field::Rdev => stat.rdev.map(|(a, b)| format!("{a}:{b}")).unwrap_or_default(),
+        Field::Atime => time(stat.atime),
+        Field::Mtime => time(stat.mtime),
+        Field::Ctime => time(stat.ctime),
+        Field::Btime => stat.btime.map(time).unwrap_or_default(),
+        Field::Generation => stat.generation.to_string(),
+        Field::Flags => stat.flags.to_string(),
+        Field::Flags2 => stat.flags2.to_string(),
+        Field::Nextents => stat.nextents.to_string(),
+        Field::Anextents => stat.anextents.to_string(),
+    }
+}
+
+/// Formats type and permissions as chmod and find's `%m` do, with the type in front.
+fn octal(mode: u16) -> String {
+    format!("{mode:07o}")
+}
+
+/// Formats a time in seconds since 1970, to the nanosecond.
+fn seconds(time: Timestamp) -> String {
+    let all = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+    let mut text = String::from(if all < 0 { "-" } else { "" });
+    let all = all.unsigned_abs();
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{}.{:09}", all / 1_000_000_000, all % 1_000_000_000);
+    text
+}
+
+#[derive(serde::Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    path: Option<Named<'a>>,
+    #[serde(flatten)]
+    fields: Fields<'a>,
+}
+
+/// Fields of a file for JSON, without its path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<'a> {
+    /// The metadata.
+    pub stat: &'a Stat,
+    of: &'a [Field],
+    epoch: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Returns all fields.
+    pub(crate) fn all(stat: &'a Stat) -> Self {
+        Self { stat, of: Field::value_variants(), epoch: false }
+    }
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { stat, of, epoch } = *self;
+        let mut map = serializer.serialize_map(None)?;
+        for &field in of {
+            let name = field.name();
+            match field {
+                Field::Path => {}
+                Field::Ino => map.serialize_entry(&name, &stat.ino)?,
+                Field::Type => map.serialize_entry(&name, &stat.file_type)?,
+                Field::Mode => map.serialize_entry(&name, &octal(stat.mode))?,
+                Field::Rdev => {
+                    if let Some(rdev) = stat.rdev {
+                        map.serialize_entry(&name, &rdev)?;
+                    }
+                }
+                Field::Atime => map.serialize_entry(&name, &Time(stat.atime, epoch))?,
+                Field::Mtime => map.serialize_entry(&name, &Time(stat.mtime, epoch))?,
+                Field::Ctime => map.serialize_entry(&name, &Time(stat.ctime, epoch))?,
+                Field::Btime => {
+                    if let Some(time) = stat.btime {
+                        map.serialize_entry(&name, &Time(time, epoch))?;
+                    }
+                }
+                Field::Nlink => map.serialize_entry(&name, &stat.nlink)?,
+                Field::Uid => map.serialize_entry(&name, &stat.uid)?,
+                Field::Gid => map.serialize_entry(&name, &stat.gid)?,
+                Field::Projid => map.serialize_entry(&name, &stat.projid)?,
+                Field::Size => map.serialize_entry(&name, &stat.size)?,
+                Field::Blocks => map.serialize_entry(&name, &stat.blocks)?,
+                Field::Generation => map.serialize_entry(&name, &stat.generation)?,
+                Field::Flags => map.serialize_entry(&name, &stat.flags)?,
+                Field::Flags2 => map.serialize_entry(&name, &stat.flags2)?,
+                Field::Nextents => map.serialize_entry(&name, &stat.nextents)?,
+                Field::Anextents => map.serialize_entry(&name, &stat.anextents)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// A time for JSON: seconds and nanoseconds, or one number.
+struct Time(Timestamp, bool);
+
+impl Serialize for Time {
+    #[allow(clippy::cast_precision_loss)] // a fraction of a microsecond, as every reader of JSON has it
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(time, as_number) = self;
+        if !as_number {
+            return time.serialize(serializer);
+        }
+        serializer.serialize_f64(time.sec as f64 + f64::from(time.nsec) / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_are_negative_numbers() {
+        let text = |sec, nsec| seconds(Timestamp { sec, nsec });
+        assert_eq!(text(-1, 500_000_000), "-0.500000000");
+        assert_eq!(text(1_700_000_000, 7), "1700000000.000000007");
+    }
+
+    #[test]
+    fn a_path_in_csv_is_quoted_where_it_has_to_be() {
+        assert_eq!(csv(b"/plain name"), b"/plain name");
+        assert_eq!(csv(b"/a,\"b\""), b"\"/a,\"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,341 @@
+//! Volumes with right checksums and wrong structure. Every command ends, reports it, and leaves
+//! nothing half done.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+
+use common::{Bench, Run, begin, damage, ended, expect, shown, signal, xfskit};
+
+/// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
+const LEAF: u64 = 2523 << 12;
+const RECORDS: u64 = LEAF + 72;
+
+/// Reads `len` bytes of an image.
+fn bytes(image: &Path, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fs::File::open(image).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// Changes the block of 4 KiB at `offset`, and corrects its checksum at `crc`.
+fn edit(image: &Path, offset: u64, crc: usize, change: impl FnOnce(&mut [u8])) {
+    let mut block = bytes(image, offset, 4096);
+    change(&mut block);
+    xfskit_crc::update(&mut block, crc);
+    damage(image, offset, &block);
+}
+
+/// Makes a volume in which two records of a leaf of `/frag`'s extent tree are exchanged.
+fn disordered(bench: &Bench) -> PathBuf {
+    let image = bench.kept("hostile/base");
+    assert_eq!(bytes(&image, LEAF, 4), b"BMA3");
+    edit(&image, LEAF, 64, |block| {
+        let at = usize::try_from(RECORDS - LEAF).unwrap() + 16 * 100;
+        block[at..at + 32].rotate_left(16);
+    });
+    image
+}
+
+/// Returns the output of `check`, without numbers that a harmless change moves.
+fn verdict(image: &Path) -> Vec<String> {
+    let run = xfskit(&["check", &shown(image)]);
+    run.stdout.lines().filter(|line| line.contains(" [")).map(str::to_owned).collect()
+}
+
+fn names_the_order(run: &Run) {
+    let said = [&*run.stdout, &run.stderr].concat();
+    assert!(said.contains("[bmbt.rec.order]"), "{said}");
+}
+
+#[test]
+fn a_disordered_extent_tree_fails_changes_and_is_not_changed() {
+    let bench = Bench::new();
+    let image = shown(&disordered(&bench));
+    let before = verdict(Path::new(&image));
+    let grown = (3_u64 << 30).to_string();
+    for args in [
+        &["cat", &image, "/frag"][..],
+        &["cp", &image, "/frag", "/copy"],
+        &["cp", "--reflink", &image, "/frag", "/copy"],
+        &["truncate", &image, "/frag", "-s", "4096"],
+        &["fallocate", &image, "/frag", "-p", "-l", &grown],
+        &["fallocate", &image, "/frag", "-z", "-l", &grown],
+        &["fallocate", &image, "/frag", "-c", "-l", "4096"],
+        &["fallocate", &image, "/frag", "-i", "-l", "4096"],
+    ] {
+        let run = expect(1, args);
+        names_the_order(&run);
+        let copies = expect(0, &["ls", "-a", &image, "/"]).stdout;
+        assert!(!copies.contains("copy") && !copies.contains(".xfskit"), "{args:?}: {copies}");
+        let stat = expect(0, &["stat", "--json", &image, "/frag"]).stdout;
+        assert!(stat.contains("\"size\":4911104"), "{args:?}: {stat}");
+        assert_eq!(verdict(Path::new(&image)), before, "{args:?}");
+    }
+}
+
+#[test]
+fn a_damaged_orphan_stays_on_its_list_and_the_volume_opens_for_writing() {
+    let bench = Bench::new();
+    let image = shown(&disordered(&bench));
+    let free = || expect(0, &["df", "--json", &image]).stdout;
+    names_the_order(&expect(1, &["rm", &image, "/frag"]));
+    let with_orphan = free();
+    for args in [&["recover", "-n", &image][..], &["recover", &image], &["recover", "-n", &image]] {
+        let run = expect(1, args);
+        names_the_order(&run);
+        assert!(run.stdout.contains("inode 2728, which is deleted"), "{}", run.stdout);
+    }
+    let made = expect(0, &["mkdir", &image, "/new"]);
+    assert!(made.stderr.contains("inode 2728"), "{}", made.stderr);
+    expect(0, &["rm", "-r", &image, "/new"]);
+    assert_eq!(free(), with_orphan);
+    names_the_order(&expect(1, &["check", &image]));
+}
+
+/// An entry of `/a/b` was renamed to "..".
+#[test]
+fn a_second_dotdot_is_a_fault_in_every_reader_and_the_rest_is_read() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("hostile/second-dotdot"));
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["ls", &image, "/a/b"][..],
+        &["ls", "-R", &image, "/"],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["get", &image, "/", &out],
+        &["get", &image, "/", "-"],
+        &["cp", "-r", &image, "/a", "/copy"],
+        &["rm", "-r", &image, "/a"],
+        &["chmod", "-R", &image, "700", "/a"],
+        &["chown", "-R", &image, "7:7", "/a"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains("[dir.dots]"), "{args:?}: {}", run.stderr);
+    }
+    assert!(bench.path("out/a/b").is_dir());
+    assert!(expect(1, &["check", &image]).stdout.contains("[dir.dots]"));
+}
+
+/// `/a/b/c` leads to `/a`.
+#[test]
+fn a_directory_cycle_ends_every_walk_and_both_paths_are_named() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("hostile/directory-cycle"));
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["ls", "-R", &image, "/"][..],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["get", &image, "/", &out],
+        &["get", &image, "/", "-"],
+        &["chmod", "-R", &image, "700", "/a"],
+        &["chown", "-R", &image, "7:7", "/a"],
+        &["rm", "-r", &image, "/a"],
+    ] {
+        let run = expect(1, args);
+        let both = "reached a second time as /a/b/c, first as /a:";
+        assert!(run.stderr.contains(both), "{args:?}: {}", run.stderr);
+    }
+    assert!(expect(0, &["ls", &image, "/a"]).stdout.contains('b'), "what cannot be emptied stays");
+    let run = expect(1, &["cp", "-r", &image, "/a", "/copy"]);
+    assert!(run.stderr.contains("[dir.twice]"), "{}", run.stderr);
+    assert!(
+        !expect(0, &["ls", &image, "/"]).stdout.contains("copy"),
+        "found before anything is made"
+    );
+}
+
+/// A tree of every group: where the group's second or third sector has its root, and bytes of a
+/// record and of a key.
+const TREES: [(&str, u64, usize, usize, usize); 5] = [
+    ("bnobt", 1, 16, 8, 8),
+    ("cntbt", 1, 20, 8, 8),
+    ("rmapbt", 1, 24, 24, 40),
+    ("refcountbt", 1, 88, 12, 4),
+    ("inobt", 2, 20, 16, 4),
+];
+
+#[test]
+fn a_disordered_tree_of_a_group_ends_changes_in_an_error_that_names_it() {
+    let bench = Bench::new();
+    let content = shown(&bench.file("content", &vec![7; 3 << 20]));
+    let base = bench.kept("hostile/base");
+    let superblock = bytes(&base, 0, 512);
+    let number = |bytes: &[u8], at: usize| {
+        u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()))
+    };
+    let (agblocks, agcount) = (number(&superblock, 84), number(&superblock, 88));
+    for (tree, sector, root_at, record, key) in TREES {
+        let image = bench.path("damaged.img");
+        fs::copy(&base, &image).unwrap();
+        let mut damaged = 0;
+        for agno in 0..agcount {
+            let group = agno * agblocks * 4096;
+            let root = number(&bytes(&base, group + sector * 512, 512), root_at);
+            edit(&image, group + root * 4096, 52, |block| {
+                let (level, count) = (block[5], block[7]);
+                let len = if level > 0 { key } else { record };
+                if count >= 2 {
+                    block[56..56 + 2 * len].rotate_left(len);
+                    damaged += 1;
+                }
+            });
+        }
+        assert!(damaged > 0, "{tree}");
+        let image = shown(&image);
+        let runs = [
+            &["put", &image, &content, "/new"][..],
+            &["cp", "--reflink", &image, "/frag", "/copy"],
+            &["mkdir", &image, "/newdir"],
+            &["truncate", &image, "/frag", "-s", "0"],
+            &["rm", &image, "/frag"],
+        ]
+        .map(xfskit);
+        let said: String = runs.iter().map(|run| &*run.stderr).collect();
+        assert!(said.contains(&format!("[{tree}.order]")), "{tree}: {said}");
+        assert!(runs.iter().any(|run| run.code != 0), "{tree}: {said}");
+    }
+}
+
+/// Applies a kept patch of `hostile/base`: byte offsets, and the bytes there, in hexadecimal.
+fn patched(bench: &Bench, name: &str) -> PathBuf {
+    let image = bench.kept("hostile/base");
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../tests/images/hostile/{name}.patch.zst"));
+    let patch = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+    let patch: BTreeMap<String, String> = serde_json::from_slice(&patch).unwrap();
+    for (offset, hex) in patch {
+        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let change: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        damage(&image, offset.parse().unwrap(), &change);
+    }
+    image
+}
+
+/// Sets the UUID of the block of 4 KiB (or the inode) at `offset` to the volume's own, and corrects
+/// its checksum: the patch was made on another volume of the same shape.
+fn adopt(image: &Path, offset: u64, len: usize, uuid_at: usize, crc_at: usize) {
+    let uuid = bytes(image, 32, 16);
+    let mut block = bytes(image, offset, len);
+    block[uuid_at..uuid_at + 16].copy_from_slice(&uuid);
+    xfskit_crc::update(&mut block, crc_at);
+    damage(image, offset, &block);
+}
+
+#[test]
+fn kept_extent_trees_out_of_order_end_every_change_of_the_file() {
+    let bench = Bench::new();
+    let loops = [("bmbt-loop", 10_334_208, "/frag"), ("bmbt-loop2", 10_391_552, "/ref2")];
+    for (name, leaf, file) in loops {
+        let image = patched(&bench, name);
+        adopt(&image, leaf, 4096, 40, 64);
+        let image = shown(&image);
+        for args in [
+            &["cat", &image, file][..],
+            &["cp", &image, file, "/copy"],
+            &["cp", "--reflink", &image, file, "/copy"],
+            &["truncate", &image, file, "-s", "4096"],
+            &["rm", &image, file],
+        ] {
+            names_the_order(&expect(1, args));
+        }
+        assert!(!expect(0, &["ls", &image, "/"]).stdout.contains("copy"), "{name}");
+    }
+}
+
+#[test]
+fn a_kept_orphan_in_a_dirty_journal_is_named_and_the_volume_opens_for_writing() {
+    let bench = Bench::new();
+    let image = shown(&patched(&bench, "damaged-orphan"));
+    for args in [&["recover", "-n", &image][..], &["recover", &image]] {
+        names_the_order(&expect(1, args));
+    }
+    expect(0, &["mkdir", &image, "/new"]);
+    names_the_order(&expect(1, &["check", &image]));
+}
+
+#[test]
+fn a_kept_cycle_below_the_root_ends_every_walk() {
+    let bench = Bench::new();
+    let image = patched(&bench, "cycle");
+    adopt(&image, 79_301_120, 512, 160, 100);
+    let image = shown(&image);
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["find", &image, "/"][..],
+        &["get", &image, "/", &out],
+        &["cp", "-r", &image, "/a", "/copy"],
+        &["chmod", "-R", &image, "700", "/"],
+        &["rm", "-r", &image, "/a"],
+    ] {
+        let run = expect(1, args);
+        assert!(run.stderr.contains("[dir.twice]"), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn free_realtime_extents_of_a_secondary_superblock_are_compared() {
+    let bench = Bench::new();
+    let image = patched(&bench, "sb");
+    assert!(expect(1, &["check", &shown(&image)]).stdout.contains("[sb.frextents]"));
+}
+
+/// Two names of the root are the same: one of a symbolic link that leads away, one of a directory.
+#[test]
+fn a_name_that_comes_twice_is_a_fault_in_every_reader_and_nothing_is_written_outside() {
+    let bench = Bench::new();
+    let (tree, away) = (bench.path("tree"), bench.path("away"));
+    fs::create_dir_all(tree.join("n2/sub")).unwrap();
+    fs::create_dir(&away).unwrap();
+    fs::write(tree.join("n2/file"), "content").unwrap();
+    symlink(&away, tree.join("n1")).unwrap();
+    let (image, out) = (bench.path("twice.img"), shown(&bench.path("out")));
+    expect(0, &["mkfs", "--from", &shown(&tree), &shown(&image)]);
+    let mut root = bytes(&image, 128 * 512, 512);
+    let name = root.windows(2).rposition(|name| name == b"n2").unwrap();
+    root[name + 1] = b'1';
+    xfskit_crc::update(&mut root, 100);
+    damage(&image, 128 * 512, &root);
+    let image = shown(&image);
+    for args in [
+        &["ls", &image, "/"][..],
+        &["ls", "-R", &image, "/"],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["du", &image, "/"],
+        &["get", &image, "/", "-"],
+        &["get", &image, "/", &out],
+        &["chmod", "-R", &image, "700", "/"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("name is n1") || run.stderr.contains("\"n1\" is there twice"),
+            "{args:?}: {}",
+            run.stderr
+        );
+    }
+    assert_eq!(fs::read_dir(away).unwrap().count(), 0);
+}
+
+#[test]
+fn a_named_pipe_without_a_writer_is_not_waited_for_against_a_signal() {
+    let bench = Bench::new();
+    let (pipe, image) = (bench.path("pipe"), bench.path("piped.img"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (pipe, image) = (shown(&pipe), shown(&image));
+    let args = ["mkfs", "--from", &pipe, &image];
+    let child = begin(&args);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    signal(&child, "TERM");
+    ended(130, child, &args);
+    assert!(!Path::new(&image).exists());
+}
