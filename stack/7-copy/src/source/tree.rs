@@ -276,7 +276,7 @@ impl Tree {
         let Kind::File { size, content } = self.node(id).kind else {
             return Ok(Content::empty());
         };
-        let reading = Reading { files: &self.unread, id, size };
+        let reading = Reading { files: &self.unread, id: id.0, size };
         self.stores.open(&self.locations[content.0 as usize], self.path(id), reading)
     }
 
@@ -284,12 +284,12 @@ impl Tree {
     /// read to its end. Known once it was read.
     pub fn copied_size(&self, id: NodeId) -> u64 {
         let Kind::File { size, .. } = self.node(id).kind else { return 0 };
-        self.unread.get(id).map_or(size, |(end, _)| end)
+        self.unread.get(id.0).map_or(size, |(end, _)| end)
     }
 
     /// Returns true if file `id` could not be opened, because it is gone or may not be read.
     pub fn is_gone(&self, id: NodeId) -> bool {
-        self.unread.get(id).is_some_and(|(_, is_open)| !is_open)
+        self.unread.get(id.0).is_some_and(|(_, is_open)| !is_open)
     }
 
     /// Returns the files that were not read as they were when the tree was read, and forgets them.
