@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SourceError;
-use super::node_id::NodeId;
 
 /// A file that was not read as it was found.
 #[derive(Debug)]
