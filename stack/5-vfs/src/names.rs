@@ -42,7 +42,9 @@ impl Names {
         if !self.filter.is_for(self.hashes.len()) {
             let growth = if known == 0 { 1 } else { 2 };
             self.filter = Filter::new(growth * self.hashes.len());
-            self.hashes[..known].iter().for_each(|&hash| drop(self.filter.set(hash)));
+            for &hash in &self.hashes[..known] {
+                self.filter.set(hash);
+            }
         }
         for (index, entry) in (known..).zip(entries) {
             if self.filter.set(self.hashes[index]) {
@@ -70,7 +72,9 @@ impl Names {
             return Vec::new();
         }
         let mut wanted = Filter::new(self.doubtful.len());
-        self.doubtful.iter().for_each(|&(index, _)| drop(wanted.set(self.hashes[index])));
+        for &(index, _) in &self.doubtful {
+            wanted.set(self.hashes[index]);
+        }
         let hashes = self.hashes.iter().zip(0..).filter(|(hash, _)| wanted.has(**hash));
         let mut near: Vec<(u64, usize)> = hashes.map(|(&hash, index)| (hash, index)).collect();
         near.sort_unstable();

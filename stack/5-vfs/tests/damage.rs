@@ -71,7 +71,9 @@ fn a_listing_sees_names_that_come_twice_in_different_portions() {
     while let Some(portion) = listing.portion(1) {
         errors.extend(portion.errors);
     }
-    assert!(matches!(&errors[..], [Error::Core(Core::Corrupt(fault))] if fault.check.0 == "dir.dup"));
+    assert!(
+        matches!(&errors[..], [Error::Core(Core::Corrupt(fault))] if fault.check.0 == "dir.dup")
+    );
 }
 
 /// Changes of all kinds; answers those that failed, which failed for damage.

@@ -110,7 +110,8 @@ fn cut_short(args: &[&str]) -> (Option<i32>, String) {
 fn the_root_directory_and_files_that_are_too_small_are_refused_by_name() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
-    for args in [&["rm", "-r", &image, "/"][..], &["rm", &image, "//"], &["mv", &image, "/", "/x"]] {
+    for args in [&["rm", "-r", &image, "/"][..], &["rm", &image, "//"], &["mv", &image, "/", "/x"]]
+    {
         let run = expect(1, args);
         assert!(run.stderr.contains("the root directory has no name"), "{}", run.stderr);
     }

@@ -95,9 +95,9 @@ fn one(
     let session = Session { out: &out, ..*session };
     let ended = match &command {
         Command::Shell(_) => Err(Failure::cannot("shell: this is one")),
-        command if super::target(command).is_some() => session.carry_out(command),
         command if verify::wanted(command) => Err(Failure::cannot("--verify: not in the shell")
             .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself.")),
+        command if super::target(command).is_some() => session.carry_out(command),
         command if command::looked_at(command).is_some() => {
             command::look(session.volume, command, &out).map(|_| ())
         }
