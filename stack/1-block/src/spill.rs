@@ -1,7 +1,7 @@
 //! Pages in a file without a name, for what shall not stay in memory.
 //!
-//! The file is made for the first page and ends with this table. The kernel decides what of it is in
-//! memory. Where no such file can be made, or its filesystem is full, pages are not taken.
+//! The file is made for the first page and ends with this table. The kernel decides what of it is
+//! in memory. Where no such file can be made, or its filesystem is full, pages are not taken.
 
 use std::collections::HashMap;
 use std::fs::File;

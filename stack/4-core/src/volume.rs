@@ -25,7 +25,7 @@ use crate::superblock::{
 use crate::writable;
 
 /// Most memory that a replay in memory takes for what it changes, in bytes.
-const REPLAY_MEMORY_MAX: u64 = 256 << 20;
+const REPLAY_MEMORY_MAX: u64 = 64 << 20;
 
 /// The superblock's counters, as they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

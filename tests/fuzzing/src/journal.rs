@@ -5,10 +5,9 @@
 //! left the images dirty (`tests/images`); most of their trees exist in the journal alone.
 //!
 //! An input is a choice of image and a list of changes. The highest bit of the choice opens the
-//! volume for writing (not version 4); the next bit walks it after replay in memory; the other six
-//! select the image, the slow ones rarely. A change has [`STEP`] bytes: a record, an operation in
-//! it (one above the last selects the record's header), and a change of the operation's header and
-//! data.
+//! volume for writing (not version 4); the next bit walks it after replay in memory. A change has
+//! [`STEP`] bytes: a record, an operation in it (one above the last selects the record's header),
+//! and a change of the operation's header and data.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,12 +25,8 @@ use crate::change::{self, Change};
 use crate::image::{self, Image};
 
 /// Kept images with a dirty journal.
-pub const IMAGES: [&str; 6] =
-    ["v5-dirty", "intents-1k", "intents-parent", "intents-exchange", "v4-dirty", "small-dirty"];
-/// Index of the image that most inputs damage: its journal replays in a fraction of a millisecond.
-const SMALL: usize = 5;
-/// Images whose journal takes a few milliseconds.
-const MEDIUM: [usize; 3] = [0, 2, 4];
+pub const IMAGES: [&str; 5] =
+    ["v5-dirty", "intents-1k", "intents-parent", "intents-exchange", "v4-dirty"];
 /// Size of one change, in bytes: the record, then a [`change`].
 pub const STEP: usize = 1 + change::LEN;
 /// Most changes of one input.
@@ -143,23 +138,6 @@ fn images() -> &'static [Dirty] {
     IMAGES_LOADED.get_or_init(|| IMAGES.iter().map(|name| Dirty::load(name)).collect())
 }
 
-/// Returns the index of the image that an input's first byte selects. The images with many intents
-/// take tens of milliseconds, so each has one choice of 64.
-fn select(choice: u8) -> usize {
-    let choice = usize::from(choice & !(WRITE | WALK));
-    match choice {
-        _ if choice < IMAGES.len() => choice,
-        _ if choice.is_multiple_of(4) => MEDIUM[choice / 4 % MEDIUM.len()],
-        _ => SMALL,
-    }
-}
-
-/// Returns true if a run of this input takes tens of milliseconds. The fuzzer runs such inputs and
-/// does not keep them, or most of its time would go into them.
-pub fn is_slow(data: &[u8]) -> bool {
-    data.first().is_some_and(|&choice| matches!(select(choice), 1 | 3))
-}
-
 /// Replays a damaged journal: in memory, with a walk, or onto the volume, which must be clean then.
 ///
 /// # Panics
@@ -167,7 +145,7 @@ pub fn is_slow(data: &[u8]) -> bool {
 /// clean, and closing names no deleted inode for which.
 pub fn replay(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
-    let dirty = &images()[select(choice)];
+    let dirty = &images()[usize::from(choice & !(WRITE | WALK)) % IMAGES.len()];
     let dev = dirty.damaged(changes);
     let write = choice & WRITE != 0 && dirty.geo.v5();
     let volume = Volume::open(Arc::clone(&dev), &OpenOptions { write, ..OpenOptions::default() });
@@ -190,7 +168,7 @@ pub fn replay(data: &[u8]) {
     }
 }
 
-/// Returns the seeds: each image as it is, and a change of every operation of its first records.
+/// Inputs to start from: each image as it is, and a change of every operation of its first records.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (choice, dirty) in (0u8..).zip(images()) {

@@ -203,7 +203,8 @@ impl Array {
 
     /// Writes some data chunks' part of a span if the verdict on what is there is
     /// [`Verdict::Right`]: parity is computed from the corrected data. Otherwise writes nothing.
-    /// Returns the verdict; `None` on an array that does not verify reads. The stripe's lock is held.
+    /// Returns the verdict; `None` on an array that does not verify reads. The stripe's lock is
+    /// held.
     pub(super) fn write_verified(&self, span: &Span, new: &[New<'_>]) -> Result<Option<Verdict>> {
         let Some(verifier) = self.verifier.get() else { return Ok(None) };
         let mut members = self.read_span(span);
