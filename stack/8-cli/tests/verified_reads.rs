@@ -69,7 +69,7 @@ fn a_raid5_that_lies_names_the_file_and_the_place_and_exits_1() {
     assert!(run.stderr.contains("disagree at bytes"), "{}", run.stderr);
 }
 
-/// The place on a member of this page of the file that `member` lies about, and what is to be there.
+/// Returns the member that holds this page of the file, and the place of the page there.
 fn place(members: &[String], at: usize) -> (String, u64) {
     let wanted = &content()[at..at + 4096];
     let find = |member: &&String| {
