@@ -230,6 +230,7 @@ pub fn read_tree(
     let mut draft = Draft::new();
     let mut budget = Budget::new(options, on_progress);
     for source in sources {
+        draft.begin_layer()?;
         match source {
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;
