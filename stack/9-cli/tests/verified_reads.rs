@@ -121,8 +121,10 @@ fn put_verify_says_where_a_raid5_is_in_doubt_and_leaves_it_visible() {
     let small = small_files(&bench);
     let run = expect(1, &["put", "--verify", &target, &small, "/"]);
     assert!(run.stderr.contains("members disagree"), "{}", run.stderr);
-    let pages =
-        |run: &common::Run| objects(run).last().unwrap()["verify"][0]["undecided_pages"].as_u64();
+    // The summary is followed by the faults that it led to.
+    let pages = |run: &common::Run| {
+        objects(run).iter().find_map(|object| object["verify"][0]["undecided_pages"].as_u64())
+    };
     let again = xfskit(&["get", "--json", "--verify", &target, "/", &shown(&bench.path("copy"))]);
     assert!(pages(&again).unwrap() > 0, "{}", again.stdout);
 }
