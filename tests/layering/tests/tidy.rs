@@ -133,7 +133,7 @@ const OPENERS: &[(&str, &str)] = &[
 ];
 
 /// The crate of the facade.
-const FACADE: &str = "stack/7-api/";
+const FACADE: &str = "stack/8-api/";
 
 /// More such openers. The crate of the facade still has some.
 const MORE_OPENERS: &[(&str, &str)] = &[
