@@ -115,8 +115,7 @@ impl Volume {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Returns what was done with the volume so far. Of a volume that is open for reading only, that
-    /// is the buffers.
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         self.space.stats()
     }

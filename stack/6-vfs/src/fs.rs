@@ -146,7 +146,7 @@ impl Fs {
         self.close_counted().map(drop)
     }
 
-    /// Closes the volume like [`close`](Self::close), and returns how it was closed.
+    /// Closes the volume like [`close`](Self::close), and returns its statistics.
     ///
     /// # Errors
     /// As [`close`](Self::close).

@@ -53,9 +53,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = std::env::temp_dir().join(format!("xfskit-doc-{}", std::process::id()));
 //! # let image = dir.as_path();
-//! # let device = xfskit::raw::block::FileDevice::create(image, xfskit::raw::units::ByteLen(300 << 20))?;
-//! # xfskit::raw::make(std::sync::Arc::new(device), &Default::default())?.close()?;
-//! let volume = xfskit::VolumeOptions::new().write(true).open(image)?;
+//! let volume = xfskit::Mkfs::new().size(300 << 20).create(image)?;
 //! volume.create_dir_all("/srv/www")?;
 //! volume.write("/srv/www/index.html", "<p>Hello</p>")?;
 //! volume.rename("/srv/www/index.html", "/srv/www/home.html")?;
@@ -79,6 +77,9 @@
 //! | [`File`], [`OpenOptions`] | content: streams, reads and writes at an offset, holes, reflinks |
 //! | [`Metadata`], [`Permissions`], [`FileTimes`], [`Acl`], [`Xattr`] | what is known about a file |
 //! | [`ReadDir`], [`WalkDir`] | directories and trees |
+//! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
+//! | [`Extract`] | trees copied out, to a directory or as tar |
+//! | [`Check`] | a volume checked, finding by finding |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
 //! | [`raw`] | the floors below, without any promise |
 //!
@@ -86,11 +87,15 @@
 
 mod acl;
 mod attributes;
+mod build;
 mod cause;
+mod check;
 mod dir;
 mod error;
+mod extract;
 mod file;
 mod metadata;
+mod mkfs;
 mod names;
 mod open_options;
 mod paths;
@@ -105,15 +110,20 @@ mod walk;
 mod xattr;
 
 pub use acl::{Acl, AclEntry, AclTag};
+pub use build::{Build, Built};
+pub use check::{Check, Checked};
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, ErrorKind, Result};
+pub use extract::{Extract, Extracted, Problem};
 pub use file::{Extent, File};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use mkfs::Mkfs;
 pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use volume::Volume;
 pub use volume_options::VolumeOptions;
 pub use walk::{WalkDir, WalkEntry};
 pub use xattr::{Xattr, Xattrs};
+pub use xfskit_check::{Finding, Healing, Severity};
 pub use xfskit_format::Corruption;
 pub use xfskit_vfs::{RenameMode, SetMode as SetXattrMode, Statfs};

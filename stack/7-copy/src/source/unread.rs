@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SourceError;
-use super::tree::NodeId;
 
 /// A file that was not read as it was found.
 #[derive(Debug)]
@@ -44,17 +43,17 @@ pub(super) struct UnreadFiles {
     /// Return errors, and note nothing.
     pub(super) strict: bool,
     /// A leaf lock.
-    files: Mutex<BTreeMap<NodeId, Unread>>,
+    files: Mutex<BTreeMap<u32, Unread>>,
 }
 
 impl UnreadFiles {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Unread>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Unread>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns where the copy of file `id` ends, if that is not at its size, and whether the file
     /// could be opened.
-    pub(super) fn get(&self, id: NodeId) -> Option<(u64, bool)> {
+    pub(super) fn get(&self, id: u32) -> Option<(u64, bool)> {
         self.lock().get(&id).map(|unread| (unread.end, unread.is_open))
     }
 
@@ -68,7 +67,8 @@ impl UnreadFiles {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'t> {
     pub(super) files: &'t UnreadFiles,
-    pub(super) id: NodeId,
+    /// Its number in the tree.
+    pub(super) id: u32,
     /// Bytes that it had when the tree was read.
     pub(super) size: u64,
 }

@@ -5,10 +5,10 @@
 //!
 //! | module | floor |
 //! | --- | --- |
-//! | [`copy`] | 6: trees out and in: directories, tar, whole volumes from them |
-//! | [`vfs`] | 5: paths, names, bytes: what [`Volume`] stands on |
-//! | [`mkfs`], [`check`](mod@check), [`inspect`] | 5: make a volume, verify one, print any structure |
-//! | [`core`] | 4: inodes, extent maps, directories, attributes |
+//! | [`copy`] | 7: trees out and in: directories, tar, whole volumes from them |
+//! | [`vfs`] | 6: paths, names, bytes: what [`Volume`] stands on |
+//! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make a volume, verify one, print any structure |
+//! | [`core`] | 5: inodes, extent maps, directories, attributes |
 //! | [`target`] | 3: from a name to a device |
 //! | [`log`] | 2: the journal |
 //! | [`md`] | 2: Linux md arrays |

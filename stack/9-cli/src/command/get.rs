@@ -49,7 +49,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
         archive(volume, path, inode, buffered(file), &events)?
     } else {
-        let options = GetOptions { threads: args.threads };
+        let options = GetOptions { threads: args.threads, ..GetOptions::default() };
         copy::get(volume.fs(), path, inode, &args.dest, options, &events)
             .map_err(|error| get_failure(args, &error))?
     };
@@ -103,6 +103,7 @@ fn dest_failure(args: &Get, error: &std::io::Error) -> Failure {
 
 fn get_failure(args: &Get, error: &GetError) -> Failure {
     match error {
+        GetError::Stopped => Failure::stopped(),
         GetError::Exists(_) => Failure::cannot(error.to_string())
             .hint("Give a name that is not taken, or an empty directory for a directory."),
         GetError::Destination { error, .. } => dest_failure(args, error),
