@@ -87,7 +87,7 @@ enum Said {
     Nothing,
 }
 
-/// What is said of a case, or what is wrong with that.
+/// Returns the output for a case, or the error in it.
 fn said(case: &Case) -> Result<Said, String> {
     let bench = Bench::new();
     let (names, target) = case.made(&bench);

@@ -243,7 +243,7 @@ fn guesses(
     let found: Vec<&FoundBlock> = evidence.found.iter().collect();
     let places = places_of(shape, placement, &found);
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
-    let proof::Orders { orders, agreement, untried } =
+    let proof::Orders { best: orders, agreement, untried } =
         proof::orders(shape, *offset, &votes, members, samples);
     let is_incomplete = !untried.is_empty();
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);

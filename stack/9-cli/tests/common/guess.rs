@@ -178,7 +178,7 @@ impl Case {
     }
 }
 
-/// What is guessed of members in this order.
+/// Returns the guesses for members in this order.
 pub(crate) fn guessed(code: i32, names: &[String], order: &[usize]) -> (Vec<Value>, String) {
     let words = order.iter().map(|i| names[*i].as_str());
     let run = expect(code, &["md", "guess", "--json"].into_iter().chain(words).collect::<Vec<_>>());
