@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xfskit::Volume;
-use xfskit::vfs::NewNode;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::NewNode;
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
@@ -70,7 +71,7 @@ fn by_kernel(image: &Path, files: usize) -> io::Result<Duration> {
 }
 
 fn by_us(image: &Path, files: usize) -> Result<Duration, Box<dyn std::error::Error>> {
-    let volume = xfskit::open_for_writing(&image.to_string_lossy())?;
+    let volume = xfskit::VolumeOptions::new().write(true).open(image)?;
     let dirs = make_dirs(&volume)?;
     let (took, done) = time(|| {
         for n in 0..files {
@@ -84,6 +85,6 @@ fn by_us(image: &Path, files: usize) -> Result<Duration, Box<dyn std::error::Err
     Ok(took)
 }
 
-fn make_dirs(volume: &Volume) -> xfskit::Result<Vec<xfskit::units::Ino>> {
+fn make_dirs(volume: &Volume) -> xfskit::Result<Vec<xfskit::raw::units::Ino>> {
     (0..DIRS).map(|n| volume.make(format!("/d{n}"), &NewNode::directory(0o755))).collect()
 }

@@ -9,9 +9,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xfskit::block::FileDevice;
-use xfskit::mkfs;
-use xfskit::units::ByteLen;
+use xfskit::raw::block::FileDevice;
+use xfskit::raw::mkfs;
+use xfskit::raw::units::ByteLen;
 use xfskit_bench::kernel::{Mount, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn make(image: &Path, size: ByteLen) -> Result<(), Box<dyn std::error::Error>> {
     let device = FileDevice::create(image, size)?;
     let facts = mkfs::DeviceFacts::of(&device, None);
-    let uuid = xfskit::units::Uuid::from_u128(0x11111111_2222_3333_4444_555555555555);
+    let uuid = xfskit::raw::units::Uuid::from_u128(0x11111111_2222_3333_4444_555555555555);
     let stamp = mkfs::Stamp { uuid, seconds: 0, nanoseconds: 0, generation: 0 };
     let plan = mkfs::plan(&mkfs::Options::default(), &facts, stamp)?;
     mkfs::make(&device, None, &plan)?;

@@ -12,7 +12,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use xfskit::vfs::{Child, Error, Visitor};
+use xfskit::Volume;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{Child, Error, Visitor};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
@@ -64,7 +66,7 @@ fn kernel_find(image: &Path, sizes: bool) -> io::Result<u64> {
 }
 
 fn our_find(image: &Path, sizes: bool) -> io::Result<u64> {
-    let volume = xfskit::open(&image.to_string_lossy()).map_err(io::Error::other)?;
+    let volume = Volume::open(image).map_err(io::Error::other)?;
     let fs = volume.fs();
     let root = fs.root().map_err(io::Error::other)?;
     let first = !sizes || fs.stat(&root).size > SIZE;

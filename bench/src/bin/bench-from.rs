@@ -105,7 +105,7 @@ fn make_tree(tree: &Path) -> io::Result<()> {
 
 /// Parses `4G` to bytes.
 fn bytes(size: &str) -> io::Result<u64> {
-    xfskit::target::size::parse(size).map(|len| len.0).map_err(io::Error::other)
+    xfskit::raw::target::size::parse(size).map(|len| len.0).map_err(io::Error::other)
 }
 
 /// Runs a command below GNU time, and returns its peak memory in KiB.

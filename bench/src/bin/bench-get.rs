@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use xfskit::copy::{self, Event, GetOptions};
+use xfskit::Volume;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::copy::{self, Event, GetOptions};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
@@ -58,7 +60,7 @@ fn kernel_get(image: &Path, dest: &Path) -> io::Result<()> {
 }
 
 fn our_get(image: &Path, dest: &Path) -> io::Result<()> {
-    let volume = xfskit::open(&image.to_string_lossy()).map_err(io::Error::other)?;
+    let volume = Volume::open(image).map_err(io::Error::other)?;
     let root = volume.fs().root().map_err(io::Error::other)?;
     let complain = |event: Event<'_>| {
         if !matches!(event, Event::Done { .. }) {

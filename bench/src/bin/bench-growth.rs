@@ -17,8 +17,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xfskit::Volume;
-use xfskit::units::Ino;
-use xfskit::vfs::{Handle, NewNode};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::units::Ino;
+use xfskit::raw::vfs::{Handle, NewNode};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
@@ -55,7 +56,7 @@ fn fresh(image: &Path, gib: u64, options: &[&str]) -> Result<Volume> {
     File::create(image)?.set_len(gib << 30)?;
     let name = image.to_string_lossy();
     kernel::run("mkfs.xfs", &[&["-q", "-f"], options, &[&*name]].concat())?;
-    Ok(xfskit::open_for_writing(&name)?)
+    Ok(xfskit::VolumeOptions::new().write(true).open(image)?)
 }
 
 /// The cost of one operation.
@@ -68,7 +69,10 @@ struct Cost {
 }
 
 /// Measures the median cost of an operation over [`PROBES`] calls in batches, and then syncs.
-fn each(volume: &Volume, operation: impl FnMut(usize) -> xfskit::vfs::Result<()>) -> Result<Cost> {
+fn each(
+    volume: &Volume,
+    operation: impl FnMut(usize) -> xfskit::raw::vfs::Result<()>,
+) -> Result<Cost> {
     let lookups = || volume.fs().volume().cache().stats().lookups;
     let cost = batches(|| Some(lookups()), operation)?;
     volume.sync()?;
@@ -223,7 +227,7 @@ fn start(n: usize) -> u64 {
 }
 
 /// Allocates the block of extent `n`.
-fn map(file: &Handle<'_>, n: usize) -> xfskit::vfs::Result<()> {
+fn map(file: &Handle<'_>, n: usize) -> xfskit::raw::vfs::Result<()> {
     file.preallocate(start(n)..start(n) + BLOCK, false)
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use xfskit::mkfs;
+use xfskit::raw::mkfs;
 use xfskit_block::{BlockDevice, FileDevice, MemDevice};
 use xfskit_format::log::item::Regions;
 use xfskit_format::log::seed_record;

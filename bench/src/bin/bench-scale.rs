@@ -26,10 +26,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use xfskit::core::LockStats;
-use xfskit::units::Ino;
-use xfskit::vfs::NewNode;
-use xfskit::{OpenOptions, Volume};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::core::LockStats;
+use xfskit::raw::units::Ino;
+use xfskit::raw::vfs::NewNode;
+use xfskit::{Volume, VolumeOptions};
 use xfskit_bench::kernel::{self, IoCounters, Mount};
 use xfskit_bench::turns::{spread, time};
 use xfskit_crc::{meter, routines, select};
@@ -89,7 +90,7 @@ fn mkfs(image: &Path) -> Result<()> {
 }
 
 fn open(image: &Path, write: bool) -> Result<Volume> {
-    Ok(OpenOptions { write, ..OpenOptions::default() }.open(&image.to_string_lossy())?)
+    Ok(VolumeOptions::new().write(write).open(image)?)
 }
 
 /// Returns the processor time of this process so far in seconds: user and system.
@@ -418,7 +419,7 @@ fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> 
 fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     let volume = open(image, true)?;
     sum.took.push(in_threads(WRITERS, |n| {
-        let ino = volume.make([b"/", name_of(n).as_bytes()].concat(), &NewNode::file(0o644))?;
+        let ino = volume.make(Path::new("/").join(name_of(n)), &NewNode::file(0o644))?;
         let file = volume.fs().open(ino)?;
         for i in 0..each {
             file.write((i * APPEND) as u64, &[1; APPEND])?;
@@ -533,9 +534,8 @@ fn memory(image: &Path, files: usize) -> Result<()> {
     // Inodes may take a quarter of the volume.
     File::create(image)?.set_len(64 << 30)?;
     mkfs(image)?;
-    xfskit::allocator::keep_to(CACHE);
-    let options = OpenOptions { write: true, cache_bytes: CACHE, ..OpenOptions::default() };
-    let volume = options.open(&image.to_string_lossy())?;
+    xfskit::raw::allocator::keep_to(CACHE);
+    let volume = VolumeOptions::new().write(true).cache_bytes(CACHE).open(image)?;
     let dirs = make_dirs(&volume)?;
     let took = create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
     volume.close()?;

@@ -1,5 +1,7 @@
 //! Sync and close of a volume.
 
+use std::sync::atomic::Ordering;
+
 use xfskit_trans::Stats;
 
 #[cfg(doc)]
@@ -48,6 +50,17 @@ impl Volume {
     /// # Errors
     /// As [`close`](Self::close).
     pub fn close_counted(self) -> Result<Closed> {
+        self.close_shared()
+    }
+
+    /// Closes like [`close`](Self::close) a volume that other parts of the program still refer to:
+    /// every later change fails with [`Error::Closed`]. The caller makes sure that no change is under
+    /// way.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_shared(&self) -> Result<Closed> {
+        self.check_open()?;
         if let Ok(engine) = self.engine() {
             self.flush_contents()?;
             self.unstage_contents()?;
@@ -55,7 +68,7 @@ impl Volume {
                 engine.checkpoint()?;
                 self.inactivate_orphans()?;
             }
-            superblock_edit::log_counters(&self)?;
+            superblock_edit::log_counters(self)?;
             if self.orphans_left.lock().is_empty() {
                 engine.unmount()?;
             } else {
@@ -63,6 +76,7 @@ impl Volume {
                 engine.write_back()?;
             }
         }
+        self.closed.store(true, Ordering::Release);
         let orphans_left = std::mem::take(&mut *self.orphans_left.lock());
         Ok(Closed { stats: self.stats(), orphans_left })
     }

@@ -57,6 +57,9 @@ pub enum Error {
     /// The device, or the mode in which the volume was opened, does not allow changes.
     #[error("the volume is open for reading only")]
     ReadOnly,
+    /// The volume was closed.
+    #[error("the volume is closed")]
+    Closed,
     /// No space, of this kind: blocks, inodes.
     #[error("no {0} left on the volume")]
     NoSpace(&'static str),

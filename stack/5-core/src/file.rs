@@ -29,10 +29,17 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// A regular file, open for reading: its size and its extents.
+/// A regular file, open for reading.
 #[derive(Clone, Debug)]
 pub struct File<'v> {
     vol: &'v Volume,
+    map: FileExtents,
+}
+
+/// Size and extents of a regular file of a volume that is open for reading. The caller passes the
+/// volume to each read, so that a program can keep both together.
+#[derive(Clone, Debug)]
+pub struct FileExtents {
     size: u64,
     extents: ExtentList,
 }
@@ -44,6 +51,14 @@ impl Volume {
     /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime
     /// device, [`Error::Device`], [`Error::Corrupt`].
     pub fn open_file(&self, inode: &Inode) -> Result<File<'_>> {
+        Ok(File { vol: self, map: self.file_extents(inode)? })
+    }
+
+    /// Returns the size and the extents of a regular file.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file).
+    pub fn file_extents(&self, inode: &Inode) -> Result<FileExtents> {
         let core = inode.core();
         if !core.is_regular() {
             return Err(Error::not_file(inode.ino(), &core));
@@ -53,7 +68,7 @@ impl Volume {
             return Err(Error::Unsupported(what));
         }
         let extents = self.extents(inode, Fork::Data)?;
-        Ok(File { vol: self, size: core.size().0, extents })
+        Ok(FileExtents { size: core.size().0, extents })
     }
 
     /// Reads from byte `offset` of a regular file, and returns the number of bytes read, less than
@@ -124,12 +139,12 @@ impl Volume {
 impl File<'_> {
     /// Returns the size in bytes.
     pub fn size(&self) -> ByteLen {
-        ByteLen(self.size)
+        self.map.size()
     }
 
     /// Returns the extent map.
     pub fn extents(&self) -> &ExtentList {
-        &self.extents
+        &self.map.extents
     }
 
     /// Reads from byte `offset`, and returns the number of bytes read, less than asked for at the
@@ -138,36 +153,56 @@ impl File<'_> {
     /// # Errors
     /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
-        let left = usize::try_from(self.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
-        let len = buf.len().min(left);
-        let end = offset.0 + len as u64;
-        let mut rest = &mut buf[..len];
-        let mut batch = Vec::new();
-        for segment in self.segments(offset.0..end) {
-            let bytes = clip(self.vol.geo(), &segment, offset.0..end);
-            let (part, behind) = rest.split_at_mut(index(bytes.end - bytes.start));
-            rest = behind;
-            match segment.backing {
-                Backing::Written(block) => {
-                    let ahead = bytes.start - first_byte(self.vol.geo(), segment.startoff);
-                    let start = self.vol.byte_of_block(block)?;
-                    batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
-                }
-                Backing::Hole | Backing::Unwritten(_) => part.fill(0),
-            }
-        }
-        for result in self.vol.device().read_batch(&mut batch) {
-            result?;
-        }
-        Ok(len)
+        self.map.read_at(self.vol, offset, buf)
     }
 
     /// Returns the ranges of bytes that hold data, in order, with adjacent ranges merged.
     /// Everything between them reads as zeroes.
     pub fn data_ranges(&self) -> Vec<Range<ByteOffset>> {
+        self.map.data_ranges(self.vol)
+    }
+}
+
+impl FileExtents {
+    /// Returns the size in bytes.
+    pub fn size(&self) -> ByteLen {
+        ByteLen(self.size)
+    }
+
+    /// Reads from byte `offset` of the file, which is one of `vol`, as [`File::read_at`] does.
+    ///
+    /// # Errors
+    /// [`Error::Device`]; then the contents of `buf` are undefined.
+    pub fn read_at(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
+        let len = buf.len().min(left);
+        let end = offset.0 + len as u64;
+        let mut rest = &mut buf[..len];
+        let mut batch = Vec::new();
+        for segment in self.segments(vol, offset.0..end) {
+            let bytes = clip(vol.geo(), &segment, offset.0..end);
+            let (part, behind) = rest.split_at_mut(index(bytes.end - bytes.start));
+            rest = behind;
+            match segment.backing {
+                Backing::Written(block) => {
+                    let ahead = bytes.start - first_byte(vol.geo(), segment.startoff);
+                    let start = vol.byte_of_block(block)?;
+                    batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
+                }
+                Backing::Hole | Backing::Unwritten(_) => part.fill(0),
+            }
+        }
+        for result in vol.device().read_batch(&mut batch) {
+            result?;
+        }
+        Ok(len)
+    }
+
+    /// As [`File::data_ranges`].
+    fn data_ranges(&self, vol: &Volume) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
-        for segment in self.segments(0..self.size) {
-            let bytes = clip(self.vol.geo(), &segment, 0..self.size);
+        for segment in self.segments(vol, 0..self.size) {
+            let bytes = clip(vol.geo(), &segment, 0..self.size);
             let (start, end) = (ByteOffset(bytes.start), ByteOffset(bytes.end));
             match (segment.backing, ranges.last_mut()) {
                 (Backing::Hole | Backing::Unwritten(_), _) => {}
@@ -179,8 +214,8 @@ impl File<'_> {
     }
 
     /// Returns the segments that hold the bytes of `range`.
-    fn segments(&self, range: Range<u64>) -> impl Iterator<Item = Segment> + '_ {
-        let blocklog = self.vol.geo().blocklog;
+    fn segments(&self, vol: &Volume, range: Range<u64>) -> impl Iterator<Item = Segment> + '_ {
+        let blocklog = vol.geo().blocklog;
         let end = range.end.div_ceil(1 << blocklog);
         let end = if range.is_empty() { 0 } else { end };
         self.extents.segments(FileOff(range.start >> blocklog), FileOff(end))

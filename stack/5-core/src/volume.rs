@@ -1,6 +1,7 @@
 //! A volume: its parts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use xfskit_block::BlockDevice;
@@ -14,7 +15,7 @@ use xfskit_trans::{Buf, BufCache, Engine, Stats};
 use xfskit_units::{AgNumber, Geometry, Lsn};
 
 use crate::dir_cache::DirCache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::open_files::Contents;
 use crate::orphan::Orphan;
 use crate::superblock::SecondarySuperblock;
@@ -33,6 +34,8 @@ pub struct Volume {
     pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
     pub(crate) contents: Contents,
+    /// True once the volume was closed: every later change is refused.
+    pub(crate) closed: AtomicBool,
     pub(crate) replay: Option<Replay>,
     pub(crate) faults: Vec<Corruption>,
     /// The secondary superblock that is read in place of a damaged primary.
@@ -52,6 +55,7 @@ impl Volume {
             orphans_left: Mutex::default(),
             damaged_orphans: Mutex::default(),
             contents: Contents::default(),
+            closed: AtomicBool::new(false),
             replay: None,
             faults: Vec::new(),
             secondary: None,
@@ -95,14 +99,23 @@ impl Volume {
     /// Returns the engine of a volume that is open for writing.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// [`Error::ReadOnly`], [`Error::Closed`].
     #[inline]
     pub fn engine(&self) -> Result<&Engine> {
+        self.check_open()?;
         Ok(self.space.engine()?)
     }
 
-    /// Returns what was done with the volume so far. Of a volume that is open for reading only, that
-    /// is the buffers.
+    /// Fails if the volume was closed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         self.space.stats()
     }

@@ -168,6 +168,7 @@ impl Error {
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
             Self::Core(Core::NoSpace(_) | Core::BusyExtents) => Errno::NOSPC,
             Self::Core(Core::ReadOnly) => Errno::ROFS,
+            Self::Core(Core::Closed) => Errno::BADF,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } | Self::Core(Core::IsDirectory(_)) => Errno::ISDIR,
             Self::Root { .. } => Errno::BUSY,

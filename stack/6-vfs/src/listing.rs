@@ -1,27 +1,38 @@
 //! A directory, listed portion by portion.
 
+use std::ops::Deref;
+
 use crate::names::Names;
 use crate::{Fs, Inode, Portion};
 
 /// A listing of one directory. It holds a few bytes for each name, and so sees names that come
-/// twice in different portions.
+/// twice in different portions. `F` is how it refers to the filesystem: by a borrow ([`Listing`]),
+/// or as an owner.
 #[derive(Debug)]
-pub struct Listing<'f> {
-    fs: &'f Fs,
+pub struct DirListing<F: Deref<Target = Fs>> {
+    fs: F,
     dir: Inode,
     /// Where to go on; `None` at the end.
     next: Option<u64>,
     names: Names,
 }
 
+/// A listing that borrows the filesystem.
+pub type Listing<'f> = DirListing<&'f Fs>;
+
 impl Fs {
     /// Begins a listing of the directory `dir`.
     pub fn listing(&self, dir: Inode) -> Listing<'_> {
-        Listing { fs: self, dir, next: Some(0), names: Names::default() }
+        DirListing::new(self, dir)
     }
 }
 
-impl Listing<'_> {
+impl<F: Deref<Target = Fs>> DirListing<F> {
+    /// Begins a listing of the directory `dir`, as [`Fs::listing`] does.
+    pub fn new(fs: F, dir: Inode) -> Self {
+        Self { fs, dir, next: Some(0), names: Names::default() }
+    }
+
     /// Returns the next entries, at most `max`; `None` at the end. The last portion has an error
     /// for each name that came twice.
     pub fn portion(&mut self, max: usize) -> Option<Portion> {

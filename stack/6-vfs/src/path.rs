@@ -66,18 +66,26 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`] and similar if the path is wrong, [`Error::Core`] if the volume fails.
     pub fn resolve(&self, path: &[u8], follow: Follow) -> Result<Inode> {
-        check_absolute(path)?;
-        let ahead = components(path).map(<[u8]>::to_vec).collect();
-        let root = self.root()?;
-        let resolution =
-            Resolution { fs: self, given: path, ahead, behind: Vec::new(), root, links: 0 };
+        let mut resolution = Resolution::new(self, path)?;
         // A slash at the end requests the target of the link.
         let follow = if path.ends_with(b"/") { Follow::Yes } else { follow };
-        let inode = resolution.go(follow)?;
+        resolution.go(follow)?;
+        let inode = resolution.end();
         if path.ends_with(b"/") && !inode.core().is_dir() {
             return Err(Error::NotDirectory { path: shown(path) });
         }
         Ok(inode)
+    }
+
+    /// Returns the path of what `path` names, without symbolic links, `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn canonicalize(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let mut resolution = Resolution::new(self, path)?;
+        resolution.go(Follow::Yes)?;
+        let names = resolution.behind.iter().map(|(name, _)| name);
+        Ok(names.fold(b"/".to_vec(), |path, name| join(&path, name)))
     }
 
     /// Returns the directory of the last name of `path`, and that name, which need not exist.
@@ -123,8 +131,14 @@ fn check_absolute(path: &[u8]) -> Result<()> {
     Err(Error::NotAbsolute { path: shown(path) })
 }
 
-impl Resolution<'_> {
-    fn go(mut self, follow: Follow) -> Result<Inode> {
+impl<'a> Resolution<'a> {
+    fn new(fs: &'a Fs, path: &'a [u8]) -> Result<Self> {
+        check_absolute(path)?;
+        let ahead = components(path).map(<[u8]>::to_vec).collect();
+        Ok(Self { fs, given: path, ahead, behind: Vec::new(), root: fs.root()?, links: 0 })
+    }
+
+    fn go(&mut self, follow: Follow) -> Result<()> {
         while let Some(name) = self.ahead.pop_front() {
             match name.as_slice() {
                 b"." => self.here_as_directory()?,
@@ -135,7 +149,11 @@ impl Resolution<'_> {
                 _ => self.step(name, follow)?,
             }
         }
-        Ok(self.behind.pop().map_or(self.root, |(_, inode)| inode))
+        Ok(())
+    }
+
+    fn end(mut self) -> Inode {
+        self.behind.pop().map_or(self.root, |(_, inode)| inode)
     }
 
     fn here(&self) -> &Inode {

@@ -1,66 +1,81 @@
-//! A regular file, open for reading: a stream, and reads at any offset.
+//! A regular file, open for reading: as a stream, or at any offset.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Deref;
 
-use xfskit_core::file::File;
+use xfskit_core::file::FileExtents;
 use xfskit_units::{ByteOffset, index};
 
-use crate::{Error, Fs, Handle, Inode, Result};
+use crate::change::handle::{AtEnd, FileHandle};
+use crate::{Error, Fs, Inode, Result};
 
-/// Bytes that are read at once, where all of a file is.
+/// Number of bytes read at once when a whole file is read.
 const CHUNK: u64 = 1 << 20;
 
-/// A regular file, open for reading. It has no bound on the size of the file: holes are zeroes when
-/// they are read, and take no memory before.
+/// A regular file, open for reading. Its size has no bound: holes become zeroes when they are read,
+/// and take no memory before.
 #[derive(Debug)]
-pub struct Reader<'f> {
-    source: Source<'f>,
+pub struct FileReader<F: Deref<Target = Fs>> {
+    source: Source<F>,
     whole_max: u64,
-    /// Where the stream goes on, in bytes.
+    /// Position of the stream, in bytes.
     at: u64,
 }
 
-/// Where the content is.
+/// A reader that borrows the filesystem.
+pub type Reader<'f> = FileReader<&'f Fs>;
+
+/// The location of the content.
 #[derive(Debug)]
-enum Source<'f> {
-    /// On a volume that is open for reading: on the device, where it stays.
-    Still(File<'f>),
+enum Source<F: Deref<Target = Fs>> {
+    /// On a volume that is open for reading: on the device, where it does not move.
+    Still(F, FileExtents),
     /// In memory or on the device, as all handles see it.
-    Live(Handle<'f>),
+    Live(FileHandle<F>),
 }
 
 impl Fs {
     /// Opens the regular file `inode` for reading.
     ///
     /// # Errors
-    /// Where it is none, or its map is damaged; [`NoInode`](xfskit_core::Error::NoInode) where it
-    /// is gone, or its number is another file's now.
+    /// The inode is not a regular file, or its map is damaged;
+    /// [`NoInode`](xfskit_core::Error::NoInode) if it is gone, or its number is another file's now.
     pub fn reader(&self, inode: &Inode) -> Result<Reader<'_>> {
-        let source = if self.volume.engine().is_ok() {
-            Source::Live(self.open_to_read(inode)?)
-        } else {
-            Source::Still(self.volume.open_file(inode)?)
-        };
-        Ok(Reader { source, whole_max: self.whole_max, at: 0 })
+        FileReader::open(self, inode)
     }
 }
 
-impl Reader<'_> {
-    /// Size of the file in bytes, as it is now.
+impl<F: Deref<Target = Fs>> FileReader<F> {
+    /// Opens the regular file `inode` of the volume that `fs` refers to.
+    ///
+    /// # Errors
+    /// As [`Fs::reader`].
+    pub fn open(fs: F, inode: &Inode) -> Result<Self> {
+        let whole_max = fs.whole_max;
+        let source = if fs.volume.engine().is_ok() {
+            Source::Live(FileHandle::open_inode(fs, inode, AtEnd::Release)?)
+        } else {
+            let file = fs.volume.file_extents(inode)?;
+            Source::Still(fs, file)
+        };
+        Ok(Self { source, whole_max, at: 0 })
+    }
+
+    /// Returns the size of the file in bytes, as it is now.
     pub fn size(&self) -> u64 {
         match &self.source {
-            Source::Still(file) => file.size().0,
+            Source::Still(_, file) => file.size().0,
             Source::Live(file) => file.size(),
         }
     }
 
-    /// Reads from byte `offset`, and returns how many bytes there were before the end of the file.
+    /// Reads from byte `offset`. Returns the number of bytes before the end of the file.
     ///
     /// # Errors
-    /// Where the device fails, or the map of the file is damaged.
+    /// The device fails, or the map of the file is damaged.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.source {
-            Source::Still(file) => Ok(file.read_at(ByteOffset(offset), buf)?),
+            Source::Still(fs, file) => Ok(file.read_at(&fs.volume, ByteOffset(offset), buf)?),
             Source::Live(file) => file.read(offset, buf),
         }
     }
@@ -68,8 +83,8 @@ impl Reader<'_> {
     /// Returns all of the content.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] above [`WHOLE_MAX`](crate::WHOLE_MAX), or what [`Fs::with_whole_max`]
-    /// says; as [`read_at`](Self::read_at).
+    /// [`Error::TooLarge`] if it exceeds [`WHOLE_MAX`](crate::WHOLE_MAX), or the maximum of
+    /// [`Fs::with_whole_max`]; as [`read_at`](Self::read_at).
     pub fn read_whole(&self) -> Result<Vec<u8>> {
         let size = self.size();
         if size > self.whole_max {
@@ -77,7 +92,7 @@ impl Reader<'_> {
             return Err(Error::TooLarge { what, bytes: size, max: self.whole_max, instead });
         }
         let mut content = Vec::new();
-        // The size is the disk's word; memory is taken as content arrives.
+        // The size comes from the disk and may be wrong; memory is taken as content arrives.
         while (content.len() as u64) < size {
             let start = content.len();
             let len = (size - start as u64).min(CHUNK);
@@ -92,7 +107,7 @@ impl Reader<'_> {
     }
 }
 
-impl Read for Reader<'_> {
+impl<F: Deref<Target = Fs>> Read for FileReader<F> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.read_at(self.at, buf).map_err(|error| {
             let kind = io::Error::from_raw_os_error(error.errno()).kind();
@@ -103,7 +118,7 @@ impl Read for Reader<'_> {
     }
 }
 
-impl Seek for Reader<'_> {
+impl<F: Deref<Target = Fs>> Seek for FileReader<F> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),

@@ -36,9 +36,11 @@ const SMALL: u64 = 256 << 10;
 
 /// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GetOptions {
+pub struct GetOptions<'a> {
     /// Number of threads; 0 is one per processor.
     pub threads: usize,
+    /// Ends the copy early once it is true: [`GetError::Stopped`].
+    pub cancelled: Option<&'a AtomicBool>,
 }
 
 /// Counts of a copy.
@@ -58,6 +60,9 @@ pub enum GetError {
     /// The destination exists and is not an empty directory.
     #[error("{} exists and is not an empty directory", .0.display())]
     Exists(PathBuf),
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
     /// The destination cannot be written any more: full, removed, read-only.
     #[error("writing {}: {error}", path.display())]
     Destination {
@@ -81,6 +86,7 @@ struct Shared<'e> {
     /// The directory that the copy's paths are relative to.
     root: Dir,
     stop: AtomicBool,
+    cancelled: Option<&'e AtomicBool>,
     /// The error that ended the copy; a leaf lock.
     fatal: Mutex<Option<io::Error>>,
 }
@@ -95,7 +101,7 @@ pub fn get(
     path: &[u8],
     inode: Inode,
     dest: &Path,
-    options: GetOptions,
+    options: GetOptions<'_>,
     events: Events<'_>,
 ) -> Result<Report, GetError> {
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
@@ -115,6 +121,7 @@ pub fn get(
         bytes: AtomicU64::new(0),
         root,
         stop: AtomicBool::new(false),
+        cancelled: options.cancelled,
         fatal: Mutex::new(None),
     });
     let copy = Copy { vfs, shared: Arc::clone(&shared) };
@@ -131,6 +138,9 @@ pub fn get(
     let fatal = shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(error) = fatal {
         return Err(failed(error));
+    }
+    if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+        return Err(GetError::Stopped);
     }
     let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
     Ok(Report {
@@ -280,7 +290,8 @@ impl<'e> Visitor for Copy<'_, 'e> {
     }
 
     fn stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.shared.stop) || self.shared.cancelled.is_some_and(is_set)
     }
 }
 

@@ -5,25 +5,36 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use xfskit::block::{BlockDevice, MemDevice};
-use xfskit::units::ByteLen;
-use xfskit::vfs::{FileType, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp};
-use xfskit::{OpenOptions, Volume};
+use xfskit::raw::block::{BlockDevice, MemDevice};
+use xfskit::raw::units::ByteLen;
+use xfskit::raw::vfs::{Fs, Stat};
+use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
+use xfskit::{ErrorKind, File, FileTimes, OpenOptions, RenameMode, Volume, VolumeOptions};
 use xfskit_test_oracle::verify;
 
 fn made() -> (Arc<dyn BlockDevice>, Volume) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(300 << 20)));
-    let volume = xfskit::make(Arc::clone(&device), &xfskit::mkfs::Options::default()).unwrap();
+    let volume =
+        xfskit::raw::make(Arc::clone(&device), &xfskit::raw::mkfs::Options::default()).unwrap();
     (device, volume)
 }
 
-fn opened(device: &Arc<dyn BlockDevice>, options: OpenOptions) -> Volume {
+fn opened(device: &Arc<dyn BlockDevice>, options: &VolumeOptions) -> Volume {
     options.open_device(Arc::clone(device), None).unwrap()
 }
 
 /// The volume, opened for reading.
 fn again(device: &Arc<dyn BlockDevice>) -> Volume {
-    opened(device, OpenOptions::default())
+    opened(device, &VolumeOptions::new())
+}
+
+/// A file of the volume, open for reading and writing.
+fn file(volume: &Volume, path: &str) -> File {
+    volume.open_with(path, OpenOptions::new().read(true).write(true)).unwrap()
+}
+
+fn stat(volume: &Volume, path: &str) -> Stat {
+    xfskit::raw::stat(&volume.symlink_metadata(path).unwrap()).clone()
 }
 
 #[test]
@@ -51,7 +62,7 @@ fn an_abandoned_volume_has_what_was_synced() {
     let volume = again(&device);
     assert!(!volume.fs().volume().replay().unwrap().clean);
     assert_eq!(volume.read("/synced").unwrap(), b"content");
-    assert_eq!(volume.stat("/later").unwrap_err().errno(), 2, "ENOENT");
+    assert_eq!(volume.metadata("/later").unwrap_err().errno(), 2, "ENOENT");
 }
 
 #[test]
@@ -62,17 +73,16 @@ fn a_panic_abandons_the_volume() {
         panic!("on purpose");
     });
     assert!(panicked.join().is_err());
-    assert!(again(&device).read_dir("/").unwrap().is_empty());
+    assert!(again(&device).read_dir("/").unwrap().next().is_none());
 }
 
 #[test]
 fn sync_of_the_volume_below_makes_content_durable() {
     let (device, volume) = made();
     volume.write("/f", b"").unwrap();
-    let file = volume.file("/f").unwrap();
-    file.write(0, &vec![7; 100_000]).unwrap();
+    let file = file(&volume, "/f");
+    file.write_at(&vec![7; 100_000], 0).unwrap();
     volume.fs().volume().sync().unwrap();
-    std::mem::forget(file); // closing it would write nothing that matters here
     volume.abandon();
     assert_eq!(again(&device).read("/f").unwrap(), vec![7; 100_000]);
 }
@@ -81,12 +91,12 @@ fn sync_of_the_volume_below_makes_content_durable() {
 fn changes_are_dated_by_the_clock_of_the_machine() {
     let (device, volume) = made();
     volume.close().unwrap();
-    let options = xfskit::core::OpenOptions { write: true, ..Default::default() };
-    let fs = Fs::new(xfskit::core::Volume::open(Arc::clone(&device), &options).unwrap());
+    let options = xfskit::raw::core::OpenOptions { write: true, ..Default::default() };
+    let fs = Fs::new(xfskit::raw::core::Volume::open(Arc::clone(&device), &options).unwrap());
     let root = fs.volume().geo().rootino;
-    fs.make(root, b"f", &xfskit::vfs::NewNode::file(0o644)).unwrap();
+    fs.make(root, b"f", &xfskit::raw::vfs::NewNode::file(0o644)).unwrap();
     fs.close().unwrap();
-    let stat = again(&device).stat("/f").unwrap();
+    let stat = stat(&again(&device), "/f");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!(stat.mtime.sec.unsigned_abs() + 3600 > now.as_secs());
     assert_eq!(stat.btime, Some(stat.mtime));
@@ -97,12 +107,10 @@ fn what_is_read_whole_has_a_bound_and_streams_have_none() {
     const HUGE: u64 = 1 << 62;
     let (device, volume) = made();
     volume.write("/huge", b"begin").unwrap();
-    let file = volume.file("/huge").unwrap();
-    file.write(HUGE - 3, b"end").unwrap();
-    drop(file);
+    file(&volume, "/huge").write_at(b"end", HUGE - 3).unwrap();
     let end = |volume: &Volume| {
         assert_eq!(volume.read("/huge").unwrap_err().errno(), 27, "EFBIG");
-        let mut stream = volume.reader("/huge").unwrap();
+        let mut stream = volume.open_file("/huge").unwrap();
         let (mut begin, mut end) = ([0; 8], Vec::new());
         stream.read_exact(&mut begin).unwrap();
         stream.seek(SeekFrom::End(-5)).unwrap();
@@ -119,18 +127,19 @@ fn what_is_read_whole_has_a_bound_and_streams_have_none() {
 #[test]
 fn directories_and_attributes_are_read_whole_within_the_bound() {
     let (device, volume) = made();
-    volume.make_dirs("/d").unwrap();
-    let f = volume.stat("/d").unwrap().ino;
+    volume.create_dir_all("/d").unwrap();
+    let f = stat(&volume, "/d").ino;
     for n in 0..300 {
         volume.write(format!("/d/{n:0100}"), b"").unwrap();
         let name = format!("user.{n}");
-        volume.fs().set_xattr(f, name.as_bytes(), &[1; 100], SetMode::Any).unwrap();
+        volume.set_xattr("/d", name, [1; 100]).unwrap();
     }
     volume.close().unwrap();
-    let volume = opened(&device, OpenOptions { whole_max: 20_000, ..OpenOptions::default() });
-    assert_eq!(volume.read_dir("/d").unwrap_err().errno(), 27, "EFBIG");
-    assert_eq!(volume.xattrs("/d").unwrap_err().errno(), 27, "EFBIG");
-    assert_eq!(volume.walk("/").unwrap().filter(Result::is_err).count(), 1);
+    let volume = opened(&device, &VolumeOptions::new().read_limit(20_000));
+    let errno = |error: Option<xfskit::Error>| error.map(|error| error.errno());
+    let failed = volume.list_xattrs("/d").unwrap().find_map(Result::err);
+    assert_eq!(errno(failed), Some(27), "EFBIG");
+    assert_eq!(volume.walk_dir("/").unwrap().filter(Result::is_err).count(), 1);
     // In pieces all of it is there.
     let dir = volume.fs().inode(f).unwrap();
     let (mut cookie, mut names) = (Some(0), 0);
@@ -141,7 +150,7 @@ fn directories_and_attributes_are_read_whole_within_the_bound() {
     }
     assert_eq!(names, 300);
     assert!(volume.fs().xattr(f, b"user.7").unwrap().is_some());
-    assert_eq!(again(&device).read_dir("/d").unwrap().len(), 300);
+    assert_eq!(again(&device).read_dir("/d").unwrap().count(), 300);
 }
 
 #[test]
@@ -150,46 +159,47 @@ fn paths_show_what_handles_have_written() {
     let (device, volume) = made();
     volume.write("/f", &[1; 10]).unwrap();
     volume.sync().unwrap();
-    let file = volume.file("/f").unwrap();
+    let file = file(&volume, "/f");
     let seen = |volume: &Volume, content: &[u8], blocks: u64| {
         assert_eq!(volume.read("/f").unwrap(), content);
-        let stat = volume.stat("/f").unwrap();
+        let stat = stat(volume, "/f");
         assert_eq!((stat.size, stat.blocks), (content.len() as u64, blocks * BLOCK / 512));
-        let walked = volume.walk("/").unwrap().map(Result::unwrap).find(|at| at.path == b"/f");
-        assert_eq!(walked.unwrap().inode.core().size().0, stat.size);
+        let walked =
+            volume.walk_dir("/").unwrap().map(Result::unwrap).find(|at| at.file_name() == "f");
+        assert_eq!(walked.unwrap().metadata().len(), stat.size);
         stat
     };
     let before = seen(&volume, &[1; 10], 1);
     // In the block that there is, behind it, and far behind that.
-    file.write(5, &[2; 10]).unwrap();
+    file.write_at(&[2; 10], 5).unwrap();
     let mut content = [&[1; 5][..], &[2; 10]].concat();
     let after = seen(&volume, &content, 1);
     assert!(after.mtime > before.mtime && after.ctime > before.ctime);
-    file.write(BLOCK, &[3; 5000]).unwrap();
+    file.write_at(&[3; 5000], BLOCK).unwrap();
     content.resize(4096, 0);
     content.extend([3; 5000]);
     seen(&volume, &content, 3);
-    file.write(100 * BLOCK, b"x").unwrap();
+    file.write_at(b"x", 100 * BLOCK).unwrap();
     content.resize(100 * 4096, 0);
     content.push(b'x');
     seen(&volume, &content, 4);
     volume.sync().unwrap();
     let synced = seen(&volume, &content, 4);
-    file.truncate(10).unwrap();
-    file.write(10, &[4; 10]).unwrap();
+    file.set_len(10).unwrap();
+    file.write_at(&[4; 10], 10).unwrap();
     content.truncate(10);
     content.extend([4; 10]);
     let written = seen(&volume, &content, 1);
     assert!(written.mtime > synced.mtime);
     // A time that is set after the write stays.
-    let mtime = Some(Timestamp { sec: 1_000_000_000, nsec: 5 });
-    volume.fs().set_attr(written.ino, &SetAttr { mtime, ..SetAttr::default() }).unwrap();
-    assert_eq!(Some(volume.stat("/f").unwrap().mtime), mtime);
-    file.write(20, &[5; 9000]).unwrap();
+    let mtime = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+    volume.set_times("/f", FileTimes::new().set_modified(mtime)).unwrap();
+    assert_eq!(volume.metadata("/f").unwrap().modified(), mtime);
+    file.write_at(&[5; 9000], 20).unwrap();
     content.extend([5; 9000]);
     let mut archive = Vec::new();
     let root = volume.fs().root().unwrap();
-    xfskit::copy::archive(volume.fs(), b"/", root, &mut archive, &|_| {}).unwrap();
+    xfskit::raw::copy::archive(volume.fs(), b"/", root, &mut archive, &|_| {}).unwrap();
     assert!(archive.windows(content.len()).any(|window| window == content));
     drop(file);
     assert_eq!(volume.read("/f").unwrap(), content);
@@ -208,12 +218,11 @@ fn a_read_by_path_never_has_another_files_bytes() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..ROUNDS {
-                let file = volume.file("/a").unwrap();
-                file.truncate(0).unwrap();
+                file(&volume, "/a").set_len(0).unwrap();
                 volume.sync().unwrap();
                 volume.write("/b", &other).unwrap();
                 volume.sync().unwrap();
-                volume.remove("/b").unwrap();
+                volume.remove_file("/b").unwrap();
                 volume.write("/a", &first).unwrap();
             }
             done.store(true, Ordering::Release);
@@ -234,50 +243,48 @@ fn errors_name_the_operation_and_the_path() {
     let (_device, volume) = made();
     volume.write("/f", b"content").unwrap();
     volume.write("/g", b"content").unwrap();
-    volume.make_dirs("/d/e").unwrap();
+    volume.create_dir_all("/d/e").unwrap();
     let says = |answer: Result<(), xfskit::Error>, errno: i32, text: &str| {
         let error = answer.unwrap_err();
         assert_eq!((error.errno(), &*error.to_string()), (errno, text));
     };
     says(volume.read("/d").map(drop), 21, "cannot read /d: is a directory");
-    says(volume.file("/d").map(drop), 21, "cannot open /d: is a directory");
+    says(volume.open_file("/d").map(drop), 21, "cannot open /d: is a directory");
     says(volume.write("/d", b""), 21, "cannot write /d: is a directory");
-    says(volume.read("/x").map(drop), 2, "cannot read /x: no such file or directory");
+    says(volume.read("x").map(drop), 2, "cannot read /x: no such file or directory");
     says(volume.read("/f/x").map(drop), 20, "cannot read /f/x: /f: not a directory");
-    says(volume.stat("/x/y").map(drop), 2, "cannot stat /x/y: /x: no such file or directory");
+    says(volume.metadata("/x/y").map(drop), 2, "cannot stat /x/y: /x: no such file or directory");
     says(volume.read_dir("/f").map(drop), 20, "cannot list /f: not a directory");
-    says(volume.make_dirs("/f/x/y"), 20, "cannot make /f/x/y: /f: not a directory");
-    says(volume.make_dirs("/f/x"), 20, "cannot make /f/x: /f: not a directory");
-    says(volume.make_dirs("/f/"), 17, "cannot make /f/: file exists");
-    says(volume.remove("/d"), 39, "cannot remove /d: directory not empty");
-    says(volume.remove("/x"), 2, "cannot remove /x: no such file or directory");
-    says(volume.link("/x", "/y"), 2, "cannot link /x: no such file or directory");
-    says(volume.link("/f", "/g"), 17, "cannot link to /g: file exists");
+    says(volume.create_dir_all("/f/x/y"), 20, "cannot make /f/x/y: /f: not a directory");
+    says(volume.create_dir_all("/f/x"), 20, "cannot make /f/x: /f: not a directory");
+    says(volume.create_dir_all("/f/"), 17, "cannot make /f/: file exists");
+    says(volume.remove_dir("/d"), 39, "cannot remove /d: directory not empty");
+    says(volume.remove_dir("/f"), 20, "cannot remove /f: not a directory");
+    says(volume.remove_file("/d"), 21, "cannot remove /d: is a directory");
+    says(volume.remove_file("/x"), 2, "cannot remove /x: no such file or directory");
+    says(volume.hard_link("/x", "/y"), 2, "cannot link /x: no such file or directory");
+    says(volume.hard_link("/f", "/g"), 17, "cannot link to /g: file exists");
     says(volume.rename("/x", "/y"), 2, "cannot rename /x: no such file or directory");
     says(volume.rename("/f", "/d"), 21, "cannot rename to /d: is a directory");
     says(volume.rename("/d", "/f"), 20, "cannot rename to /f: not a directory");
-    let kept = volume.rename_as("/f", "/g", RenameMode::NoReplace);
+    let kept = volume.rename_with("/f", "/g", RenameMode::NoReplace);
     says(kept, 17, "cannot rename to /g: file exists");
     let link = volume.read_link("/f").map(drop);
     says(link, 22, "cannot read the link /f: not a symbolic link");
-    volume.make("/pipe", &NewNode::usual(FileType::Fifo)).unwrap();
+    volume.mknod("/pipe", 0o010_600, None).unwrap();
     says(volume.read("/pipe").map(drop), 22, "cannot read /pipe: not a regular file");
-    let ino = |path| volume.stat(path).unwrap().ino;
-    let root = ino("/");
-    assert_eq!(volume.fs().open(ino("/d")).unwrap_err().errno(), 21, "EISDIR");
-    assert_eq!(volume.fs().unlink(root, b"d").unwrap_err().errno(), 21, "EISDIR");
-    let nowhere = xfskit::open("/nonexistent/image").map(drop);
-    assert_eq!(nowhere.unwrap_err().errno(), 2);
+    let nowhere = Volume::open("/nonexistent/image").map(drop).unwrap_err();
+    assert_eq!((nowhere.errno(), nowhere.kind()), (2, ErrorKind::NotFound));
 }
 
 /// A file that several threads change, one at a time, and what it should be.
-struct Slot<'v> {
+struct Slot {
     names: [String; 2],
     /// Which of its names it has.
     name: usize,
     /// `None` where it has no name.
     content: Option<Vec<u8>>,
-    handle: Option<Handle<'v>>,
+    handle: Option<File>,
 }
 
 struct Random(u64);
@@ -291,13 +298,13 @@ impl Random {
     }
 }
 
-impl<'v> Slot<'v> {
+impl Slot {
     fn path(&self) -> &str {
         &self.names[self.name]
     }
 
     /// One change, made to the volume and to the model.
-    fn change(&mut self, volume: &'v Volume, tag: u8, random: &mut Random) {
+    fn change(&mut self, volume: &Volume, tag: u8, random: &mut Random) {
         let path = self.path().to_owned();
         let Some(mut content) = self.content.take() else {
             let new = vec![tag; usize::try_from(random.below(50_000)).unwrap()];
@@ -305,13 +312,13 @@ impl<'v> Slot<'v> {
             self.content = Some(new);
             return;
         };
-        let open = || volume.file(&path).unwrap();
+        let open = || file(volume, &path);
         match random.below(8) {
             0..3 => {
                 let file = self.handle.get_or_insert_with(open);
                 let (at, len) = (random.below(60_000), random.below(20_000));
                 let (start, len) = (usize::try_from(at).unwrap(), usize::try_from(len).unwrap());
-                file.write(at, &vec![tag; len]).unwrap();
+                file.write_at(&vec![tag; len], at).unwrap();
                 if len > 0 {
                     content.resize(content.len().max(start + len), 0);
                     content[start..start + len].fill(tag);
@@ -319,7 +326,7 @@ impl<'v> Slot<'v> {
             }
             3 => {
                 let size = random.below(70_000);
-                self.handle.get_or_insert_with(open).truncate(size).unwrap();
+                self.handle.get_or_insert_with(open).set_len(size).unwrap();
                 content.resize(usize::try_from(size).unwrap(), 0);
             }
             4 => drop(self.handle.take()),
@@ -332,10 +339,10 @@ impl<'v> Slot<'v> {
                 self.name = 1 - self.name;
             }
             _ => {
-                volume.remove(&path).unwrap();
+                volume.remove_file(&path).unwrap();
                 if let Some(file) = self.handle.take() {
                     let mut read = vec![0; content.len() + 1];
-                    assert_eq!(file.read(0, &mut read).unwrap(), content.len());
+                    assert_eq!(file.read_at(&mut read, 0).unwrap(), content.len());
                     assert!(read[..content.len()] == content, "{path}, removed and open");
                 }
                 return;
@@ -347,12 +354,12 @@ impl<'v> Slot<'v> {
     /// The volume shows the file as the model has it.
     fn check(&self, volume: &Volume) {
         let path = self.path();
-        assert_eq!(volume.stat(&self.names[1 - self.name]).unwrap_err().errno(), 2);
+        assert_eq!(volume.metadata(&self.names[1 - self.name]).unwrap_err().errno(), 2);
         let Some(content) = &self.content else {
             assert_eq!(volume.read(path).unwrap_err().errno(), 2);
             return;
         };
-        assert_eq!(volume.stat(path).unwrap().size, content.len() as u64, "{path}");
+        assert_eq!(volume.metadata(path).unwrap().len(), content.len() as u64, "{path}");
         assert!(volume.read(path).unwrap() == *content, "{path}");
     }
 }
@@ -362,8 +369,8 @@ fn threads_see_each_others_files_whole() {
     const SLOTS: usize = 6;
     const STEPS: usize = 400;
     let (device, volume) = made();
-    volume.make_dirs("/one").unwrap();
-    volume.make_dirs("/two").unwrap();
+    volume.create_dir_all("/one").unwrap();
+    volume.create_dir_all("/two").unwrap();
     let slot = |n| {
         let names = ["one", "two"].map(|dir| format!("/{dir}/{n}"));
         Mutex::new(Slot { names, name: 0, content: None, handle: None })
@@ -400,7 +407,7 @@ fn threads_see_each_others_files_whole() {
                         Err(error) => assert_eq!(error.errno(), 2, "{error}"),
                     }
                 }
-                for at in volume.walk("/").unwrap() {
+                for at in volume.walk_dir("/").unwrap() {
                     at.unwrap();
                 }
             }

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::json;
-use xfskit::copy::SkippedCount;
-use xfskit::core::{Healed, Heals};
-use xfskit::format::Corruption;
-use xfskit::{Volume, vfs};
+use xfskit::Volume;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::copy::SkippedCount;
+use xfskit::raw::core::{Healed, Heals};
+use xfskit::raw::format::Corruption;
+use xfskit::raw::vfs;
 
 use crate::exit::{ExitStatus, Failure};
 use crate::grammar::OutputOptions;

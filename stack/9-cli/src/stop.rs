@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use xfskit::copy::stdin::Stdin;
+use xfskit::raw::copy::stdin::Stdin;
 
 use crate::exit::Failure;
 

@@ -9,9 +9,9 @@ use std::fs;
 use std::path::Path;
 
 use common::{Bench, damage, shown, xfskit};
-use xfskit::block::{BlockDevice, FileDevice, OpenMode};
-use xfskit::md::superblock::v1::SuperblockV1;
-use xfskit::md::superblock::{self, Superblock};
+use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode};
+use xfskit::raw::md::superblock::v1::SuperblockV1;
+use xfskit::raw::md::superblock::{self, Superblock};
 use xfskit_test_arrays::Fixture;
 
 /// The members of an array as files.

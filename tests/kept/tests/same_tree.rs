@@ -2,10 +2,13 @@
 //! whatever the version, the block size, the features, and the state of the journal.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use xfskit::block::{BlockDevice, MemDevice, OverlayDevice};
-use xfskit::units::{ByteLen, ByteOffset};
+use xfskit::VolumeOptions;
+use xfskit::raw::block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit::raw::units::{ByteLen, ByteOffset};
+use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _, stat};
 use xfskit_test_fuzzing::image::unpack;
 
 /// One line for each path of the recipe: type, permissions, owner, links, size or device, target or
@@ -25,31 +28,32 @@ fn device(name: &str) -> Arc<MemDevice> {
 
 fn tree(volume: &xfskit::Volume) -> Tree {
     let mut tree = Tree::new();
-    for step in volume.walk("/").expect("the root") {
-        let entry = step.expect("a sound volume");
-        let path = String::from_utf8(entry.path).expect("the recipe's names are ASCII");
+    for step in volume.walk_dir("/").expect("the root") {
+        let path = step.expect("a sound volume").into_path();
+        let path = path.to_str().expect("the recipe's names are ASCII").to_owned();
         tree.insert(path.clone(), describe(volume, &path));
     }
     tree
 }
 
 fn describe(volume: &xfskit::Volume, path: &str) -> String {
-    let stat = volume.stat(path).expect(path);
+    let metadata = volume.symlink_metadata(path).expect(path);
+    let stat = stat(&metadata);
     let kind = format!("{:?}", stat.file_type);
     let is_dir = kind == "Directory";
     // The size of a directory depends on its form and the volume's block size.
     let size = if is_dir { 0 } else { stat.size };
     let what = match kind.as_str() {
-        "Symlink" => format!("{:x?}", volume.read_link(path).expect(path)),
+        "Symlink" => format!("{:x?}", volume.read_link(path).expect(path).as_os_str().as_bytes()),
         "Regular" => format!("{:x}", sum(&volume.read(path).expect(path))),
         _ => format!("{:?}", stat.rdev),
     };
     let mut attributes: Vec<String> = volume
-        .xattrs(path)
+        .list_xattrs_nofollow(path)
         .expect(path)
-        .iter()
-        .filter(|xattr| !xattr.name.starts_with(b"system."))
-        .map(|xattr| format!("{}={:x}", String::from_utf8_lossy(&xattr.name), sum(&xattr.value)))
+        .map(|xattr| xattr.expect(path))
+        .filter(|xattr| !xattr.name().as_bytes().starts_with(b"system."))
+        .map(|xattr| format!("{}={:x}", xattr.name().display(), sum(xattr.value())))
         .collect();
     attributes.sort();
     let (mode, uid, gid, links) = (stat.mode, stat.uid, stat.gid, stat.nlink);
@@ -64,7 +68,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 fn open(name: &str) -> xfskit::Volume {
-    xfskit::OpenOptions::default().open_device(device(name), None).expect(name)
+    VolumeOptions::new().open_device(device(name), None).expect(name)
 }
 
 /// Verifies the parts of the recipe that take one line each, as the script has them.
@@ -141,15 +145,15 @@ fn every_line_of_the_recipe_holds() {
 fn a_dirty_journal_is_replayed_without_a_write() {
     for name in ["v5-dirty", "v4-dirty"] {
         let device = Arc::new(OverlayDevice::new(device(name)));
-        let options = xfskit::OpenOptions::default();
+        let options = VolumeOptions::new();
         let volume = options.open_device(Arc::<OverlayDevice>::clone(&device), None).expect(name);
         assert!(volume.fs().volume().replay().is_some_and(|replay| !replay.clean), "{name}");
         assert_eq!(tree(&volume).len(), tree(&volume).len(), "{name}");
         assert!(device.changed_ranges().is_empty(), "{name}: the device was written to");
 
-        let options = xfskit::OpenOptions { recovery: false, ..options };
+        let options = options.recovery(false);
         let bare = options.open_device(device, None).expect(name);
-        let missing = bare.walk("/").expect("the root").count();
+        let missing = bare.walk_dir("/").expect("the root").count();
         assert!(
             missing < tree(&volume).len(),
             "{name}: without recovery the tree is not there yet"
@@ -162,12 +166,12 @@ fn the_remaining_part_of_a_truncated_image_is_readable() {
     let bytes = unpack("v5");
     let cut = MemDevice::new(ByteLen(40 << 20));
     cut.write_at(ByteOffset(0), &bytes[..40 << 20]).expect("memory");
-    let volume = xfskit::OpenOptions::default().open_device(Arc::new(cut), None).expect("opened");
+    let volume = VolumeOptions::new().open_device(Arc::new(cut), None).expect("opened");
     let faults = volume.fs().volume().faults();
     assert_eq!(faults.len(), 1);
     assert_eq!(faults[0].check.0, "sb.device-size");
     let (mut there, mut lost) = (0, 0);
-    for step in volume.walk("/").expect("the root lies in the first group") {
+    for step in volume.walk_dir("/").expect("the root lies in the first group") {
         if step.is_ok() {
             there += 1;
         } else {

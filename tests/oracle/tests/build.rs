@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use xfskit::block::{BlockDevice, FileDevice, OpenMode};
-use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::copy::source::{Source, SourceOptions, Tree, read_tree};
-use xfskit::format::timestamp::Timestamp;
-use xfskit::mkfs::{self, DeviceFacts, Options, Stamp};
+use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode};
+use xfskit::raw::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
+use xfskit::raw::copy::source::{Source, SourceOptions, Tree, read_tree};
+use xfskit::raw::format::timestamp::Timestamp;
+use xfskit::raw::mkfs::{self, DeviceFacts, Options, Stamp};
 use xfskit_test_oracle::manifest::Extra;
 use xfskit_test_oracle::trees::{self, Shape};
 use xfskit_test_oracle::{
@@ -249,7 +249,7 @@ fn a_volume_without_a_given_size_fits_its_tree() {
     let root = trees::fresh(scratch.path(), "tree").expect("directory");
     small_tree(&root);
     let tree = read(&root);
-    let facts = DeviceFacts::file(xfskit::units::ByteLen(0));
+    let facts = DeviceFacts::file(xfskit::raw::units::ByteLen(0));
     for free in [Free::Bytes(0), Free::Percent(10), Free::Percent(60), Free::Bytes(500 * MIB)] {
         let plan = build::fit(&tree, &options(""), &facts, stamp(), free).expect("fit");
         let size = plan.geometry.data_bytes().0;
@@ -277,7 +277,7 @@ fn a_tree_that_does_not_fit_fails_before_the_first_write() {
     assert!(matches!(refused, Err(BuildError::NoSpace { more }) if more > MIB), "{refused:?}");
     let mut head = [1; 512];
     let device = FileDevice::open(image.path(), OpenMode::ReadOnly).expect("open");
-    device.read_at(xfskit::units::ByteOffset(0), &mut head).expect("read");
+    device.read_at(xfskit::raw::units::ByteOffset(0), &mut head).expect("read");
     assert_eq!(head, [0; 512]);
 }
 
@@ -288,7 +288,7 @@ fn a_volume_built_from_usr_shows_the_same_tree() {
     }
     let scratch = Scratch::on_disk("usr");
     let tree = read(Path::new("/usr"));
-    let facts = DeviceFacts::file(xfskit::units::ByteLen(0));
+    let facts = DeviceFacts::file(xfskit::raw::units::ByteLen(0));
     let plan = build::fit(&tree, &options(""), &facts, stamp(), Free::Percent(20)).expect("fit");
     let image = Image::sparse(&scratch, "usr.img", plan.geometry.data_bytes().0);
     make(&tree, &image, "", 2).expect("make");

@@ -5,7 +5,8 @@ use std::io::BufWriter;
 use std::process::Command;
 use std::sync::Mutex;
 
-use xfskit::copy::{Event, GetOptions, archive, get};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::copy::{Event, GetOptions, archive, get};
 use xfskit_test_oracle::manifest::Extra;
 use xfskit_test_oracle::tools::run;
 use xfskit_test_oracle::trees::{self, Shape};
@@ -63,7 +64,7 @@ fn get_restores_the_same_tree_on_another_volume() {
     let (image, linux) = source(&scratch, &[]);
     let target = destination(&scratch);
     let mount = Mount::read_write(&target, &scratch).expect("mount");
-    let volume = xfskit::open(image.path().to_str().expect("a plain path")).expect("open");
+    let volume = xfskit::Volume::open(image.path()).expect("open");
     let root = volume.fs().root().expect("the root directory");
     let complaints = Mutex::new(Vec::new());
     let report = get(volume.fs(), b"/", root, mount.path(), GetOptions::default(), &|event| {
@@ -89,7 +90,7 @@ fn gnu_tar_restores_the_same_tree_from_an_archive() {
     let scratch = Scratch::new("tar");
     // GNU tar does not handle paths longer than PATH_MAX.
     let (image, mut linux) = source(&scratch, &["directories/nested"]);
-    let volume = xfskit::open(image.path().to_str().expect("a plain path")).expect("open");
+    let volume = xfskit::Volume::open(image.path()).expect("open");
     let root = volume.fs().root().expect("the root directory");
     let tar = scratch.path().join("tree.tar");
     let complaints = Mutex::new(Vec::new());

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use xfskit::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
-use xfskit::core::{OpenOptions, Volume};
-use xfskit::log::Log;
-use xfskit::vfs::{Clock, Fs, NewNode, Timestamp};
+use xfskit::raw::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
+use xfskit::raw::core::{OpenOptions, Volume};
+use xfskit::raw::log::Log;
+use xfskit::raw::vfs::{Clock, Fs, NewNode, Timestamp};
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const FILES: usize = 300;

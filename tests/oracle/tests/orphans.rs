@@ -4,10 +4,10 @@
 use std::fs;
 use std::sync::Arc;
 
-use xfskit::block::{FileDevice, OpenMode};
-use xfskit::core::{OpenOptions, Volume};
-use xfskit::units::Ino;
-use xfskit::vfs::{Clock, Fs, Handle, NewNode, Statfs, Timestamp};
+use xfskit::raw::block::{FileDevice, OpenMode};
+use xfskit::raw::core::{OpenOptions, Volume};
+use xfskit::raw::units::Ino;
+use xfskit::raw::vfs::{Clock, Fs, Handle, NewNode, Statfs, Timestamp};
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const LEN: usize = 300_000;
@@ -65,7 +65,8 @@ fn the_kernel_frees_unlinked_inodes_that_xfskit_left() {
         if n % 50 == 0 {
             let name = format!("user.{}", "x".repeat(100));
             let value = vec![1; 30_000];
-            fs.set_xattr(ino, name.as_bytes(), &value, xfskit::vfs::SetMode::Any).expect("xattr");
+            fs.set_xattr(ino, name.as_bytes(), &value, xfskit::raw::vfs::SetMode::Any)
+                .expect("xattr");
         }
         handle.close().expect("close");
         std::mem::forget(fs.hold(ino));

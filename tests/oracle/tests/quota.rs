@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use xfskit::block::{FileDevice, OpenMode};
-use xfskit::core::{OpenOptions, Volume};
-use xfskit::vfs::{Fs, NewNode};
+use xfskit::raw::block::{FileDevice, OpenMode};
+use xfskit::raw::core::{OpenOptions, Volume};
+use xfskit::raw::vfs::{Fs, NewNode};
 use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
 
 fn field(tools: &Xfsprogs, image: &Image, name: &str) -> u64 {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::statvfs;
-use xfskit::block::{FileDevice, OpenMode};
-use xfskit::copy::build::{self, Blueprint, Free, WriteOptions};
-use xfskit::copy::source::{Source, SourceOptions, read_tree};
-use xfskit::core::{OpenOptions, Volume};
-use xfskit::mkfs::{DeviceFacts, Options, Stamp};
-use xfskit::units::ByteLen;
-use xfskit::vfs::{Fs, NewNode, Statfs};
+use xfskit::raw::block::{FileDevice, OpenMode};
+use xfskit::raw::copy::build::{self, Blueprint, Free, WriteOptions};
+use xfskit::raw::copy::source::{Source, SourceOptions, read_tree};
+use xfskit::raw::core::{OpenOptions, Volume};
+use xfskit::raw::mkfs::{DeviceFacts, Options, Stamp};
+use xfskit::raw::units::ByteLen;
+use xfskit::raw::vfs::{Fs, NewNode, Statfs};
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, long, needs, ours, verify};
 
 const MIB: u64 = 1 << 20;
@@ -145,7 +145,7 @@ fn fill_with_names(image: &Image<'_>) {
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"));
     let root = fs.volume().geo().rootino;
-    let make = |thread: usize| -> xfskit::vfs::Result<()> {
+    let make = |thread: usize| -> xfskit::raw::vfs::Result<()> {
         for n in 0.. {
             let dir =
                 fs.make(root, format!("{thread}-{n}").as_bytes(), &NewNode::directory(0o755))?;

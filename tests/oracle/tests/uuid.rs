@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit::block::{BlockDevice, FileDevice, OpenMode, RecordingDevice};
-use xfskit::core::OpenOptions;
-use xfskit::core::uuid::{NewUuid, set_uuid};
-use xfskit::units::Uuid;
+use xfskit::raw::VolumeOptionsExt as _;
+use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode, RecordingDevice};
+use xfskit::raw::core::OpenOptions;
+use xfskit::raw::core::uuid::{NewUuid, set_uuid};
+use xfskit::raw::units::Uuid;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const NEW: Uuid = Uuid::from_u128(0x5d1e_0a0c_3f5b_4d2a_9c1f_7e60_0d35_b2a1);
@@ -52,12 +53,12 @@ fn work(root: &Path, name: &str) {
 
 /// Fills a directory with xfskit.
 fn ours_works(image: &Image, name: &str) {
-    let options = xfskit::OpenOptions { write: true, ..Default::default() };
+    let options = xfskit::VolumeOptions::new().write(true);
     let log = image.log().map(device);
     let volume = options.open_device(device(image.path()), log).expect("open the volume");
-    volume.make_dirs(format!("/{name}")).expect("mkdir");
+    volume.create_dir_all(format!("/{name}")).expect("mkdir");
     for n in 0..300 {
-        volume.write(format!("/{name}/file-{n}"), &vec![7; n * 50]).expect("write");
+        volume.write(format!("/{name}/file-{n}"), vec![7; n * 50]).expect("write");
     }
     volume.close().expect("close");
 }

@@ -341,22 +341,44 @@ impl Content {
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        let offset = offset.0;
+        self.keep_budget(vol)?;
+        self.write_state(vol, &mut self.state.write(), offset.0, bytes, now)
+    }
+
+    /// Writes `bytes` at the end of the file, wherever other threads have moved it to. Returns the
+    /// offset at which they start.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn append(&self, vol: &Volume, bytes: &[u8], now: Timestamp) -> Result<ByteOffset> {
+        self.keep_budget(vol)?;
+        let mut state = self.state.write();
+        let offset = state.size;
+        self.write_state(vol, &mut state, offset, bytes, now)?;
+        Ok(ByteOffset(offset))
+    }
+
+    fn write_state(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        offset: u64,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(Error::Limit("the file would be too large"))?;
         if bytes.is_empty() {
             return Ok(());
         }
-        self.keep_budget(vol)?;
-        let mut state = self.state.write();
         if offset > state.size {
-            self.seal_end(vol, &mut state, offset)?;
+            self.seal_end(vol, state, offset)?;
         }
         let blocklog = vol.geo().blocklog;
         let blocks = offset >> blocklog..end.div_ceil(1 << blocklog);
-        self.reserve(vol, &mut state, blocks.clone())?;
+        self.reserve(vol, state, blocks.clone())?;
         let known = state.dirty.blocks();
-        self.load_edges(vol, &mut state, offset..end)?;
+        self.load_edges(vol, state, offset..end)?;
         state.dirty.write(offset, bytes);
         let fresh = (state.dirty.blocks() - known) << blocklog;
         state.resized |= end > state.size;

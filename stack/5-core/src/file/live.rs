@@ -42,10 +42,16 @@ impl Volume {
         }
     }
 
-    /// Ends a reader's use of `content`. Data that others wrote stays in memory, unless all of them
-    /// have closed the file meanwhile. Then this call closes it.
+    /// Ends one use of `content` without writing anything. Data in memory stays there until the next
+    /// flush, sync or close of the volume.
+    pub fn leave_content(&self, content: Arc<Content>) {
+        self.forget_if_last(content);
+    }
+
+    /// Ends a reader's use of `content`. Data that others wrote stays in memory. If all of them have
+    /// closed the file meanwhile, and nothing is left to be written, this call closes it.
     pub fn release_content(&self, content: Arc<Content>) {
-        if !self.is_last(&content) {
+        if !self.is_last(&content) || !content.is_flushed() {
             return self.forget_if_last(content);
         }
         let ino = content.ino();
@@ -56,6 +62,10 @@ impl Volume {
 }
 
 impl Content {
+    fn is_flushed(&self) -> bool {
+        self.state.read().is_flushed()
+    }
+
     /// Returns the inode, including changes that are in memory only.
     fn inode(&self, vol: &Volume) -> Result<Inode> {
         let state = self.state.read();

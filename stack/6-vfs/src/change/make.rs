@@ -7,6 +7,7 @@ use xfskit_format::attr::{Namespace, acl};
 use xfskit_format::inode::{FileType, flags, flags2};
 use xfskit_units::Ino;
 
+use super::hold::Hold;
 use super::set::set_acl;
 use super::{check_dir, check_name, named, take};
 use crate::{Error, Fs, Result};
@@ -77,6 +78,22 @@ impl Fs {
     /// [`Core::Exists`], [`Core::NoSpace`], names that are not valid, and properties that are not:
     /// a symbolic link without a target, a device number that the format cannot hold.
     pub fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Result<Ino> {
+        self.make_with(dir, name, new, |_| ())
+    }
+
+    /// The same, and what was made is held open: its number stays its own.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn make_held(&self, dir: Ino, name: &[u8], new: &NewNode) -> Result<Hold<'_>> {
+        let hold = std::cell::Cell::new(None);
+        let ino = self.make_with(dir, name, new, |ino| hold.set(Some(self.hold(ino))))?;
+        hold.into_inner().ok_or(Error::Core(Core::NoInode(ino)))
+    }
+
+    /// Makes what `new` says. Calls `made` with its number in each attempt, before the change is
+    /// committed.
+    fn make_with(&self, dir: Ino, name: &[u8], new: &NewNode, made: impl Fn(Ino)) -> Result<Ino> {
         check_name(name)?;
         let file_type = check_new(new)?;
         let now = self.clock.now();
@@ -94,6 +111,7 @@ impl Fs {
                 tx.set_nlink(parent, links.saturating_add(1))?;
             }
             tx.touch(parent, Touch::CONTENT, now);
+            made(inode.ino);
             Ok(inode.ino)
         })?)
     }
@@ -103,7 +121,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`Core::NoSpace`], and a `new` that is not a regular file.
-    pub fn make_unnamed(&self, near: Ino, new: &NewNode) -> Result<super::hold::Hold<'_>> {
+    pub fn make_unnamed(&self, near: Ino, new: &NewNode) -> Result<Hold<'_>> {
         if check_new(new)? != FileType::Regular {
             return Err(Core::Limit("only a regular file can be made without a name").into());
         }

@@ -16,23 +16,10 @@ use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 
 use super::content::{Content, ContentLocation, Stores};
+use super::node_id::NodeId;
 use super::unread::{Reading, Unread, UnreadFiles};
 use super::{Segment, SourceError};
 use crate::skipped::{Skipped, SkippedCount};
-
-/// The number of a node in its [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    /// The root directory.
-    pub const ROOT: Self = Self(0);
-
-    /// Returns the number as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

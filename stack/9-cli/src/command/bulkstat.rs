@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::json;
-use xfskit::core::chunks::Entry;
-use xfskit::vfs::Stat;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::core::chunks::Entry;
+use xfskit::raw::vfs::Stat;
 
 use super::check::threads;
 use super::open;

@@ -4,7 +4,8 @@ use std::io;
 
 use serde_json::json;
 use xfskit::Volume;
-use xfskit::vfs::{Error, Follow, ReadError};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{Error, Follow, ReadError};
 
 use super::open;
 use crate::exit::{Failure, Outcome};

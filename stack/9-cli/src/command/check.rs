@@ -5,11 +5,12 @@ mod scrub;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use xfskit::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
-use xfskit::check::{self, Mismatches, Options, Phase, Report};
-use xfskit::format::Corruption;
-use xfskit::format::sb::SbError;
-use xfskit::target::{self, Base};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
+use xfskit::raw::check::{self, Mismatches, Options, Phase, Report};
+use xfskit::raw::format::Corruption;
+use xfskit::raw::format::sb::SbError;
+use xfskit::raw::target::{self, Base};
 
 use super::open::{self, about, device_hint};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -103,7 +104,7 @@ fn check_volume(
     let options = Options {
         threads: threads(args.threads),
         scrub: args.scrub && copies,
-        mend: args.repair,
+        heal: args.repair,
         primary: checked.primary.as_ref(),
         mismatches,
         progress: &progress,
@@ -189,7 +190,7 @@ fn summary(name: &str, report: &Report) -> String {
     let next = if report.clean() {
         ""
     } else {
-        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) mends the volume\n"
+        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) repairs the volume\n"
     };
     let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
     let healed = match report.healed {

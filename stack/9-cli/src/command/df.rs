@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use xfskit::Volume;
+use xfskit::raw::VolumeExt as _;
 
 use crate::exit::Outcome;
 use crate::grammar::read::Df;

@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit::block::{BlockDevice, MemDevice, OpenMode};
-use xfskit::core::OpenOptions;
-use xfskit::target::{self, Base, Target};
-use xfskit::units::ByteLen;
+use xfskit::raw::block::{BlockDevice, MemDevice, OpenMode};
+use xfskit::raw::core::OpenOptions;
+use xfskit::raw::target::{self, Base, Target};
+use xfskit::raw::units::ByteLen;
 use xfskit_workload::driver::engine::Engine;
 use xfskit_workload::driver::mounted::Mounted;
 use xfskit_workload::testbed::{self, Job};
@@ -45,7 +45,7 @@ pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
 pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Failure> {
     let device = device(name)?;
     let options =
-        OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() };
+        OpenOptions { cache_bytes: xfskit::raw::quarter_of_memory(), ..OpenOptions::default() };
     let mut engine = Engine::new(device, options, "xfskit", name)
         .map_err(|err| Failure::cannot(format!("{name}: {err}")))?;
     let result = job.run(&mut engine);
@@ -59,7 +59,7 @@ pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Fa
 /// Opens the device. Memory gets a new volume.
 fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let made = |device: Arc<dyn BlockDevice>| {
-        testbed::format(&*device, &xfskit::mkfs::Options::default()).map_err(failed)?;
+        testbed::format(&*device, &xfskit::raw::mkfs::Options::default()).map_err(failed)?;
         Ok(device)
     };
     if name == "mem:" {

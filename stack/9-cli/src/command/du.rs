@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{FileType, Follow, Ino, Stat};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{FileType, Follow, Ino, Stat};
 
 use super::open;
 use crate::exit::{Failure, Outcome};

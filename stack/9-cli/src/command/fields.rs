@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use xfskit::vfs::{Stat, Timestamp};
+use xfskit::raw::vfs::{Stat, Timestamp};
 
 use crate::exit::Failure;
 use crate::out::Out;

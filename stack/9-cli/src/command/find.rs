@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
 use xfskit::Volume;
-use xfskit::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestamp, Visitor, join};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestamp, Visitor, join};
 
 use super::fields::Writer;
 use super::open;

@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use xfskit::Volume;
-use xfskit::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
-use xfskit::vfs::{Follow, Inode};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
+use xfskit::raw::vfs::{Follow, Inode};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -48,7 +49,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
         archive(volume, path, inode, buffered(file), &events)?
     } else {
-        let options = GetOptions { threads: args.threads };
+        let options = GetOptions { threads: args.threads, ..GetOptions::default() };
         copy::get(volume.fs(), path, inode, &args.dest, options, &events)
             .map_err(|error| get_failure(args, &error))?
     };
@@ -102,6 +103,7 @@ fn dest_failure(args: &Get, error: &std::io::Error) -> Failure {
 
 fn get_failure(args: &Get, error: &GetError) -> Failure {
     match error {
+        GetError::Stopped => Failure::stopped(),
         GetError::Exists(_) => Failure::cannot(error.to_string())
             .hint("Give a name that is not taken, or an empty directory for a directory."),
         GetError::Destination { error, .. } => dest_failure(args, error),

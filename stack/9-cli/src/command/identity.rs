@@ -1,9 +1,10 @@
 //! `xfskit label`, `xfskit uuid`: show and set the label and UUID of a volume.
 
 use serde::Serialize;
-use xfskit::core::uuid::NewUuid;
-use xfskit::units::Uuid;
-use xfskit::{OpenOptions, Volume};
+use xfskit::raw::core::uuid::NewUuid;
+use xfskit::raw::units::Uuid;
+use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
+use xfskit::{Volume, VolumeOptions};
 
 use super::open;
 use crate::exit::{ExitStatus, Outcome};
@@ -38,8 +39,8 @@ pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
 
 /// `xfskit uuid TARGET UUID`
 pub(super) fn set_uuid(target: &Target, uuid: NewUuid, out: &Out) -> Outcome {
-    let (log, cache_bytes) = (target.log(), target.cache.bytes());
-    let options = OpenOptions { log, cache_bytes, ..OpenOptions::default() };
+    let options = VolumeOptions::new().cache_bytes(target.cache.bytes());
+    let options = target.log().iter().fold(options, VolumeOptions::log);
     let name = &*target.name;
     let (uuid, meta_uuid) =
         options.set_uuid(name, uuid).map_err(|error| open::not_opened(name, &error))?;

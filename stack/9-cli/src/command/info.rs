@@ -1,10 +1,12 @@
 //! `xfskit info`: describes a volume.
 
 use serde::Serialize;
-use xfskit::log::Log;
-use xfskit::mkfs::{Summary, compat};
-use xfskit::units::Daddr;
-use xfskit::{Volume, core};
+use xfskit::Volume;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::core;
+use xfskit::raw::log::Log;
+use xfskit::raw::mkfs::{Summary, compat};
+use xfskit::raw::units::Daddr;
 
 use super::df::Usage;
 use super::open;
@@ -81,7 +83,7 @@ fn label(volume: &core::Volume) -> String {
 
 /// Returns the names of all features, in the order of the feature words.
 fn features(volume: &core::Volume) -> Vec<&'static str> {
-    use xfskit::units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
+    use xfskit::raw::units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
     let f = &volume.geo().features;
     let words = [
         (u32::from(f.versionnum), versionnum::ALL),

@@ -1,6 +1,7 @@
 //! `xfskit inspect`: decodes any structure.
 
-use xfskit::inspect::{Structure, inspect};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::inspect::{Structure, inspect};
 
 use super::open;
 use crate::exit::{Failure, Outcome};

@@ -1,8 +1,8 @@
 //! `xfskit log`: prints the journal as it is on the device.
 
-use xfskit::inspect::log::{self, Options, Show, Span};
-use xfskit::log::Log;
-use xfskit::units::Daddr;
+use xfskit::raw::inspect::log::{self, Options, Show, Span};
+use xfskit::raw::log::Log;
+use xfskit::raw::units::Daddr;
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &metadata::Log, out: &Out) -> Outcome {
                 .hint("Name it with --logdev DEVICE."));
         }
     };
-    let damaged = |error: &xfskit::log::Error| {
+    let damaged = |error: &xfskit::raw::log::Error| {
         Failure::problem(about(name, error))
             .hint("--norecovery has other commands read the volume without its journal.")
     };

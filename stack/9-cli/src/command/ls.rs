@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, Visited, join};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, Visited, join};
 
 use super::fields::Fields;
 use super::open;
@@ -134,7 +135,7 @@ impl Listing<'_> {
     }
 
     /// Returns the inodes of `entries`, if anything but their names is requested.
-    fn inodes(&self, entries: &[Entry]) -> Vec<Option<xfskit::vfs::Result<Inode>>> {
+    fn inodes(&self, entries: &[Entry]) -> Vec<Option<xfskit::raw::vfs::Result<Inode>>> {
         let wanted = |entry: &Entry| {
             let maybe_dir = matches!(entry.file_type, FileType::Directory | FileType::Unknown);
             self.args.long || (self.args.recursive && maybe_dir)

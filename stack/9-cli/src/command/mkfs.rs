@@ -7,10 +7,10 @@ pub(super) use from::{report_notes, report_unread, source_failure};
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit::block::{BlockDevice, FileDevice, OpenMode};
-use xfskit::mkfs::{self, DeviceFacts, Options, Stamp, Summary, compat};
-use xfskit::target::{self, Target};
-use xfskit::units::{ByteLen, Uuid};
+use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode};
+use xfskit::raw::mkfs::{self, DeviceFacts, Options, Stamp, Summary, compat};
+use xfskit::raw::target::{self, Target};
+use xfskit::raw::units::{ByteLen, Uuid};
 
 use super::open::{about, device_hint, target_failure};
 use crate::exit::{ExitStatus, Failure, Outcome};

@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use xfskit::block::{self, BlockDevice, Holder, OpenMode};
-use xfskit::core::OnReplay;
-use xfskit::core::superblock::{SecondarySuperblock, find_superblock};
-use xfskit::format::sb::{SbError, Superblock};
-use xfskit::target::{self, Base, Target};
-use xfskit::vfs::{self, Follow, Inode};
-use xfskit::{OpenOptions, Volume, core};
+use xfskit::raw::block::{self, BlockDevice, Holder, OpenMode};
+use xfskit::raw::core;
+use xfskit::raw::core::superblock::{SecondarySuperblock, find_superblock};
+use xfskit::raw::format::sb::{SbError, Superblock};
+use xfskit::raw::target::{self, Base, Target};
+use xfskit::raw::vfs::{self, Follow, Inode};
+use xfskit::raw::{Cause, VolumeExt as _, VolumeOptionsExt as _, cause};
+use xfskit::{Volume, VolumeOptions};
 
 use crate::exit::Failure;
 use crate::grammar;
@@ -154,8 +155,8 @@ pub(crate) fn volume_quietly_on(
     let name = &*target.name;
     let log = target.log().as_deref().map(device_whole).transpose()?;
     let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
-    let mut options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
-    let progress = show_replay(&mut options, out);
+    let options = VolumeOptions::new().recovery(recovery).cache_bytes(cache_bytes);
+    let (options, progress) = show_replay(options, out);
     let volume = options.open_device(device, log);
     progress.finish();
     let volume = volume.map_err(|error| not_opened(name, &error))?;
@@ -201,12 +202,12 @@ pub(crate) fn volume_to_change(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    opened_to_change(target, |options| options.open(&target.name), out)
+    opened_to_change(target, |options| options.open(&*target.name), out)
 }
 
 fn opened_to_change(
     target: &grammar::change::Target,
-    open: impl FnOnce(&OpenOptions) -> xfskit::Result<Volume>,
+    open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
     out: &Out,
 ) -> Result<Volume, Failure> {
     let (log, journal) = (target.log(), target.journal);
@@ -214,14 +215,9 @@ fn opened_to_change(
         warn_of_overlay(&target.name, &parsed, out)?;
     }
     target.cache.keep();
-    let mut options = OpenOptions {
-        write: true,
-        log,
-        journal,
-        cache_bytes: target.cache.bytes(),
-        ..OpenOptions::default()
-    };
-    let progress = show_replay(&mut options, out);
+    let options = VolumeOptions::new().write(true).cache_bytes(target.cache.bytes());
+    let options = log.iter().fold(options.journal(journal), VolumeOptions::log);
+    let (options, progress) = show_replay(options, out);
     let volume = open(&options);
     progress.finish();
     let volume = volume.map_err(|error| not_opened(&target.name, &error))?;
@@ -230,12 +226,10 @@ fn opened_to_change(
 }
 
 /// Shows the progress of the journal's replay while a volume is opened.
-fn show_replay(options: &mut OpenOptions, out: &Out) -> Arc<Progress> {
+fn show_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progress>) {
     let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
     let shown = Arc::clone(&progress);
-    let told = move |done, total| shown.set(done, total);
-    options.replay.on_progress = Some(OnReplay(Arc::new(told)));
-    progress
+    (options.progress(move |at| shown.set(at.done, at.total)), progress)
 }
 
 /// Prints what the journal held, if it was not clean.
@@ -291,10 +285,10 @@ pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> 
 
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
-    match error {
-        xfskit::Error::Target(error) => target_failure(name, error),
-        xfskit::Error::Volume(error) => open_failure(name, error),
-        xfskit::Error::Make(error) => Failure::cannot(about(name, error)),
+    match cause(error) {
+        Cause::Target(error) => target_failure(name, error),
+        Cause::Volume(error) => open_failure(name, error),
+        error => Failure::cannot(about(name, error)),
     }
 }
 

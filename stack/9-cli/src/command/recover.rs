@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::core::Replay;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::core::Replay;
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -36,7 +37,7 @@ struct Report {
 impl Report {
     fn new(replay: &Replay, damaged_orphans: Vec<String>, written: bool) -> Self {
         let items = &replay.items;
-        let name = |intent: &xfskit::format::log::item::Intent| {
+        let name = |intent: &xfskit::raw::format::log::item::Intent| {
             format!("{} {:#x}", intent.family.intent_name(), intent.id)
         };
         Self {

@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::format::Fork;
-use xfskit::vfs::{FileType, Follow, Timestamp};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::format::Fork;
+use xfskit::raw::vfs::{FileType, Follow, Timestamp};
 
 use super::fields::Fields;
 use super::open;
@@ -49,7 +50,7 @@ pub(crate) fn run(volume: &Volume, args: &read::Stat, out: &Out) -> Outcome {
     };
     let extents = args.extents.then(|| fs.volume().extents(&inode, Fork::Data));
     let extents = extents.transpose().map_err(|e| open::failure(&e.into()))?;
-    let piece = |e: &xfskit::format::bmbt::Extent| Piece {
+    let piece = |e: &xfskit::raw::format::bmbt::Extent| Piece {
         startoff: e.startoff.0,
         startblock: e.startblock.0,
         blockcount: e.blockcount.0,

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::core::{LockStats, Stats};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::core::{LockStats, Stats};
 
 use super::df::Usage;
 use crate::exit::{Failure, Outcome};
@@ -188,7 +189,7 @@ pub(super) fn counted(stats: &Stats, out: &Out) -> Result<(), Failure> {
     })
 }
 
-fn groups(volume: &Volume) -> xfskit::core::Result<Vec<Group>> {
+fn groups(volume: &Volume) -> xfskit::raw::core::Result<Vec<Group>> {
     let volume = volume.fs().volume();
     let group = |agno| {
         let (agf, agi) = (volume.agf(agno)?, volume.agi(agno)?);

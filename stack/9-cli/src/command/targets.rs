@@ -1,8 +1,8 @@
 //! `xfskit targets`: lists the volumes on a disk image.
 
 use serde::Serialize;
-use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::target::{self, Target};
+use xfskit::raw::block::{BlockDevice, OpenMode};
+use xfskit::raw::target::{self, Target};
 
 use super::open::target_failure;
 use crate::exit::{ExitStatus, Outcome};
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
             xfs: found.xfs,
         })
         .collect();
-    if lines.is_empty() && xfskit::core::superblock::find_superblock(&*disk).is_ok() {
+    if lines.is_empty() && xfskit::raw::core::superblock::find_superblock(&*disk).is_ok() {
         let (target, size) = (target.to_string(), disk.size().0);
         lines.push(Line { target, offset: 0, size, kind: "whole".into(), xfs: true });
     }

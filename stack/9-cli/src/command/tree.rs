@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{FileType, Follow, Ino};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{FileType, Follow, Ino};
 
 use super::open;
 use crate::exit::Outcome;

@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::check::{FileRange, Mismatches};
-use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::verify::VerifyReport;
-use xfskit::target::{self, Base, Nested};
-use xfskit::units::{ByteLen, ByteOffset};
+use xfskit::raw::block::{BlockDevice, OpenMode};
+use xfskit::raw::check::{FileRange, Mismatches};
+use xfskit::raw::md::array::scrub::Mismatch;
+use xfskit::raw::md::array::verify::VerifyReport;
+use xfskit::raw::target::{self, Base, Nested};
+use xfskit::raw::units::{ByteLen, ByteOffset};
 
 use super::work::{Change, ReadCommand};
 use super::{change, check, open};

@@ -2,7 +2,7 @@
 //! run in one place. The compiler checks both.
 
 use xfskit::Volume;
-use xfskit::core::uuid::NewUuid;
+use xfskit::raw::core::uuid::NewUuid;
 
 use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
 use crate::exit::Outcome;

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{Follow, Xattr};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::vfs::{Follow, Xattr};
 
 use super::open;
 use crate::exit::{Failure, Outcome};

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use xfskit::core::JournalOptions;
-use xfskit::core::uuid::NewUuid;
+use xfskit::raw::core::JournalOptions;
+use xfskit::raw::core::uuid::NewUuid;
 
 use super::name::Name;
 use crate::command::change::arguments::{self, Owner, OwnerChange};
@@ -271,7 +271,7 @@ pub(crate) struct Touch {
     pub paths: Vec<OsString>,
     /// Set this time [default: now]
     #[arg(short, long, value_name = "TIME", value_parser = arguments::time)]
-    pub date: Option<xfskit::vfs::Timestamp>,
+    pub date: Option<xfskit::raw::vfs::Timestamp>,
     /// Set only the access time
     #[arg(short)]
     pub access: bool,
@@ -304,7 +304,8 @@ Examples:
   xfskit put disk.img rootfs/. /                     the contents of a directory
   date | xfskit put disk.img - /etc/built
   xfskit put --tar disk.img app.tar.zst /opt
-  xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything")]
+  xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything
+  xfskit put --verify md:a.img,b.img,c.img,d.img ./html /srv     on an array with a member in doubt")]
 pub(crate) struct Put {
     #[command(flatten)]
     pub target: Target,

@@ -9,7 +9,7 @@ use std::ops::Deref;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use xfskit::target::{self, Target};
+use xfskit::raw::target::{self, Target};
 
 /// A target's name, with the options of opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]

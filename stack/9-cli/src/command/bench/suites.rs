@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use xfskit::core::OpenOptions;
-use xfskit::md::Level;
-use xfskit::mkfs::options::Quantity;
-use xfskit::units::ByteLen;
+use xfskit::raw::core::OpenOptions;
+use xfskit::raw::md::Level;
+use xfskit::raw::mkfs::options::Quantity;
+use xfskit::raw::units::ByteLen;
 use xfskit_workload::report::Section;
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
@@ -234,8 +234,11 @@ fn settings(options: &SuiteOptions, size: ByteLen) -> io::Result<Settings> {
     let testbed = Testbed {
         dir: options.dir.clone(),
         size: options.size.map_or(size, ByteLen),
-        mkfs: xfskit::mkfs::Options::default(),
-        open: OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() },
+        mkfs: xfskit::raw::mkfs::Options::default(),
+        open: OpenOptions {
+            cache_bytes: xfskit::raw::quarter_of_memory(),
+            ..OpenOptions::default()
+        },
     };
     let testbed = testbed.with_kernel(kernel_baseline);
     let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use jiff::Zoned;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use xfskit::core::uuid::NewUuid;
-use xfskit::units::Uuid;
-use xfskit::vfs::Timestamp;
+use xfskit::raw::core::uuid::NewUuid;
+use xfskit::raw::units::Uuid;
+use xfskit::raw::vfs::Timestamp;
 
 /// `UID:GID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

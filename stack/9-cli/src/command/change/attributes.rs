@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use base64::Engine as _;
-use xfskit::core::Error as Core;
-use xfskit::vfs::{Error, FileType, Follow, Ino, NewNode, SetAttr, SetMode, Stat, Timestamp};
+use xfskit::raw::core::Error as Core;
+use xfskit::raw::vfs::{Error, FileType, Follow, Ino, NewNode, SetAttr, SetMode, Stat, Timestamp};
 
 use super::{Session, Stopped};
 use crate::command::open;

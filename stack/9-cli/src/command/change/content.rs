@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use xfskit::core::Error as Core;
-use xfskit::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
+use xfskit::raw::core::Error as Core;
+use xfskit::raw::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
 
 use super::Session;
 use super::arguments::Owner;

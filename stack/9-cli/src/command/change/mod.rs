@@ -22,9 +22,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use xfskit::block::BlockDevice;
-use xfskit::vfs::{self, Follow, Fs};
-use xfskit::{Volume, core};
+use xfskit::Volume;
+use xfskit::raw::block::BlockDevice;
+use xfskit::raw::vfs::{self, Follow, Fs};
+use xfskit::raw::{Cause, VolumeExt as _, cause, core};
 
 use super::open;
 use super::work::Change;
@@ -79,9 +80,9 @@ fn in_session(
     for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
-    let closed = volume.close_counted().map_err(|error| match &error {
-        xfskit::Error::Volume(error) => open::failure(error),
-        error => open::not_opened(&target.name, error),
+    let closed = volume.close_counted().map_err(|error| match cause(&error) {
+        Cause::Volume(error) => open::failure(error),
+        _ => open::not_opened(&target.name, &error),
     });
     for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
         let left = JournalLeftDirty { orphan };

@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use xfskit::core::Error as Core;
-use xfskit::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
+use xfskit::raw::core::Error as Core;
+use xfskit::raw::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
 
 use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};
@@ -140,7 +140,7 @@ pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
         }
         if !args.recursive {
             let error = Error::IsDirectory { path: show::name(path) };
-            return Err(Stopped::Hinted(error, "-r removes a directory with all that is in it."));
+            return Err(Stopped::Hinted(error, "-r removes a directory with its contents."));
         }
         remove_tree(session, path, (dir, name), inode)
     })

@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xfskit::copy::put::{Put as Done, put_stream};
-use xfskit::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
-use xfskit::copy::{self, Destination, PutError, PutOptions};
-use xfskit::target::{Base, Target};
-use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
+use xfskit::raw::copy::put::{Put as Done, put_stream};
+use xfskit::raw::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
+use xfskit::raw::copy::{self, Destination, PutError, PutOptions};
+use xfskit::raw::target::{Base, Target};
+use xfskit::raw::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
 use crate::command::mkfs::{report_notes, report_unread, source_failure};

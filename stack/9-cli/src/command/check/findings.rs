@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use xfskit::check::Finding;
-use xfskit::format::corruption::CheckId;
-use xfskit::units::{AgNumber, Ino};
-use xfskit::vfs::{self, FileType};
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::check::Finding;
+use xfskit::raw::format::corruption::CheckId;
+use xfskit::raw::units::{AgNumber, Ino};
+use xfskit::raw::vfs::{self, FileType};
 
 use crate::exit::Failure;
 use crate::out::Out;

@@ -17,14 +17,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::check::{FileRange, Mismatches, Report};
-use xfskit::core::superblock::read_superblock;
-use xfskit::log::Log;
-use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::sync_action::{Completion, ScrubProgress};
-use xfskit::target::{self, Base, Nested, Target};
-use xfskit::units::{ByteLen, ByteOffset, Ino};
+use xfskit::raw::VolumeOptionsExt as _;
+use xfskit::raw::block::{BlockDevice, OpenMode};
+use xfskit::raw::check::{FileRange, Mismatches, Report};
+use xfskit::raw::core::superblock::read_superblock;
+use xfskit::raw::log::Log;
+use xfskit::raw::md::array::scrub::Mismatch;
+use xfskit::raw::md::array::sync_action::{Completion, ScrubProgress};
+use xfskit::raw::target::{self, Base, Nested, Target};
+use xfskit::raw::units::{ByteLen, ByteOffset, Ino};
 
 use crate::command::open::{self, device_hint, target_failure};
 use crate::exit::Failure;
@@ -78,7 +79,7 @@ impl Level {
         Self { nested, compared: false, pages: BTreeMap::new(), count: 0, left: Vec::new() }
     }
 
-    fn failed(&self, error: &xfskit::block::Error) -> Failure {
+    fn failed(&self, error: &xfskit::raw::block::Error) -> Failure {
         device_hint(Failure::cannot(format!("{}: {}", self.nested.name, chain(error))), error)
     }
 
@@ -364,7 +365,7 @@ impl Scrubbed {
             files.map(|file| (file.ino.0, None)).collect();
         if !wanted.is_empty()
             && let Ok(volume) =
-                xfskit::OpenOptions::default().open_device(Arc::clone(&self.device), None)
+                xfskit::VolumeOptions::new().open_device(Arc::clone(&self.device), None)
         {
             super::find_paths(&volume, &mut wanted);
         }
@@ -401,7 +402,7 @@ fn to_change(args: &Check) -> change::Target {
     change::Target {
         name: args.target.name.clone(),
         logdev: args.target.logdev.clone(),
-        journal: xfskit::core::JournalOptions::default(),
+        journal: xfskit::raw::core::JournalOptions::default(),
         cache: args.target.cache,
         stats: false,
     }

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::target::{self, Target};
-use xfskit::units::ByteOffset;
+use xfskit::raw::block::{BlockDevice, OpenMode};
+use xfskit::raw::target::{self, Target};
+use xfskit::raw::units::ByteOffset;
 
 use crate::command::open::{self, device_hint, target_failure};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -84,6 +84,6 @@ fn fill(input: &mut dyn Read, piece: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-fn failed(name: &str, error: &xfskit::block::Error) -> Failure {
+fn failed(name: &str, error: &xfskit::raw::block::Error) -> Failure {
     device_hint(Failure::cannot(format!("{name}: {}", chain(error))), error)
 }

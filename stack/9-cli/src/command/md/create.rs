@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::json;
-use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::md::create::{BitmapOption, CreateOptions, Error, NewMember};
-use xfskit::md::superblock::{self, Version};
-use xfskit::md::{Layout, Level};
-use xfskit::mkfs::existing;
-use xfskit::target::{self, ArrayName, Base, Target};
-use xfskit::units::{ByteLen, Sectors, Uuid};
+use xfskit::raw::block::{BlockDevice, OpenMode};
+use xfskit::raw::md::create::{BitmapOption, CreateOptions, Error, NewMember};
+use xfskit::raw::md::superblock::{self, Version};
+use xfskit::raw::md::{Layout, Level};
+use xfskit::raw::mkfs::existing;
+use xfskit::raw::target::{self, ArrayName, Base, Target};
+use xfskit::raw::units::{ByteLen, Sectors, Uuid};
 
 use crate::command::open::{device_hint, target_failure};
 use crate::exit::{ExitStatus, Failure, Outcome};

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use xfskit::block::OpenMode;
-use xfskit::md::assemble::{AssembledMember, Freshness};
-use xfskit::md::superblock;
-use xfskit::md::{Assembly, Level};
-use xfskit::target::{self, ArrayName, Base, Target};
+use xfskit::raw::block::OpenMode;
+use xfskit::raw::md::assemble::{AssembledMember, Freshness};
+use xfskit::raw::md::superblock;
+use xfskit::raw::md::{Assembly, Level};
+use xfskit::raw::target::{self, ArrayName, Base, Target};
 
 use super::examine::sized;
 use crate::command::open::target_failure;
@@ -295,7 +295,7 @@ fn object(assembly: &Assembly) -> Value {
         "resync_percent": resynced(assembly),
         "rebuild_percent": rebuilt(assembly),
         "policy": policy(assembly),
-        "bitmap_dirty": assembly.bitmap.as_ref().map(xfskit::md::bitmap::Bitmap::dirty),
+        "bitmap_dirty": assembly.bitmap.as_ref().map(xfskit::raw::md::bitmap::Bitmap::dirty),
         "reshape": assembly.reshaped.as_ref().map(|reshaped| reshaped.reshape),
         "warnings": assembly.warnings,
         "members": assembly.members.iter().enumerate().map(member).collect::<Vec<_>>(),

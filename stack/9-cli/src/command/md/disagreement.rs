@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use xfskit::md::array::Array;
-use xfskit::target::ArrayName;
-use xfskit::units::ByteOffset;
+use xfskit::raw::md::array::Array;
+use xfskit::raw::target::ArrayName;
+use xfskit::raw::units::ByteOffset;
 
 use crate::exit::Failure;
 use crate::out::Out;
@@ -67,7 +67,7 @@ impl Disagreement {
         let more = if self.stripes.len() > NOTED_MAX { ", …" } else { "" };
         let message = format!(
             "{name}: {} pages were rebuilt from members that disagree, and which of them is wrong \
-             cannot be told: stripes {}{more}",
+             is not known: stripes {}{more}",
             self.undecided,
             named.join(", ")
         );

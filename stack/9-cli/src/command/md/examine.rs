@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use xfskit::md::superblock::v1::{devflag, feature};
-use xfskit::md::superblock::{self, Found, Role, Superblock, SuperblockV1, SuperblockV090, v090};
-use xfskit::md::{Layout, Level, Member, bad_blocks, ppl};
-use xfskit::units::Sectors;
+use xfskit::raw::md::superblock::v1::{devflag, feature};
+use xfskit::raw::md::superblock::{
+    self, Found, Role, Superblock, SuperblockV1, SuperblockV090, v090,
+};
+use xfskit::raw::md::{Layout, Level, Member, bad_blocks, ppl};
+use xfskit::raw::units::Sectors;
 
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
@@ -327,7 +329,7 @@ fn object(member: &Member, found: &Found) -> Value {
     let sb = &found.superblock;
     let sectors = |sectors: Sectors| sectors.0;
     let ranges = bad_blocks::read(&member.device, sb).unwrap_or_default();
-    let bitmap = xfskit::md::bitmap::Bitmap::read(&member.device, sb);
+    let bitmap = xfskit::raw::md::bitmap::Bitmap::read(&member.device, sb);
     let bitmap = bitmap.ok().flatten().map(|bitmap| {
         json!({
             "version": bitmap.superblock.version.get(),

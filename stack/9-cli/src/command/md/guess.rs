@@ -11,9 +11,9 @@ mod judge;
 use std::ops::ControlFlow;
 
 use serde_json::json;
-use xfskit::md::Member;
-use xfskit::md::guess::{self, Evidence, Guess, MemberDevices};
-use xfskit::target::{self, ArrayName, Base, Part, Target};
+use xfskit::raw::md::Member;
+use xfskit::raw::md::guess::{self, Evidence, Guess, MemberDevices};
+use xfskit::raw::target::{self, ArrayName, Base, Part, Target};
 
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;

@@ -5,14 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use xfskit::block::{self, BlockDevice, OpenMode};
-use xfskit::md::array::sync_action::Progress as SyncProgress;
-use xfskit::md::array::{Array, MemberState};
-use xfskit::md::assemble::{self, AssembledMember, Freshness};
-use xfskit::md::create::{self, NewMember};
-use xfskit::md::{Assembly, Level, superblock};
-use xfskit::target::{self, ArrayName, Base, Target};
-use xfskit::units::{ByteLen, Uuid};
+use xfskit::raw::block::{self, BlockDevice, OpenMode};
+use xfskit::raw::md::array::sync_action::Progress as SyncProgress;
+use xfskit::raw::md::array::{Array, MemberState};
+use xfskit::raw::md::assemble::{self, AssembledMember, Freshness};
+use xfskit::raw::md::create::{self, NewMember};
+use xfskit::raw::md::{Assembly, Level, superblock};
+use xfskit::raw::target::{self, ArrayName, Base, Target};
+use xfskit::raw::units::{ByteLen, Uuid};
 
 use super::create::{create_failure, new_file, open_empty};
 use super::detail;

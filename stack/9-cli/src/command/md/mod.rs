@@ -22,9 +22,9 @@ mod guess;
 mod manage;
 mod scrub;
 
-use xfskit::block::OpenMode;
-use xfskit::md::Member;
-use xfskit::target::{self, Base, Target};
+use xfskit::raw::block::OpenMode;
+use xfskit::raw::md::Member;
+use xfskit::raw::target::{self, Base, Target};
 
 use super::mkfs::source_date_epoch;
 use super::open;

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use serde_json::json;
-use xfskit::block::OpenMode;
-use xfskit::md::Assembly;
-use xfskit::md::array::Array;
-use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::sync_action::{Completion, ScrubProgress};
+use xfskit::raw::block::OpenMode;
+use xfskit::raw::md::Assembly;
+use xfskit::raw::md::array::Array;
+use xfskit::raw::md::array::scrub::Mismatch;
+use xfskit::raw::md::array::sync_action::{Completion, ScrubProgress};
 
 use super::manage::{ManagedArray, Throttle};
 use crate::command::open::device_hint;
@@ -75,7 +75,7 @@ fn comparable(managed: &ManagedArray, array: &Array) -> Result<(), Failure> {
         .hint("`xfskit md rebuild` completes the array; scrub it after that."))
 }
 
-fn failed(args: &Scrub, error: &xfskit::block::Error) -> Failure {
+fn failed(args: &Scrub, error: &xfskit::raw::block::Error) -> Failure {
     device_hint(Failure::cannot(format!("{}: {}", args.array.target, chain(error))), error)
 }
 

@@ -4,15 +4,15 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::copy::source::{
+use xfskit::raw::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
+use xfskit::raw::copy::source::{
     self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
 };
-use xfskit::copy::{Skipped, SkippedCount};
-use xfskit::format::timestamp::Timestamp;
-use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
-use xfskit::target::Target;
-use xfskit::units::ByteLen;
+use xfskit::raw::copy::{Skipped, SkippedCount};
+use xfskit::raw::format::timestamp::Timestamp;
+use xfskit::raw::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
+use xfskit::raw::target::Target;
+use xfskit::raw::units::ByteLen;
 
 use super::super::open::{about, device_hint};
 use super::{

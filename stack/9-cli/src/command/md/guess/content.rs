@@ -7,9 +7,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use xfskit::Volume;
-use xfskit::block::BlockDevice;
-use xfskit::units::{ByteOffset, index};
-use xfskit::vfs::Inode;
+use xfskit::raw::VolumeExt as _;
+use xfskit::raw::block::BlockDevice;
+use xfskit::raw::units::{ByteOffset, index};
+use xfskit::raw::vfs::Inode;
 
 use crate::stop::Stop;
 
@@ -42,8 +43,8 @@ impl Content {
     /// Reads the files of a volume.
     pub(super) fn read(volume: &Volume, stop: &Stop) -> Self {
         let mut reader = Reader::new(volume);
-        if let Ok(walk) = volume.walk("/") {
-            for (i, entry) in walk.enumerate() {
+        if let Ok(root) = volume.fs().root() {
+            for (i, entry) in volume.fs().walk(b"/", root, usize::MAX).enumerate() {
                 if i == FILES_MAX || stop.flow().is_break() {
                     reader.content.is_partial = true;
                     break;

@@ -7,13 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use xfskit::OpenOptions;
-use xfskit::block::{BlockDevice, Error, OpenMode, Result};
-use xfskit::check;
-use xfskit::md::Member;
-use xfskit::md::guess::Guess;
-use xfskit::target::{self, Target};
-use xfskit::units::{ByteLen, ByteOffset};
+use xfskit::VolumeOptions;
+use xfskit::raw::block::{BlockDevice, Error, OpenMode, Result};
+use xfskit::raw::check;
+use xfskit::raw::md::Member;
+use xfskit::raw::md::guess::Guess;
+use xfskit::raw::target::{self, Target};
+use xfskit::raw::units::{ByteLen, ByteOffset};
+use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
 
 use super::content::Content;
 use crate::command::check::threads;
@@ -175,7 +176,7 @@ fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
 /// Checks the volume on a device, and looks at its files.
 fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Checked> {
     // With the journal replayed in memory, where that can be done.
-    let volume = OpenOptions::default().open_device(Arc::clone(&device), None).ok();
+    let volume = VolumeOptions::new().open_device(Arc::clone(&device), None).ok();
     let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
     let progress = Progress::new(out, "checking", "bytes");
     let sample = Sample {
@@ -257,7 +258,7 @@ impl Sample<'_> {
 }
 
 impl BlockDevice for Sample<'_> {
-    xfskit::block::plain!(
+    xfskit::raw::block::plain!(
         physical_block_size,
         topology,
         read_batch,

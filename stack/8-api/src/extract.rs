@@ -1,0 +1,178 @@
+//! A tree copied out of a volume.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use xfskit_copy::{self as copy, Event, GetOptions};
+use xfskit_vfs::{Follow, Inode};
+
+use crate::cause::Cause;
+use crate::progress::{Control, Report};
+use crate::{CancelToken, Error, Progress, Result, Volume};
+
+/// Copies a file or a tree out of a volume, with owners, times, attributes, holes and links: a
+/// builder.
+///
+/// Damage does not end a copy: [`Extracted::problems`] lists what could not be copied.
+///
+/// ```no_run
+/// # fn main() -> Result<(), xfskit::Error> {
+/// let volume = xfskit::Volume::open("disk.img")?;
+/// xfskit::Extract::new(&volume, "/home").to_dir("./home")?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is copied until `to_dir` or `to_tar` is called"]
+pub struct Extract<'c> {
+    volume: Volume,
+    path: PathBuf,
+    threads: usize,
+    control: Control<'c>,
+}
+
+/// What an [`Extract`] copied.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Extracted {
+    /// Files, directories, links and devices.
+    pub files: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// What could not be copied, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that an [`Extract`] could not copy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Path in the volume.
+    pub path: PathBuf,
+    /// The reason: damage, a refusal of the destination, or something that it cannot hold.
+    pub reason: String,
+}
+
+/// Counts the events of a copy.
+#[derive(Default)]
+struct Events {
+    done: AtomicU64,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl Events {
+    fn take(&self, event: Event<'_>, control: &Control<'_>) {
+        let (path, reason) = match event {
+            Event::Done { .. } => {
+                control.report(self.done.fetch_add(1, Ordering::Relaxed) + 1, 0);
+                return;
+            }
+            Event::Damaged { path, error } => (path, error.to_string()),
+            Event::Refused { path, error } => (path, error.to_string()),
+            Event::Skipped { path, what } => (path, what.to_owned()),
+        };
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::OsStr::from_bytes(path).into();
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.push(Problem { path, reason });
+    }
+
+    fn end(self, report: &copy::Report) -> Extracted {
+        let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Extracted { files: report.files, bytes: report.bytes, problems }
+    }
+}
+
+impl<'c> Extract<'c> {
+    /// Returns a copy of what `path` names in `volume`. A symbolic link there is copied, not
+    /// followed, unless the path ends with a slash.
+    pub fn new(volume: &Volume, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref().to_owned();
+        Self { volume: volume.clone(), path, threads: 0, control: Control::default() }
+    }
+
+    /// Copies with so many threads. One for each processor by default.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Receives the progress, in files.
+    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
+        self.control.report = Report::new(report);
+        self
+    }
+
+    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was copied
+    /// is still there.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.control.cancel = token.clone();
+        self
+    }
+
+    /// Copies to `dest`, which does not exist, or is an empty directory for a directory.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) for the path in the volume,
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) for the destination; those of writing it.
+    pub fn to_dir(&self, dest: impl AsRef<Path>) -> Result<Extracted> {
+        let (running, inode) = (self.volume.owner.enter()?, self.start()?);
+        let events = Events::default();
+        let options =
+            GetOptions { threads: self.threads, cancelled: Some(self.control.cancel.flag()) };
+        let take = |event: Event<'_>| events.take(event, &self.control);
+        let path = crate::volume::inside(&self.path);
+        let report = copy::get(&self.volume.owner, &path, inode, dest.as_ref(), options, &take);
+        drop(running);
+        let report = report.map_err(|error| self.failed(error))?;
+        Ok(events.end(&report))
+    }
+
+    /// Writes a tar archive to `out`.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) for the path in the volume; those of `out`.
+    pub fn to_tar(&self, out: impl Write) -> Result<Extracted> {
+        let (running, inode) = (self.volume.owner.enter()?, self.start()?);
+        let events = Events::default();
+        let take = |event: Event<'_>| events.take(event, &self.control);
+        let out = Cancellable { out, cancel: &self.control.cancel };
+        let path = crate::volume::inside(&self.path);
+        let report = copy::archive(&self.volume.owner, &path, inode, out, &take);
+        drop(running);
+        let report = report.map_err(|error| self.failed(error))?;
+        Ok(events.end(&report))
+    }
+
+    fn start(&self) -> Result<Inode> {
+        self.volume.at("copy", &self.path, |owner, path| owner.resolve(path, Follow::No))
+    }
+
+    fn failed(&self, error: impl Into<Cause>) -> Error {
+        if self.control.cancel.is_cancelled() {
+            return Error::new(Cause::Cancelled);
+        }
+        Error::new(error)
+    }
+}
+
+/// A writer that fails once the copy is cancelled.
+struct Cancellable<'c, W> {
+    out: W,
+    cancel: &'c CancelToken,
+}
+
+impl<W: Write> Write for Cancellable<'_, W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            // `Interrupted` would be tried again.
+            return Err(io::Error::other("cancelled"));
+        }
+        self.out.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,80 @@
+//! Progress of long operations, and how they are cancelled.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How far a long operation is. The units are those of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What is done.
+    pub done: u64,
+    /// All there is to do; 0 where that is not known yet.
+    pub total: u64,
+}
+
+/// Cancels a long operation from another thread. A clone is another reference to the same token.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Returns a token that nothing has cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels the operations that were given this token, now and later ones.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true after [`cancel`](Self::cancel).
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl CancelToken {
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+}
+
+/// The callback that receives the progress, if there is one.
+#[derive(Default)]
+pub(crate) struct Report<'c>(Option<Box<dyn Fn(Progress) + Sync + 'c>>);
+
+impl<'c> Report<'c> {
+    pub(crate) fn new(report: impl Fn(Progress) + Sync + 'c) -> Self {
+        Self(Some(Box::new(report)))
+    }
+}
+
+impl fmt::Debug for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Report")
+    }
+}
+
+/// What the caller of a long operation has in hand.
+#[derive(Debug, Default)]
+pub(crate) struct Control<'c> {
+    pub report: Report<'c>,
+    pub cancel: CancelToken,
+}
+
+impl Control<'_> {
+    pub(crate) fn report(&self, done: u64, total: u64) {
+        if let Report(Some(report)) = &self.report {
+            report(Progress { done, total });
+        }
+    }
+
+    /// Reports the progress. Breaks where the operation is cancelled.
+    pub(crate) fn at(&self, done: u64, total: u64) -> ControlFlow<()> {
+        self.report(done, total);
+        if self.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}

@@ -1,0 +1,188 @@
+//! The floors below, as they are: **unstable**.
+//!
+//! Everything here may change in any release, without notice in the version number. Programs that
+//! need something from here need something that the crate's root does not offer yet.
+//!
+//! | module | floor |
+//! | --- | --- |
+//! | [`copy`] | 7: trees out and in: directories, tar, whole volumes from them |
+//! | [`vfs`] | 6: paths, names, bytes: what [`Volume`] stands on |
+//! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make a volume, verify one, print any structure |
+//! | [`core`] | 5: inodes, extent maps, directories, attributes |
+//! | [`target`] | 3: from a name to a device |
+//! | [`log`] | 2: the journal |
+//! | [`md`] | 2: Linux md arrays |
+//! | [`block`], [`mod@format`] | 1: devices; every byte of XFS |
+//! | [`units`] | 0: sectors, blocks, inode numbers, geometry |
+//! | [`parity`] | 0: P and Q of RAID6 |
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use xfskit_block as block;
+pub use xfskit_check as check;
+pub use xfskit_copy as copy;
+pub use xfskit_core as core;
+pub use xfskit_format as format;
+pub use xfskit_inspect as inspect;
+pub use xfskit_log as log;
+pub use xfskit_md as md;
+pub use xfskit_mkfs as mkfs;
+pub use xfskit_parity as parity;
+pub use xfskit_target as target;
+pub use xfskit_units as units;
+pub use xfskit_vfs as vfs;
+
+pub mod allocator;
+
+pub use crate::cause::Cause;
+pub use crate::volume_options::quarter_of_memory;
+
+use crate::{Error, Metadata, Result, Volume, VolumeOptions};
+
+/// Returns the error of the floor below that `error` carries.
+pub fn cause(error: &Error) -> &Cause {
+    error.cause()
+}
+
+/// Returns all that the inode says, in the form of the floor below.
+pub fn stat(metadata: &Metadata) -> &vfs::Stat {
+    metadata.stat()
+}
+
+/// What a [`Volume`] stands on.
+pub trait VolumeExt: Sized {
+    /// Returns the volume of an open filesystem.
+    fn from_fs(fs: vfs::Fs) -> Self;
+
+    /// Returns the filesystem below. A close does not wait for what is done through it.
+    fn fs(&self) -> &vfs::Fs;
+
+    /// Creates `new` at `path`, and returns its number.
+    ///
+    /// # Errors
+    /// As [`Volume::create_dir`].
+    fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino>;
+
+    /// Returns what was done with the volume so far: transactions, journal, write-back, buffers,
+    /// locks.
+    fn stats(&self) -> core::Stats;
+
+    /// Closes the volume, as [`Volume::close`], and returns what became of it.
+    ///
+    /// # Errors
+    /// As [`Volume::close`].
+    fn close_counted(self) -> Result<core::Closed>;
+}
+
+impl VolumeExt for Volume {
+    fn from_fs(fs: vfs::Fs) -> Self {
+        Self::new(fs)
+    }
+
+    fn fs(&self) -> &vfs::Fs {
+        &self.owner
+    }
+
+    fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino> {
+        self.at("make", path.as_ref(), |fs, path| crate::names::create_node(fs, path, new))
+    }
+
+    fn stats(&self) -> core::Stats {
+        self.owner.volume().stats()
+    }
+
+    fn close_counted(self) -> Result<core::Closed> {
+        self.owner.close()
+    }
+}
+
+/// More ways to open a volume.
+pub trait VolumeOptionsExt: Sized {
+    /// Says how the journal is written: `"logbsize=256k,wsync".parse()`.
+    #[must_use]
+    fn journal(self, journal: core::JournalOptions) -> Self;
+
+    /// Says how a dirty journal is replayed.
+    #[must_use]
+    fn replay(self, replay: core::ReplayOptions) -> Self;
+
+    /// Opens the volume on `device`, with the journal that [`VolumeOptions::log`] names.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`].
+    fn open_on(&self, device: Arc<dyn block::BlockDevice>) -> Result<Volume>;
+
+    /// Opens the volume on `device`, with the journal on `log` where it is external.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`].
+    fn open_device(
+        &self,
+        device: Arc<dyn block::BlockDevice>,
+        log: Option<Arc<dyn block::BlockDevice>>,
+    ) -> Result<Volume>;
+
+    /// Gives the volume on `target` another UUID. Returns the UUIDs of the volume and of its
+    /// metadata, which differ unless it is the original one.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`] for writing.
+    fn set_uuid(
+        &self,
+        target: impl AsRef<Path>,
+        uuid: core::uuid::NewUuid,
+    ) -> Result<(units::Uuid, units::Uuid)>;
+}
+
+impl VolumeOptionsExt for VolumeOptions {
+    fn journal(mut self, journal: core::JournalOptions) -> Self {
+        self.journal = journal;
+        self
+    }
+
+    fn replay(mut self, replay: core::ReplayOptions) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    fn open_on(&self, device: Arc<dyn block::BlockDevice>) -> Result<Volume> {
+        Self::open_device(self, device, self.log_device()?)
+    }
+
+    fn open_device(
+        &self,
+        device: Arc<dyn block::BlockDevice>,
+        log: Option<Arc<dyn block::BlockDevice>>,
+    ) -> Result<Volume> {
+        Self::open_device(self, device, log)
+    }
+
+    fn set_uuid(
+        &self,
+        target: impl AsRef<Path>,
+        uuid: core::uuid::NewUuid,
+    ) -> Result<(units::Uuid, units::Uuid)> {
+        let options = self.clone().write(true);
+        let target = crate::volume_options::parse(target.as_ref().as_os_str())?;
+        let device = target::open(&target, block::OpenMode::ReadWrite)?;
+        let core = core::OpenOptions { write: false, ..options.core(options.log_device()?) };
+        Ok(core::uuid::set_uuid(&device, &core, uuid)?)
+    }
+}
+
+/// Makes an empty volume on `device`, of now and with a UUID of its own unless `options` name one,
+/// and opens it for reading and writing. [`mkfs::make()`] is the way with all parameters.
+///
+/// # Errors
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) where the options do not fit the device,
+/// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) where something is on it.
+pub fn make(device: Arc<dyn block::BlockDevice>, options: &mkfs::Options) -> Result<Volume> {
+    let vfs::Timestamp { sec, nsec } = vfs::Clock::system().now();
+    let (uuid, random) = (units::Uuid::new_v4(), units::Uuid::new_v4().as_u64_pair().0);
+    let generation = u32::try_from(random >> 32).unwrap_or_default();
+    let stamp = mkfs::Stamp { uuid, seconds: sec, nanoseconds: nsec, generation };
+    let plan = mkfs::plan(options, &mkfs::DeviceFacts::of(&*device, None), stamp)?;
+    mkfs::make(&*device, None, &plan)?;
+    VolumeOptions::new().write(true).open_device(device, None)
+}

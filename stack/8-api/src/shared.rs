@@ -1,0 +1,93 @@
+//! What all clones of a volume, its files and its iterators share.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use xfskit_core::Closed;
+use xfskit_vfs::{self as vfs, Fs};
+
+use crate::{Error, Result};
+
+/// The filesystem, and whether it is open.
+///
+/// Dropped while it is open for writing, it closes itself as well as it can, and logs a failure. In
+/// a thread that unwinds from a panic it is abandoned: what the panic left half done is not written.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    fs: Fs,
+    /// Held shared by each operation, and exclusively by a close, which so waits for them.
+    running: RwLock<()>,
+    /// No operation begins any more. Set before `running` is taken exclusively.
+    closed: AtomicBool,
+}
+
+/// A reference to a volume that keeps it: what files and iterators have in place of a borrow.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner(Arc<Shared>);
+
+/// An operation under way: the volume is not closed meanwhile.
+pub(crate) struct Running<'s>(#[allow(dead_code)] RwLockReadGuard<'s, ()>);
+
+impl Owner {
+    pub(crate) fn new(fs: Fs) -> Self {
+        let (running, closed) = (RwLock::new(()), AtomicBool::new(false));
+        Self(Arc::new(Shared { fs, running, closed }))
+    }
+
+    /// Begins an operation.
+    pub(crate) fn enter(&self) -> Result<Running<'_>> {
+        let running = self.enter_to_end();
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(Error::new(xfskit_core::Error::Closed));
+        }
+        Ok(running)
+    }
+
+    /// Begins the end of a file or an iterator, which a closed volume has too.
+    pub(crate) fn enter_to_end(&self) -> Running<'_> {
+        // An operation may begin within another one of the same thread while a close waits.
+        Running(self.0.running.read_recursive())
+    }
+
+    /// Returns true if changes are allowed.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.volume().engine().is_ok()
+    }
+
+    /// Waits for the operations that are under way, and closes the volume.
+    pub(crate) fn close(&self) -> Result<Closed> {
+        let closed = |_| self.0.fs.close_shared();
+        self.end().map(closed)?.map_err(Error::new)
+    }
+
+    /// Waits for the operations that are under way, and refuses later ones.
+    pub(crate) fn end(&self) -> Result<()> {
+        if self.0.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::new(xfskit_core::Error::Closed));
+        }
+        drop(self.0.running.write());
+        Ok(())
+    }
+}
+
+impl Deref for Owner {
+    type Target = Fs;
+    fn deref(&self) -> &Fs {
+        &self.0.fs
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let is_open = !*self.closed.get_mut() && self.fs.volume().engine().is_ok();
+        if !is_open || std::thread::panicking() {
+            return;
+        }
+        if let Err(error) = self.fs.close_shared() {
+            let error: &vfs::Error = &error;
+            tracing::error!(%error, "the volume could not be closed: changes since the last sync may be lost");
+        }
+    }
+}

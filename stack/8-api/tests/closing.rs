@@ -1,0 +1,123 @@
+//! How a volume ends, and what that means for those who still have it.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{made, reopened};
+use xfskit::raw::block::{BlockDevice, CountingDevice, MemDevice};
+use xfskit::raw::units::ByteLen;
+use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
+use xfskit::{ErrorKind, OpenOptions, VolumeOptions};
+
+#[test]
+fn after_close_clones_files_and_iterators_say_that_it_is_closed() {
+    let (device, volume) = made();
+    volume.create_dir("/d").unwrap();
+    volume.write("/d/f", "content").unwrap();
+    let clone = volume.clone();
+    let written = volume.create("/written").unwrap();
+    (&written).write_all(b"not synced").unwrap();
+    let read = volume.open_file("/d/f").unwrap();
+    let mut walk = volume.walk_dir("/").unwrap();
+    let mut names = volume.read_dir("/d").unwrap();
+    let removed = volume.create("/removed").unwrap();
+    removed.write_at(&[1; 100_000], 0).unwrap();
+    volume.remove_file("/removed").unwrap();
+    volume.close().unwrap();
+    let kinds = [
+        clone.read("/d/f").unwrap_err().kind(),
+        clone.write("/d/g", "x").unwrap_err().kind(),
+        clone.sync().unwrap_err().kind(),
+        clone.statfs().unwrap_err().kind(),
+        written.write_at(b"x", 0).unwrap_err().kind(),
+        written.sync_all().unwrap_err().kind(),
+        read.metadata().unwrap_err().kind(),
+        walk.next().unwrap().unwrap_err().kind(),
+        names.next().unwrap().unwrap_err().kind(),
+    ];
+    assert_eq!(kinds, [ErrorKind::Closed; 9]);
+    let error = (&read).read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.get_ref().unwrap().to_string(), "the volume is closed");
+    assert_eq!(clone.clone().close().unwrap_err().kind(), ErrorKind::Closed);
+    // Clean, though all of them are still there.
+    let again = reopened(&device);
+    assert_eq!(again.read("/written").unwrap(), b"not synced");
+    again.close().unwrap();
+    drop((clone, written, read, walk, names, removed));
+    let again = reopened(&device);
+    assert!(again.fs().volume().replay().unwrap().clean);
+    assert_eq!(again.walk_dir("/").unwrap().count(), 4);
+}
+
+#[test]
+fn a_close_waits_for_the_changes_of_other_threads_and_keeps_every_one_that_succeeded() {
+    let (device, volume) = made();
+    let begun = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let workers = [0, 1, 2].map(|worker| {
+            let (volume, begun) = (volume.clone(), &begun);
+            scope.spawn(move || {
+                let file = volume.create(format!("/{worker}")).unwrap();
+                for n in 0_u32.. {
+                    match file.write_at(&n.to_le_bytes(), 4 * u64::from(n)) {
+                        Ok(_) => begun.store(true, Ordering::Release),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                            return n;
+                        }
+                    }
+                }
+                unreachable!("the volume is closed before")
+            })
+        });
+        while !begun.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        volume.close().unwrap();
+        workers.map(|worker| worker.join().unwrap())
+    });
+    let volume = reopened(&device);
+    for (worker, count) in written.into_iter().enumerate() {
+        let content = volume.read(format!("/{worker}")).unwrap();
+        let expected: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
+        assert!(content == expected, "file {worker}, {count} writes");
+    }
+}
+
+#[test]
+fn dropping_a_file_writes_nothing_and_loses_nothing() {
+    let memory: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(300 << 20)));
+    xfskit::raw::make(Arc::clone(&memory), &Default::default()).unwrap().close().unwrap();
+    let counting = Arc::new(CountingDevice::new(Arc::clone(&memory)));
+    let device: Arc<dyn BlockDevice> = Arc::clone(&counting) as _;
+    let volume = VolumeOptions::new().write(true).open_device(device, None).unwrap();
+    volume.sync().unwrap();
+    let before = counting.counts().written_bytes.0;
+    for n in 0..10 {
+        let file = volume.create(format!("/{n}")).unwrap();
+        file.write_at(&vec![7; 1 << 20], 0).unwrap();
+        // Neither does a reader that is dropped last.
+        let reader = volume.open_file(format!("/{n}")).unwrap();
+        drop(file);
+        assert_eq!(reader.metadata().unwrap().len(), 1 << 20);
+    }
+    assert!(counting.counts().written_bytes.0 - before < 1 << 20, "content was written");
+    assert_eq!(volume.read("/3").unwrap(), vec![7; 1 << 20]);
+    drop(volume);
+    assert_eq!(reopened(&memory).read("/9").unwrap(), vec![7; 1 << 20]);
+}
+
+#[test]
+fn the_last_reference_closes_the_volume_whatever_it_is() {
+    let (device, volume) = made();
+    let file = volume.open_with("/f", OpenOptions::new().write(true).create(true)).unwrap();
+    drop(volume);
+    file.write_at(b"content", 0).unwrap();
+    drop(file);
+    let volume = reopened(&device);
+    assert!(volume.fs().volume().replay().unwrap().clean);
+    assert_eq!(volume.read("/f").unwrap(), b"content");
+}

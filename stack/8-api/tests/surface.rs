@@ -1,0 +1,195 @@
+//! The public surface, as `SURFACE.txt` has it: a change of the surface is a decision.
+//!
+//! The listing is made from the source by `syn`: every exported item without its bodies and private
+//! fields, and every public method and trait of it. `raw` is a module without any promise and is
+//! one line.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use quote::ToTokens;
+use syn::{Attribute, ImplItem, Item, Type, UseTree, Visibility};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn parsed(path: &Path) -> syn::File {
+    let text = std::fs::read_to_string(path).unwrap();
+    syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The source files but those of `raw`.
+fn modules(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("raw") {
+            modules(&path, found);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The names that a `use` exports.
+fn exported(tree: &UseTree, names: &mut BTreeSet<String>) {
+    match tree {
+        UseTree::Path(path) => exported(&path.tree, names),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| exported(tree, names)),
+        UseTree::Name(name) => drop(names.insert(name.ident.to_string())),
+        UseTree::Rename(rename) => drop(names.insert(rename.rename.to_string())),
+        UseTree::Glob(_) => panic!("the root exports nothing by a glob"),
+    }
+}
+
+/// The text of tokens, spaced as source is.
+fn text(tokens: &impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (loose, tight) in [
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+        (" ,", ","),
+        (" :: ", "::"),
+        (" : ", ": "),
+        (" ;", ";"),
+        (" < ", "<"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        ("& ", "&"),
+        (" ! ", "! "),
+        ("->(", "-> ("),
+        (" :", ":"),
+        ("[ ", "["),
+        (" ]", "]"),
+        ("impl Fn (", "impl Fn("),
+    ] {
+        text = text.replace(loose, tight);
+    }
+    text
+}
+
+/// Keeps what is part of the surface: `non_exhaustive`, `must_use`, derived traits.
+fn kept(attributes: &[Attribute]) -> Vec<Attribute> {
+    let wanted = ["non_exhaustive", "must_use", "derive"];
+    let is_wanted = |a: &&Attribute| wanted.iter().any(|name| a.path().is_ident(name));
+    attributes.iter().filter(is_wanted).cloned().collect()
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+/// The lines of a type.
+fn item_lines(item: &Item, names: &BTreeSet<String>, lines: &mut Vec<String>) {
+    let is_exported = |ident: &syn::Ident| names.contains(&ident.to_string());
+    match item {
+        Item::Struct(item) if is_exported(&item.ident) => {
+            let attributes = kept(&item.attrs);
+            let name = &item.ident;
+            lines.push(format!("{name}: {}struct", spaced(&attributes)));
+            for field in item.fields.iter().filter(|field| is_public(&field.vis)) {
+                let ident = field.ident.as_ref().expect("a field has a name");
+                lines.push(format!("{name}: {ident}: {}", text(&field.ty)));
+            }
+        }
+        Item::Enum(item) if is_exported(&item.ident) => {
+            let name = &item.ident;
+            lines.push(format!("{name}: {}enum", spaced(&kept(&item.attrs))));
+            for variant in &item.variants {
+                let fields = text(&variant.fields);
+                lines.push(format!("{name}: {}{fields}", variant.ident));
+            }
+        }
+        Item::Type(item) if is_exported(&item.ident) => {
+            lines.push(format!("{}: type = {}", item.ident, text(&item.ty)));
+        }
+        Item::Impl(item) => impl_lines(item, names, lines),
+        _ => {}
+    }
+}
+
+fn spaced(attributes: &[Attribute]) -> String {
+    attributes.iter().map(|attribute| format!("{} ", text(attribute))).collect()
+}
+
+fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<String>) {
+    let target = text(&item.self_ty);
+    let base = match &*item.self_ty {
+        Type::Reference(reference) => text(&reference.elem),
+        _ => target.clone(),
+    };
+    if let Some((path, _)) = &item.trait_ {
+        let of = text(path);
+        // From an exported type into one of the standard library is part of the surface, too.
+        let is_from = names.iter().any(|name| of == format!("From<{name}>"));
+        if names.contains(&base) || is_from {
+            let generics = text(&item.generics);
+            lines.push(format!("{base}: impl{generics} {of} for {target}"));
+        }
+        return;
+    }
+    if !names.contains(&base) {
+        return;
+    }
+    for member in &item.items {
+        if let ImplItem::Fn(function) = member
+            && is_public(&function.vis)
+        {
+            let attributes = spaced(&kept(&function.attrs));
+            lines.push(format!("{base}: {attributes}{}", text(&function.sig)));
+        }
+    }
+}
+
+fn surface() -> String {
+    let source = root().join("src");
+    let (mut names, mut lines) = (BTreeSet::new(), Vec::new());
+    for item in parsed(&source.join("lib.rs")).items {
+        match item {
+            Item::Use(item) if is_public(&item.vis) => {
+                let mut these = BTreeSet::new();
+                exported(&item.tree, &mut these);
+                let first = text(&item.tree);
+                if first.starts_with("xfskit_") {
+                    lines.extend(these.iter().map(|name| format!("{name}: re-exported, {first}")));
+                }
+                names.extend(these);
+            }
+            Item::Mod(item) if is_public(&item.vis) => lines.push(format!("mod {}", item.ident)),
+            _ => {}
+        }
+    }
+    let mut files = Vec::new();
+    modules(&source, &mut files);
+    for file in files {
+        parsed(&file).items.iter().for_each(|item| item_lines(item, &names, &mut lines));
+    }
+    lines.sort();
+    lines.dedup();
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_public_surface_is_the_one_that_is_written_down() {
+    let path = root().join("SURFACE.txt");
+    let now = surface();
+    if std::env::var_os("XFSKIT_RENEW").is_some_and(|value| value == "1") {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let differences = |from: &str, other: &str, sign: char| -> String {
+        let other: BTreeSet<_> = other.lines().collect();
+        let lines = from.lines().filter(|line| !other.contains(line));
+        lines.map(|line| format!("{sign} {line}\n")).collect()
+    };
+    assert!(
+        now == written,
+        "the public surface of `xfskit` has changed:\n{}{}If that is intended, renew the listing: \
+         XFSKIT_RENEW=1 cargo test -p xfskit --test surface",
+        differences(&written, &now, '-'),
+        differences(&now, &written, '+'),
+    );
+    assert!(now.contains("Volume: fn open("), "the listing has the methods of types");
+}
