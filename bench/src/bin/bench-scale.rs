@@ -419,7 +419,7 @@ fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> 
 fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     let volume = open(image, true)?;
     sum.took.push(in_threads(WRITERS, |n| {
-        let ino = volume.make(format!("/{}", name_of(n)), &NewNode::file(0o644))?;
+        let ino = volume.make(Path::new("/").join(name_of(n)), &NewNode::file(0o644))?;
         let file = volume.fs().open(ino)?;
         for i in 0..each {
             file.write((i * APPEND) as u64, &[1; APPEND])?;

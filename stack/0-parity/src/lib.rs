@@ -31,7 +31,8 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`field`] | the field: products, inverses, powers of g, from the definition |
-//! | [`routine`] | the routines, and the choice among them |
+//! | [`routine`] | the routines |
+//! | `choice` | the choice among them |
 //! | [`measure`](mod@measure) | every routine tested and timed |
 //! | `stripe` | the sources and outputs of a routine |
 //! | `portable` | the portable routine: eight bytes at a time in a word |
@@ -40,6 +41,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod arm;
+mod choice;
 pub mod field;
 pub mod measure;
 mod portable;
@@ -52,8 +54,9 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use choice::{select, selected};
 pub use measure::{Measured, Operation, measure};
-pub use routine::{Routine, routines, select, selected};
+pub use routine::{Routine, routines};
 
 use field::{inverse, power, product};
 use stripe::{Output, Stripe};
@@ -64,52 +67,52 @@ pub const EXPONENTS_MAX: usize = 255;
 /// Computes the sum of `sources` (zeroes if there are none): P of a stripe, or a chunk from P and
 /// all others.
 pub fn xor(sources: &[&[u8]], out: &mut [u8]) {
-    routine::chosen().xor(sources, out);
+    choice::chosen().xor(sources, out);
 }
 
 /// Computes P and Q of a stripe.
 pub fn pq(data: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
-    routine::chosen().run(&Stripe::new(data), Output::Sums { p, q });
+    choice::chosen().run(&Stripe::new(data), Output::Sums { p, q });
 }
 
 /// Updates P and Q of a stripe whose chunk at `exponent` changes by `difference` (old plus new).
 pub fn update(exponent: usize, difference: &[u8], p: &mut [u8], q: &mut [u8]) {
     assert!(exponent < EXPONENTS_MAX, "a stripe has no exponent {exponent}");
-    routine::chosen().update(power(exponent), difference, p, q);
+    choice::chosen().update(power(exponent), difference, p, q);
 }
 
 /// Computes what P and Q of a stripe should be, minus what they are: zeroes if the stripe is
 /// consistent. [`locate`] interprets the errors.
 pub fn errors(data: &[Option<&[u8]>], p: &[u8], q: &[u8], p_error: &mut [u8], q_error: &mut [u8]) {
-    routine::chosen()
+    choice::chosen()
         .run(&Stripe::with(data, Some(p), Some(q)), Output::Sums { p: p_error, q: q_error });
 }
 
 /// Recovers the chunk at `x` from P and the others. [`xor`] with P among the sources does the same.
 pub fn d_from_p(data: &[Option<&[u8]>], x: usize, p: &[u8], out: &mut [u8]) {
     missing(data, x);
-    routine::chosen().run(&Stripe::with(data, Some(p), None), Output::P { p: out });
+    choice::chosen().run(&Stripe::with(data, Some(p), None), Output::P { p: out });
 }
 
 /// Recovers the chunk at `x` from Q and the others, if P cannot be trusted or is not needed.
 pub fn d_from_q(data: &[Option<&[u8]>], x: usize, q: &[u8], out: &mut [u8]) {
     missing(data, x);
     let b = inverse(power(x));
-    routine::chosen().run(&Stripe::with(data, None, Some(q)), Output::Scaled { b, d: out });
+    choice::chosen().run(&Stripe::with(data, None, Some(q)), Output::Scaled { b, d: out });
 }
 
 /// Recovers the chunk at `x` and P, from Q and the others.
 pub fn d_and_p(data: &[Option<&[u8]>], x: usize, q: &[u8], out_d: &mut [u8], out_p: &mut [u8]) {
     missing(data, x);
     let output = Output::DataP { b: inverse(power(x)), d: out_d, p: out_p };
-    routine::chosen().run(&Stripe::with(data, None, Some(q)), output);
+    choice::chosen().run(&Stripe::with(data, None, Some(q)), output);
 }
 
 /// Recovers the chunk at `x` and Q, from P and the others.
 pub fn d_and_q(data: &[Option<&[u8]>], x: usize, p: &[u8], out_d: &mut [u8], out_q: &mut [u8]) {
     missing(data, x);
     let output = Output::DataQ { c: power(x), d: out_d, q: out_q };
-    routine::chosen().run(&Stripe::with(data, Some(p), None), output);
+    choice::chosen().run(&Stripe::with(data, Some(p), None), output);
 }
 
 /// Recovers the chunks at `x` and `y`, from P, Q and the others.
@@ -129,7 +132,7 @@ pub fn d_and_d(
     // D_y = B.
     let b = inverse(power(x) ^ power(y));
     let a = product(power(y), b);
-    routine::chosen()
+    choice::chosen()
         .run(&Stripe::with(data, Some(p), Some(q)), Output::DataData { a, b, x: out_x, y: out_y });
 }
 

@@ -1,10 +1,7 @@
 //! The routines, and the choice among them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 #[cfg(target_arch = "aarch64")]
 use crate::arm;
-use crate::measure;
 use crate::portable;
 use crate::stripe::{Output, Stripe, checked_len};
 #[cfg(target_arch = "x86_64")]
@@ -62,10 +59,6 @@ static ROUTINES: &[Routine] = &[
     },
 ];
 
-/// Index of the routine in use; [`UNCHOSEN`] before the first call.
-static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);
-const UNCHOSEN: usize = usize::MAX;
-
 impl Routine {
     /// Returns true if this processor supports the routine.
     pub fn available(&self) -> bool {
@@ -92,43 +85,13 @@ impl Routine {
     }
 }
 
-/// Returns the routine in use. The first call chooses the best one that agrees with the portable
-/// one.
-#[inline]
-pub(crate) fn chosen() -> &'static Routine {
-    ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
-}
-
-#[cold]
-fn choose() -> &'static Routine {
-    let good = |routine: &Routine| routine.available() && measure::matches_portable(routine);
-    let best = ROUTINES.iter().position(good).unwrap_or(ROUTINES.len() - 1);
-    CHOSEN.store(best, Ordering::Relaxed);
-    &ROUTINES[best]
-}
-
 /// Returns the portable routine.
 pub(crate) fn portable() -> &'static Routine {
     &ROUTINES[ROUTINES.len() - 1]
 }
 
 /// Returns all routines of this architecture, the best first, the portable one last.
+#[inline]
 pub fn routines() -> &'static [Routine] {
     ROUTINES
-}
-
-/// Returns the name of the routine in use.
-pub fn selected() -> &'static str {
-    chosen().name
-}
-
-/// Uses the routine called `name` from now on, in all threads. Returns false, and changes nothing,
-/// if there is no routine of that name or the processor does not support it. Does not test the
-/// routine.
-pub fn select(name: &str) -> bool {
-    let found = ROUTINES.iter().position(|r| r.name == name && r.available());
-    if let Some(i) = found {
-        CHOSEN.store(i, Ordering::Relaxed);
-    }
-    found.is_some()
 }

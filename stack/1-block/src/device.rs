@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use xfskit_units::{ByteLen, ByteOffset};
 
-use crate::forward;
 use crate::topology::Topology;
 
 /// An error of a device.
@@ -194,12 +192,4 @@ pub fn check_span(op: &'static str, size: ByteLen, offset: ByteOffset, len: Byte
         Some(end) if end <= size.0 => Ok(()),
         _ => Err(Error::BeyondEnd { op, offset, len, size }),
     }
-}
-
-impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
-    forward!(this => **this;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
-        write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
-        alternatives, read_alternative, heal
-    );
 }

@@ -4,6 +4,10 @@
 //! it, [`forward!`](crate::forward)s it to the device below, or takes it as a
 //! [`plain!`](crate::plain) disk has it.
 
+use std::sync::Arc;
+
+use crate::device::BlockDevice;
+
 /// Implements methods of [`BlockDevice`](crate::BlockDevice) by those of the device below:
 /// `forward!(this => this.base; size, will_need);`.
 #[macro_export]
@@ -159,4 +163,12 @@ macro_rules! device_method {
             $($via)+::heal($base, offset, good, k)
         }
     };
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
+    forward!(this => **this;
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
+        alternatives, read_alternative, heal
+    );
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, Topology};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 
-use crate::layout::{Layout, Level, Raid0Layout, Raid6Layout};
+use crate::layout::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use crate::superblock::MemberRange;
 
 /// The maximum size of a member or an array, in sectors: 2^63 bytes.
@@ -232,6 +232,27 @@ impl Geometry {
 /// Returns the sum of the members' sizes by `count`, in sectors.
 fn sum(members: &[Sectors], count: impl Fn(&Sectors) -> u64) -> u64 {
     members.iter().map(count).fold(0, u64::saturating_add)
+}
+
+impl Layout {
+    /// Returns the layout that a superblock's `level` and `layout` name.
+    ///
+    /// # Errors
+    /// Returns [`GeometryError::Level`] or [`GeometryError::Layout`] if md has no such level or
+    /// layout.
+    pub fn from_numbers(level: i32, layout: u32) -> Result<Self, GeometryError> {
+        let known = Level::from_number(level).ok_or(GeometryError::Level { level })?;
+        let unknown = GeometryError::Layout { level: known, layout };
+        match known {
+            Level::Linear => Ok(Self::Linear),
+            Level::Raid0 => Raid0Layout::from_number(layout).map(Self::Raid0).ok_or(unknown),
+            Level::Raid1 => Ok(Self::Raid1),
+            Level::Raid4 => Ok(Self::Raid4),
+            Level::Raid5 => Raid5Layout::from_number(layout).map(Self::Raid5).ok_or(unknown),
+            Level::Raid6 => Raid6Layout::from_number(layout).map(Self::Raid6).ok_or(unknown),
+            Level::Raid10 => Raid10Layout::from_number(layout).map(Self::Raid10).ok_or(unknown),
+        }
+    }
 }
 
 /// Checks that a size is neither zero nor beyond the maximum.

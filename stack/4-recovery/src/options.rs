@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct ReplayOptions {
     /// Receives the progress.
     pub on_progress: Option<OnReplay>,
-    /// A replay in memory may change more than memory should hold. The rest goes to a file without a
-    /// name in this directory; without a directory it stays in memory.
+    /// A replay in memory may change more than memory should hold. The rest goes to a file without
+    /// a name in this directory; without a directory it stays in memory.
     pub spill_dir: Option<PathBuf>,
 }
 

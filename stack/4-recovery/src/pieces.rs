@@ -4,8 +4,8 @@
 //! one CRC over all pieces, stored in the first. Each piece is logged as a buffer of its own, with
 //! nothing that ties them together. Linux replays each piece as if it were a whole block and then
 //! cannot mount the volume. This code replays the pieces one by one as well. When everything is in
-//! place, the extent maps of the directories concerned (`restamp`) show which pieces belong together, and the
-//! CRC is computed over all of them.
+//! place, the extent maps of the directories concerned show which pieces belong together, and the
+//! CRC is computed over all of them (`restamp`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

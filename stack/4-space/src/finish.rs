@@ -76,8 +76,7 @@ impl SpaceTx<'_> {
     /// Does the deferred operations, and those that they defer in turn.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt), and those
-    /// of allocation.
+    /// Those of [`alloc_extent`](Self::alloc_extent) and [`free_extent`](Self::free_extent).
     pub fn run_deferred(&mut self) -> Result<()> {
         while !self.deferred.is_empty() {
             let mut batch = std::mem::take(&mut self.deferred);

@@ -121,8 +121,7 @@ impl Space {
         Counts { icount, ifree, fdblocks: count(now.fdblocks) }
     }
 
-    /// Returns what was done with the volume so far. Of a volume that is open for reading only, that
-    /// is the buffers.
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         match self.engine() {
             Ok(engine) => engine.stats(),

@@ -22,7 +22,7 @@ use crate::space::Space;
 pub struct SpaceTx<'v> {
     space: &'v Space,
     trans: Trans<'v>,
-    /// What is put off to the end.
+    /// Changes deferred to the end of the transaction.
     pub(crate) deferred: Vec<Deferred>,
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,

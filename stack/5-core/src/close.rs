@@ -53,8 +53,9 @@ impl Volume {
         self.close_shared()
     }
 
-    /// Closes a volume that other parts of the program still refer to: every later change fails with
-    /// [`Error::Closed`]. The caller makes sure that no change is under way.
+    /// Closes like [`close`](Self::close) a volume that other parts of the program still refer to:
+    /// every later change fails with [`Error::Closed`]. The caller makes sure that no change is
+    /// running.
     ///
     /// # Errors
     /// As [`close`](Self::close).

@@ -1,5 +1,5 @@
-//! What is remembered of large directories: hints about their blocks, so that a change need not
-//! read all of them.
+//! Caches of large directories: hints about their blocks, so that a change need not read all of
+//! them.
 //!
 //! The free space of large directories: an index for the query "which data block has this many
 //! bytes in one piece?".

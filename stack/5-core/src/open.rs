@@ -19,7 +19,7 @@ use crate::volume::Volume;
 use crate::writable;
 
 /// Most memory that a replay in memory takes for what it changes, in bytes.
-const REPLAY_MEMORY_MAX: u64 = 256 << 20;
+const REPLAY_MEMORY_MAX: u64 = 64 << 20;
 
 impl Volume {
     /// Opens the volume on `dev`. The device is written only if [`OpenOptions::write`] asks for it.

@@ -15,7 +15,7 @@ use xfskit_trans::{Buf, BufCache, Engine, Stats};
 use xfskit_units::{AgNumber, Geometry, Lsn};
 
 use crate::dir_cache::DirCache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::open_files::Contents;
 use crate::orphan::Orphan;
 use crate::superblock::SecondarySuperblock;
@@ -99,7 +99,7 @@ impl Volume {
     /// Returns the engine of a volume that is open for writing.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::ReadOnly`], [`Error::Closed`].
     #[inline]
     pub fn engine(&self) -> Result<&Engine> {
         self.check_open()?;
@@ -109,14 +109,13 @@ impl Volume {
     /// Fails if the volume was closed.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Closed`].
     #[inline]
     pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(crate::Error::Closed) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Returns what was done with the volume so far. Of a volume that is open for reading only, that
-    /// is the buffers.
+    /// Returns the statistics so far. A read-only volume has those of the buffer cache only.
     pub fn stats(&self) -> Stats {
         self.space.stats()
     }

@@ -20,14 +20,7 @@ use crate::parallel;
 use crate::parents;
 use crate::report::{Phase, Progress};
 use crate::table::Kind;
-use crate::tree::Directories;
-
-/// A directory and its parent, as its own ".." entry or its parent's entry records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirParent {
-    pub dir: Ino,
-    pub parent: Ino,
-}
+use crate::tree::{DirParent, Directories};
 
 /// State and results of one thread.
 pub(crate) struct Worker<'w, 'v> {
@@ -491,7 +484,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let at = fork.location("dir block", ptr.fileoff(geo).0);
             vol.ctx(at.index(ptr.offset(geo)))
         };
-        crate::space::merge(
+        crate::merge::merge(
             &self.named,
             &self.hashed,
             |n| **n,
@@ -523,7 +516,7 @@ fn compare_bests(
     found: impl Iterator<Item = (u32, u16)>,
 ) {
     let found = found.filter(|(_, best)| *best != NULLDATAOFF);
-    crate::space::merge(
+    crate::merge::merge(
         due,
         found,
         |due| due.0,

@@ -6,7 +6,7 @@ use xfskit_format::agbtree::Block;
 use xfskit_format::{Ctx, agf, alloc};
 use xfskit_units::AgNumber;
 
-use crate::groups::{Extent, valid_extent};
+use crate::extent::{Extent, valid_extent};
 use crate::volume::Volume;
 
 /// Adds the possible extents of a leaf to `into`.

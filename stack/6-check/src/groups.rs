@@ -10,11 +10,12 @@ use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
 use xfskit_format::{Ctx, Expected, VerifyResult};
-use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
+use xfskit_units::{AgIno, AgNumber, FsBlock};
 use zerocopy::FromBytes;
 
 use crate::btree::{Walked, walk};
 use crate::chunks::{self, ChunkMap};
+use crate::extent::Extent;
 use crate::freespace;
 use crate::owners::UsedExtent;
 use crate::volume::Volume;
@@ -38,13 +39,6 @@ pub(crate) struct Group {
     pub chunks: ChunkMap,
     /// Extents found in use so far.
     pub used: Mutex<Vec<UsedExtent>>,
-}
-
-/// A free extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Extent {
-    pub start: u32,
-    pub len: u32,
 }
 
 impl Group {
@@ -279,9 +273,4 @@ fn check_inode_counts(
             vol.sink.error(ctx.require("agi.unlinked", empty, "an empty list", head));
         }
     }
-}
-
-/// Returns true if `[start, start + len)` can be an extent of group `agno`.
-pub(crate) fn valid_extent(vol: &Volume<'_>, agno: AgNumber, start: u32, len: u32) -> bool {
-    vol.geo.valid_agb_extent(agno, AgBlock(start), ExtLen(len))
 }

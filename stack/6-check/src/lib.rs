@@ -1,4 +1,4 @@
-//! Floor 6: check a volume without changing a byte of it (except with [`Options::mend`]).
+//! Floor 6: check a volume without changing a byte of it (except with [`Options::heal`]).
 //!
 //! [`check`] reads every structure that the format defines and compares what the volume records in
 //! one place with what it records in another. It builds on `1-format` alone, because the check must
@@ -24,12 +24,14 @@ mod btree;
 mod chunks;
 mod datree;
 mod dirs;
+mod extent;
 mod finding;
 mod forks;
 mod freespace;
 mod groups;
 mod inodes;
 mod journal;
+mod merge;
 mod mismatches;
 mod names;
 mod owners;
@@ -78,7 +80,7 @@ pub struct Options<'a> {
     pub scrub: bool,
     /// Has the device rewrite blocks that are damaged and have a sound copy. Requires that the
     /// journal was replayed. Nothing else is written.
-    pub mend: bool,
+    pub heal: bool,
     /// The corruption of the primary superblock, if the device shows one that was rebuilt from a
     /// secondary.
     pub primary: Option<&'a Corruption>,
@@ -94,7 +96,7 @@ impl Default for Options<'_> {
         Self {
             threads: 1,
             scrub: false,
-            mend: false,
+            heal: false,
             primary: None,
             mismatches: None,
             progress: &Silent,
@@ -128,7 +130,7 @@ pub fn check(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<Report, Error> {
-    let primary = superblocks::find(dev, options.mend)?;
+    let primary = superblocks::find(dev, options.heal)?;
     let healed = HealedBlocks::default();
     let mut vol = Volume {
         dev,
@@ -136,7 +138,7 @@ pub fn check(
         log_head: None,
         log_clean: true,
         scrub: options.scrub,
-        mend: options.mend,
+        heal: options.heal,
         healed: &healed,
         mismatches: options.mismatches,
         sink: Sink::new(findings),

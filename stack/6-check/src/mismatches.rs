@@ -8,10 +8,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use xfskit_format::rmap;
-use xfskit_units::{AgBlock, AgNumber, ByteOffset, Ino};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, Geometry, Ino};
 
 use crate::owners::UsedExtent;
-use crate::volume::Volume;
 
 /// A part of a mismatching range that is the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +72,7 @@ impl Mismatches {
     }
 
     /// Records the users in group `agno`, whose extents in use are `used`: all of them if `known`.
-    pub(crate) fn note(&self, vol: &Volume<'_>, agno: AgNumber, used: &[UsedExtent], known: bool) {
-        let geo = &vol.geo;
+    pub(crate) fn note(&self, geo: &Geometry, agno: AgNumber, used: &[UsedExtent], known: bool) {
         let byte = |agbno: u32| geo.agb_to_daddr(agno, AgBlock(agbno)).byte_offset().0;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         // Metadata of version 4 has no checksums.

@@ -4,8 +4,8 @@ use xfskit_format::agbtree::Block;
 use xfskit_format::{Ctx, Location, refcount};
 use xfskit_units::{AgBlock, AgNumber};
 
-use crate::groups::{Extent, valid_extent};
-use crate::space::merge;
+use crate::extent::{Extent, valid_extent};
+use crate::merge::merge;
 use crate::volume::Volume;
 
 /// Blocks that `refcount` extents of files map.

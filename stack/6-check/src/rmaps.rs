@@ -4,8 +4,8 @@ use xfskit_format::agbtree::Block;
 use xfskit_format::{Ctx, Location, rmap};
 use xfskit_units::{AgBlock, AgNumber};
 
+use crate::merge::merge;
 use crate::owners::UsedExtent;
-use crate::space::merge;
 use crate::volume::Volume;
 
 /// Bits of `offset` that are always 0.

@@ -4,7 +4,7 @@
 //! are both free and used, and blocks that are neither. The rmapbt must have the same list, and the
 //! refcountbt must have its overlaps.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::PoisonError;
 
@@ -15,7 +15,8 @@ use xfskit_format::{Ctx, Location, agf};
 use xfskit_units::{AgBlock, AgNumber};
 
 use crate::btree::walk;
-use crate::groups::{Extent, Group};
+use crate::extent::Extent;
+use crate::groups::Group;
 use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
@@ -49,7 +50,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     let all_known =
         forks_known && trees_known && group.chunks.complete && group.agfl_blocks.is_some();
     if let Some(mismatches) = vol.mismatches {
-        mismatches.note(vol, agno, &used, all_known);
+        mismatches.note(&vol.geo, agno, &used, all_known);
     }
     let overlaps = check_sharing(vol, agno, &used);
     if group.free_known {
@@ -301,31 +302,6 @@ fn shared_extents(used: &[UsedExtent]) -> Vec<Shared> {
         at = end.max(at);
     }
     shares
-}
-
-/// Walks two sorted lists in step. Passes items that only one list has to `left` or `right`, and
-/// pairs with the same key to `both`.
-pub(crate) fn merge<A, B, K: Ord>(
-    a: impl IntoIterator<Item = A>,
-    b: impl IntoIterator<Item = B>,
-    key_a: impl Fn(&A) -> K,
-    key_b: impl Fn(&B) -> K,
-    mut each: impl FnMut(Option<A>, Option<B>),
-) {
-    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
-    loop {
-        let order = match (a.peek(), b.peek()) {
-            (None, None) => return,
-            (Some(x), Some(y)) => key_a(x).cmp(&key_b(y)),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-        };
-        match order {
-            Ordering::Less => each(a.next(), None),
-            Ordering::Greater => each(None, b.next()),
-            Ordering::Equal => each(a.next(), b.next()),
-        }
-    }
 }
 
 #[cfg(test)]

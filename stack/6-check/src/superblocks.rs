@@ -47,13 +47,13 @@ fn verified(bytes: &[u8]) -> Result<(Superblock, Vec<u8>), SbError> {
 }
 
 /// Returns the primary superblock of `dev`. A damaged one is rebuilt from a secondary.
-pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> {
+pub(crate) fn find(dev: &dyn BlockDevice, heal: bool) -> Result<Primary, Error> {
     let error = match read_primary(dev) {
         Ok(sb) => return Ok(Primary::new(sb, Vec::new())),
         Err(Error::Superblock(error)) => error,
         Err(other) => return Err(other),
     };
-    if let Some((sb, healing)) = read_alternatives(dev, mend) {
+    if let Some((sb, healing)) = read_alternatives(dev, heal) {
         return Ok(Primary::new(sb, vec![(error.corruption(), Some(healing))]));
     }
     let corruption = error.corruption();
@@ -76,9 +76,9 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
     Ok(Primary { sb: copy.sb, corruptions: Vec::new(), refused: Some((sector, corruption)) })
 }
 
-/// Reads the alternative copies of the primary. Returns the newest that passes, rewritten if `mend`
+/// Reads the alternative copies of the primary. Returns the newest that passes, rewritten if `heal`
 /// is set.
-fn read_alternatives(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)> {
+fn read_alternatives(dev: &dyn BlockDevice, heal: bool) -> Option<(Superblock, Healing)> {
     let len = dev.size().0.min(MAX_SECTOR as u64);
     let copies = dev.alternatives(ByteOffset(0), ByteLen(len));
     let mut copy = vec![0; usize::try_from(len).unwrap_or(MAX_SECTOR)];
@@ -89,7 +89,7 @@ fn read_alternatives(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, H
     };
     let found = (0..copies).filter(|_| copies > 1).filter_map(read);
     let (_, k, sb, sector) = found.max_by_key(|(lsn, k, ..)| (*lsn, Reverse(*k)))?;
-    let rewritten = mend && dev.heal(ByteOffset(0), &sector, k).unwrap_or(false);
+    let rewritten = heal && dev.heal(ByteOffset(0), &sector, k).unwrap_or(false);
     Some((sb, if rewritten { Healing::Rewritten } else { Healing::Read }))
 }
 

@@ -8,10 +8,16 @@ use xfskit_format::inode::{self, FileType};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::{AgIno, AgNumber, Ino};
 
-use crate::dirs::DirParent;
 use crate::inodes::{Context, is_unknown, rank_of};
 use crate::space::Totals;
 use crate::table::Kind;
+
+/// A directory and its parent, as its own ".." entry or its parent's entry records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DirParent {
+    pub dir: Ino,
+    pub parent: Ino,
+}
 
 /// The results of phase 4, of all threads together.
 pub(crate) struct Directories {

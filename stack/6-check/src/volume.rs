@@ -65,7 +65,7 @@ pub(crate) struct Volume<'a> {
     /// True if every copy of a block is read and compared.
     pub scrub: bool,
     /// True if the device rewrites damaged blocks that have a sound copy.
-    pub mend: bool,
+    pub heal: bool,
     pub healed: &'a HealedBlocks,
     /// Ranges whose users are recorded.
     pub mismatches: Option<&'a Mismatches>,
@@ -177,7 +177,7 @@ impl<'a> Volume<'a> {
 
     /// Replaces `buf` by the newest copy with a right checksum, if the copies of a structure
     /// mismatch. A member that lost a write has a block that is sound but old. With
-    /// [`mend`](Self::mend), the others are rewritten.
+    /// [`heal`](Self::heal), the others are rewritten.
     #[cold]
     pub(crate) fn take_newest(&self, at: Location, buf: &mut [u8], crc_offset: usize) {
         let Some(offset) = at.daddr.map(xfskit_units::Daddr::byte_offset) else { return };
@@ -202,7 +202,7 @@ impl<'a> Volume<'a> {
         }
         let Some((_, k, newest)) = best.filter(|_| differ) else { return };
         let ctx = self.ctx(at).entry(k);
-        let rewritten = self.mend && self.dev.heal(offset, &newest, k).unwrap_or(false);
+        let rewritten = self.heal && self.dev.heal(offset, &newest, k).unwrap_or(false);
         if newest != *buf {
             let wanted = Expected::Described("the newest there is".into());
             let corruption = ctx.corruption("scrub.copy", wanted, "an older or a damaged one");
@@ -225,7 +225,7 @@ impl<'a> Volume<'a> {
 
     /// Reads the alternative copies of the structure at `at`, which failed verification. If `take`
     /// accepts one, returns the newest such with its bytes in `buf`, rewritten if
-    /// [`mend`](Self::mend) is set.
+    /// [`heal`](Self::heal) is set.
     #[cold]
     pub(crate) fn read_alternatives<T>(
         &self,
@@ -253,7 +253,7 @@ impl<'a> Volume<'a> {
             }
             let Ok(taken) = take(&copy) else { continue };
             buf.copy_from_slice(&copy);
-            let rewritten = self.mend && self.dev.heal(offset, &copy, k).unwrap_or(false);
+            let rewritten = self.heal && self.dev.heal(offset, &copy, k).unwrap_or(false);
             if !rewritten {
                 self.healed.insert(offset, &copy);
             }

@@ -449,7 +449,8 @@ fn name_rules(geo: &Geometry, target: Target, notes: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{DeviceFacts, Stamp, plan};
+    use crate::geometry::{Stamp, plan};
+    use crate::sizes::DeviceFacts;
     use xfskit_units::{ByteLen, Uuid};
 
     fn target(name: &str) -> Target {

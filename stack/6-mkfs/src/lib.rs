@@ -34,13 +34,15 @@ pub mod layout;
 mod logspace;
 pub mod minlog;
 pub mod options;
+mod sizes;
 mod stripe;
 mod suboptions;
 pub mod summary;
 pub mod write;
 
 pub use error::Error;
-pub use geometry::{DeviceFacts, LogFacts, Plan, Stamp, plan};
+pub use geometry::{Plan, Stamp, plan};
 pub use options::{Autofsck, OptionError, Options};
+pub use sizes::{DeviceFacts, LogFacts};
 pub use summary::Summary;
 pub use write::make;

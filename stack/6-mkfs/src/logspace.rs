@@ -3,10 +3,10 @@
 use xfskit_units::{AgBlock, AgNumber, FsBlock, Geometry};
 
 use crate::error::{Error, refuse};
-use crate::geometry::{DeviceFacts, GIB, MIB, SMALL, Sizes};
 use crate::layout;
 use crate::minlog::min_log_blocks;
 use crate::options::{Options, StripeUnit};
+use crate::sizes::{DeviceFacts, GIB, MIB, SMALL, Sizes};
 use crate::stripe::Stripe;
 
 const KIB: u64 = 1 << 10;

@@ -3,8 +3,8 @@
 use xfskit_block::Topology;
 
 use crate::error::{Error, refuse};
-use crate::geometry::{DeviceFacts, GIB, Sizes};
 use crate::options::{Options, StripeUnit, StripeWidth};
+use crate::sizes::{DeviceFacts, GIB, Sizes};
 
 /// The data stripe, in blocks; both fields are 0 without one.
 pub(crate) struct Stripe {

@@ -16,26 +16,27 @@ use crate::change::hold::Holds;
 use crate::names::Names;
 use crate::{Error, Result};
 
-/// Blocks of one directory announced to the device ahead of reading it, at most.
+/// Maximum number of blocks of one directory that are announced to the device before it is read.
 const DIR_AHEAD: u64 = 64;
 
-/// Bytes that one call returns whole, at most, unless [`Fs::with_whole_max`] says otherwise: how
-/// much there is, a damaged or hostile disk says.
+/// Default maximum of the bytes that one call returns whole; see [`Fs::with_whole_max`]. A damaged
+/// or hostile disk may claim any size.
 pub const WHOLE_MAX: u64 = 1 << 30;
 
-/// A volume as a filesystem. Shared by all threads.
+/// A volume as a filesystem. All threads share it.
 ///
-/// Dropped without [`close`](Fs::close), it leaves a volume that is open for writing as a crash
-/// does: with what was synced.
+/// If it is dropped without [`close`](Fs::close), a volume that is open for writing is left as
+/// after a crash: with the changes that were synced.
 #[derive(Debug)]
 pub struct Fs {
     pub(crate) volume: Volume,
     pub(crate) clock: Clock,
-    /// Inodes that somebody has open.
+    /// Inodes that are open.
     pub(crate) held: Holds,
-    /// Directories are moved one at a time. Taken before any inode; rank [`LockRank::Io`].
+    /// Held while a directory is moved, so that one is moved at a time. Taken before any inode;
+    /// rank [`LockRank::Io`].
     pub(crate) moves: RankedMutex<()>,
-    /// Bytes that one call returns whole, at most.
+    /// Maximum number of bytes that one call returns whole.
     pub(crate) whole_max: u64,
 }
 
@@ -46,7 +47,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// The inode it names.
     pub ino: Ino,
-    /// What the directory says that it is; [`FileType::Unknown`] where it does not say.
+    /// The file type in the directory entry; [`FileType::Unknown`] if it has none.
     pub file_type: FileType,
 }
 
@@ -56,7 +57,7 @@ pub struct Entry {
 pub struct Xattr {
     /// Name with its namespace.
     pub name: Vec<u8>,
-    /// Value, as `getxattr` answers it.
+    /// The value, as `getxattr` returns it.
     pub value: Vec<u8>,
 }
 
@@ -65,13 +66,13 @@ pub struct Xattr {
 pub struct Portion {
     /// In the order of the directory.
     pub entries: Vec<Entry>,
-    /// Where to go on; `None` at the end.
+    /// Cookie of the next portion; `None` at the end.
     pub next: Option<u64>,
-    /// What could not be read; everything sound came all the same.
+    /// Errors of entries that could not be read. All sound entries are returned.
     pub errors: Vec<Error>,
 }
 
-/// Memory that an answer takes which is returned whole.
+/// Memory of a result that is returned whole.
 struct Whole {
     max: u64,
     bytes: u64,
@@ -82,15 +83,15 @@ impl Whole {
         Self { max, bytes: 0 }
     }
 
-    /// One more `T`, which owns `len` bytes, or an error in its place; breaks where that is too
-    /// much.
+    /// Counts one more `T`, which owns `len` bytes, or an error in its place. Breaks if that
+    /// exceeds the maximum.
     fn take<T>(&mut self, len: usize) -> ControlFlow<()> {
         let more = (size_of::<T>().max(size_of::<Error>()) + len) as u64;
         self.bytes = self.bytes.saturating_add(more);
         if self.bytes > self.max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The error where it was too much. `instead` tells how to have it in pieces.
+    /// Returns the error if the maximum was exceeded. `instead` names the call that returns parts.
     fn exceeded(&self, what: &'static str, instead: &'static str) -> Option<Error> {
         let (bytes, max) = (self.bytes, self.max);
         (bytes > max).then_some(Error::TooLarge { what, bytes, max, instead })
@@ -98,34 +99,33 @@ impl Whole {
 }
 
 impl Fs {
-    /// The filesystem on `volume`, whose changes are dated by the clock of this machine.
+    /// Returns the filesystem on `volume`. Changes get the time of this machine's clock.
     pub fn new(volume: Volume) -> Self {
         Self::with_clock(volume, Clock::system())
     }
 
-    /// The filesystem on `volume`, whose changes are dated by `clock`.
+    /// Returns the filesystem on `volume`. Changes get the time of `clock`.
     pub fn with_clock(volume: Volume, clock: Clock) -> Self {
         let moves = RankedMutex::new(LockRank::Io, ());
         Self { volume, clock, held: Holds::default(), moves, whole_max: WHOLE_MAX }
     }
 
-    /// Bounds by `bytes` what one call returns whole: a directory, all attributes of a file, a
-    /// file's content ([`WHOLE_MAX`] otherwise).
+    /// Sets the maximum of the bytes that one call returns whole: a directory, all attributes of a
+    /// file, a file's content ([`WHOLE_MAX`] by default).
     #[must_use]
     pub fn with_whole_max(self, bytes: u64) -> Self {
         Self { whole_max: bytes, ..self }
     }
 
-    /// All changes so far become durable.
+    /// Makes all changes so far durable.
     ///
     /// # Errors
-    /// Where the volume is open for reading only, or was shut down, or is by this.
+    /// The volume is open for reading only, was shut down, or is shut down by this call.
     pub fn sync(&self) -> Result<()> {
         Ok(self.volume.sync()?)
     }
 
-    /// All changes of inode `ino`, of whatever kind, become durable; those of a directory are its
-    /// names.
+    /// Makes all changes of inode `ino` durable; for a directory, those of its names.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -133,12 +133,12 @@ impl Fs {
         Ok(self.volume.fsync(ino)?)
     }
 
-    /// How large the volume is, and how much of it is free.
+    /// Returns the size of the volume, and how much of it is free.
     pub fn statfs(&self) -> crate::Statfs {
         crate::Statfs::of(&self.volume)
     }
 
-    /// All changes become durable and go in place, and the journal is marked clean.
+    /// Makes all changes durable, writes them in place, and marks the journal clean.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -146,7 +146,7 @@ impl Fs {
         self.close_counted().map(drop)
     }
 
-    /// The same, and answers what became of the volume.
+    /// Closes the volume like [`close`](Self::close), and returns its statistics.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -154,9 +154,9 @@ impl Fs {
         Ok(self.volume.close_counted()?)
     }
 
-    /// The same for a filesystem that handles still refer to. Inodes without a name are given back,
-    /// though they are held. Everything later fails with
-    /// [`Closed`](xfskit_core::Error::Closed). The caller makes sure that no change is under way.
+    /// Closes a filesystem that handles still refer to. Held inodes without a name are freed. Every
+    /// later call fails with [`Closed`](xfskit_core::Error::Closed). The caller makes sure that no
+    /// change is running.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -165,39 +165,39 @@ impl Fs {
         Ok(self.volume.close_shared()?)
     }
 
-    /// The volume below.
+    /// Returns the volume below.
     pub fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     ///
     /// # Errors
-    /// Where its inode cannot be read.
+    /// Its inode cannot be read.
     pub fn root(&self) -> Result<Inode> {
         self.inode(self.volume.geo().rootino)
     }
 
-    /// Inode `ino`, which must be in use, as it is now: of a file that was written to and not
-    /// flushed, with what is in memory only.
+    /// Returns inode `ino`, which must be in use, as it is now, with changes of its file that are
+    /// only in memory.
     ///
     /// # Errors
-    /// Where it is free, or cannot be read.
+    /// The inode is free, or cannot be read.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
         Ok(self.volume.iget_live(ino)?)
     }
 
-    /// Many inodes, read together. Entry `i` of the answer belongs to `inos[i]`.
+    /// Reads many inodes together. Entry `i` of the result belongs to `inos[i]`.
     pub fn inodes(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
         self.volume.read_ahead_inodes(inos);
         inos.iter().map(|&ino| self.inode(ino)).collect()
     }
 
-    /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that
-    /// is open for writing the copy that the caller has may be old.
+    /// Returns `inode` as it is now, and a lock that keeps it unchanged while it is read. On a
+    /// volume that is open for writing, the caller's copy may be old.
     ///
     /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone, or its number is another file's.
+    /// [`NoInode`](xfskit_core::Error::NoInode) if it is gone, or its number is another file's.
     pub(crate) fn now<'i>(&self, inode: &'i Inode) -> Result<(Option<Shared>, Cow<'i, Inode>)> {
         let Some(shared) = self.volume.share(inode.ino())? else {
             return Ok((None, Cow::Borrowed(inode)));
@@ -209,48 +209,48 @@ impl Fs {
         Ok((Some(shared), Cow::Owned(now)))
     }
 
-    /// What `name` is in the directory `dir`, as it is now.
+    /// Returns the inode number of `name` in the directory `dir`, as it is now.
     ///
     /// # Errors
-    /// Where `dir` is none, or damaged.
+    /// `dir` is not a directory, or is damaged.
     pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         let (shared, dir) = self.now(dir)?;
         Ok(self.volume.lookup_kept(&dir, name, shared.as_ref())?.map(|(ino, _)| ino))
     }
 
-    /// The inode that `name` is in the directory `dir`, as it is now: of the file that has this
-    /// name, not of one that its number was given to since.
+    /// Returns the inode of `name` in the directory `dir`, as it is now: that of the file with this
+    /// name, not of a file that got its number since.
     ///
     /// # Errors
-    /// As [`lookup`](Self::lookup), and where the inode cannot be read.
+    /// As [`lookup`](Self::lookup), and if the inode cannot be read.
     pub fn lookup_inode(&self, dir: &Inode, name: &[u8]) -> Result<Option<Inode>> {
         let (shared, dir) = self.now(dir)?;
         let Some((ino, _)) = self.volume.lookup_kept(&dir, name, shared.as_ref())? else {
             return Ok(None);
         };
-        // The directory is locked, so the name is there; from here on its inode is not given back.
+        // The directory is locked, so the name exists. From here on its inode is not freed.
         let _hold = shared.is_some().then(|| self.hold(ino));
         drop(shared);
         Ok(Some(self.inode(ino)?))
     }
 
-    /// What is known about `inode`.
+    /// Returns the metadata of `inode`.
     pub fn stat(&self, inode: &Inode) -> crate::Stat {
         crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
     }
 
-    /// Where a symbolic link points to.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// Where `inode` is none, or cannot be read.
+    /// `inode` is not a symbolic link, or cannot be read.
     pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>> {
         let (_shared, inode) = self.now(inode)?;
         Ok(self.volume.readlink(&inode)?)
     }
 
-    /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
-    /// Where they take more memory than one call returns, the last error says so
-    /// ([`Fs::with_whole_max`]).
+    /// Returns all extended attributes of `inode`, in the order of the disk, and errors of those
+    /// that could not be read. If they take more memory than one call returns, that is the last
+    /// error ([`Fs::with_whole_max`]).
     pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
         let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
         let (_shared, inode) = match self.now(inode) {
@@ -277,9 +277,9 @@ impl Fs {
         (xattrs, errors)
     }
 
-    /// The value of one extended attribute of inode `ino`, by the name that programs use; `None`
-    /// where it has none of this name. On a volume open for writing only the blocks on the way to
-    /// it are read, else all attributes before it.
+    /// Returns the value of one extended attribute of inode `ino`, by the name that programs use,
+    /// or `None`. On a volume that is open for writing only the blocks on the path to it are read,
+    /// else all attributes before it.
     ///
     /// # Errors
     /// A name that no attribute can have, device failures, corruption.
@@ -299,16 +299,16 @@ impl Fs {
         }
     }
 
-    /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they
-    /// take more memory than one call returns, the last error says so ([`Fs::with_whole_max`]). A
-    /// name that comes twice is an error.
+    /// Returns all entries of a directory, in the order of the directory, without `.` and `..`. If
+    /// they take more memory than one call returns, that is the last error
+    /// ([`Fs::with_whole_max`]). A repeated name is an error.
     pub fn read_dir(&self, dir: &Inode) -> Portion {
         self.read_dir_from(dir, 0, usize::MAX)
     }
 
-    /// At most `max` entries of a directory from `cookie` (0 is the beginning). A name that comes
-    /// twice among them is an error; one of another portion is not seen, but by a
-    /// [`listing`](Self::listing).
+    /// Returns at most `max` entries of a directory from `cookie` (0 is the beginning). A name that
+    /// repeats among them is an error; only a [`listing`](Self::listing) finds one that repeats in
+    /// another portion.
     pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
         let mut portion = self.portion(dir, cookie, max);
         let mut names = Names::default();
@@ -317,7 +317,8 @@ impl Fs {
         portion
     }
 
-    /// [`read_dir_from`](Self::read_dir_from) without regard to names that come twice.
+    /// Returns a portion like [`read_dir_from`](Self::read_dir_from), without a check for repeated
+    /// names.
     pub(crate) fn portion(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
         let mut portion = Portion::default();
         let (_shared, dir) = match self.now(dir) {
@@ -355,7 +356,7 @@ impl Fs {
         portion
     }
 
-    /// Announces the blocks of many directories to the device, near ones together.
+    /// Announces the blocks of many directories to the device, neighbours together.
     pub fn read_ahead_dirs<'i>(&self, dirs: impl Iterator<Item = &'i Inode>) {
         let geo = self.volume.geo();
         let step = u64::from(geo.dirblkfsbs());

@@ -1,23 +1,22 @@
-//! Floor 6: what programs ask of a filesystem.
+//! Floor 6: a volume as a filesystem.
 //!
-//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Damage in one
-//! place is told with its path and does not hide the rest; a change happens as a whole or not at
-//! all.
+//! [`Fs`] offers a [`Volume`](xfskit_core::Volume) through paths, names and bytes. Damage is
+//! reported with its path and does not hide the rest. Every change is atomic.
 //!
 //! | read in this order | what |
 //! | --- | --- |
 //! | [`fs`] | [`Fs`]: inodes, directories, links, attributes |
-//! | [`stat`] | [`Stat`]: what is known about one file |
-//! | [`statfs`] | [`Statfs`]: what is known about all of it |
-//! | [`path`] | from a path to an inode, symbolic links followed or not |
-//! | [`walk`] | a tree entry by entry, sorted |
-//! | [`visited`] | which directories a walk entered: none twice |
-//! | [`listing`] | a directory, portion by portion |
-//! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
-//! | [`content`] | where content lies, and reading it |
-//! | [`reader`] | a file's content as a stream |
-//! | [`change`] | names, links, owners, times and attributes changed |
-//! | [`error`] | what can go wrong, and the errno of each |
+//! | [`stat`] | [`Stat`]: the metadata of one file |
+//! | [`statfs`] | [`Statfs`]: size and free space of the volume |
+//! | [`path`] | resolves a path to an inode, with or without symbolic links |
+//! | [`walk`] | walks a tree entry by entry, sorted |
+//! | [`visited`] | directories that a walk entered, so that none is entered twice |
+//! | [`listing`] | lists a directory, portion by portion |
+//! | [`sweep`] | visits a tree as fast as the device allows, in the order of the disk |
+//! | [`content`] | locations of content, and reading it |
+//! | [`reader`] | reads a file's content as a stream |
+//! | [`change`] | changes names, links, owners, times and attributes |
+//! | [`error`] | errors, and the errno of each |
 
 pub mod change;
 pub mod content;

@@ -1,8 +1,7 @@
-//! Names that a listing of one directory has come to: a name that comes again is damage, and hides
-//! a file.
+//! Names in the listing of one directory. A repeated name is damage, and hides a file.
 //!
-//! A listing costs little more for it: each name is hashed once, and sets a bit of a filter. Only
-//! names whose bit was set before are doubtful, and are compared with all others at the end.
+//! The cost is small: each name is hashed once, and sets a bit of a filter. Only names whose bit
+//! was set before are doubtful, and are compared with all others at the end.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -12,11 +11,11 @@ use xfskit_units::Ino;
 
 use crate::{Entry, Error};
 
-/// Least bits of the filter for each name: one name in so many is doubtful, or fewer.
+/// Minimum number of bits of the filter for each name: at most one name in so many is doubtful.
 const BITS: usize = 16;
 
-/// The names of one directory, as far as it was listed: a hash of each, which is keyed, so that no
-/// two names can be made to share one.
+/// The names of one directory that were listed so far: a hash of each, which is keyed, so that two
+/// names cannot be made to collide.
 #[derive(Debug)]
 pub(crate) struct Names {
     keys: [u64; 2],

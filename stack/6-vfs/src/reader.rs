@@ -1,4 +1,4 @@
-//! A regular file, open for reading: a stream, and reads at any offset.
+//! A regular file, open for reading: as a stream, or at any offset.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
@@ -9,26 +9,26 @@ use xfskit_units::{ByteOffset, index};
 use crate::change::handle::{AtEnd, FileHandle};
 use crate::{Error, Fs, Inode, Result};
 
-/// Bytes that are read at once, where all of a file is.
+/// Number of bytes read at once when a whole file is read.
 const CHUNK: u64 = 1 << 20;
 
-/// A regular file, open for reading. It has no bound on the size of the file: holes are zeroes when
-/// they are read, and take no memory before.
+/// A regular file, open for reading. Its size has no bound: holes become zeroes when they are read,
+/// and take no memory before.
 #[derive(Debug)]
 pub struct FileReader<F: Deref<Target = Fs>> {
     source: Source<F>,
     whole_max: u64,
-    /// Where the stream goes on, in bytes.
+    /// Position of the stream, in bytes.
     at: u64,
 }
 
 /// A reader that borrows the filesystem.
 pub type Reader<'f> = FileReader<&'f Fs>;
 
-/// Where the content is.
+/// The location of the content.
 #[derive(Debug)]
 enum Source<F: Deref<Target = Fs>> {
-    /// On a volume that is open for reading: on the device, where it stays.
+    /// On a volume that is open for reading: on the device, where it does not move.
     Still(F, FileExtents),
     /// In memory or on the device, as all handles see it.
     Live(FileHandle<F>),
@@ -38,8 +38,8 @@ impl Fs {
     /// Opens the regular file `inode` for reading.
     ///
     /// # Errors
-    /// Where it is none, or its map is damaged; [`NoInode`](xfskit_core::Error::NoInode) where it
-    /// is gone, or its number is another file's now.
+    /// The inode is not a regular file, or its map is damaged;
+    /// [`NoInode`](xfskit_core::Error::NoInode) if it is gone, or its number is another file's now.
     pub fn reader(&self, inode: &Inode) -> Result<Reader<'_>> {
         FileReader::open(self, inode)
     }
@@ -61,7 +61,7 @@ impl<F: Deref<Target = Fs>> FileReader<F> {
         Ok(Self { source, whole_max, at: 0 })
     }
 
-    /// Size of the file in bytes, as it is now.
+    /// Returns the size of the file in bytes, as it is now.
     pub fn size(&self) -> u64 {
         match &self.source {
             Source::Still(_, file) => file.size().0,
@@ -69,10 +69,10 @@ impl<F: Deref<Target = Fs>> FileReader<F> {
         }
     }
 
-    /// Reads from byte `offset`, and returns how many bytes there were before the end of the file.
+    /// Reads from byte `offset`. Returns the number of bytes before the end of the file.
     ///
     /// # Errors
-    /// Where the device fails, or the map of the file is damaged.
+    /// The device fails, or the map of the file is damaged.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.source {
             Source::Still(fs, file) => Ok(file.read_at(&fs.volume, ByteOffset(offset), buf)?),
@@ -83,8 +83,8 @@ impl<F: Deref<Target = Fs>> FileReader<F> {
     /// Returns all of the content.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] above [`WHOLE_MAX`](crate::WHOLE_MAX), or what [`Fs::with_whole_max`]
-    /// says; as [`read_at`](Self::read_at).
+    /// [`Error::TooLarge`] if it exceeds [`WHOLE_MAX`](crate::WHOLE_MAX), or the maximum of
+    /// [`Fs::with_whole_max`]; as [`read_at`](Self::read_at).
     pub fn read_whole(&self) -> Result<Vec<u8>> {
         let size = self.size();
         if size > self.whole_max {
@@ -92,7 +92,7 @@ impl<F: Deref<Target = Fs>> FileReader<F> {
             return Err(Error::TooLarge { what, bytes: size, max: self.whole_max, instead });
         }
         let mut content = Vec::new();
-        // The size is the disk's word; memory is taken as content arrives.
+        // The size comes from the disk and may be wrong; memory is taken as content arrives.
         while (content.len() as u64) < size {
             let start = content.len();
             let len = (size - start as u64).min(CHUNK);

@@ -1,8 +1,7 @@
-//! A tree, entry by entry, sorted, depth first: what a person reads. For speed see
-//! [`sweep`](crate::sweep).
+//! Walks a tree entry by entry, sorted, depth first. [`sweep`](crate::sweep) is faster.
 //!
-//! Damage does not end a walk. What cannot be read is an `Err` item that names its path; its
-//! neighbours still come. A directory is entered once only, so a cycle ends.
+//! Damage does not end a walk. A directory or inode that cannot be read is an `Err` item with its
+//! path, and its neighbours are still returned. A directory is entered only once, so a cycle ends.
 
 use std::ops::Deref;
 
@@ -13,21 +12,21 @@ use crate::fs::Portion;
 use crate::path::join;
 use crate::{Entry, Error, Fs, Result, Visited};
 
-/// Inodes loaded together.
+/// Number of inodes loaded together.
 const AHEAD: usize = 512;
 
 /// One file of a walk.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
-    /// Where, from the root of the volume.
+    /// Path from the root of the volume.
     pub path: Vec<u8>,
-    /// How deep below where the walk began; the start itself is 0.
+    /// Depth below the start of the walk, which has 0.
     pub depth: usize,
     /// The file.
     pub inode: Inode,
-    /// The directory that it was found in; of the start, itself.
+    /// The directory that it was found in; for the start, the file itself.
     pub parent: Ino,
-    /// True where it is the last of its directory.
+    /// True if it is the last of its directory.
     pub last: bool,
 }
 
@@ -35,25 +34,25 @@ pub struct WalkEntry {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", String::from_utf8_lossy(path))]
 pub struct WalkFault {
-    /// Where, from the root of the volume.
+    /// Path from the root of the volume.
     pub path: Vec<u8>,
-    /// Why.
+    /// The error.
     #[source]
     pub error: Error,
 }
 
-/// A walk under way: an iterator. `F` is how it refers to the filesystem: by a borrow ([`Walk`]), or
-/// as an owner.
+/// A running walk: an iterator. `F` is the reference to the filesystem: a borrow ([`Walk`]), or an
+/// owner.
 #[derive(Debug)]
 pub struct TreeWalk<F: Deref<Target = Fs>> {
     fs: F,
     max_depth: usize,
     seen: Visited,
-    /// Of the directory that the walk is in, and behind it what is left of others.
+    /// Path of the directory that the walk is in, followed by the rest of a longer one.
     path: Vec<u8>,
-    /// What the next step returns before anything else: faults of a directory just entered.
+    /// Items that the next step returns first: errors of a directory that was just entered.
     faults: Vec<WalkFault>,
-    /// The file where the walk begins, until it was returned.
+    /// The first file, until it was returned.
     start: Option<WalkEntry>,
     levels: Vec<Level>,
 }
@@ -64,18 +63,18 @@ pub type Walk<'f> = TreeWalk<&'f Fs>;
 /// A directory that the walk is in.
 #[derive(Debug)]
 struct Level {
-    /// Bytes of the walk's path that are this directory's: its own copy would cost a deep tree's
-    /// depth for each level.
+    /// Length of this directory's path in the walk's path. A copy of its own for each level would
+    /// cost a deep tree's depth.
     path_len: usize,
     dir: Inode,
-    /// What is still to come, in reverse: the next is the last.
+    /// The remaining entries in reverse: the next is the last.
     entries: Vec<Entry>,
-    /// The inodes of the next few, in reverse too.
+    /// The inodes of the next entries, in reverse too.
     inodes: Vec<Result<Inode>>,
 }
 
 impl Level {
-    /// The next entry and its inode, loaded together with those behind it.
+    /// Returns the next entry and its inode, loaded together with those behind it.
     fn next(&mut self, fs: &Fs) -> Option<(Entry, Result<Inode>)> {
         if self.inodes.is_empty() {
             let ahead = &self.entries[self.entries.len().saturating_sub(AHEAD)..];
@@ -84,8 +83,8 @@ impl Level {
         self.entries.pop().zip(self.inodes.pop())
     }
 
-    /// The next entry, as [`next`](Self::next), without those that were removed since the directory
-    /// was read.
+    /// Returns the next entry like [`next`](Self::next), without those that were removed since the
+    /// directory was read.
     fn next_there(&mut self, fs: &Fs) -> Option<(Entry, Result<Inode>)> {
         while let Some((entry, inode)) = self.next(fs) {
             if !inode.as_ref().is_err_and(|error| is_gone(fs, error)) {
@@ -99,14 +98,14 @@ impl Level {
     }
 }
 
-/// The volume changes meanwhile, and what was to be read went.
+/// Returns true if the volume changed meanwhile, and the file was removed.
 fn is_gone(fs: &Fs, error: &Error) -> bool {
     fs.volume.engine().is_ok() && error.is_stale()
 }
 
 impl Fs {
-    /// Walks the tree below `inode`, which `path` names. Directories deeper than `max_depth` below
-    /// the start are not entered.
+    /// Walks the tree below `inode`, whose path is `path`. Directories deeper than `max_depth`
+    /// below the start are not entered.
     pub fn walk(&self, path: &[u8], inode: Inode, max_depth: usize) -> Walk<'_> {
         TreeWalk::new(self, path, inode, max_depth)
     }
@@ -128,12 +127,12 @@ impl<F: Deref<Target = Fs>> TreeWalk<F> {
         }
     }
 
-    /// Bounds how deep below the start the walk goes: for a walk that has not begun.
+    /// Sets the maximum depth below the start, of a walk that has not begun.
     pub fn set_max_depth(&mut self, max_depth: usize) {
         self.max_depth = max_depth;
     }
 
-    /// Goes into `entry` where it is a directory and not too deep.
+    /// Enters `entry` if it is a directory and not too deep.
     fn enter(&mut self, entry: &WalkEntry) {
         if !entry.inode.core().is_dir() || entry.depth >= self.max_depth {
             return;

@@ -23,6 +23,7 @@ pub mod put;
 pub mod source;
 pub mod stdin;
 pub mod within;
+mod xattrs;
 
 mod acl;
 mod links;

@@ -13,7 +13,7 @@ use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
 
 use crate::readahead::ReadAhead;
 use crate::source::{Kind, Labels, Meta, NodeId, Owners, Segment, SourceError, Tree};
-use crate::within::copy_xattrs;
+use crate::xattrs::copy_xattrs;
 
 /// Number of bytes written at once.
 const PIECE: usize = 1 << 20;

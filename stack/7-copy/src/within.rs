@@ -9,9 +9,10 @@ use std::ops::ControlFlow;
 
 use xfskit_core::file::Seek;
 use xfskit_units::Ino;
-use xfskit_vfs::{Error, FileType, Fs, NewNode, SetAttr, SetMode, Stat, join};
+use xfskit_vfs::{Error, FileType, Fs, NewNode, SetAttr, Stat, join};
 
 use crate::put::{OnPut, Put, PutError, entry, replace};
+use crate::xattrs::copy_xattrs;
 
 /// Number of bytes copied at once.
 const PIECE: usize = 1 << 20;
@@ -184,23 +185,6 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
     }
     source.close()?;
     copy.close()
-}
-
-/// Copies the extended attributes that `from` has and `wanted` accepts to inode `to`.
-pub(crate) fn copy_xattrs(
-    fs: &Fs,
-    from: Ino,
-    to: Ino,
-    is_wanted: impl Fn(&[u8]) -> bool,
-) -> Result<(), Error> {
-    let (xattrs, errors) = fs.xattrs(&fs.inode(from)?);
-    if let Some(error) = errors.into_iter().next() {
-        return Err(error);
-    }
-    for xattr in xattrs.iter().filter(|xattr| is_wanted(&xattr.name)) {
-        fs.set_xattr(to, &xattr.name, &xattr.value, SetMode::Any)?;
-    }
-    Ok(())
 }
 
 /// Sets a copy's metadata to that of the file. Times come last.

@@ -18,14 +18,12 @@ use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_units::{ByteLen, Uuid};
 
 use crate::Driver;
-use crate::driver::engine::Engine;
+use crate::driver::engine::{Engine, MEMORY};
 use crate::driver::mounted::Mounted;
 use crate::image::{self, Image};
 use crate::kernel;
 use crate::measure::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
 
-/// The name of the storage of a volume that has no file.
-pub const MEMORY: &str = "memory";
 /// Magic number of tmpfs in `statfs`.
 const TMPFS: u64 = 0x0102_1994;
 /// A directory on tmpfs.

@@ -111,10 +111,10 @@ fn kind_of_volume(error: &xfskit_vfs::Error) -> ErrorKind {
         Error::IsDirectory { .. } => ErrorKind::IsADirectory,
         Error::Loop { .. } => ErrorKind::FilesystemLoop,
         Error::NameTooLong { .. } | Error::BadName { .. } => ErrorKind::InvalidFilename,
-        Error::Root { .. } => ErrorKind::ResourceBusy,
         Error::NotSymlink { .. } | Error::NotFile { .. } | Error::NotAbsolute { .. } => {
             ErrorKind::InvalidInput
         }
+        Error::Root { .. } => ErrorKind::ResourceBusy,
         Error::TooLarge { .. } => ErrorKind::FileTooLarge,
         Error::DirTwice { .. } => ErrorKind::Corrupt,
     }

@@ -48,7 +48,9 @@ fn a_tree_goes_into_a_new_volume_and_comes_out_the_same() {
         (dir.path().join("root"), dir.path().join("root.img"), dir.path().join("out"));
     tree(&root);
     let seen = AtomicU64::new(0);
-    let count = |_| seen.store(seen.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let count = |_| {
+        seen.fetch_add(1, Ordering::Relaxed);
+    };
     let built = Build::new().dir(&root).owner(7, 8).progress(count).create(&image).unwrap();
     assert_eq!(built.inodes, 205, "{built:?}");
     assert!(built.left_out.is_empty() && built.unread.is_empty());
@@ -104,7 +106,9 @@ fn a_check_replays_the_journal_in_memory_and_counts_what_it_sees() {
     let image = unpacked("v5-dirty", dir.path());
     let before = std::fs::read(&image).unwrap();
     let steps = AtomicU64::new(0);
-    let count = |_| steps.store(steps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let count = |_| {
+        steps.fetch_add(1, Ordering::Relaxed);
+    };
     let checked = Check::new().progress(count).run(&image).unwrap();
     assert!(checked.is_clean(), "{:?}", checked.findings);
     assert!(checked.inodes > 100 && checked.directories > 3, "{checked:?}");

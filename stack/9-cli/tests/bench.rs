@@ -75,7 +75,7 @@ fn an_array_without_parity_is_only_read_whole() {
         results.iter().filter_map(|result| result["raid"]["state"].as_str()).collect();
     assert_eq!(states, ["healthy", "healthy"], "requests of a full stripe, and small ones");
     let run = expect(2, &["bench", "raid", "--quick", "--level", "raid7"]);
-    assert!(run.stderr.contains("raid7 is no level of md"), "{}", run.stderr);
+    assert!(run.stderr.contains("raid7 is not a level of md"), "{}", run.stderr);
 }
 
 #[test]

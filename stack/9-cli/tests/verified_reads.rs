@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::{Bench, damage, expect, objects, shown, xfskit};
+use common::{Bench, damage, expect, feed, objects, shown, xfskit};
 
 /// A megabyte without repetition: several stripes of each array.
 fn content() -> Vec<u8> {
@@ -69,8 +69,7 @@ fn a_mismatch_on_raid5_names_the_file_and_the_range_and_exits_1() {
     assert!(run.stderr.contains("disagree at bytes"), "{}", run.stderr);
 }
 
-/// The place on a member of this page of the file that `member` lies about, and what is to be
-/// there.
+/// Returns the member that holds this page of the file, and the place of the page there.
 fn place(members: &[String], at: usize) -> (String, u64) {
     let wanted = &content()[at..at + 4096];
     let find = |member: &&String| {
@@ -87,7 +86,8 @@ fn small_files(bench: &Bench) -> String {
     for i in 0..100_u8 {
         fs::write(dir.join(format!("{i}")), [i; 3000]).unwrap();
     }
-    shown(&dir)
+    // Into the root directory, so that they lie behind the file.
+    format!("{}/.", shown(&dir))
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn put_verify_computes_parity_without_the_wrong_data_of_a_raid6_member() {
     let bench = Bench::new();
     let (target, members) = array(&bench, "6", 5);
     let (liar, offset) = place(&members, 0);
-    damage(liar.as_ref(), offset + (1 << 20), &content().repeat(8));
+    damage(liar.as_ref(), offset + (400 << 10), &content().repeat(8));
     let small = small_files(&bench);
     let run = expect(0, &["put", "--verify", &target, &small, "/"]);
     assert!(run.stderr.contains(&liar) && run.stderr.contains("corrected"), "{}", run.stderr);
     let (copy, other) = (shown(&bench.path("copy")), shown(&bench.path("other")));
-    expect(0, &["get", "--verify", &target, "/small", &copy]);
+    expect(0, &["get", "--verify", &target, "/", &copy]);
     let others: Vec<&str> =
         members.iter().map(|m| if *m == liar { "missing" } else { m.as_str() }).collect();
-    expect(0, &["get", &format!("md:{}", others.join(",")), "/small", &other]);
+    expect(0, &["get", &format!("md:{}", others.join(",")), "/", &other]);
     for i in 0..100_u8 {
         let name = i.to_string();
         let read = |dir: &str| fs::read(bench.path(dir).join(&name)).unwrap();
@@ -117,14 +117,15 @@ fn put_verify_says_where_a_raid5_is_in_doubt_and_leaves_it_visible() {
     let bench = Bench::new();
     let (target, members) = array(&bench, "5", 3);
     let (liar, offset) = place(&members, 0);
-    damage(liar.as_ref(), offset + (1 << 20), &content().repeat(8));
+    damage(liar.as_ref(), offset + (400 << 10), &content().repeat(8));
     let small = small_files(&bench);
     let run = expect(1, &["put", "--verify", &target, &small, "/"]);
     assert!(run.stderr.contains("members disagree"), "{}", run.stderr);
-    let pages =
-        |run: &common::Run| objects(run).last().unwrap()["verify"][0]["undecided_pages"].as_u64();
-    let again =
-        xfskit(&["get", "--json", "--verify", &target, "/small", &shown(&bench.path("copy"))]);
+    // The summary is followed by the faults that it led to.
+    let pages = |run: &common::Run| {
+        objects(run).iter().find_map(|object| object["verify"][0]["undecided_pages"].as_u64())
+    };
+    let again = xfskit(&["get", "--json", "--verify", &target, "/", &shown(&bench.path("copy"))]);
     assert!(pages(&again).unwrap() > 0, "{}", again.stdout);
 }
 
@@ -138,7 +139,17 @@ fn targets_that_cannot_be_verified_are_refused() {
         let run = xfskit(&["get", "--verify", &target, "/", &dest]);
         assert_eq!(run.code, 2, "{}", run.stderr);
         assert!(run.stderr.contains("compare") && !bench.path("dest").exists(), "{}", run.stderr);
-        let run = xfskit(&["put", "--verify", &target, "/etc/hostname", "/"]);
+        let file = shown(&bench.file("some", b"some"));
+        let run = xfskit(&["put", "--verify", &target, &file, "/"]);
         assert!(run.code == 2 && run.stderr.contains("compare"), "{}", run.stderr);
     }
+}
+
+#[test]
+fn in_the_shell_nothing_is_put_unverified_that_was_to_be_verified() {
+    let bench = Bench::new();
+    let (target, _) = array(&bench, "5", 3);
+    let file = shown(&bench.file("some", b"some"));
+    feed(1, &["shell", &target], format!("put --verify {file} /\n").as_bytes());
+    assert_eq!(expect(0, &["ls", &target]).stdout, "file\n");
 }

@@ -46,7 +46,8 @@ fn order_layout_chunk_and_offset_are_found_without_superblocks() {
         assert!(guess.certain, "{guesses:#?}");
         let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
         assert_eq!(found, (0..6).map(Some).collect::<Vec<_>>());
-        assert_eq!(guesses.len(), 1, "{guesses:#?}");
+        let is_worse = |other: &Guess| other.contradictions() > guess.contradictions() + 3;
+        assert!(guesses[1..].iter().all(is_worse), "{guesses:#?}");
     }
 }
 

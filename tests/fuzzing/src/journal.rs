@@ -16,6 +16,7 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Ctx;
 use xfskit_format::Location;
+use xfskit_format::agi::{Agi, NULLAGINO};
 use xfskit_format::log::op;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::sb::Superblock;
@@ -164,7 +165,7 @@ pub fn is_slow(data: &[u8]) -> bool {
 ///
 /// # Panics
 /// Where the sound journal is refused, or a volume that was opened and closed for writing is not
-/// clean, and closing names no deleted inode for which.
+/// clean and has no unlinked inodes either.
 pub fn replay(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let dirty = &images()[select(choice)];
@@ -181,13 +182,22 @@ pub fn replay(data: &[u8]) {
             }
         }
         Ok(volume) => {
-            if let Ok(closed) = volume.close_counted() {
+            if volume.close().is_ok() {
                 let log = Log::open(&dev, dirty.start, &dirty.geo).expect("a journal just closed");
-                assert!(log.is_clean() || !closed.orphans_left.is_empty(), "not clean, unsaid");
+                assert!(log.is_clean() || has_unlinked(&dev), "closed, and not clean");
             }
         }
         Err(_) => {}
     }
+}
+
+/// Returns true if the volume has inodes on its unlinked lists, or an AGI that cannot be read. A
+/// journal that is closed with such inodes stays dirty, so that the next recovery, here or in
+/// Linux, tries to free them again.
+fn has_unlinked(dev: &Arc<dyn BlockDevice>) -> bool {
+    let volume = Volume::open(Arc::clone(dev), &OpenOptions::default()).expect("it was just open");
+    let is_empty = |agi: Agi| agi.unlinked.iter().all(|head| head.get() == NULLAGINO);
+    !volume.geo().ags().all(|agno| volume.agi(agno).is_ok_and(is_empty))
 }
 
 /// Returns the seeds: each image as it is, and a change of every operation of its first records.

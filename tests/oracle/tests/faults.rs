@@ -33,7 +33,10 @@ fn judge<'f>(
     let (mut wrong, mut elsewhere) = (Vec::new(), Vec::new());
     let count = faults.len();
     for (fault, commands) in faults {
-        let damage = fault.write(&writer, image, &commands);
+        let Some(damage) = fault.write(&writer, image, &commands) else {
+            elsewhere.push(format!("{}: the volume has no such field", fault.name));
+            continue;
+        };
         let verdict = ours::check(image);
         let found = checks(&verdict);
         if !found.contains(fault.due) {

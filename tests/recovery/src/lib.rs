@@ -141,28 +141,28 @@ pub fn compare_recovered(
     let differences = expected.differences(&in_memory, 20);
     assert!(differences.is_empty(), "{name}, in memory:\n{}", differences.join("\n"));
 
-    let mended = image.copy("ours.img");
-    let replay = recover(&mended).unwrap_or_else(|why| panic!("{name}: {why}"));
-    verify_recovered(name, case, &mended, theirs);
-    let differences = expected.differences(&shown(&mended, scratch).without_blocks(), 20);
+    let recovered = image.copy("ours.img");
+    let replay = recover(&recovered).unwrap_or_else(|why| panic!("{name}: {why}"));
+    verify_recovered(name, case, &recovered, theirs);
+    let differences = expected.differences(&shown(&recovered, scratch).without_blocks(), 20);
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
     replay.finished
 }
 
-/// Verifies that `xfs_repair -n` and `xfskit check` have no findings in `mended`. One state is
+/// Verifies that `xfs_repair -n` and `xfskit check` have no findings in `recovered`. One state is
 /// allowed, since Linux leaves it too: an attribute with a remote value is set or removed in
 /// several transactions without an intent, and stays INCOMPLETE if a crash comes between them.
-fn verify_recovered(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
+fn verify_recovered(name: &str, case: &Case, recovered: &Image<'_>, theirs: &Image<'_>) {
     let mut of_linux = ours::CheckReport::default();
     for tools in case.repair_tools() {
-        let output = complaints(&tools, mended);
+        let output = complaints(&tools, recovered);
         if !output.is_empty() {
             assert!(output.contains(" is INCOMPLETE"), "{name}: {output}");
             assert_eq!(output, complaints(&tools, theirs), "{name}");
             of_linux = ours::check(theirs);
         }
     }
-    assert_eq!(ours::check(mended), of_linux, "{name}");
+    assert_eq!(ours::check(recovered), of_linux, "{name}");
 }
 
 /// Copies times from `ours` that cannot be compared. Linux 6.18 sets the inode's ctime to the time

@@ -25,8 +25,7 @@ use xfskit_units::{ByteOffset, index};
 use super::io::WriteJob;
 use super::scrub::Mismatch;
 use super::striped::Alternative;
-use super::stripes::Span;
-use super::write::New;
+use super::stripes::{New, Span};
 use super::{Array, Map};
 
 impl Array {

@@ -15,8 +15,7 @@ use xfskit_units::index;
 use super::Array;
 use super::io::{WriteJob, io_error};
 use super::mirror::PAGE;
-use super::stripes::Span;
-use super::write::New;
+use super::stripes::{New, Span};
 use crate::journal::{JournalWriter, StripePage};
 
 impl Array {

@@ -14,8 +14,8 @@ use xfskit_units::{ByteOffset, index};
 use super::Array;
 use super::io::WriteJob;
 use super::mirror::PAGE;
-use super::stripes::Span;
-use super::write::{New, add};
+use super::stripes::{New, Span};
+use super::write::add;
 use crate::ppl::{self, HEADER_BYTES, PplEntry, PplHeader};
 use crate::superblock::MemberRange;
 

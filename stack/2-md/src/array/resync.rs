@@ -14,9 +14,8 @@ use xfskit_units::{Sectors, index};
 use super::io::{ReadJob, WriteJob, io_error};
 use super::metadata::ArrayMetadata;
 use super::mirror::Copy;
-use super::stripes::Span;
+use super::stripes::{New, Span};
 use super::sync_action::{Completion, SyncJob};
-use super::write::New;
 use super::{Array, Map};
 
 /// Bytes of the sync space after which progress is recorded.

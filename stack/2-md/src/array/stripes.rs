@@ -26,6 +26,12 @@ pub(super) struct Span {
     pub(super) columns: Range<u64>,
 }
 
+/// New data for the columns of a span.
+pub(super) struct New<'a> {
+    pub(super) d: usize,
+    pub(super) buf: &'a [u8],
+}
+
 impl Span {
     pub(super) fn len(&self) -> u64 {
         self.columns.end - self.columns.start

@@ -26,8 +26,7 @@ use xfskit_units::index;
 use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
 use super::striped::StripePart;
-use super::stripes::{Span, part_of};
-use super::write::New;
+use super::stripes::{New, Span, part_of};
 use super::{Array, Map};
 
 /// Pages that are recorded one by one; further pages are only counted.

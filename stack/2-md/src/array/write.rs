@@ -23,7 +23,7 @@ use xfskit_units::index;
 use super::Array;
 use super::io::{ReadJob, WriteJob};
 use super::mirror::PAGE;
-use super::stripes::{Span, places};
+use super::stripes::{New, Span, places};
 use super::verify::Verdict;
 
 /// Bytes that all members' slices of a partial write may take together.
@@ -34,12 +34,6 @@ struct Piece<'a> {
     d: usize,
     columns: Range<u64>,
     buf: &'a [u8],
-}
-
-/// New data for the columns of a span.
-pub(super) struct New<'a> {
-    pub(super) d: usize,
-    pub(super) buf: &'a [u8],
 }
 
 impl Array {

@@ -309,9 +309,9 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Returns where the pieces of a member of `size` bytes begin that are read within `limit` bytes. Of
-/// a larger member these are its first three quarters of the limit, and pieces from all over the
-/// rest, with the last one.
+/// Returns where the pieces of a member of `size` bytes begin that are read within `limit` bytes.
+/// Three quarters of the limit are read from the start of a larger member, and the other quarter in
+/// pieces from all over the rest, with the last one.
 fn pieces(size: u64, limit: u64) -> impl Iterator<Item = u64> {
     let piece = PIECE as u64;
     let (all, read) = (size.div_ceil(piece), limit.div_ceil(piece).max(1));

@@ -43,6 +43,8 @@ use votes::Votes;
 const SCREENED: usize = 512;
 /// At most this many candidates are examined further.
 const CANDIDATES_MAX: usize = 256;
+/// At most this many guesses are returned.
+const GUESSES_MAX: usize = 1024;
 
 /// The members in the order given; `None` for a missing one.
 pub type MemberDevices = [Option<Arc<dyn BlockDevice>>];
@@ -129,11 +131,22 @@ struct Candidate<'a> {
 /// fewest contradictions first. Each explains at least half of the blocks.
 pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Vec<Guess> {
     let samples = Samples::new(members, &evidence.found);
-    let mut guesses: Vec<Guess> = candidates(members, evidence)
+    let mut guesses: Vec<(Guess, &Placement)> = candidates(members, evidence)
         .iter()
-        .flat_map(|candidate| guesses(candidate, members, evidence, &samples))
+        .flat_map(|candidate| {
+            let guesses = guesses(candidate, members, evidence, &samples);
+            guesses.into_iter().map(|guess| (guess, candidate.placement))
+        })
+        .filter(|(guess, _)| guess.right * 2 >= guess.found)
         .collect();
-    guesses.retain(|guess| guess.right * 2 >= guess.found);
+    guesses.sort_by_key(|(guess, _)| guess.contradictions());
+    guesses.truncate(GUESSES_MAX);
+    let with_headers = |(mut guess, placement): (Guess, &Placement)| {
+        guess.headers_missing =
+            proof::missing_headers(&guess, members, &evidence.volume, placement);
+        guess
+    };
+    let mut guesses: Vec<Guess> = guesses.into_iter().map(with_headers).collect();
     guesses.sort_by_key(|guess| (guess.contradictions(), guess.part.is_empty(), !guess.certain));
     guesses
 }
@@ -230,7 +243,7 @@ fn guesses(
     let found: Vec<&FoundBlock> = evidence.found.iter().collect();
     let places = places_of(shape, placement, &found);
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
-    let proof::Orders { orders, agreement, untried } =
+    let proof::Orders { best: orders, agreement, untried } =
         proof::orders(shape, *offset, &votes, members, samples);
     let is_incomplete = !untried.is_empty();
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
@@ -246,7 +259,7 @@ fn guesses(
     let manual = ManualGeometry { layout, chunk, offset: Sectors(*offset), size };
     let guess = |order: &Vec<Option<usize>>| {
         let (right, found) = votes.count(order);
-        let mut guess = Guess {
+        Guess {
             manual,
             part: placement.part.clone(),
             order: order.clone(),
@@ -257,10 +270,7 @@ fn guesses(
             certain: open.is_empty(),
             open: open.clone(),
             is_incomplete,
-        };
-        guess.headers_missing =
-            proof::missing_headers(&guess, members, &evidence.volume, placement);
-        guess
+        }
     };
     orders.iter().map(guess).collect()
 }

@@ -23,7 +23,7 @@ const GROUPS: u64 = 16;
 /// Orders of the members that explain equally much.
 pub(super) struct Orders {
     /// The orders with which the members agree best.
-    pub(super) orders: Vec<Vec<Option<usize>>>,
+    pub(super) best: Vec<Vec<Option<usize>>>,
     /// How well the members agree in the best of them.
     pub(super) agreement: Agreement,
     /// Roles that votes leave open, and that are too many to try all orders.
@@ -45,7 +45,7 @@ pub(super) fn orders(
     let agreement = |order: &[Option<usize>]| samples.agreement(shape, offset, order);
     if open.is_empty() || open.len() > OPEN_MAX {
         let agreement = agreement(&first);
-        return Orders { orders: vec![first], agreement, untried: open };
+        return Orders { best: vec![first], agreement, untried: open };
     }
     let explained = votes.explained(&first);
     let (mut candidates, mut seen) = (Vec::new(), HashSet::new());
@@ -61,7 +61,7 @@ pub(super) fn orders(
     candidates.retain(|(agreement, _)| agreement.wrong <= best.wrong + best.wrong / 10);
     candidates.truncate(ORDERS_MAX);
     let orders = candidates.into_iter().map(|(_, order)| order).collect();
-    Orders { orders, agreement: best, untried: Vec::new() }
+    Orders { best: orders, agreement: best, untried: Vec::new() }
 }
 
 /// Returns the roles that hold the same, and whose members can therefore be exchanged.

@@ -27,13 +27,14 @@ const COINCIDENCES: usize = 4;
 
 type Sector = [u8; 512];
 type Order = [Option<usize>];
+/// Sectors that were read, by member and sector; `None` for what cannot be read.
+type ReadSectors = HashMap<(usize, u64), Option<Arc<Sector>>>;
 
 /// The members' sectors that are compared.
 pub(super) struct Samples<'a> {
     devices: &'a MemberDevices,
     at: Vec<u64>,
-    /// Sectors that were read, by member and sector; `None` for what cannot be read.
-    sectors: RefCell<HashMap<(usize, u64), Option<Arc<Sector>>>>,
+    sectors: RefCell<ReadSectors>,
 }
 
 /// How many samples could be compared, and in how many the members do not agree.

@@ -9,8 +9,6 @@
 
 use std::fmt;
 
-use crate::geometry::GeometryError;
-
 pub mod concat;
 pub mod mirror;
 pub mod named;
@@ -120,25 +118,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Returns the layout that a superblock's `level` and `layout` name.
-    ///
-    /// # Errors
-    /// Returns [`GeometryError::Level`] or [`GeometryError::Layout`] if md has no such level or
-    /// layout.
-    pub fn from_numbers(level: i32, layout: u32) -> Result<Self, GeometryError> {
-        let known = Level::from_number(level).ok_or(GeometryError::Level { level })?;
-        let unknown = GeometryError::Layout { level: known, layout };
-        match known {
-            Level::Linear => Ok(Self::Linear),
-            Level::Raid0 => Raid0Layout::from_number(layout).map(Self::Raid0).ok_or(unknown),
-            Level::Raid1 => Ok(Self::Raid1),
-            Level::Raid4 => Ok(Self::Raid4),
-            Level::Raid5 => Raid5Layout::from_number(layout).map(Self::Raid5).ok_or(unknown),
-            Level::Raid6 => Raid6Layout::from_number(layout).map(Self::Raid6).ok_or(unknown),
-            Level::Raid10 => Raid10Layout::from_number(layout).map(Self::Raid10).ok_or(unknown),
-        }
-    }
-
     /// Returns the layout that mdadm gives a new array by default.
     pub const fn default_of(level: Level) -> Self {
         match level {

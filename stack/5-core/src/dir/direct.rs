@@ -1,7 +1,8 @@
 //! Direct access to the leaf of the hash tree for a name, without reading root, nodes or the
 //! directory's form.
 //!
-//! [`Leaves`](crate::dir_cache::Leaves) caches the hash at which leaves begin, as seen by earlier descents through the tree.
+//! [`Leaves`](crate::dir_cache::Leaves) caches the hash at which leaves begin, as seen by earlier
+//! descents through the tree.
 //!
 //! 1. A cached position is a hint. It is verified on the block itself, which the transaction holds:
 //!    the block must be a leaf of a hash tree, with entries of lower and of higher hashes. Leaves

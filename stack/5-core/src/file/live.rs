@@ -42,14 +42,14 @@ impl Volume {
         }
     }
 
-    /// Ends one use of `content` without writing anything. Data in memory stays there until the next
-    /// flush, sync or close of the volume.
+    /// Ends one use of `content` without writing anything. Data in memory stays there until the
+    /// next flush, sync or close of the volume.
     pub fn leave_content(&self, content: Arc<Content>) {
         self.forget_if_last(content);
     }
 
-    /// Ends a reader's use of `content`. Data that others wrote stays in memory. If all of them have
-    /// closed the file meanwhile, and nothing is left to be written, this call closes it.
+    /// Ends a reader's use of `content`. Data that others wrote stays in memory. If all of them
+    /// have closed the file meanwhile, and nothing is left to be written, this call closes it.
     pub fn release_content(&self, content: Arc<Content>) {
         if !self.is_last(&content) || !content.is_flushed() {
             return self.forget_if_last(content);

@@ -13,8 +13,8 @@ use xfskit_units::{ByteLen, ByteOffset, Ino};
 use super::hold::InodeHold;
 use crate::{Fs, Result};
 
-/// A regular file, open. It outlives its name. `F` is how it refers to the filesystem: by a borrow
-/// ([`Handle`]), or as an owner.
+/// An open regular file. It outlives its name. `F` is the reference to the filesystem: a borrow
+/// ([`Handle`]), or an owner.
 #[derive(Debug)]
 pub struct FileHandle<F: Deref<Target = Fs>> {
     content: Option<Arc<Content>>,
@@ -25,14 +25,14 @@ pub struct FileHandle<F: Deref<Target = Fs>> {
 /// A handle that borrows the filesystem.
 pub type Handle<'f> = FileHandle<&'f Fs>;
 
-/// What happens to content in memory when a handle ends.
+/// Handling of content in memory when a handle ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// It is written to the device, and becomes durable with the next sync.
     Flush,
     /// It stays in memory until the next sync, or until memory runs out.
     Leave,
-    /// The handle only reads: what others wrote stays in memory.
+    /// The handle only reads: content that other handles wrote stays in memory.
     Release,
 }
 
@@ -40,27 +40,27 @@ impl Fs {
     /// Opens the regular file `ino` for reading and writing.
     ///
     /// # Errors
-    /// Where it is none, or the volume is open for reading only.
+    /// The inode is not a regular file, or the volume is open for reading only.
     pub fn open(&self, ino: Ino) -> Result<Handle<'_>> {
         FileHandle::open(self, ino, AtEnd::Flush)
     }
 
-    /// Opens the regular file `inode` for reading and writing: it, and not another that was given
-    /// its number since.
+    /// Opens the regular file `inode` for reading and writing: this file, not another that got its
+    /// number since.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`NoInode`](xfskit_core::Error::NoInode) where it is gone.
+    /// As [`open`](Self::open); [`NoInode`](xfskit_core::Error::NoInode) if it is gone.
     pub fn open_inode(&self, inode: &Inode) -> Result<Handle<'_>> {
         FileHandle::open_inode(self, inode, AtEnd::Flush)
     }
 
-    /// The same for reading only, on a volume that is open for writing.
+    /// Opens the file for reading only, on a volume that is open for writing.
     pub(crate) fn open_to_read(&self, inode: &Inode) -> Result<Handle<'_>> {
         FileHandle::open_inode(self, inode, AtEnd::Release)
     }
 
-    /// Writes `bytes` to the file `ino` from byte `offset` on: for one write alone. Several to one
-    /// file are better made through a [`Handle`].
+    /// Writes `bytes` to the file `ino` from byte `offset` on. Several writes to one file are
+    /// faster through a [`Handle`].
     ///
     /// # Errors
     /// As [`Handle::write`] and [`Handle::close`].
@@ -70,8 +70,7 @@ impl Fs {
         handle.close()
     }
 
-    /// Reads from byte `offset` of the file `ino`, as it is now, and answers how many bytes there
-    /// were.
+    /// Reads from byte `offset` of the file `ino`, as it is now. Returns the number of bytes read.
     ///
     /// # Errors
     /// As [`Handle::read`].
@@ -105,7 +104,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(Self { content, hold, at_end })
     }
 
-    /// Opens the regular file `inode`, and not another that was given its number since.
+    /// Opens the regular file `inode`: this file, not another that got its number since.
     ///
     /// # Errors
     /// As [`Fs::open_inode`].
@@ -126,20 +125,20 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         self.content.as_ref().expect("open until it is closed")
     }
 
-    /// Its inode.
+    /// Returns its inode number.
     pub fn ino(&self) -> Ino {
         self.hold.ino()
     }
 
-    /// Its size in bytes, with what is in memory only.
+    /// Returns its size in bytes, with content that is only in memory.
     pub fn size(&self) -> u64 {
         self.content().size().0
     }
 
-    /// Reads from byte `offset`, and answers how many bytes there were before the end of the file.
+    /// Reads from byte `offset`. Returns the number of bytes before the end of the file.
     ///
     /// # Errors
-    /// Where the device fails, or the map of the file is damaged.
+    /// The device fails, or the map of the file is damaged.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         Ok(self.content().read(&self.fs().volume, ByteOffset(offset), buf)?)
     }
@@ -147,7 +146,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
     /// Writes `bytes` from byte `offset` on.
     ///
     /// # Errors
-    /// Where there is no space, or the file would be too large: then nothing has changed.
+    /// There is no space, or the file would be too large. Nothing has changed then.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let now = self.fs().clock.now();
         Ok(self.content().write(&self.fs().volume, ByteOffset(offset), bytes, now)?)
@@ -162,7 +161,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().append(&self.fs().volume, bytes, now)?.0)
     }
 
-    /// Makes the file `size` bytes long: what is behind goes, what is missing reads as zeroes.
+    /// Sets the size to `size` bytes: data behind it are removed, and new bytes read as zeroes.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -171,7 +170,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().truncate(&self.fs().volume, ByteLen(size), now)?)
     }
 
-    /// Makes a hole of `range`: it reads as zeroes, and its blocks are given back.
+    /// Makes a hole of `range`: it reads as zeroes, and its blocks are freed.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -180,8 +179,8 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().punch(&self.fs().volume, bytes(&range), now)?)
     }
 
-    /// Gives `range` blocks that nothing was written to. Beyond the end the file grows, unless
-    /// `keep_size`.
+    /// Allocates blocks for `range`, which read as zeroes. The file grows if the range is beyond
+    /// its end, unless `keep_size`.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -190,7 +189,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().preallocate(&self.fs().volume, bytes(&range), keep_size, now)?)
     }
 
-    /// Makes `range` read as zeroes, and keeps blocks for it.
+    /// Makes `range` read as zeroes, with blocks allocated.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -199,17 +198,16 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().zero(&self.fs().volume, bytes(&range), keep_size, now)?)
     }
 
-    /// Takes `range`, whole blocks, out of the file: what is behind moves forward.
+    /// Removes `range`, whole blocks, from the file: the data behind it move forward.
     ///
     /// # Errors
-    /// Where `range` does not consist of whole blocks or reaches the end, and as
-    /// [`write`](Self::write).
+    /// `range` is not whole blocks or reaches the end; as [`write`](Self::write).
     pub fn collapse(&self, range: Range<u64>) -> Result<()> {
         let now = self.fs().clock.now();
         Ok(self.content().collapse(&self.fs().volume, bytes(&range), now)?)
     }
 
-    /// Makes a hole of `range`, whole blocks: what is there and behind moves back.
+    /// Inserts a hole of `range`, whole blocks: the data from its start on move back.
     ///
     /// # Errors
     /// As [`collapse`](Self::collapse).
@@ -218,7 +216,8 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().insert(&self.fs().volume, bytes(&range), now)?)
     }
 
-    /// The next data, or hole, from byte `offset` on; `None` where there is none before the end.
+    /// Returns the next data, or hole, from byte `offset` on; `None` if there is none before the
+    /// end.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -227,18 +226,18 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(found.map(|offset| offset.0))
     }
 
-    /// All that was written so far becomes durable.
+    /// Makes all writes so far durable.
     ///
     /// # Errors
-    /// Where the data or the journal cannot be written.
+    /// The data or the journal cannot be written.
     pub fn fsync(&self) -> Result<()> {
         Ok(self.content().fsync(&self.fs().volume)?)
     }
 
-    /// Ends the handle. What is in memory goes to the device; it is durable with the next sync.
+    /// Ends the handle. Content in memory goes to the device; it is durable with the next sync.
     ///
     /// # Errors
-    /// Where it cannot be written: it stays in memory then.
+    /// The content cannot be written. It stays in memory then.
     pub fn close(mut self) -> Result<()> {
         self.end()
     }

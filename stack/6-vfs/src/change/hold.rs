@@ -1,4 +1,4 @@
-//! Inodes held open: a file without a name lives as long as somebody holds it.
+//! Inodes held open: a file without a name exists as long as it is held.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -11,17 +11,17 @@ use crate::{Fs, Inode, Result};
 
 const SHARDS: usize = 64;
 
-/// The time for which a caller waits while another thread gives an inode back. It has a bound,
-/// because that thread may wait for a lock that the caller holds.
+/// Maximum time that a caller waits while another thread frees an inode. It is bounded, because
+/// that thread may wait for a lock that the caller holds.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(1);
 
-/// Holders of inodes.
+/// The holders of one inode.
 #[derive(Debug, Default)]
 struct Holders {
     count: usize,
-    /// It has lost its last name meanwhile: the last holder gives it back.
+    /// The inode has lost its last name: the last holder frees it.
     unnamed: bool,
-    /// The last holder is giving it back.
+    /// The last holder is freeing it.
     going: bool,
 }
 
@@ -52,9 +52,9 @@ impl Holds {
         self.shard(ino).lock().entry(ino).or_default().count += 1;
     }
 
-    /// One holder less; false where it is the last one of an inode without a name. That one still
-    /// holds it, gives it back, and tries again: so it is done by one only, and before the number
-    /// is another file's.
+    /// Removes one holder. Returns false for the last holder of an inode without a name: it still
+    /// holds the inode, frees it, and tries again. So one thread frees it, before the number is
+    /// another file's.
     fn remove(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino).lock();
         match shard.get_mut(&ino) {
@@ -68,7 +68,7 @@ impl Holds {
         true
     }
 
-    /// It was given back: the number may be another file's.
+    /// Records that the inode was freed: the number may be another file's.
     fn gave_back(&self, ino: Ino) {
         if let Some(holders) = self.shard(ino).lock().get_mut(&ino) {
             holders.going = false;
@@ -79,8 +79,8 @@ impl Holds {
         self.shard(ino).lock().get(&ino).is_some_and(|holders| holders.going)
     }
 
-    /// Returns the held inodes that have no name, and marks them: their holders do not give them
-    /// back.
+    /// Returns the held inodes without a name, and marks them, so that their holders do not free
+    /// them.
     fn take_unlinked(&self) -> Vec<Ino> {
         let mut unlinked = Vec::new();
         for shard in &self.shards {
@@ -95,8 +95,8 @@ impl Holds {
     }
 }
 
-/// An inode, held open. Dropped by the last holder, an inode without a name is given back. `F` is
-/// how it refers to the filesystem: by a borrow ([`Hold`]), or as an owner.
+/// An inode that is held open. When its last hold is dropped, an inode without a name is freed. `F`
+/// is the reference to the filesystem: a borrow ([`Hold`]), or an owner.
 #[derive(Debug)]
 pub struct InodeHold<F: Deref<Target = Fs>> {
     pub(super) fs: F,
@@ -113,13 +113,14 @@ impl<F: Deref<Target = Fs>> InodeHold<F> {
         Self { fs, ino }
     }
 
-    /// Holds inode `ino` to use its content. The caller reads the inode afterwards: it may be free.
+    /// Holds inode `ino` to use its content. The caller reads the inode afterwards, because it may
+    /// be free.
     ///
-    /// Waits while another thread gives the inode back. When that thread has committed, the number
-    /// may already be another file's, before the mark is cleared.
+    /// Waits while another thread frees the inode. When that thread has committed, the number may
+    /// already be another file's, before the mark is cleared.
     ///
     /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) if the inode is still being given back after
+    /// [`NoInode`](xfskit_core::Error::NoInode) if the inode is still being freed after
     /// [`GIVE_BACK_MAX`].
     pub(crate) fn of_content(fs: F, ino: Ino) -> Result<Self> {
         let hold = Self::new(fs, ino);
@@ -133,12 +134,12 @@ impl<F: Deref<Target = Fs>> InodeHold<F> {
         Ok(hold)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn ino(&self) -> Ino {
         self.ino
     }
 
-    /// A transaction that took the inode's last name is committed.
+    /// Records that a transaction that removed the inode's last name was committed.
     pub(crate) fn mark_unlinked(&self) {
         if let Some(holders) = self.fs.held.shard(self.ino).lock().get_mut(&self.ino) {
             holders.unnamed = true;
@@ -159,15 +160,15 @@ impl<F: Deref<Target = Fs>> Drop for InodeHold<F> {
 }
 
 impl Fs {
-    /// Holds inode `ino` open: it stays, whatever becomes of its names.
+    /// Holds inode `ino` open: it exists even without names.
     pub fn hold(&self, ino: Ino) -> Hold<'_> {
         InodeHold::new(self, ino)
     }
 
-    /// Holds `inode` open: it, and not another that was given its number since.
+    /// Holds `inode` open: this file, not another that got its number since.
     ///
     /// # Errors
-    /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone; device failures, corruption.
+    /// [`NoInode`](xfskit_core::Error::NoInode) if it is gone; device failures, corruption.
     pub fn hold_inode(&self, inode: &Inode) -> Result<Hold<'_>> {
         let hold = InodeHold::of_content(self, inode.ino())?;
         if self.volume.iget(inode.ino())?.is_same_file(inode) {
@@ -176,7 +177,7 @@ impl Fs {
         Err(xfskit_core::Error::NoInode(inode.ino()).into())
     }
 
-    /// Gives back the inodes without a name that are still held: their holders do not do it any more.
+    /// Frees the inodes without a name that are still held, instead of their holders.
     pub(crate) fn give_back_held(&self) {
         for ino in self.held.take_unlinked() {
             if let Err(error) = self.give_back(ino) {
@@ -185,14 +186,14 @@ impl Fs {
         }
     }
 
-    /// Gives back all that an inode without a name has, and itself.
+    /// Frees an inode without a name and all its blocks.
     fn give_back(&self, ino: Ino) -> Result<()> {
         let inode = match self.volume.iget(ino) {
             Err(xfskit_core::Error::NoInode(_)) => return Ok(()),
             inode => inode.inspect_err(|error| self.volume.orphan_stays(Some(ino), error))?,
         };
         if inode.core().nlink() == 0 {
-            // What is in memory of it is of no use to anybody any more.
+            // Its content in memory is of no use any more.
             self.volume.discard_content(ino)?;
             self.volume.inactivate(ino)?;
         }

@@ -81,7 +81,7 @@ impl Fs {
         self.make_with(dir, name, new, |_| ())
     }
 
-    /// The same, and what was made is held open: its number stays its own.
+    /// Makes a file like [`make`](Self::make), and holds it open, so that its number is not reused.
     ///
     /// # Errors
     /// As [`make`](Self::make).

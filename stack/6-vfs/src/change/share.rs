@@ -1,4 +1,4 @@
-//! Content of two files: shared, copied by sharing, exchanged; and given blocks of its own again.
+//! Shares, copies and exchanges content of two files, and unshares it.
 
 use std::ops::{Deref, Range};
 
@@ -8,18 +8,18 @@ use xfskit_units::{ByteOffset, index};
 use super::handle::{FileHandle, bytes};
 use crate::{Error, Fs, Result};
 
-/// Bytes that are copied at once where nothing can be shared.
+/// Number of bytes copied at once if blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
 
 impl<F: Deref<Target = Fs>> FileHandle<F> {
-    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this
-    /// one: both map the same blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source`
-    /// may end within one where `from` ends, if this file then ends there or before too. An empty
-    /// `source` is nothing to do: to share all of a file, say `0..from.size()`.
+    /// Shares `source` of the file `from`, which may be this one, at byte `offset`: both map the
+    /// same blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source` may end within a
+    /// block at the end of `from`, if this file ends there or before too. An empty `source` does
+    /// nothing: `0..from.size()` is the whole file.
     ///
     /// # Errors
     /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be
-    /// shared, and where there is no space. Nothing has changed then.
+    /// shared, and too little space. Nothing has changed then.
     pub fn share(&self, offset: u64, from: &Self, source: Range<u64>) -> Result<()> {
         self.same_volume(from)?;
         if source.is_empty() {
@@ -30,21 +30,21 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(to.share(&self.fs().volume, ByteOffset(offset), from, bytes(&source), now)?)
     }
 
-    /// Gives `range` blocks of its own where other files map them too.
+    /// Allocates own blocks for the parts of `range` that other files share.
     ///
     /// # Errors
-    /// Where there is no space: then nothing has changed.
+    /// There is no space. Nothing has changed then.
     pub fn unshare(&self, range: Range<u64>) -> Result<()> {
         Ok(self.content().unshare(&self.fs().volume, bytes(&range))?)
     }
 
-    /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`),
-    /// by sharing blocks where that is possible, else by copying. Returns how many bytes were
-    /// copied: fewer than asked for at the end of `from`, and where the rest finds no space.
+    /// Copies `source` of the file `from` to byte `offset` (`copy_file_range`): by sharing blocks
+    /// if possible, else by copying. Returns the number of bytes copied, which is smaller at the
+    /// end of `from` and if there is no space for the rest.
     ///
     /// # Errors
-    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`write`](Self::write)
-    /// for the first bytes: then nothing has changed.
+    /// [`Core::Limit`] if `source` and its destination overlap in one file; as
+    /// [`write`](Self::write) for the first bytes. Nothing has changed then.
     pub fn copy_range(&self, offset: u64, from: &Self, source: Range<u64>) -> Result<u64> {
         self.same_volume(from)?;
         let size = from.size();
@@ -68,13 +68,14 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         }
     }
 
-    /// Exchanges the bytes of `range` with those from `offset` on of `other`, at once: whole
-    /// blocks, or up to where both files end.
+    /// Exchanges the bytes of `range` with those of `other` from `offset` on, atomically: whole
+    /// blocks, or up to the end of both files.
     ///
     /// # Errors
     /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other
-    /// ranges, [`Core::NoSpace`] where the maps of both files could not grow. Nothing has changed
-    /// then; where the device fails halfway, the volume is shut down, and recovery does the rest.
+    /// ranges, [`Core::NoSpace`] if the maps of both files could not grow. Nothing has changed
+    /// then. If the device fails halfway, the volume is shut down, and recovery completes the
+    /// exchange.
     pub fn exchange_range(&self, range: Range<u64>, other: &Self, offset: u64) -> Result<()> {
         self.same_volume(other)?;
         let (now, ours, theirs) = (self.fs().clock.now(), self.content(), other.content());
@@ -82,7 +83,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(ours.exchange_range(&self.fs().volume, bytes(&range), theirs, offset, now)?)
     }
 
-    /// Exchanges all of the content with that of `other`, at once, sizes included.
+    /// Exchanges all content with that of `other`, sizes included, atomically.
     ///
     /// # Errors
     /// As [`exchange_range`](Self::exchange_range).
@@ -92,8 +93,8 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().exchange(&self.fs().volume, other.content(), now)?)
     }
 
-    /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of
-    /// this one on; an empty one at the start of `source` where there is none.
+    /// Returns the part of `source`, of a file of `size` bytes, that can be shared from byte
+    /// `offset` of this one on; an empty range at the start of `source` if there is none.
     fn sharable(&self, offset: u64, source: Range<u64>, size: u64) -> Range<u64> {
         let geo = self.fs().volume.geo();
         let blocksize = 1_u64 << geo.blocklog;
@@ -109,7 +110,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         if start < end { start..end } else { nothing }
     }
 
-    /// Reads and writes; `copied` bytes of what goes to `offset` are there already.
+    /// Copies by reading and writing; `copied` bytes are at `offset` already.
     fn copy_bytes(
         &self,
         offset: u64,
@@ -123,7 +124,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
             let len = index((source.end - at).min(COPY_BYTES));
             let len = from.read(at, &mut buf[..len])?;
             if len == 0 {
-                // It was cut meanwhile.
+                // The file was truncated meanwhile.
                 return Ok(());
             }
             self.write(offset.saturating_add(*copied), &buf[..len])?;

@@ -151,11 +151,12 @@ fn open_twice(root: &Root, path: &[u8], reading: Reading<'_>) -> Result<Option<F
     match opened {
         Ok((file, now)) => {
             if now != size {
-                reading.ends_at(now, SourceError::Changed { path: root.shown(path) })?;
+                let path = root.shown(path);
+                reading.ends_at(&path, now, SourceError::Changed { path: path.clone() })?;
             }
             Ok(Some(file))
         }
-        Err(error) => reading.is_gone(error).map(|()| None),
+        Err(error) => reading.is_gone(&root.shown(path), error).map(|()| None),
     }
 }
 
@@ -253,7 +254,7 @@ impl Content<'_> {
 
     fn ends_at(&self, end: u64, error: SourceError) -> Result<(), SourceError> {
         match &self.reading {
-            Some(reading) => reading.ends_at(end, error),
+            Some(reading) => reading.ends_at(&self.path, end, error),
             None => Err(error),
         }
     }

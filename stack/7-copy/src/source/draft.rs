@@ -12,7 +12,8 @@ use xfskit_format::timestamp::Timestamp;
 
 use super::budget::{Budget, INODE};
 use super::content::{ContentLocation, Stores};
-use super::tree::{ContentId, Kind, Meta, Node, NodeId, Notes, Text, Tree, Xattr, XattrsId};
+use super::node_id::NodeId;
+use super::tree::{ContentId, Kind, Meta, Node, Notes, Text, Tree, Xattr, XattrsId};
 use super::{SourceError, xattr};
 
 /// Opaque whiteout: nothing of lower layers is seen in its directory.

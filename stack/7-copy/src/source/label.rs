@@ -15,8 +15,9 @@ use regex::bytes::{Regex, RegexBuilder};
 use xfskit_format::attr::Namespace;
 
 use super::SourceError;
+use super::node_id::NodeId;
 use super::owner::{MapError, rooted};
-use super::tree::{Kind, NodeId, Tree, Xattr, XattrsId};
+use super::tree::{Kind, Tree, Xattr, XattrsId};
 
 /// Contexts by path.
 #[derive(Clone, Debug, Default)]

@@ -23,6 +23,7 @@ use crate::stdin::Stdin;
 pub mod budget;
 pub mod content;
 pub mod label;
+mod node_id;
 pub mod owner;
 pub mod tree;
 
@@ -42,8 +43,9 @@ use draft::Draft;
 pub use budget::Limit;
 pub use content::{Content, Segment};
 pub use label::Labels;
+pub use node_id::NodeId;
 pub use owner::{MapError, Owners};
-pub use tree::{Kind, Meta, Node, NodeId, Notes, Tree, Xattr};
+pub use tree::{Kind, Meta, Node, Notes, Tree, Xattr};
 pub use unread::Unread;
 
 /// The source of one layer of a tree. Later layers replace entries of earlier ones.
@@ -228,6 +230,7 @@ pub fn read_tree(
     let mut draft = Draft::new();
     let mut budget = Budget::new(options, on_progress);
     for source in sources {
+        draft.begin_layer()?;
         match source {
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;

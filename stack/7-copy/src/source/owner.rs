@@ -19,7 +19,8 @@ use std::fmt::Write;
 
 use regex::bytes::Regex;
 
-use super::tree::{Kind, Meta, NodeId, Tree};
+use super::node_id::NodeId;
+use super::tree::{Kind, Meta, Tree};
 
 /// Owners and groups.
 #[derive(Clone, Debug, Default)]

@@ -16,23 +16,10 @@ use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 
 use super::content::{Content, ContentLocation, Stores};
+use super::node_id::NodeId;
 use super::unread::{Reading, Unread, UnreadFiles};
 use super::{Segment, SourceError};
 use crate::skipped::{Skipped, SkippedCount};
-
-/// The number of a node in its [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    /// The root directory.
-    pub const ROOT: Self = Self(0);
-
-    /// Returns the number as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +276,7 @@ impl Tree {
         let Kind::File { size, content } = self.node(id).kind else {
             return Ok(Content::empty());
         };
-        let reading = Reading { files: &self.unread, id, size };
+        let reading = Reading { files: &self.unread, id: id.0, size };
         self.stores.open(&self.locations[content.0 as usize], self.path(id), reading)
     }
 
@@ -297,12 +284,12 @@ impl Tree {
     /// read to its end. Known once it was read.
     pub fn copied_size(&self, id: NodeId) -> u64 {
         let Kind::File { size, .. } = self.node(id).kind else { return 0 };
-        self.unread.get(id).map_or(size, |(end, _)| end)
+        self.unread.get(id.0).map_or(size, |(end, _)| end)
     }
 
     /// Returns true if file `id` could not be opened, because it is gone or may not be read.
     pub fn is_gone(&self, id: NodeId) -> bool {
-        self.unread.get(id).is_some_and(|(_, is_open)| !is_open)
+        self.unread.get(id.0).is_some_and(|(_, is_open)| !is_open)
     }
 
     /// Returns the files that were not read as they were when the tree was read, and forgets them.

@@ -9,11 +9,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SourceError;
-use super::tree::NodeId;
 
 /// A file that was not read as it was found.
 #[derive(Debug)]
 pub struct Unread {
+    /// Path of the file, below the path that the source was given by.
+    pub path: Vec<u8>,
     /// The first error.
     pub error: SourceError,
     /// Bytes that were read, from the start.
@@ -42,17 +43,17 @@ pub(super) struct UnreadFiles {
     /// Return errors, and note nothing.
     pub(super) strict: bool,
     /// A leaf lock.
-    files: Mutex<BTreeMap<NodeId, Unread>>,
+    files: Mutex<BTreeMap<u32, Unread>>,
 }
 
 impl UnreadFiles {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Unread>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Unread>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns where the copy of file `id` ends, if that is not at its size, and whether the file
     /// could be opened.
-    pub(super) fn get(&self, id: NodeId) -> Option<(u64, bool)> {
+    pub(super) fn get(&self, id: u32) -> Option<(u64, bool)> {
         self.lock().get(&id).map(|unread| (unread.end, unread.is_open))
     }
 
@@ -66,7 +67,8 @@ impl UnreadFiles {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'t> {
     pub(super) files: &'t UnreadFiles,
-    pub(super) id: NodeId,
+    /// Its number in the tree.
+    pub(super) id: u32,
     /// Bytes that it had when the tree was read.
     pub(super) size: u64,
 }
@@ -76,16 +78,23 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// `error`, if the tree is strict.
-    pub(super) fn ends_at(&self, end: u64, error: SourceError) -> Result<(), SourceError> {
-        self.note(Unread { error, end: end.min(self.size), is_open: true, size: self.size })
+    pub(super) fn ends_at(
+        &self,
+        path: &[u8],
+        end: u64,
+        error: SourceError,
+    ) -> Result<(), SourceError> {
+        let (path, end, size) = (path.to_vec(), end.min(self.size), self.size);
+        self.note(Unread { path, error, end, is_open: true, size })
     }
 
     /// Notes that the file cannot be opened.
     ///
     /// # Errors
     /// `error`, if the tree is strict.
-    pub(super) fn is_gone(&self, error: SourceError) -> Result<(), SourceError> {
-        self.note(Unread { error, end: 0, is_open: false, size: self.size })
+    pub(super) fn is_gone(&self, path: &[u8], error: SourceError) -> Result<(), SourceError> {
+        let (path, size) = (path.to_vec(), self.size);
+        self.note(Unread { path, error, end: 0, is_open: false, size })
     }
 
     fn note(&self, unread: Unread) -> Result<(), SourceError> {

@@ -15,9 +15,11 @@ use xfskit_units::Ino;
 use xfskit_vfs::{Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
 use crate::kernel::drop_clean;
-use crate::testbed::MEMORY;
 
 use super::{Counters, Driver, Kind, Lock, Space, Stat};
+
+/// The name of the storage of a volume that has no file.
+pub const MEMORY: &str = "memory";
 
 /// A driver on a volume that is open for writing.
 #[derive(Debug)]

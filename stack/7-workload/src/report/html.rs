@@ -2,15 +2,11 @@
 
 use std::fmt::Write;
 
+use super::escape::escaped;
 use super::{Cell, Plot, Report, Section, Source, Table, svg};
 
 /// The style sheet; light or dark as the reader's system prefers.
 const STYLE: &str = include_str!("page.css");
-
-/// Escapes text for HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// Formats the page.
 pub fn report(report: &Report) -> String {

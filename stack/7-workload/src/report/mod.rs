@@ -11,6 +11,7 @@
 //! | [`svg`] | a plot |
 
 pub mod csv;
+mod escape;
 pub mod html;
 pub mod svg;
 pub mod text;

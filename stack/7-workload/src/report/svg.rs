@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::html::escaped;
+use super::escape::escaped;
 use super::{Axis, Line, Plot, Source};
 
 const WIDTH: f64 = 720.0;

@@ -104,7 +104,7 @@ fn check_volume(
     let options = Options {
         threads: threads(args.threads),
         scrub: args.scrub && copies,
-        mend: args.repair,
+        heal: args.repair,
         primary: checked.primary.as_ref(),
         mismatches,
         progress: &progress,
@@ -190,7 +190,7 @@ fn summary(name: &str, report: &Report) -> String {
     let next = if report.clean() {
         ""
     } else {
-        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) mends the volume\n"
+        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) repairs the volume\n"
     };
     let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
     let healed = match report.healed {

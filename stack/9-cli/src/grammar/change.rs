@@ -304,7 +304,8 @@ Examples:
   xfskit put disk.img rootfs/. /                     the contents of a directory
   date | xfskit put disk.img - /etc/built
   xfskit put --tar disk.img app.tar.zst /opt
-  xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything")]
+  xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything
+  xfskit put --verify md:a.img,b.img,c.img,d.img ./html /srv     on an array with a member in doubt")]
 pub(crate) struct Put {
     #[command(flatten)]
     pub target: Target,

@@ -1,5 +1,7 @@
 //! Arrays whose members lost their superblocks, and what `md guess` says of them.
 
+#![allow(missing_docs, unreachable_pub)]
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -111,7 +113,7 @@ impl Case {
     pub(crate) fn created(&self, bench: &Bench) -> Vec<String> {
         let names: Vec<String> =
             (0..self.members).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect();
-        let size = if self.level == "1" { "80M" } else { "40M" };
+        let size = if matches!(self.level, "1" | "10") { "80M" } else { "40M" };
         let mut words = vec!["md", "create", "--level", self.level, "--member-size", size];
         words.extend(["--data-offset", "1M", "--bitmap", "none", "--assume-clean"]);
         words.extend(if self.level == "1" { vec![] } else { vec!["--chunk", self.chunk] });
@@ -176,7 +178,7 @@ impl Case {
     }
 }
 
-/// What is guessed of members in this order.
+/// Returns the guesses for members in this order.
 pub(crate) fn guessed(code: i32, names: &[String], order: &[usize]) -> (Vec<Value>, String) {
     let words = order.iter().map(|i| names[*i].as_str());
     let run = expect(code, &["md", "guess", "--json"].into_iter().chain(words).collect::<Vec<_>>());

@@ -78,7 +78,6 @@ pub(super) fn read(
     options: &SourceOptions,
 ) -> Result<(), SourceError> {
     let store = draft.stores.next_file()?;
-    draft.begin_layer()?;
     let globals = Records::default();
     let accounts = Accounts::of(options.accounts.as_deref().unwrap_or(Path::new("/etc")));
     let whiteouts = options.whiteouts;

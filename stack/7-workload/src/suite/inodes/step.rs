@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::shape::{Plan, Shape, is_unsupported, iterations};
 use crate::Driver;
 use crate::driver::Counters;
+use crate::driver::engine::MEMORY;
 use crate::kernel::drop_clean;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
 use crate::program::fs_mark::Iteration;
-use crate::testbed::{CheckResult, Job, MEMORY, TestVolume};
+use crate::testbed::{CheckResult, Job, TestVolume};
 
 /// A step of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -140,7 +140,7 @@ pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
         }
         if !args.recursive {
             let error = Error::IsDirectory { path: show::name(path) };
-            return Err(Stopped::Hinted(error, "-r removes a directory with all that is in it."));
+            return Err(Stopped::Hinted(error, "-r removes a directory with its contents."));
         }
         remove_tree(session, path, (dir, name), inode)
     })

@@ -67,7 +67,7 @@ impl Disagreement {
         let more = if self.stripes.len() > NOTED_MAX { ", …" } else { "" };
         let message = format!(
             "{name}: {} pages were rebuilt from members that disagree, and which of them is wrong \
-             cannot be told: stripes {}{more}",
+             is not known: stripes {}{more}",
             self.undecided,
             named.join(", ")
         );

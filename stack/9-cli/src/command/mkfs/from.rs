@@ -112,7 +112,7 @@ pub(crate) fn report_notes(tree: &Tree, out: &Out) {
 pub(crate) fn report_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
     let unread = tree.take_unread();
     for file in unread.iter().take(NAMED) {
-        out.fault_at("not copied whole", file, None);
+        out.fault_in(&file.path, file, None, None);
     }
     let skipped = Skipped::default();
     skipped.count_more("content (of files that changed or failed while read)", unread.len() as u64);
