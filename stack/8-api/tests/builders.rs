@@ -26,7 +26,7 @@ fn mkfs_makes_what_it_is_told_and_refuses_what_it_cannot() {
     let missing = Mkfs::new().create(&image).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound, "no size and no file: {missing}");
     let mkfs = Mkfs::new().size(400 << 20).label("scratch").block_size(1024);
-    let volume = mkfs.clone().option("-i", "size=1024").unwrap().create(&image).unwrap();
+    let volume = mkfs.clone().option("-i", "size=512").unwrap().create(&image).unwrap();
     volume.write("/f", "content").unwrap();
     assert_eq!(volume.statfs().unwrap().blocksize, 1024);
     volume.close().unwrap();
@@ -111,7 +111,8 @@ fn a_check_replays_the_journal_in_memory_and_counts_what_it_sees() {
     };
     let checked = Check::new().progress(count).run(&image).unwrap();
     assert!(checked.is_clean(), "{:?}", checked.findings);
-    assert!(checked.inodes > 1000 && checked.directories > 3 && steps.into_inner() > 0);
+    assert!(checked.inodes > 100 && checked.directories > 3, "{checked:?}");
+    assert!(steps.into_inner() > 0, "no progress");
     let as_it_lies = Check::new().recovery(false).run(&image).unwrap();
     assert!(as_it_lies.inodes < checked.inodes);
     assert!(std::fs::read(&image).unwrap() == before);

@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{made, reopened};
 use xfskit::raw::block::{BlockDevice, CountingDevice, MemDevice};
@@ -55,7 +55,7 @@ fn after_close_clones_files_and_iterators_say_that_it_is_closed() {
 #[test]
 fn a_close_waits_for_the_changes_of_other_threads_and_keeps_every_one_that_succeeded() {
     let (device, volume) = made();
-    let begun = AtomicBool::new(false);
+    let begun = AtomicUsize::new(0);
     let written = std::thread::scope(|scope| {
         let workers = [0, 1, 2].map(|worker| {
             let (volume, begun) = (volume.clone(), &begun);
@@ -63,7 +63,10 @@ fn a_close_waits_for_the_changes_of_other_threads_and_keeps_every_one_that_succe
                 let file = volume.create(format!("/{worker}")).unwrap();
                 for n in 0_u32.. {
                     match file.write_at(&n.to_le_bytes(), 4 * u64::from(n)) {
-                        Ok(_) => begun.store(true, Ordering::Release),
+                        Ok(_) if n == 0 => {
+                            begun.fetch_add(1, Ordering::Release);
+                        }
+                        Ok(_) => {}
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                             return n;
@@ -73,7 +76,7 @@ fn a_close_waits_for_the_changes_of_other_threads_and_keeps_every_one_that_succe
                 unreachable!("the volume is closed before")
             })
         });
-        while !begun.load(Ordering::Acquire) {
+        while begun.load(Ordering::Acquire) < 3 {
             std::thread::yield_now();
         }
         volume.close().unwrap();

@@ -64,6 +64,7 @@ fn text(tokens: &impl ToTokens) -> String {
         ("[ ", "["),
         (" ]", "]"),
         ("impl Fn (", "impl Fn("),
+        ("# [", "#["),
     ] {
         text = text.replace(loose, tight);
     }
@@ -120,6 +121,7 @@ fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<St
         Type::Reference(reference) => text(&reference.elem),
         _ => target.clone(),
     };
+    let base = base.split('<').next().unwrap_or_default().to_owned();
     if let Some((path, _)) = &item.trait_ {
         let of = text(path);
         // From an exported type into one of the standard library is part of the surface, too.
