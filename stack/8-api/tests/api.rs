@@ -302,3 +302,34 @@ fn a_volume_gets_another_uuid_and_its_own_back() {
     assert_eq!(volume.read("/f").unwrap(), b"content");
     verify::device(&**volume.fs().volume().device()).unwrap();
 }
+
+#[test]
+fn damage_in_a_directory_is_an_item_and_the_rest_is_listed() {
+    let (device, volume) = made();
+    volume.create_dir("/d").unwrap();
+    for n in 0..1000 {
+        volume.write(format!("/d/{n:0100}"), "").unwrap();
+    }
+    volume.close().unwrap();
+    let open = || VolumeOptions::new().open_device(Arc::clone(&device), None).unwrap();
+    let volume = open();
+    let fs = volume.fs();
+    let dir = fs.inode(xfskit::raw::units::Ino(volume.metadata("/d").unwrap().ino())).unwrap();
+    let extents = fs.volume().extents(&dir, xfskit::raw::format::Fork::Data).unwrap();
+    let block = fs.volume().geo().fsb_to_byte(extents.as_slice()[0].startblock).unwrap();
+    device.write_at(block, &[0; 4096]).unwrap();
+    let volume = open();
+    let (names, damage): (Vec<_>, Vec<_>) = volume.read_dir("/d").unwrap().partition(Result::is_ok);
+    assert!((900..1000).contains(&names.len()), "{} names", names.len());
+    let damage: Vec<_> = damage.into_iter().map(Result::unwrap_err).collect();
+    assert!(!damage.is_empty());
+    for error in damage {
+        assert_eq!((error.kind(), error.errno()), (ErrorKind::Corrupt, 117), "{error}");
+        assert_eq!(error.path(), Some(Path::new("/d")));
+        assert!(error.corruption().is_some_and(|found| found.at.ino == Some(dir.ino())), "{error}");
+    }
+    let walked = volume.walk_dir("/").unwrap();
+    let (files, damage): (Vec<_>, Vec<_>) = walked.partition(Result::is_ok);
+    assert_eq!(files.len(), names.len() + 2);
+    assert!(!damage.is_empty());
+}
