@@ -100,7 +100,7 @@ pub struct IoRead<'a> {
 /// durable only after a [`flush`](Self::flush) that began after the write had returned.
 ///
 /// No method has a default: an implementation writes it, [`forward!`](crate::forward)s it to the
-/// device below, or takes it as a [`plain!`](crate::plain) disk has it.
+/// device below, or takes it as a [`plain!`](macro@crate::plain) disk has it.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Returns the size of the device in bytes. It is fixed while the device is open.
     fn size(&self) -> ByteLen;

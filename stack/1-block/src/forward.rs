@@ -2,7 +2,7 @@
 //! default methods, because a wrapper that forgets one would change the device silently: reads
 //! would no longer heal, holes would be read. So an implementation names each method, and writes
 //! it, [`forward!`](crate::forward)s it to the device below, or takes it as a
-//! [`plain!`](crate::plain) disk has it.
+//! [`plain!`](macro@crate::plain) disk has it.
 
 use std::sync::Arc;
 

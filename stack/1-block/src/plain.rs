@@ -1,5 +1,5 @@
-//! What a plain disk does where the device itself says nothing: [`plain!`](crate::plain) puts these
-//! functions in place of methods of [`BlockDevice`].
+//! What a plain disk does where the device itself says nothing:
+//! [`plain!`](macro@crate::plain) puts these functions in place of methods of [`BlockDevice`].
 
 use xfskit_units::{ByteLen, ByteOffset};
 

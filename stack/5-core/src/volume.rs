@@ -158,7 +158,7 @@ impl Volume {
     /// Returns the metadata block at `at` (its `daddr` and `sectors`), verified by `verify`.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    /// [`Error::Device`], [`Error::Corrupt`].
     pub fn read_buf(
         &self,
         at: Location,
