@@ -299,12 +299,12 @@ fn an_unfinished_image_is_removed_unless_keep_is_given() {
     let bench = Bench::new();
     let path = bench.path("half.img");
     let image = shown(&path);
-    let failed = expect(2, &["mkfs", "--from", source, "--size", "300M", &image]);
+    let failed = expect(2, &["mkfs", "--strict", "--from", source, "--size", "300M", &image]);
     assert!(failed.stderr.contains("changed") && !path.exists(), "{}", failed.stderr);
-    expect(2, &["mkfs", "--keep", "--from", source, "--size", "300M", &image]);
+    expect(2, &["mkfs", "--strict", "--keep", "--from", source, "--size", "300M", &image]);
     let refused = expect(2, &["ls", &image]);
     assert!(path.exists() && refused.stderr.contains("inprogress"), "{}", refused.stderr);
     // An image that existed before stays, marked as unfinished.
-    expect(2, &["mkfs", "-f", "--from", source, &image]);
+    expect(2, &["mkfs", "-f", "--strict", "--from", source, &image]);
     assert!(path.exists());
 }

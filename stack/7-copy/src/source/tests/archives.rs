@@ -267,8 +267,8 @@ fn names_that_lead_out_of_the_tree_are_refused() {
     for (members, word) in [
         (&[("../x", "1")][..], "leads out"),
         (&[("a/../../x", "1")], "leads out"),
-        (&[("f", "1"), ("f/x", "2")], "no directory"),
-        (&[("l", "->l"), ("l/x", "2")], "no directory"),
+        (&[("f", "1"), ("f/x", "2")], "not a directory"),
+        (&[("l", "->l"), ("l/x", "2")], "not a directory"),
         (&[("a", "=b")], "no file before"),
         (&[("d/", "/755"), ("a", "=d")], "no file before"),
         (&[("a", "->")], "target of 0 bytes"),
