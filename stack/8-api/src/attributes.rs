@@ -245,8 +245,8 @@ impl Volume {
     /// that says no more than they do is not kept.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an ACL that Linux rejects: without owner,
-    /// group or others, or with users and without a mask.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an ACL that Linux rejects: without
+    /// owner, group or others, or with users and without a mask.
     pub fn set_acl(&self, path: impl AsRef<Path>, acl: Option<&Acl>) -> Result<()> {
         self.set_acl_at(path.as_ref(), acl::ACCESS_XATTR, acl)
     }

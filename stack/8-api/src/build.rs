@@ -105,8 +105,8 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). A new image is
-    /// removed then.
+    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). A new image
+    /// is removed then.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.control.cancel = token.clone();
         self

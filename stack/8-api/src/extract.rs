@@ -104,8 +104,8 @@ impl<'c> Extract<'c> {
         self
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was copied
-    /// is still there.
+    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
+    /// copied is still there.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.control.cancel = token.clone();
         self

@@ -239,8 +239,8 @@ impl File {
     }
 
     /// Makes the bytes from `offset` on those of `range` of `source` by sharing its blocks
-    /// (reflink): nothing is copied until one of the files is written. Whole blocks; `range` may end
-    /// within one where `source` ends.
+    /// (reflink): nothing is copied until one of the files is written. Whole blocks; `range` may
+    /// end within one where `source` ends.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) on a volume without reflink,

@@ -80,7 +80,8 @@ impl Volume {
     /// Creates a directory, whose parent exists.
     ///
     /// # Errors
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
+    /// [`NotFound`](crate::ErrorKind::NotFound).
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let new = NewNode::usual(FileType::Directory);
         self.at("make", path.as_ref(), |fs, path| create_node(fs, path, &new).map(drop))
@@ -126,8 +127,9 @@ impl Volume {
     /// Gives the file `original` the further name `link`. A symbolic link is not followed.
     ///
     /// # Errors
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound);
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a directory.
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// for a directory.
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let original = crate::volume::inside(original.as_ref());
         self.at("link to", link.as_ref(), |fs, link| {

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// The filesystem, and whether it is open.
 ///
 /// Dropped while it is open for writing, it closes itself as well as it can, and logs a failure. In
-/// a thread that unwinds from a panic it is abandoned: what the panic left half done is not written.
+/// a thread that unwinds from a panic it is abandoned: what the panic left half done is not
+/// written.
 #[derive(Debug)]
 pub(crate) struct Shared {
     fs: Fs,

@@ -64,9 +64,10 @@ impl Volume {
     ///
     /// Waits for the calls that other threads have under way. Files, iterators and other clones of
     /// the volume may still be there: their later calls fail with
-    /// [`Closed`](crate::ErrorKind::Closed), and dropping them does nothing. Files that were removed
-    /// while they were open are freed; where the device does not allow that, the journal stays dirty and
-    /// the next opening for writing frees them. The target itself is released with the last reference.
+    /// [`Closed`](crate::ErrorKind::Closed), and dropping them does nothing. Files that were
+    /// removed while they were open are freed; where the device does not allow that, the journal
+    /// stays dirty and the next opening for writing frees them. The target itself is released with
+    /// the last reference.
     ///
     /// # Errors
     /// As [`sync`](Self::sync), but a volume that is open for reading closes without an error. What
@@ -95,8 +96,8 @@ impl Volume {
         Ok(self.owner.statfs())
     }
 
-    /// Runs `work` for `operation` on `path`. Where an inode goes between the resolution of its path
-    /// and its use, the path is resolved again: it names another then, or nothing.
+    /// Runs `work` for `operation` on `path`. Where an inode goes between the resolution of its
+    /// path and its use, the path is resolved again: it names another then, or nothing.
     pub(crate) fn at<T>(
         &self,
         operation: &'static str,

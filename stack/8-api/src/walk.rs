@@ -11,9 +11,9 @@ use crate::{Error, FileType, Metadata, Result};
 
 /// Everything below a directory, the start included: an iterator, depth first, sorted by name.
 ///
-/// Damage is an item that names its path, and does not hide the rest. A symbolic link is an item and
-/// is not followed. A directory is entered once only, so that a walk ends on a damaged volume too;
-/// where it comes again, that is an item with an error.
+/// Damage is an item that names its path, and does not hide the rest. A symbolic link is an item
+/// and is not followed. A directory is entered once only, so that a walk ends on a damaged volume
+/// too; where it comes again, that is an item with an error.
 #[derive(Debug)]
 pub struct WalkDir {
     owner: Owner,
