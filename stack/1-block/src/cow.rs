@@ -261,18 +261,18 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let copies = [3, 7].map(|fill| {
             let device = MemDevice::new(ByteLen(3 * PAGE));
-            device.write_at(ByteOffset(0), &[fill; 3 * PAGE as usize]).unwrap();
+            device.write_at(ByteOffset(0), &[fill; 3 * 4096]).unwrap();
             device
         });
         let mirror: Arc<dyn BlockDevice> = Arc::new(Mirror(copies));
         let print = Fingerprint { identity: "mirror".into(), state: String::new() };
         let path = folder.join("changes");
         let view = open(&path, &[mirror], &[print], OpenMode::ReadWrite).unwrap().remove(0);
-        view.write_at(ByteOffset(PAGE), &[9; PAGE as usize]).unwrap();
+        view.write_at(ByteOffset(PAGE), &[9; 4096]).unwrap();
         assert_eq!(view.alternatives(ByteOffset(0), ByteLen(3 * PAGE)), 2);
-        let mut bytes = [0; 3 * PAGE as usize];
+        let mut bytes = [0; 3 * 4096];
         view.read_alternative(ByteOffset(0), &mut bytes, 1).unwrap();
-        let first_of_each_page: Vec<_> = bytes.iter().step_by(PAGE as usize).copied().collect();
+        let first_of_each_page: Vec<_> = bytes.iter().step_by(4096).copied().collect();
         assert_eq!(first_of_each_page, [7, 9, 7]);
         drop(view);
         std::fs::remove_dir_all(folder).unwrap();

@@ -44,7 +44,7 @@ impl<K: AgKind> Lone<K> {
     fn new(volume: &Volume) -> Self {
         let pool = (8000..15000).rev().collect();
         let home = Self { root: Cell::new((0, 1)), pool: RefCell::new(pool), kind: PhantomData };
-        transact(&volume, |tx| {
+        transact(volume, |tx| {
             home.root.set(((&home).alloc(tx, 0, 0)?.0, 1));
             Ok(())
         })

@@ -65,7 +65,7 @@ const AGNO: AgNumber = AgNumber(1);
 
 /// All records of a tree.
 fn walk<K: AgKind>(volume: &Volume) -> Vec<K::Rec> {
-    transact(&volume, |tx| {
+    transact(volume, |tx| {
         let mut tree = Cursor::new(AgTree::<K>::new(tx, AGNO)?);
         let mut found = Vec::new();
         let mut next = tree.first(tx)?;
@@ -191,7 +191,7 @@ fn same<T: PartialEq + std::fmt::Debug>(found: &[T], due: &[T]) {
 fn arena(volume: &Volume, len: u32, owner: Owner) -> FsBlock {
     let near = volume.geo().agb_to_fsb(AGNO, AgBlock(5000));
     let request = AllocRequest::exactly(len, near, owner).in_this_group();
-    transact(&volume, |tx| tx.alloc_extent(&request)).unwrap().0
+    transact(volume, |tx| tx.alloc_extent(&request)).unwrap().0
 }
 
 fn apply(tx: &mut SpaceTx<'_>, change: Change, piece: &Piece) {
@@ -218,7 +218,7 @@ fn unmap(volume: &Volume, piece: &Piece) {
         apply(tx, Change::Unmap, piece);
         Ok(())
     };
-    transact(&volume, change).unwrap();
+    transact(volume, change).unwrap();
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -109,7 +109,7 @@ fn check_all(volume: &Volume, mine: &Mine, due: Option<u64>) -> (u64, bool) {
     let geo = volume.geo();
     let (mut sum, mut wraps, mut fdblocks) = (0, false, 0);
     for agno in geo.ags() {
-        let free = transact(&volume, |tx| free_of(tx, agno)).unwrap();
+        let free = transact(volume, |tx| free_of(tx, agno)).unwrap();
         let mut taken = vec![false; geo.agblocks as usize];
         let mut take = |start: u32, len: u32| {
             for block in start..start + len {
@@ -140,7 +140,7 @@ fn check_all(volume: &Volume, mine: &Mine, due: Option<u64>) -> (u64, bool) {
 fn free_all(volume: &Volume, mine: &mut Mine) {
     while !mine.is_empty() {
         let some: Vec<_> = mine.iter().step_by(3).take(50).map(|(&s, &l)| (s, l)).collect();
-        transact(&volume, |tx| {
+        transact(volume, |tx| {
             for &(start, len) in &some {
                 tx.defer(Deferred::Free { start, len: ExtLen(len), owner: MINE });
             }

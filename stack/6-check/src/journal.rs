@@ -51,7 +51,7 @@ pub(crate) fn check(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
         match transaction {
             Ok(_) => {}
             Err(xfskit_log::Error::Corrupt(corruption)) => {
-                vol.sink.report(Severity::Error, corruption)
+                vol.sink.report(Severity::Error, corruption);
             }
             Err(xfskit_log::Error::Device(_)) => break,
         }

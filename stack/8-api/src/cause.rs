@@ -54,8 +54,8 @@ impl Cause {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Volume(error) => kind_of_volume(error.reason()),
-            Self::Device(error) => kind_of_device(error),
-            Self::Target(xfskit_target::Error::Device(error))
+            Self::Device(error)
+            | Self::Target(xfskit_target::Error::Device(error))
             | Self::Mkfs(xfskit_mkfs::Error::Device(error)) => kind_of_device(error),
             Self::Target(xfskit_target::Error::NoMatch(_)) => ErrorKind::NotFound,
             Self::Target(xfskit_target::Error::NotWritable { .. }) => ErrorKind::ReadOnly,

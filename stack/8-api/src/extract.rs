@@ -1,6 +1,7 @@
 //! A tree copied out of a volume.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -72,7 +73,6 @@ impl Events {
             Event::Refused { path, error } => (path, error.to_string()),
             Event::Skipped { path, what } => (path, what.to_owned()),
         };
-        use std::os::unix::ffi::OsStrExt;
         let path = std::ffi::OsStr::from_bytes(path).into();
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         problems.push(Problem { path, reason });

@@ -59,8 +59,8 @@ impl Owner {
 
     /// Waits for the operations that are under way, and closes the volume.
     pub(crate) fn close(&self) -> Result<Closed> {
-        let closed = |_| self.0.fs.close_shared();
-        self.end().map(closed)?.map_err(Error::new)
+        self.end()?;
+        self.0.fs.close_shared().map_err(Error::new)
     }
 
     /// Waits for the operations that are under way, and refuses later ones.

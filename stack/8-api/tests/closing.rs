@@ -24,7 +24,7 @@ fn after_close_clones_files_and_iterators_say_that_it_is_closed() {
     let mut walk = volume.walk_dir("/").unwrap();
     let mut names = volume.read_dir("/d").unwrap();
     let removed = volume.create("/removed").unwrap();
-    removed.write_at(&[1; 100_000], 0).unwrap();
+    removed.write_at(&[1; 10_000], 0).unwrap();
     volume.remove_file("/removed").unwrap();
     volume.close().unwrap();
     let kinds = [
@@ -93,7 +93,10 @@ fn a_close_waits_for_the_changes_of_other_threads_and_keeps_every_one_that_succe
 #[test]
 fn dropping_a_file_writes_nothing_and_loses_nothing() {
     let memory: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(300 << 20)));
-    xfskit::raw::make(Arc::clone(&memory), &Default::default()).unwrap().close().unwrap();
+    xfskit::raw::make(Arc::clone(&memory), &xfskit::raw::mkfs::Options::default())
+        .unwrap()
+        .close()
+        .unwrap();
     let counting = Arc::new(CountingDevice::new(Arc::clone(&memory)));
     let device: Arc<dyn BlockDevice> = Arc::clone(&counting) as _;
     let volume = VolumeOptions::new().write(true).open_device(device, None).unwrap();

@@ -31,33 +31,35 @@ fn a_file_is_a_stream_that_outlives_every_other_reference_to_its_volume() {
     drop(dir);
 }
 
+/// Reads, writes and seeks in `file`. Returns the results.
+fn both<F: Read + Write + Seek + FileExt>(file: &mut F) -> Vec<String> {
+    let (mut log, mut buf) = (Vec::new(), [0; 10]);
+    let mut say = |what: std::io::Result<u64>| log.push(format!("{what:?}"));
+    say(file.write(b"hello world").map(|n| n as u64));
+    say(file.seek(SeekFrom::Start(6)));
+    say(file.write(b"there").map(|n| n as u64));
+    say(file.seek(SeekFrom::Current(5)));
+    say(file.write(b"!").map(|n| n as u64));
+    say(file.seek(SeekFrom::End(-4)));
+    say(file.read(&mut buf).map(|n| n as u64));
+    say(Ok(u64::from_le_bytes(buf[..8].try_into().unwrap())));
+    say(file.read(&mut buf).map(|n| n as u64));
+    say(file.write_at(b"HE", 0).map(|n| n as u64));
+    say(file.read_at(&mut buf, 1).map(|n| n as u64));
+    say(Ok(u64::from_le_bytes(buf[..8].try_into().unwrap())));
+    say(file.read_at(&mut buf, 1000).map(|n| n as u64));
+    say(file.seek(SeekFrom::Start(1000)));
+    say(file.read(&mut buf).map(|n| n as u64));
+    say(file.stream_position());
+    log
+}
+
 #[test]
 fn reads_writes_and_seeks_are_those_of_the_standard_library() {
     let (_device, volume) = made();
     let dir = tempfile::tempdir().unwrap();
     let mut ours = volume.create_new("/f").unwrap();
     let mut theirs = std::fs::File::create_new(dir.path().join("f")).unwrap();
-    fn both<F: Read + Write + Seek + FileExt>(file: &mut F) -> Vec<String> {
-        let (mut log, mut buf) = (Vec::new(), [0; 10]);
-        let mut say = |what: std::io::Result<u64>| log.push(format!("{what:?}"));
-        say(file.write(b"hello world").map(|n| n as u64));
-        say(file.seek(SeekFrom::Start(6)));
-        say(file.write(b"there").map(|n| n as u64));
-        say(file.seek(SeekFrom::Current(5)));
-        say(file.write(b"!").map(|n| n as u64));
-        say(file.seek(SeekFrom::End(-4)));
-        say(file.read(&mut buf).map(|n| n as u64));
-        say(Ok(u64::from_le_bytes(buf[..8].try_into().unwrap())));
-        say(file.read(&mut buf).map(|n| n as u64));
-        say(file.write_at(b"HE", 0).map(|n| n as u64));
-        say(file.read_at(&mut buf, 1).map(|n| n as u64));
-        say(Ok(u64::from_le_bytes(buf[..8].try_into().unwrap())));
-        say(file.read_at(&mut buf, 1000).map(|n| n as u64));
-        say(file.seek(SeekFrom::Start(1000)));
-        say(file.read(&mut buf).map(|n| n as u64));
-        say(file.stream_position());
-        log
-    }
     assert_eq!(both(&mut ours), both(&mut theirs));
     let content = std::fs::read(dir.path().join("f")).unwrap();
     assert_eq!(volume.read("/f").unwrap(), content);

@@ -157,7 +157,7 @@ fn directories_and_attributes_are_read_whole_within_the_bound() {
 fn paths_show_what_handles_have_written() {
     const BLOCK: u64 = 4096;
     let (device, volume) = made();
-    volume.write("/f", &[1; 10]).unwrap();
+    volume.write("/f", [1; 10]).unwrap();
     volume.sync().unwrap();
     let file = file(&volume, "/f");
     let seen = |volume: &Volume, content: &[u8], blocks: u64| {

@@ -112,7 +112,7 @@ fn item_lines(item: &Item, names: &BTreeSet<String>, lines: &mut Vec<String>) {
 }
 
 fn spaced(attributes: &[Attribute]) -> String {
-    attributes.iter().map(|attribute| format!("{} ", text(attribute))).collect()
+    attributes.iter().flat_map(|attribute| [text(attribute), " ".to_owned()]).collect()
 }
 
 fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<String>) {
@@ -170,7 +170,7 @@ fn surface() -> String {
     }
     lines.sort();
     lines.dedup();
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 #[test]
@@ -181,17 +181,17 @@ fn the_public_surface_is_the_one_that_is_written_down() {
         std::fs::write(&path, &now).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    let differences = |from: &str, other: &str, sign: char| -> String {
+    let differences = |from: &str, other: &str, sign: &'static str| -> String {
         let other: BTreeSet<_> = other.lines().collect();
         let lines = from.lines().filter(|line| !other.contains(line));
-        lines.map(|line| format!("{sign} {line}\n")).collect()
+        lines.flat_map(|line| [sign, line, "\n"]).collect()
     };
     assert!(
         now == written,
         "the public surface of `xfskit` has changed:\n{}{}If that is intended, renew the listing: \
          XFSKIT_RENEW=1 cargo test -p xfskit --test surface",
-        differences(&written, &now, '-'),
-        differences(&now, &written, '+'),
+        differences(&written, &now, "- "),
+        differences(&now, &written, "+ "),
     );
     assert!(now.contains("Volume: fn open("), "the listing has the methods of types");
 }

@@ -115,11 +115,15 @@ fn a_file_that_is_being_rewritten_is_tried_again() {
 fn names_that_go_away_while_a_directory_is_read_are_left_out_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..3000).map(|n| dir.path().join(format!("{n:04}"))).collect();
-    names.iter().for_each(|name| fs::write(name, b"").unwrap());
+    for name in &names {
+        fs::write(name, b"").unwrap();
+    }
     // Names are listed before the first of them is looked at and the progress is told.
     let remove = |progress: Progress| {
         if progress.names > 0 {
-            names.iter().for_each(|name| drop(fs::remove_file(name)));
+            for name in &names {
+                let _ = fs::remove_file(name);
+            }
         }
         ControlFlow::Continue(())
     };
