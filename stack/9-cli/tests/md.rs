@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::{Bench, damage, expect, json, objects, shown};
+use xfskit::raw::units::ByteOffset;
 use xfskit_test_arrays::{Fixture, manifest};
 use xfskit_test_oracle::verify;
-use xfskit::raw::units::ByteOffset;
 
 /// The members of an array as files with holes.
 fn unpack(bench: &Bench, fixture: &Fixture) -> Vec<String> {

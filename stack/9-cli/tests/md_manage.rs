@@ -354,7 +354,11 @@ fn a_rebuild_from_members_that_disagree_fails_and_names_the_stripes() {
     assert_eq!(answer["undecided_pages"], 1, "{}", run.stdout);
     assert_eq!(answer["undecided_stripes"], serde_json::json!([3]), "{}", run.stdout);
     assert!(answer["undecided_bytes"].as_array().is_some_and(|bytes| !bytes.is_empty()));
-    assert!(run.stdout.contains("which of them is wrong is not known: stripes 3"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("which of them is wrong is not known: stripes 3"),
+        "{}",
+        run.stdout
+    );
     // The array is whole all the same.
     assert_eq!(answer["missing"], serde_json::json!([]));
 }
