@@ -177,7 +177,8 @@ fn a_guess_is_a_target_that_opens_the_volume() {
     assert!(target.starts_with("md:level=raid6,layout=left-symmetric,chunk=512K,offset=2048K:"));
     expect(0, &["check", target]);
     let empty = shown(&bench.file("empty.img", &vec![0; 65536]));
-    expect(1, &["md", "guess", &empty, "missing", &empty]);
+    let other = shown(&bench.file("other.img", &vec![0; 65536]));
+    expect(1, &["md", "guess", &empty, "missing", &other]);
 }
 
 #[test]
