@@ -269,8 +269,8 @@ fn names_that_lead_out_of_the_tree_are_refused() {
         (&[("a/../../x", "1")], "leads out"),
         (&[("f", "1"), ("f/x", "2")], "not a directory"),
         (&[("l", "->l"), ("l/x", "2")], "not a directory"),
-        (&[("a", "=b")], "no file before"),
-        (&[("d/", "/755"), ("a", "=d")], "no file before"),
+        (&[("a", "=b")], "no earlier member has"),
+        (&[("d/", "/755"), ("a", "=d")], "no earlier member has"),
         (&[("a", "->")], "target of 0 bytes"),
         (&[(".", "file")], "without a name"),
     ] {
