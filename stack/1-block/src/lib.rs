@@ -8,7 +8,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`device`] | the trait and its errors |
-//! | [`plain`](mod@plain) | what a plain disk does, for devices that say nothing else; [`forward!`] for wrappers |
+//! | [`plain`](mod@plain) | defaults for devices ([`plain!`]); [`forward!`] is for wrappers |
 //! | [`topology`] | the stripe layout of a device |
 //! | [`file`](mod@file) | an image file or a block device of this machine |
 //! | [`direct`] | writes that bypass the page cache |

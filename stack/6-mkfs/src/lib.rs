@@ -17,7 +17,7 @@
 //! | [`group`] | a group's bytes: headers and btree roots |
 //! | [`inodes`] | the first inode chunk |
 //! | [`existing`] | contents that must not be overwritten by accident |
-//! | [`mod@write`] | [`make`]: the order of writing, and its parts for a volume that is filled first |
+//! | [`mod@write`] | [`make`]: the order of writing; its parts, to fill a volume first |
 //! | [`compat`] | which readers can use a volume, and what to leave out for one |
 //! | [`summary`] | [`Summary`]: what mkfs.xfs and xfs_info print |
 //!

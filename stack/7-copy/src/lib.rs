@@ -6,7 +6,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`get`](mod@get) | copies a tree to a directory, on several threads, in the order of the disk |
+//! | [`get`](mod@get) | copies a tree to a directory, in threads, in the order of the disk |
 //! | [`dest`] | the destination: makes files and sets their metadata |
 //! | [`archive`](mod@archive) | writes a tree as a tar stream |
 //! | [`put`](mod@put) | copies a tree, or a stream, into an existing volume |

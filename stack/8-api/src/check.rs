@@ -38,7 +38,7 @@ pub struct Check<'c> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What was found, in the order of the check.
+    /// The findings, in the order of the check.
     pub findings: Vec<Finding>,
     /// Findings that are errors, and those that end the use of the volume.
     pub errors: u64,

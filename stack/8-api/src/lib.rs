@@ -75,7 +75,7 @@
 //! | [`Volume`] | every operation on paths |
 //! | [`VolumeOptions`] | for writing, with an external log, without recovery, with less memory |
 //! | [`File`], [`OpenOptions`] | content: streams, reads and writes at an offset, holes, reflinks |
-//! | [`Metadata`], [`Permissions`], [`FileTimes`], [`Acl`], [`Xattr`] | what is known about a file |
+//! | [`Metadata`], [`Permissions`], [`FileTimes`], [`Acl`], [`Xattr`] | metadata of a file |
 //! | [`ReadDir`], [`WalkDir`] | directories and trees |
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
 //! | [`Extract`] | trees copied out, to a directory or as tar |

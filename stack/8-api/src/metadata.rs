@@ -1,4 +1,4 @@
-//! What is known about a file.
+//! Metadata of a file: type, size, owner, permissions, times.
 
 use std::time::SystemTime;
 
@@ -87,7 +87,7 @@ impl Permissions {
     }
 }
 
-/// What is known about a file, as `statx` tells it.
+/// Metadata of a file, with the fields of `statx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata(Stat);
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What is done.
+    /// The units that are done.
     pub done: u64,
     /// All there is to do; 0 where that is not known yet.
     pub total: u64,

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// One extended attribute, by the name that programs use: `user.…`, `trusted.…`, `security.…`,
-/// `system.posix_acl_access`, `system.posix_acl_default`.
+/// One extended attribute, by the name that programs use: `user.…`, `trusted.…`,
+/// `security.…`, `system.posix_acl_access`, `system.posix_acl_default`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
     name: OsString,

@@ -3,11 +3,12 @@
 //! A few bytes of a compressed archive can request any amount of memory, content and work. All of
 //! it is charged here as it is read, and refused before it is taken.
 //!
-//! | what | limit |
-//! | --- | --- |
-//! | memory: names, attributes, maps of holes | `MEMORY`, and `GROWTH` times the bytes of the archives as read; at most half of the machine's memory; or the limit that the caller sets |
-//! | work: headers, names looked up, attributes copied, bytes skipped | a step for every `BYTES_PER_STEP` bytes of memory, independent of the machine |
-//! | content: data of files, without holes | the space of the volume, if it is known; files of lower layers that were removed do not count |
+//! - Memory (names, attributes, maps of holes): `MEMORY`, and `GROWTH` times the bytes of the
+//!   archives as read; at most half of the machine's memory; or the limit that the caller sets.
+//! - Work (headers, names looked up, attributes copied, bytes skipped): a step for every
+//!   `BYTES_PER_STEP` bytes of memory, independent of the machine.
+//! - Content (data of files, without holes): the space of the volume, if it is known. Files of lower
+//!   layers that were removed do not count.
 //!
 //! Every `STEPS_PER_LOOK` steps the caller gets the progress and may stop.
 

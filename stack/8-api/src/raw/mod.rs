@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`copy`] | 7: trees out and in: directories, tar, whole volumes from them |
 //! | [`vfs`] | 6: paths, names, bytes: what [`Volume`] stands on |
-//! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make a volume, verify one, print any structure |
+//! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make, verify and print a volume |
 //! | [`core`] | 5: inodes, extent maps, directories, attributes |
 //! | [`target`] | 3: from a name to a device |
 //! | [`log`] | 2: the journal |

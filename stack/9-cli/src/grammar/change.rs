@@ -22,8 +22,8 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
-    /// Options of the journal, as in mount(8): logbsize=16k…256k, logbufs=2…8, wsync (every change
-    /// is durable at once), nobarrier (never flush: a power failure may damage the volume)
+    /// Options of the journal, as in mount(8): logbsize=16k…256k, logbufs=2…8, wsync (every
+    /// change is durable at once), nobarrier (never flush: a power failure may damage the volume)
     #[arg(
         long = "options",
         value_name = "OPTION,…",

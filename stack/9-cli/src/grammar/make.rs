@@ -115,7 +115,8 @@ pub(crate) struct Mkfs {
     /// Do not discard the device's blocks first
     #[arg(short = 'K', long)]
     pub no_discard: bool,
-    /// Use only features that all these readers support: linux-6.1, grub-2.06, … (comma separated)
+    /// Use only features that all these readers support: linux-6.1, grub-2.06, …
+    /// (comma separated)
     #[arg(long = "target", value_name = "READER", value_delimiter = ',')]
     pub readers: Vec<String>,
     /// With --target: use all features that the readers can mount, experimental ones too

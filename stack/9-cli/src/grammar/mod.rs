@@ -8,13 +8,13 @@
 //! | --- | --- |
 //! | [`name`] | the target of every command, and options of opening it |
 //! | [`make`] | `mkfs` |
-//! | [`read`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `du`, `stats`, `get`, `bulkstat`, `targets` |
-//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
+//! | [`read`] | commands that read the files of a volume: `info`, `ls`, `get`, … |
+//! | [`change`] | commands that change a volume: `put`, `mkdir`, `rm`, `shell`, … |
 //! | [`metadata`] | `check`, `inspect`, `log`, `recover` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
-//! | [`md`] | `md create`, `md fail`, `md remove`, `md add`, `md replace`, `md rebuild`, `md scrub`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
+//! | [`md`] | the subcommands of `md` |
 
 mod access;
 pub(crate) mod bench;

@@ -37,7 +37,7 @@ struct Made {
     inodes: u64,
     /// Free bytes of the volume, as its users see them.
     free_bytes: u64,
-    /// What was left out of the tree.
+    /// The files that are not part of the tree.
     skipped: Vec<SkippedCount>,
 }
 

@@ -22,7 +22,7 @@ const PIECE: u64 = 1 << 20;
 /// Ends from which on a few wrong ones are a sign.
 const ENDS_MIN: u64 = 8;
 
-/// What was seen of the content of files.
+/// A comparison of the content of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     /// Of all names, sizes and bytes that were read.
