@@ -18,9 +18,17 @@ macro_rules! forward {
 }
 
 /// Implements methods of [`BlockDevice`](crate::BlockDevice) as a plain disk has them
-/// ([`plain`](mod@crate::plain)): `plain!(topology, heal);`.
+/// ([`plain`](mod@crate::plain)): `plain!(topology, heal);`. Without names, all but `size`,
+/// `read_at`, `write_at` and `flush`.
 #[macro_export]
 macro_rules! plain {
+    () => {
+        $crate::plain!(
+            logical_block_size, physical_block_size, topology, is_read_only, read_batch,
+            write_batch, write_fua, discard, write_zeroes, will_need, skip_hole, alternatives,
+            read_alternative, heal
+        );
+    };
     ($($method:ident),+ $(,)?) => {
         $($crate::device_method!($method ($crate::plain) this (this));)+
     };

@@ -12,7 +12,7 @@
 //! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
 //! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as the btrees record |
-//! | 6 | `tree`, `parents`, `unlinked`, `special` | links, the tree, parent pointers, counters, quota |
+//! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! Threads take allocation groups, runs of inodes, and directories from a work queue. Each phase
 //! passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent.

@@ -39,22 +39,7 @@ impl BadSectorDevice {
 }
 
 impl BlockDevice for BadSectorDevice {
-    xfskit_block::plain!(
-        logical_block_size,
-        physical_block_size,
-        topology,
-        is_read_only,
-        read_batch,
-        write_batch,
-        write_fua,
-        discard,
-        write_zeroes,
-        will_need,
-        skip_hole,
-        alternatives,
-        read_alternative,
-        heal
-    );
+    xfskit_block::plain!();
     fn size(&self) -> ByteLen {
         self.base.size()
     }

@@ -7,8 +7,8 @@
 //!   archives as read; at most half of the machine's memory; or the limit that the caller sets.
 //! - Work (headers, names looked up, attributes copied, bytes skipped): a step for every
 //!   `BYTES_PER_STEP` bytes of memory, independent of the machine.
-//! - Content (data of files, without holes): the space of the volume, if it is known. Files of lower
-//!   layers that were removed do not count.
+//! - Content (data of files, without holes): the space of the volume, if it is known. Files of
+//!   lower layers that were removed do not count.
 //!
 //! Every `STEPS_PER_LOOK` steps the caller gets the progress and may stop.
 
