@@ -165,7 +165,7 @@ pub(crate) mod testing {
             Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
         }
 
-        /// A number below `sides`.
+        /// Returns a number below `sides`.
         pub(crate) fn roll(&mut self, sides: u32) -> u32 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;

@@ -165,7 +165,7 @@ pub fn check(
     Ok(check_files(&vol, groups, &primary.sb, options, timer))
 }
 
-/// Phase 2: checks all groups and returns them in order.
+/// Checks all groups (phase 2) and returns them in order.
 fn check_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -> Vec<Group> {
     // A truncated volume has only the groups that begin before its end.
     let there = vol.dev.size().0.div_ceil(u64::from(vol.geo.agblocks) << vol.geo.blocklog);
@@ -252,7 +252,7 @@ fn check_files(
     }
 }
 
-/// Phase 5: checks the space of all groups.
+/// Checks the space of all groups (phase 5).
 fn check_space(shared: &Context<'_, '_>, options: &Options<'_>) -> Vec<space::Totals> {
     let count = shared.groups.len();
     let forks_known = shared.forks_known.load(Ordering::Relaxed);

@@ -202,7 +202,7 @@ impl ArrayMetadata {
         }
     }
 
-    /// Called after the members were flushed. Clears the bits of regions that have been idle for
+    /// Clears, after the members were flushed, the bits of regions that have been idle for
     /// several flushes.
     pub(super) fn note_flush(&self) -> Failures {
         let state = &mut *self.state.lock();

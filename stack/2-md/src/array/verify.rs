@@ -83,7 +83,7 @@ impl Verifier {
 }
 
 impl Array {
-    /// From now on, every read compares what it delivers with the available redundancy.
+    /// Makes every later read compare what it delivers with the available redundancy.
     pub fn verify_reads(&self) {
         let _ = self.verifier.set(Verifier::default());
     }
