@@ -27,7 +27,8 @@ pub use features::{Features, Version};
 pub use geometry::{Geometry, ValidInos};
 pub use lsn::Lsn;
 pub use number::{
-    AgBlock, AgIno, AgNumber, ArraySector, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks,
-    FileOff, FsBlock, Ino, LogBlock, MemberSector, RfsBlock, Sectors, index,
+    AgBlock, AgIno, AgNumber, ArraySector, ByteLen, ByteOffset, Column, DaBlock, Daddr, ExtLen,
+    FilBlks, FileOff, FsBlock, Ino, LogBlock, MemberByte, MemberSector, PositionRange, RfsBlock,
+    Sectors, StripeByte, SyncSector, index,
 };
 pub use uuid::Uuid;

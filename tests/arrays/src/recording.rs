@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Event, OverlayDevice, Result};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-use crate::Random;
+use xfskit_test_support::Random;
 
 /// Bytes that reach a disk together or not at all.
 const SECTOR: usize = 512;
@@ -287,7 +287,7 @@ pub fn random_writes(
             history.flush(recording, array);
             continue;
         }
-        let most = [4, 64, 500][index(random.below(3))];
+        let most = [4, 64, 500][random.below(3)];
         let size = history.len() / SECTOR as u64;
         let len = 1 + random.below(most.min(size));
         let at = random.below(size - len + 1);
