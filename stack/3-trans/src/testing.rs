@@ -14,7 +14,7 @@ use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, LockPosition, Tran
 /// Size of the volume.
 pub(crate) const SIZE: ByteLen = ByteLen(16 << 20);
 
-/// One group of 16 MiB.
+/// Returns the geometry of one group of 16 MiB.
 pub(crate) fn geo() -> Geometry {
     let example = example::geometry();
     Geometry {

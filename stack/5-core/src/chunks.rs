@@ -7,9 +7,10 @@
 //! only the list of leaves.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
@@ -113,8 +114,8 @@ impl Volume {
                 if !matches!(result, Ok(ControlFlow::Continue(()))) {
                     stop.store(true, Ordering::Relaxed);
                 }
-                if let (Err(err), Ok(mut first)) = (result, failed.lock()) {
-                    first.get_or_insert(err);
+                if let Err(err) = result {
+                    failed.lock().get_or_insert(err);
                 }
             }
         };
@@ -124,10 +125,7 @@ impl Volume {
             }
             work();
         });
-        match failed.into_inner() {
-            Ok(Some(err)) => Err(err),
-            _ => Ok(()),
-        }
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     // ---- the tree ----------------------------------------------------------------------------

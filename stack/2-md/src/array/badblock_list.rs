@@ -1,8 +1,8 @@
 //! Ranges of a member that must not be read: the ranges of its bad-block log, in memory.
 
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use parking_lot::RwLock;
 use xfskit_units::{ByteLen, MemberByte, MemberSector, PositionRange, Sectors};
 
 /// Ranges, sorted and disjoint. Empty for almost all members.
@@ -15,14 +15,10 @@ impl BadBlockList {
         Self(RwLock::new(ranges.collect()))
     }
 
-    fn ranges(&self) -> RwLockReadGuard<'_, Vec<Range<MemberByte>>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true if any part of the range is listed.
     pub(super) fn overlaps(&self, at: MemberByte, len: ByteLen) -> bool {
         let range = at..at.saturating_plus(len);
-        self.ranges().iter().any(|bad| bad.overlaps(&range))
+        self.0.read().iter().any(|bad| bad.overlaps(&range))
     }
 
     /// Removes a range that was written. Returns true if any part of it was listed.
@@ -31,7 +27,7 @@ impl BadBlockList {
         if !self.overlaps(at, len) {
             return false;
         }
-        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = self.0.write();
         let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
         *bad = rest.filter(|r| !r.is_empty()).collect();
         true
@@ -42,7 +38,7 @@ impl BadBlockList {
     pub(super) fn add(&self, at: MemberByte, len: ByteLen) {
         let sector = Sectors(1).byte_len();
         let mut new = at.round_down(sector)..at.plus(len).round_up(sector);
-        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = self.0.write();
         bad.retain(|old| {
             let meets = old.start <= new.end && new.start <= old.end;
             if meets {
@@ -56,7 +52,7 @@ impl BadBlockList {
 
     /// Returns all listed ranges.
     pub(super) fn sectors(&self) -> Vec<Range<MemberSector>> {
-        let ranges = self.ranges();
+        let ranges = self.0.read();
         ranges.iter().map(|range| range.start.sector_floor()..range.end.sector_ceil()).collect()
     }
 }

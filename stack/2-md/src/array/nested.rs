@@ -95,8 +95,9 @@ impl Array {
         self.store(&[WriteJob { role, at, buf }])
     }
 
-    /// Among members that disagree, finds the only one that would agree by another of its own
-    /// alternatives, and returns what it should hold. `given` has a page of each. `agrees` tells whether all would agree if the member with this index held these data.
+    /// Finds, among members that disagree, the only one that would agree by another of its own
+    /// alternatives, and returns what it should hold. `given` has a page of each. `agrees` tells
+    /// whether all would agree if the member with this index held these data.
     pub(super) fn located_by_nested_members(
         &self,
         given: &[MemberPage<'_>],

@@ -12,9 +12,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use xfskit_block::Result;
 use xfskit_units::{ByteLen, ByteOffset, StripeByte, index};
 
@@ -36,7 +37,7 @@ struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        lock(&self.pool).push(std::mem::take(&mut self.bytes));
+        self.pool.lock().push(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -65,11 +66,6 @@ pub struct StripeCache {
     /// The ends of requests, each a [`ByteOffset`].
     streams: Vec<AtomicU64>,
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl StripeCache {
     /// Creates a cache of at most `budget` for stripes of `stripe_bytes`.
     pub fn new(budget: ByteLen, stripe_bytes: ByteLen) -> Self {
@@ -97,7 +93,7 @@ impl StripeCache {
     }
 
     fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        lock(&self.shards[index(stripe % SHARDS as u64)])
+        self.shards[index(stripe % SHARDS as u64)].lock()
     }
 
     /// Copies the bytes of `stripe` from `start` on to `buf`. If the stripe is not cached and
@@ -120,7 +116,7 @@ impl StripeCache {
         };
         entry.used_at.store(now, Ordering::Relaxed);
         {
-            let content = entry.content.read().unwrap_or_else(PoisonError::into_inner);
+            let content = entry.content.read();
             let from = content.as_ref()?.bytes.get(index(start.0)..)?.get(..buf.len())?;
             buf.copy_from_slice(from);
         }
@@ -146,7 +142,7 @@ impl StripeCache {
             delivered: AtomicU64::new(start.0),
             used_at: AtomicU64::new(now),
         });
-        let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
+        let mut content = entry.content.write();
         {
             let mut shard = self.shard(stripe);
             if let Some(existing) = shard.get(&stripe) {
@@ -154,7 +150,7 @@ impl StripeCache {
             }
             shard.insert(stripe, Arc::clone(&entry));
         }
-        lock(&self.order).push_back(stripe);
+        self.order.lock().push_back(stripe);
         let result = fill(&mut memory.bytes);
         if result.is_err() {
             self.remove(stripe, &entry);
@@ -169,7 +165,7 @@ impl StripeCache {
     /// stripe if it was not used lately.
     fn allocate(&self, now: u64) -> Option<Memory> {
         let memory = |bytes| Memory { bytes, pool: Arc::clone(&self.spare) };
-        if let Some(bytes) = lock(&self.spare).pop() {
+        if let Some(bytes) = self.spare.lock().pop() {
             return Some(memory(bytes));
         }
         if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
@@ -177,15 +173,15 @@ impl StripeCache {
         }
         self.stripes.fetch_sub(1, Ordering::Relaxed);
         let min_age = 256 + 4 * self.stripes_max;
-        let oldest = lock(&self.order).pop_front()?;
+        let oldest = self.order.lock().pop_front()?;
         let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
         if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < min_age {
-            lock(&self.order).push_back(oldest);
+            self.order.lock().push_back(oldest);
             return None;
         }
         self.remove(oldest, &entry);
         drop(entry);
-        lock(&self.spare).pop().map(memory)
+        self.spare.lock().pop().map(memory)
     }
 
     fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
@@ -194,7 +190,7 @@ impl StripeCache {
             shard.remove(&stripe);
         }
         drop(shard);
-        lock(&self.order).retain(|other| *other != stripe);
+        self.order.lock().retain(|other| *other != stripe);
     }
 
     /// Removes `stripe`, which is about to change. Does not wait.

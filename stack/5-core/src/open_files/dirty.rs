@@ -175,6 +175,7 @@ impl Dirty {
 
 #[cfg(test)]
 mod tests {
+    use xfskit_test_support::Random;
     use xfskit_units::index;
 
     use super::*;
@@ -211,20 +212,14 @@ mod tests {
     #[test]
     fn random_writes_and_removals_match_an_array() {
         const LEN: usize = 6000;
-        let mut seed = 99_u64;
-        let mut below = |n: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % n
-        };
+        let mut random = Random::of_test(1);
         let mut dirty = Dirty::new(4);
         let (mut plain, mut here) = (vec![b'.'; LEN], vec![false; LEN / 16]);
         for round in 0..4000 {
-            let start = below(300);
-            let end = start + 1 + below(60);
+            let start = random.below(300);
+            let end = start + 1 + random.below(60);
             let bytes = index(start * 16)..index(end * 16);
-            if below(4) == 0 {
+            if random.below(4) == 0 {
                 dirty.remove(&blocks(start, end));
                 plain[bytes].fill(b'.');
                 here[index(start)..index(end)].fill(false);
@@ -239,7 +234,7 @@ mod tests {
             let count = here.iter().filter(|&&is| is).count() as u64;
             let found = (dirty.blocks(), dirty.missing(blocks(0, 375)));
             assert_eq!(found, (FilBlks(count), FilBlks(375 - count)));
-            let at = below(375);
+            let at = random.below(375);
             assert_eq!(dirty.has(FileOff(at)), here[index(at)]);
         }
     }

@@ -42,7 +42,7 @@ const UNFINISHED: u32 = feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | fe
 impl ArrayMetadata {
     /// Adds replacements that are being filled.
     pub fn with_replacements(self, mut replacements: Vec<MemberMetadata>) -> Self {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(first) = state.members.first() {
             let utime = first.superblock.utime().seconds;
             for member in &mut replacements {
@@ -60,7 +60,7 @@ impl ArrayMetadata {
         device: MemberMetadata,
         mode: AddMode,
     ) -> Option<Failures> {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let Superblock::V1(own) = &device.superblock else { return None };
         let Some(Superblock::V1(array)) = state.members.first().map(|member| &member.superblock)
         else {
@@ -86,12 +86,12 @@ impl ArrayMetadata {
 
     /// Returns a copy of the bitmap.
     pub(in crate::array) fn bitmap(&self) -> Option<Bitmap> {
-        self.state().bitmap.clone()
+        self.state.lock().bitmap.clone()
     }
 
     /// Removes device `dev_number` from the role table.
     pub(in crate::array) fn remove_device(&self, dev_number: u32) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         state.update_role_tables(|roles| set_role(roles, dev_number, ROLE_SPARE));
         state.publish_change()
     }
@@ -103,7 +103,7 @@ impl ArrayMetadata {
         replacement: bool,
         until: MemberSector,
     ) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let member = state.list(replacement).iter_mut().find(|member| member.role == role);
         let Some(member) = member else { return Vec::new() };
         if let Superblock::V1(superblock) = &mut member.superblock
@@ -117,7 +117,7 @@ impl ArrayMetadata {
 
     /// Records that the member of `role` is fully rebuilt.
     pub(in crate::array) fn finish_recovery(&self, role: usize) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         for member in state.members.iter_mut().filter(|member| member.role == role) {
             clear_recovery(&mut member.superblock);
         }
@@ -126,7 +126,7 @@ impl ArrayMetadata {
 
     /// Makes the replacement of `role` the member of that role. The old member is marked as failed.
     pub(in crate::array) fn finish_replacement(&self, role: usize) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let at = state.replacements.iter().position(|member| member.role == role);
         let Some(at) = at else { return Vec::new() };
         let mut new = state.replacements.remove(at);
