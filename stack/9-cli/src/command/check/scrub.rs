@@ -103,7 +103,7 @@ impl Level {
         if args.repair {
             let progress = Progress::new(out, "resync", "bytes");
             let resynced = array.resync(|done, total| {
-                progress.set(done, total);
+                progress.set(done.0, total.0);
                 stop.flow().is_continue()
             });
             resynced.map_err(|e| self.failed(&e))?;
@@ -112,8 +112,8 @@ impl Level {
         let progress = Progress::new(out, "comparing members", "bytes");
         let mut unchecked = 0;
         let watch = |found: ScrubProgress| {
-            progress.set(found.progress.done, found.progress.total);
-            unchecked = found.progress.bad;
+            progress.set(found.progress.done.0, found.progress.total.0);
+            unchecked = found.progress.bad.0;
             for mismatch in found.mismatches {
                 self.count += 1;
                 if self.count <= PAGES_MAX {
