@@ -216,7 +216,7 @@ impl SbError {
             ),
         };
         let at = Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1));
-        Box::new(Corruption { check: CheckId(check), at, expected, found })
+        Box::new(Corruption { check: CheckId::new(check), at, expected, found })
     }
 }
 
@@ -370,7 +370,7 @@ impl Superblock {
             let expected = xfskit_crc::expected(sector, CRC_OFFSET).unwrap_or(0);
             let found = xfskit_crc::stored(sector, CRC_OFFSET).unwrap_or(0);
             return Err(SbError::Corrupt(Box::new(Corruption {
-                check: CheckId("sb.crc"),
+                check: CheckId::new("sb.crc"),
                 at,
                 expected: Expected::Exactly(Value::Hex(expected.into())),
                 found: Value::Hex(found.into()),
@@ -581,7 +581,7 @@ mod tests {
             Ok(_) => Ok(()),
             Err(SbError::Corrupt(fault)) => Err(fault),
             // Refusals are not corruptions; tests of fields must not end here.
-            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("refused", 0)),
+            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("sb.refused", 0)),
         }
     }
 
@@ -640,18 +640,18 @@ mod tests {
         other[0] = b'Y';
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
         assert!(matches!(refused, SbError::NotXfs { .. }));
-        assert_eq!(refused.corruption().check, CheckId("sb.magicnum"));
+        assert_eq!(refused.corruption().check.0, "sb.magicnum");
         let mut unsealed = golden(512, PRIMARY_1G);
         unsealed[120] = 17;
         let corrupt = Superblock::verify(&unsealed, AgNumber(0)).unwrap_err();
-        assert_eq!(corrupt.corruption().check, CheckId("sb.crc"));
+        assert_eq!(corrupt.corruption().check.0, "sb.crc");
         let good = golden(512, PRIMARY_1G);
         for (check, offset, bytes) in
             [("sb.versionnum", 100, &[0xb4, 0xa3][..]), ("sb.refused", 216, &[0, 0, 0x10, 0x2b])]
         {
             let newer = broken(&good, offset, bytes, Some(CRC_OFFSET));
             let refused = Superblock::verify(&newer, AgNumber(0)).unwrap_err();
-            assert_eq!(refused.corruption().check, CheckId(check));
+            assert_eq!(refused.corruption().check.0, check);
         }
     }
 
