@@ -226,6 +226,27 @@ impl fmt::Display for FeatureBits {
 }
 
 impl Features {
+    /// Returns the names of all features that are set, in the order of the feature words. A feature
+    /// with bits in two words is named once.
+    pub fn names(&self) -> Vec<&'static str> {
+        let words = [
+            (u32::from(self.versionnum), versionnum::ALL),
+            (self.features2, features2::ALL),
+            (self.ro_compat, ro_compat::ALL),
+            (self.incompat, incompat::ALL),
+            (self.log_incompat, log_incompat::ALL),
+        ];
+        let mut names: Vec<&'static str> = Vec::new();
+        for bit in words.iter().flat_map(|&(word, bits)| {
+            bits.iter().filter(move |bit| word & bit.mask != 0)
+        }) {
+            if !names.contains(&bit.name) {
+                names.push(bit.name);
+            }
+        }
+        names
+    }
+
     /// Returns the bits that `allowed` does not have, of the first word with such bits.
     pub fn beyond(&self, allowed: &Self) -> Option<FeatureBits> {
         let words = [
