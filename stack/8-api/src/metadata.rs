@@ -233,12 +233,12 @@ impl Metadata {
 
     /// Returns the flags: immutable, append-only and the like, as `di_flags` holds them.
     pub fn flags(&self) -> u16 {
-        self.0.flags
+        self.0.flags.bits()
     }
 
     /// Returns the further flags: reflink, bigtime and the like, as `di_flags2` holds them.
     pub fn flags2(&self) -> u64 {
-        self.0.flags2
+        self.0.flags2.bits()
     }
 
     /// Returns [`modified`](Self::modified) as the disk holds it.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_copy::SkippedCount;
 use xfskit_copy::source::{SourceError, Tree, Unread};
 
@@ -99,7 +99,7 @@ impl<'r, 'c> Problems<'r, 'c> {
         match (&self.notices.0, notice) {
             (Some(receive), notice) => receive(notice),
             (None, Notice::Problem(problem)) => {
-                self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+                self.kept.lock().push(problem);
             }
             (None, _) => {}
         }
@@ -145,6 +145,6 @@ impl<'r, 'c> Problems<'r, 'c> {
 
     /// Returns the problems that no callback received.
     pub(crate) fn end(self) -> Vec<Problem> {
-        self.kept.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.kept.into_inner()
     }
 }

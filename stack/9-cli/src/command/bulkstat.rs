@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 use xfskit::{Bulkstat, BulkstatEntry, Metadata};
@@ -56,11 +56,11 @@ pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
             }
         }
         progress.add_of(entries.len() as u64, total);
-        merge(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), some);
+        merge(&mut counts.lock(), some);
         match out.raw(&lines) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                *failed.lock() = Some(failure);
                 ControlFlow::Break(())
             }
         }
@@ -68,10 +68,10 @@ pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
     let listing = Bulkstat::new(&volume).threads(args.threads).internal(args.internal);
     let done = listing.run(visit);
     progress.finish();
-    if let Some(failure) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(failure) = failed.into_inner() {
         return Err(failure);
     }
-    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let counts = counts.into_inner();
     if args.count {
         print_counts(&counts, out)?;
     }

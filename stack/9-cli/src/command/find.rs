@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
+use parking_lot::Mutex;
 use xfskit::{FileType, FoundEntry, Metadata, Timestamp, Volume, WalkParallel, Xattrs};
 
 use super::fields::Writer;
@@ -175,7 +175,7 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
             .map_err(|error| open::failure(&error))?;
     }
     search.progress.finish();
-    match search.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match search.failed.into_inner() {
         Some(failure) => Err(failure),
         None => Ok(out.status()),
     }
@@ -271,7 +271,7 @@ impl Search<'_> {
         match self.out.raw(lines) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
-                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                *self.failed.lock() = Some(failure);
                 ControlFlow::Break(())
             }
         }

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind as IoKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit::{ErrorKind, Extract, Extracted, Notice, ProblemKind, Volume};
 
 use super::open;
@@ -36,7 +36,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
                 ProblemKind::Volume(error) => progress.aside(|| out.fault(path, &error)),
                 ProblemKind::Skipped(what) => {
                     let line = format!("{} left out: {what}", show::name(path));
-                    skipped.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                    skipped.lock().push(line);
                 }
                 kind => progress.aside(|| out.fault_in(path, &kind, None, None)),
             }
@@ -57,7 +57,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     };
     drop(extract);
     progress.finish();
-    for line in skipped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for line in skipped.into_inner() {
         out.note(&line);
     }
     out.skipped(&copied.skipped);
