@@ -26,7 +26,9 @@ fn dev() {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(fault) = faults.get(n) else { return };
-                    let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(fault, &images[fault.image], t)));
+                    let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        one(fault, &images[fault.image], t)
+                    }));
                     let text = text.unwrap_or_else(|p| {
                         format!("{}\tPANIC {:?}\n", fault.id, p.downcast_ref::<String>())
                     });
