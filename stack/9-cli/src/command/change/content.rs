@@ -6,8 +6,8 @@ use xfskit::raw::core::Error as Core;
 use xfskit::raw::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
 
 use super::Session;
-use super::arguments::Owner;
 use crate::exit::Failure;
+use crate::grammar::arguments::Owner;
 use crate::grammar::change::{Fallocate, Truncate};
 
 /// `xfskit truncate`

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use xfskit::raw::core::Error as Core;
 use xfskit::raw::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
 
-use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};
 use crate::exit::Failure;
 use crate::grammar::change::{Ln, Mkdir, Mknod, Mv, NodeKind, Rm};
+use crate::grammar::mode::ModeChange;
 use crate::show;
 
 /// `xfskit mkdir`
