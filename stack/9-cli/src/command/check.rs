@@ -3,8 +3,9 @@
 mod findings;
 mod scrub;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
 use xfskit::raw::check::{self, Mismatches, Options, Phase, Report};
@@ -31,7 +32,7 @@ struct Phases<'a> {
 
 impl check::Progress for Phases<'_> {
     fn report(&self, phase: Phase, done: u64, total: u64) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock();
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             *now = Some((phase, Progress::new(self.out, phase.title(), "done")));
         }
@@ -116,7 +117,7 @@ fn check_volume(
             return;
         }
         let print = || out.result(&finding, |finding| format!("{finding}\n"));
-        let now = progress.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = progress.now.lock();
         let printed = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(printed.err());
     };
