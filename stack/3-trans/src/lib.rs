@@ -52,8 +52,6 @@ pub mod stats;
 mod sync;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tests;
 pub mod trans;
 mod work;
 mod writeback;
@@ -70,3 +68,6 @@ pub use log_item::{Buf, DiskLocation, LogItem, NewCluster};
 pub use running::Running;
 pub use stats::Stats;
 pub use trans::{Busy, Delta, Freed, Handle, Held, LockPosition, Trans, TransError};
+
+#[cfg(test)]
+mod tests;

@@ -34,9 +34,6 @@ mod unread;
 mod walk;
 mod xattr;
 
-#[cfg(test)]
-mod tests;
-
 use budget::Budget;
 use draft::Draft;
 
@@ -286,3 +283,6 @@ pub fn read_tree(
     }
     Ok(tree)
 }
+
+#[cfg(test)]
+mod tests;
