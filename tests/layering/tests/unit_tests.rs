@@ -8,6 +8,12 @@ use std::path::{Path, PathBuf};
 /// Lines of tests that stand in the file that they test.
 const INLINE_LINES: usize = 100;
 
+/// Attributes of modules that only tests have.
+const TEST_ONLY: [&str; 2] = ["#[cfg(test)]", "#[cfg(all(test, not(shuttle)))]"];
+
+/// Tests of `make protocols`, which stand for their crate.
+const PROTOCOLS: &str = "stack/3-trans/src/protocols.rs";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -43,7 +49,9 @@ fn sources() -> Vec<(PathBuf, Vec<String>)> {
 /// Returns whether a file holds tests only: `tests.rs`, or a file in a folder `tests`.
 fn is_of_tests(path: &Path) -> bool {
     let below_src = path.components().skip_while(|part| part.as_os_str() != "src");
-    path.ends_with("tests.rs") || below_src.into_iter().any(|part| part.as_os_str() == "tests")
+    path.ends_with("tests.rs")
+        || path == Path::new(PROTOCOLS)
+        || below_src.into_iter().any(|part| part.as_os_str() == "tests")
 }
 
 /// Returns the modules that `#[cfg(test)]` precedes: line number, name, and whether it is inline.
@@ -51,7 +59,7 @@ fn test_modules(lines: &[String]) -> impl Iterator<Item = (usize, &str, bool)> {
     lines.iter().enumerate().filter_map(|(at, line)| {
         let declared = line.trim_start().trim_start_matches("pub(crate) ").strip_prefix("mod ")?;
         let mut above = lines[..at].iter().rev().take_while(|line| line.trim().starts_with("#["));
-        above.any(|line| line.trim() == "#[cfg(test)]").then_some(())?;
+        above.any(|line| TEST_ONLY.contains(&line.trim())).then_some(())?;
         let name = declared.trim_end_matches([';', '{', ' ']);
         Some((at + 1, name, declared.ends_with('{')))
     })
