@@ -1,6 +1,6 @@
 //! One layout of unit tests. The tests of a module are its child module `tests`, the last item of
 //! its file: inline up to a limit, in `tests.rs` beyond it. What the tests of several modules share
-//! is in a module `testing`.
+//! is in a module `testing`. Every file of integration tests is built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,5 +118,31 @@ fn short_tests_stand_inline() {
             .then(|| format!("{}: {} lines", path.display(), lines.len()))
     };
     let wrong: Vec<String> = sources().iter().filter_map(short).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A crate with many files of integration tests builds them as one program, `tests/all.rs`. A file
+/// that it does not name would not run.
+#[test]
+fn every_file_of_integration_tests_is_built() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for parent in ["stack", "tests"] {
+        for entry in fs::read_dir(root().join(parent)).expect("crates").flatten() {
+            let folder = entry.path().join("tests");
+            let Ok(all) = fs::read_to_string(folder.join("all.rs")) else { continue };
+            for file in fs::read_dir(&folder).expect("tests").flatten() {
+                let path = file.path();
+                let name = path.file_stem().and_then(|name| name.to_str()).expect("UTF-8");
+                if !path.is_dir() && path.extension().is_none_or(|ext| ext != "rs") {
+                    continue;
+                }
+                seen += 1;
+                if name != "all" && !all.lines().any(|line| line == format!("mod {name};")) {
+                    wrong.push(format!("{}: not in all.rs", path.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} files found: does this test still see them?");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
