@@ -216,7 +216,7 @@ impl SbError {
             ),
         };
         let at = Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1));
-        Box::new(Corruption { check: CheckId(check), at, expected, found })
+        Box::new(Corruption { check: CheckId::new(check), at, expected, found })
     }
 }
 
@@ -370,7 +370,7 @@ impl Superblock {
             let expected = xfskit_crc::expected(sector, CRC_OFFSET).unwrap_or(0);
             let found = xfskit_crc::stored(sector, CRC_OFFSET).unwrap_or(0);
             return Err(SbError::Corrupt(Box::new(Corruption {
-                check: CheckId("sb.crc"),
+                check: CheckId::new("sb.crc"),
                 at,
                 expected: Expected::Exactly(Value::Hex(expected.into())),
                 found: Value::Hex(found.into()),

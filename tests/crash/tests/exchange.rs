@@ -11,7 +11,7 @@ use xfskit_test_crash::{Crash, Crashes, WriteLoss, verify};
 use xfskit_test_recovery::compare_finished;
 use xfskit_test_support::matrix::named;
 use xfskit_test_support::{Image, Need, Random, Scratch, long, needs, volumes};
-use xfskit_vfs::{Fs, Handle, NewNode};
+use xfskit_vfs::{Clock, Fs, Handle, NewNode};
 
 /// Which writes arrive. The kernel takes part for disks whose sectors are as long as blocks.
 const WRITE_LOSSES: [WriteLoss; 4] = [
@@ -86,7 +86,7 @@ fn exchange(base: Arc<dyn BlockDevice>, whole: bool) -> (Run, [Pair; 2]) {
 fn recovered(dev: Arc<dyn BlockDevice>) -> (usize, Pair) {
     let volume = Volume::open(dev, &OpenOptions::default()).expect("recovered in memory");
     let finished = volume.replay().map_or(0, |replay| replay.finished);
-    (usize::try_from(finished).expect("few"), pair(&Fs::new(volume)))
+    (usize::try_from(finished).expect("few"), pair(&Fs::new(volume, Clock::system())))
 }
 
 fn with_kernel(name: &str, crash: &Crash) {

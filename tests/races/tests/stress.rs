@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit_block::BlockDevice;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_support::{Random, volumes};
-use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
+use xfskit_vfs::{Clock, Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
 const WRITERS: u64 = 4;
 
@@ -60,7 +60,7 @@ fn read(fs: &Fs, dir: Ino, stop: &AtomicBool) {
 fn stress(bytes: u64, steps: usize) {
     let dev: Arc<dyn BlockDevice> = volumes::make(bytes, &[]);
     let options = OpenOptions { write: true, cache_bytes: 2 << 20, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap());
+    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap(), Clock::system());
     let root = fs.volume().geo().rootino;
     let make = |name: String| fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).unwrap();
     let shared = make("shared".to_owned());

@@ -69,7 +69,7 @@ fn verify(sector: &[u8]) -> VerifyResult {
         Ok(_) => Ok(()),
         Err(SbError::Corrupt(fault)) => Err(fault),
         // Refusals are not corruptions; tests of fields must not end here.
-        Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("refused", 0)),
+        Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("sb.refused", 0)),
     }
 }
 
@@ -128,18 +128,18 @@ fn a_refused_superblock_is_a_corruption_if_another_copy_is_sound() {
     other[0] = b'Y';
     let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
     assert!(matches!(refused, SbError::NotXfs { .. }));
-    assert_eq!(refused.corruption().check, CheckId("sb.magicnum"));
+    assert_eq!(refused.corruption().check.0, "sb.magicnum");
     let mut unsealed = golden(512, PRIMARY_1G);
     unsealed[120] = 17;
     let corrupt = Superblock::verify(&unsealed, AgNumber(0)).unwrap_err();
-    assert_eq!(corrupt.corruption().check, CheckId("sb.crc"));
+    assert_eq!(corrupt.corruption().check.0, "sb.crc");
     let good = golden(512, PRIMARY_1G);
     for (check, offset, bytes) in
         [("sb.versionnum", 100, &[0xb4, 0xa3][..]), ("sb.refused", 216, &[0, 0, 0x10, 0x2b])]
     {
         let newer = broken(&good, offset, bytes, Some(CRC_OFFSET));
         let refused = Superblock::verify(&newer, AgNumber(0)).unwrap_err();
-        assert_eq!(refused.corruption().check, CheckId(check));
+        assert_eq!(refused.corruption().check.0, check);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Kept images that the kernel filled, their blocks, and faults with checksums made right.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod planted;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
