@@ -65,8 +65,6 @@ mod sync;
 mod tally;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tests;
 pub mod trans;
 mod work;
 mod writeback;
@@ -89,3 +87,6 @@ pub use running::Running;
 pub use stats::Stats;
 pub use trans::{Held, Trans};
 pub use work::Handle;
+
+#[cfg(test)]
+mod tests;
