@@ -1,5 +1,7 @@
 //! The errors of the floors below, and what each means to a program.
 
+pub(crate) mod array;
+
 use rustix::io::Errno;
 use xfskit_core::Error as Core;
 use xfskit_format::Corruption;
@@ -7,6 +9,7 @@ use xfskit_format::sb::SbError;
 use xfskit_trans::TransError;
 
 use crate::ErrorKind;
+use array::ArrayError;
 
 /// The error of a floor below that an [`Error`](crate::Error) carries.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +39,27 @@ pub enum Cause {
     /// The archive cannot be written.
     #[error(transparent)]
     Archive(#[from] xfskit_copy::ArchiveError),
+    /// The journal cannot be printed.
+    #[error(transparent)]
+    Journal(#[from] xfskit_inspect::log::Error),
+    /// The array cannot do what was asked of it.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// No array can be made of the devices.
+    #[error(transparent)]
+    MdCreate(#[from] xfskit_md::create::Error),
     /// The file was not opened for this.
     #[error("the file was not opened for {0}")]
     OpenMode(&'static str),
     /// The caller cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,
+}
+
+impl From<xfskit_log::Error> for Cause {
+    fn from(error: xfskit_log::Error) -> Self {
+        Self::Journal(error.into())
+    }
 }
 
 impl From<Core> for Cause {
@@ -65,7 +83,14 @@ impl Cause {
             Self::Build(error) => kind_of_build(error),
             Self::Extract(error) => kind_of_extract(error),
             Self::Archive(xfskit_copy::ArchiveError::Write(error)) => kind_of_io(error),
-            Self::Target(_) | Self::Mkfs(_) | Self::OpenMode(_) => ErrorKind::InvalidInput,
+            Self::Journal(error) => kind_of_journal(error),
+            Self::Array(error) => error.kind(),
+            Self::MdCreate(xfskit_md::create::Error::Device { source, .. }) => {
+                kind_of_device(source)
+            }
+            Self::Target(_) | Self::Mkfs(_) | Self::MdCreate(_) | Self::OpenMode(_) => {
+                ErrorKind::InvalidInput
+            }
             Self::Cancelled => ErrorKind::Cancelled,
         }
     }
@@ -76,6 +101,24 @@ impl Cause {
             Self::OpenMode(_) => Errno::BADF.raw_os_error(),
             Self::Cancelled => Errno::CANCELED.raw_os_error(),
             _ => errno_of_system(self).unwrap_or_else(|| errno_of_kind(self.kind()).raw_os_error()),
+        }
+    }
+
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Target(error) => error.hint(),
+            Self::Array(error) => error.hint(),
+            Self::Device(error)
+            | Self::Mkfs(xfskit_mkfs::Error::Device(error))
+            | Self::Check(xfskit_check::Error::Device(error))
+            | Self::MdCreate(xfskit_md::create::Error::Device { source: error, .. }) => {
+                error.hint()
+            }
+            Self::Volume(error) => match error.reason() {
+                xfskit_vfs::Error::Core(Core::Device(error)) => error.hint(),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -174,9 +217,8 @@ fn kind_of_check(error: &xfskit_check::Error) -> ErrorKind {
     match error {
         xfskit_check::Error::Device(error) => kind_of_device(error),
         xfskit_check::Error::Superblock(SbError::Corrupt(_)) => ErrorKind::Corrupt,
-        xfskit_check::Error::Superblock(SbError::NotXfs { .. }) | xfskit_check::Error::TooSmall => {
-            ErrorKind::NotXfs
-        }
+        xfskit_check::Error::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
+        xfskit_check::Error::TooSmall => ErrorKind::InvalidInput,
         xfskit_check::Error::Superblock(_) => ErrorKind::Unsupported,
     }
 }
@@ -198,6 +240,14 @@ fn kind_of_build(error: &xfskit_copy::build::BuildError) -> ErrorKind {
         BuildError::Mkfs(_) => ErrorKind::InvalidInput,
         BuildError::Device(error) => kind_of_device(error),
         _ => ErrorKind::Other,
+    }
+}
+
+fn kind_of_journal(error: &xfskit_inspect::log::Error) -> ErrorKind {
+    match error {
+        xfskit_inspect::log::Error::Log(xfskit_log::Error::Device(error)) => kind_of_device(error),
+        xfskit_inspect::log::Error::Log(_) => ErrorKind::Corrupt,
+        xfskit_inspect::log::Error::Output(error) => kind_of_io(error),
     }
 }
 

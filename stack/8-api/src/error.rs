@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The target holds no XFS volume.
     NotXfs,
+    /// The device is no member of the array, or not one with which this can be done now.
+    Member,
     /// A feature of the volume or of the request is not supported.
     Unsupported,
     /// The target is mounted, or open for writing elsewhere.
@@ -103,6 +105,12 @@ impl Error {
     /// Returns the path inside the volume that the failed call was about.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
+    }
+
+    /// Returns what to do about it, as a sentence for people, if there is advice. It may name
+    /// commands of the tool `xfskit`.
+    pub fn hint(&self) -> Option<String> {
+        self.0.cause.hint()
     }
 
     /// Returns the finding, if a check found the volume damaged.

@@ -80,6 +80,8 @@
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
 //! | [`Extract`] | trees copied out, to a directory or as tar |
 //! | [`Check`] | a volume checked, finding by finding |
+//! | [`target`] | names of devices, the devices, what a disk holds |
+//! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
 //! | [`raw`] | the floors below, without any promise |
 //!
@@ -94,6 +96,7 @@ mod dir;
 mod error;
 mod extract;
 mod file;
+pub mod md;
 mod metadata;
 mod mkfs;
 mod names;
@@ -103,6 +106,7 @@ mod progress;
 pub mod raw;
 mod remove_all;
 mod shared;
+pub mod target;
 mod time;
 mod volume;
 mod volume_options;
@@ -124,6 +128,6 @@ pub use volume::Volume;
 pub use volume_options::VolumeOptions;
 pub use walk::{WalkDir, WalkEntry};
 pub use xattr::{Xattr, Xattrs};
-pub use xfskit_check::{Finding, Healing, Severity};
+pub use xfskit_check::{Finding, Healing, Phase as CheckPhase, Report as CheckReport, Severity};
 pub use xfskit_format::Corruption;
 pub use xfskit_vfs::{RenameMode, SetMode as SetXattrMode, Statfs};

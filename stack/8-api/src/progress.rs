@@ -36,6 +36,13 @@ impl CancelToken {
     }
 }
 
+impl From<Arc<AtomicBool>> for CancelToken {
+    /// Returns a token that is cancelled when the flag is set: by a signal handler, for example.
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 impl CancelToken {
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0

@@ -88,6 +88,12 @@ impl VolumeOptions {
         self
     }
 
+    /// Returns the default of [`cache_bytes`](Self::cache_bytes): a quarter of the machine's memory.
+    /// Where the system does not say how much there is, returns the engine's own default.
+    pub fn default_cache_bytes() -> usize {
+        quarter_of_memory()
+    }
+
     /// Bounds the bytes that one call returns whole: the content of a file, all attributes of one.
     /// 1 GiB by default, because a damaged volume may claim any size. [`File`](crate::File) and
     /// iterators have no bound.

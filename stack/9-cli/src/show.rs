@@ -10,12 +10,12 @@ use crate::quote::moves_cursor;
 
 /// Parses a size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    xfskit::raw::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
+    xfskit::target::parse_size(text).map_err(|e| e.to_string())
 }
 
 /// Formats a size for people: `1.46 TiB`.
 pub(crate) fn human(bytes: u64) -> String {
-    xfskit::raw::target::size::format(xfskit::raw::units::ByteLen(bytes))
+    xfskit::target::format_size(bytes)
 }
 
 /// Formats type and permissions as `ls -l` does.

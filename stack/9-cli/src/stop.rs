@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use xfskit::CancelToken;
 use xfskit::raw::copy::stdin::Stdin;
 
 use crate::exit::Failure;
@@ -42,6 +43,11 @@ impl Stop {
     /// Returns `Break` if the user requested an end.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         if self.check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Returns a token that is cancelled if the user requests an end.
+    pub(crate) fn token(&self) -> CancelToken {
+        CancelToken::from(Arc::clone(&self.0))
     }
 
     /// Returns standard input, whose reads fail when the user requests an end.

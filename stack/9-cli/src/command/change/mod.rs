@@ -20,12 +20,11 @@ mod shell;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use xfskit::Volume;
-use xfskit::raw::block::BlockDevice;
 use xfskit::raw::vfs::{self, Follow, Fs};
 use xfskit::raw::{Cause, VolumeExt as _, cause, core};
+use xfskit::target::Device;
 
 use super::open;
 use super::work::Change;
@@ -56,12 +55,7 @@ pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
 }
 
 /// Runs a command like [`run`], on a device that is open already.
-pub(crate) fn run_on(
-    target: &Target,
-    device: Arc<dyn BlockDevice>,
-    change: Change<'_>,
-    out: &Out,
-) -> Outcome {
+pub(crate) fn run_on(target: &Target, device: &Device, change: Change<'_>, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing_on(target, device, out)?;
     in_session(target, volume, change, out, &stop)
