@@ -185,18 +185,13 @@ pub fn fastest() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use xfskit_test_support::Random;
+
     use super::*;
 
     /// Returns bytes without a pattern, so that no mistake can hide.
     fn noise(len: usize) -> Vec<u8> {
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[3]
-        };
-        (0..len).map(|_| next()).collect()
+        Random::of_test(1).bytes(len)
     }
 
     fn available() -> impl Iterator<Item = &'static Routine> {

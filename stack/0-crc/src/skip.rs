@@ -5,12 +5,14 @@
 //! Other programs cannot read such a volume, so it must be thrown away. The flag belongs to the
 //! process: it cannot spare one volume while another one is served.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::routine;
 
 /// The number of holders, and the routine in use before the first.
 static HELD: Mutex<(usize, usize)> = Mutex::new((0, 0));
+/// The holders of [`HELD`] only count and swap a number.
+const NO_PANIC: &str = "no panic under the lock";
 
 /// Checksums are skipped while a value of this type exists.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub struct Skipping(());
 
 /// Skips checksums from now on, in all threads.
 pub fn skip() -> Skipping {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = HELD.lock().expect(NO_PANIC);
     if held.0 == 0 {
         held.1 = routine::stop_summing();
     }
@@ -28,7 +30,7 @@ pub fn skip() -> Skipping {
 
 impl Drop for Skipping {
     fn drop(&mut self) {
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HELD.lock().expect(NO_PANIC);
         held.0 -= 1;
         if held.0 == 0 {
             routine::sum_again(held.1);

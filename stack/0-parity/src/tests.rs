@@ -4,26 +4,7 @@ use crate::field::{POLY, inverse, power, product};
 use crate::routine::{Routine, routines};
 use crate::stripe::{Output, Stripe};
 use crate::{EXPONENTS_MAX, Located, locate};
-
-/// Pseudorandom bytes.
-struct Noise(u64);
-
-impl Noise {
-    fn word(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.word()).expect("48 bits") % n
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.word().to_le_bytes()[2]).collect()
-    }
-}
+use xfskit_test_support::Random;
 
 /// A stripe with its parity by the definition. Every chunk is `len` bytes, `align` behind a
 /// multiple of 64.
@@ -38,10 +19,10 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(exponents: usize, len: usize, align: usize, noise: &mut Noise) -> Self {
+    fn new(exponents: usize, len: usize, align: usize, random: &mut Random) -> Self {
         let empty: Vec<bool> =
-            (0..exponents).map(|_| exponents > 3 && noise.below(8) == 0).collect();
-        let chunks: Vec<_> = (0..exponents).map(|_| noise.bytes(len + 128)).collect();
+            (0..exponents).map(|_| exponents > 3 && random.below(8) == 0).collect();
+        let chunks: Vec<_> = (0..exponents).map(|_| random.bytes(len + 128)).collect();
         let mut sample = Self { chunks, empty, align, len, p: Vec::new(), q: Vec::new() };
         let (mut p, mut q) = (vec![0; len], vec![0; len]);
         for (i, data) in sample.data(&[]).into_iter().enumerate() {
@@ -67,10 +48,10 @@ impl Sample {
     }
 
     /// Returns two exponents with data, in order; `None` if there are not so many.
-    fn two(&self, noise: &mut Noise) -> Option<(usize, usize)> {
+    fn two(&self, random: &mut Random) -> Option<(usize, usize)> {
         let used: Vec<usize> = (0..self.chunks.len()).filter(|&i| !self.empty[i]).collect();
-        let second = (used.len() > 1).then(|| 1 + noise.below(used.len() - 1))?;
-        Some((used[noise.below(second)], used[second]))
+        let second = (used.len() > 1).then(|| 1 + random.below(used.len() - 1))?;
+        Some((used[random.below(second)], used[second]))
     }
 }
 
@@ -102,7 +83,7 @@ impl Out {
 }
 
 /// Checks every operation of `routine` on one sample.
-fn check_operations(routine: &Routine, sample: &Sample, noise: &mut Noise) {
+fn check_operations(routine: &Routine, sample: &Sample, random: &mut Random) {
     let Sample { p, q, len, align, .. } = sample;
     let (len, align) = (*len, *align);
     let exponents = sample.chunks.len();
@@ -127,8 +108,8 @@ fn check_operations(routine: &Routine, sample: &Sample, noise: &mut Noise) {
     one.is(&vec![0; len], &what("P's error"));
     two.is(&vec![0; len], &what("Q's error"));
 
-    let exponent = noise.below(EXPONENTS_MAX);
-    let difference = noise.bytes(len);
+    let exponent = random.below(EXPONENTS_MAX);
+    let difference = random.bytes(len);
     let plus = |a: &[u8], c: u8| -> Vec<u8> {
         a.iter().zip(&difference).map(|(a, &d)| a ^ product(c, d)).collect()
     };
@@ -139,7 +120,7 @@ fn check_operations(routine: &Routine, sample: &Sample, noise: &mut Noise) {
     one.is(&plus(p, 1), &what("P of update"));
     two.is(&plus(q, power(exponent)), &what("Q of update"));
 
-    let Some((x, y)) = sample.two(noise) else { return };
+    let Some((x, y)) = sample.two(random) else { return };
     let without = sample.data(&[x]);
     let (mut one, _) = out();
     routine.run(&Stripe::with(&without, Some(p), None), Output::P { p: one.buf() });
@@ -178,23 +159,23 @@ fn available() -> impl Iterator<Item = &'static Routine> {
 
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_length() {
-    let noise = &mut Noise(1);
+    let random = &mut Random::of_test(1);
     for routine in available() {
         for len in (0..=300).chain([511, 512, 513, 1000, 4095, 4096, 4097, 10_001]) {
-            let sample = Sample::new(1 + noise.below(9), len, noise.below(64), noise);
-            check_operations(routine, &sample, noise);
+            let sample = Sample::new(1 + random.below(9), len, random.below(64), random);
+            check_operations(routine, &sample, random);
         }
     }
 }
 
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_alignment() {
-    let noise = &mut Noise(2);
+    let random = &mut Random::of_test(2);
     for routine in available() {
         for align in 0..64 {
             for len in [61, 512, 1531] {
-                let sample = Sample::new(6, len, align, noise);
-                check_operations(routine, &sample, noise);
+                let sample = Sample::new(6, len, align, random);
+                check_operations(routine, &sample, random);
             }
         }
     }
@@ -202,11 +183,11 @@ fn every_routine_agrees_with_the_definition_at_every_alignment() {
 
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_number_of_exponents() {
-    let noise = &mut Noise(3);
+    let random = &mut Random::of_test(3);
     for routine in available() {
         for exponents in 0..=EXPONENTS_MAX {
-            let sample = Sample::new(exponents, 560, noise.below(64), noise);
-            check_operations(routine, &sample, noise);
+            let sample = Sample::new(exponents, 560, random.below(64), random);
+            check_operations(routine, &sample, random);
         }
     }
 }
@@ -230,9 +211,9 @@ fn every_routine_multiplies_every_byte_by_every_power() {
 
 #[test]
 fn one_wrong_chunk_is_located_and_two_are_distinguished() {
-    let noise = &mut Noise(4);
-    let sample = Sample::new(22, 512, 0, noise);
-    let (x, y) = sample.two(noise).expect("twenty exponents");
+    let random = &mut Random::of_test(4);
+    let sample = Sample::new(22, 512, 0, random);
+    let (x, y) = sample.two(random).expect("twenty exponents");
     let (mut p_error, mut q_error) = (vec![0; 512], vec![0; 512]);
     let mut located = |wrong: &[(usize, usize, u8)], p_wrong: u8, q_wrong: u8| {
         let mut chunks: Vec<Vec<u8>> = (0..22).map(|i| sample.chunk(i).to_vec()).collect();

@@ -6,13 +6,14 @@
 //! the disk* nevertheless check them and return `Option`.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, Features, FileOff,
-    FsBlock, Ino, RfsBlock, Sectors, Version,
+    AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, Features, FilBlks,
+    FileOff, FsBlock, Ino, RfsBlock, Sectors, Version,
 };
 
 /// Byte offset in a directory's data fork where hash leaves begin: 32 GiB.
@@ -390,22 +391,59 @@ impl Geometry {
         DaBlock(u32::try_from(DIR_FREE_OFFSET >> self.blocklog).unwrap_or(u32::MAX))
     }
 
-    /// Returns the file position, in blocks, of byte `offset`.
+    /// Returns the block of a file that holds byte `offset`.
+    #[inline]
     pub fn byte_to_fileoff(&self, offset: ByteOffset) -> FileOff {
         FileOff(offset.0 >> self.blocklog)
+    }
+
+    /// Returns the first block of a file that begins at byte `offset` or behind it.
+    #[inline]
+    pub fn byte_to_fileoff_ceil(&self, offset: ByteOffset) -> FileOff {
+        FileOff(offset.0.div_ceil(1 << self.blocklog))
+    }
+
+    /// Returns the first byte of a block of a file; saturates.
+    #[inline]
+    pub fn fileoff_to_byte(&self, block: FileOff) -> ByteOffset {
+        ByteOffset(block.0.saturating_mul(1 << self.blocklog))
+    }
+
+    /// Returns the size of blocks of a file, in bytes; saturates.
+    #[inline]
+    pub fn filblks_to_bytes(&self, blocks: FilBlks) -> ByteLen {
+        ByteLen(blocks.0.saturating_mul(1 << self.blocklog))
+    }
+
+    /// Returns the blocks of a file that hold bytes of `range`.
+    #[inline]
+    pub fn file_blocks_around(&self, range: &Range<ByteOffset>) -> Range<FileOff> {
+        self.byte_to_fileoff(range.start)..self.byte_to_fileoff_ceil(range.end)
+    }
+
+    /// Returns the blocks of a file that are wholly in `range`. The end lies before the start if
+    /// the range is within one block.
+    #[inline]
+    pub fn file_blocks_inside(&self, range: &Range<ByteOffset>) -> Range<FileOff> {
+        self.byte_to_fileoff_ceil(range.start)..self.byte_to_fileoff(range.end)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::{Incompat, RoCompat};
 
     /// Returns the 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of
     /// 19200.
     fn small() -> Geometry {
         let one_gib = crate::example::geometry();
         Geometry {
-            features: Features { ro_compat: 0xd, incompat: 0xb, ..one_gib.features },
+            features: Features {
+                ro_compat: RoCompat::from_bits_retain(0xd),
+                incompat: Incompat::from_bits_retain(0xb),
+                ..one_gib.features
+            },
             agblklog: 15,
             dblocks: RfsBlock(76800),
             agblocks: 19200,
@@ -446,6 +484,16 @@ mod tests {
             assert_eq!(prepared.contains(ino), geo.valid_ino(ino), "inode {ino}");
         }
         assert!(!prepared.contains(Ino(u64::MAX)));
+    }
+
+    #[test]
+    fn bytes_of_a_file_convert_to_the_blocks_around_and_inside() {
+        let (geo, bytes) = (small(), ByteOffset(4000)..ByteOffset(12_288));
+        assert_eq!(geo.file_blocks_around(&bytes), FileOff(0)..FileOff(3));
+        assert_eq!(geo.file_blocks_inside(&bytes), FileOff(1)..FileOff(3));
+        assert_eq!(geo.fileoff_to_byte(FileOff(3)), ByteOffset(12_288));
+        assert_eq!(geo.fileoff_to_byte(FileOff::MAX), ByteOffset::MAX);
+        assert_eq!(geo.filblks_to_bytes(FilBlks(2)), ByteLen(8192));
     }
 
     #[test]

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result, check_range};
@@ -115,10 +116,6 @@ fn has(bits: &[u8], page: u64) -> bool {
 }
 
 impl CowDevice {
-    fn dirty(&self) -> MutexGuard<'_, BTreeSet<usize>> {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Fills `buf` by `read`, which reads the device below from `offset`, and lays the written
     /// pages over it.
     fn read_over(
@@ -127,7 +124,7 @@ impl CowDevice {
         buf: &mut [u8],
         read: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
+        let bits = self.bits.read();
         read(buf)?;
         Self::each_page(offset.0, buf.len() as u64, |page, from, to| {
             if !has(&bits, page) {
@@ -181,7 +178,7 @@ impl BlockDevice for CowDevice {
             return Err(Error::ReadOnly);
         }
         check_range("write", self.size(), offset, buf.len())?;
-        let mut bits = self.bits.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bits = self.bits.write();
         Self::each_page(offset.0, buf.len() as u64, |page, from, to| {
             let part = &buf[index(from - offset.0)..index(to - offset.0)];
             if has(&bits, page) {
@@ -193,21 +190,21 @@ impl BlockDevice for CowDevice {
             whole[index(from - start)..index(to - start)].copy_from_slice(part);
             self.file.write_at(ByteOffset(self.pages_at + start), &whole)?;
             bits[index(page / 8)] |= 1 << (page % 8);
-            self.dirty().insert(index(page / 8));
+            self.dirty.lock().insert(index(page / 8));
             Ok(())
         })
     }
     fn flush(&self) -> Result<()> {
         self.file.flush()?;
-        let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
-        let dirty = std::mem::take(&mut *self.dirty());
+        let bits = self.bits.read();
+        let dirty = std::mem::take(&mut *self.dirty.lock());
         if dirty.is_empty() {
             return Ok(());
         }
         for at in &dirty {
             let place = ByteOffset(self.bits_at + *at as u64);
             if let Err(error) = self.file.write_at(place, &bits[*at..=*at]) {
-                self.dirty().extend(dirty);
+                self.dirty.lock().extend(dirty);
                 return Err(error);
             }
         }

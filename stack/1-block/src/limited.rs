@@ -7,10 +7,11 @@
 //! once while the backlog fits into the disk's buffer; a flush waits for all of them.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
@@ -53,10 +54,6 @@ impl LimitedDevice {
         Self { base, bytes_per_second, latency, timeline: Mutex::new(timeline) }
     }
 
-    fn timeline(&self) -> MutexGuard<'_, Timeline> {
-        self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the time that the transfer of `bytes` takes.
     fn transfer_time(&self, bytes: u64) -> Duration {
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
@@ -72,7 +69,7 @@ impl LimitedDevice {
 
     /// Schedules a read and returns when it completes.
     fn completion(&self, offset: u64, len: u64) -> Instant {
-        let mut timeline = self.timeline();
+        let mut timeline = self.timeline.lock();
         let end = offset.saturating_add(len);
         let covers = |a: &Announced| a.range.start <= offset && end <= a.range.end;
         let Some(i) = timeline.announced.iter().position(covers) else {
@@ -116,7 +113,7 @@ impl BlockDevice for LimitedDevice {
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let done = {
-            let mut timeline = self.timeline();
+            let mut timeline = self.timeline.lock();
             self.schedule(&mut timeline, buf.len() as u64);
             timeline.busy_until
         };
@@ -126,12 +123,12 @@ impl BlockDevice for LimitedDevice {
         self.base.write_at(offset, buf)
     }
     fn flush(&self) -> Result<()> {
-        let done = self.timeline().busy_until;
+        let done = self.timeline.lock().busy_until;
         Self::wait_until(done);
         self.base.flush()
     }
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        let mut timeline = self.timeline();
+        let mut timeline = self.timeline.lock();
         if timeline.announced.len() < ANNOUNCED_MAX {
             let start = self.schedule(&mut timeline, len.0);
             let range = offset.0..offset.0.saturating_add(len.0);

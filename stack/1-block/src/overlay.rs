@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range};
@@ -130,7 +131,7 @@ impl BlockDevice for OverlayDevice {
         let Some(limited) = &self.limited else {
             return self.changed.write(offset, buf, |at, page| self.copy_up(at, page));
         };
-        let _writer = limited.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = limited.writer.lock();
         parts(PAGE, offset, buf.len()).try_for_each(|part| {
             let buf = &buf[part.in_buf.clone()];
             self.write_limited(limited, part, buf)

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::Result;
@@ -64,11 +64,11 @@ impl Pages {
     }
 
     fn read_shard(&self, page: u64) -> RwLockReadGuard<'_, Shard> {
-        self.shard(page).read().unwrap_or_else(PoisonError::into_inner)
+        self.shard(page).read()
     }
 
     fn write_shard(&self, page: u64) -> RwLockWriteGuard<'_, Shard> {
-        self.shard(page).write().unwrap_or_else(PoisonError::into_inner)
+        self.shard(page).write()
     }
 
     /// Copies the pages over `buf`, whose bytes begin at `offset`. Missing pages leave `buf`
@@ -114,7 +114,7 @@ impl Pages {
     pub(crate) fn drop_within(&self, range: Range<u64>) {
         let (first, last) = (range.start.div_ceil(self.page_bytes), range.end / self.page_bytes);
         for shard in &self.shards {
-            let mut pages = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let mut pages = shard.write();
             pages.retain(|page, _| !(first..last).contains(page));
         }
     }
@@ -123,7 +123,7 @@ impl Pages {
     pub(crate) fn offsets(&self) -> Vec<ByteOffset> {
         let mut offsets = Vec::new();
         for shard in &self.shards {
-            let pages = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let pages = shard.read();
             offsets.extend(pages.keys().map(|page| ByteOffset(page * self.page_bytes)));
         }
         offsets.sort_unstable();
@@ -132,11 +132,7 @@ impl Pages {
 
     /// Returns the memory that the pages take, in bytes.
     pub(crate) fn resident(&self) -> ByteLen {
-        let pages: usize = self
-            .shards
-            .iter()
-            .map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len())
-            .sum();
+        let pages: usize = self.shards.iter().map(|s| s.read().len()).sum();
         ByteLen(pages as u64 * self.page_bytes)
     }
 }

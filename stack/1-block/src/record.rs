@@ -4,8 +4,9 @@
 //! [`Event`]s (and any subset of the events after the prefix's last barrier), replays it onto a
 //! copy of the initial device and recovers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Result};
@@ -74,12 +75,12 @@ impl RecordingDevice {
 
     /// Returns the changes so far, in order.
     pub fn events(&self) -> Vec<Event> {
-        self.lock().clone()
+        self.events.lock().clone()
     }
 
     /// Returns the number of events so far.
     pub fn event_count(&self) -> usize {
-        self.lock().len()
+        self.events.lock().len()
     }
 
     /// Replays the first `n` events (or all, if there are fewer) onto another device.
@@ -87,15 +88,11 @@ impl RecordingDevice {
     /// # Errors
     /// Those of `onto`.
     pub fn replay(&self, n: usize, onto: &dyn BlockDevice) -> Result<()> {
-        self.lock().iter().take(n).try_for_each(|event| event.play(onto))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock().iter().take(n).try_for_each(|event| event.play(onto))
     }
 
     fn record(&self, event: Event, change: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut events = self.lock();
+        let mut events = self.events.lock();
         change()?;
         events.push(event);
         Ok(())

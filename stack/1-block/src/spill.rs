@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
+use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
@@ -41,12 +42,12 @@ impl Spill {
 
     /// Returns true if the page is in the file.
     pub(crate) fn holds(&self, page: u64) -> bool {
-        self.slots.read().unwrap_or_else(PoisonError::into_inner).contains_key(&page)
+        self.slots.read().contains_key(&page)
     }
 
     /// Returns the numbers of all pages.
     pub(crate) fn pages(&self) -> Vec<u64> {
-        self.slots.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.slots.read().keys().copied().collect()
     }
 
     /// Copies the pages over `buf`, whose bytes begin at `offset`. Missing pages leave `buf`
@@ -55,7 +56,7 @@ impl Spill {
     /// # Errors
     /// If the file cannot be read.
     pub(crate) fn read_over(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.slots.read();
         if slots.is_empty() {
             return Ok(());
         }
@@ -87,7 +88,7 @@ impl Spill {
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<bool> {
         let Some(file) = self.file() else { return Ok(false) };
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.write();
         if let Some(slot) = slots.get(&page) {
             let at = slot * self.page_bytes + start as u64;
             let (offset, len) = (ByteOffset(page * self.page_bytes), ByteLen(self.page_bytes));

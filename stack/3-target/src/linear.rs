@@ -83,7 +83,7 @@ impl BlockDevice for LinearDevice {
     fn size(&self) -> ByteLen {
         self.size
     }
-    /// Aligned if every piece is.
+    /// Returns the layout of the piece that is aligned worst.
     fn topology(&self) -> Topology {
         let below = self.base.topology();
         let pieces = self.pieces.iter();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode};
 use xfskit_target::lvm::{groups, physical_volume};
 use xfskit_target::{Error, Found, Target, discover, open, open_unchecked};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset};
 
 /// Returns the sectors of a fixture that are not zero, with their offsets.
@@ -205,21 +206,6 @@ fn a_partition_beyond_the_end_of_a_cut_image_is_an_error() {
     assert!(matches!(open(&target, OpenMode::ReadOnly), Err(Error::Device(_))));
 }
 
-/// A random number generator with a seed, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % n as u64).unwrap()
-    }
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.below(256)).unwrap()
-    }
-}
-
 /// Recomputes the checksums of a GPT header, an LVM label or a metadata header, so that the
 /// mutation is not rejected by its checksum.
 fn seal(sector: &mut [u8]) {
@@ -245,7 +231,7 @@ fn seal(sector: &mut [u8]) {
 fn mutated_disks_are_read_or_refused_and_never_panic() {
     for (name, seed) in [(MBR, 1), (GPT, 2), (GPT4K, 3), (LVM, 4)] {
         let (size, sectors) = sectors(name);
-        let mut random = Random(seed);
+        let mut random = Random::of_test(seed);
         for round in 0..3000 {
             let mut mutated = sectors.clone();
             for _ in 0..=random.below(4) {
@@ -253,13 +239,16 @@ fn mutated_disks_are_read_or_refused_and_never_panic() {
                 let sector = &mut mutated[sector].1;
                 for _ in 0..=random.below(8) {
                     // Mutates where the fields are: the first bytes, or the end of an MBR.
-                    let limit = [128, 512][random.below(2)];
+                    let limit = random.pick(&[128, 512]);
                     let at = if random.below(4) == 0 {
                         440 + random.below(72)
                     } else {
                         random.below(limit)
                     };
-                    sector[at] = [0, 0xff, random.byte()][random.below(3)];
+                    sector[at] = {
+                        let any = random.byte();
+                        random.pick(&[0, 0xff, any])
+                    };
                 }
                 if random.below(4) != 0 {
                     seal(sector);
@@ -276,9 +265,9 @@ fn mutated_disks_are_read_or_refused_and_never_panic() {
 
 #[test]
 fn random_bytes_are_no_disk_and_never_panic() {
-    let mut random = Random(99);
+    let mut random = Random::of_test(5);
     for size in [0usize, 1, 511, 512, 513, 4096, 70_000] {
-        let bytes: Vec<u8> = (0..size).map(|_| random.byte()).collect();
+        let bytes: Vec<u8> = random.bytes(size);
         let disk = MemDevice::new(ByteLen(size as u64));
         disk.write_at(ByteOffset(0), &bytes).unwrap();
         assert!(discover(&disk).is_empty());
@@ -293,7 +282,7 @@ fn mutated_metadata_text_never_panics() {
         .map(|sector| physical_volume(&disk, ByteOffset(sector * 512)).unwrap())
         .collect();
     assert_eq!(groups(&good)[0].seqno, 8, "vgcfgrestore counted one on");
-    let mut random = Random(5);
+    let mut random = Random::of_test(6);
     let tokens = ["{", "}", "[", "\"", "18446744073709551615", "0", "=", "#", " ", "1"];
     for _ in 0..3000 {
         let mut mutated = good.clone();
@@ -301,7 +290,7 @@ fn mutated_metadata_text_never_panics() {
             for _ in 0..=random.below(6) {
                 let at = random.below(text.len());
                 let end = (at + random.below(8)).min(text.len());
-                text.replace_range(at..end, tokens[random.below(tokens.len())]);
+                text.replace_range(at..end, random.pick(&tokens));
             }
         }
         for volume in groups(&mutated).iter().flat_map(|group| &group.volumes) {

@@ -6,8 +6,8 @@
 //! is open for writing, and its journal was replayed), the device rewrites the bad copies.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::Stamp;
 use xfskit_format::{Corruption, Ctx, VerifyResult};
@@ -40,7 +40,7 @@ impl Heals {
     /// Records a healed block.
     pub fn note(&self, corruption: Box<Corruption>, rewritten: bool) {
         tracing::warn!(%corruption, rewritten, "bad copy; another one is used");
-        let (kept, count) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, count) = &mut *self.0.lock();
         *count += 1;
         if kept.len() < LIST_MAX {
             kept.push(Healed { corruption: *corruption, rewritten });
@@ -49,12 +49,12 @@ impl Heals {
 
     /// Returns the number of healed blocks.
     pub fn count(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.0.lock().1
     }
 
     /// Returns the first thousand healed blocks.
     pub fn list(&self) -> Vec<Healed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.0.lock().0.clone()
     }
 }
 

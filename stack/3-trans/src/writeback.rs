@@ -106,8 +106,8 @@ impl WriteBack {
         self.push_until(engine, upto, || false)
     }
 
-    /// [`push`](Self::push)es the oldest items, a portion at a time, until `is_enough` returns
-    /// true, so that a thread that waits for the journal's tail waits no longer than necessary.
+    /// Writes the oldest items in place by [`push`](Self::push), a portion at a time, until
+    /// `is_enough` returns true, so that a thread that waits for the journal's tail waits no longer than necessary.
     ///
     /// # Errors
     /// As [`push`](Self::push).

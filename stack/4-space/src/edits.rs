@@ -156,21 +156,4 @@ pub(crate) mod testing {
             self.0.binary_search_by_key(&K::rec_pos(rec), K::rec_pos)
         }
     }
-
-    /// Numbers for tests, the same for the same seed.
-    pub(crate) struct Dice(u64);
-
-    impl Dice {
-        pub(crate) fn new(seed: u64) -> Self {
-            Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-        }
-
-        /// A number below `sides`.
-        pub(crate) fn roll(&mut self, sides: u32) -> u32 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            u32::try_from((self.0 >> 32) % u64::from(sides)).unwrap()
-        }
-    }
 }

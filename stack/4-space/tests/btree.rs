@@ -21,6 +21,7 @@ use xfskit_space::agtree::AgKind;
 use xfskit_space::btree::{BlockRef, BtreeOps, Cursor, Flaw, RecordOps, Root, Seek};
 use xfskit_space::kinds::{ByBlock, BySize, Chunks, Mappings, Refcounts};
 use xfskit_space::{Error, Result, SpaceTx};
+use xfskit_test_support::Random;
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 use zerocopy::IntoBytes;
@@ -164,21 +165,6 @@ fn check_all<K: AgKind>(
     levels
 }
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 33) % n
-    }
-}
-
 fn volume() -> Volume {
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     Volume::open(device("v5-1k"), &options).unwrap()
@@ -232,7 +218,7 @@ fn stress_case<K: AgKind>(
     let volume = volume();
     let home = Lone::<K>::new(&volume);
     let mut model = BTreeMap::new();
-    let mut random = Random(seed);
+    let mut random = Random::of_test(seed);
     let mut highest = 0;
     // Grows, stays, shrinks to nothing.
     for (phase, deletes) in [(0, 10), (1, 50), (2, 90), (3, 30), (4, 100)] {
@@ -342,7 +328,7 @@ fn rmapbt() {
 fn overlapping_records_are_found_like_by_looking_at_all() {
     let volume = volume();
     let home = Lone::<Mappings>::new(&volume);
-    let mut random = Random(6);
+    let mut random = Random::of_test(6);
     let mut model = BTreeMap::new();
     for _ in 0..40 {
         let some: Vec<_> = (0..50).map(|_| mapping(&mut random)).collect();
@@ -415,7 +401,7 @@ fn a_change_that_fails_halfway_leaves_no_trace() {
     }
     let volume = volume();
     let home = Lone::<ByBlock>::new(&volume);
-    let mut random = Random(7);
+    let mut random = Random::of_test(7);
     for round in 0..30 {
         let root = home.root.get();
         let pool = home.pool.borrow().clone();
@@ -448,7 +434,7 @@ type Way<K> = fn(&mut SpaceTx<'_>, &mut Cursor<&Lone<K>>, &[<K as RecordOps>::Re
 fn leads_astray<K: AgKind>(make: impl Fn(&mut Random) -> K::Rec) {
     let volume = volume();
     let home = Lone::<K>::new(&volume);
-    let mut random = Random(8);
+    let mut random = Random::of_test(8);
     let mut made: Vec<K::Rec> = Vec::new();
     while home.root.get().1 < 3 {
         transact(&volume, |tx| {

@@ -17,20 +17,8 @@ use xfskit_space::btree::Cursor;
 use xfskit_space::kinds::{Mappings, Refcounts};
 use xfskit_space::{AllocRequest, Deferred, Owner, SpaceTx};
 use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
+use xfskit_test_support::Random;
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FileOff, FsBlock, Ino};
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let next = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40;
-        u32::try_from(next).unwrap() % n
-    }
-}
 
 fn open(path: &Path) -> Volume {
     let dev = Arc::new(FileDevice::open(path, OpenMode::ReadWrite).unwrap());
@@ -230,7 +218,7 @@ enum Change {
 
 /// A random change that is possible.
 fn choose(model: &Model, random: &mut Random, base: u32, grows: bool) -> Option<(Change, Piece)> {
-    let ino = Ino(1001 + u64::from(random.below(40)));
+    let ino = Ino(1001 + random.below(40));
     let len = 1 + random.below(8);
     let block = base + random.below(ARENA - len);
     // Files lie on two lines each, so that their pieces touch, and some do not join.
@@ -263,7 +251,7 @@ fn shared_extents_match_a_model_of_single_blocks() {
     let whole = Piece { ino: FIRST, block: base, fileoff: 0, len: ARENA, unwritten: false };
     let mut model = Model::default();
     model.add(&whole);
-    let mut random = Random(0x5eed_0001);
+    let mut random = Random::of_test(1);
     for round in 0..600 {
         // One transaction with several changes, decided before: it may run more than once.
         let mut changes = Vec::new();

@@ -18,23 +18,11 @@ use xfskit_space::btree::Cursor;
 use xfskit_space::kinds::{ByBlock, BySize};
 use xfskit_space::{AllocRequest, Deferred, Owner, Result, SpaceTx};
 use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
+use xfskit_test_support::Random;
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 /// Whose the test's extents are: something that the reverse mappings do not tie to a file.
 const MINE: Owner = Owner::Inodes;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let next = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40;
-        u32::try_from(next).unwrap() % n
-    }
-}
 
 fn open(path: &Path) -> Volume {
     let dev = Arc::new(FileDevice::open(path, OpenMode::ReadWrite).unwrap());
@@ -161,7 +149,7 @@ fn stress_case(name: &str, options: &[&str], sizes: u32) -> bool {
     let Some(image) = made(&scratch, 64, options) else { return true };
     let volume = open(image.path());
     let mut mine = Mine::new();
-    let mut random = Random(7);
+    let mut random = Random::of_test(7);
     let (due, _) = check_all(&volume, &mine, None);
     let mut wrapped = false;
     for round in 0..4 {
@@ -335,7 +323,7 @@ fn threads(options: &[&str]) {
     let (due, _) = check_all(&volume, &Mine::new(), None);
     let total = AtomicU64::new(0);
     let work = |seed: u64| {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut mine = Vec::new();
         for _ in 0..1000 {
             let size = 1 + random.below(10);

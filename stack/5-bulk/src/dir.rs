@@ -146,7 +146,7 @@ fn sort(geo: &Geometry, entries: &[NewEntry<'_>]) -> Result<Vec<(u32, u32)>, Pla
     Ok(list)
 }
 
-/// `entries` one behind the other from byte `first` of a block on.
+/// Returns `entries` one behind the other from byte `first` of a block on.
 fn list<'a, 'e>(
     geo: &'e Geometry,
     entries: &'e [NewEntry<'a>],

@@ -7,13 +7,14 @@
 //! only the list of leaves.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
-use xfskit_format::inode::{Dinode, flags2};
+use xfskit_format::inode::{Dinode, InodeFlags2};
 use xfskit_format::{Ctx, Location, VerifyResult};
 use xfskit_trans::Buf;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ByteOffset, Ino, index};
@@ -82,7 +83,7 @@ impl Volume {
         let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
         [geo.rbmino, geo.rsumino, geo.metadirino].contains(&Some(ino))
             || quota.iter().any(|quota| quota.get() == ino.0)
-            || inode.flags2() & flags2::METADATA != 0
+            || inode.flags2().contains(InodeFlags2::METADATA)
     }
 
     /// Passes every inode in use of the whole volume to `visit`, in batches of up to some thousand,
@@ -113,8 +114,8 @@ impl Volume {
                 if !matches!(result, Ok(ControlFlow::Continue(()))) {
                     stop.store(true, Ordering::Relaxed);
                 }
-                if let (Err(err), Ok(mut first)) = (result, failed.lock()) {
-                    first.get_or_insert(err);
+                if let Err(err) = result {
+                    failed.lock().get_or_insert(err);
                 }
             }
         };
@@ -124,10 +125,7 @@ impl Volume {
             }
             work();
         });
-        match failed.into_inner() {
-            Ok(Some(err)) => Err(err),
-            _ => Ok(()),
-        }
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     // ---- the tree ----------------------------------------------------------------------------

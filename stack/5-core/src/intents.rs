@@ -140,7 +140,7 @@ impl Tx<'_> {
         self.defer(Deferred::Free { start, len, owner: Owner::Anyone });
     }
 
-    /// RUI.
+    /// Finishes an RUI.
     fn keep_rmap(&mut self, extent: &MapExtent) {
         let (start, len) = (FsBlock(extent.startblock.get()), ExtLen(extent.len.get()));
         let mut offset = extent.startoff.get();
@@ -165,8 +165,8 @@ impl Tx<'_> {
         }
     }
 
-    /// CUI. Where an extent meets more records than one transaction should change, the rest is
-    /// left.
+    /// Finishes a CUI. Where an extent meets more records than one transaction should change,
+    /// the rest is left.
     fn keep_counts(&mut self, extents: &[CountExtent]) -> Result<Option<Work>> {
         let mut left = Vec::new();
         for extent in extents {
@@ -188,7 +188,7 @@ impl Tx<'_> {
         Ok((!left.is_empty()).then_some(Work::Refcount(left)))
     }
 
-    /// BUI.
+    /// Finishes a BUI.
     fn keep_map(&mut self, intent: &Intent, extent: &MapExtent) -> Result<()> {
         let inode = self.intent_inode(intent, extent.owner.get())?;
         let extent_op = extent.map_op();
@@ -221,7 +221,7 @@ impl Tx<'_> {
         }
     }
 
-    /// ATTRI. Linux may have come some way already.
+    /// Finishes an ATTRI. Linux may have come some way already.
     fn keep_attr(&mut self, intent: &Intent, attri: &Attri) -> Result<()> {
         let inode = self.intent_inode(intent, attri.format.ino.get())?;
         let with_parent =

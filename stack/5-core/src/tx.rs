@@ -124,7 +124,7 @@ impl<'v> Tx<'v> {
         self.volume
     }
 
-    /// Inode `ino`, which must be in use, its ILOCK taken.
+    /// Returns inode `ino`, which must be in use, with its ILOCK taken.
     ///
     /// # Errors
     /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`], and one that makes
@@ -152,7 +152,7 @@ impl<'v> Tx<'v> {
         Ok(TxInode { ino, handle })
     }
 
-    /// What an inode says, with this transaction's changes.
+    /// Returns the core of an inode, with this transaction's changes.
     ///
     /// # Panics
     /// Never: the bytes were verified when the inode was read.
@@ -161,7 +161,7 @@ impl<'v> Tx<'v> {
         Dinode::from_core(self.bytes(inode.handle), layout).expect("a verified inode has a core")
     }
 
-    /// A copy of an inode as it is now, for the reading side.
+    /// Returns a copy of an inode as it is now, for the reading side.
     pub fn inode_copy(&self, inode: TxInode) -> Inode {
         Inode::new(inode.ino, self.snapshot(inode.handle), self.volume.geo())
     }

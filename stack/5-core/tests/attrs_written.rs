@@ -16,21 +16,11 @@ use xfskit_format::inode::{FileType, Format};
 use xfskit_test_oracle::{
     Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours, trees, verify,
 };
+use xfskit_test_support::Random;
 use xfskit_units::Ino;
 
 /// Namespace, name and value of all attributes but parent pointers.
 type Model = BTreeMap<(Namespace, Vec<u8>), Vec<u8>>;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % n).unwrap()
-    }
-}
 
 fn open(image: &Image<'_>) -> Volume {
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap();
@@ -60,10 +50,10 @@ fn change(vol: &Volume, ino: Ino, model: &mut Model, random: &mut Random, grow: 
     let user = matches!(core_type, Some(FileType::Regular | FileType::Directory));
     let first = usize::from(!user);
     let all = [Namespace::User, Namespace::Trusted, Namespace::Secure];
-    let namespace = all[first + random.below(3 - first as u64)];
+    let namespace = all[first + random.below(3 - first)];
     let remove = random.below(10) < if grow { 2 } else { 7 };
     if remove && !model.is_empty() {
-        let at = random.below(model.len() as u64);
+        let at = random.below(model.len());
         let key = model.keys().nth(at).unwrap().clone();
         vol.transact(|tx| {
             let inode = tx.iget(ino)?;
@@ -79,7 +69,7 @@ fn change(vol: &Volume, ino: Ino, model: &mut Model, random: &mut Random, grow: 
         1..4 => random.below(5000),
         _ => random.below(60),
     };
-    let value = vec![u8::try_from(random.below(256)).unwrap(); len];
+    let value = vec![random.byte(); len];
     let key = (namespace, name);
     let mode = [SetMode::Any, SetMode::Create, SetMode::Replace][random.below(3)];
     let answer = vol.transact(|tx| {
@@ -172,7 +162,7 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     let files = make_files(mount.path());
     mount.unmount().unwrap();
     let vol = open(&image);
-    let mut random = Random(77);
+    let mut random = Random::of_test(1);
     let mut most = 0;
     for (name, ino) in files {
         let mut model = Model::new();
@@ -248,12 +238,12 @@ fn a_full_volume_refuses_an_attribute_and_stays_sound() {
         .map(|name| Ino(File::create(mount.path().join(name)).unwrap().metadata().unwrap().ino()));
     mount.unmount().unwrap();
     let vol = open(&image);
-    let mut random = Random(5);
+    let mut random = Random::of_test(2);
     let mut models = inos.map(|ino| (ino, Model::new()));
     let mut refused = 0;
     for i in 0..20_000u32 {
         let (ino, model) = &mut models[random.below(3)];
-        let len = [20, 300, 3000, 60_000][random.below(4)];
+        let len = random.pick(&[20, 300, 3000, 60_000]);
         let key = (Namespace::User, format!("n{}", random.below(4000)).into_bytes());
         let value = vec![u8::try_from(i % 251).unwrap(); len];
         match vol.transact(|tx| {
@@ -284,7 +274,7 @@ fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
     let mount = Mount::read_write(&image, &scratch).unwrap();
     let files = make_files(mount.path());
     mount.unmount().unwrap();
-    let mut random = Random(0x9e37_79b9);
+    let mut random = Random::of_test(3);
     let mut models: Vec<_> =
         files.into_iter().map(|(name, ino)| (name, ino, Model::new())).collect();
     for (round, (grow, steps)) in
@@ -509,7 +499,7 @@ fn the_kernel_and_we_take_turns() {
     mount.unmount().unwrap();
 
     let vol = open(&image);
-    let mut random = Random(99);
+    let mut random = Random::of_test(4);
     let mut models = Vec::new();
     let found = std::sync::Mutex::new(Vec::new());
     vol.bulkstat(1, |batch| {

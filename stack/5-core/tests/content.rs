@@ -9,27 +9,17 @@ use xfskit_core::file::{Content, Seek};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    /// A range of bytes that begins below `end` and is up to `most` long, often of whole blocks.
-    fn range(&mut self, end: u64, most: u64, block: u64) -> Range<u64> {
-        let (start, len) = (self.below(end), 1 + self.below(most));
-        match self.below(3) {
-            0 => start / block * block..(start / block + len.div_ceil(block)) * block,
-            _ => start..start + len,
-        }
+/// A range of bytes that begins below `end` and is up to `most` long, often of whole blocks.
+fn range(random: &mut Random, end: u64, most: u64, block: u64) -> Range<u64> {
+    let (start, len) = (random.below(end), 1 + random.below(most));
+    match random.below(3) {
+        0 => start / block * block..(start / block + len.div_ceil(block)) * block,
+        _ => start..start + len,
     }
 }
 
@@ -88,7 +78,7 @@ impl Pair<'_> {
         let block = self.vol.geo().blocksize() as u64;
         let (vol, content) = (self.vol, Arc::clone(&self.content));
         let size = self.model.len() as u64;
-        let range = random.range((size + 3 * block).min(most), 40 * block, block);
+        let range = range(random, (size + 3 * block).min(most), 40 * block, block);
         let bytes = ByteOffset(range.start)..ByteOffset(range.end);
         let grow = |model: &mut Vec<u8>, end: u64| {
             let end = usize::try_from(end).unwrap();
@@ -97,7 +87,7 @@ impl Pair<'_> {
         let at = |offset: u64| usize::try_from(offset).unwrap();
         match random.below(12) {
             0..4 => {
-                let byte = 1 + u8::try_from(random.below(255)).unwrap();
+                let byte = 1 + random.below(255);
                 let fill = vec![byte; at(range.end - range.start)];
                 content.write(vol, bytes.start, &fill, NOW)?;
                 grow(&mut self.model, range.end);
@@ -202,24 +192,21 @@ fn random_changes_of_file_data_match_plain_bytes() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
-    for (round, options) in [
+    for (round, options) in (0..).zip([
         "-b size=1024 -m rmapbt=0,reflink=0 -d agcount=4 -l size=8m",
         "-b size=4096 -m rmapbt=1,reflink=0 -d agcount=2 -l size=16m",
         "-b size=1024 -m rmapbt=1,reflink=1 -d agcount=3 -i nrext64=1 -l size=16m",
         "-b size=1024 -m rmapbt=1,reflink=1 -d agcount=3,extszinherit=7,cowextsize=8 -l size=16m",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let scratch = Scratch::new("content");
         let (image, inos) = made(&scratch, 128, options, 3);
         let vol = open(&image);
-        let mut random = Random(0x9e37_79b9 + round as u64);
+        let mut random = Random::of_test(round);
         let pair =
             |ino: &Ino| Pair { vol: &vol, content: vol.open_content(*ino).unwrap(), model: vec![] };
         let mut pairs: Vec<_> = inos.iter().map(pair).collect();
         for step in 0..1500 {
-            let n = usize::try_from(random.below(3)).unwrap();
+            let n = random.below(3);
             let done = if options.contains("reflink=1") && random.below(4) == 0 {
                 let mut other = pairs.remove((n + 1) % 3);
                 let at = usize::from(n == 1);
@@ -288,11 +275,11 @@ fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
     let vol = open(&image);
     let files: Vec<_> = inos.iter().map(|&ino| vol.open_content(ino).unwrap()).collect();
     let mut models = vec![vec![]; 2];
-    let mut random = Random(4711);
+    let mut random = Random::of_test(1);
     let (mut refused, mut accepted) = (0, 0_u8);
     while refused < 20 {
-        let n = usize::try_from(random.below(2)).unwrap();
-        let piece = vec![1 + accepted; usize::try_from(1 + random.below(300_000)).unwrap()];
+        let n = random.below(2);
+        let piece = vec![1 + accepted; 1 + random.below(300_000)];
         let end = models[n].len() as u64;
         match files[n].write(&vol, ByteOffset(end), &piece, NOW) {
             Ok(()) => {

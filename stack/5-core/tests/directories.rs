@@ -12,6 +12,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
+use xfskit_test_support::Random;
 use xfskit_units::Ino;
 
 type Names = BTreeSet<Vec<u8>>;
@@ -21,7 +22,7 @@ struct Turns<'s> {
     scratch: &'s Scratch,
     image: Image<'s>,
     names: Names,
-    seed: u64,
+    random: Random,
 }
 
 impl<'s> Turns<'s> {
@@ -32,12 +33,7 @@ impl<'s> Turns<'s> {
         fs::create_dir(mount.path().join("d")).unwrap();
         fs::write(mount.path().join("f"), b"").unwrap();
         mount.unmount().unwrap();
-        Self { scratch, image, names: Names::new(), seed: 1 }
-    }
-
-    fn random(&mut self, below: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-        usize::try_from(self.seed >> 33).unwrap() % below
+        Self { scratch, image, names: Names::new(), random: Random::of_test(1) }
     }
 
     /// Names that come and names that go, such that `target` are left, and some that stay.
@@ -46,13 +42,13 @@ impl<'s> Turns<'s> {
         let mut all: Vec<_> = self.names.iter().cloned().collect();
         for _ in 0..all.len() / 4 + self.names.len().saturating_sub(target) {
             if !all.is_empty() {
-                let at = self.random(all.len());
+                let at = self.random.below(all.len());
                 go.insert(all.swap_remove(at));
             }
         }
         let left = self.names.len() - go.len();
         while left + come.len() < target {
-            let (n, len) = (self.random(10_000_000), self.random(40) + 1);
+            let (n, len) = (self.random.below(10_000_000_usize), self.random.below(40) + 1);
             let name =
                 if n.is_multiple_of(4) { twin(n % 1024) } else { format!("{n:0len$}").into() };
             if !self.names.contains(&name) {

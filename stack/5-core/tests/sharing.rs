@@ -9,22 +9,12 @@ use xfskit_core::file::Content;
 use xfskit_core::{Error, OpenOptions, Result, Volume};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, verify};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
 /// Files of each test.
 const FILES: usize = 4;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 fn at(offset: u64) -> usize {
     usize::try_from(offset).unwrap()
@@ -168,7 +158,7 @@ fn stress_case(name: &str, mib: u64, options: &str, rounds: u64) {
     let scratch = Scratch::new(name);
     let (image, inos) = made(&scratch, mib, options);
     let mut models = vec![Vec::new(); FILES];
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Random::of_test(1);
     for turn in 0..3 {
         let vol = open(&image);
         let mut files = Files::open(&vol, &inos, models);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use xfskit_format::{Corruption, VerifyResult};
 
@@ -102,7 +102,7 @@ impl<'a> Sink<'a> {
     fn send(&self, severity: Severity, corruption: Box<Corruption>, healed: Option<Healing>) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };
-        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = to.lock();
         to(Finding { severity, corruption: *corruption, healed });
     }
 

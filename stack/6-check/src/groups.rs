@@ -2,8 +2,8 @@
 //! btrees. Their records are kept for the later phases, which compare them with what is in use.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_format::agbtree::Tree;
 use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, Agfl};
@@ -44,12 +44,12 @@ pub(crate) struct Group {
 impl Group {
     /// Returns the number of recorded extents.
     pub(crate) fn claims(&self) -> usize {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.used.lock().len()
     }
 
     /// Records extents as in use.
     pub(crate) fn claim(&self, used: impl IntoIterator<Item = UsedExtent>) {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
+        self.used.lock().extend(used);
     }
 }
 

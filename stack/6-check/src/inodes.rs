@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inobt::INODES_PER_CHUNK;
-use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
+use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2};
 use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
+use xfskit_units::flags::FlagWord;
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;
@@ -280,30 +281,26 @@ impl<'w, 'v> Worker<'w, 'v> {
         let vol = self.shared.vol;
         let sink = &vol.sink;
         let core = inode.core;
-        let is_metadata = inode.flags2() & flags2::METADATA != 0;
+        let is_metadata = inode.flags2().contains(InodeFlags2::METADATA);
         if core.version > 1 && !is_metadata && core.onlink.get() != 0 {
             sink.error(ctx.eq("inode.onlink", 0, core.onlink.get()));
         }
-        let unknown = inode.flags() & !all(flags::ALL);
-        let unknown2 = inode.flags2() & !all(flags2::ALL);
-        if unknown != 0 || unknown2 != 0 {
-            sink.error(ctx.eq_hex("inode.flags", 0u16, unknown));
-            sink.error(ctx.eq_hex("inode.flags2", 0u64, unknown2));
-        }
+        sink.error(ctx.eq_hex("inode.flags", 0u16, inode.flags().undefined().bits()));
+        sink.error(ctx.eq_hex("inode.flags2", 0u64, inode.flags2().undefined().bits()));
         let directory_only = match file_type {
-            FileType::Directory => 0,
-            _ => flags::PROJINHERIT | flags::RTINHERIT | flags::NOSYMLINKS,
+            FileType::Directory => InodeFlags::empty(),
+            _ => InodeFlags::PROJINHERIT | InodeFlags::RTINHERIT | InodeFlags::NOSYMLINKS,
         };
         let misplaced = inode.flags() & directory_only;
         let wanted = "flags of directories on directories only";
         sink.error(ctx.require(
             "inode.flags.directory",
-            misplaced == 0,
+            misplaced.is_empty(),
             wanted,
-            Value::Hex(misplaced.into()),
+            Value::Hex(misplaced.bits().into()),
         ));
         let is_bitmap = vol.geo.features.metadir() || vol.geo.rbmino == ctx.at.ino;
-        let is_new = inode.flags() & flags::NEWRTBM != 0 && !is_bitmap;
+        let is_new = inode.flags().contains(InodeFlags::NEWRTBM) && !is_bitmap;
         sink.error(ctx.require(
             "inode.flags.newrtbm",
             !is_new,
@@ -502,11 +499,6 @@ fn inode_location(vol: &Volume<'_>, slot: &InodeSlot) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
     let offset = vol.geo.ino_to_byte(slot.ino).filter(|_| whole);
     Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..slot.at }
-}
-
-/// Returns all bits of a flag word that have names.
-fn all<T: Copy + Default + std::ops::BitOr<Output = T>>(bits: &[(T, &str)]) -> T {
-    bits.iter().fold(T::default(), |all, (bit, _)| all | *bit)
 }
 
 /// Returns the rank of `ino`.

@@ -50,9 +50,9 @@ mod unlinked;
 mod volume;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use xfskit_block::BlockDevice;
 use xfskit_format::Corruption;
 use xfskit_format::sb::{SbError, Superblock};
@@ -165,7 +165,7 @@ pub fn check(
     Ok(check_files(&vol, groups, &primary.sb, options, timer))
 }
 
-/// Phase 2: checks all groups and returns them in order.
+/// Checks all groups (phase 2) and returns them in order.
 fn check_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -> Vec<Group> {
     // A truncated volume has only the groups that begin before its end.
     let there = vol.dev.size().0.div_ceil(u64::from(vol.geo.agblocks) << vol.geo.blocklog);
@@ -177,7 +177,7 @@ fn check_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -
         if ag > 0
             && let Some(copy) = superblocks::check_secondary(vol, primary, agno)
         {
-            copies.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+            copies.lock().push(copy);
         }
         own.push((ag, groups::check(vol, agno)));
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -186,7 +186,7 @@ fn check_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -
     let mut groups: Vec<_> =
         parallel::for_each(options.threads, count, Vec::new, check).into_iter().flatten().collect();
     groups.sort_unstable_by_key(|(ag, _)| *ag);
-    let mut copies = copies.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut copies = copies.into_inner();
     copies.sort_unstable_by_key(|(agno, _)| *agno);
     superblocks::report_differences(vol, &copies);
     groups.into_iter().map(|(_, group)| group).collect()
@@ -252,7 +252,7 @@ fn check_files(
     }
 }
 
-/// Phase 5: checks the space of all groups.
+/// Checks the space of all groups (phase 5).
 fn check_space(shared: &Context<'_, '_>, options: &Options<'_>) -> Vec<space::Totals> {
     let count = shared.groups.len();
     let forks_known = shared.forks_known.load(Ordering::Relaxed);

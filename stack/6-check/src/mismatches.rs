@@ -5,8 +5,8 @@
 //! not matter. Only file contents have no checksum.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_format::rmap;
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Geometry, Ino};
 
@@ -57,7 +57,7 @@ impl Mismatches {
     /// Returns the parts of `range` that are file contents. Returns `None` if the check did not
     /// run, or could not determine the users.
     pub fn files(&self, range: &Range<ByteOffset>) -> Option<Vec<FileRange>> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.found.lock();
         let touches = |bytes: &Range<u64>| bytes.start < range.end.0 && range.start.0 < bytes.end;
         if found.unknown.iter().any(touches) {
             return None;
@@ -74,7 +74,7 @@ impl Mismatches {
     /// Records the users in group `agno`, whose extents in use are `used`: all of them if `known`.
     pub(crate) fn note(&self, geo: &Geometry, agno: AgNumber, used: &[UsedExtent], known: bool) {
         let byte = |agbno: u32| geo.agb_to_daddr(agno, AgBlock(agbno)).byte_offset().0;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         // Metadata of version 4 has no checksums.
         if !known || !geo.v5() {
             found.unknown.extend(self.within(byte(0)..byte(geo.ag_length(agno))));

@@ -39,7 +39,7 @@ impl Phase {
 /// Receives the progress of a check. Called from all threads, a few thousand
 /// times at most.
 pub trait Progress: Sync {
-    /// Called when `done` of `total` units of `phase` are finished.
+    /// Takes note that `done` of `total` units of `phase` are finished.
     fn report(&self, phase: Phase, done: u64, total: u64);
 }
 

@@ -6,7 +6,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
-use std::sync::PoisonError;
 
 use xfskit_format::agbtree::Tree;
 use xfskit_format::reserve::{self, TreeBlocks};
@@ -43,7 +42,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     let refcountbt = xref_refcountbt(vol, agno, group, &mut entered);
     let fdblocks = check_agf_counters(vol, agno, group, rmapbt.as_ref());
 
-    let mut used = std::mem::take(&mut *group.used.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut used = std::mem::take(&mut *group.used.lock());
     used.sort_unstable_by_key(UsedExtent::key);
     let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
         && refcountbt.as_ref().is_none_or(Option::is_some);

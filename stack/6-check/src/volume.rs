@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use xfskit_block::BlockDevice;
 use xfskit_format::inode::Dinode;
 use xfskit_format::log::Stamp;
@@ -32,7 +32,7 @@ impl HealedBlocks {
     fn insert(&self, offset: ByteOffset, block: &[u8]) {
         if self.bytes.load(Ordering::Relaxed) < HEALED_MAX {
             self.bytes.fetch_add(block.len(), Ordering::Relaxed);
-            let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+            let mut blocks = self.blocks.write();
             blocks.insert(offset.0, block.to_vec());
         }
     }
@@ -43,7 +43,7 @@ impl HealedBlocks {
             return;
         }
         let end = offset.0.saturating_add(buf.len() as u64);
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.read();
         for (start, block) in blocks.range(offset.0.saturating_sub(LONGEST)..end) {
             let (from, to) = ((*start).max(offset.0), (start + block.len() as u64).min(end));
             if from < to {

@@ -3,18 +3,7 @@
 mod common;
 
 use common::{Block, Image, check_all};
-
-/// A small random generator, so that a failure can be replayed from its seed.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % n as u64).unwrap()
-    }
-}
+use xfskit_test_support::Random;
 
 /// Number of flips in each kept image: enough for every kind of block, few enough for every run.
 const FLIPS: usize = 300;
@@ -25,19 +14,19 @@ fn is_free_inode(image: &Image, block: Block) -> bool {
 }
 
 /// Returns how many of `FLIPS` single flips the check finds, and the blocks of the others.
-fn flip(name: &str, seed: u64) -> (usize, Vec<String>) {
+fn flip(name: &str) -> (usize, Vec<String>) {
     let image = Image::kept(name);
     let mut blocks = image.metadata();
     blocks.retain(|block| !is_free_inode(&image, *block));
-    let mut rng = Rng(seed);
+    let mut random = Random::of_test(1);
     let (mut seen, mut unseen) = (0, Vec::new());
     for round in 0..FLIPS {
-        let block = blocks[rng.below(blocks.len())];
+        let block = random.pick(&blocks);
         // Most zeroes are padding or unused space.
         let set = |byte: &usize| image.bytes[block.offset + byte] != 0;
         let meant: Vec<usize> = (0..block.len).filter(set).collect();
-        let byte = meant[rng.below(meant.len())];
-        let bit = 1u8 << rng.below(8);
+        let byte = random.pick(&meant);
+        let bit = 1u8 << random.below(8);
         let dev = image.copy();
         common::damage(&dev, block, |bytes| bytes[byte] ^= bit);
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -49,7 +38,7 @@ fn flip(name: &str, seed: u64) -> (usize, Vec<String>) {
             }
         }));
         let found = found.unwrap_or_else(|_| {
-            panic!("{name}: panic at flip {round} of seed {seed}: {block:?} byte {byte} bit {bit}")
+            panic!("{name}: panic at flip {round}: {block:?} byte {byte} bit {bit}")
         });
         if found > 0 {
             seen += 1;
@@ -68,7 +57,7 @@ fn image_has_checksums(name: &str) -> bool {
 #[test]
 fn a_flipped_bit_never_panics_and_is_mostly_found() {
     for name in ["v5", "v5-1k", "v5-plain", "v4", "v4-old"] {
-        let (seen, unseen) = flip(name, 0x5eed_0001);
+        let (seen, unseen) = flip(name);
         println!("{name}: {seen} of {FLIPS} seen; not seen: {}", unseen.join(" "));
         // Times, owners, modes and values have no redundant copy, so their flips are not found.
         let expected = if image_has_checksums(name) { 50 } else { 40 };
@@ -80,10 +69,10 @@ fn a_flipped_bit_never_panics_and_is_mostly_found() {
 #[allow(clippy::case_sensitive_file_extension_comparisons)] // ids, not files
 fn a_wrong_checksum_is_always_found_and_hides_nothing_behind_it() {
     let image = Image::kept("v5");
-    let mut rng = Rng(0x5eed_0002);
+    let mut random = Random::of_test(2);
     let blocks = image.metadata();
     for _ in 0..150 {
-        let block = blocks[rng.below(blocks.len())];
+        let block = random.pick(&blocks);
         let Some(crc) = block.crc else { continue };
         let mut block = block;
         block.crc = None;

@@ -10,8 +10,7 @@
 //!
 //! Damage does not end a sweep: the visitor gets the error, and the sweep continues.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rayon::{Scope, ThreadPoolBuilder};
 use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
@@ -167,7 +166,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         inode: Inode,
         dir: V::Dir,
     ) -> Option<Task<'a, V::Dir>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let entered = seen.enter(inode.ino(), parent.ino(), name);
         drop(seen);
         if let Err(error) = entered {

@@ -14,9 +14,10 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -135,7 +136,7 @@ pub fn get(
         copy.one(&shared.root, &parent_path, b"", (name_of(path), &name), &inode, &copy.nothing());
     }
     drop(copy);
-    let fatal = shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let fatal = shared.fatal.lock().take();
     if let Some(error) = fatal {
         return Err(failed(error));
     }
@@ -236,7 +237,7 @@ impl Shared<'_> {
             }
             Err(error) if ends_the_copy(&error) => {
                 self.stop.store(true, Ordering::Relaxed);
-                let mut fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut fatal = self.fatal.lock();
                 fatal.get_or_insert(error);
             }
             Err(error) => (self.events)(Event::Refused { path, error: &error }),

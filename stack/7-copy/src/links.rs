@@ -1,8 +1,9 @@
 //! Files with several names: the first name makes the file, and the others become links to it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xfskit_vfs::Ino;
 
 /// The path of each such file's first name. The outer lock is held for a look-up only. The lock of
@@ -27,10 +28,10 @@ impl Links {
         link: impl FnOnce(&[u8]) -> Result<u64, E>,
     ) -> Result<u64, E> {
         let slot = {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut files = self.files.lock();
             Arc::clone(files.entry(ino).or_default())
         };
-        let mut first = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = slot.lock();
         if let Some(first) = first.as_deref() {
             return link(first);
         }

@@ -8,8 +8,9 @@
 //! 2. Files are taken in ascending order. Files that were skipped are dropped.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::source::{Kind, NodeId, Segment, SourceError, Tree};
 
@@ -123,7 +124,7 @@ impl<'t> ReadAhead<'t> {
         if !self.is_small(id) {
             return Ok(None);
         }
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         loop {
             let read = shared.take(id);
             // Not for every file, because waking costs more than reading one.
@@ -133,20 +134,16 @@ impl<'t> ReadAhead<'t> {
             if let Some(read) = read {
                 return read.map(Some);
             }
-            shared = self.arrived.wait(shared).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut shared);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads file after file.
     fn read(&self) {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         while !shared.stopped {
             if shared.weight >= BOUND {
-                shared = self.space.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                self.space.wait(&mut shared);
                 continue;
             }
             let id = NodeId(shared.next);
@@ -159,7 +156,7 @@ impl<'t> ReadAhead<'t> {
             }
             drop(shared);
             let read = FileContent::read(self.tree, id);
-            shared = self.lock();
+            shared = self.shared.lock();
             shared.weight += FileContent::weight(&read);
             shared.ready.insert(id, read);
             self.arrived.notify_one();
@@ -172,7 +169,7 @@ struct StopOnDrop<'a, 't>(&'a ReadAhead<'t>);
 
 impl Drop for StopOnDrop<'_, '_> {
     fn drop(&mut self) {
-        self.0.lock().stopped = true;
+        self.0.shared.lock().stopped = true;
         self.0.space.notify_all();
     }
 }
@@ -223,10 +220,10 @@ mod tests {
     fn readers_stop_at_the_bound_and_end_when_the_work_ends() {
         with_files(600, |tree, _| {
             ReadAhead::with(tree, |ahead| {
-                while ahead.lock().weight < BOUND {
+                while ahead.shared.lock().weight < BOUND {
                     thread::yield_now();
                 }
-                assert!(ahead.lock().next < 500);
+                assert!(ahead.shared.lock().next < 500);
             });
         });
     }

@@ -1,8 +1,8 @@
 //! Counts of things that a copy left out.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// One kind of thing that was left out.
@@ -41,13 +41,13 @@ impl Skipped {
     }
 
     fn add(&self, what: &str, usual: bool, count: u64) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.entry((usual, what.to_owned())).or_default() += count;
     }
 
     /// Returns the counts, first those that make the copy incomplete.
     pub fn counts(&self) -> Vec<SkippedCount> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock();
         let count = |((usual, what), &count): (&(bool, String), &u64)| SkippedCount {
             what: what.clone(),
             count,

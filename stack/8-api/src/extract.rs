@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_copy::{self as copy, Event, GetOptions};
 use xfskit_vfs::{Follow, Inode};
 
@@ -74,12 +74,12 @@ impl Events {
             Event::Skipped { path, what } => (path, what.to_owned()),
         };
         let path = std::ffi::OsStr::from_bytes(path).into();
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems.lock();
         problems.push(Problem { path, reason });
     }
 
     fn end(self, report: &copy::Report) -> Extracted {
-        let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let problems = self.problems.into_inner();
         Extracted { files: report.files, bytes: report.bytes, problems }
     }
 }

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 use xfskit::Volume;
@@ -103,13 +104,9 @@ impl Out {
         self.options.quiet
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes bytes as they are.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
-        self.lock().stdout.write_all(bytes).map_err(stdout_failed)
+        self.inner.lock().stdout.write_all(bytes).map_err(stdout_failed)
     }
 
     /// Quotes a name in the requested style.
@@ -181,7 +178,7 @@ impl Out {
         corruption: Option<&Corruption>,
         hint: Option<&str>,
     ) {
-        self.lock().faults += 1;
+        self.inner.lock().faults += 1;
         let (at, message) = (show::name(path), chain(error));
         let message = without_path(&message, &at);
         let message = without_path(message, &String::from_utf8_lossy(path)).to_owned();
@@ -201,7 +198,7 @@ impl Out {
         for SkippedCount { what, count, usual } in skipped {
             let times = if *count == 1 { "time" } else { "times" };
             self.note(&format!("not copied: {what}, {count} {times}"));
-            self.lock().faults += u64::from(!usual);
+            self.inner.lock().faults += u64::from(!usual);
         }
     }
 
@@ -215,12 +212,12 @@ impl Out {
     /// Reports the blocks that heal on this volume at the end.
     pub(crate) fn watch(&self, volume: &Volume) {
         let heals = Arc::clone(volume.fs().volume().cache().heals());
-        self.heals.lock().unwrap_or_else(PoisonError::into_inner).push(heals);
+        self.heals.lock().push(heals);
     }
 
     /// Reports the blocks that healed, which does not change the exit code.
     pub(crate) fn report_healed(&self) -> Result<(), Failure> {
-        let heals = std::mem::take(&mut *self.heals.lock().unwrap_or_else(PoisonError::into_inner));
+        let heals = std::mem::take(&mut *self.heals.lock());
         for heals in heals {
             for healed in heals.list().iter().take(HEALED_MAX) {
                 if self.json() {
@@ -239,7 +236,7 @@ impl Out {
 
     /// Returns the number of faults.
     pub(crate) fn faults(&self) -> u64 {
-        self.lock().faults
+        self.inner.lock().faults
     }
 
     /// Returns the exit status of the run: success unless there were faults.
@@ -263,17 +260,17 @@ impl Out {
 
     /// Flushes standard output, and ignores a closed pipe.
     pub(crate) fn flush_quietly(&self) {
-        let _ = self.lock().stdout.flush();
+        let _ = self.inner.lock().stdout.flush();
     }
 
     /// Flushes standard output.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
-        self.lock().stdout.flush().map_err(stdout_failed)
+        self.inner.lock().stdout.flush().map_err(stdout_failed)
     }
 
     /// Writes a line to standard error, after everything on standard output before it.
     fn complain(&self, text: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let _ = inner.stdout.flush();
         let line = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
         let _ = writeln!(io::stderr().lock(), "xfskit: {line}{}", show::harmless(text));

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use xfskit_block::{BlockDevice, Error, Result};
 use xfskit_md::array::Array;
 use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// The current time in these tests, in seconds since 1970.
@@ -83,6 +84,15 @@ pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
 pub fn is_consistent(array: &Array) -> bool {
     (0..array.scrub_stripes())
         .all(|stripe| array.scrub_stripe(stripe, false).expect("members to compare").is_empty())
+}
+
+/// Returns a start and a length within `size` bytes, at most one of four lengths. Half of the starts
+/// are page-aligned.
+pub fn random_range(random: &mut Random, size: usize, most: [usize; 4]) -> (usize, usize) {
+    let most = random.pick(&most);
+    let len = 1 + random.below(size.min(most));
+    let start = random.below(size - len + 1);
+    (if random.below(2) == 0 { start - start % 4096 } else { start }, len)
 }
 
 /// Returns the SHA-256 in hexadecimal.

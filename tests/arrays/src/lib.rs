@@ -13,12 +13,10 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 pub mod helpers;
 pub mod member_set;
-pub mod random;
 pub mod recording;
 
 pub use helpers::{NOW, assembly, content, is_consistent, read_only_views, sha256};
 pub use member_set::MemberSet;
-pub use random::Random;
 pub use recording::{Crash, Recording, WriteHistory};
 
 /// Unit in which zeroes are detected, in bytes.

@@ -8,9 +8,10 @@ use xfskit_md::array::Array;
 use xfskit_md::array::sync_action::Progress;
 use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
-use xfskit_md::superblock::v1::{ROLE_JOURNAL, feature};
+use xfskit_md::superblock::v1::{FeatureMap, ROLE_JOURNAL};
 use xfskit_md::superblock::{self, Superblock, Version};
 use xfskit_md::{Layout, Level};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 use crate::helpers::NOW;
@@ -117,7 +118,7 @@ pub fn journaled(set: &MemberSet) -> MemberSet {
     for (_, device) in &set.0 {
         let mut found = superblock::read(device).unwrap().unwrap().superblock;
         let Superblock::V1(own) = &mut found else { panic!("version 1") };
-        own.feature_map.set(own.feature_map.get() | feature::JOURNAL);
+        own.set_features(own.features() | FeatureMap::JOURNAL);
         own.dev_roles[last].set(ROLE_JOURNAL);
         own.recovery_offset.set(0);
         device.write_at(found.at().byte_offset(), &found.encode()).unwrap();
@@ -130,12 +131,7 @@ pub fn journaled(set: &MemberSet) -> MemberSet {
 /// # Panics
 /// Panics if it cannot be written.
 pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
-    let bytes = std::iter::repeat_with(|| {
-        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (x >> 56).to_le_bytes()[0]
-    });
-    let all: Vec<u8> = bytes.take(index(array.size().0)).collect();
+    let all = Random::new(seed).bytes(index(array.size().0));
     array.write_at(ByteOffset(0), &all).unwrap();
     all
 }

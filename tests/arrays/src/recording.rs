@@ -2,12 +2,13 @@
 //! after any number of them leaves on each member.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Event, OverlayDevice, Result};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-use crate::Random;
+use xfskit_test_support::Random;
 
 /// Bytes that reach a disk together or not at all.
 const SECTOR: usize = 512;
@@ -46,7 +47,7 @@ impl Recording {
 
     /// Returns the number of recorded events.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.events.lock().len()
     }
 
     /// Returns true if nothing was recorded.
@@ -60,7 +61,7 @@ impl Recording {
     /// Never panics: the devices are in memory.
     pub fn crash(&self, cut: usize, mut crash: Crash<'_>) -> Vec<Arc<dyn BlockDevice>> {
         let mut after: Vec<Arc<dyn BlockDevice>> = Vec::new();
-        let events = self.lock();
+        let events = self.events.lock();
         for (member, before) in self.before.iter().enumerate() {
             let device = OverlayDevice::new(Arc::clone(before));
             let own: Vec<&Event> = events[..cut]
@@ -89,10 +90,6 @@ impl Recording {
         }
         after
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Event)>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A recording view of one member.
@@ -112,13 +109,13 @@ impl BlockDevice for RecordedDevice {
         self.now.read_at(offset, buf)
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        let mut events = self.recording.lock();
+        let mut events = self.recording.events.lock();
         self.now.write_at(offset, buf)?;
         events.push((self.member, Event::Write { offset, data: buf.into(), fua: false }));
         Ok(())
     }
     fn flush(&self) -> Result<()> {
-        self.recording.lock().push((self.member, Event::Flush));
+        self.recording.events.lock().push((self.member, Event::Flush));
         Ok(())
     }
 }
@@ -290,7 +287,7 @@ pub fn random_writes(
             history.flush(recording, array);
             continue;
         }
-        let most = [4, 64, 500][index(random.below(3))];
+        let most = [4, 64, 500][random.below(3)];
         let size = history.len() / SECTOR as u64;
         let len = 1 + random.below(most.min(size));
         let at = random.below(size - len + 1);

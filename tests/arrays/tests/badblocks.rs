@@ -13,7 +13,8 @@ use xfskit_md::array::{Array, MemberState};
 use xfskit_md::assemble::Freshness;
 use xfskit_md::{Level, bad_blocks, superblock};
 use xfskit_test_arrays::member_set::{create_array, fill, layout};
-use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content, is_consistent};
+use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
 
 /// A disk with bad sectors.
@@ -104,7 +105,7 @@ fn unwritable_sectors_are_bad_blocks_until_a_write_succeeds() {
         let (devices, second) = with_bad_sectors(name, true);
         let array = assembly(&devices).open_writable(NOW).unwrap();
         let mut expected = vec![0; index(array.size().0)];
-        Random(1).fill(&mut expected);
+        Random::of_test(1).fill(&mut expected);
         array.write_at(ByteOffset(0), &expected).unwrap();
         assert!(array.states().iter().all(|state| *state == MemberState::InSync), "{name}");
         assert!(content(&array) == expected, "{name}");

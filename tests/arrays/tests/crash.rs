@@ -14,9 +14,9 @@ use xfskit_md::superblock::Superblock;
 use xfskit_test_arrays::member_set::{create_array, journaled, layout, run_to_end};
 use xfskit_test_arrays::recording::random_writes;
 use xfskit_test_arrays::{
-    Crash, Fixture, NOW, Random, Recording, WriteHistory, assembly, content, is_consistent,
-    read_only_views,
+    Crash, Fixture, NOW, Recording, WriteHistory, assembly, content, is_consistent, read_only_views,
 };
+use xfskit_test_support::Random;
 use xfskit_units::index;
 
 fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
@@ -29,7 +29,7 @@ fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
 
 /// Writes the array, and crashes it at this many points.
 fn crashes(name: &str, seed: u64, cuts: usize) {
-    let mut random = Random(seed);
+    let mut random = Random::of_test(seed);
     let before = Fixture::open(name).devices();
     let recording = Recording::new(before);
     let array = open(&recording.devices());
@@ -42,7 +42,7 @@ fn crashes(name: &str, seed: u64, cuts: usize) {
     }
     array.close().unwrap();
     for _ in 0..cuts {
-        let cut = index(random.below(recording.len() as u64 + 1));
+        let cut = random.below(recording.len() + 1);
         let power = random.below(2) == 0;
         let after = if power {
             recording.crash(cut, Crash::Power(&mut random))
@@ -59,7 +59,7 @@ fn crashes(name: &str, seed: u64, cuts: usize) {
         // The resync is interrupted itself, and started again.
         let again = Recording::new(after);
         drop(open(&again.devices()));
-        let second = index(random.below(again.len() as u64 + 1));
+        let second = random.below(again.len() + 1);
         let after = again.crash(second, Crash::Power(&mut random));
         let array = open(&after);
         assert!(content(&array) == found, "{what}, then at {second}");
@@ -102,7 +102,7 @@ fn arrays_without_a_bitmap_recover_from_a_crash_at_any_point() {
 /// right, but not the data being written.
 #[test]
 fn a_partial_parity_log_closes_the_write_hole() {
-    let mut random = Random(7);
+    let mut random = Random::of_test(7);
     let before = Fixture::open("raid5-ppl").devices();
     let recording = Recording::new(before);
     let array = open(&recording.devices());
@@ -113,7 +113,7 @@ fn a_partial_parity_log_closes_the_write_hole() {
     array.close().unwrap();
     let mut replayed = 0;
     for _ in 0..60 {
-        let cut = index(random.below(recording.len() as u64 + 1));
+        let cut = random.below(recording.len() + 1);
         let power = random.below(2) == 0;
         let mut after = if power {
             recording.crash(cut, Crash::Power(&mut random))
@@ -125,7 +125,7 @@ fn a_partial_parity_log_closes_the_write_hole() {
         assert_eq!(history.check(cut, power, &content(&whole)), Ok(()), "{what}");
         assert!(is_consistent(&whole), "{what}");
         replayed += usize::from(assembly(&after).is_dirty());
-        let lost = index(random.below(after.len() as u64));
+        let lost = random.below(after.len());
         after.remove(lost);
         let degraded = assembly(&after);
         assert!(!degraded.is_parity_untrusted() && degraded.write_refusal().is_none(), "{what}");
@@ -139,7 +139,7 @@ fn a_partial_parity_log_closes_the_write_hole() {
 /// Writes an array with a journal, without one member if given, and crashes it at many points. All
 /// data are present, also with members missing, and nothing needs a resync.
 fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, removed: Option<usize>) {
-    let mut random = Random(data as u64);
+    let mut random = Random::of_test(data as u64);
     let mut before = before;
     removed.map(|removed| before.remove(removed));
     let recording = Recording::new(before);
@@ -154,7 +154,7 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, removed: Opti
     array.close().unwrap();
     drop(array);
     for _ in 0..50 {
-        let cut = index(random.below(recording.len() as u64 + 1));
+        let cut = random.below(recording.len() + 1);
         let power = random.below(2) == 0;
         let after = if power {
             recording.crash(cut, Crash::Power(&mut random))
@@ -170,11 +170,11 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, removed: Opti
         // Removes one more member if the level tolerates it, and interrupts the replay itself.
         let mut fewer = after.clone();
         if removed.is_none() {
-            fewer.remove(index(random.below(data as u64)));
+            fewer.remove(random.below(data));
         }
         let again = Recording::new(fewer);
         drop(open(&again.devices()));
-        let second = index(random.below(again.len() as u64 + 1));
+        let second = random.below(again.len() + 1);
         let fewer = again.crash(second, Crash::Power(&mut random));
         let array = open(&fewer);
         assert!(content(&array) == found, "{what}, replay cut at {second}");
@@ -213,7 +213,7 @@ fn a_full_journal_is_emptied() {
     let devices = raid6_with_journal();
     let array = open(&devices);
     let mut expected = content(&array);
-    let mut random = Random(1);
+    let mut random = Random::of_test(1);
     for i in 0..3000 {
         let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
         expected[at..at + 4096].fill(u8::try_from(i % 251).unwrap());
@@ -236,12 +236,12 @@ fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> 
     let journal = whole.members.iter().find(|m| m.freshness == Freshness::Journal).unwrap();
     let Superblock::V1(sb) = &journal.superblock else { panic!("version 1") };
     let mut ring = JournalWriter::new(&journal.device, sb, 0).unwrap().unwrap();
-    let (mut random, mut expected) = (Random(7), seed);
+    let (mut random, mut expected) = (Random::of_test(7), seed);
     let page = [0; 4096];
     let parity = || StripePage { data: vec![], member_sector: 0, parity: vec![&page, &page] };
     for rows in 1.. {
         let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
-        let new = vec![random.below(256).to_le_bytes()[0]; 4096];
+        let new = vec![random.byte(); 4096];
         let data = vec![(at as u64 / 512, new.as_slice())];
         let columns = [StripePage { data, member_sector: 0, parity: vec![] }];
         let mut left = ring.clone();
@@ -265,9 +265,9 @@ fn data_without_parity_in_a_full_journal_survive_crashes_of_their_replay() {
         removed.map(|removed| devices.remove(removed));
         let recording = Recording::new(devices);
         drop(open(&recording.devices()));
-        let mut random = Random(3);
+        let mut random = Random::of_test(3);
         for _ in 0..60 {
-            let cut = index(random.below(recording.len() as u64 + 1));
+            let cut = random.below(recording.len() + 1);
             let after = recording.crash(cut, Crash::Power(&mut random));
             let again = Recording::new(after);
             let found =
@@ -278,7 +278,7 @@ fn data_without_parity_in_a_full_journal_survive_crashes_of_their_replay() {
                 recording.len()
             );
             drop(open(&again.devices()));
-            let second = index(random.below(again.len() as u64 + 1));
+            let second = random.below(again.len() + 1);
             let array = open(&again.crash(second, Crash::Power(&mut random)));
             assert!(content(&array) == expected, "cut at {cut} and {second}, without {removed:?}");
             assert!(removed.is_some() || is_consistent(&array));

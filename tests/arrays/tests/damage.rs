@@ -8,22 +8,11 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_md::superblock::{self, Superblock};
 use xfskit_md::{Member, assemble};
 use xfskit_test_arrays::Fixture;
+use xfskit_test_support::Random;
 use xfskit_units::ByteOffset;
 
-/// A random number generator with a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % n
-    }
-
-    /// Returns a byte that is often at an end of its range.
-    fn byte(&mut self) -> u8 {
-        [0, 1, 0x7f, 0x80, 0xff, 0xfe][usize::try_from(self.below(6)).unwrap()]
-    }
-}
+/// Values at the ends of ranges, which most checks compare with.
+const EDGES: [u8; 6] = [0, 1, 0x7f, 0x80, 0xff, 0xfe];
 
 /// Changes a few bytes of the superblock, and recomputes its checksum if it has one.
 fn damage(device: &dyn BlockDevice, random: &mut Random) {
@@ -32,9 +21,9 @@ fn damage(device: &dyn BlockDevice, random: &mut Random) {
     let mut bytes = found.superblock.encode();
     for _ in 0..=random.below(4) {
         // Behind the magic; half of them where the array is described.
-        let end = if random.below(2) == 0 { 0x110 } else { bytes.len() as u64 };
-        let offset = usize::try_from(8 + random.below(end - 8)).unwrap();
-        bytes[offset] = random.byte();
+        let end = if random.below(2) == 0 { 0x110 } else { bytes.len() };
+        let offset = 8 + random.below(end - 8);
+        bytes[offset] = random.pick(&EDGES);
     }
     let bytes = Superblock::decode(found.version, &bytes, at).map_or(bytes, |sb| sb.encode());
     device.write_at(at.byte_offset(), &bytes).unwrap();
@@ -46,7 +35,7 @@ fn damage_around(device: &dyn BlockDevice, random: &mut Random) {
     for _ in 0..8 {
         let offset = at.saturating_sub(8192) + random.below(64 * 1024);
         if offset < device.size().0 && !(at..at + 4096).contains(&offset) {
-            device.write_at(ByteOffset(offset), &[random.byte()]).unwrap();
+            device.write_at(ByteOffset(offset), &[random.pick(&EDGES)]).unwrap();
         }
     }
 }
@@ -68,17 +57,17 @@ fn damaged_metadata_never_cause_a_panic() {
     let (mut ran, mut refused) = (0, 0);
     for (seed, name) in (1u64..).zip(names) {
         let fixture = Fixture::open(name);
-        let mut random = Random(seed);
+        let mut random = Random::of_test(seed);
         for round in 0..60 {
             let fresh =
                 |(name, device)| Member { name, device: Arc::new(OverlayDevice::new(device)) };
             let members: Vec<Member> = fixture.named().into_iter().map(fresh).collect();
             // Every other round damages all members alike: then they agree, and their superblocks
             // are used.
-            let state = random.0;
+            let state = random.clone();
             for member in &members {
                 if round % 2 == 0 {
-                    random.0 = state;
+                    random = state.clone();
                 }
                 damage_around(&member.device, &mut random);
                 damage(&member.device, &mut random);

@@ -11,10 +11,11 @@ use xfskit_md::create::NewMember;
 use xfskit_test_arrays::member_set::{create_array, journaled, layout, run_to_end};
 use xfskit_test_arrays::recording::random_writes;
 use xfskit_test_arrays::{
-    Crash, Fixture, NOW, Random, Recording, WriteHistory, assembly, content, is_consistent, sha256,
+    Crash, Fixture, NOW, Recording, WriteHistory, assembly, content, is_consistent, sha256,
 };
 use xfskit_test_guest::Guest;
-use xfskit_units::{ByteLen, ByteOffset, index};
+use xfskit_test_support::Random;
+use xfskit_units::{ByteLen, ByteOffset};
 
 /// The commands run on every array. `$1` is the directory of the members.
 const QUESTIONS: &str = r#"
@@ -53,12 +54,12 @@ fn crashed(
     name: &str,
     before: Vec<Arc<dyn BlockDevice>>,
 ) -> Vec<(String, Vec<Arc<dyn BlockDevice>>)> {
-    let mut random = Random(3);
+    let mut random = Random::of_test(3);
     let recording = Recording::new(before);
     let array = assembly(&recording.devices()).open_writable(NOW).unwrap();
     let mut history = WriteHistory::new(content(&array));
     random_writes(&mut history, &recording, &array, &mut random, 60);
-    let cuts = (0..4).map(|_| index(random.below(recording.len() as u64))).collect::<Vec<_>>();
+    let cuts = (0..4).map(|_| random.below(recording.len())).collect::<Vec<_>>();
     let crash = |cut: &usize| (format!("{name}-{cut}"), recording.crash(*cut, Crash::Process));
     cuts.iter().map(crash).collect()
 }

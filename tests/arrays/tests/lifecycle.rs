@@ -21,7 +21,9 @@ use xfskit_md::assemble::{
 use xfskit_md::create::{BitmapOption, CreateOptions, NewMember, erase};
 use xfskit_md::superblock::{self, Version};
 use xfskit_md::{Layout, Level, Raid5Layout, Raid6Layout};
-use xfskit_test_arrays::{Crash, NOW, Random, Recording, WriteHistory, content, is_consistent};
+use xfskit_test_arrays::helpers::random_range;
+use xfskit_test_arrays::{Crash, NOW, Recording, WriteHistory, content, is_consistent};
+use xfskit_test_support::{Random, seeds};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 /// Sectors before the data of a member.
@@ -73,7 +75,7 @@ impl Shape {
             members,
             chunk: if layout == Layout::Raid1 { 0 } else { chunk },
             size: stripes * chunk,
-            version: versions[index(random.below(3))],
+            version: versions[random.below(3)],
             bitmap: random.below(2) == 0,
         }
     }
@@ -174,7 +176,7 @@ struct Scenario {
 
 impl Scenario {
     fn begin(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let shape = Shape::of(seed, &mut random);
         let before: Vec<_> = (0..shape.members + MORE).map(|_| shape.device()).collect();
         let member = |i: usize| NewMember {
@@ -257,7 +259,11 @@ impl Scenario {
 
     fn range(&mut self) -> (usize, usize) {
         let stripe = self.shape.chunk * self.shape.members as u64;
-        self.random.range(self.content.len(), [600, 5_000, 70_000, 2 * stripe + 1])
+        random_range(
+            &mut self.random,
+            self.content.len(),
+            [600, 5_000, 70_000, 2 * index(stripe) + 1],
+        )
     }
 
     fn read(&mut self) {
@@ -279,7 +285,7 @@ impl Scenario {
     }
 
     fn fail(&mut self) {
-        let role = index(self.random.below(self.shape.members as u64));
+        let role = self.random.below(self.shape.members);
         self.last = format!("fail {role} of {:?}", self.array().states());
         let before = self.array().states();
         if self.array().fail(role).is_err() {
@@ -352,7 +358,7 @@ impl Scenario {
     }
 
     fn replace(&mut self) {
-        let role = index(self.random.below(self.shape.members as u64));
+        let role = self.random.below(self.shape.members);
         self.last = format!("replace {role}");
         self.array().replace(role, None).unwrap();
     }
@@ -378,7 +384,7 @@ impl Scenario {
     }
 
     fn crash(&mut self) {
-        let cut = index(self.random.below(self.recording.len() as u64 + 1));
+        let cut = self.random.below(self.recording.len() + 1);
         let power = self.random.below(2) == 0;
         self.last = format!("crash behind {cut} of {}, power {power}", self.recording.len());
         let crash = if power { Crash::Power(&mut self.random) } else { Crash::Process };
@@ -509,10 +515,10 @@ fn run_scenario(seed: u64, steps: usize) {
 
 #[test]
 fn an_array_is_an_array_of_bytes_through_failures_rebuilds_and_crashes() {
-    if let Some(seed) = std::env::var("XFSKIT_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return run_scenario(seed, 120);
-    }
     let long = std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1");
     let lives = layouts().len() as u64 * if long { 20 } else { 1 };
-    (0..lives).for_each(|seed| run_scenario(seed, if long { 120 } else { 40 }));
+    // A replay of one seed runs as long as the long run.
+    let seeds = seeds(0..lives);
+    let steps = if long || seeds.len() == 1 { 120 } else { 40 };
+    seeds.into_iter().for_each(|seed| run_scenario(seed, steps));
 }

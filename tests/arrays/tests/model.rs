@@ -7,7 +7,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, FaultDevice, FaultPlan, MemDevice};
 use xfskit_md::array::{Array, MemberState, Options};
 use xfskit_md::{Geometry, Layout, Level, Raid5Layout, Raid6Layout, Slot};
-use xfskit_test_arrays::Random;
+use xfskit_test_arrays::helpers::random_range;
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 const DATA_OFFSET: Sectors = Sectors(16);
@@ -34,7 +35,7 @@ struct Model {
 
 impl Model {
     fn range(&mut self) -> (usize, usize) {
-        self.random.range(self.content.len(), [600, 5_000, 70_000, 400_000])
+        random_range(&mut self.random, self.content.len(), [600, 5_000, 70_000, 400_000])
     }
 
     fn read(&mut self) {
@@ -68,8 +69,8 @@ impl Model {
         for _ in 0..steps {
             match self.random.below(fail_one_in) {
                 0 => {
-                    let roles = u64::from(self.array.geometry().raid_disks());
-                    let _ = self.array.fail(index(self.random.below(roles))); // if the level tolerates it
+                    let roles = self.array.geometry().raid_disks() as usize;
+                    let _ = self.array.fail(self.random.below(roles)); // if the level tolerates it
                 }
                 n if n % 2 == 0 => self.read(),
                 _ => self.write(),
@@ -127,7 +128,7 @@ fn an_array_is_an_array_of_bytes_while_members_fail() {
         let options = Options { stripe_cache: ByteLen(1 << 20), threads: 2 };
         let array = Array::open_with(geometry, slots(&devices, sectors), options).unwrap();
         let content = vec![0; index(array.size().0)];
-        let mut model = Model { array, content, random: Random(seed), may_fail: false };
+        let mut model = Model { array, content, random: Random::of_test(seed), may_fail: false };
         // Some members fail early, some arrays stay complete for long.
         model.run(250, if seed % 2 == 0 { 20 } else { 90 });
         check_reopened(&model, &devices, sectors);
@@ -147,7 +148,7 @@ fn failed_reads_are_served_by_other_members_and_repaired() {
         let geometry = geometry(layout, disks, 8, sectors);
         let array = Array::open(geometry, slots(&devices, sectors)).unwrap();
         let content = vec![0; index(array.size().0)];
-        let mut model = Model { array, content, random: Random(seed), may_fail: true };
+        let mut model = Model { array, content, random: Random::of_test(seed), may_fail: true };
         model.run(100, u64::MAX);
         // Failed reads are tolerated, a failed write is not.
         assert_eq!(model.array.states()[1], MemberState::Faulty, "{layout:?}");
@@ -173,11 +174,11 @@ fn readers_and_writers_of_one_stripe_do_not_interfere() {
                 scope.spawn(move || {
                     let from = thread * share;
                     let to = (from + share).min(index(array.size().0));
-                    let mut random = Random(thread as u64);
+                    let mut random = Random::of_test(thread as u64);
                     let mut content = vec![0; to - from];
                     for _ in 0..300 {
-                        let start = index(random.below(content.len() as u64));
-                        let end = (start + index(random.below(9000))).min(content.len());
+                        let start = random.below(content.len());
+                        let end = (start + random.below(9000)).min(content.len());
                         let at = ByteOffset((from + start) as u64);
                         if random.below(2) == 0 {
                             random.fill(&mut content[start..end]);

@@ -5,7 +5,8 @@
 use xfskit_block::BlockDevice;
 use xfskit_md::array::Array;
 use xfskit_md::assemble::{Member, assemble};
-use xfskit_test_arrays::{Fixture, Random, content, sha256};
+use xfskit_test_arrays::{Fixture, content, sha256};
+use xfskit_test_support::Random;
 use xfskit_units::{ByteOffset, index};
 
 fn open(fixture: &Fixture, removed: Option<usize>) -> Array {
@@ -28,12 +29,12 @@ fn corrupt(fixture: &Fixture, member: usize) {
 
 /// Reads the whole array by reads of many lengths.
 fn in_pieces(array: &Array, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = Random::of_test(seed);
     let size = array.size().0;
     let mut all = vec![0; index(size)];
     let mut at = 0;
     while at < size {
-        let len = [1, 511, 4096, 5000, 65536, 200_000, 1 << 20][index(random.below(7))];
+        let len = [1, 511, 4096, 5000, 65536, 200_000, 1 << 20][random.below(7)];
         let end = (at + len).min(size);
         array.read_at(ByteOffset(at), &mut all[index(at)..index(end)]).unwrap();
         at = end;

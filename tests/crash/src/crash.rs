@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, Event, OverlayDevice};
 use xfskit_units::{ByteOffset, index};
 
-use crate::random::Random;
+use xfskit_test_support::Random;
 
 /// The fate of writes that were in flight at the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use xfskit_test_oracle::{Image, Mount, Scratch, ours, verify};
 use xfskit_vfs::{Fs, Ino, NewNode, RenameMode};
 
 use crate::pattern;
-use crate::random::Random;
+use xfskit_test_support::Random;
 
 /// Threads of the process.
 const THREADS: u16 = 4;
@@ -66,8 +66,7 @@ pub fn write_until_killed(image: &Path, seed: u64) {
 /// changes that are not synced.
 fn write(fs: &Fs, dir: Ino, thread: u16, mut random: Random) {
     loop {
-        let (number, op) =
-            (random.number() % FILES, u16::try_from(random.below(65536)).expect("16 bits"));
+        let (number, op) = (random.below(FILES), random.below(u16::MAX));
         let most = [500, 5000, 100_000][random.below(3)];
         let len = pattern::WORD + random.below(most);
         let name = format!("file{number}");
@@ -119,7 +118,7 @@ pub fn rounds(program: &Path, rounds: u64, seed: u64) -> Result<usize, String> {
     for round in 0..rounds {
         let at = |why: String| format!("seed {seed}, round {round}: {why}");
         let reported =
-            run_and_kill(program, image.path(), random.number() >> 16, random.below(MAX_LIFETIME));
+            run_and_kill(program, image.path(), random.bits() >> 16, random.below(MAX_LIFETIME));
         count += reported.len();
         for (name, reported) in reported {
             synced.entry(name).or_default().push(reported);

@@ -28,7 +28,6 @@
 //! | [`killed`] | processes that are killed |
 //! | [`tree`] | a tree as a digest and file contents |
 //! | [`pattern`] | content that names its file, operation and offset |
-//! | [`random`] | random numbers from a seed |
 //!
 //! `make torture` (`cargo run --release -p xfskit-test-crash -- POINTS SEED WORKLOAD`) makes a
 //! hundred thousand crashes; `make test` makes some of each workload.
@@ -37,7 +36,6 @@ pub mod crash;
 pub mod history;
 pub mod killed;
 pub mod pattern;
-pub mod random;
 pub mod run;
 pub mod torture;
 pub mod tree;
@@ -46,5 +44,4 @@ pub mod worker;
 pub mod workload;
 
 pub use crash::{Crash, Crashes, WriteLoss};
-pub use random::Random;
 pub use run::Run;

@@ -13,10 +13,10 @@ use xfskit_vfs::{Clock, Fs, Ino, NewNode, Timestamp};
 
 use crate::history::History;
 use crate::pattern;
-use crate::random::Random;
 use crate::tree::{self, TreeState};
 use crate::worker::Worker;
 use crate::workload::Workload;
+use xfskit_test_support::Random;
 
 /// Old content in free space for each worker, in bytes. It must never become visible again.
 const OLD_CONTENT: usize = 3 << 20;
@@ -117,7 +117,7 @@ impl Run {
         let volume = Volume::open(recorder.clone(), &options).expect("a volume that opens");
         let fs = Fs::with_clock(volume, clock());
         let workers = own_dirs.iter().zip(0..).map(|(&own_dir, number)| {
-            let random = Random::new(random.number());
+            let random = random.fork();
             Worker::new(number, &fs, &recorder, own_dir, workload.mix, random)
         });
         let workers: Vec<Worker<'_>> = workers.collect();

@@ -5,10 +5,10 @@ use std::panic::resume_unwind;
 use std::thread::ScopedJoinHandle;
 
 use crate::crash::{Crashes, WRITE_LOSSES};
-use crate::random::Random;
 use crate::run::Run;
 use crate::verify::{self, Case};
 use crate::workload::Workload;
+use xfskit_test_support::Random;
 
 /// Sampling rates.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,9 @@ use xfskit_test_oracle::{Image, Mount, Scratch, kernel, verify};
 use xfskit_vfs::Fs;
 
 use crate::crash::{Crash, Crashes, WRITE_LOSSES};
-use crate::random::Random;
 use crate::run::{Run, open};
 use crate::tree::TreeState;
+use xfskit_test_support::Random;
 
 /// A recovered volume that was found sound.
 #[derive(Debug)]

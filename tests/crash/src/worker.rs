@@ -11,8 +11,8 @@ use xfskit_vfs::{
 
 use crate::history::History;
 use crate::pattern;
-use crate::random::Random;
 use crate::tree::{self, Key};
+use xfskit_test_support::Random;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl<'f> Worker<'f> {
 
     fn choose(&mut self, grows: bool) -> Operation {
         let weight = |&(_, up, down): &(Operation, usize, usize)| if grows { up } else { down };
-        let mut left = self.random.below(self.mix.operations.iter().map(weight).sum());
+        let mut left: usize = self.random.below(self.mix.operations.iter().map(weight).sum());
         for entry in self.mix.operations {
             match left.checked_sub(weight(entry)) {
                 Some(rest) => left = rest,
@@ -221,7 +221,7 @@ impl<'f> Worker<'f> {
                 fs.rename(dir, &entry.name, to, &other.name, RenameMode::Exchange)
             }
             (Operation::SetAttr, Some(entry)) => {
-                let perm = 0o600 + u16::try_from(self.random.below(64)).expect("small");
+                let perm = 0o600 + self.random.below(64);
                 let set = SetAttr { perm: Some(perm), uid: Some(7), ..SetAttr::default() };
                 fs.set_attr(entry.ino, &set)
             }
@@ -389,8 +389,8 @@ impl<'f> Worker<'f> {
     fn place(&mut self, len: usize) -> u64 {
         match self.random.below(4) {
             0 => len as u64,
-            1 => self.random.number() % self.mix.content,
-            _ => self.random.number() % (len as u64 + 1),
+            1 => self.random.below(self.mix.content),
+            _ => self.random.below(len as u64 + 1),
         }
         .min(self.mix.content)
     }
@@ -412,14 +412,14 @@ impl<'f> Worker<'f> {
     /// Returns the offset of a block, at most one block beyond the end.
     fn block(&mut self, len: usize) -> u64 {
         let blocks = len as u64 / self.blocksize() + 1;
-        self.random.number() % blocks * self.blocksize()
+        self.random.below(blocks) * self.blocksize()
     }
 
     /// Returns a range of whole blocks within the content, possibly empty.
     fn blocks(&mut self, len: usize) -> Range<u64> {
         let blocks = len as u64 / self.blocksize();
-        let start = self.random.number() % (blocks + 1);
-        let end = start + self.random.number() % (blocks - start + 1);
+        let start = self.random.below(blocks + 1);
+        let end = start + self.random.below(blocks - start + 1);
         start * self.blocksize()..end * self.blocksize()
     }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_crash::run::{self, Run, Testbed};
-use xfskit_test_crash::{Crash, Crashes, Random, WriteLoss, verify};
+use xfskit_test_crash::{Crash, Crashes, WriteLoss, verify};
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::compare_finished;
+use xfskit_test_support::Random;
 use xfskit_vfs::{Fs, Handle, NewNode};
 
 /// Which writes arrive. The kernel takes part for disks whose sectors are as long as blocks.

@@ -31,6 +31,8 @@ pub mod journal;
 pub mod kept;
 pub mod volumes;
 
+use xfskit_test_support::Random;
+
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -90,52 +92,32 @@ pub fn targets() -> impl Iterator<Item = &'static Target> {
     DECODERS.iter().chain(&SYSTEMS)
 }
 
-/// A generator of reproducible random numbers (splitmix64), for mutations.
-#[derive(Clone, Debug)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    /// Returns the next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `n`, which is not 0.
-    pub fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.bits() % n as u64).unwrap_or(0)
-    }
-}
-
 /// Returns `seed` with a few bytes changed: flipped bits, boundary values, copied ranges.
-pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
+pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     if bytes.is_empty() {
         return bytes;
     }
-    for _ in 0..=rng.below(6) {
-        let at = rng.below(bytes.len());
-        match rng.below(6) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
+    for _ in 0..=random.below(6) {
+        let at = random.below(bytes.len());
+        match random.below(6) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
             2 => {
-                let end = (at + 1 + rng.below(8)).min(bytes.len());
-                bytes[at..end].fill([0, 0xff][rng.below(2)]);
+                let end = (at + 1 + random.below(8)).min(bytes.len());
+                bytes[at..end].fill(random.pick(&[0, 0xff]));
             }
             3 => {
-                let from = rng.below(bytes.len());
-                let len = (1 + rng.below(16)).min(bytes.len() - at.max(from));
+                let from = random.below(bytes.len());
+                let len = (1 + random.below(16)).min(bytes.len() - at.max(from));
                 bytes.copy_within(from..from + len, at);
             }
             4 => bytes[at] = bytes[at].wrapping_add(1),
-            _ => bytes[at] = rng.bits().to_le_bytes()[0],
+            _ => bytes[at] = random.byte(),
         }
     }
-    if rng.below(16) == 0 {
-        bytes.truncate(rng.below(bytes.len()));
+    if random.below(16) == 0 {
+        bytes.truncate(random.below(bytes.len()));
     }
     bytes
 }

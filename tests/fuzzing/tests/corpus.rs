@@ -2,11 +2,12 @@
 //! them.
 //!
 //! `XFSKIT_FUZZ_ROUNDS=100000 cargo test -p xfskit-test-fuzzing --release` runs longer;
-//! `XFSKIT_FUZZ_SEED` sets another seed. A failure prints the target and the input in hexadecimal.
+//! `XFSKIT_SEED` sets another seed. A failure prints the target and the input in hexadecimal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use xfskit_test_fuzzing::{Rng, Target, image, kept, mutate, targets};
+use xfskit_test_fuzzing::{Target, image, kept, mutate, targets};
+use xfskit_test_support::Random;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
@@ -38,10 +39,10 @@ fn fuzz(name: &str, seeds: usize, rounds: u64) {
         run(target, input);
     }
     inputs.extend(kept);
-    let mut rng = Rng(setting("XFSKIT_FUZZ_SEED", 1));
+    let mut random = Random::of_test(1);
     for _ in 0..setting("XFSKIT_FUZZ_ROUNDS", rounds) {
-        let seed = &inputs[rng.below(inputs.len())];
-        run(target, &mutate(seed, &mut rng));
+        let seed = &inputs[random.below(inputs.len())];
+        run(target, &mutate(seed, &mut random));
     }
 }
 

@@ -3,6 +3,7 @@
 //! An operation names its nodes by numbers, which are taken modulo the number of nodes there are.
 //! Any subsequence of a sequence is therefore valid too, and can be tried when a failure is shrunk.
 
+use xfskit_test_support::Random;
 use xfskit_vfs::RenameMode;
 
 use crate::operation::{Fallocate, TwoFileOp};
@@ -113,31 +114,6 @@ pub enum DrawnOp {
     Reopen,
 }
 
-/// A random number generator with a seed (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    /// Returns the next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `n`.
-    pub fn below(&mut self, n: u32) -> u32 {
-        u32::try_from(self.draw() % u64::from(n.max(1))).unwrap_or(0)
-    }
-
-    /// Returns an index below `len`.
-    pub fn index(&mut self, len: usize) -> usize {
-        self.below(u32::try_from(len).unwrap_or(u32::MAX)) as usize
-    }
-}
-
 /// Parameters of a random sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct OpMix {
@@ -153,57 +129,62 @@ pub struct OpMix {
 
 /// Draws `count` operations from `seed`.
 pub fn draw(seed: u64, count: usize, mix: OpMix) -> Vec<DrawnOp> {
-    let mut rng = Rng(seed);
-    (0..count).map(|_| one(&mut rng, mix)).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| one(&mut random, mix)).collect()
 }
 
-fn one(rng: &mut Rng, mix: OpMix) -> DrawnOp {
+fn one(random: &mut Random, mix: OpMix) -> DrawnOp {
     let any = u32::MAX;
-    let (dir, name) = (rng.below(any), rng.below(mix.names));
-    if rng.below(100) < mix.removals {
-        let entry = rng.below(any);
-        return match rng.below(10) {
+    let (dir, name) = (random.below(any), random.below(mix.names));
+    if random.below(100) < mix.removals {
+        let entry = random.below(any);
+        return match random.below(10) {
             0..6 => DrawnOp::Unlink { dir, entry },
             6..8 => DrawnOp::Rmdir { dir, entry },
             _ => DrawnOp::RemoveXattr { node: dir, entry },
         };
     }
-    let node = rng.below(any);
-    match rng.below(100) {
+    let node = random.below(any);
+    match random.below(100) {
         0..16 => DrawnOp::MakeFile { dir, name },
         16..21 => DrawnOp::MakeDir { dir, name },
-        21..24 => DrawnOp::Symlink { dir, name, len: 1 + rng.below(1023) },
-        24..27 => DrawnOp::Special { dir, name, minor: rng.below(1000) },
-        27..30 => {
-            DrawnOp::Unnamed { dir, name, len: rng.below(mix.content / 8), named: rng.below(3) > 0 }
-        }
+        21..24 => DrawnOp::Symlink { dir, name, len: 1 + random.below(1023) },
+        24..27 => DrawnOp::Special { dir, name, minor: random.below(1000) },
+        27..30 => DrawnOp::Unnamed {
+            dir,
+            name,
+            len: random.below(mix.content / 8),
+            named: random.below(3) > 0,
+        },
         30..35 => DrawnOp::Link { node, dir, name },
         35..45 => {
-            let mode = match rng.below(6) {
+            let mode = match random.below(6) {
                 0 => RenameMode::NoReplace,
                 1 => RenameMode::Exchange,
                 _ => RenameMode::Replace,
             };
-            DrawnOp::Rename { from: dir, entry: node, to: rng.below(any), name, mode }
+            DrawnOp::Rename { from: dir, entry: node, to: random.below(any), name, mode }
         }
-        45..47 => DrawnOp::SetPerm { node, perm: u16::try_from(rng.below(0o10000)).unwrap_or(0) },
+        45..47 => DrawnOp::SetPerm { node, perm: random.below(0o10000) },
         47..49 => DrawnOp::SetOwner { node, uid: name },
-        49..51 => {
-            DrawnOp::SetTimes { node, sec: rng.below(1 << 31), nsec: rng.below(1_000_000_000) }
-        }
+        49..51 => DrawnOp::SetTimes {
+            node,
+            sec: random.below(1 << 31),
+            nsec: random.below(1_000_000_000),
+        },
         51..59 => {
-            let len = if rng.below(8) == 0 { rng.below(mix.value) } else { rng.below(60) };
-            DrawnOp::SetXattr { node, name: rng.below(40), len }
+            let len = if random.below(8) == 0 { random.below(mix.value) } else { random.below(60) };
+            DrawnOp::SetXattr { node, name: random.below(40), len }
         }
         59..70 => DrawnOp::Write {
             node,
-            offset: rng.below(mix.content),
-            len: rng.below(mix.content / 4),
-            fill: u8::try_from(rng.below(256)).unwrap_or(0),
+            offset: random.below(mix.content),
+            len: random.below(mix.content / 4),
+            fill: random.byte(),
         },
-        70..74 => DrawnOp::Truncate { node, size: rng.below(mix.content) },
-        74..85 => fallocate(rng, node, mix),
-        85..95 => between(rng, node, mix),
+        70..74 => DrawnOp::Truncate { node, size: random.below(mix.content) },
+        74..85 => fallocate(random, node, mix),
+        85..95 => between(random, node, mix),
         95 => DrawnOp::Label { number: name },
         96 => DrawnOp::Fsync { node },
         97..99 => DrawnOp::Sync,
@@ -211,9 +192,9 @@ fn one(rng: &mut Rng, mix: OpMix) -> DrawnOp {
     }
 }
 
-fn fallocate(rng: &mut Rng, node: u32, mix: OpMix) -> DrawnOp {
-    let keep_size = rng.below(2) == 0;
-    let how = match rng.below(10) {
+fn fallocate(random: &mut Random, node: u32, mix: OpMix) -> DrawnOp {
+    let keep_size = random.below(2) == 0;
+    let how = match random.below(10) {
         0..3 => Fallocate::Punch,
         3..5 => Fallocate::Zero { keep_size },
         5..7 => Fallocate::Preallocate { keep_size },
@@ -221,23 +202,23 @@ fn fallocate(rng: &mut Rng, node: u32, mix: OpMix) -> DrawnOp {
         8 => Fallocate::Insert,
         _ => Fallocate::Unshare,
     };
-    let (offset, len) = (rng.below(mix.content), rng.below(mix.content / 3));
+    let (offset, len) = (random.below(mix.content), random.below(mix.content / 3));
     // Insertions are kept short: a file that grew by every insertion would soon fill the volume.
     let len = if how == Fallocate::Insert { len / 4 } else { len };
-    DrawnOp::Fallocate { node, how, offset: offset / 2, len, aligned: rng.below(3) > 0 }
+    DrawnOp::Fallocate { node, how, offset: offset / 2, len, aligned: random.below(3) > 0 }
 }
 
-fn between(rng: &mut Rng, node: u32, mix: OpMix) -> DrawnOp {
-    let how = match rng.below(8) {
+fn between(random: &mut Random, node: u32, mix: OpMix) -> DrawnOp {
+    let how = match random.below(8) {
         0..4 => TwoFileOp::Share,
         4..6 => TwoFileOp::Copy,
         6 => TwoFileOp::ExchangeRange,
         _ => TwoFileOp::Exchange,
     };
-    let mut offset = || rng.below(mix.content / 2);
+    let mut offset = || random.below(mix.content / 2);
     let (offset, source, len) = (offset(), offset(), offset());
     // Files are often short, so half of the operations work on their beginnings.
-    let (offset, source) = if rng.below(2) == 0 { (0, 0) } else { (offset, source) };
-    let other = rng.below(u32::MAX);
-    DrawnOp::TwoFile { node, other, how, offset, source, len, aligned: rng.below(6) > 0 }
+    let (offset, source) = if random.below(2) == 0 { (0, 0) } else { (offset, source) };
+    let other = random.below(u32::MAX);
+    DrawnOp::TwoFile { node, other, how, offset, source, len, aligned: random.below(6) > 0 }
 }

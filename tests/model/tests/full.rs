@@ -10,6 +10,7 @@ use xfskit_test_model::drawn::{self, DrawnOp, OpMix};
 use xfskit_test_model::ours::{Difference, same};
 use xfskit_test_model::run::{self, Pair, VolumeSpec};
 use xfskit_test_model::shrink;
+use xfskit_test_support::{long, seeds};
 use xfskit_units::Ino;
 use xfskit_vfs::{Error, Fs, NewNode};
 
@@ -70,21 +71,21 @@ fn run(spec: VolumeSpec, leave: u64, ops: &[DrawnOp]) -> Result<usize, Differenc
 }
 
 /// Returns the seeds to run: a few, or many more in the long run.
-fn seeds(first: u64) -> std::ops::Range<u64> {
-    first..first + if xfskit_test_oracle::long() { 40 } else { 3 }
+fn seeds_from(first: u64) -> impl Iterator<Item = u64> {
+    seeds(first..first + if long() { 40 } else { 3 })
 }
 
 #[test]
 fn a_full_default_volume_leaks_no_space() {
     let spec = VolumeSpec::of(&[], 64 << 20);
-    seeds(1).for_each(|seed| run_full(spec, 60, seed, 1200));
+    seeds_from(1).for_each(|seed| run_full(spec, 60, seed, 1200));
 }
 
 #[test]
 fn a_full_volume_of_small_blocks_with_all_features_leaks_no_space() {
     let options = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
     let spec = VolumeSpec::of(options, 64 << 20);
-    seeds(100).for_each(|seed| run_full(spec, 200, seed, 1200));
+    seeds_from(100).for_each(|seed| run_full(spec, 200, seed, 1200));
 }
 
 #[test]
@@ -93,13 +94,13 @@ fn a_full_plain_volume_leaks_no_space() {
         &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
         64 << 20,
     );
-    seeds(200).for_each(|seed| run_full(spec, 60, seed, 1200));
+    seeds_from(200).for_each(|seed| run_full(spec, 60, seed, 1200));
 }
 
 #[test]
 fn a_full_volume_with_extent_size_hints_leaks_no_space() {
     let options = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
-    seeds(300)
+    seeds_from(300)
         .for_each(|seed| run_full(VolumeSpec::of(options, 64 << 20).hinted(8), 200, seed, 1200));
 }
 

@@ -5,6 +5,7 @@ use xfskit_test_model::drawn::{self, DrawnOp, OpMix};
 use xfskit_test_model::ours::Difference;
 use xfskit_test_model::run::{Pair, VolumeSpec, make, open};
 use xfskit_test_model::shrink;
+use xfskit_test_support::{long, seeds};
 
 const MIXED: OpMix = OpMix { names: 60, content: 40_000, value: 3000, removals: 25 };
 const CROWDED: OpMix = OpMix { names: 4000, content: 2000, value: 300, removals: 15 };
@@ -45,40 +46,40 @@ fn these_volumes_have_the_smallest_journals_that_linux_accepts() {
 }
 
 /// Returns the seeds to run: a few, or many more in the long run.
-fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    first..first + if xfskit_test_oracle::long() { 20 * count } else { count }
+fn seeds_from(first: u64, count: u64) -> impl Iterator<Item = u64> {
+    seeds(first..first + if long() { 20 * count } else { count })
 }
 
 #[test]
 fn a_plain_volume_matches_the_model() {
-    seeds(0, 3).for_each(|seed| agree(PLAIN, MIXED, seed, 500));
+    seeds_from(0, 3).for_each(|seed| agree(PLAIN, MIXED, seed, 500));
 }
 
 #[test]
 fn a_default_volume_matches_the_model() {
-    seeds(1000, 3).for_each(|seed| agree(FULL, MIXED, seed, 500));
+    seeds_from(1000, 3).for_each(|seed| agree(FULL, MIXED, seed, 500));
 }
 
 #[test]
 fn a_volume_with_all_features_matches_the_model() {
-    seeds(2000, 4).for_each(|seed| agree(EVERYTHING, MIXED, seed, 500));
+    seeds_from(2000, 4).for_each(|seed| agree(EVERYTHING, MIXED, seed, 500));
 }
 
 #[test]
 fn a_volume_of_small_blocks_matches_the_model() {
-    seeds(3000, 3).for_each(|seed| agree(SMALL_BLOCKS, MIXED, seed, 600));
+    seeds_from(3000, 3).for_each(|seed| agree(SMALL_BLOCKS, MIXED, seed, 600));
     agree(SMALL_BLOCKS, CROWDED, 3999, 3000);
 }
 
 #[test]
 fn a_volume_of_large_directory_blocks_matches_the_model() {
-    seeds(4000, 2).for_each(|seed| agree(LARGE_DIRECTORY_BLOCKS, MIXED, seed, 400));
+    seeds_from(4000, 2).for_each(|seed| agree(LARGE_DIRECTORY_BLOCKS, MIXED, seed, 400));
 }
 
 #[test]
 fn a_volume_with_extent_size_hints_matches_the_model() {
-    seeds(6000, 3).for_each(|seed| agree(FULL.hinted(8), MIXED, seed, 500));
-    seeds(6100, 3).for_each(|seed| agree(SMALL_BLOCKS.hinted(7), MIXED, seed, 600));
+    seeds_from(6000, 3).for_each(|seed| agree(FULL.hinted(8), MIXED, seed, 500));
+    seeds_from(6100, 3).for_each(|seed| agree(SMALL_BLOCKS.hinted(7), MIXED, seed, 600));
 }
 
 #[test]

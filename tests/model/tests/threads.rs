@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use xfskit_block::BlockDevice;
 use xfskit_core::Error as Core;
-use xfskit_test_model::drawn::{self, DrawnOp, OpMix, Rng};
+use xfskit_test_model::drawn::{self, DrawnOp, OpMix};
 use xfskit_test_model::run::{self, Pair, VolumeSpec};
+use xfskit_test_support::{Random, long, seeds};
 use xfskit_units::Ino;
 use xfskit_vfs::change::hold::Hold;
 use xfskit_vfs::{Error, Fs, NewNode, RenameMode};
@@ -66,7 +67,7 @@ struct Shared {
 /// One thread.
 struct Worker<'a> {
     number: u64,
-    rng: Rng,
+    random: Random,
     shared: &'a Shared,
     watchdog: &'a Watchdog,
     /// The names of this thread in the two shared directories.
@@ -98,15 +99,15 @@ impl Worker<'_> {
 
     fn try_own_names(&mut self) -> Result<(), Error> {
         let fs = &self.shared.fs;
-        let side = self.rng.below(2) as usize;
+        let side = self.random.below(2);
         let (dir, other) = (self.shared.own[side], self.shared.own[1 - side]);
-        let new = format!("thread{}-{}", self.number, self.rng.below(100_000)).into_bytes();
-        let pick = self.rng.index(self.names[side].len());
+        let new = format!("thread{}-{}", self.number, self.random.below(100_000)).into_bytes();
+        let pick = self.random.below(self.names[side].len().max(1));
         let old = self.names[side].iter().nth(pick).cloned();
         let taken = self.names.iter().any(|names| names.contains(&new));
         self.watchdog
             .note(self.number, format!("own names in {dir} and {other}, {new:?}, {old:?}"));
-        match (self.rng.below(6), old) {
+        match (self.random.below(6), old) {
             (0..3, _) | (_, None) if !taken => {
                 fs.make(dir, &new, &NewNode::file(0o600))?;
                 self.names[side].insert(new);
@@ -140,11 +141,11 @@ impl Worker<'_> {
             .filter_map(|name| held(fs, common, *name))
             .chain([fs.hold(common)])
             .collect();
-        let dir = dirs[self.rng.index(dirs.len())].ino();
-        let to = dirs[self.rng.index(dirs.len())].ino();
-        let mut draw = |of: &str| format!("{of}{}", self.rng.below(3)).into_bytes();
+        let dir = dirs[self.random.below(dirs.len())].ino();
+        let to = dirs[self.random.below(dirs.len())].ino();
+        let mut draw = |of: &str| format!("{of}{}", self.random.below(3)).into_bytes();
         let (file, other, below) = (draw("f"), draw("f"), draw("d"));
-        let kind = self.rng.below(9);
+        let kind = self.random.below(9);
         self.watchdog
             .note(self.number, format!("common names, {kind}: {dir} {to} {file:?} {other:?}"));
         let node = held(fs, dir, &file);
@@ -157,7 +158,7 @@ impl Worker<'_> {
             (5, _) => fs.rename(dir, &below, to, &below, RenameMode::Exchange),
             (6, _) => fs.rename(dir, &below, to, &below, RenameMode::Replace),
             (7, Some(node)) => fs.link(node.ino(), to, &other),
-            (8, Some(node)) => fs.write(node.ino(), u64::from(self.rng.below(50_000)), &[7; 3000]),
+            (8, Some(node)) => fs.write(node.ino(), self.random.below(50_000), &[7; 3000]),
             _ => Ok(()),
         };
         match result {
@@ -208,7 +209,7 @@ fn run_threads(spec: VolumeSpec, leave: Option<u64>, seed: u64, count: usize) {
     let mut workers: Vec<Worker> = (0..THREADS)
         .map(|number| Worker {
             number,
-            rng: Rng(seed * 1000 + number),
+            random: Random::new(seed * 1000 + number),
             shared: &shared,
             watchdog: &watchdog,
             names: [BTreeSet::new(), BTreeSet::new()],
@@ -248,21 +249,20 @@ fn run_threads(spec: VolumeSpec, leave: Option<u64>, seed: u64, count: usize) {
 }
 
 /// Returns the seeds to run: a few, or many more in the long run.
-fn seeds(first: u64) -> std::ops::Range<u64> {
-    let long = std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1");
-    first..first + if long { 40 } else { 4 }
+fn seeds_from(first: u64) -> impl Iterator<Item = u64> {
+    seeds(first..first + if long() { 40 } else { 4 })
 }
 
 #[test]
 fn eight_threads_on_a_default_volume_match_their_models() {
     let spec = VolumeSpec::of(&[], 200 << 20);
-    seeds(1).for_each(|seed| run_threads(spec, None, seed, 300));
+    seeds_from(1).for_each(|seed| run_threads(spec, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_on_small_blocks_with_parent_pointers_match_their_models() {
     let spec = VolumeSpec::of(&[("-b", "size=1024"), ("-n", "parent=1")], 200 << 20);
-    seeds(100).for_each(|seed| run_threads(spec, None, seed, 300));
+    seeds_from(100).for_each(|seed| run_threads(spec, None, seed, 300));
 }
 
 #[test]
@@ -271,25 +271,25 @@ fn eight_threads_on_a_plain_volume_match_their_models() {
         &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
         200 << 20,
     );
-    seeds(200).for_each(|seed| run_threads(spec, None, seed, 300));
+    seeds_from(200).for_each(|seed| run_threads(spec, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_with_extent_size_hints_match_their_models() {
     let spec = VolumeSpec::of(&[], 200 << 20).hinted(8);
-    seeds(500).for_each(|seed| run_threads(spec, None, seed, 300));
+    seeds_from(500).for_each(|seed| run_threads(spec, None, seed, 300));
     let spec = VolumeSpec::of(&[], 64 << 20).hinted(8);
-    seeds(600).for_each(|seed| run_threads(spec, Some(60), seed, 300));
+    seeds_from(600).for_each(|seed| run_threads(spec, Some(60), seed, 300));
 }
 
 #[test]
 fn eight_threads_in_one_allocation_group_match_their_models() {
     let spec = VolumeSpec::of(&[("-d", "agcount=1")], 200 << 20);
-    seeds(300).for_each(|seed| run_threads(spec, None, seed, 300));
+    seeds_from(300).for_each(|seed| run_threads(spec, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_on_a_full_volume_match_their_models() {
     let spec = VolumeSpec::of(&[], 64 << 20);
-    seeds(400).for_each(|seed| run_threads(spec, Some(60), seed, 300));
+    seeds_from(400).for_each(|seed| run_threads(spec, Some(60), seed, 300));
 }

@@ -125,6 +125,7 @@ fn shorten(operation: &Operation) -> String {
 }
 
 fn alternate(kind: Kind, mix: OpMix, seed: u64, rounds: u64, count: usize) {
+    let seed = xfskit_test_support::seed(seed);
     if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
         return;
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
+use xfskit_test_support::Random;
 use xfskit_units::ByteLen;
 use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
@@ -23,18 +24,6 @@ fn volume(bytes: u64) -> Arc<dyn BlockDevice> {
     dev
 }
 
-/// Random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// Runs random operations in a directory that all threads share and in the writer's own.
 fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Error> {
     let dir = if random.below(3) == 0 { shared } else { own };
@@ -47,7 +36,7 @@ fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Erro
         (5, _) => fs.rename(dir, &name, own, &other, RenameMode::Replace)?,
         (6, Some(ino)) => fs.link(ino, dir, &other)?,
         (7, Some(ino)) => {
-            let value = vec![1; usize::try_from(random.below(3000)).unwrap()];
+            let value = vec![1; random.below(3000)];
             fs.set_xattr(ino, b"user.value", &value, SetMode::Any)?;
         }
         (8, Some(ino)) => fs.open(ino)?.truncate(random.below(50_000))?,
@@ -95,7 +84,7 @@ fn stress(bytes: u64, steps: usize) {
             .map(|(seed, &own)| {
                 let fs = &fs;
                 scope.spawn(move || {
-                    let mut random = Random(seed * 0x9e37_79b9);
+                    let mut random = Random::new(seed);
                     for _ in 0..steps {
                         if let Err(error) = write(fs, shared, own, &mut random) {
                             // EIO and EUCLEAN are failures. Other errors depend on the order of the

@@ -10,10 +10,11 @@ use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
 use xfskit_recovery::{open_log, replay};
-use xfskit_test_fuzzing::{Rng, image::unpack};
+use xfskit_test_fuzzing::image::unpack;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs, verify};
 use xfskit_test_recovery::{complaints, replay_in_place};
+use xfskit_test_support::{Random, seeds};
 use xfskit_units::{ByteLen, ByteOffset};
 use zerocopy::FromBytes;
 
@@ -263,34 +264,34 @@ fn a_torn_last_record_ends_the_journal_before_it() {
 }
 
 /// Changes a few bytes of one record's payload or header, with a valid checksum.
-fn damage(dev: &dyn BlockDevice, rng: &mut Rng) {
+fn damage(dev: &dyn BlockDevice, random: &mut Random) {
     let geo = read_superblock(dev).expect("superblock").geometry();
     let log = open_log(dev, None, &geo).expect("log");
     let records: Vec<_> = log.records().map(|record| record.expect("a good record")).collect();
-    let chosen = &records[rng.below(records.len())];
+    let chosen = &records[random.below(records.len())];
     let headers = chosen.header.header_blocks();
     let mut bytes =
         log.ring().read_blocks(chosen.at, u32::try_from(chosen.header.blocks()).unwrap()).unwrap();
     let (head, payload) = bytes.split_at_mut(headers * BLOCK);
     record::unpack(head, payload);
     let len = chosen.header.len.get() as usize;
-    for _ in 0..=rng.below(4) {
-        let at = rng.below(len);
-        match rng.below(4) {
-            0 => payload[at] ^= 1 << rng.below(8),
-            1 => payload[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
+    for _ in 0..=random.below(4) {
+        let at = random.below(len);
+        match random.below(4) {
+            0 => payload[at] ^= 1 << random.below(8),
+            1 => payload[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
             2 => payload[at..(at + 8).min(len)].fill(0xff),
             _ => {
-                let from = rng.below(len);
-                let n = (1 + rng.below(64)).min(len - at.max(from));
+                let from = random.below(len);
+                let n = (1 + random.below(64)).min(len - at.max(from));
                 payload.copy_within(from..from + n, at);
             }
         }
     }
-    if rng.below(8) == 0 {
+    if random.below(8) == 0 {
         // Changes the header, except its checksum and magic.
-        let at = 4 + rng.below(24);
-        head[at] ^= 1 << rng.below(8);
+        let at = 4 + random.below(24);
+        head[at] ^= 1 << random.below(8);
     }
     record::pack(&mut bytes, headers, chosen.header.cycle.get());
     record::sum(&mut bytes[..headers * BLOCK + len], headers);
@@ -302,10 +303,10 @@ fn a_damaged_journal_is_replayed_or_refused_without_a_panic() {
     let (mut replayed, mut refused) = (0, 0);
     for name in KEPT {
         let base = memory(name);
-        for seed in 0..400 {
+        for seed in seeds(0..400) {
             let dev = OverlayDevice::new(base.clone());
-            let mut rng = Rng(seed);
-            damage(&dev, &mut rng);
+            let mut random = Random::new(seed);
+            damage(&dev, &mut random);
             let start = Instant::now();
             let sb = read_superblock(&dev).expect("the superblock is not in the log");
             match replay(&dev, None, &sb) {

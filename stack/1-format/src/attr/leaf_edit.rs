@@ -237,6 +237,7 @@ mod tests {
     use super::*;
     use crate::testing::{geo_v5, geo_v5_1k};
     use crate::{Ctx, Fork, Location, attr};
+    use xfskit_test_support::Random;
     use xfskit_units::{DaBlock, Daddr, Ino};
 
     const ID: Identity = Identity { owner: Ino(74), daddr: Daddr(62) };
@@ -264,30 +265,24 @@ mod tests {
         Attr { flags: attr::SECURE, name, value: AttrValue::Local(value) }
     }
 
-    fn random(seed: &mut u64) -> usize {
-        *seed =
-            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(*seed >> 33).unwrap()
-    }
-
     #[test]
     fn a_leaf_holds_what_a_map_holds() {
         let large = Geometry { blocklog: 16, ..geo_v5() };
         for (geo, steps, seed) in [(geo_v5_1k(), 3000, 1), (geo_v5(), 3000, 2), (large, 600, 3)] {
-            let mut seed = seed;
+            let mut random = Random::of_test(seed);
             let mut block = vec![0xff; geo.blocksize()];
             init(&mut block, &geo, ID);
             verify_block(&block, &geo);
             let mut model: BTreeMap<(u32, Vec<u8>), Vec<u8>> = BTreeMap::new();
             let mut refused = 0;
             for _ in 0..steps {
-                let name = format!("n{}", random(&mut seed) % 60).into_bytes();
-                let value = vec![b'v'; random(&mut seed) % (geo.blocksize() / 12)];
+                let name = format!("n{}", random.below(60)).into_bytes();
+                let value = vec![b'v'; random.below(geo.blocksize() / 12)];
                 let hash = crate::hash::name_hash(&name);
                 let leaf = Leaf::parse(&block, &geo).unwrap();
                 let at = leaf.attrs().position(|a| a.name == name);
                 match at {
-                    Some(at) if random(&mut seed).is_multiple_of(3) => {
+                    Some(at) if random.one_in(3) => {
                         if replace(&mut block, &geo, at, &local(&name, &value)) {
                             model.insert((hash, name), value);
                         }

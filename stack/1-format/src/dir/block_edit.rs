@@ -229,6 +229,7 @@ mod tests {
     use crate::testing::{geo_v5, geo_v5_1k};
     use crate::{Ctx, Fork, Location};
     use std::collections::BTreeMap;
+    use xfskit_test_support::Random;
     use xfskit_units::{Daddr, FileOff};
 
     const ID: Identity = Identity { owner: Ino(75), daddr: Daddr(56) };
@@ -245,12 +246,6 @@ mod tests {
         data
     }
 
-    fn random(seed: &mut u64) -> usize {
-        *seed =
-            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(*seed >> 33).unwrap()
-    }
-
     /// Makes names of which many have one hash: the low bits of a byte coincide with the high ones
     /// of the next.
     fn name(n: usize) -> Vec<u8> {
@@ -263,19 +258,19 @@ mod tests {
         let large = Geometry { blocklog: 16, ..geo_v5() };
         let mut refused = 0;
         for (geo, steps, seed) in [(geo_v5_1k(), 6000, 1), (geo_v5(), 6000, 2), (large, 1000, 3)] {
-            let mut seed = seed;
+            let mut random = Random::of_test(seed);
             let mut block = vec![0xff; geo.dirblksize()];
             let sf = empty(Ino(74));
             from_sf(&mut block, &geo, ID, &Sf::parse(&sf, &geo).unwrap());
             let mut model: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
             for step in 0..steps {
-                let pick = model.keys().nth(random(&mut seed) % (model.len() + 1)).copied();
+                let pick = model.keys().nth(random.below(model.len() + 1)).copied();
                 match pick {
-                    Some(offset) if step % 1000 > 800 || random(&mut seed).is_multiple_of(6) => {
+                    Some(offset) if step % 1000 > 800 || random.one_in(6) => {
                         remove(&mut block, &geo, offset, &model.remove(&offset).unwrap());
                     }
                     _ => {
-                        let name = name(random(&mut seed) % 1000);
+                        let name = name(random.below(1000));
                         if model.values().any(|old| *old == name) {
                             continue;
                         }

@@ -329,6 +329,7 @@ mod tests {
     use crate::testing::{geo_v5, geo_v5_1k};
     use crate::{Ctx, Fork, Location};
     use std::collections::BTreeMap;
+    use xfskit_test_support::Random;
     use xfskit_units::{Daddr, FileOff};
 
     const ID: Identity = Identity { owner: Ino(75), daddr: Daddr(56) };
@@ -350,35 +351,29 @@ mod tests {
         data
     }
 
-    fn random(seed: &mut u64) -> usize {
-        *seed =
-            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(*seed >> 33).unwrap()
-    }
-
     #[test]
     fn a_block_holds_what_a_map_holds() {
         let large = Geometry { blocklog: 16, dirblklog: 0, ..geo_v5() };
         let mut refused = 0;
         for (geo, steps, seed) in [(geo_v5_1k(), 5000, 1), (geo_v5(), 5000, 2), (large, 1500, 3)] {
-            let mut seed = seed;
+            let mut random = Random::of_test(seed);
             let mut block = vec![0xff; geo.dirblksize()];
             init(&mut block, &geo, ID);
             let mut model: BTreeMap<u16, (u64, Vec<u8>)> = BTreeMap::new();
             for step in 0..steps {
                 let draining = step % 1000 > 800;
-                let pick = model.keys().nth(random(&mut seed) % (model.len() + 1)).copied();
+                let pick = model.keys().nth(random.below(model.len() + 1)).copied();
                 match pick {
-                    Some(offset) if draining || random(&mut seed).is_multiple_of(6) => {
+                    Some(offset) if draining || random.one_in(6) => {
                         let (_, name) = model.remove(&offset).unwrap();
                         remove(&mut block, &geo, offset, name.len());
                     }
-                    Some(offset) if random(&mut seed).is_multiple_of(4) => {
+                    Some(offset) if random.one_in(4) => {
                         replace(&mut block, offset, Ino(99), Some(2));
                         model.get_mut(&offset).unwrap().0 = 99;
                     }
                     _ => {
-                        let name = vec![b'n'; random(&mut seed) % 255 % (step % 255 + 1) + 1];
+                        let name = vec![b'n'; random.below(255) % (step % 255 + 1) + 1];
                         let entry =
                             Entry { inumber: Ino(98), name: &name, filetype: Some(1), offset: 0 };
                         let longest = usize::from(longest(&block));

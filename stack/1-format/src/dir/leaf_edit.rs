@@ -258,6 +258,7 @@ mod tests {
     use crate::testing::geo_v5_1k;
     use crate::{Ctx, Fork, Location};
     use std::collections::BTreeMap;
+    use xfskit_test_support::Random;
     use xfskit_units::{Daddr, FileOff, Ino};
 
     const ID: Identity = Identity { owner: Ino(75), daddr: Daddr(56) };
@@ -274,12 +275,6 @@ mod tests {
         live
     }
 
-    fn random(seed: &mut u64) -> u32 {
-        *seed =
-            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from(*seed >> 33).unwrap()
-    }
-
     #[test]
     fn a_leaf_holds_what_a_map_holds() {
         let geo = geo_v5_1k();
@@ -290,20 +285,20 @@ mod tests {
                 assert!(set_best(&mut block, &geo, 0, 8));
             }
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
-            let (mut seed, mut refused) = (1, 0);
+            let (mut random, mut refused) = (Random::of_test(1), 0);
             for step in 0..4000 {
-                let address = random(&mut seed) % 500 + 8;
+                let address = random.below(500) + 8;
                 if step % 1000 > 700 && step % 1000 < 900 || step == 0 {
                     compact(&mut block, &geo);
                 } else if let Some(hash) = model.get(&address).copied() {
-                    if random(&mut seed).is_multiple_of(4) {
+                    if random.one_in(4) {
                         let leaf = Leaf::parse(&block, &geo).unwrap();
                         let index = find(leaf.lents, hash, DataPtr(address)).unwrap();
                         remove(&mut block, &geo, index);
                         model.remove(&address);
                     }
                 } else {
-                    let hash = random(&mut seed) % 40;
+                    let hash = random.below(40);
                     let fits = model.len() < max;
                     let took = insert(&mut block, &geo, entry(hash, DataPtr(address)));
                     assert_eq!(took, fits);

@@ -5,34 +5,24 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Event, MemDevice, RecordingDevice};
 use xfskit_format::log::item::Regions;
+use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Version};
 
 use super::*;
 use crate::testing::{self, Writer};
 use crate::{Log, Transaction};
 
-/// Pseudo-random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
+/// Makes a payload of up to `most` bytes in regions of all lengths.
+fn payload_of(random: &mut Random, most: usize) -> Payload {
+    let mut payload = Payload::new();
+    let total = random.below(most) + 4;
+    while payload.byte_len() < total {
+        let left = total - payload.byte_len();
+        let longest = if random.below(4) == 0 { left } else { left.min(200) };
+        let region = vec![random.byte(); random.below(longest) + 1];
+        payload.region(&[&region]);
     }
-
-    /// Makes a payload of up to `most` bytes in regions of all lengths.
-    fn payload(&mut self, most: usize) -> Payload {
-        let mut payload = Payload::new();
-        let total = self.below(most) + 4;
-        while payload.byte_len() < total {
-            let left = total - payload.byte_len();
-            let longest = if self.below(4) == 0 { left } else { left.min(200) };
-            let region = vec![u8::try_from(self.below(256)).unwrap(); self.below(longest) + 1];
-            payload.region(&[&region]);
-        }
-        payload
-    }
+    payload
 }
 
 /// Makes a journal as mkfs does.
@@ -60,10 +50,10 @@ fn assert_holds(transaction: &Transaction, payload: &Payload, at: Committed) {
 fn cycles(geo: Geometry, size: u32, rounds: usize, most: usize, behind: usize) {
     let dev = made(&geo);
     let mut writer = writer(&dev, &geo, size);
-    let mut random = Random(7);
+    let mut random = Random::of_test(7);
     let mut live: VecDeque<(Payload, Committed)> = VecDeque::new();
     for round in 0..rounds {
-        let payload = random.payload(most);
+        let payload = payload_of(&mut random, most);
         let space = writer.space_of(&payload);
         while live.len() > behind || live.front().is_some_and(|(_, c)| writer.free(c.start) < space)
         {
@@ -133,7 +123,7 @@ fn records_are_as_linux_reads_them() {
     let dev = made(&geo);
     let mut writer = writer(&dev, &geo, 64 * 1024);
     let tail = writer.next_lsn();
-    let payload = Random(1).payload(300_000);
+    let payload = payload_of(&mut Random::new(1), 300_000);
     writer.append(&payload, tail, FlushBefore::Nothing).unwrap();
     let log = open(&dev, &geo);
     let records: Vec<_> = log.records().map(Result::unwrap).collect();
@@ -223,7 +213,7 @@ fn crashed(
 #[test]
 fn after_any_crash_a_checkpoint_is_there_completely_or_not_at_all() {
     let geo = geo(1024, 1);
-    let mut random = Random(3);
+    let mut random = Random::of_test(3);
     let mut dev = made(&geo);
     let (mut kept, mut lost) = (0, 0);
     for round in 0..400 {
@@ -233,14 +223,14 @@ fn after_any_crash_a_checkpoint_is_there_completely_or_not_at_all() {
         let mut stays = writer(&dev, &geo, RECORD_SIZE);
         let tail = stays.next_lsn();
         for _ in 0..2 {
-            let payload = random.payload(60_000);
+            let payload = payload_of(&mut random, 60_000);
             let at = stays.append(&payload, tail, FlushBefore::Data).unwrap();
             live.push((payload, at));
         }
         let recorder = Arc::new(RecordingDevice::new(Arc::clone(&dev)));
         let before = crashed(&*dev, size, &[]);
         stays.dev = recorder.clone();
-        let payload = random.payload(700_000);
+        let payload = payload_of(&mut random, 700_000);
         let moved = random.below(2) == 0;
         let tail = if moved { stays.next_lsn() } else { tail };
         let at = stays.append(&payload, tail, FlushBefore::Data).unwrap();
@@ -252,7 +242,7 @@ fn after_any_crash_a_checkpoint_is_there_completely_or_not_at_all() {
         let returned = cut > events.len();
         let events = &events[..cut.min(events.len())];
         let durable = events.iter().rposition(|e| *e == Event::Flush).unwrap_or(0);
-        let odds = [1, 2, 50][random.below(3)];
+        let odds = random.pick(&[1, 2, 50]);
         let mut survivors = Vec::new();
         for (i, event) in events.iter().enumerate() {
             let Event::Write { offset, data, fua } = event else { continue };
@@ -301,8 +291,8 @@ fn blocks_of_an_interrupted_write_ahead_of_the_head_are_cleared() {
         let dev = made(&geo);
         let mut first = writer(&dev, &geo, RECORD_SIZE);
         let tail = first.next_lsn();
-        first.append(&Random(4).payload(9000), tail, FlushBefore::Nothing).unwrap();
-        let payload = Random(5).payload(200_000);
+        first.append(&payload_of(&mut Random::new(4), 9000), tail, FlushBefore::Nothing).unwrap();
+        let payload = payload_of(&mut Random::new(5), 200_000);
         let lost = first.append(&payload, tail, FlushBefore::Nothing).unwrap().start;
         // The others of its records arrived.
         dev.write_at(ByteOffset(u64::from(lost.block().0) * 512), &[0; 512]).unwrap();

@@ -1,8 +1,8 @@
 //! Ranges of a member that must not be read: the ranges of its bad-block log, in memory.
 
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use parking_lot::RwLock;
 use xfskit_units::MemberSector;
 
 /// Ranges in bytes from the data offset, sorted and disjoint. Empty for almost all members.
@@ -16,14 +16,10 @@ impl BadBlockList {
         Self(RwLock::new(ranges.collect()))
     }
 
-    fn ranges(&self) -> RwLockReadGuard<'_, Vec<Range<u64>>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true if any part of the range is listed.
     pub(super) fn overlaps(&self, at: u64, len: u64) -> bool {
         let end = at.saturating_add(len);
-        self.ranges().iter().any(|bad| bad.start < end && at < bad.end)
+        self.0.read().iter().any(|bad| bad.start < end && at < bad.end)
     }
 
     /// Removes a range that was written. Returns true if any part of it was listed.
@@ -32,7 +28,7 @@ impl BadBlockList {
         if !self.overlaps(at, len) {
             return false;
         }
-        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = self.0.write();
         let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
         *bad = rest.filter(|r| !r.is_empty()).collect();
         true
@@ -42,7 +38,7 @@ impl BadBlockList {
     /// log has few entries.
     pub(super) fn add(&self, at: u64, len: u64) {
         let mut new = at / 512 * 512..(at + len).next_multiple_of(512);
-        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = self.0.write();
         bad.retain(|old| {
             let meets = old.start <= new.end && new.start <= old.end;
             if meets {
@@ -57,7 +53,7 @@ impl BadBlockList {
     /// Returns all listed ranges.
     pub(super) fn sectors(&self) -> Vec<Range<MemberSector>> {
         let sector = |byte: u64| MemberSector(byte.div_ceil(512));
-        let ranges = self.ranges();
+        let ranges = self.0.read();
         ranges.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
     }
 }

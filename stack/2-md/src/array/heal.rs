@@ -146,8 +146,8 @@ impl Array {
         starts.into_iter().map(range).filter(|range| !range.is_empty()).collect()
     }
 
-    /// From now on, reads mirrors from the first readable copy only. This copy is the one that
-    /// [`resync_page`](Self::resync_page) treats as right.
+    /// Makes every later read of a mirror use the first readable copy only. This copy is the one
+    /// that [`resync_page`](Self::resync_page) treats as right.
     pub fn read_first_copies(&self) {
         self.first_copy_only.store(true, Ordering::Relaxed);
     }

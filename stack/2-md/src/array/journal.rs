@@ -7,8 +7,8 @@
 //! full and when the array becomes clean.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::index;
 
@@ -39,7 +39,7 @@ impl Array {
         (p, q): (&[u8], &[u8]),
         jobs: &[WriteJob<'_>],
     ) -> Result<()> {
-        let mut writer = lock(journal);
+        let mut writer = journal.lock();
         let unit = writer.pages_max(jobs.len()) as u64 * PAGE;
         for part in span.cut(unit) {
             let from = index(part.columns.start - span.columns.start);
@@ -99,7 +99,7 @@ impl Array {
 
     /// Empties the journal if there is one with entries.
     pub(super) fn flush_journal(&self) -> Result<()> {
-        match self.journal.as_ref().map(lock) {
+        match self.journal.as_ref().map(Mutex::lock) {
             Some(mut writer) if writer.has_entries() => self.reclaim_journal(&mut writer),
             _ => Ok(()),
         }
@@ -122,8 +122,4 @@ impl Array {
         let (p, q) = self.parity_of(&span, &whole);
         Ok([p, q].into_iter().filter(|parity| !parity.is_empty()).collect())
     }
-}
-
-fn lock(journal: &Mutex<JournalWriter>) -> MutexGuard<'_, JournalWriter> {
-    journal.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,10 +3,10 @@
 //! A spare that takes over becomes the successor of the member, which then delegates to it. A
 //! replacement is written wherever the member is written, and is not read until it is complete.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, IoRead, Result};
 use xfskit_units::{ByteOffset, Sectors};
 

@@ -25,9 +25,10 @@
 
 pub(crate) mod roles;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Error, Result};
 use xfskit_units::{ByteOffset, Daddr, MemberSector, Sectors, index};
@@ -131,14 +132,14 @@ impl ArrayMetadata {
 
     /// Marks the array as written through a journal.
     pub fn journaled(self) -> Self {
-        self.state().journaled = true;
+        self.state.lock().journaled = true;
         self
     }
 
     /// Sets the journal's tail, in sectors of its data area, and writes the journal's own
     /// superblock.
     pub(super) fn set_journal_tail(&self, tail: u64) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let write = |member: &mut MemberMetadata| {
             if let Superblock::V1(superblock) = &mut member.superblock {
                 superblock.recovery_offset.set(tail);
@@ -150,14 +151,10 @@ impl ArrayMetadata {
         state.members.iter_mut().filter(|member| member.role == JOURNAL).filter_map(write).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives all members the same event count. A crash between two superblock updates leaves one
     /// member an event behind, and a second crash must not leave it two behind.
     pub(super) fn equalize_events(&self) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let torn = state.members.iter().any(|member| member.superblock.events() != state.events);
         if torn { state.write_superblocks() } else { Vec::new() }
     }
@@ -165,7 +162,7 @@ impl ArrayMetadata {
     /// Prepares a write of sectors of the sync space: marks the array active and sets the bits,
     /// durably.
     pub(super) fn begin_write(&self, sectors: Range<u64>) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let mut failures = Vec::new();
         state.writes += 1;
         state.writes_pending += 1;
@@ -196,7 +193,7 @@ impl ArrayMetadata {
 
     /// Ends a write that [`begin_write`](Self::begin_write) prepared.
     pub(super) fn end_write(&self, sectors: Range<u64>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.writes_pending = state.writes_pending.saturating_sub(1);
         for bit in state.bits(&sectors) {
             if let Some(region) = state.regions.get_mut(&bit) {
@@ -205,10 +202,10 @@ impl ArrayMetadata {
         }
     }
 
-    /// Called after the members were flushed. Clears the bits of regions that have been idle for
+    /// Clears, after the members were flushed, the bits of regions that have been idle for
     /// several flushes.
     pub(super) fn note_flush(&self) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         if state.degraded {
             return Vec::new();
         }
@@ -232,7 +229,7 @@ impl ArrayMetadata {
 
     /// Records on the other members that the member of `role` failed.
     pub(super) fn fail(&self, role: usize) -> Failures {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let number = |member: &MemberMetadata| member.superblock.dev_number();
         let removed: Vec<u32> =
             state.members.iter().filter(|member| member.role == role).map(number).collect();
@@ -264,7 +261,7 @@ impl ArrayMetadata {
         replacement: bool,
         ranges: &[Range<MemberSector>],
     ) -> Option<Failures> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let member = state.list(replacement).iter_mut().find(|member| member.role == role)?;
         let Superblock::V1(sb) = &member.superblock else { return None };
         let MemberRange { at, len } = sb.bad_blocks()?;
@@ -282,7 +279,7 @@ impl ArrayMetadata {
     /// Returns the number of writes so far if the array is active and there was no write since the
     /// last call; otherwise `None`. Remembers the number for the next call.
     pub(super) fn take_idle_writes(&self) -> Option<u64> {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let idle = state.active && state.writes_pending == 0 && state.writes == state.writes_seen;
         state.writes_seen = state.writes;
         idle.then_some(state.writes)
@@ -291,7 +288,7 @@ impl ArrayMetadata {
     /// Marks the array clean unless there was another write after the first `writes`. The caller
     /// has flushed the members. Bits are cleared later.
     pub(super) fn mark_clean_if_idle(&self, writes: u64) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         if state.active && state.writes_pending == 0 && state.writes == writes {
             state.mark_clean()
         } else {
@@ -301,7 +298,7 @@ impl ArrayMetadata {
 
     /// Marks the array clean and clears its bits. All writes are done and flushed.
     pub(super) fn close(&self) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         if !state.active && state.regions.is_empty() {
             return Vec::new();
         }
@@ -325,7 +322,7 @@ impl ArrayMetadata {
     /// Returns the regions that need a resync, in sectors of the sync space: those with a set bit,
     /// or without a bitmap all from the resync's offset on. Empty if the array is in sync.
     pub(super) fn out_of_sync(&self, end: u64) -> Vec<Range<u64>> {
-        let state = self.state();
+        let state = self.state.lock();
         match (state.resync_offset, &state.bitmap) {
             (None, _) => Vec::new(),
             (Some(from), None) => std::iter::once(from.0..end).collect(),
@@ -335,7 +332,7 @@ impl ArrayMetadata {
 
     /// Records that all sectors of the sync space before `sector` agree and are durable.
     pub(super) fn set_synced_to(&self, sector: u64) -> Failures {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let mut failures = Vec::new();
         if let Some(at) = state.resync_offset.as_mut().filter(|at| at.0 < sector) {
             at.0 = sector;
@@ -362,7 +359,7 @@ impl ArrayMetadata {
     /// Records that the resync is done and the whole array agrees.
     pub(super) fn finish_resync(&self) -> Failures {
         let mut failures = self.set_synced_to(u64::MAX);
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         if state.resync_offset.take().is_some() {
             state.events += 1;
             failures.extend(state.write_superblocks());

@@ -42,9 +42,10 @@
 //! 4. Metadata are durable before the data that they announce change.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, RwLock};
 
+use parking_lot::{Mutex, RwLock};
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};

@@ -85,7 +85,7 @@ impl Array {
         self.store(&[WriteJob { role, at, buf }])
     }
 
-    /// Among members that disagree, finds the only one that would agree by another of its own
+    /// Finds, among members that disagree, the only one that would agree by another of its own
     /// alternatives, and returns what it should hold. `given` has roles, offsets and data. `agrees`
     /// tells whether all would agree if the member with this index held these data.
     pub(super) fn located_by_nested_members(

@@ -6,8 +6,7 @@
 //! the same log waits until the previous one is durable, because only then may its entry be
 //! overwritten.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::{ByteOffset, index};
 
@@ -55,11 +54,6 @@ pub(crate) struct PplLogs {
     /// The most columns, in bytes, that one entry may cover.
     pub(super) columns_max: u64,
 }
-
-fn locked(log: &Mutex<PplLog>) -> MutexGuard<'_, PplLog> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Array {
     /// Sets the members' partial parity logs, in role order.
     pub(crate) fn with_ppl(mut self, set_uuid: [u8; 16], logs: Vec<Option<PplLog>>) -> Self {
@@ -97,7 +91,7 @@ impl Array {
             let (Some(device), Some(log)) = (member.device(), member.log()) else {
                 return self.store(jobs);
             };
-            let mut log = locked(log);
+            let mut log = log.lock();
             // While this thread waited for the lock, a replacement may have taken over.
             if !std::ptr::eq(member, self.members[role].current()) {
                 continue;
@@ -119,7 +113,7 @@ impl Array {
 
     /// Runs `work` while the log of this role's member is not in use.
     pub(super) fn with_idle_ppl<T>(&self, role: usize, work: impl FnOnce() -> T) -> T {
-        let _alone = self.members[role].current().log().map(locked);
+        let _alone = self.members[role].current().log().map(Mutex::lock);
         work()
     }
 

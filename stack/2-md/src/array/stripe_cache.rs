@@ -11,9 +11,10 @@
 //! evicted: with more readers than stripes, every request would otherwise read a whole stripe.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use xfskit_block::Result;
 use xfskit_units::index;
 
@@ -35,7 +36,7 @@ struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        lock(&self.pool).push(std::mem::take(&mut self.bytes));
+        self.pool.lock().push(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -63,11 +64,6 @@ pub struct StripeCache {
     lookups: AtomicU64,
     streams: Vec<AtomicU64>,
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl StripeCache {
     /// Creates a cache of at most `budget` bytes for stripes of `stripe_bytes`.
     pub fn new(budget: u64, stripe_bytes: u64) -> Self {
@@ -95,7 +91,7 @@ impl StripeCache {
     }
 
     fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        lock(&self.shards[index(stripe % SHARDS as u64)])
+        self.shards[index(stripe % SHARDS as u64)].lock()
     }
 
     /// Copies the bytes of `stripe` from `start` on to `buf`. If the stripe is not cached and
@@ -118,7 +114,7 @@ impl StripeCache {
         };
         entry.used_at.store(now, Ordering::Relaxed);
         {
-            let content = entry.content.read().unwrap_or_else(PoisonError::into_inner);
+            let content = entry.content.read();
             let from = content.as_ref()?.bytes.get(index(start)..)?.get(..buf.len())?;
             buf.copy_from_slice(from);
         }
@@ -143,7 +139,7 @@ impl StripeCache {
             delivered: AtomicU64::new(start),
             used_at: AtomicU64::new(now),
         });
-        let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
+        let mut content = entry.content.write();
         {
             let mut shard = self.shard(stripe);
             if let Some(existing) = shard.get(&stripe) {
@@ -151,7 +147,7 @@ impl StripeCache {
             }
             shard.insert(stripe, Arc::clone(&entry));
         }
-        lock(&self.order).push_back(stripe);
+        self.order.lock().push_back(stripe);
         let result = fill(&mut memory.bytes);
         if result.is_err() {
             self.remove(stripe, &entry);
@@ -166,7 +162,7 @@ impl StripeCache {
     /// stripe if it was not used lately.
     fn allocate(&self, now: u64) -> Option<Memory> {
         let memory = |bytes| Memory { bytes, pool: Arc::clone(&self.spare) };
-        if let Some(bytes) = lock(&self.spare).pop() {
+        if let Some(bytes) = self.spare.lock().pop() {
             return Some(memory(bytes));
         }
         if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
@@ -174,15 +170,15 @@ impl StripeCache {
         }
         self.stripes.fetch_sub(1, Ordering::Relaxed);
         let min_age = 256 + 4 * self.stripes_max;
-        let oldest = lock(&self.order).pop_front()?;
+        let oldest = self.order.lock().pop_front()?;
         let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
         if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < min_age {
-            lock(&self.order).push_back(oldest);
+            self.order.lock().push_back(oldest);
             return None;
         }
         self.remove(oldest, &entry);
         drop(entry);
-        lock(&self.spare).pop().map(memory)
+        self.spare.lock().pop().map(memory)
     }
 
     fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
@@ -191,7 +187,7 @@ impl StripeCache {
             shard.remove(&stripe);
         }
         drop(shard);
-        lock(&self.order).retain(|other| *other != stripe);
+        self.order.lock().retain(|other| *other != stripe);
     }
 
     /// Removes `stripe`, which is about to change. Does not wait.

@@ -5,8 +5,8 @@
 //! their parity is computed.
 
 use std::ops::Range;
-use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use xfskit_block::Result;
 use xfskit_units::index;
 
@@ -66,13 +66,13 @@ impl Array {
     /// Locks a stripe shared, to compute from it.
     pub(super) fn lock_stripe_shared(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
         let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
-        lock.read().unwrap_or_else(PoisonError::into_inner)
+        lock.read()
     }
 
     /// Locks a stripe exclusively, to write it.
     pub(super) fn lock_stripe(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
         let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
-        lock.write().unwrap_or_else(PoisonError::into_inner)
+        lock.write()
     }
 
     pub(super) fn is_role_readable(&self, span: &Span, role: usize) -> bool {

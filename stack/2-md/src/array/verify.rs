@@ -18,8 +18,8 @@
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use xfskit_block::Result;
 use xfskit_units::index;
 
@@ -67,12 +67,8 @@ struct VerifyLog {
 }
 
 impl Verifier {
-    fn lock(&self) -> MutexGuard<'_, VerifyLog> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn record(&self, page: Mismatch) {
-        let mut log = self.lock();
+        let mut log = self.0.lock();
         let key = (page.stripe, page.sectors.start.0);
         if log.pages.len() < RECORDED_MAX || log.pages.contains_key(&key) {
             log.pages.insert(key, page);
@@ -82,12 +78,12 @@ impl Verifier {
     }
 
     fn record_unchecked(&self) {
-        self.lock().unchecked = true;
+        self.0.lock().unchecked = true;
     }
 }
 
 impl Array {
-    /// From now on, every read compares what it delivers with the available redundancy.
+    /// Makes every later read compare what it delivers with the available redundancy.
     pub fn verify_reads(&self) {
         let _ = self.verifier.set(Verifier::default());
     }
@@ -95,7 +91,7 @@ impl Array {
     /// Returns the findings of verified reads so far.
     pub fn verify_report(&self) -> VerifyReport {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
-        let log = verifier.lock();
+        let log = verifier.0.lock();
         let pages = log.pages.values().cloned().collect();
         VerifyReport { pages, more: log.more, unchecked: log.unchecked }
     }

@@ -28,7 +28,7 @@ use zerocopy::FromZeros;
 use crate::bitmap::{Bitmap, BitmapSuper};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::{Layout, Level};
-use crate::superblock::v1::{IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1, feature};
+use crate::superblock::v1::{FeatureMap, IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1};
 use crate::superblock::{self, Version};
 use member_layout::{BitmapSpace, MemberLayout};
 
@@ -378,8 +378,8 @@ impl CreateOptions {
             superblock.device_uuid = member.uuid;
             set_layout(&mut superblock, layout, has_bitmap);
             if initial.rebuilt.is_some() && *number == count + spares {
-                let features = superblock.feature_map.get();
-                superblock.feature_map.set(features | feature::RECOVERY_OFFSET);
+                let features = superblock.features();
+                superblock.set_features(features | FeatureMap::RECOVERY_OFFSET);
             }
             Planned { member, superblock }
         };
@@ -396,9 +396,10 @@ impl CreateOptions {
         let mut sb = SuperblockV1::new_zeroed();
         sb.magic.set(MAGIC);
         sb.major_version.set(1);
-        let raid0 = if geometry.level() == Level::Raid0 { feature::RAID0_LAYOUT } else { 0 };
-        let bitmap = if has_bitmap { feature::BITMAP_OFFSET } else { 0 };
-        sb.feature_map.set(raid0 | bitmap);
+        let mut features = FeatureMap::empty();
+        features.set(FeatureMap::RAID0_LAYOUT, geometry.level() == Level::Raid0);
+        features.set(FeatureMap::BITMAP_OFFSET, has_bitmap);
+        sb.set_features(features);
         sb.set_uuid = self.uuid;
         sb.set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         sb.ctime.set(self.now);

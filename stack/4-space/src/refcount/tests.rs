@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use xfskit_format::refcount::{COW_FLAG, Rec};
+use xfskit_test_support::{Random, seeds};
 use xfskit_units::{AgBlock, ExtLen};
 
 use super::plan;
 use crate::edits::Edit;
-use crate::edits::testing::{Dice, PlainTree};
+use crate::edits::testing::PlainTree;
 use crate::kinds::Refcounts;
 
 fn rec(start: u32, len: u32, refcount: u32) -> Rec {
@@ -59,14 +60,14 @@ fn staging_extents_neither_overlap_nor_vanish_twice() {
 /// Random increases and decreases against the count of each block.
 #[test]
 fn random_changes_match_a_model_of_single_blocks() {
-    for seed in 1..40 {
-        let mut dice = Dice::new(seed);
+    for seed in seeds(1..40) {
+        let mut random = Random::new(seed);
         let mut tree: PlainTree<Refcounts> = PlainTree(Vec::new());
         // Every block is in use once to begin with.
         let mut counts: BTreeMap<u32, u32> = (0..80).map(|block| (block, 1)).collect();
         for _ in 0..400 {
-            let start = dice.roll(70);
-            let range = start..start + 1 + dice.roll(10);
+            let start = random.below(70);
+            let range = start..start + 1 + random.below(10);
             let touching: Vec<Rec> = tree
                 .0
                 .iter()
@@ -75,7 +76,7 @@ fn random_changes_match_a_model_of_single_blocks() {
                 })
                 .copied()
                 .collect();
-            if dice.roll(2) == 0 {
+            if random.below(2) == 0 {
                 range.clone().for_each(|block| *counts.entry(block).or_default() += 1);
                 // Blocks that were freed are in use again, once.
                 let fresh: Vec<u32> = range.clone().filter(|block| counts[block] == 1).collect();

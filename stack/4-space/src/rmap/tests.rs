@@ -2,11 +2,12 @@ use std::collections::BTreeSet;
 
 use xfskit_format::Fork;
 use xfskit_format::rmap::{OFF_UNWRITTEN, Rec};
+use xfskit_test_support::{Random, seeds};
 use xfskit_units::{AgBlock, ExtLen, FileOff, Ino};
 
 use super::plan;
 use crate::btree::RecordOps;
-use crate::edits::testing::{Dice, PlainTree};
+use crate::edits::testing::PlainTree;
 use crate::edits::{Edit, Run};
 use crate::extent::Owner;
 use crate::kinds::Mappings;
@@ -146,13 +147,13 @@ fn a_written_end_of_an_unwritten_extent_joins_what_follows() {
 #[test]
 fn random_changes_match_a_model_of_single_blocks() {
     let owners = [Owner::Ag, Owner::Inodes, Owner::Bmbt(Ino(3), Fork::Data)];
-    for seed in 1..40 {
-        let mut dice = Dice::new(seed);
+    for seed in seeds(1..40) {
+        let mut random = Random::new(seed);
         let (mut tree, mut model) = (PlainTree(Vec::new()), Model::default());
         for _ in 0..300 {
-            let (start, len) = (dice.roll(60), 1 + dice.roll(6));
-            let owner = match dice.roll(4) {
-                0 => owners[dice.roll(3) as usize],
+            let (start, len) = (random.below(60), 1 + random.below(6));
+            let owner = match random.below(4) {
+                0 => random.pick(&owners),
                 // Two files, each on two lines.
                 line => {
                     data(100 + u64::from(line % 2), u64::from(start + 64 * (line / 2)), line == 3)
@@ -163,7 +164,7 @@ fn random_changes_match_a_model_of_single_blocks() {
             let shareable = matches!(owner, Owner::Fork(..) | Owner::Unwritten(..));
             let twin = if shareable { OFF_UNWRITTEN } else { 0 };
             if all(0).all(|at| model.0.contains(&at)) {
-                if shareable && dice.roll(2) == 0 {
+                if shareable && random.below(2) == 0 {
                     tree.convert(wanted);
                     model.0.extend(all(OFF_UNWRITTEN));
                 } else {

@@ -222,7 +222,7 @@ impl Tx<'_> {
 
     // ---- values in blocks of their own -------------------------------------------------------
 
-    /// The single blocks that hold `len` blocks of a value from `valueblk` on.
+    /// Returns the single blocks that hold `len` blocks of a value from `valueblk` on.
     fn value_maps(
         &self,
         inode: TxInode,

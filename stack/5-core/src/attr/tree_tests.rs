@@ -6,6 +6,7 @@ use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::leaf_edit::{self, Item};
 use xfskit_format::da_edit::Identity;
 use xfskit_format::{Fork, attr, hash};
+use xfskit_test_support::Random;
 use xfskit_units::{DaBlock, Geometry, Ino};
 use zerocopy::IntoBytes;
 
@@ -21,7 +22,7 @@ struct Fixture {
     geo: Geometry,
     blocks: Memory,
     model: BTreeMap<Key, Vec<u8>>,
-    seed: u64,
+    random: Random,
     /// Blocks that one change touched at most, and all changes together.
     most: usize,
     all: usize,
@@ -41,12 +42,7 @@ impl Fixture {
         leaf_edit::init(&mut root, &geo, Identity { owner: INO, daddr: home(DaBlock(0)) });
         let blocks = Memory::new(DaBlock(0), root);
         let model = BTreeMap::new();
-        Self { geo, blocks, model, seed, most: 0, all: 0, changes: 0 }
-    }
-
-    fn random(&mut self, below: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-        usize::try_from(self.seed >> 33).unwrap() % below
+        Self { geo, blocks, model, random: Random::new(seed), most: 0, all: 0, changes: 0 }
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&Geometry, &mut Tree<'_, Memory>) -> T) -> T {
@@ -83,7 +79,7 @@ impl Fixture {
     }
 
     fn remove_any(&mut self) {
-        let index = self.random(self.model.len());
+        let index = self.random.below(self.model.len());
         let key = self.model.keys().nth(index).unwrap().clone();
         self.remove(&key);
     }
@@ -155,7 +151,7 @@ fn workload(
     }
     fills[0] = fill(&f.verify_full(), &f);
     for i in 0..count {
-        if f.random(2) == 0 && !f.model.is_empty() {
+        if f.random.below(2) == 0 && !f.model.is_empty() {
             f.remove_any();
         } else {
             let (name, value) = (format!("churn-{i}"), vec![b'w'; value(&mut f)]);
@@ -179,8 +175,8 @@ fn workload(
 #[test]
 fn leaves_stay_two_thirds_full_whatever_comes_and_goes() {
     let in_order = |_: &mut Fixture, i: usize| format!("name{i:06}");
-    let at_random = |f: &mut Fixture, _: usize| format!("{:x}", f.random(1 << 30));
-    let mixed = |f: &mut Fixture| f.random(280);
+    let at_random = |f: &mut Fixture, _: usize| format!("{:x}", f.random.below(1 << 30));
+    let mixed = |f: &mut Fixture| f.random.below(280);
     for blocklog in [12, 16] {
         let (count, every) = if blocklog == 12 { (2000, 53) } else { (6000, 1009) };
         for (what, fills) in [
@@ -279,7 +275,8 @@ fn very_large_attributes_are_stored_all_the_same() {
         let mut f = Fixture::new(blocklog, 11);
         let most = f.geo.blocksize() / 4 * 3 - 30;
         for i in 0..400 {
-            let len = if f.random(2) == 0 { f.random(most) } else { f.random(50) };
+            let len =
+                if f.random.below(2) == 0 { f.random.below(most) } else { f.random.below(50) };
             f.insert(0, format!("large{i}").as_bytes(), &vec![b'v'; len]);
             if i % 4 == 0 {
                 f.verify();

@@ -13,7 +13,7 @@ use super::node::ForkOf;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-/// Both as one, where `right` continues `left`.
+/// Returns both as one, where `right` continues `left`.
 fn joined(left: &Extent, right: &Extent) -> Option<Extent> {
     let blockcount = left.blockcount.0 + right.blockcount.0;
     let continues = left.end() == right.startoff

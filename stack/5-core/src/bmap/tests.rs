@@ -8,6 +8,7 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
 use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs};
+use xfskit_test_support::Random;
 use xfskit_units::{FilBlks, FileOff, FsBlock, Ino};
 
 use crate::icore::NewInode;
@@ -33,17 +34,6 @@ fn volume(scratch: &Scratch) -> Option<(Volume, Ino)> {
 
 /// What a fork maps, block by block.
 type Model = BTreeMap<u64, (u64, bool)>;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 fn extent(startoff: u64, startblock: u64, blockcount: u64, unwritten: bool) -> Extent {
     let (startoff, startblock) = (FileOff(startoff), FsBlock(startblock));
@@ -71,7 +61,7 @@ fn no_two_join(extents: &[Extent]) {
 fn random_changes_match_a_table_and_blocks_are_counted() {
     let scratch = Scratch::new("bmap");
     let Some((vol, ino)) = volume(&scratch) else { return };
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Random::of_test(1);
     let mut model = Model::new();
     let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
     let free = || vol.engine().unwrap().counters().get().fdblocks;
@@ -148,13 +138,13 @@ fn random_changes_match_a_table_and_blocks_are_counted() {
 fn the_border_between_forks_moves_and_both_keep_what_they_hold() {
     let scratch = Scratch::new("bmap");
     let Some((vol, ino)) = volume(&scratch) else { return };
-    let mut random = Random(77);
+    let mut random = Random::of_test(2);
     let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
     let mut counts = [0; 2];
     for round in 0..300_u64 {
         vol.transact(|tx| {
             let inode = tx.iget(ino)?;
-            let forkoff = 7 + u8::try_from(random.below(30)).unwrap();
+            let forkoff = 7 + random.below(30);
             if tx.core(inode).forkoff() == 0 || random.below(2) == 0 {
                 tx.set_forkoff(inode, forkoff)?;
             }

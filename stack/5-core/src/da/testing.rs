@@ -20,7 +20,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A fork with one block, `root`.
+    /// Returns a fork with one block, `root`.
     pub(crate) fn new(at: DaBlock, root: Vec<u8>) -> Self {
         let len = root.len();
         Self { blocks: HashMap::from([(at, root)]), len, free: Vec::new(), touched: HashSet::new() }

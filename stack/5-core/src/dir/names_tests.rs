@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use xfskit_format::inode::FileType;
+use xfskit_test_support::{Random, seeds};
 use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 
 use crate::dir::memory_fork::MemoryFork;
@@ -17,7 +18,7 @@ pub(super) struct Fixture {
     pub(super) fork: MemoryFork,
     pub(super) free_index: FreeSpaceIndex,
     pub(super) model: Model,
-    seed: u64,
+    random: Random,
     forms: BTreeSet<u8>,
     /// Blocks that one change touched at most.
     most: usize,
@@ -28,8 +29,15 @@ impl Fixture {
         let geo = testing::geo(blocklog, dirblklog);
         let fork = MemoryFork::new(&geo, 336);
         let (model, forms) = (Model::new(), BTreeSet::new());
-        let mut f =
-            Self { geo, fork, free_index: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
+        let mut f = Self {
+            geo,
+            fork,
+            free_index: FreeSpaceIndex::default(),
+            model,
+            random: Random::new(seed),
+            forms,
+            most: 0,
+        };
         f.names().init(PARENT);
         f
     }
@@ -43,20 +51,12 @@ impl Fixture {
         self.names().form().unwrap()
     }
 
-    fn random(&mut self, below: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-        usize::try_from(self.seed >> 33).unwrap() % below
-    }
-
     fn target(&mut self) -> EntryTarget {
         let types = [FileType::Regular, FileType::Directory, FileType::Symlink];
-        let ftype = types[self.random(3)];
-        let wide = self.random(50) == 0;
-        let ino = if wide {
-            testing::wide_ino(&self.geo)
-        } else {
-            Ino(4096 + self.random(50_000) as u64)
-        };
+        let ftype = types[self.random.below(3)];
+        let wide = self.random.below(50) == 0;
+        let ino =
+            if wide { testing::wide_ino(&self.geo) } else { Ino(4096 + self.random.below(50_000)) };
         (ino, ftype)
     }
 
@@ -87,7 +87,7 @@ impl Fixture {
     }
 
     fn any(&mut self) -> Option<Vec<u8>> {
-        let index = self.random(self.model.len() + 1);
+        let index = self.random.below(self.model.len() + 1);
         self.model.keys().nth(index).cloned()
     }
 
@@ -103,18 +103,18 @@ impl Fixture {
 
     /// One change at random; names are picked by `name`. `grow` of ten are new ones.
     fn step(&mut self, grow: usize, name: impl Fn(usize) -> Vec<u8>) {
-        let new = name(self.random(1_000_000));
+        let new = name(self.random.below(1_000_000));
         let (known, ino) = (self.model.contains_key(&new), self.model.get(&new).copied());
         let found = self.names().lookup(&new).unwrap();
         assert_eq!(found.map(|(ino, ftype)| (ino, ftype.ftype())), ino);
-        if self.random(10) < grow {
+        if self.random.below(10) < grow {
             match self.create(&new) {
                 Ok(()) => assert!(!known),
                 Err(Error::Exists) => assert!(known),
                 Err(err) => panic!("{err}"),
             }
         } else if let Some(old) = self.any() {
-            if self.random(5) == 0 {
+            if self.random.below(5) == 0 {
                 self.replace(&old);
             } else {
                 self.remove(&old).unwrap();
@@ -168,7 +168,7 @@ fn all_forms_hold_what_a_map_holds_while_they_grow_and_shrink() {
 
 #[test]
 fn every_step_of_a_small_directory_is_sound() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut f = Fixture::new(10, 0, seed);
         for turn in 0..8 {
             for _ in 0..60 {
@@ -368,9 +368,10 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
         for _ in 0..rounds {
             let mut fork = sound.fork.clone();
             for _ in 0..4 {
-                let at = places[sound.random(places.len())];
+                let at = places[sound.random.below(places.len())];
                 let block = fork.blocks.get_mut(&at).unwrap();
-                let (byte, value) = (56 + sound.random(block.len() - 56), sound.random(256));
+                let (byte, value) =
+                    (56 + sound.random.below(block.len() - 56), sound.random.below(256));
                 let old = block[byte];
                 block[byte] = u8::try_from(value).unwrap();
                 if !testing::passes(&sound.geo, at, block) {
@@ -379,7 +380,7 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
             }
             let mut free_index = FreeSpaceIndex::default();
             for n in 0..200 {
-                let name = &names[sound.random(names.len())];
+                let name = &names[sound.random.below(names.len())];
                 let target = (Ino(5001), FileType::Regular);
                 let (geo, before) = (&sound.geo, fork.clone());
                 let mut dir = Names { geo, ino: INO, fork: &mut fork, free_index: &mut free_index };

@@ -158,6 +158,8 @@ impl Dirty {
 
 #[cfg(test)]
 mod tests {
+    use xfskit_test_support::Random;
+
     use super::*;
 
     /// Returns the first `len` bytes of `dirty` as text, with dots where it has none.
@@ -187,20 +189,14 @@ mod tests {
     #[test]
     fn random_writes_and_removals_match_an_array() {
         const LEN: usize = 6000;
-        let mut seed = 99_u64;
-        let mut below = |n: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % n
-        };
+        let mut random = Random::of_test(1);
         let mut dirty = Dirty::new(4);
         let (mut plain, mut here) = (vec![b'.'; LEN], vec![false; LEN / 16]);
         for round in 0..4000 {
-            let start = below(300);
-            let end = start + 1 + below(60);
+            let start = random.below(300);
+            let end = start + 1 + random.below(60);
             let bytes = index(start * 16)..index(end * 16);
-            if below(4) == 0 {
+            if random.below(4) == 0 {
                 dirty.remove(start..end);
                 plain[bytes].fill(b'.');
                 here[index(start)..index(end)].fill(false);
@@ -214,7 +210,7 @@ mod tests {
             assert_eq!(shown(&dirty, LEN).as_bytes(), plain, "round {round}");
             let count = here.iter().filter(|&&is| is).count() as u64;
             assert_eq!((dirty.blocks(), dirty.missing(0..375)), (count, 375 - count));
-            let at = below(375);
+            let at = random.below(375);
             assert_eq!(dirty.has(at), here[index(at)]);
         }
     }

@@ -8,9 +8,9 @@
 
 use std::num::NonZero;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_mkfs::write::{begin, finish, write_groups};
 use xfskit_mkfs::{Plan, inodes};
@@ -134,7 +134,7 @@ fn write_batches(
             });
             if let Err(error) = result {
                 stop.store(true, Ordering::Relaxed);
-                let mut failure = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut failure = failure.lock();
                 if failure.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                     *failure = Some((number, error));
                 }
@@ -147,7 +147,7 @@ fn write_batches(
         }
         work();
     });
-    let failure = failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let failure = failure.into_inner();
     failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::SourceError;
 
@@ -47,19 +48,15 @@ pub(super) struct UnreadFiles {
 }
 
 impl UnreadFiles {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Unread>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns where the copy of file `id` ends, if that is not at its size, and whether the file
     /// could be opened.
     pub(super) fn get(&self, id: u32) -> Option<(u64, bool)> {
-        self.lock().get(&id).map(|unread| (unread.end, unread.is_open))
+        self.files.lock().get(&id).map(|unread| (unread.end, unread.is_open))
     }
 
     /// Returns the files noted, and forgets them.
     pub(super) fn take(&self) -> Vec<Unread> {
-        std::mem::take(&mut *self.lock()).into_values().collect()
+        std::mem::take(&mut *self.files.lock()).into_values().collect()
     }
 }
 
@@ -101,7 +98,7 @@ impl Reading<'_> {
         if self.files.strict {
             return Err(unread.error);
         }
-        let mut files = self.files.lock();
+        let mut files = self.files.files.lock();
         let end = unread.end;
         let noted = files.entry(self.id).or_insert(unread);
         noted.end = noted.end.min(end);

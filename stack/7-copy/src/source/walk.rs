@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{self, Access, AtFlags, FileType, OFlags, RawDir, Statx, StatxFlags};
 use rustix::io::Errno;
 use xfskit_format::timestamp::Timestamp;
@@ -184,18 +185,14 @@ pub(super) fn walk(
         }
         walk.work(&mut buffers);
     });
-    let shared = walk.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let shared = walk.shared.into_inner();
     shared.failed.map_or(Ok(()), Err)
 }
 
-impl<'w> Walk<'w> {
-    fn lock(&self) -> MutexGuard<'_, Shared<'w>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Walk<'_> {
     /// Runs tasks until there are none, or one failed.
     fn work(&self, buffers: &mut Buffers) {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         loop {
             if shared.failed.is_some() {
                 break;
@@ -204,13 +201,13 @@ impl<'w> Walk<'w> {
                 if shared.busy == 0 {
                     break;
                 }
-                shared = self.more.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                self.more.wait(&mut shared);
                 continue;
             };
             shared.busy += 1;
             drop(shared);
             let done = self.task(task, buffers);
-            shared = self.lock();
+            shared = self.shared.lock();
             shared.busy -= 1;
             if let Err(error) = done {
                 shared.failed.get_or_insert(error);
@@ -248,7 +245,7 @@ impl<'w> Walk<'w> {
         let is_asked_for = dir.is_empty() && self.start.only.is_some();
         match done {
             Err(error) if is_gone(&error) && !is_asked_for && !self.start.strict => {
-                self.lock().draft.notes.left_out.push(error);
+                self.shared.lock().draft.notes.left_out.push(error);
                 Ok(None)
             }
             done => done.map(Some),
@@ -272,7 +269,7 @@ impl<'w> Walk<'w> {
         let dir = Arc::new(Dir { fd, path, inode });
         while names.len() > NAMES_PER_TASK {
             let names = names.split_off(names.len() - NAMES_PER_TASK);
-            self.lock().tasks.push(Task::Examine { dir: Arc::clone(&dir), names });
+            self.shared.lock().tasks.push(Task::Examine { dir: Arc::clone(&dir), names });
             self.more.notify_one();
         }
         Ok((dir, names))
@@ -310,7 +307,7 @@ impl<'w> Walk<'w> {
 
     /// Adds the results of `dir` to the draft.
     fn merge(&self, dir: &Dir, found: Vec<Found>) -> Result<(), SourceError> {
-        let mut guard = self.lock();
+        let mut guard = self.shared.lock();
         let shared = &mut *guard;
         shared.progress.names += found.len() as u64;
         if (self.on_progress)(*shared.progress).is_break() {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{Driver, Kind, Space, Stat};
 
@@ -33,16 +34,12 @@ impl Recorded {
 impl Recorder {
     /// Returns the recorded calls.
     pub(crate) fn calls(self) -> BTreeMap<String, Vec<String>> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).calls
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Recorded> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner().calls
     }
 
     #[allow(clippy::unnecessary_wraps)] // the result of every call
     fn record(&self, target: &str, call: String) -> io::Result<()> {
-        self.lock().calls.entry(target.into()).or_default().push(call);
+        self.0.lock().calls.entry(target.into()).or_default().push(call);
         Ok(())
     }
 }
@@ -76,12 +73,12 @@ impl Driver for Recorder {
     }
 
     fn make_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
-        self.lock().add(dir, name, Kind::Directory);
+        self.0.lock().add(dir, name, Kind::Directory);
         self.record(dir, format!("mkdir {}", lossy(name)))
     }
 
     fn create(&self, dir: &String, name: &[u8]) -> io::Result<String> {
-        self.lock().add(dir, name, Kind::File);
+        self.0.lock().add(dir, name, Kind::File);
         self.record(dir, format!("create {}", lossy(name)))?;
         Ok(join(dir, name))
     }
@@ -127,7 +124,7 @@ impl Driver for Recorder {
     }
 
     fn read_dir(&self, dir: &String, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
-        let names = self.lock().names.get(dir).cloned().unwrap_or_default();
+        let names = self.0.lock().names.get(dir).cloned().unwrap_or_default();
         for (name, kind) in &names {
             each(name, *kind);
         }
@@ -135,7 +132,7 @@ impl Driver for Recorder {
     }
 
     fn rename(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
-        let mut recorded = self.lock();
+        let mut recorded = self.0.lock();
         let kind = recorded.remove(dir, name);
         recorded.add(to, new, kind);
         drop(recorded);
@@ -143,17 +140,17 @@ impl Driver for Recorder {
     }
 
     fn link(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
-        self.lock().add(to, new, Kind::File);
+        self.0.lock().add(to, new, Kind::File);
         self.record(dir, format!("link {} {to} {}", lossy(name), lossy(new)))
     }
 
     fn unlink(&self, dir: &String, name: &[u8]) -> io::Result<()> {
-        self.lock().remove(dir, name);
+        self.0.lock().remove(dir, name);
         self.record(dir, format!("unlink {}", lossy(name)))
     }
 
     fn remove_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
-        self.lock().remove(dir, name);
+        self.0.lock().remove(dir, name);
         self.record(dir, format!("rmdir {}", lossy(name)))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_md::bitmap::Bitmap;
-use xfskit_md::superblock::v1::{devflag, feature};
+use xfskit_md::superblock::v1::{DevFlags, FeatureMap};
 use xfskit_md::superblock::v090::{Descriptor, disk, state};
 use xfskit_md::superblock::{
     self, Corruption, Found, Reshape, Role, SuperblockV1, SuperblockV090, Time, Version,
@@ -241,7 +241,7 @@ impl Superblock {
         let (magic, failfast, checksum, format) = match sb {
             superblock::Superblock::V1(v1) => (
                 v1.magic.get(),
-                v1.devflags & devflag::FAILFAST != 0,
+                v1.dev_flags().contains(DevFlags::FAILFAST),
                 (v1.sb_csum.get(), v1.expected_csum().unwrap_or(0)),
                 Format::V1(FormatV1::of(v1, sb)),
             ),
@@ -341,16 +341,16 @@ impl FormatV1 {
     fn of(sb: &SuperblockV1, common: &superblock::Superblock) -> Self {
         let distance = |at: Daddr| i128::from(at.0) - i128::from(sb.super_offset.get());
         let new = i128::from(sb.data_offset.get()) + i128::from(sb.new_offset.get());
-        let recovers = common.role() != Role::Journal && sb.has(feature::RECOVERY_OFFSET);
+        let recovers = common.role() != Role::Journal && sb.has(FeatureMap::RECOVERY_OFFSET);
         Self {
             feature_map: sb.feature_map.get(),
-            has_raid0_layout: sb.has(feature::RAID0_LAYOUT),
-            new_data_offset: sb.has(feature::NEW_OFFSET).then_some(new),
+            has_raid0_layout: sb.has(FeatureMap::RAID0_LAYOUT),
+            new_data_offset: sb.has(FeatureMap::NEW_OFFSET).then_some(new),
             recovery_offset: recovers.then_some(sb.recovery_offset.get()),
             bitmap_offset: sb.bitmap_offset.get(),
             ppl: sb.ppl().map(|area| (distance(area.at), area.len)),
             bad_block_log: sb.bad_blocks().map(|area| (distance(area.at), area.len)),
-            has_bad_blocks: sb.has(feature::BAD_BLOCKS),
+            has_bad_blocks: sb.has(FeatureMap::BAD_BLOCKS),
             unused: unused(sb, common),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 use xfskit::raw::VolumeExt as _;
@@ -64,21 +64,21 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
             }
         }
         progress.add_of(entries.len() as u64, total);
-        merge(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), some);
+        merge(&mut counts.lock(), some);
         match out.raw(&lines) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                *failed.lock() = Some(failure);
                 ControlFlow::Break(())
             }
         }
     };
     let done = volume.bulkstat(threads(args.threads), visit);
     progress.finish();
-    if let Some(failure) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(failure) = failed.into_inner() {
         return Err(failure);
     }
-    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let counts = counts.into_inner();
     if args.count {
         print_counts(&counts, out)?;
     }

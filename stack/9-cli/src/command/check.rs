@@ -3,8 +3,7 @@
 mod findings;
 mod scrub;
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use xfskit::md::{Compared, Doubtful, VerifiedArray};
 use xfskit::target::{Device, Target};
 use xfskit::{CheckPhase, CheckReport, Checked, ErrorKind, Finding, Volume};
@@ -30,7 +29,7 @@ impl<'a> Phases<'a> {
     }
 
     fn show(&self, phase: CheckPhase, at: xfskit::Progress) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock();
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             *now = Some((phase, Progress::new(self.out, phase.title(), "done")));
         }
@@ -96,7 +95,7 @@ fn check_volume(
             return;
         }
         let print = || out.result(&finding, |finding| format!("{finding}\n"));
-        let now = progress.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = progress.now.lock();
         let printed = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(printed.err());
     };

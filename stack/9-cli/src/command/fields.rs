@@ -168,8 +168,8 @@ fn word(field: Field, stat: &Stat, epoch: bool) -> String {
         Field::Ctime => time(stat.ctime),
         Field::Btime => stat.btime.map(time).unwrap_or_default(),
         Field::Generation => stat.generation.to_string(),
-        Field::Flags => stat.flags.to_string(),
-        Field::Flags2 => stat.flags2.to_string(),
+        Field::Flags => stat.flags.bits().to_string(),
+        Field::Flags2 => stat.flags2.bits().to_string(),
         Field::Nextents => stat.nextents.to_string(),
         Field::Anextents => stat.anextents.to_string(),
     }
@@ -245,8 +245,8 @@ impl Serialize for Fields<'_> {
                 Field::Size => map.serialize_entry(&name, &stat.size)?,
                 Field::Blocks => map.serialize_entry(&name, &stat.blocks)?,
                 Field::Generation => map.serialize_entry(&name, &stat.generation)?,
-                Field::Flags => map.serialize_entry(&name, &stat.flags)?,
-                Field::Flags2 => map.serialize_entry(&name, &stat.flags2)?,
+                Field::Flags => map.serialize_entry(&name, &stat.flags.bits())?,
+                Field::Flags2 => map.serialize_entry(&name, &stat.flags2.bits())?,
                 Field::Nextents => map.serialize_entry(&name, &stat.nextents)?,
                 Field::Anextents => map.serialize_entry(&name, &stat.anextents)?,
             }

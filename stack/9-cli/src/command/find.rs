@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
+use parking_lot::Mutex;
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestamp, Visitor, join};
@@ -180,7 +181,7 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
         search.fs.sweep((&path.clone(), start), path, 0, &search);
     }
     search.progress.finish();
-    match search.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match search.failed.into_inner() {
         Some(failure) => Err(failure),
         None => Ok(out.status()),
     }
@@ -235,7 +236,7 @@ impl Search<'_> {
 
     fn say(&self, lines: &[u8]) {
         if let Err(failure) = self.out.raw(lines) {
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            *self.failed.lock() = Some(failure);
             self.stopped.store(true, Ordering::Relaxed);
         }
     }

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
@@ -40,7 +40,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         }
         Event::Skipped { path, what } => {
             let line = format!("{} left out: {what}", show::name(path));
-            skipped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(line);
+            skipped.lock().push(line);
         }
     };
     let report = if to_stdout {
@@ -54,7 +54,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
             .map_err(|error| get_failure(args, &error))?
     };
     progress.finish();
-    for line in skipped.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+    for line in skipped.into_inner() {
         out.note(&line);
     }
     out.skipped(&report.skipped);

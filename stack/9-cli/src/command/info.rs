@@ -7,6 +7,7 @@ use xfskit::raw::core;
 use xfskit::raw::log::Log;
 use xfskit::raw::mkfs::{Summary, compat};
 use xfskit::raw::units::Daddr;
+use xfskit::raw::units::flags::FlagWord as _;
 
 use super::df::Usage;
 use super::open;
@@ -83,19 +84,10 @@ fn label(volume: &core::Volume) -> String {
 
 /// Returns the names of all features, in the order of the feature words.
 fn features(volume: &core::Volume) -> Vec<&'static str> {
-    use xfskit::raw::units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
     let f = &volume.geo().features;
-    let words = [
-        (u32::from(f.versionnum), versionnum::ALL),
-        (f.features2, features2::ALL),
-        (f.ro_compat, ro_compat::ALL),
-        (f.incompat, incompat::ALL),
-        (f.log_incompat, log_incompat::ALL),
-    ];
-    let mut names: Vec<&'static str> = Vec::new();
-    for (word, bits) in words {
-        names.extend(bits.iter().filter(|bit| word & bit.mask != 0).map(|bit| bit.name));
-    }
+    let v4 = f.versionnum.names().chain(f.features2.names());
+    let v5 = f.ro_compat.names().chain(f.incompat.names()).chain(f.log_incompat.names());
+    let mut names: Vec<&'static str> = v4.chain(v5).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
     names

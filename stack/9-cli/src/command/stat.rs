@@ -92,8 +92,8 @@ fn text(args: &read::Stat, report: &FileReport<'_>, link: Option<&[u8]>) -> Stri
         time(stat.mtime),
         time(stat.ctime),
         stat.btime.map_or_else(|| "-".into(), time),
-        stat.flags,
-        stat.flags2,
+        stat.flags.bits(),
+        stat.flags2.bits(),
         stat.nextents,
         stat.anextents,
     );

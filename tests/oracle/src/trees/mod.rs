@@ -9,6 +9,7 @@ pub mod inodes;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use xfskit_test_support::Random;
 
 /// Properties of a volume on which trees depend, and how much a test needs.
 #[derive(Clone, Copy, Debug)]
@@ -56,18 +57,9 @@ pub fn fresh(parent: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns `length` bytes that depend on `seed` and repeat only after a long period.
+/// Returns `length` random bytes of `seed`.
 pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut made = Vec::with_capacity(length + 8);
-    while made.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        made.extend_from_slice(&state.to_le_bytes());
-    }
-    made.truncate(length);
-    made
+    Random::new(seed).bytes(length)
 }
 
 /// Removes everything below `root`, including files with flags that forbid it.

@@ -4,7 +4,7 @@
 //! the spare as well. Its data come with the next rebuild. A member that was away and is re-added
 //! needs only what the write-intent bitmap names.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::{MemberSector, Sectors};
@@ -56,10 +56,6 @@ impl Array {
         self
     }
 
-    fn spares(&self) -> MutexGuard<'_, Vec<Spare>> {
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives roles without a member to spares, as far as there are any. Returns the roles and the
     /// names of the spares.
     ///
@@ -84,14 +80,14 @@ impl Array {
 
     /// Takes a spare that is large enough off the list; if `name` is given, the one with this name.
     fn fitting_spare(&self, name: Option<&str>) -> Option<Spare> {
-        let Superblock::V1(_) = self.spares().first()?.superblock else { return None };
+        let Superblock::V1(_) = self.spares.lock().first()?.superblock else { return None };
         let needed = self.geometry.component_size();
         let fits = |spare: &Spare| {
             let announces = self.logs.is_none() || spare.superblock.ppl().is_some();
             let fits = announces && spare.superblock.data_size() >= needed;
             fits && name.is_none_or(|name| spare.name == name)
         };
-        let mut spares = self.spares();
+        let mut spares = self.spares.lock();
         let at = spares.iter().position(fits)?;
         Some(spares.remove(at))
     }

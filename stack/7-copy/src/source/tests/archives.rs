@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use xfskit_test_support::Random;
 
 use ::tar::{Builder, EntryType, Header};
 
@@ -316,13 +317,7 @@ fn any_bytes_are_read_or_refused() {
     }
     fs::remove_file(dir.path().join("large")).unwrap();
     let archive = out.path().join("a.tar");
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        usize::try_from(seed % below as u64).unwrap()
-    };
+    let mut random = Random::of_test(1);
     for form in ["--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0", ""] {
         let mut args = vec!["-S", "--format=gnu"];
         if !form.is_empty() {
@@ -332,9 +327,9 @@ fn any_bytes_are_read_or_refused() {
         let whole = fs::read(&archive).unwrap();
         for _ in 0..300 {
             let mut bytes = whole.clone();
-            for _ in 0..=random(3) {
-                let at = random(bytes.len());
-                bytes[at] = u8::try_from(random(256)).unwrap();
+            for _ in 0..=random.below(3) {
+                let at = random.below(bytes.len());
+                bytes[at] = random.byte();
                 mend_checksum(&mut bytes, at);
             }
             let mut file = File::create(&archive).unwrap();

@@ -1,9 +1,10 @@
 //! A member device with the counters of iostat.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, IoRead, Result};
 use xfskit_units::ByteOffset;
 
@@ -77,18 +78,14 @@ impl Member {
             count: get(&self.count),
             bytes: get(&self.bytes),
             waited: Duration::from_nanos(get(&self.waited_nanos)),
-            busy: self.waiting().busy_so_far(),
+            busy: self.waiting.lock().busy_so_far(),
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read<T>(&self, count: u64, bytes: u64, read: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             if waiting.now == 0 {
                 waiting.since = start;
             }
@@ -97,7 +94,7 @@ impl Member {
         let result = read();
         let end = Instant::now();
         {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.busy = if waiting.now == 1 { waiting.busy_so_far() } else { waiting.busy };
             waiting.now -= 1;
         }
