@@ -53,7 +53,7 @@ fn a_tree_goes_into_a_new_volume_and_comes_out_the_same() {
     };
     let built = Build::new().dir(&root).owner(7, 8).progress(count).create(&image).unwrap();
     assert_eq!(built.inodes, 205, "{built:?}");
-    assert!(built.left_out.is_empty() && built.unread.is_empty());
+    assert!(built.problems.is_empty() && built.skipped.is_empty());
     assert!(seen.load(Ordering::Relaxed) > 0, "no progress");
     verify::file(&image).unwrap();
     let volume = Volume::open(&image).unwrap();

@@ -44,7 +44,7 @@ fn clock() -> Clock {
 /// # Errors
 /// Those of the volume.
 pub fn open(dev: Arc<dyn BlockDevice>) -> Result<Fs, xfskit_core::Error> {
-    Ok(Fs::with_clock(Volume::open(dev, &writable())?, clock()))
+    Ok(Fs::new(Volume::open(dev, &writable())?, clock()))
 }
 
 /// Returns the options with which volumes are opened for writing here.
@@ -71,7 +71,7 @@ impl Testbed {
         let above = Arc::new(OverlayDevice::new(Arc::clone(&base)));
         let recorder = Arc::new(RecordingDevice::new(above));
         let volume = Volume::open(recorder.clone(), options).expect("a volume that opens");
-        let fs = Fs::with_clock(volume, clock());
+        let fs = Fs::new(volume, clock());
         let names = tree::names(&fs, fs.volume().geo().rootino).expect("a tree");
         Self { base, recorder, fs, history: History::new(names) }
     }
@@ -115,7 +115,7 @@ impl Run {
         let recorder = Arc::new(RecordingDevice::new(above));
         let options = OpenOptions { cache_bytes: workload.cache, ..writable() };
         let volume = Volume::open(recorder.clone(), &options).expect("a volume that opens");
-        let fs = Fs::with_clock(volume, clock());
+        let fs = Fs::new(volume, clock());
         let workers = own_dirs.iter().zip(0..).map(|(&own_dir, number)| {
             let random = random.fork();
             Worker::new(number, &fs, &recorder, own_dir, workload.mix, random)

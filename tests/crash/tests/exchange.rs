@@ -13,7 +13,7 @@ use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::compare_finished;
 use xfskit_test_support::Random;
-use xfskit_vfs::{Fs, Handle, NewNode};
+use xfskit_vfs::{Clock, Fs, Handle, NewNode};
 
 /// Which writes arrive. The kernel takes part for disks whose sectors are as long as blocks.
 const WRITE_LOSSES: [WriteLoss; 4] = [
@@ -88,7 +88,7 @@ fn exchange(base: Arc<dyn BlockDevice>, whole: bool) -> (Run, [Pair; 2]) {
 fn recovered(dev: Arc<dyn BlockDevice>) -> (usize, Pair) {
     let volume = Volume::open(dev, &OpenOptions::default()).expect("recovered in memory");
     let finished = volume.replay().map_or(0, |replay| replay.finished);
-    (usize::try_from(finished).expect("few"), pair(&Fs::new(volume)))
+    (usize::try_from(finished).expect("few"), pair(&Fs::new(volume, Clock::system())))
 }
 
 fn with_kernel(name: &str, crash: &Crash) {

@@ -59,7 +59,7 @@ pub fn volume() -> Arc<dyn BlockDevice> {
 pub fn open(dev: Arc<dyn BlockDevice>) -> Result<Fs, xfskit_core::Error> {
     let options = OpenOptions { write: true, cache_bytes: 128 << 10, ..OpenOptions::default() };
     let clock = Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 });
-    Ok(Fs::with_clock(Volume::open(dev, &options)?, clock))
+    Ok(Fs::new(Volume::open(dev, &options)?, clock))
 }
 
 /// Returns a volume with some of the steps done, which was not closed: its journal is dirty.

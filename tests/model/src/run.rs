@@ -85,7 +85,7 @@ pub fn open(dev: Arc<dyn BlockDevice>) -> Fs {
     let volume = Volume::open(dev, &options).unwrap();
     let now = std::sync::atomic::AtomicI64::new(1_700_000_000);
     let tick = move || now.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Fs::with_clock(volume, Clock::new(move || Timestamp { sec: tick(), nsec: 5 }))
+    Fs::new(volume, Clock::new(move || Timestamp { sec: tick(), nsec: 5 }))
 }
 
 impl Pair {

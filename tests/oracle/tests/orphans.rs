@@ -16,7 +16,7 @@ fn open(image: &Image) -> Fs {
     let device = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open the image");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let volume = Volume::open(Arc::new(device), &options).expect("open the volume");
-    Fs::with_clock(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
+    Fs::new(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
 }
 
 fn root(fs: &Fs) -> Ino {

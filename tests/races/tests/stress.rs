@@ -11,7 +11,7 @@ use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_test_support::Random;
 use xfskit_units::ByteLen;
-use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
+use xfskit_vfs::{Clock, Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
 const WRITERS: u64 = 4;
 
@@ -72,7 +72,7 @@ fn read(fs: &Fs, dir: Ino, stop: &AtomicBool) {
 fn stress(bytes: u64, steps: usize) {
     let dev = volume(bytes);
     let options = OpenOptions { write: true, cache_bytes: 2 << 20, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap());
+    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap(), Clock::system());
     let root = fs.volume().geo().rootino;
     let make = |name: String| fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).unwrap();
     let shared = make("shared".to_owned());

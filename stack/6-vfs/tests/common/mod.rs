@@ -31,7 +31,7 @@ pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
 pub(crate) fn open(dev: &Arc<MemDevice>, write: bool) -> Fs {
     let options = OpenOptions { write, cache_bytes: 4 << 20, ..OpenOptions::default() };
     let volume = Volume::open(Arc::clone(dev) as Arc<dyn BlockDevice>, &options).unwrap();
-    Fs::with_clock(volume, clock())
+    Fs::new(volume, clock())
 }
 
 /// Returns the clock of all changes.

@@ -29,7 +29,7 @@ pub(super) fn compare(args: &Check, out: &Out) -> Result<Option<Compared>, Failu
     let check = Progress::new(out, "comparing members", "bytes");
     let compare = Compare::new()
         .repair(args.repair)
-        .cancel(&stop.token())
+        .cancel(stop.token())
         .notes(|note| out.note(note))
         .progress(|action, at| match action {
             SyncAction::Resync => resync.set(at.done, at.total),

@@ -77,11 +77,11 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
 /// Returns the members that these arguments name, with patterns expanded; `None` for `missing`.
 fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
     let name = super::array_target(names)?.to_string();
-    let target = Target::parse(&name).map_err(|e| open::target_failure(&name, &e))?;
+    let target = Target::parse(&name).map_err(|e| open::not_opened(&name, &e.into()))?;
     let Base::Array(array) = &target.base else {
         return Err(Failure::cannot(format!("{name}: not an array")));
     };
-    target::members(array, OpenMode::ReadOnly).map_err(|e| open::target_failure(&name, &e))
+    target::members(array, OpenMode::ReadOnly).map_err(|e| open::not_opened(&name, &e.into()))
 }
 
 /// Number of equal guesses whose stripes are compared.

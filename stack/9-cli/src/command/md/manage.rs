@@ -166,7 +166,7 @@ fn run(array: &mut Array, rate_options: &RateOptions, out: &Out) -> Result<Rebui
         _ => recover.set(at.done, at.total),
     };
     let rebuild =
-        Action::new().rate(rate_options.rate.unwrap_or(0)).progress(shown).cancel(&stop.token());
+        Action::new().rate(rate_options.rate.unwrap_or(0)).progress(shown).cancel(stop.token());
     let rebuilt = rebuild.run(array).map_err(|e| failed(&name, &e))?;
     if rebuilt.bad_sectors > 0 {
         out.note(&format!(

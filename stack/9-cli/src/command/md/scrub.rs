@@ -63,7 +63,7 @@ fn scrub(args: &Scrub, array: &mut Array, stop: &Stop, out: &Out) -> Result<Scru
         .from(args.from)
         .rate(args.rate_options.rate.unwrap_or(0))
         .progress(|at| progress.set(at.done, at.total))
-        .cancel(&token);
+        .cancel(token);
     let scrubbed = scrub.run_with(array, found);
     reported?;
     scrubbed.map_err(|e| failed(&args.array.target, &e))
