@@ -18,7 +18,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use xfskit_md::{Layout, Level, assemble::ManualGeometry};
+use xfskit_md::assemble::{AssembledMember, Freshness, ManualGeometry};
+use xfskit_md::{Assembly, Layout, Level};
 use xfskit_units::{ByteLen, Sectors};
 
 use crate::error::{Error, Result};
@@ -49,6 +50,23 @@ impl ArrayName {
     /// Returns the name of the array of these members, without options.
     pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
         Self { manual, force: false, overlay: None, members }
+    }
+
+    /// Returns the name of an assembled array by its members: in role order, then its journal,
+    /// replacements and spares. A writer that leaves these out would leave them behind.
+    pub fn of(assembly: &Assembly) -> Self {
+        let member = |i: &usize| Target::parse(&assembly.members[*i].name).ok();
+        let mut members: Vec<Option<Target>> =
+            assembly.roles.iter().map(|i| i.as_ref().and_then(member)).collect();
+        let beside = |member: &&AssembledMember| {
+            matches!(
+                member.freshness,
+                Freshness::Journal | Freshness::Replacement { .. } | Freshness::Spare
+            )
+        };
+        let beside = assembly.members.iter().filter(beside);
+        members.extend(beside.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
+        Self::new(None, members)
     }
 
     /// Parses the text after `md:`. The second value is the part of the array.
