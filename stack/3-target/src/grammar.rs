@@ -18,8 +18,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use xfskit_md::{Layout, Level, assemble::ManualGeometry};
-use xfskit_units::Sectors;
+use xfskit_md::assemble::{AssembledMember, Freshness, ManualGeometry};
+use xfskit_md::{Assembly, Layout, Level};
+use xfskit_units::{ByteLen, Sectors};
 
 use crate::error::{Error, Result};
 use crate::name::{ArrayName, Base, FORCE, MISSING, OVERLAY, Part, Target};
@@ -119,6 +120,23 @@ impl FromStr for Target {
 }
 
 impl ArrayName {
+    /// Returns the name of an assembled array by its members: in role order, then its journal,
+    /// replacements and spares. A writer that leaves these out would leave them behind.
+    pub fn of(assembly: &Assembly) -> Self {
+        let member = |i: &usize| Target::parse(&assembly.members[*i].name).ok();
+        let mut members: Vec<Option<Target>> =
+            assembly.roles.iter().map(|i| i.as_ref().and_then(member)).collect();
+        let beside = |member: &&AssembledMember| {
+            matches!(
+                member.freshness,
+                Freshness::Journal | Freshness::Replacement { .. } | Freshness::Spare
+            )
+        };
+        let beside = assembly.members.iter().filter(beside);
+        members.extend(beside.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
+        Self::new(None, members)
+    }
+
     /// Parses the text after `md:`. The second value is the part of the array.
     pub(crate) fn parse(text: &str, depth: usize) -> Result<(Self, Option<Part>)> {
         if depth >= DEPTH_MAX {
