@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::features::{Compat, Features2, Incompat, LogIncompat, RoCompat, VersionNum};
 use crate::{Features, FsBlock, Geometry, Ino, RfsBlock, Version};
 
 /// The UUID of the example.
@@ -13,12 +14,12 @@ pub const fn geometry() -> Geometry {
     Geometry {
         features: Features {
             version: Version::V5,
-            versionnum: 0xb4a0,
-            features2: 0x18a,
-            compat: 0,
-            ro_compat: 0xf,
-            incompat: 0x2b,
-            log_incompat: 0,
+            versionnum: VersionNum::from_bits_retain(0xb4a0),
+            features2: Features2::from_bits_retain(0x18a),
+            compat: Compat::empty(),
+            ro_compat: RoCompat::from_bits_retain(0xf),
+            incompat: Incompat::from_bits_retain(0x2b),
+            log_incompat: LogIncompat::empty(),
         },
         blocklog: 12,
         sectlog: 9,

@@ -1,8 +1,9 @@
 //! The format of a volume: version and feature words, exactly as the superblock stores them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+
+use crate::flag_word;
+use crate::flags::FlagWord;
 
 /// Major version of the format: the low nibble of `versionnum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -13,30 +14,11 @@ pub enum Version {
     V5,
 }
 
-/// One feature: its bit, and its name as `xfs_info` and the documentation spell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeatureBit {
-    /// The bit, as a mask.
-    pub mask: u32,
-    /// The kernel's name for the bit, in lower case.
-    pub name: &'static str,
-}
-
-macro_rules! bits {
-    ($($(#[$doc:meta])* $id:ident = $mask:expr, $name:expr;)*) => {
-        $($(#[$doc])* pub const $id: u32 = $mask;)*
-        /// Every bit of this word that the format defines.
-        pub const ALL: &[super::FeatureBit] = &[$(super::FeatureBit { mask: $id, name: $name }),*];
-        /// Returns the name of the single bit `mask`, if the format defines it.
-        pub fn name(mask: u32) -> Option<&'static str> {
-            ALL.iter().find(|b| b.mask == mask).map(|b| b.name)
-        }
-    };
-}
-
-/// Bits of `versionnum`, above the version nibble.
-pub mod versionnum {
-    bits! {
+flag_word! {
+    /// Bits of `versionnum`, above the version nibble.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct VersionNum: u16 {
         /// Some inode has an attribute fork.
         ATTR = 0x0010, "attr";
         /// 32-bit link counts.
@@ -64,9 +46,11 @@ pub mod versionnum {
     }
 }
 
-/// Bits of `features2`.
-pub mod features2 {
-    bits! {
+flag_word! {
+    /// Bits of `features2`.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct Features2: u32 {
         /// Superblock counters are exact only after a clean unmount.
         LAZYSBCOUNT = 0x002, "lazysbcount";
         /// Flexible attribute fork offset.
@@ -82,9 +66,18 @@ pub mod features2 {
     }
 }
 
-/// Bits of `features_ro_compat`: a reader that does not know one may still read.
-pub mod ro_compat {
-    bits! {
+flag_word! {
+    /// Bits of `features_compat`: no reader or writer need know them. There are none yet.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct Compat: u32 {}
+}
+
+flag_word! {
+    /// Bits of `features_ro_compat`: a reader that does not know one may still read.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct RoCompat: u32 {
         /// Free-inode btree.
         FINOBT = 0x1, "finobt";
         /// Reverse-mapping btree.
@@ -96,9 +89,11 @@ pub mod ro_compat {
     }
 }
 
-/// Bits of `features_incompat`: a reader that does not know one must refuse.
-pub mod incompat {
-    bits! {
+flag_word! {
+    /// Bits of `features_incompat`: a reader that does not know one must refuse.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct Incompat: u32 {
         /// File types in directory entries.
         FTYPE = 0x001, "ftype";
         /// Sparse inode chunks.
@@ -124,9 +119,11 @@ pub mod incompat {
     }
 }
 
-/// Bits of `features_log_incompat`: kinds of items that the journal may hold.
-pub mod log_incompat {
-    bits! {
+flag_word! {
+    /// Bits of `features_log_incompat`: kinds of items that the journal may hold.
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    pub struct LogIncompat: u32 {
         /// Logged extended attributes.
         XATTRS = 0x1, "logged-xattrs";
     }
@@ -139,17 +136,22 @@ pub struct Features {
     /// Major version.
     pub version: Version,
     /// `versionnum` without the version nibble.
-    pub versionnum: u16,
+    pub versionnum: VersionNum,
     /// `features2`, merged with `bad_features2`; 0 when MOREBITS is clear.
-    pub features2: u32,
+    pub features2: Features2,
     /// `features_compat`.
-    pub compat: u32,
+    pub compat: Compat,
     /// `features_ro_compat`.
-    pub ro_compat: u32,
+    pub ro_compat: RoCompat,
     /// `features_incompat`.
-    pub incompat: u32,
+    pub incompat: Incompat,
     /// `features_log_incompat`.
-    pub log_incompat: u32,
+    pub log_incompat: LogIncompat,
+}
+
+/// Returns a word with all of these flags, as a constant.
+macro_rules! all_of {
+    ($word:ident: $($flag:ident)|+) => { $word::empty()$(.union($word::$flag))+ };
 }
 
 /// The features that this code writes, as masks of the feature words. A bit belongs here only when
@@ -157,99 +159,51 @@ pub struct Features {
 /// name does not. `compat` has no mask: by its definition a writer need not know its bits.
 pub const WRITABLE: Features = Features {
     version: Version::V5,
-    versionnum: narrow(
-        versionnum::ATTR
-            | versionnum::NLINK
-            | versionnum::QUOTA
-            | versionnum::ALIGN
-            | versionnum::DALIGN
-            | versionnum::LOGV2
-            | versionnum::SECTOR
-            | versionnum::EXTFLG
-            | versionnum::DIRV2
-            | versionnum::BORG
-            | versionnum::MOREBITS,
+    versionnum: all_of!(
+        VersionNum: ATTR | NLINK | QUOTA | ALIGN | DALIGN | LOGV2 | SECTOR | EXTFLG | DIRV2 | BORG
+            | MOREBITS
     ),
-    features2: features2::LAZYSBCOUNT
-        | features2::ATTR2
-        | features2::PROJID32
-        | features2::CRC
-        | features2::FTYPE,
-    compat: u32::MAX,
-    ro_compat: ro_compat::FINOBT | ro_compat::RMAPBT | ro_compat::REFLINK | ro_compat::INOBTCNT,
-    incompat: incompat::FTYPE
-        | incompat::SPINODES
-        | incompat::META_UUID
-        | incompat::BIGTIME
-        | incompat::NREXT64
-        | incompat::EXCHRANGE
-        | incompat::PARENT,
-    log_incompat: log_incompat::XATTRS,
+    features2: all_of!(Features2: LAZYSBCOUNT | ATTR2 | PROJID32 | CRC | FTYPE),
+    compat: Compat::all(),
+    ro_compat: all_of!(RoCompat: FINOBT | RMAPBT | REFLINK | INOBTCNT),
+    incompat: all_of!(
+        Incompat: FTYPE | SPINODES | META_UUID | BIGTIME | NREXT64 | EXCHRANGE | PARENT
+    ),
+    log_incompat: LogIncompat::XATTRS,
 };
 
-/// Returns `bits` as the superblock's 16-bit word.
-const fn narrow(bits: u32) -> u16 {
-    assert!(bits <= 0xffff);
-    #[allow(clippy::cast_possible_truncation)] // asserted
-    {
-        bits as u16
-    }
-}
-
-/// Bits of one feature word, by name where the format defines them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeatureBits {
-    /// The word, as `xfs_db` names the field behind `features_`.
-    pub word: &'static str,
-    /// The bits, as a mask.
-    pub bits: u32,
-    /// Every bit that the format defines in the word.
-    defined: &'static [FeatureBit],
-}
-
-impl fmt::Display for FeatureBits {
-    /// Writes `ro_compat features finobt, 0x80000000`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} features ", self.word)?;
-        let known = self.defined.iter().filter(|bit| self.bits & bit.mask != 0);
-        let unknown = known.clone().fold(self.bits, |bits, bit| bits & !bit.mask);
-        let mut separator = "";
-        for bit in known {
-            write!(f, "{separator}{}", bit.name)?;
-            separator = ", ";
-        }
-        if unknown != 0 {
-            write!(f, "{separator}{unknown:#x}")?;
-        }
-        Ok(())
-    }
-}
-
 impl Features {
-    /// Returns the bits that `allowed` does not have, of the first word with such bits.
-    pub fn beyond(&self, allowed: &Self) -> Option<FeatureBits> {
-        let words = [
-            ("versionnum", self.versionnum.into(), allowed.versionnum.into(), versionnum::ALL),
-            ("features2", self.features2, allowed.features2, features2::ALL),
-            ("compat", self.compat, allowed.compat, &[]),
-            ("ro_compat", self.ro_compat, allowed.ro_compat, ro_compat::ALL),
-            ("incompat", self.incompat, allowed.incompat, incompat::ALL),
-            ("log_incompat", self.log_incompat, allowed.log_incompat, log_incompat::ALL),
-        ];
-        let mut beyond = words.into_iter().map(|(word, bits, allowed, defined)| FeatureBits {
-            word,
-            bits: bits & !allowed,
-            defined,
-        });
-        beyond.find(|word| word.bits != 0)
+    /// Returns the names of all features that are set, in the order of the feature words. A feature
+    /// with bits in two words is named once.
+    pub fn names(&self) -> Vec<&'static str> {
+        let v4 = self.versionnum.names().chain(self.features2.names());
+        let v5 = self.ro_compat.names().chain(self.incompat.names());
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in v4.chain(v5).chain(self.log_incompat.names()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
-    fn v5_or(&self, word: u32, bit: u32) -> bool {
-        self.version == Version::V5 || word & bit != 0
-    }
-
-    fn has_version_bit(&self, bit: u32) -> bool {
-        u32::from(self.versionnum) & bit != 0
+    /// Returns the names of the bits that `allowed` does not have, of the first word with such
+    /// bits: `ro_compat features finobt, 0x80000000`.
+    pub fn beyond(&self, allowed: &Self) -> Option<String> {
+        fn listed<W: FlagWord>(word: &str, bits: W) -> Option<String> {
+            (!bits.is_empty()).then(|| format!("{word} features {}", bits.list()))
+        }
+        [
+            listed("versionnum", self.versionnum - allowed.versionnum),
+            listed("features2", self.features2 - allowed.features2),
+            listed("compat", self.compat - allowed.compat),
+            listed("ro_compat", self.ro_compat - allowed.ro_compat),
+            listed("incompat", self.incompat - allowed.incompat),
+            listed("log_incompat", self.log_incompat - allowed.log_incompat),
+        ]
+        .into_iter()
+        .flatten()
+        .next()
     }
 
     /// Returns true if metadata carries CRC, LSN, UUID, address and owner: version 5.
@@ -258,102 +212,102 @@ impl Features {
     }
     /// Returns true if the volume has a free-inode btree.
     pub fn finobt(&self) -> bool {
-        self.ro_compat & ro_compat::FINOBT != 0
+        self.ro_compat.contains(RoCompat::FINOBT)
     }
     /// Returns true if the volume has a reverse-mapping btree.
     pub fn rmapbt(&self) -> bool {
-        self.ro_compat & ro_compat::RMAPBT != 0
+        self.ro_compat.contains(RoCompat::RMAPBT)
     }
     /// Returns true if the volume has a reference-count btree and may share extents.
     pub fn reflink(&self) -> bool {
-        self.ro_compat & ro_compat::REFLINK != 0
+        self.ro_compat.contains(RoCompat::REFLINK)
     }
     /// Returns true if the AGI counts the blocks of its btrees.
     pub fn inobtcount(&self) -> bool {
-        self.ro_compat & ro_compat::INOBTCNT != 0
+        self.ro_compat.contains(RoCompat::INOBTCNT)
     }
     /// Returns true if directory entries carry the file type: always on version 5, by a bit on
     /// version 4.
     pub fn ftype(&self) -> bool {
         match self.version {
-            Version::V5 => self.incompat & incompat::FTYPE != 0,
-            Version::V4 => self.features2 & features2::FTYPE != 0,
+            Version::V5 => self.incompat.contains(Incompat::FTYPE),
+            Version::V4 => self.features2.contains(Features2::FTYPE),
         }
     }
     /// Returns true if inode chunks may be sparse.
     pub fn sparse(&self) -> bool {
-        self.incompat & incompat::SPINODES != 0
+        self.incompat.contains(Incompat::SPINODES)
     }
     /// Returns true if metadata carries `meta_uuid` rather than `uuid`.
     pub fn meta_uuid(&self) -> bool {
-        self.incompat & incompat::META_UUID != 0
+        self.incompat.contains(Incompat::META_UUID)
     }
     /// Returns true if inodes may hold 64-bit nanosecond timestamps.
     pub fn bigtime(&self) -> bool {
-        self.incompat & incompat::BIGTIME != 0
+        self.incompat.contains(Incompat::BIGTIME)
     }
     /// Returns true if only repair may touch the volume.
     pub fn needsrepair(&self) -> bool {
-        self.incompat & incompat::NEEDSREPAIR != 0
+        self.incompat.contains(Incompat::NEEDSREPAIR)
     }
     /// Returns true if inodes may hold 64-bit extent counters.
     pub fn nrext64(&self) -> bool {
-        self.incompat & incompat::NREXT64 != 0
+        self.incompat.contains(Incompat::NREXT64)
     }
     /// Returns true if the journal may hold exchange-range items.
     pub fn exchange(&self) -> bool {
-        self.incompat & incompat::EXCHRANGE != 0
+        self.incompat.contains(Incompat::EXCHRANGE)
     }
     /// Returns true if every directory entry has a parent pointer on its child.
     pub fn parent(&self) -> bool {
-        self.incompat & incompat::PARENT != 0
+        self.incompat.contains(Incompat::PARENT)
     }
     /// Returns true if the volume has a metadata directory tree and realtime groups.
     pub fn metadir(&self) -> bool {
-        self.incompat & incompat::METADIR != 0
+        self.incompat.contains(Incompat::METADIR)
     }
     /// Returns true if the realtime section is zoned.
     pub fn zoned(&self) -> bool {
-        self.incompat & incompat::ZONED != 0
+        self.incompat.contains(Incompat::ZONED)
     }
     /// Returns true if names are compared without regard to ASCII case.
     pub fn ascii_ci(&self) -> bool {
-        self.has_version_bit(versionnum::BORG)
+        self.versionnum.contains(VersionNum::BORG)
     }
     /// Returns true if superblock counters are exact only after a clean unmount.
     pub fn lazysbcount(&self) -> bool {
-        self.v5_or(self.features2, features2::LAZYSBCOUNT)
+        self.crc() || self.features2.contains(Features2::LAZYSBCOUNT)
     }
     /// Returns true if the attribute fork's offset is flexible.
     pub fn attr2(&self) -> bool {
-        self.v5_or(self.features2, features2::ATTR2)
+        self.crc() || self.features2.contains(Features2::ATTR2)
     }
     /// Returns true if project ids have 32 bits.
     pub fn projid32(&self) -> bool {
-        self.v5_or(self.features2, features2::PROJID32)
+        self.crc() || self.features2.contains(Features2::PROJID32)
     }
     /// Returns true if log records are of version 2.
     pub fn logv2(&self) -> bool {
-        self.v5_or(u32::from(self.versionnum), versionnum::LOGV2)
+        self.crc() || self.versionnum.contains(VersionNum::LOGV2)
     }
     /// Returns true if `inoalignmt` is valid.
     pub fn align(&self) -> bool {
-        self.v5_or(u32::from(self.versionnum), versionnum::ALIGN)
+        self.crc() || self.versionnum.contains(VersionNum::ALIGN)
     }
     /// Returns true if some inode had an attribute fork at some time.
     pub fn attr(&self) -> bool {
-        self.has_version_bit(versionnum::ATTR)
+        self.versionnum.contains(VersionNum::ATTR)
     }
     /// Returns true if quota was on at some time.
     pub fn quota(&self) -> bool {
-        self.has_version_bit(versionnum::QUOTA)
+        self.versionnum.contains(VersionNum::QUOTA)
     }
     /// Returns true if the sector size differs from 512.
     pub fn sector(&self) -> bool {
-        self.has_version_bit(versionnum::SECTOR)
+        self.versionnum.contains(VersionNum::SECTOR)
     }
     /// Returns true if extents carry the unwritten bit.
     pub fn extflg(&self) -> bool {
-        self.v5_or(u32::from(self.versionnum), versionnum::EXTFLG)
+        self.crc() || self.versionnum.contains(VersionNum::EXTFLG)
     }
 }

@@ -432,13 +432,18 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::{Incompat, RoCompat};
 
     /// Returns the 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of
     /// 19200.
     fn small() -> Geometry {
         let one_gib = crate::example::geometry();
         Geometry {
-            features: Features { ro_compat: 0xd, incompat: 0xb, ..one_gib.features },
+            features: Features {
+                ro_compat: RoCompat::from_bits_retain(0xd),
+                incompat: Incompat::from_bits_retain(0xb),
+                ..one_gib.features
+            },
             agblklog: 15,
             dblocks: RfsBlock(76800),
             agblocks: 19200,

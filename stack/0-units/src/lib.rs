@@ -9,16 +9,20 @@
 //! | --- | --- |
 //! | [`number`] | the newtypes: [`Daddr`], [`AgBlock`], [`FsBlock`], [`Ino`], … |
 //! | [`lsn`] | [`Lsn`]: cycle and block of the journal |
+//! | [`flags`] | words of flag bits with names |
 //! | [`features`] | [`Features`]: the format of a volume |
 //! | [`geometry`] | [`Geometry`]: sizes and counts of one volume, and every conversion |
 //! | [`example`] | a volume for tests and documentation |
 
 pub mod example;
 pub mod features;
+pub mod flags;
 pub mod geometry;
 pub mod lsn;
 pub mod number;
 
+#[doc(hidden)] // for the expansion of `flag_word!`
+pub use bitflags;
 pub use features::{Features, Version};
 pub use geometry::{Geometry, ValidInos};
 pub use lsn::Lsn;

@@ -686,7 +686,7 @@ mod tests {
             let heights =
                 [Tree::Bno, Tree::Ino, Tree::Rmap, Tree::Refcount].map(|t| t.max_levels(&geo));
             assert_eq!(heights, [alloc, ino, rmap, refcount], "{blocklog} {agblocks}");
-            geo.features.ro_compat &= !xfskit_units::features::ro_compat::REFLINK;
+            geo.features.ro_compat -= xfskit_units::features::RoCompat::REFLINK;
             assert_eq!(Tree::Rmap.max_levels(&geo), rmap_unshared, "{blocklog} {agblocks}");
         }
     }

@@ -158,7 +158,7 @@ mod tests {
             |slot| Dqblk::verify(slot, &ctx, Kind::Group, 1000).map(drop),
         );
         let mut old = geo.clone();
-        old.features.incompat &= !xfskit_units::features::incompat::BIGTIME;
+        old.features.incompat -= xfskit_units::features::Incompat::BIGTIME;
         let ctx = Ctx::new(&old, ctx.at);
         let fault = Dqblk::verify(&slot, &ctx, Kind::Group, 1000).unwrap_err();
         assert_eq!(fault.check.0, "dquot.type.bigtime");

@@ -73,7 +73,7 @@ mod tests {
 
     fn ci() -> Geometry {
         let mut geo = geo_v5();
-        geo.features.versionnum |= 0x4000;
+        geo.features.versionnum |= xfskit_units::features::VersionNum::BORG;
         geo
     }
 

@@ -32,7 +32,7 @@ use crate::corruption::{Fork, Location};
 use crate::layout::Layout;
 use crate::timestamp::Timestamp;
 
-pub use kind::{FileType, Format, S_IFMT, flags, flags2};
+pub use kind::{FileType, Format, InodeFlags, InodeFlags2, S_IFMT};
 pub use make::{
     InodeMut, is_whole, stamp, stamp_empty_forks, stamp_lsn, template, template_unstamped,
 };
@@ -95,7 +95,7 @@ pub struct Core {
     pub dmevmask: U32,
     /// Used by DMAPI.
     pub dmstate: U16,
-    /// [`flags`].
+    /// [`InodeFlags`].
     pub flags: U16,
     /// Generation: changes whenever the inode is reused. (`gen` to `xfs_db`; a Rust keyword.)
     pub generation: U32,
@@ -115,7 +115,7 @@ pub struct CoreV3 {
     pub change_count: U64,
     /// [`Lsn`] of the last write.
     pub lsn: U64,
-    /// [`flags2`].
+    /// [`InodeFlags2`].
     pub flags2: U64,
     /// Copy-on-write extent size hint in filesystem blocks.
     pub cowextsize: U32,
@@ -223,29 +223,29 @@ impl<'a> Dinode<'a> {
         let next = self.core.next_unlinked.get();
         (next != NULLAGINO).then_some(AgIno(next))
     }
-    /// Returns the [`flags`].
-    pub fn flags(&self) -> u16 {
-        self.core.flags.get()
+    /// Returns the [`InodeFlags`].
+    pub fn flags(&self) -> InodeFlags {
+        InodeFlags::from_bits_retain(self.core.flags.get())
     }
-    /// Returns [`flags2`]; 0 before version 3.
-    pub fn flags2(&self) -> u64 {
-        self.v3.map_or(0, |v3| v3.flags2.get())
+    /// Returns [`InodeFlags2`]; 0 before version 3.
+    pub fn flags2(&self) -> InodeFlags2 {
+        InodeFlags2::from_bits_retain(self.v3.map_or(0, |v3| v3.flags2.get()))
     }
     /// Returns true if the data fork's extents lie on the realtime device.
     pub fn is_realtime(&self) -> bool {
-        self.flags() & flags::REALTIME != 0
+        self.flags().contains(InodeFlags::REALTIME)
     }
     /// Returns true if some block may be shared with another file.
     pub fn is_reflink(&self) -> bool {
-        self.flags2() & flags2::REFLINK != 0
+        self.flags2().contains(InodeFlags2::REFLINK)
     }
     /// Returns true if times are in bigtime.
     pub fn has_bigtime(&self) -> bool {
-        self.flags2() & flags2::BIGTIME != 0
+        self.flags2().contains(InodeFlags2::BIGTIME)
     }
     /// Returns true if the extent counters are the large ones.
     pub fn has_nrext64(&self) -> bool {
-        self.flags2() & flags2::NREXT64 != 0
+        self.flags2().contains(InodeFlags2::NREXT64)
     }
     /// Returns the change counter; `None` before version 3.
     pub fn change_count(&self) -> Option<u64> {

@@ -9,7 +9,8 @@
 //! takes at least 512 bytes and finds [`Superblock::sectsize`]; [`Superblock::verify`] then takes
 //! the whole sector.
 
-use xfskit_units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
+use xfskit_units::features::{Compat, Features2, Incompat, LogIncompat, RoCompat, VersionNum};
+use xfskit_units::flags::FlagWord;
 use xfskit_units::{
     AgNumber, Daddr, Features, FsBlock, Geometry, Ino, Lsn, RfsBlock, Sectors, Uuid, Version,
 };
@@ -215,7 +216,7 @@ impl SbError {
             ),
         };
         let at = Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1));
-        Box::new(Corruption { check: CheckId(check), at, expected, found })
+        Box::new(Corruption { check: CheckId::new(check), at, expected, found })
     }
 }
 
@@ -247,16 +248,17 @@ impl Superblock {
     pub fn features(&self) -> Features {
         let v5 = self.version() == 5;
         let word = |w: U32| if v5 { w.get() } else { 0 };
-        let bits = self.versionnum.get() & !0xf;
-        let more = u32::from(bits) & versionnum::MOREBITS != 0;
+        let versionnum = VersionNum::from_bits_retain(self.versionnum.get() & !0xf);
+        let more = versionnum.contains(VersionNum::MOREBITS);
+        let features2 = if more { self.features2.get() | self.bad_features2.get() } else { 0 };
         Features {
             version: if v5 { Version::V5 } else { Version::V4 },
-            versionnum: bits,
-            features2: if more { self.features2.get() | self.bad_features2.get() } else { 0 },
-            compat: word(self.features_compat),
-            ro_compat: word(self.features_ro_compat),
-            incompat: word(self.features_incompat),
-            log_incompat: word(self.features_log_incompat),
+            versionnum,
+            features2: Features2::from_bits_retain(features2),
+            compat: Compat::from_bits_retain(word(self.features_compat)),
+            ro_compat: RoCompat::from_bits_retain(word(self.features_ro_compat)),
+            incompat: Incompat::from_bits_retain(word(self.features_incompat)),
+            log_incompat: LogIncompat::from_bits_retain(word(self.features_log_incompat)),
         }
     }
 
@@ -273,36 +275,36 @@ impl Superblock {
             return Err(SbError::Version(self.version()));
         }
         let features = self.features();
-        let bits = features.incompat & !known(incompat::ALL);
+        let bits = features.incompat.undefined().bits();
         if bits != 0 {
             return Err(SbError::UnknownFeature { word: "incompat", bits });
         }
         if features.version == Version::V4 {
-            let bits = features.features2 & !known(features2::ALL);
+            let bits = features.features2.undefined().bits();
             if bits != 0 {
                 return Err(SbError::UnknownFeature { word: "features2", bits });
             }
-            if features.features2 & features2::OLD_PARENT != 0 {
+            if features.features2.contains(Features2::OLD_PARENT) {
                 return Err(SbError::Unsupported("old parent pointers"));
             }
-            if u32::from(features.versionnum) & versionnum::DIRV2 == 0 {
+            if !features.versionnum.contains(VersionNum::DIRV2) {
                 return Err(SbError::Unsupported("directory version 1"));
             }
         }
-        if u32::from(features.versionnum) & versionnum::SHARED != 0 {
+        if features.versionnum.contains(VersionNum::SHARED) {
             return Err(SbError::Unsupported("shared volumes (SHARED)"));
         }
         Ok(())
     }
 
     /// Returns the unknown ro-compat bits. With any of them a volume may only be read.
-    pub fn unknown_ro_compat(&self) -> u32 {
-        self.features().ro_compat & !known(ro_compat::ALL)
+    pub fn unknown_ro_compat(&self) -> RoCompat {
+        self.features().ro_compat.undefined()
     }
 
     /// Returns the unknown log-incompat bits. With any of them a dirty log cannot be replayed.
-    pub fn unknown_log_incompat(&self) -> u32 {
-        self.features().log_incompat & !known(log_incompat::ALL)
+    pub fn unknown_log_incompat(&self) -> LogIncompat {
+        self.features().log_incompat.undefined()
     }
 
     /// Returns the geometry that the fields describe. Meaningful after [`Self::verify`].
@@ -368,7 +370,7 @@ impl Superblock {
             let expected = xfskit_crc::expected(sector, CRC_OFFSET).unwrap_or(0);
             let found = xfskit_crc::stored(sector, CRC_OFFSET).unwrap_or(0);
             return Err(SbError::Corrupt(Box::new(Corruption {
-                check: CheckId("sb.crc"),
+                check: CheckId::new("sb.crc"),
                 at,
                 expected: Expected::Exactly(Value::Hex(expected.into())),
                 found: Value::Hex(found.into()),
@@ -468,7 +470,7 @@ impl Superblock {
     }
 
     fn verify_optional(&self, ctx: &Ctx<'_>) -> VerifyResult {
-        let dalign = u32::from(self.versionnum.get()) & versionnum::DALIGN != 0;
+        let dalign = self.features().versionnum.contains(VersionNum::DALIGN);
         ctx.eq("sb.unit", dalign, self.unit.get() != 0)?;
         let whole = self.width.get().checked_rem(self.unit.get()).unwrap_or(self.width.get());
         ctx.eq("sb.width", 0, whole)?;
@@ -491,11 +493,6 @@ impl Superblock {
         }
         Ok(())
     }
-}
-
-/// Returns all bits of a feature word that the format defines.
-fn known(bits: &[xfskit_units::features::FeatureBit]) -> u32 {
-    bits.iter().fold(0, |all, bit| all | bit.mask)
 }
 
 /// Returns 2 to the power `log`, or 0 if that does not fit.
@@ -584,7 +581,7 @@ mod tests {
             Ok(_) => Ok(()),
             Err(SbError::Corrupt(fault)) => Err(fault),
             // Refusals are not corruptions; tests of fields must not end here.
-            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("refused", 0)),
+            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("sb.refused", 0)),
         }
     }
 
@@ -643,18 +640,18 @@ mod tests {
         other[0] = b'Y';
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
         assert!(matches!(refused, SbError::NotXfs { .. }));
-        assert_eq!(refused.corruption().check, CheckId("sb.magicnum"));
+        assert_eq!(refused.corruption().check.0, "sb.magicnum");
         let mut unsealed = golden(512, PRIMARY_1G);
         unsealed[120] = 17;
         let corrupt = Superblock::verify(&unsealed, AgNumber(0)).unwrap_err();
-        assert_eq!(corrupt.corruption().check, CheckId("sb.crc"));
+        assert_eq!(corrupt.corruption().check.0, "sb.crc");
         let good = golden(512, PRIMARY_1G);
         for (check, offset, bytes) in
             [("sb.versionnum", 100, &[0xb4, 0xa3][..]), ("sb.refused", 216, &[0, 0, 0x10, 0x2b])]
         {
             let newer = broken(&good, offset, bytes, Some(CRC_OFFSET));
             let refused = Superblock::verify(&newer, AgNumber(0)).unwrap_err();
-            assert_eq!(refused.corruption().check, CheckId(check));
+            assert_eq!(refused.corruption().check.0, check);
         }
     }
 

@@ -13,7 +13,7 @@
 //! counters from the group headers, and searches group 0 for a root directory that the copy does
 //! not name.
 
-use xfskit_units::features::versionnum;
+use xfskit_units::features::VersionNum;
 use xfskit_units::{AgNumber, Geometry};
 use zerocopy::IntoBytes;
 
@@ -278,9 +278,7 @@ fn take_inodes(sb: &mut Superblock, copy: &Superblock) {
 /// Adds the fields that only the primary has: the root, counters, the ATTR bit and the end of mkfs.
 fn complete(source: &Source<'_>, sb: &mut Superblock) {
     sb.inprogress = 0;
-    #[allow(clippy::cast_possible_truncation)] // bits of a 16-bit field
-    let has_attrs = versionnum::ATTR as u16;
-    sb.versionnum = (sb.versionnum.get() | has_attrs).into();
+    sb.versionnum = (sb.versionnum.get() | VersionNum::ATTR.bits()).into();
     let geo = sb.geometry();
     if !geo.valid_ino(geo.rootino) {
         sb.rootino = find_root(source, &geo).unwrap_or(0).into();

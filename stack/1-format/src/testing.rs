@@ -1,6 +1,7 @@
 //! Helpers of this crate's tests: example volumes, golden bytes, and a loop that breaks one field
 //! after the other.
 
+use xfskit_units::features::{Compat, Features2, Incompat, LogIncompat, RoCompat, VersionNum};
 use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Version, example};
 
 use crate::corruption::Corruption;
@@ -16,12 +17,12 @@ pub(crate) fn geo_v4() -> Geometry {
     Geometry {
         features: Features {
             version: Version::V4,
-            versionnum: 0xb4a0,
-            features2: 0x28a,
-            compat: 0,
-            ro_compat: 0,
-            incompat: 0,
-            log_incompat: 0,
+            versionnum: VersionNum::from_bits_retain(0xb4a0),
+            features2: Features2::from_bits_retain(0x28a),
+            compat: Compat::empty(),
+            ro_compat: RoCompat::empty(),
+            incompat: Incompat::empty(),
+            log_incompat: LogIncompat::empty(),
         },
         inodelog: 8,
         inopblog: 4,
@@ -92,7 +93,7 @@ pub(crate) fn each_check_fails(
 pub(crate) fn geo_v5_1k() -> Geometry {
     let geo = geo_v5();
     Geometry {
-        features: Features { incompat: 0xeb, ..geo.features },
+        features: Features { incompat: Incompat::from_bits_retain(0xeb), ..geo.features },
         blocklog: 10,
         inopblog: 1,
         agblklog: 17,
@@ -126,7 +127,11 @@ pub(crate) fn geo_v4_1k() -> Geometry {
 pub(crate) fn geo_v4_old() -> Geometry {
     let v4 = geo_v4_1k();
     Geometry {
-        features: Features { versionnum: 0x30b0, features2: 0, ..v4.features },
+        features: Features {
+            versionnum: VersionNum::from_bits_retain(0x30b0),
+            features2: Features2::empty(),
+            ..v4.features
+        },
         agblklog: 14,
         dirblklog: 0,
         dblocks: RfsBlock(65_536),

@@ -4,6 +4,7 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::log::op::{self, OpHeader, TransHeader};
 use xfskit_format::log::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
 use xfskit_format::log::unmount_record;
+use xfskit_units::features::VersionNum;
 use xfskit_units::{ByteLen, Daddr, Features, Geometry, LogBlock, Lsn, Version, example};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -11,7 +12,8 @@ use crate::{Log, Result};
 
 /// Returns the geometry of a volume with a journal of `logblocks` blocks of 4 KiB.
 pub(crate) fn geo(version: Version, logblocks: u32, logsunit: u32) -> Geometry {
-    let versionnum = if logsunit == u32::MAX { 0xb0a0 } else { 0xb4a0 };
+    let bits = if logsunit == u32::MAX { 0xb0a0 } else { 0xb4a0 };
+    let versionnum = VersionNum::from_bits_retain(bits);
     let example = example::geometry();
     Geometry {
         features: Features { version, versionnum, ..example.features },

@@ -7,6 +7,7 @@ use xfskit_format::log::item::{Item, split};
 use xfskit_format::log::seed_record;
 use xfskit_format::{Ctx, Location};
 use xfskit_log::{Log, LogWriter};
+use xfskit_units::features::{Incompat, RoCompat};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, Sectors, example};
 
 use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, LockPosition, Trans, TransError};
@@ -18,7 +19,11 @@ pub(crate) const SIZE: ByteLen = ByteLen(16 << 20);
 pub(crate) fn geo() -> Geometry {
     let example = example::geometry();
     Geometry {
-        features: Features { ro_compat: 0, incompat: 1, ..example.features },
+        features: Features {
+            ro_compat: RoCompat::empty(),
+            incompat: Incompat::from_bits_retain(1),
+            ..example.features
+        },
         agblklog: 12,
         dblocks: RfsBlock(4096),
         agcount: 1,

@@ -112,7 +112,7 @@ pub fn replay_if<E: From<Error>>(
     if report.clean {
         return Ok(report);
     }
-    let bits = sb.unknown_log_incompat();
+    let bits = sb.unknown_log_incompat().bits();
     if bits != 0 {
         return Err(Error::from(SbError::UnknownFeature { word: "log_incompat", bits }).into());
     }

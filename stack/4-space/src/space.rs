@@ -8,6 +8,7 @@ use xfskit_format::agi::Agi;
 use xfskit_format::sb::Superblock;
 use xfskit_format::{Ctx, Location, VerifyResult, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap, Engine, Running, Stats};
+use xfskit_units::features::VersionNum;
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Geometry, Ino, Lsn};
 
 use crate::error::{Error, Result};
@@ -88,8 +89,8 @@ impl Space {
     }
 
     /// Returns the superblock's word of version and old features.
-    pub fn versionnum(&self) -> u16 {
-        self.sb.read().versionnum.get()
+    pub fn versionnum(&self) -> VersionNum {
+        VersionNum::from_bits_retain(self.sb.read().versionnum.get())
     }
 
     /// Returns the engine of a volume that is open for writing.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
-use xfskit_format::inode::{Dinode, flags2};
+use xfskit_format::inode::{Dinode, InodeFlags2};
 use xfskit_format::{Ctx, Location, VerifyResult};
 use xfskit_trans::Buf;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ByteOffset, Ino, index};
@@ -83,7 +83,7 @@ impl Volume {
         let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
         [geo.rbmino, geo.rsumino, geo.metadirino].contains(&Some(ino))
             || quota.iter().any(|quota| quota.get() == ino.0)
-            || inode.flags2() & flags2::METADATA != 0
+            || inode.flags2().contains(InodeFlags2::METADATA)
     }
 
     /// Passes every inode in use of the whole volume to `visit`, in batches of up to some thousand,

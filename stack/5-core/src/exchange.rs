@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::{flags, flags2};
+use xfskit_format::inode::{InodeFlags, InodeFlags2};
 use xfskit_format::log::item::intent::{Exchange, exchange};
 use xfskit_units::{ByteLen, FileOff};
 
@@ -115,8 +115,8 @@ impl Tx<'_> {
     fn keep_behind_end(&mut self, files: [TxInode; 2], work: &Exchange) {
         for (inode, size) in sizes(files, work) {
             let core = self.core(inode);
-            if size > core.size() && core.flags() & flags::PREALLOC == 0 {
-                self.set_flags(inode, core.flags() | flags::PREALLOC);
+            if size > core.size() && !core.flags().contains(InodeFlags::PREALLOC) {
+                self.set_flags(inode, core.flags() | InodeFlags::PREALLOC);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Tx<'_> {
             [(files[0], exchange::CLEAR_REFLINK_1), (files[1], exchange::CLEAR_REFLINK_2)]
         {
             if flags & unshared != 0 {
-                let kept = self.core(inode).flags2() & !flags2::REFLINK;
+                let kept = self.core(inode).flags2() - InodeFlags2::REFLINK;
                 self.set_flags2(inode, kept);
             }
         }

@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 
 use xfskit_format::Image;
-use xfskit_format::inode::{Core, CoreV3, FileType, flags, flags2};
+use xfskit_format::inode::{Core, CoreV3, FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{AgIno, ByteLen, Geometry, Ino};
 use zerocopy::big_endian::{U16, U32, U64};
@@ -52,9 +52,9 @@ pub struct NewInode {
     /// Links: 0 for a file that is created unlinked.
     pub nlink: u32,
     /// Flags, inherited or requested.
-    pub flags: u16,
+    pub flags: InodeFlags,
     /// The second word of flags, beside the flags that all inodes of the volume have.
-    pub flags2: u64,
+    pub flags2: InodeFlags2,
     /// Extent size hint in blocks.
     pub extsize: u32,
     /// Extent size hint for copies on write, in blocks.
@@ -81,11 +81,11 @@ impl NewInode {
         (core.core.atime, core.core.mtime, core.core.ctime) = (time, time, time);
         core.core.extsize = self.extsize.into();
         core.core.aformat = 2;
-        core.core.flags = self.flags.into();
+        core.core.flags = self.flags.bits().into();
         core.core.generation = generation.into();
         core.core.next_unlinked = U32::new(u32::MAX);
         core.change_count = 1.into();
-        core.flags2 = (default_flags2(geo.features) | self.flags2).into();
+        core.flags2 = (InodeFlags2::of_new(&geo.features) | self.flags2).bits().into();
         core.cowextsize = self.cowextsize.into();
         core.crtime = time;
         core.inumber = ino.0.into();
@@ -148,20 +148,20 @@ impl Tx<'_> {
     }
 
     /// Sets the flags.
-    pub fn set_flags(&mut self, inode: TxInode, flags: u16) {
-        self.put_core(inode, offset_of!(Core, flags), &U16::new(flags));
+    pub fn set_flags(&mut self, inode: TxInode, flags: InodeFlags) {
+        self.put_core(inode, offset_of!(Core, flags), &U16::new(flags.bits()));
     }
 
     /// Sets the second word of flags.
-    pub fn set_flags2(&mut self, inode: TxInode, flags2: u64) {
-        self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2));
+    pub fn set_flags2(&mut self, inode: TxInode, flags2: InodeFlags2) {
+        self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2.bits()));
     }
 
     /// Sets the extent size hint, in blocks, not 0. The hint of a directory is inherited by the
     /// files that are made in it.
     pub fn set_extsize(&mut self, inode: TxInode, blocks: u32) {
         let core = self.core(inode);
-        let flag = if core.is_dir() { flags::EXTSZINHERIT } else { flags::EXTSIZE };
+        let flag = if core.is_dir() { InodeFlags::EXTSZINHERIT } else { InodeFlags::EXTSIZE };
         let flags = core.flags() | flag;
         self.put_core(inode, offset_of!(Core, extsize), &U32::new(blocks));
         self.set_flags(inode, flags);
@@ -169,7 +169,7 @@ impl Tx<'_> {
 
     /// Sets the extent size hint for copies of shared blocks.
     pub fn set_cowextsize(&mut self, inode: TxInode, blocks: u32) {
-        let flags2 = self.core(inode).flags2() | flags2::COWEXTSIZE;
+        let flags2 = self.core(inode).flags2() | InodeFlags2::COWEXTSIZE;
         self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(blocks));
         self.set_flags2(inode, flags2);
     }
@@ -208,7 +208,7 @@ impl Tx<'_> {
         if core.has_bigtime() || !self.volume().geo().features.bigtime() {
             return;
         }
-        let flags2 = core.flags2() | flags2::BIGTIME;
+        let flags2 = core.flags2() | InodeFlags2::BIGTIME;
         let times = [core.atime(), core.mtime(), core.ctime()].map(|time| encode(time, true));
         let crtime = core.crtime().map(|time| encode(time, true));
         self.put_core(inode, offset_of!(Core, atime), &times);
@@ -244,7 +244,7 @@ impl Tx<'_> {
 
     /// Writes the core of an inode that is freed: unused, and of another generation.
     pub(crate) fn clear_core(&mut self, inode: TxInode) {
-        let flags2 = default_flags2(self.volume().geo().features);
+        let flags2 = InodeFlags2::of_new(&self.volume().geo().features);
         let image = self.edit(inode.handle, 0..size_of::<CoreV3>());
         let Ok(v3) = CoreV3::mut_from_bytes(image) else { return };
         let core = &mut v3.core;
@@ -253,15 +253,8 @@ impl Tx<'_> {
         (core.extsize, core.nextents, core.naextents) = (U32::ZERO, U32::ZERO, U16::ZERO);
         (core.forkoff, core.aformat, core.flags) = (0, 2, U16::ZERO);
         core.generation = core.generation.get().wrapping_add(1).into();
-        (v3.cowextsize, v3.flags2) = (U32::ZERO, flags2.into());
+        (v3.cowextsize, v3.flags2) = (U32::ZERO, flags2.bits().into());
     }
-}
-
-/// Returns the flags that every new inode of such a volume has.
-fn default_flags2(features: xfskit_units::Features) -> u64 {
-    let bigtime = if features.bigtime() { flags2::BIGTIME } else { 0 };
-    let nrext64 = if features.nrext64() { flags2::NREXT64 } else { 0 };
-    bigtime | nrext64
 }
 
 /// Returns the format of an empty data fork. Devices store their number there; everything else has
@@ -284,20 +277,25 @@ pub(crate) fn encode(time: Timestamp, bigtime: bool) -> U64 {
 }
 
 /// Returns the flags of the second word that files and directories inherit from their directory.
-pub fn inherited_flags2(parent: u64, child: FileType) -> u64 {
+pub fn inherited_flags2(parent: InodeFlags2, child: FileType) -> InodeFlags2 {
     match child {
-        FileType::Regular | FileType::Directory => parent & (flags2::COWEXTSIZE | flags2::DAX),
-        _ => 0,
+        FileType::Regular | FileType::Directory => {
+            parent & (InodeFlags2::COWEXTSIZE | InodeFlags2::DAX)
+        }
+        _ => InodeFlags2::empty(),
     }
 }
 
 /// Returns the flags that an inode inherits from its directory.
-pub fn inherited_flags(parent: u16, child: FileType) -> u16 {
-    let mut keep =
-        flags::NOATIME | flags::NODUMP | flags::SYNC | flags::NODEFRAG | flags::FILESTREAM;
+pub fn inherited_flags(parent: InodeFlags, child: FileType) -> InodeFlags {
+    let mut keep = InodeFlags::NOATIME
+        | InodeFlags::NODUMP
+        | InodeFlags::SYNC
+        | InodeFlags::NODEFRAG
+        | InodeFlags::FILESTREAM;
     if child == FileType::Directory {
-        keep |= flags::PROJINHERIT | flags::EXTSZINHERIT | flags::NOSYMLINKS;
+        keep |= InodeFlags::PROJINHERIT | InodeFlags::EXTSZINHERIT | InodeFlags::NOSYMLINKS;
     }
-    let hint = child == FileType::Regular && parent & flags::EXTSZINHERIT != 0;
-    (parent & keep) | if hint { flags::EXTSIZE } else { 0 }
+    let hint = child == FileType::Regular && parent.contains(InodeFlags::EXTSZINHERIT);
+    (parent & keep) | if hint { InodeFlags::EXTSIZE } else { InodeFlags::empty() }
 }

@@ -6,15 +6,11 @@ use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_trans::Held;
 use xfskit_units::AgNumber;
-use xfskit_units::features::versionnum;
+use xfskit_units::features::VersionNum;
 use zerocopy::big_endian::{U16, U64};
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
-
-/// ATTR in `versionnum`.
-#[allow(clippy::cast_possible_truncation)] // 0x10
-const ATTR_BIT: u16 = versionnum::ATTR as u16;
 
 /// Longest label in bytes.
 const LABEL_MAX: usize = 12;
@@ -37,7 +33,7 @@ pub(crate) fn reset_quota(volume: &Volume) -> Result<()> {
 /// # Errors
 /// As [`Volume::transact`].
 pub(crate) fn set_attr_bit(volume: &Volume) -> Result<()> {
-    let with_bit = U16::new(volume.superblock().versionnum.get() | ATTR_BIT);
+    let with_bit = U16::new(volume.superblock().versionnum.get() | VersionNum::ATTR.bits());
     edit_superblock(volume, |image| image.put(offset_of!(Superblock, versionnum), &with_bit))
 }
 
@@ -60,7 +56,7 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 impl Volume {
     /// Returns true if the superblock has the ATTR bit.
     pub(crate) fn has_attr_bit(&self) -> bool {
-        self.space().versionnum() & ATTR_BIT != 0
+        self.space().versionnum().contains(VersionNum::ATTR)
     }
 
     /// Returns the current label.

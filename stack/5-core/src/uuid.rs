@@ -21,7 +21,7 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, Superblock};
 use xfskit_recovery::open_log;
-use xfskit_units::features::incompat;
+use xfskit_units::features::Incompat;
 use xfskit_units::{AgNumber, ByteOffset, Geometry, Uuid};
 use zerocopy::IntoBytes;
 
@@ -74,14 +74,14 @@ fn changed(dev: &dyn BlockDevice, geo: &Geometry, agno: AgNumber, new: Uuid) -> 
     dev.read_at(offset(geo, agno), &mut sector)?;
     let mut sb = Superblock::verify(&sector, agno)?.clone();
     let differs = new != geo.meta_uuid;
-    let features = sb.features_incompat.get();
+    let features = Incompat::from_bits_retain(sb.features_incompat.get());
     let (features, meta_uuid) = if differs {
-        (features | incompat::META_UUID, *geo.meta_uuid.as_bytes())
+        (features | Incompat::META_UUID, *geo.meta_uuid.as_bytes())
     } else {
-        (features & !incompat::META_UUID, [0; 16])
+        (features - Incompat::META_UUID, [0; 16])
     };
     (sb.uuid, sb.meta_uuid) = (*new.as_bytes(), meta_uuid);
-    sb.features_incompat = features.into();
+    sb.features_incompat = features.bits().into();
     if let Some(head) = sector.get_mut(..size_of::<Superblock>()) {
         head.copy_from_slice(sb.as_bytes());
     }

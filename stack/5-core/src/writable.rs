@@ -34,7 +34,7 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
         return no("the needsrepair mark: run xfs_repair");
     }
     if let Some(beyond) = features.beyond(&WRITABLE) {
-        return no(&beyond.to_string());
+        return no(&beyond);
     }
     if sb.rblocks.get() != 0 {
         return no("a realtime device");

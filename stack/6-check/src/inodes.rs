@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inobt::INODES_PER_CHUNK;
-use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
+use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2};
 use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
-use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
+use xfskit_units::flags::FlagWord;
+use xfskit_units::{AgBlock, AgIno, AgNumber, ByteLen, Daddr, Ino};
 
 use crate::attrs;
 use crate::chunks;
@@ -120,6 +121,8 @@ struct Worker<'w, 'v> {
     claims: Vec<(AgNumber, UsedExtent)>,
     directories: Vec<Ino>,
     counts: Counts,
+    /// First inode of the chunk without inodes that was reported last.
+    no_chunk: Option<Ino>,
 }
 
 /// One inode and where it is.
@@ -143,6 +146,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             claims: Vec::with_capacity(CLAIMS),
             directories: Vec::new(),
             counts: Counts::default(),
+            no_chunk: None,
         }
     }
 
@@ -207,11 +211,58 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
+    /// Returns true if no inode of the chunk of `slot` has the magic, and reports it once. Then the
+    /// chunk's record is wrong, or the whole chunk is lost.
+    #[cold]
+    fn is_no_chunk(&mut self, bytes: &[u8], slot: &InodeSlot) -> bool {
+        let vol = self.shared.vol;
+        let Some((agno, agino)) = vol.geo.ino_split(slot.ino) else { return false };
+        let Some(group) = self.shared.groups.get(agno.0 as usize) else { return false };
+        let Some((_, chunk)) = group.chunks.find(agino) else { return false };
+        if bytes.starts_with(b"IN") {
+            return false;
+        }
+        let at = vol.geo.agino_to_ino(agno, chunk.startino);
+        if self.no_chunk != Some(at) {
+            if (0..INODES_PER_CHUNK).any(|slot| self.has_magic(agno, chunk, slot)) {
+                return false;
+            }
+            self.no_chunk = Some(at);
+            let ctx = vol.ctx(inode::location(&vol.geo, at));
+            let found = "none of its 64 inodes has the magic";
+            vol.sink.error(ctx.fail("inobt.chunk", "inodes where a record has a chunk", found));
+        }
+        true
+    }
+
+    /// Returns true if an inode of `chunk` cannot be read, has another copy, or has the magic.
+    fn has_magic(&self, agno: AgNumber, chunk: &Chunk, slot: u32) -> bool {
+        let geo = &self.shared.vol.geo;
+        let agino = AgIno(chunk.startino.0.saturating_add(slot));
+        if chunk.present() >> slot & 1 == 0 {
+            return false;
+        }
+        let at = inode::location(geo, geo.agino_to_ino(agno, agino));
+        let mut block = vec![0; geo.blocksize()];
+        let copies = at.daddr.map_or(0, |daddr| {
+            self.shared.vol.dev.alternatives(daddr.byte_offset(), ByteLen(block.len() as u64))
+        });
+        let bytes = geo.agino_block_offset(agino)..;
+        copies > 1
+            || !self.shared.quiet.read(at, &mut block)
+            || block.get(bytes).is_none_or(|bytes| bytes.starts_with(b"IN"))
+    }
+
     /// Checks an inode that failed verification or whose copies mismatch. Another copy may pass, or
     /// only the checksum may be wrong.
     #[cold]
     fn check_damaged(&mut self, bytes: &[u8], ctx: &Ctx<'_>, slot: &InodeSlot) {
         let vol = self.shared.vol;
+        if self.is_no_chunk(bytes, slot) {
+            self.shared.table.set(slot.rank, Kind::Broken, 0);
+            self.shared.mark_forks_unknown();
+            return;
+        }
         let at = inode_location(vol, slot);
         let mut copy = bytes.to_vec();
         let verified = vol.verify_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
@@ -280,30 +331,26 @@ impl<'w, 'v> Worker<'w, 'v> {
         let vol = self.shared.vol;
         let sink = &vol.sink;
         let core = inode.core;
-        let is_metadata = inode.flags2() & flags2::METADATA != 0;
+        let is_metadata = inode.flags2().contains(InodeFlags2::METADATA);
         if core.version > 1 && !is_metadata && core.onlink.get() != 0 {
             sink.error(ctx.eq("inode.onlink", 0, core.onlink.get()));
         }
-        let unknown = inode.flags() & !all(flags::ALL);
-        let unknown2 = inode.flags2() & !all(flags2::ALL);
-        if unknown != 0 || unknown2 != 0 {
-            sink.error(ctx.eq_hex("inode.flags", 0u16, unknown));
-            sink.error(ctx.eq_hex("inode.flags2", 0u64, unknown2));
-        }
+        sink.error(ctx.eq_hex("inode.flags", 0u16, inode.flags().undefined().bits()));
+        sink.error(ctx.eq_hex("inode.flags2", 0u64, inode.flags2().undefined().bits()));
         let directory_only = match file_type {
-            FileType::Directory => 0,
-            _ => flags::PROJINHERIT | flags::RTINHERIT | flags::NOSYMLINKS,
+            FileType::Directory => InodeFlags::empty(),
+            _ => InodeFlags::PROJINHERIT | InodeFlags::RTINHERIT | InodeFlags::NOSYMLINKS,
         };
         let misplaced = inode.flags() & directory_only;
         let wanted = "flags of directories on directories only";
         sink.error(ctx.require(
             "inode.flags.directory",
-            misplaced == 0,
+            misplaced.is_empty(),
             wanted,
-            Value::Hex(misplaced.into()),
+            Value::Hex(misplaced.bits().into()),
         ));
         let is_bitmap = vol.geo.features.metadir() || vol.geo.rbmino == ctx.at.ino;
-        let is_new = inode.flags() & flags::NEWRTBM != 0 && !is_bitmap;
+        let is_new = inode.flags().contains(InodeFlags::NEWRTBM) && !is_bitmap;
         sink.error(ctx.require(
             "inode.flags.newrtbm",
             !is_new,
@@ -502,11 +549,6 @@ fn inode_location(vol: &Volume<'_>, slot: &InodeSlot) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
     let offset = vol.geo.ino_to_byte(slot.ino).filter(|_| whole);
     Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..slot.at }
-}
-
-/// Returns all bits of a flag word that have names.
-fn all<T: Copy + Default + std::ops::BitOr<Output = T>>(bits: &[(T, &str)]) -> T {
-    bits.iter().fold(T::default(), |all, (bit, _)| all | *bit)
 }
 
 /// Returns the rank of `ino`.

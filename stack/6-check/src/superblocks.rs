@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::corruption::{CheckId, Severity};
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
 use xfskit_format::{Corruption, Ctx, Expected, Location};
-use xfskit_units::features::{features2, incompat, versionnum};
+use xfskit_units::features::{Features2, Incompat, VersionNum};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
-use crate::finding::{Healing, Severity};
+use crate::finding::Healing;
 use crate::volume::Volume;
 
 /// Size of the largest sector that the format defines, in bytes.
@@ -147,10 +148,10 @@ fn check_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
         vol.sink.error(ctx.eq_hex("sb.features2", copy, word));
     }
     if vol.geo.v5() {
-        let bits = u32::from(sb.versionnum.get());
-        vol.sink.error(ctx.eq_hex("sb.versionnum", bits | V5_BITS, bits));
+        let bits = sb.versionnum.get();
+        vol.sink.error(ctx.eq_hex("sb.versionnum", bits | V5_BITS.bits(), bits));
     }
-    let unknown = sb.unknown_ro_compat();
+    let unknown = sb.unknown_ro_compat().bits();
     vol.sink.warning(ctx.eq_hex("sb.features_ro_compat", 0u32, unknown));
     let needs = "the free-inode btree beside inobtcount";
     let sound = !features.inobtcount() || features.finobt();
@@ -291,7 +292,7 @@ pub(crate) fn report_refused(
 fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box<Corruption>> {
     let corrupt = |id, found: String| {
         Box::new(Corruption {
-            check: xfskit_format::corruption::CheckId(id),
+            check: CheckId::new(id),
             at,
             expected: Expected::Described("what the primary says".into()),
             found: found.into(),
@@ -338,23 +339,29 @@ fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference
 }
 
 /// Bits of `versionnum` that every volume of version 5 has.
-const V5_BITS: u32 = versionnum::NLINK
-    | versionnum::ALIGN
-    | versionnum::LOGV2
-    | versionnum::EXTFLG
-    | versionnum::DIRV2
-    | versionnum::MOREBITS;
+const V5_BITS: VersionNum = VersionNum::NLINK
+    .union(VersionNum::ALIGN)
+    .union(VersionNum::LOGV2)
+    .union(VersionNum::EXTFLG)
+    .union(VersionNum::DIRV2)
+    .union(VersionNum::MOREBITS);
 
 /// Reports feature words of a copy that differ from the primary's, less the bits that Linux changes
 /// in the primary alone.
 fn report_feature_words(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
     let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
-    let compared = if vol.geo.v5() { V5_BITS } else { versionnum::EXTFLG };
+    let compared = if vol.geo.v5() { V5_BITS } else { VersionNum::EXTFLG };
+    let compared = compared.bits().into();
     let words = [
         ("sb.versionnum", compared, primary.versionnum.get().into(), sb.versionnum.get().into()),
-        ("sb.features_compat", u32::MAX, ours.compat, theirs.compat),
-        ("sb.features_ro_compat", u32::MAX, ours.ro_compat, theirs.ro_compat),
-        ("sb.features_incompat", !incompat::NEEDSREPAIR, ours.incompat, theirs.incompat),
+        ("sb.features_compat", u32::MAX, ours.compat.bits(), theirs.compat.bits()),
+        ("sb.features_ro_compat", u32::MAX, ours.ro_compat.bits(), theirs.ro_compat.bits()),
+        (
+            "sb.features_incompat",
+            (!Incompat::NEEDSREPAIR).bits(),
+            ours.incompat.bits(),
+            theirs.incompat.bits(),
+        ),
     ];
     for (id, mask, expected, found) in words {
         if (expected ^ found) & mask != 0 {
@@ -375,13 +382,17 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
     }
     if vol.geo.v5() {
         // Version 5 has another place for this bit.
-        let features2 = |sb: &Superblock| sb.features2.get() & !features2::FTYPE;
+        let features2 = |sb: &Superblock| sb.features2.get() & !Features2::FTYPE.bits();
         sink.error(ctx.eq_hex("sb.features2", features2(primary), features2(sb)));
         sink.error(ctx.eq("sb.spino_align", primary.spino_align.get(), sb.spino_align.get()));
     }
     report_feature_words(vol, ctx, primary, sb);
     let (ours, theirs) = (primary.features(), sb.features());
-    sink.warning(ctx.eq_hex("sb.features_log_incompat", ours.log_incompat, theirs.log_incompat));
+    sink.warning(ctx.eq_hex(
+        "sb.features_log_incompat",
+        ours.log_incompat.bits(),
+        theirs.log_incompat.bits(),
+    ));
     let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
     sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));
     sink.error(ctx.lsn("sb.lsn", sb.lsn()));

@@ -4,7 +4,7 @@ use xfskit_format::attr::sf::Sf as AttrSf;
 use xfskit_format::bmbt;
 use xfskit_format::bytes::be16;
 use xfskit_format::dir::sf::Sf as DirSf;
-use xfskit_format::inode::{CRC_OFFSET, Dinode, FileType, Format, flags, flags2};
+use xfskit_format::inode::{CRC_OFFSET, Dinode, FileType, Format, InodeFlags, InodeFlags2};
 use xfskit_format::{Fork, attr};
 use xfskit_units::{Geometry, index};
 
@@ -67,25 +67,25 @@ fn core(dump: &mut Dump, inode: &Dinode<'_>, v5: bool) {
     dump.item("core.aformat", format(raw.aformat));
     dump.hex("core.dmevmask", raw.dmevmask.get());
     dump.dec("core.dmstate", raw.dmstate.get());
-    let set = raw.flags.get();
+    let set = inode.flags();
     for (name, mask) in [
-        ("newrtbm", flags::NEWRTBM),
-        ("prealloc", flags::PREALLOC),
-        ("realtime", flags::REALTIME),
-        ("immutable", flags::IMMUTABLE),
-        ("append", flags::APPEND),
-        ("sync", flags::SYNC),
-        ("noatime", flags::NOATIME),
-        ("nodump", flags::NODUMP),
-        ("rtinherit", flags::RTINHERIT),
-        ("projinherit", flags::PROJINHERIT),
-        ("nosymlinks", flags::NOSYMLINKS),
-        ("extsz", flags::EXTSIZE),
-        ("extszinherit", flags::EXTSZINHERIT),
-        ("nodefrag", flags::NODEFRAG),
-        ("filestream", flags::FILESTREAM),
+        ("newrtbm", InodeFlags::NEWRTBM),
+        ("prealloc", InodeFlags::PREALLOC),
+        ("realtime", InodeFlags::REALTIME),
+        ("immutable", InodeFlags::IMMUTABLE),
+        ("append", InodeFlags::APPEND),
+        ("sync", InodeFlags::SYNC),
+        ("noatime", InodeFlags::NOATIME),
+        ("nodump", InodeFlags::NODUMP),
+        ("rtinherit", InodeFlags::RTINHERIT),
+        ("projinherit", InodeFlags::PROJINHERIT),
+        ("nosymlinks", InodeFlags::NOSYMLINKS),
+        ("extsz", InodeFlags::EXTSIZE),
+        ("extszinherit", InodeFlags::EXTSZINHERIT),
+        ("nodefrag", InodeFlags::NODEFRAG),
+        ("filestream", InodeFlags::FILESTREAM),
     ] {
-        dump.dec(format!("core.{name}"), u8::from(set & mask != 0));
+        dump.dec(format!("core.{name}"), u8::from(set.contains(mask)));
     }
     dump.dec("core.gen", raw.generation.get());
 }
@@ -98,13 +98,13 @@ fn v3(dump: &mut Dump, bytes: &[u8], inode: &Dinode<'_>) {
     fields::read(dump, "v3.", bytes, true, IDENTITY);
     let set = inode.flags2();
     for (name, mask) in [
-        ("reflink", flags2::REFLINK),
-        ("cowextsz", flags2::COWEXTSIZE),
-        ("dax", flags2::DAX),
-        ("bigtime", flags2::BIGTIME),
-        ("nrext64", flags2::NREXT64),
+        ("reflink", InodeFlags2::REFLINK),
+        ("cowextsz", InodeFlags2::COWEXTSIZE),
+        ("dax", InodeFlags2::DAX),
+        ("bigtime", InodeFlags2::BIGTIME),
+        ("nrext64", InodeFlags2::NREXT64),
     ] {
-        dump.dec(format!("v3.{name}"), u8::from(set & mask != 0));
+        dump.dec(format!("v3.{name}"), u8::from(set.contains(mask)));
     }
 }
 

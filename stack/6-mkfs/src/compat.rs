@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
+use xfskit_units::flags::FlagWord;
 use xfskit_units::{Features, Geometry};
 
 use crate::options::Options;
@@ -208,7 +209,8 @@ const TABLE: &[FeatureRow] = &[
         linux: None,
         ..row("needsrepair", Refused, |geo| geo.features.needsrepair()).grub(Some((2, 6)))
     },
-    row("logged-xattrs", ReadOnly, |geo| geo.features.log_incompat != 0).linux((5, 19), None),
+    row("logged-xattrs", ReadOnly, |geo| !geo.features.log_incompat.is_empty())
+        .linux((5, 19), None),
 ];
 
 fn default_to(field: &mut Option<bool>, on: bool) {
@@ -396,17 +398,13 @@ pub fn compatibility(geo: &Geometry, target: Target) -> Compatibility {
 
 /// Returns a stop for feature bits that no known release has.
 fn unknown_bits(features: &Features) -> Option<Stop> {
-    use xfskit_units::features::{incompat, ro_compat};
-    let known = |all: &[xfskit_units::features::FeatureBit]| {
-        all.iter().fold(0, |mask, bit| mask | bit.mask)
-    };
     let why = "no release is known that has it".into();
-    let incompat = features.incompat & !known(incompat::ALL);
-    let ro_compat = features.ro_compat & !known(ro_compat::ALL);
-    match (incompat, ro_compat) {
-        (0, 0) => None,
-        (0, _) => Some(Stop { feature: "unknown ro-compat", leaves: Access::ReadOnly, why }),
-        _ => Some(Stop { feature: "unknown incompat", leaves: Access::No, why }),
+    if !features.incompat.undefined().is_empty() {
+        Some(Stop { feature: "unknown incompat", leaves: Access::No, why })
+    } else if !features.ro_compat.undefined().is_empty() {
+        Some(Stop { feature: "unknown ro-compat", leaves: Access::ReadOnly, why })
+    } else {
+        None
     }
 }
 

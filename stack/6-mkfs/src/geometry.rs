@@ -5,7 +5,8 @@
 //! location of the root directory, which follows from all the others.
 
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
+use xfskit_units::features::{Compat, Features2, Incompat, LogIncompat, RoCompat, VersionNum};
+use xfskit_units::flags::FlagWord;
 use xfskit_units::{AgNumber, Features, Geometry, Ino, RfsBlock, Uuid, Version};
 
 use crate::error::{Error, refuse};
@@ -148,7 +149,6 @@ impl Sizes {
 
 /// Returns the feature words. The defaults are those of mkfs.xfs 6.13.
 fn features(options: &Options) -> Result<Features, Error> {
-    let bit = |on: bool, mask: u32| if on { mask } else { 0 };
     let finobt = options.finobt.unwrap_or(true);
     if !finobt && options.inobtcount == Some(true) {
         refuse!("-m inobtcount=1 counts blocks of the free-inode btree: it needs finobt=1");
@@ -160,40 +160,47 @@ fn features(options: &Options) -> Result<Features, Error> {
     let exchange = options.exchange.unwrap_or(parent);
     Ok(Features {
         version: Version::V5,
-        versionnum: 0,
-        features2: features2::LAZYSBCOUNT | features2::ATTR2 | features2::PROJID32 | features2::CRC,
-        compat: 0,
-        ro_compat: bit(finobt, ro_compat::FINOBT)
-            | bit(options.rmapbt.unwrap_or(true), ro_compat::RMAPBT)
-            | bit(options.reflink.unwrap_or(true), ro_compat::REFLINK)
-            | bit(inobtcount, ro_compat::INOBTCNT),
-        incompat: incompat::FTYPE
-            | bit(options.sparse.unwrap_or(true), incompat::SPINODES)
-            | bit(options.bigtime.unwrap_or(true), incompat::BIGTIME)
-            | bit(options.nrext64.unwrap_or(true), incompat::NREXT64)
-            | bit(exchange, incompat::EXCHRANGE)
-            | bit(parent, incompat::PARENT),
-        log_incompat: 0,
+        versionnum: VersionNum::empty(),
+        features2: Features2::LAZYSBCOUNT | Features2::ATTR2 | Features2::PROJID32 | Features2::CRC,
+        compat: Compat::empty(),
+        ro_compat: chosen([
+            (finobt, RoCompat::FINOBT),
+            (options.rmapbt.unwrap_or(true), RoCompat::RMAPBT),
+            (options.reflink.unwrap_or(true), RoCompat::REFLINK),
+            (inobtcount, RoCompat::INOBTCNT),
+        ]),
+        incompat: chosen([
+            (true, Incompat::FTYPE),
+            (options.sparse.unwrap_or(true), Incompat::SPINODES),
+            (options.bigtime.unwrap_or(true), Incompat::BIGTIME),
+            (options.nrext64.unwrap_or(true), Incompat::NREXT64),
+            (exchange, Incompat::EXCHRANGE),
+            (parent, Incompat::PARENT),
+        ]),
+        log_incompat: LogIncompat::empty(),
     })
 }
 
 /// Sets the bits of `versionnum` that follow from other decisions.
 fn set_version_bits(geo: &mut Geometry, options: &Options) {
-    let mut bits = versionnum::NLINK
-        | versionnum::ALIGN
-        | versionnum::LOGV2
-        | versionnum::EXTFLG
-        | versionnum::DIRV2
-        | versionnum::MOREBITS;
-    for (on, bit) in [
-        (geo.features.parent(), versionnum::ATTR),
-        (geo.unit != 0, versionnum::DALIGN),
-        (geo.sectlog > 9 || geo.logsectlog > 9, versionnum::SECTOR),
-        (options.ascii_ci, versionnum::BORG),
-    ] {
-        bits |= if on { bit } else { 0 };
-    }
-    geo.features.versionnum = u16::try_from(bits).unwrap_or(0);
+    let always = VersionNum::NLINK
+        | VersionNum::ALIGN
+        | VersionNum::LOGV2
+        | VersionNum::EXTFLG
+        | VersionNum::DIRV2
+        | VersionNum::MOREBITS;
+    let others = chosen([
+        (geo.features.parent(), VersionNum::ATTR),
+        (geo.unit != 0, VersionNum::DALIGN),
+        (geo.sectlog > 9 || geo.logsectlog > 9, VersionNum::SECTOR),
+        (options.ascii_ci, VersionNum::BORG),
+    ]);
+    geo.features.versionnum = always | others;
+}
+
+/// Returns a word with the bits that are chosen.
+fn chosen<W: FlagWord>(bits: impl IntoIterator<Item = (bool, W)>) -> W {
+    bits.into_iter().filter(|(on, _)| *on).fold(W::empty(), |all, (_, bit)| all.union(bit))
 }
 
 /// Returns the number of groups of a device of `bytes`; `None` for as few as possible.

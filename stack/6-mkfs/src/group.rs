@@ -11,7 +11,7 @@ use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
 use xfskit_format::refcount;
 use xfskit_format::rmap::{self, owner};
 use xfskit_format::sb::{self, Superblock};
-use xfskit_units::features::versionnum;
+use xfskit_units::features::VersionNum;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, Geometry, Ino};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
@@ -280,7 +280,8 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
         if known { ino.map_or(0, |ino| ino.0) } else { u64::MAX }
     };
     // Attributes are made after the secondaries were written.
-    let attr = if !inprogress && totals.has_attrs { versionnum::ATTR } else { 0 };
+    let has_attrs = !inprogress && totals.has_attrs;
+    let attr = if has_attrs { VersionNum::ATTR } else { VersionNum::empty() };
     let mut sb = Superblock::new_zeroed();
     sb.magicnum = sb::MAGIC.into();
     sb.blocksize = u32_of(geo.blocksize()).into();
@@ -294,7 +295,7 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     sb.agblocks = geo.agblocks.into();
     sb.agcount = geo.agcount.into();
     sb.logblocks = geo.logblocks.into();
-    sb.versionnum = (features.versionnum | VERSION_5 | u16::try_from(attr).unwrap_or(0)).into();
+    sb.versionnum = ((features.versionnum | attr).bits() | VERSION_5).into();
     sb.sectsize = u16_of(geo.sectsize()).into();
     sb.inodesize = u16_of(geo.inodesize()).into();
     sb.inopblock = u16_of(geo.inopblock() as usize).into();
@@ -322,10 +323,10 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
         sb.logsectsize = u16_of(geo.logsectsize()).into();
     }
     sb.logsunit = geo.logsunit.into();
-    sb.features2 = features.features2.into();
-    sb.bad_features2 = features.features2.into();
-    sb.features_ro_compat = features.ro_compat.into();
-    sb.features_incompat = features.incompat.into();
+    sb.features2 = features.features2.bits().into();
+    sb.bad_features2 = features.features2.bits().into();
+    sb.features_ro_compat = features.ro_compat.bits().into();
+    sb.features_incompat = features.incompat.bits().into();
     sb.spino_align = geo.spino_align.into();
     padded(sb.as_bytes(), geo.sectsize(), sb::CRC_OFFSET)
 }

@@ -2,7 +2,7 @@
 
 use xfskit_format::attr::{self, sf};
 use xfskit_format::dir;
-use xfskit_format::inode::{self, Format, InodeMut, flags, flags2};
+use xfskit_format::inode::{self, Format, InodeFlags, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{Geometry, Ino};
 
@@ -38,9 +38,7 @@ fn set_used(inode: &mut InodeMut<'_>, plan: &Plan, mode: u16, format: Format, nl
     core.aformat = Format::Extents as u8;
     inode.core.change_count = CHANGES.into();
     inode.core.crtime = now;
-    let bigtime = if features.bigtime() { flags2::BIGTIME } else { 0 };
-    let nrext64 = if features.nrext64() { flags2::NREXT64 } else { 0 };
-    inode.core.flags2 = (bigtime | nrext64).into();
+    inode.core.flags2 = InodeFlags2::of_new(features).bits().into();
 }
 
 /// Sets up the root directory: empty, its own parent.
@@ -72,7 +70,7 @@ fn set_attr(inode: &mut InodeMut<'_>, name: &[u8], value: &[u8]) {
 /// else, from 0.
 fn set_bitmap(inode: &mut InodeMut<'_>, plan: &Plan) {
     set_used(inode, plan, REALTIME_MODE, Format::Extents, 1);
-    inode.core.core.flags = flags::NEWRTBM.into();
+    inode.core.core.flags = InodeFlags::NEWRTBM.bits().into();
     inode.core.core.atime = encode(&plan.geometry, Timestamp::EPOCH).into();
 }
 

@@ -1,7 +1,7 @@
 //! The metadata of one file, as statx returns it.
 
 use serde::Serialize;
-use xfskit_format::inode::{Dinode, FileType};
+use xfskit_format::inode::{Dinode, FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{Geometry, Ino};
 
@@ -42,9 +42,9 @@ pub struct Stat {
     /// Generation: changes when the inode number is used for another file.
     pub generation: u32,
     /// Flags as `flags` holds them (immutable, append only, …).
-    pub flags: u16,
+    pub flags: InodeFlags,
     /// Flags as `flags2` holds them (reflink, bigtime, …).
-    pub flags2: u64,
+    pub flags2: InodeFlags2,
     /// Extents of the content.
     pub nextents: u64,
     /// Extents of the attributes.

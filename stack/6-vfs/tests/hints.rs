@@ -4,7 +4,7 @@
 mod common;
 
 use common::{make, open, verify_all};
-use xfskit_format::inode::{flags, flags2};
+use xfskit_format::inode::{InodeFlags, InodeFlags2};
 use xfskit_units::Ino;
 use xfskit_vfs::{Fs, NewNode};
 
@@ -13,8 +13,8 @@ use xfskit_vfs::{Fs, NewNode};
 fn hints(fs: &Fs, ino: Ino) -> (Option<u32>, Option<u32>) {
     let inode = fs.inode(ino).unwrap();
     let core = inode.core();
-    let flagged = core.flags() & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0;
-    let copies = core.flags2() & flags2::COWEXTSIZE != 0;
+    let flagged = core.flags().intersects(InodeFlags::EXTSIZE | InodeFlags::EXTSZINHERIT);
+    let copies = core.flags2().contains(InodeFlags2::COWEXTSIZE);
     (flagged.then_some(core.extsize().0), copies.then_some(core.cowextsize().0))
 }
 

@@ -285,8 +285,8 @@ mod tests {
             ctime: time,
             btime: None,
             generation: 0,
-            flags: 0,
-            flags2: 0,
+            flags: xfskit_format::inode::InodeFlags::empty(),
+            flags2: xfskit_format::inode::InodeFlags2::empty(),
             nextents: 0,
             anextents: 0,
         }

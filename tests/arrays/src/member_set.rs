@@ -8,7 +8,7 @@ use xfskit_md::array::Array;
 use xfskit_md::array::sync_action::Progress;
 use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
-use xfskit_md::superblock::v1::{ROLE_JOURNAL, feature};
+use xfskit_md::superblock::v1::{FeatureMap, ROLE_JOURNAL};
 use xfskit_md::superblock::{self, Superblock, Version};
 use xfskit_md::{Layout, Level};
 use xfskit_test_support::Random;
@@ -118,7 +118,7 @@ pub fn journaled(set: &MemberSet) -> MemberSet {
     for (_, device) in &set.0 {
         let mut found = superblock::read(device).unwrap().unwrap().superblock;
         let Superblock::V1(own) = &mut found else { panic!("version 1") };
-        own.feature_map.set(own.feature_map.get() | feature::JOURNAL);
+        own.set_features(own.features() | FeatureMap::JOURNAL);
         own.dev_roles[last].set(ROLE_JOURNAL);
         own.recovery_offset.set(0);
         device.write_at(found.at().byte_offset(), &found.encode()).unwrap();

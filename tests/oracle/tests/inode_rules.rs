@@ -10,8 +10,8 @@ use std::sync::Arc;
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Fork;
-use xfskit_format::inode::{CoreV3, InodeMut, flags, flags2, stamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
+use xfskit_format::inode::{CoreV3, InodeFlags, InodeFlags2, InodeMut, stamp};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs};
 use xfskit_units::{ByteOffset, Ino};
 
 /// A file, the name of the change, and the change.
@@ -19,7 +19,7 @@ type Case = (&'static str, &'static str, fn(&mut CoreV3));
 
 const EUCLEAN: i32 = 117;
 /// Flags of every new inode on the test's volume.
-const NEW: u64 = flags2::BIGTIME | flags2::NREXT64;
+const NEW: InodeFlags2 = InodeFlags2::BIGTIME.union(InodeFlags2::NREXT64);
 
 #[rustfmt::skip] // a table
 const CASES: &[Case] = &[
@@ -33,27 +33,27 @@ const CASES: &[Case] = &[
     ("file", "size 2^63", |i| i.core.size = (1 << 63).into()),
     ("file", "size 2^62", |i| i.core.size = (1 << 62).into()),
     ("file", "flag 15", |i| i.core.flags = 0x8000.into()),
-    ("file", "realtime", |i| i.core.flags = flags::REALTIME.into()),
+    ("file", "realtime", |i| i.core.flags = InodeFlags::REALTIME.bits().into()),
     ("file", "extsize unflagged", |i| i.core.extsize = 4.into()),
-    ("file", "extsize 0", |i| i.core.flags = flags::EXTSIZE.into()),
-    ("file", "extsize", |i| { i.core.flags = flags::EXTSIZE.into(); i.core.extsize = 4.into(); }),
-    ("file", "extsize large", |i| { i.core.flags = flags::EXTSIZE.into(); i.core.extsize = 40000.into(); }),
-    ("file", "extszinherit", |i| { i.core.flags = flags::EXTSZINHERIT.into(); i.core.extsize = 4.into(); }),
-    ("file", "reflink", |i| i.flags2 = (NEW | flags2::REFLINK).into()),
-    ("file", "dax", |i| i.flags2 = (NEW | flags2::DAX).into()),
-    ("file", "flags2 bit 7", |i| i.flags2 = (NEW | 1 << 7).into()),
-    ("file", "metadata", |i| i.flags2 = (NEW | flags2::METADATA).into()),
-    ("file", "cowextsize 0", |i| i.flags2 = (NEW | flags2::COWEXTSIZE).into()),
+    ("file", "extsize 0", |i| i.core.flags = InodeFlags::EXTSIZE.bits().into()),
+    ("file", "extsize", |i| { i.core.flags = InodeFlags::EXTSIZE.bits().into(); i.core.extsize = 4.into(); }),
+    ("file", "extsize large", |i| { i.core.flags = InodeFlags::EXTSIZE.bits().into(); i.core.extsize = 40000.into(); }),
+    ("file", "extszinherit", |i| { i.core.flags = InodeFlags::EXTSZINHERIT.bits().into(); i.core.extsize = 4.into(); }),
+    ("file", "reflink", |i| i.flags2 = (NEW | InodeFlags2::REFLINK).bits().into()),
+    ("file", "dax", |i| i.flags2 = (NEW | InodeFlags2::DAX).bits().into()),
+    ("file", "flags2 bit 7", |i| i.flags2 = (NEW.bits() | 1 << 7).into()),
+    ("file", "metadata", |i| i.flags2 = (NEW | InodeFlags2::METADATA).bits().into()),
+    ("file", "cowextsize 0", |i| i.flags2 = (NEW | InodeFlags2::COWEXTSIZE).bits().into()),
     ("file", "cowextsize unflagged", |i| i.cowextsize = 4.into()),
-    ("file", "cowextsize", |i| { i.flags2 = (NEW | flags2::COWEXTSIZE).into(); i.cowextsize = 4.into(); }),
-    ("file", "cowextsize large", |i| { i.flags2 = (NEW | flags2::COWEXTSIZE).into(); i.cowextsize = 40000.into(); }),
+    ("file", "cowextsize", |i| { i.flags2 = (NEW | InodeFlags2::COWEXTSIZE).bits().into(); i.cowextsize = 4.into(); }),
+    ("file", "cowextsize large", |i| { i.flags2 = (NEW | InodeFlags2::COWEXTSIZE).bits().into(); i.cowextsize = 40000.into(); }),
     ("file", "pad2", |i| i.pad2 = [1; 12]),
     ("file", "lsn", |i| i.lsn = (1 << 60).into()),
     ("file", "next_unlinked 0", |i| i.core.next_unlinked = 0.into()),
     ("file", "next_unlinked 5", |i| i.core.next_unlinked = 5.into()),
     ("file", "nrext64_pad", |i| i.core.naextents = 1.into()),
-    ("file", "old counters", |i| { i.flags2 = flags2::BIGTIME.into(); i.core.nextents = 1.into(); i.core.big_nextents = 0.into(); }),
-    ("file", "v3_pad", |i| i.flags2 = flags2::BIGTIME.into()),
+    ("file", "old counters", |i| { i.flags2 = InodeFlags2::BIGTIME.bits().into(); i.core.nextents = 1.into(); i.core.big_nextents = 0.into(); }),
+    ("file", "v3_pad", |i| i.flags2 = InodeFlags2::BIGTIME.bits().into()),
     ("file", "forkoff 42", |i| i.core.forkoff = 42),
     ("file", "forkoff 1", |i| i.core.forkoff = 1),
     ("file", "forkoff 0", |i| i.core.forkoff = 0),
@@ -72,8 +72,8 @@ const CASES: &[Case] = &[
     ("file", "times beyond the end", |i| i.core.atime = u64::MAX.into()),
     ("symlink", "empty", |i| i.core.size = 0.into()),
     ("symlink", "longer than the fork", |i| i.core.size = 400.into()),
-    ("symlink", "reflink", |i| i.flags2 = (NEW | flags2::REFLINK).into()),
-    ("symlink", "extsize", |i| { i.core.flags = flags::EXTSIZE.into(); i.core.extsize = 4.into(); }),
+    ("symlink", "reflink", |i| i.flags2 = (NEW | InodeFlags2::REFLINK).bits().into()),
+    ("symlink", "extsize", |i| { i.core.flags = InodeFlags::EXTSIZE.bits().into(); i.core.extsize = 4.into(); }),
     ("remote", "empty", |i| i.core.size = 0.into()),
     ("remote", "local", |i| i.core.format = 1),
     ("remote", "btree", |i| i.core.format = 3),
@@ -87,11 +87,11 @@ const CASES: &[Case] = &[
     ("dir", "short and not local", |i| i.core.format = 2),
     ("dir", "long and not local", |i| { i.core.format = 2; i.core.size = 4096.into(); }),
     ("dir", "too many extents", |i| { i.core.big_nextents = (1 << 40).into(); i.core.nblocks = (1 << 40).into(); }),
-    ("dir", "extszinherit", |i| { i.core.flags = flags::EXTSZINHERIT.into(); i.core.extsize = 4.into(); }),
-    ("dir", "extszinherit 0", |i| i.core.flags = flags::EXTSZINHERIT.into()),
-    ("dir", "extsize", |i| { i.core.flags = flags::EXTSIZE.into(); i.core.extsize = 4.into(); }),
-    ("dir", "reflink", |i| i.flags2 = (NEW | flags2::REFLINK).into()),
-    ("dir", "cowextsize", |i| { i.flags2 = (NEW | flags2::COWEXTSIZE).into(); i.cowextsize = 4.into(); }),
+    ("dir", "extszinherit", |i| { i.core.flags = InodeFlags::EXTSZINHERIT.bits().into(); i.core.extsize = 4.into(); }),
+    ("dir", "extszinherit 0", |i| i.core.flags = InodeFlags::EXTSZINHERIT.bits().into()),
+    ("dir", "extsize", |i| { i.core.flags = InodeFlags::EXTSIZE.bits().into(); i.core.extsize = 4.into(); }),
+    ("dir", "reflink", |i| i.flags2 = (NEW | InodeFlags2::REFLINK).bits().into()),
+    ("dir", "cowextsize", |i| { i.flags2 = (NEW | InodeFlags2::COWEXTSIZE).bits().into(); i.cowextsize = 4.into(); }),
     ("btree", "few extents", |i| i.core.big_nextents = 12.into()),
     ("btree", "few blocks", |i| i.core.nblocks = 20.into()),
 ];

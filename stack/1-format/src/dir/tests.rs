@@ -83,7 +83,7 @@ fn short_forms_read_as_xfs_db_prints_them() {
 #[test]
 fn a_short_form_without_types_or_with_wide_numbers_reads() {
     let mut geo = geo_v4_1k();
-    geo.features.features2 &= !0x200;
+    geo.features.features2 -= xfskit_units::features::Features2::FTYPE;
     let sf = b"\x01\0\0\0\0\x40\x01\0\x30a\0\x08\0\x41";
     let sf = Sf::verify(sf, &Ctx::new(&geo, Location::of("test"))).unwrap();
     assert_eq!(sf.entries().next().unwrap().filetype, None);

@@ -1,6 +1,7 @@
 //! The types of inodes, the formats of forks, and the flags of inodes.
 
 use serde::Serialize;
+use xfskit_units::Features;
 
 /// The part of `mode` that holds the type.
 pub const S_IFMT: u16 = 0o170_000;
@@ -123,65 +124,71 @@ impl Format {
     }
 }
 
-macro_rules! flags {
-    ($int:ty; $($(#[$doc:meta])* $id:ident = $bit:expr, $name:expr;)*) => {
-        $($(#[$doc])* pub const $id: $int = 1 << $bit;)*
-        /// Every flag with its name as `xfs_db` prints it, lowest bit first.
-        pub const ALL: &[($int, &str)] = &[$(($id, $name)),*];
-    };
-}
-
-/// The bits of `flags`.
-pub mod flags {
-    flags! { u16;
+xfskit_units::flag_word! {
+    /// Bits of the inode's `flags`, named as `xfs_db` prints them.
+    #[derive(Serialize)]
+    #[serde(transparent)]
+    pub struct InodeFlags: u16 {
         /// The data fork lies on the realtime device.
-        REALTIME = 0, "realtime";
+        REALTIME = 1 << 0, "realtime";
         /// Blocks after the end of the file are kept.
-        PREALLOC = 1, "prealloc";
+        PREALLOC = 1 << 1, "prealloc";
         /// The realtime bitmap's own mark.
-        NEWRTBM = 2, "newrtbm";
+        NEWRTBM = 1 << 2, "newrtbm";
         /// Cannot be changed.
-        IMMUTABLE = 3, "immutable";
+        IMMUTABLE = 1 << 3, "immutable";
         /// Can only grow.
-        APPEND = 4, "append";
+        APPEND = 1 << 4, "append";
         /// Every write is synchronous.
-        SYNC = 5, "sync";
+        SYNC = 1 << 5, "sync";
         /// Access times are not kept.
-        NOATIME = 6, "noatime";
+        NOATIME = 1 << 6, "noatime";
         /// Backups leave it out.
-        NODUMP = 7, "nodump";
-        /// Directory: new files get [`REALTIME`].
-        RTINHERIT = 8, "rtinherit";
+        NODUMP = 1 << 7, "nodump";
+        /// Directory: new files get [`Self::REALTIME`].
+        RTINHERIT = 1 << 8, "rtinherit";
         /// Directory: children inherit the project id.
-        PROJINHERIT = 9, "projinherit";
+        PROJINHERIT = 1 << 9, "projinherit";
         /// Directory: no symlinks may be made in it.
-        NOSYMLINKS = 10, "nosymlinks";
+        NOSYMLINKS = 1 << 10, "nosymlinks";
         /// File: `extsize` is valid.
-        EXTSIZE = 11, "extsz";
+        EXTSIZE = 1 << 11, "extsz";
         /// Directory: children inherit `extsize`.
-        EXTSZINHERIT = 12, "extszinherit";
+        EXTSZINHERIT = 1 << 12, "extszinherit";
         /// The defragmenter leaves it alone.
-        NODEFRAG = 13, "nodefrag";
+        NODEFRAG = 1 << 13, "nodefrag";
         /// The filestreams allocator places it.
-        FILESTREAM = 14, "filestream";
+        FILESTREAM = 1 << 14, "filestream";
     }
 }
 
-/// The bits of `flags2`.
-pub mod flags2 {
-    flags! { u64;
+xfskit_units::flag_word! {
+    /// Bits of the inode's `flags2`, named as `xfs_db` prints them.
+    #[derive(Serialize)]
+    #[serde(transparent)]
+    pub struct InodeFlags2: u64 {
         /// Mapped directly from persistent memory.
-        DAX = 0, "dax";
+        DAX = 1 << 0, "dax";
         /// Some block may be shared with another file.
-        REFLINK = 1, "reflink";
+        REFLINK = 1 << 1, "reflink";
         /// `cowextsize` is valid.
-        COWEXTSIZE = 2, "cowextsz";
+        COWEXTSIZE = 1 << 2, "cowextsz";
         /// Times are in bigtime.
-        BIGTIME = 3, "bigtime";
+        BIGTIME = 1 << 3, "bigtime";
         /// Extent counters are the large ones.
-        NREXT64 = 4, "nrext64";
+        NREXT64 = 1 << 4, "nrext64";
         /// Lives in the metadata directory tree.
-        METADATA = 5, "metadata";
+        METADATA = 1 << 5, "metadata";
+    }
+}
+
+impl InodeFlags2 {
+    /// Returns the flags that every new inode of such a volume has.
+    pub fn of_new(features: &Features) -> Self {
+        let mut flags = Self::empty();
+        flags.set(Self::BIGTIME, features.bigtime());
+        flags.set(Self::NREXT64, features.nrext64());
+        flags
     }
 }
 

@@ -1,4 +1,7 @@
-use xfskit_units::{Features, features::incompat};
+use xfskit_units::{
+    Features,
+    features::{Incompat, RoCompat},
+};
 
 use super::*;
 use crate::corruption::VerifyResult;
@@ -25,7 +28,7 @@ fn a_file_with_an_attribute_reads_as_linux_wrote_it() {
     assert_eq!((inode.format(), inode.nextents()), (Some(Format::Extents), 1));
     assert_eq!((inode.aformat(), inode.anextents()), (Some(Format::Local), 0));
     assert_eq!((inode.data_fork().len(), inode.attr_fork().unwrap().len()), (192, 144));
-    assert_eq!(inode.flags2(), flags2::BIGTIME | flags2::NREXT64);
+    assert_eq!(inode.flags2(), InodeFlags2::BIGTIME | InodeFlags2::NREXT64);
     assert_eq!(inode.next_unlinked(), None);
     assert_eq!(inode.crtime(), Some(inode.atime()));
     assert_eq!(inode.rdev(), None);
@@ -101,7 +104,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.format", 5, &[5]),
             ("inode.format", 5, &[9]),
             ("inode.onlink", 7, &[1]),
-            ("inode.nextents.btree", 5, &[3]),
+            ("inode.format", 5, &[3]),
             ("inode.nblocks", 0x1f, &[2]),
             ("inode.size", 0x38, &[0x80]),
             ("inode.nblocks", 0x47, &[0]),
@@ -111,7 +114,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.forkoff", 0x52, &[42]),
             ("inode.aformat.nofork", 0x52, &[0]),
             ("inode.aformat", 0x53, &[0]),
-            ("inode.naextents.btree", 0x53, &[3]),
+            ("inode.aformat", 0x53, &[3]),
             ("inode.flags.realtime", 0x5b, &[1]),
             ("inode.next_unlinked", 0x60, &[0]),
             ("inode.next_unlinked", 0x60, &[0, 0, 0, 5]),
@@ -160,7 +163,10 @@ fn rules_between_fields_are_named() {
         }),
         Some("inode.nextents.dir")
     );
-    assert_eq!(dir(&|i| i.core.flags = flags::EXTSIZE.into()), Some("inode.flags.extsz"));
+    assert_eq!(
+        dir(&|i| i.core.flags = InodeFlags::EXTSIZE.bits().into()),
+        Some("inode.flags.extsz")
+    );
     assert_eq!(dir(&|i| i.core.extsize = 40000.into()), Some("inode.extsize.max"));
     assert_eq!(dir(&|i| i.flags2 = 0x1a.into()), Some("inode.flags2.reflink"));
     assert_eq!(
@@ -204,11 +210,32 @@ fn rules_between_fields_are_named() {
     assert_eq!(file(&|i| i.core.big_nextents = 0.into()), Some("inode.nblocks.none"));
 }
 
+/// A fork that begins with the root of a btree has the right format, so its number of extents is
+/// wrong.
+#[test]
+fn a_btree_of_few_extents_is_not_a_wrong_format() {
+    let geo = geo_v5();
+    for (fork, field, id) in
+        [(Fork::Data, 5, "inode.nextents.btree"), (Fork::Attr, 0x53, "inode.naextents.btree")]
+    {
+        let mut bytes = linux!("file", 512);
+        let inode = verify_block(&bytes, &geo, 131).unwrap();
+        let (data, room) = (inode.data_fork().len(), inode.fork(fork).unwrap().len());
+        let start = if fork == Fork::Data { 176 } else { 176 + data };
+        let ptr = start + 4 + 8 * crate::bmbt::root_maxrecs(room);
+        bytes[field] = 3;
+        bytes[start..start + 12].copy_from_slice(&[0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes[ptr..ptr + 8].copy_from_slice(&100u64.to_be_bytes());
+        stamp(&mut bytes);
+        assert_eq!(verify_block(&bytes, &geo, 131).unwrap_err().check.0, id);
+    }
+}
+
 #[test]
 fn a_hint_for_realtime_files_is_in_whole_realtime_extents() {
     let (mut geo, mut bytes) = (geo_v5(), linux!("dir", 512));
     let core = InodeMut::new(&mut bytes).unwrap().core;
-    core.core.flags = (flags::RTINHERIT | flags::EXTSZINHERIT).into();
+    core.core.flags = (InodeFlags::RTINHERIT | InodeFlags::EXTSZINHERIT).bits().into();
     core.core.extsize = 6.into();
     stamp(&mut bytes);
     verify_block(&bytes, &geo, 136).unwrap();
@@ -219,13 +246,13 @@ fn a_hint_for_realtime_files_is_in_whole_realtime_extents() {
 #[test]
 fn flags_need_their_feature_on_the_volume() {
     let (mut geo, bytes) = (geo_v5(), linux!("chr", 512));
-    geo.features.incompat &= !incompat::NREXT64;
+    geo.features.incompat -= Incompat::NREXT64;
     assert_eq!(verify_block(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.nrext64");
     geo = geo_v5();
-    geo.features.incompat &= !incompat::BIGTIME;
+    geo.features.incompat -= Incompat::BIGTIME;
     assert_eq!(verify_block(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.bigtime");
     geo = geo_v5();
-    geo.features.ro_compat = 0;
+    geo.features.ro_compat = RoCompat::empty();
     let bytes = linux!("reflink", 512);
     assert_eq!(verify_block(&bytes, &geo, 140).unwrap_err().check.0, "inode.flags2.reflink");
     let bytes = {
@@ -240,7 +267,7 @@ fn flags_need_their_feature_on_the_volume() {
 #[test]
 fn each_broken_field_of_a_metadata_directory_is_named() {
     let mut geo = geo_v5();
-    let incompat = geo.features.incompat | incompat::METADIR;
+    let incompat = geo.features.incompat | Incompat::METADIR;
     geo.features = Features { incompat, ..geo.features };
     each_check_fails(
         &linux!("metadir", 512),

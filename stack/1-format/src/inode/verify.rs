@@ -2,7 +2,7 @@
 
 use xfskit_units::{Geometry, Ino};
 
-use super::{CRC_OFFSET, Dinode, FileType, Format, MAGIC, flags, flags2};
+use super::{CRC_OFFSET, Dinode, FileType, Format, InodeFlags, InodeFlags2, MAGIC};
 use crate::bmbt;
 use crate::corruption::{Expected, Fork, Value, VerifyResult};
 use crate::ctx::Ctx;
@@ -14,8 +14,11 @@ const MAX_EXTSIZE: u32 = (1 << 21) - 1;
 /// Largest type of a file of the metadata directory tree.
 const MAX_METATYPE: u16 = 8;
 /// Flags that all files of the metadata directory tree have.
-const METADATA_FLAGS: u16 =
-    flags::IMMUTABLE | flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
+const METADATA_FLAGS: InodeFlags = InodeFlags::IMMUTABLE
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NODEFRAG);
 
 impl<'a> Dinode<'a> {
     /// Verifies the first `inodesize` bytes of `bytes` as inode `ino`, in use or free.
@@ -41,7 +44,7 @@ impl<'a> Dinode<'a> {
         inode.verify_data_fork(ctx, kind)?;
         inode.verify_attr_fork(ctx)?;
         inode.verify_extsize(ctx, kind)?;
-        if inode.flags2() != 0 || inode.cowextsize().0 != 0 {
+        if !inode.flags2().is_empty() || inode.cowextsize().0 != 0 {
             inode.verify_flags2(ctx, kind)?;
         }
         Ok(inode)
@@ -64,9 +67,11 @@ impl<'a> Dinode<'a> {
     /// unlinked list continues within the group.
     fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
         if self.v3.is_some() {
-            match self.flags2() & flags2::METADATA {
-                0 => ctx.eq("inode.onlink", 0, self.core.onlink.get())?,
-                _ => ctx.at_most("inode.metatype", MAX_METATYPE, self.core.onlink.get())?,
+            let onlink = self.core.onlink.get();
+            if self.flags2().contains(InodeFlags2::METADATA) {
+                ctx.at_most("inode.metatype", MAX_METATYPE, onlink)?;
+            } else {
+                ctx.eq("inode.onlink", 0, onlink)?;
             }
         }
         let Some(next) = self.next_unlinked() else { return Ok(()) };
@@ -98,7 +103,9 @@ impl<'a> Dinode<'a> {
         let extents = self.nextents().saturating_add(self.anextents().into());
         ctx.at_least("inode.nblocks", extents, self.nblocks().0)?;
         if extents == 0 && self.format() != Some(Format::MetaBtree) {
-            ctx.eq("inode.nblocks.none", 0, self.nblocks().0)?;
+            let nblocks = self.nblocks().0;
+            let wanted = "0, for it has no extents";
+            ctx.require("inode.nblocks.none", nblocks == 0, wanted, nblocks)?;
         }
         if kind == Some(FileType::Directory) {
             let most = DIR_MAX_BYTES >> ctx.geo.blocklog;
@@ -127,7 +134,7 @@ impl<'a> Dinode<'a> {
             }
             FileType::Regular => match format {
                 Some(Format::Extents | Format::Btree) => true,
-                Some(Format::MetaBtree) => self.flags2() & flags2::METADATA != 0,
+                Some(Format::MetaBtree) => self.flags2().contains(InodeFlags2::METADATA),
                 _ => false,
             },
             _ => format == Some(Format::Dev),
@@ -150,7 +157,9 @@ impl<'a> Dinode<'a> {
                 ctx.at_most("inode.nextents", capacity, self.nextents())?;
             }
             Some(Format::Btree) => {
-                ctx.at_least("inode.nextents.btree", capacity.saturating_add(1), self.nextents())?;
+                let least = capacity.saturating_add(1);
+                let result = ctx.at_least("inode.nextents.btree", least, self.nextents());
+                self.verify_root(ctx, Fork::Data, result)?;
             }
             _ => {}
         }
@@ -158,6 +167,20 @@ impl<'a> Dinode<'a> {
             ctx.at_least("inode.size.dir", (room as u64).saturating_add(1), size)?;
         }
         Ok(())
+    }
+
+    /// Returns `result`, which compares the number of extents of a fork in btree format. If it
+    /// failed and the fork holds no root of a btree, the format is wrong, and not the number.
+    fn verify_root(&self, ctx: &Ctx<'_>, fork: Fork, result: VerifyResult) -> VerifyResult {
+        let room = self.fork(fork).unwrap_or(&[]);
+        if result.is_ok() || bmbt::BmdrRoot::verify(room, ctx, fork).is_ok() {
+            return result;
+        }
+        let wanted = "2: so few extents fit the inode, and it holds no btree";
+        match fork {
+            Fork::Data => ctx.require("inode.format", false, wanted, self.core.format),
+            Fork::Attr => ctx.require("inode.aformat", false, wanted, self.core.aformat),
+        }
     }
 
     fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> VerifyResult {
@@ -177,7 +200,9 @@ impl<'a> Dinode<'a> {
             Some(Format::Local) => ctx.eq("inode.naextents.local", 0, extents),
             Some(Format::Extents) => ctx.at_most("inode.naextents", capacity, extents),
             Some(Format::Btree) => {
-                ctx.at_least("inode.naextents.btree", capacity.saturating_add(1), extents)
+                let least = capacity.saturating_add(1);
+                let result = ctx.at_least("inode.naextents.btree", least, extents);
+                self.verify_root(ctx, Fork::Attr, result)
             }
             _ => Err(ctx.corruption(
                 "inode.aformat",
@@ -190,22 +215,22 @@ impl<'a> Dinode<'a> {
     /// Checks the hint and the flags that activate it. A free inode may keep an old one.
     fn verify_extsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let (flags, extsize) = (self.flags(), self.extsize().0);
-        if flags & flags::REALTIME != 0 {
+        if flags.contains(InodeFlags::REALTIME) {
             let present = ctx.geo.rblocks.0 != 0;
-            ctx.require("inode.flags.realtime", present, "a realtime device", flags)?;
+            ctx.require("inode.flags.realtime", present, "a realtime device", flags.bits())?;
         }
-        let own = flags & flags::EXTSIZE != 0;
-        let inherited = flags & flags::EXTSZINHERIT != 0;
+        let own = flags.contains(InodeFlags::EXTSIZE);
+        let inherited = flags.contains(InodeFlags::EXTSZINHERIT);
         let file = !own || kind == Some(FileType::Regular);
-        ctx.require("inode.flags.extsz", file, "a regular file", flags)?;
+        ctx.require("inode.flags.extsz", file, "a regular file", flags.bits())?;
         let dir = !inherited || kind == Some(FileType::Directory);
-        ctx.require("inode.flags.extszinherit", dir, "a directory", flags)?;
+        ctx.require("inode.flags.extszinherit", dir, "a directory", flags.bits())?;
         if own || inherited {
             ctx.at_least("inode.extsize", 1, extsize)?;
         } else if !self.is_free() {
             ctx.eq("inode.extsize.unused", 0, extsize)?;
         }
-        let realtime = flags & (flags::REALTIME | flags::RTINHERIT) != 0;
+        let realtime = flags.intersects(InodeFlags::REALTIME | InodeFlags::RTINHERIT);
         if realtime && ctx.geo.rextsize > 1 {
             let whole = extsize.checked_rem(ctx.geo.rextsize) == Some(0);
             ctx.require("inode.extsize.rt", whole, "whole realtime extents", extsize)?;
@@ -215,18 +240,18 @@ impl<'a> Dinode<'a> {
 
     fn verify_flags2(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let (geo, flags2) = (ctx.geo, self.flags2());
-        if flags2 & flags2::BIGTIME != 0 {
+        if flags2.contains(InodeFlags2::BIGTIME) {
             let known = geo.features.bigtime();
             ctx.require("inode.flags2.bigtime", known, "a volume with bigtime", true)?;
         }
         let realtime = self.is_realtime();
-        if flags2 & flags2::REFLINK != 0 {
+        if flags2.contains(InodeFlags2::REFLINK) {
             let can = geo.features.reflink()
                 && kind == Some(FileType::Regular)
                 && (!realtime || geo.features.metadir());
             ctx.require("inode.flags2.reflink", can, "a regular file that can share", true)?;
         }
-        if flags2 & flags2::METADATA != 0 {
+        if flags2.contains(InodeFlags2::METADATA) {
             // Zoned volumes store another number in `cowextsize`.
             return self.verify_metadata(ctx, kind);
         }
@@ -240,7 +265,7 @@ impl<'a> Dinode<'a> {
         realtime: bool,
     ) -> VerifyResult {
         let cowextsize = self.cowextsize().0;
-        if self.flags2() & flags2::COWEXTSIZE != 0 {
+        if self.flags2().contains(InodeFlags2::COWEXTSIZE) {
             let can = ctx.geo.features.reflink()
                 && matches!(kind, Some(FileType::Regular | FileType::Directory))
                 && (!realtime || ctx.geo.features.metadir());
@@ -265,10 +290,10 @@ impl<'a> Dinode<'a> {
         ctx.eq("inode.metadata.dmstate", 0, self.core.dmstate.get())?;
         let mut due = METADATA_FLAGS;
         if kind == Some(FileType::Directory) {
-            due |= flags::NOSYMLINKS;
+            due |= InodeFlags::NOSYMLINKS;
         }
-        ctx.eq_hex("inode.metadata.flags", due, self.flags() & due)?;
-        let dax = self.flags2() & flags2::DAX != 0;
+        ctx.eq_hex("inode.metadata.flags", due.bits(), (self.flags() & due).bits())?;
+        let dax = self.flags2().contains(InodeFlags2::DAX);
         ctx.require("inode.metadata.dax", !dax, "no dax", dax)
     }
 }

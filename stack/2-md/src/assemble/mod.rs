@@ -43,7 +43,7 @@ use crate::bitmap::{self, Bitmap};
 use crate::geometry::{Geometry, GeometryError};
 use crate::journal;
 use crate::layout::{Layout, Level};
-use crate::superblock::v1::feature;
+use crate::superblock::v1::FeatureMap;
 use crate::superblock::{self, Reshape, Role, Superblock, Version};
 
 /// A device that may belong to an array.
@@ -313,7 +313,7 @@ fn geometry(
 ) -> Result<Geometry, GeometryError> {
     // On RAID0 the layout counts only if the feature bit is set.
     let specified = match sb {
-        Superblock::V1(v1) => v1.has(feature::RAID0_LAYOUT),
+        Superblock::V1(v1) => v1.has(FeatureMap::RAID0_LAYOUT),
         Superblock::V090(_) => false,
     };
     let layout = if sb.level() == 0 && !specified { 0 } else { sb.layout() };

@@ -28,7 +28,7 @@ use zerocopy::FromZeros;
 use crate::bitmap::{Bitmap, BitmapSuper};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::{Layout, Level};
-use crate::superblock::v1::{IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1, feature};
+use crate::superblock::v1::{FeatureMap, IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1};
 use crate::superblock::{self, Version};
 use member_layout::{BitmapSpace, MemberLayout};
 
@@ -292,9 +292,8 @@ impl CreateOptions {
         let members = if self.layout.level() == Level::Raid10 { all.len() as u64 } else { 1 };
         let covered = Sectors(size.0.saturating_mul(members));
         let sectors = member_layout::bitmap_sectors(covered, chunk);
-        let most =
-            layouts.iter().map(|layout| layout.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
-        if sectors > most {
+        let before_data = layouts.iter().map(|layout| layout.data_offset.max(Sectors(2048)));
+        if sectors.times(2) > before_data.min().unwrap_or(Sectors(0)) {
             return Err(Error::Bitmap(chunk));
         }
         let layouts = on(BitmapSpace::Now(sectors))?;
@@ -378,8 +377,8 @@ impl CreateOptions {
             superblock.device_uuid = member.uuid;
             set_layout(&mut superblock, layout, has_bitmap);
             if initial.rebuilt.is_some() && *number == count + spares {
-                let features = superblock.feature_map.get();
-                superblock.feature_map.set(features | feature::RECOVERY_OFFSET);
+                let features = superblock.features();
+                superblock.set_features(features | FeatureMap::RECOVERY_OFFSET);
             }
             Planned { member, superblock }
         };
@@ -396,9 +395,10 @@ impl CreateOptions {
         let mut sb = SuperblockV1::new_zeroed();
         sb.magic.set(MAGIC);
         sb.major_version.set(1);
-        let raid0 = if geometry.level() == Level::Raid0 { feature::RAID0_LAYOUT } else { 0 };
-        let bitmap = if has_bitmap { feature::BITMAP_OFFSET } else { 0 };
-        sb.feature_map.set(raid0 | bitmap);
+        let mut features = FeatureMap::empty();
+        features.set(FeatureMap::RAID0_LAYOUT, geometry.level() == Level::Raid0);
+        features.set(FeatureMap::BITMAP_OFFSET, has_bitmap);
+        sb.set_features(features);
         sb.set_uuid = self.uuid;
         sb.set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         sb.ctime.set(self.now);

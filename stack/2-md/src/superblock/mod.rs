@@ -19,7 +19,7 @@ use xfskit_units::{ByteLen, Daddr, Sectors};
 pub use v1::SuperblockV1;
 pub use v090::SuperblockV090;
 
-use v1::{IN_SYNC, devflag, feature};
+use v1::{DevFlags, FeatureMap, IN_SYNC};
 
 /// Bytes of a superblock of any version.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -406,8 +406,8 @@ impl Superblock {
     /// Returns how many sectors of this member are rebuilt; `None` for all.
     pub fn recovery_offset(&self) -> Option<Sectors> {
         match self {
-            Self::V1(sb) if sb.has(feature::RECOVERY_BITMAP) => Some(Sectors(0)),
-            Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => {
+            Self::V1(sb) if sb.has(FeatureMap::RECOVERY_BITMAP) => Some(Sectors(0)),
+            Self::V1(sb) if sb.has(FeatureMap::RECOVERY_OFFSET) => {
                 Some(Sectors(sb.recovery_offset.get()))
             }
             _ => None,
@@ -416,25 +416,25 @@ impl Superblock {
 
     /// Returns true if the device was away and lacks only what the write-intent bitmap names.
     pub fn recovers_by_bitmap(&self) -> bool {
-        matches!(self, Self::V1(sb) if sb.has(feature::RECOVERY_BITMAP))
+        matches!(self, Self::V1(sb) if sb.has(FeatureMap::RECOVERY_BITMAP))
     }
 
     /// Returns true if the device is to replace the active one of its role.
     pub fn is_replacement(&self) -> bool {
-        matches!(self, Self::V1(sb) if sb.has(feature::REPLACEMENT))
+        matches!(self, Self::V1(sb) if sb.has(FeatureMap::REPLACEMENT))
     }
 
     /// Returns true if reads should go to other members.
     pub fn write_mostly(&self) -> bool {
         match self {
-            Self::V1(sb) => sb.devflags & devflag::WRITE_MOSTLY != 0,
+            Self::V1(sb) => sb.dev_flags().contains(DevFlags::WRITE_MOSTLY),
             Self::V090(sb) => sb.fields.this_disk.state.get() & v090::disk::WRITE_MOSTLY != 0,
         }
     }
 
     /// Returns true if the array has a journal device.
     pub fn has_journal(&self) -> bool {
-        matches!(self, Self::V1(sb) if sb.has(feature::JOURNAL))
+        matches!(self, Self::V1(sb) if sb.has(FeatureMap::JOURNAL))
     }
 
     /// Returns where the write-intent bitmap begins on this member.
@@ -448,7 +448,7 @@ impl Superblock {
     /// Returns where this member's bad-block log lies, if it has entries.
     pub fn bad_blocks(&self) -> Option<MemberRange> {
         match self {
-            Self::V1(sb) if sb.has(feature::BAD_BLOCKS) => sb.bad_blocks(),
+            Self::V1(sb) if sb.has(FeatureMap::BAD_BLOCKS) => sb.bad_blocks(),
             _ => None,
         }
     }
@@ -464,14 +464,14 @@ impl Superblock {
     /// Returns the reshape that is in progress.
     pub fn reshape(&self) -> Option<Reshape> {
         match self {
-            Self::V1(sb) => sb.has(feature::RESHAPE_ACTIVE).then(|| Reshape {
+            Self::V1(sb) => sb.has(FeatureMap::RESHAPE_ACTIVE).then(|| Reshape {
                 position: sb.reshape_position.get(),
-                backwards: sb.has(feature::RESHAPE_BACKWARDS) || sb.delta_disks.get() < 0,
+                backwards: sb.has(FeatureMap::RESHAPE_BACKWARDS) || sb.delta_disks.get() < 0,
                 delta_disks: sb.delta_disks.get(),
                 new_level: sb.new_level.get(),
                 new_layout: sb.new_layout.get(),
                 new_chunk: Sectors(u64::from(sb.new_chunk.get())),
-                new_offset: if sb.has(feature::NEW_OFFSET) { sb.new_offset.get() } else { 0 },
+                new_offset: if sb.has(FeatureMap::NEW_OFFSET) { sb.new_offset.get() } else { 0 },
             }),
             Self::V090(sb) => sb.reshaping().then(|| Reshape {
                 position: sb.reshape_position(),

@@ -3,7 +3,7 @@
 use xfskit_units::{Sectors, index};
 use zerocopy::little_endian::U32;
 
-use super::v1::{IN_SYNC, ROLE_FAULTY, feature};
+use super::v1::{FeatureMap, IN_SYNC, ROLE_FAULTY};
 use super::{Superblock, v090};
 
 impl Superblock {
@@ -97,8 +97,9 @@ impl Superblock {
     /// Sets whether the bad-block log has entries. 0.90 has no such log.
     pub fn set_has_bad_blocks(&mut self, has: bool) {
         if let Self::V1(sb) = self {
-            let rest = sb.feature_map.get() & !feature::BAD_BLOCKS;
-            sb.feature_map.set(if has { rest | feature::BAD_BLOCKS } else { rest });
+            let mut features = sb.features();
+            features.set(FeatureMap::BAD_BLOCKS, has);
+            sb.set_features(features);
         }
     }
 

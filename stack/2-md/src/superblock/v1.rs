@@ -7,7 +7,8 @@
 
 use std::mem::{offset_of, size_of};
 
-use xfskit_units::{Daddr, Sectors};
+use bitflags::bitflags;
+use xfskit_units::{Daddr, Sectors, flag_word};
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,44 +30,47 @@ pub const ROLE_SPARE: u16 = 0xffff;
 /// Roles are below this.
 pub const ROLE_END: u16 = 0xff00;
 
-/// Bits of `feature_map`.
-pub mod feature {
-    /// `bitmap_offset` is valid: there is an internal write-intent bitmap.
-    pub const BITMAP_OFFSET: u32 = 0x1;
-    /// `recovery_offset` is valid: only that much of the member is rebuilt.
-    pub const RECOVERY_OFFSET: u32 = 0x2;
-    /// The fields of a reshape are valid.
-    pub const RESHAPE_ACTIVE: u32 = 0x4;
-    /// The bad-block log has entries.
-    pub const BAD_BLOCKS: u32 = 0x8;
-    /// The device is to replace the active one of its role.
-    pub const REPLACEMENT: u32 = 0x10;
-    /// The reshape runs from the end to the start.
-    pub const RESHAPE_BACKWARDS: u32 = 0x20;
-    /// `new_offset` is valid.
-    pub const NEW_OFFSET: u32 = 0x40;
-    /// The device is being recovered by the bitmap.
-    pub const RECOVERY_BITMAP: u32 = 0x80;
-    /// The array is shared by a cluster.
-    pub const CLUSTERED: u32 = 0x100;
-    /// The array has a journal device.
-    pub const JOURNAL: u32 = 0x200;
-    /// A partial parity log is in the place of the bitmap.
-    pub const PPL: u32 = 0x400;
-    /// Several partial parity logs are in rotation.
-    pub const MULTIPLE_PPLS: u32 = 0x800;
-    /// `layout` is valid for RAID0.
-    pub const RAID0_LAYOUT: u32 = 0x1000;
-    /// All known bits.
-    pub const ALL: u32 = 0x1fff;
+bitflags! {
+    /// Bits of `feature_map`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct FeatureMap: u32 {
+        /// `bitmap_offset` is valid: there is an internal write-intent bitmap.
+        const BITMAP_OFFSET = 0x1;
+        /// `recovery_offset` is valid: only that much of the member is rebuilt.
+        const RECOVERY_OFFSET = 0x2;
+        /// The fields of a reshape are valid.
+        const RESHAPE_ACTIVE = 0x4;
+        /// The bad-block log has entries.
+        const BAD_BLOCKS = 0x8;
+        /// The device is to replace the active one of its role.
+        const REPLACEMENT = 0x10;
+        /// The reshape runs from the end to the start.
+        const RESHAPE_BACKWARDS = 0x20;
+        /// `new_offset` is valid.
+        const NEW_OFFSET = 0x40;
+        /// The device is being recovered by the bitmap.
+        const RECOVERY_BITMAP = 0x80;
+        /// The array is shared by a cluster.
+        const CLUSTERED = 0x100;
+        /// The array has a journal device.
+        const JOURNAL = 0x200;
+        /// A partial parity log is in the place of the bitmap.
+        const PPL = 0x400;
+        /// Several partial parity logs are in rotation.
+        const MULTIPLE_PPLS = 0x800;
+        /// `layout` is valid for RAID0.
+        const RAID0_LAYOUT = 0x1000;
+    }
 }
 
-/// Bits of `devflags`.
-pub mod devflag {
-    /// Reads go to other members where there are any.
-    pub const WRITE_MOSTLY: u8 = 1;
-    /// Errors are not retried.
-    pub const FAILFAST: u8 = 2;
+flag_word! {
+    /// Bits of `devflags`, named as `mdadm` prints them.
+    pub struct DevFlags: u8 {
+        /// Reads go to other members where there are any.
+        WRITE_MOSTLY = 1 << 0, "write-mostly";
+        /// Errors are not retried.
+        FAILFAST = 1 << 1, "failfast";
+    }
 }
 
 /// A superblock of version 1, 4096 bytes.
@@ -77,7 +81,7 @@ pub struct SuperblockV1 {
     pub magic: U32,
     /// 1. The place alone distinguishes 1.0, 1.1 and 1.2.
     pub major_version: U32,
-    /// [`feature`] bits.
+    /// [`FeatureMap`] bits.
     pub feature_map: U32,
     /// Zero.
     pub pad0: U32,
@@ -125,7 +129,7 @@ pub struct SuperblockV1 {
     pub cnt_corrected_read: U32,
     /// The member's own identity.
     pub device_uuid: [u8; 16],
-    /// [`devflag`] bits.
+    /// [`DevFlags`] bits.
     pub devflags: u8,
     /// The bad-block log counts in units of `1 << bblog_shift` sectors.
     pub bblog_shift: u8,
@@ -206,7 +210,7 @@ impl SuperblockV1 {
             format_args!("{csum:08x}"),
             format_args!("{expected:08x}"),
         )?;
-        let unknown = self.feature_map.get() & !feature::ALL;
+        let unknown = self.features().difference(FeatureMap::all()).bits();
         check(
             "md1.feature_map",
             unknown == 0,
@@ -218,7 +222,7 @@ impl SuperblockV1 {
         check("md1.raid_disks", possible, raid_disks, "1 to 1920")?;
         let number = self.dev_number.get();
         check("md1.dev_number", number < self.max_dev.get(), number, "an index of dev_roles")?;
-        if self.has(feature::RESHAPE_ACTIVE) {
+        if self.has(FeatureMap::RESHAPE_ACTIVE) {
             let before = i64::from(raid_disks) - i64::from(self.delta_disks.get()).abs();
             check("md1.delta_disks", before > 0, self.delta_disks.get(), "less than raid_disks")?;
         }
@@ -229,9 +233,24 @@ impl SuperblockV1 {
         check("md1.size", fits, self.size.get(), "at most data_size")
     }
 
-    /// Returns true if the feature bit is set.
-    pub fn has(&self, feature: u32) -> bool {
-        self.feature_map.get() & feature != 0
+    /// Returns `feature_map`.
+    pub fn features(&self) -> FeatureMap {
+        FeatureMap::from_bits_retain(self.feature_map.get())
+    }
+
+    /// Sets `feature_map`.
+    pub fn set_features(&mut self, features: FeatureMap) {
+        self.feature_map.set(features.bits());
+    }
+
+    /// Returns true if any of these feature bits is set.
+    pub fn has(&self, features: FeatureMap) -> bool {
+        self.features().intersects(features)
+    }
+
+    /// Returns `devflags`.
+    pub fn dev_flags(&self) -> DevFlags {
+        DevFlags::from_bits_retain(self.devflags)
     }
 
     /// Returns what this device is, by its own role table.
@@ -258,7 +277,7 @@ impl SuperblockV1 {
 
     /// Returns where the bitmap begins on the member.
     pub fn bitmap(&self) -> Option<Daddr> {
-        let has = self.has(feature::BITMAP_OFFSET) && self.ppl().is_none();
+        let has = self.has(FeatureMap::BITMAP_OFFSET) && self.ppl().is_none();
         has.then(|| self.relative(i64::from(self.bitmap_offset.get())))?
     }
 
@@ -272,7 +291,7 @@ impl SuperblockV1 {
     /// Returns where the partial parity log lies on the member. The two halves of `bitmap_offset`
     /// are then its offset from the superblock and its length, in sectors.
     pub fn ppl(&self) -> Option<MemberRange> {
-        if !self.has(feature::PPL | feature::MULTIPLE_PPLS) {
+        if !self.has(FeatureMap::PPL | FeatureMap::MULTIPLE_PPLS) {
             return None;
         }
         let [a, b, c, d] = self.bitmap_offset.to_bytes();
@@ -340,7 +359,7 @@ mod tests {
         assert_eq!(broken(|sb| sb.data_size.set(u64::MAX)), "md1.data_size");
         assert_eq!(broken(|sb| sb.size.set(2049)), "md1.size");
         let reshape = |sb: &mut SuperblockV1| {
-            sb.feature_map.set(feature::RESHAPE_ACTIVE);
+            sb.set_features(FeatureMap::RESHAPE_ACTIVE);
             sb.delta_disks.set(i32::MIN);
         };
         assert_eq!(broken(reshape), "md1.delta_disks");

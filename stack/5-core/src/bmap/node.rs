@@ -7,7 +7,7 @@ use std::mem::offset_of;
 
 use xfskit_format::bmbt::edit::{self, Node, Slot};
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot};
-use xfskit_format::inode::{Core, Format, flags2};
+use xfskit_format::inode::{Core, Format, InodeFlags2};
 use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult, inode};
 use xfskit_trans::{BufMap, Handle, Held};
 use xfskit_units::{FileOff, FsBlock, Geometry};
@@ -240,7 +240,7 @@ fn use_large_counters(tx: &mut Tx<'_>, inode: TxInode) {
     let (data, attr, flags) = (core.nextents(), core.anextents(), core.flags2());
     let mut image = tx.image(inode.handle);
     let flags_at = offset_of!(inode::CoreV3, flags2);
-    image.put(flags_at, &U64::new(flags | flags2::NREXT64));
+    image.put(flags_at, &U64::new((flags | InodeFlags2::NREXT64).bits()));
     image.put(offset_of!(Core, big_nextents), &U64::new(data));
     image.put(offset_of!(Core, nextents), &U32::new(attr));
     image.put(offset_of!(Core, naextents), &U16::new(0));

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::RwLock;
 use xfskit_block::IoRead;
 use xfskit_format::Fork;
-use xfskit_format::inode::flags;
+use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino};
 
@@ -70,7 +70,7 @@ impl Volume {
             written: None,
             resized: false,
         };
-        let hinted = core.flags() & flags::EXTSIZE != 0;
+        let hinted = core.flags().contains(InodeFlags::EXTSIZE);
         let extsize = FilBlks(if hinted { core.extsize().0.into() } else { 0 });
         let content = Arc::new(Content {
             ino,

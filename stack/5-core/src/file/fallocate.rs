@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use xfskit_format::Fork;
-use xfskit_format::inode::flags;
+use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, PositionRange};
 
@@ -177,7 +177,7 @@ impl Content {
         }
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
-            tx.set_flags(inode, tx.core(inode).flags() | flags::PREALLOC);
+            tx.set_flags(inode, tx.core(inode).flags() | InodeFlags::PREALLOC);
             if grows {
                 tx.set_size(inode, size);
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::flags;
+use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::DataTicket;
 use xfskit_units::{ByteLen, FilBlks, FileOff};
@@ -119,7 +119,7 @@ impl Content {
         }
         let kept = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
-            Ok(tx.core(inode).flags() & flags::PREALLOC != 0)
+            Ok(tx.core(inode).flags().contains(InodeFlags::PREALLOC))
         })?;
         let end = vol.geo().byte_to_fileoff_ceil(state.end());
         if kept { Ok(()) } else { self.free_from(vol, end) }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::{Dinode, flags2};
+use xfskit_format::inode::{Dinode, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino, PositionRange};
 
@@ -57,8 +57,8 @@ impl Tx<'_> {
     /// Sets the reflink flag: the file may have shared blocks.
     pub(super) fn set_reflink(&mut self, inode: TxInode) {
         let flags2 = self.core(inode).flags2();
-        if flags2 & flags2::REFLINK == 0 {
-            self.set_flags2(inode, flags2 | flags2::REFLINK);
+        if !flags2.contains(InodeFlags2::REFLINK) {
+            self.set_flags2(inode, flags2 | InodeFlags2::REFLINK);
         }
     }
 }
@@ -215,7 +215,7 @@ impl Content {
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let flags2 = tx.core(inode).flags2();
-            tx.set_flags2(inode, flags2 & !flags2::REFLINK);
+            tx.set_flags2(inode, flags2 - InodeFlags2::REFLINK);
             Ok(())
         })
     }
@@ -246,8 +246,9 @@ impl Content {
 
 /// Copies the hint for copies on write to a copy of a whole file, if that has none.
 fn hand_on_hint(tx: &mut Tx<'_>, from: TxInode, to: TxInode) {
-    let hint =
-        |core: Dinode<'_>| (core.flags2() & flags2::COWEXTSIZE != 0).then_some(core.cowextsize().0);
+    let hint = |core: Dinode<'_>| {
+        core.flags2().contains(InodeFlags2::COWEXTSIZE).then_some(core.cowextsize().0)
+    };
     if let (Some(blocks), None) = (hint(tx.core(from)), hint(tx.core(to))) {
         tx.set_cowextsize(to, blocks);
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
-use xfskit_format::inode::flags2;
+use xfskit_format::inode::InodeFlags2;
 use xfskit_space::{AllocRequest, BlockReservation, Deferred, Owner};
 use xfskit_units::{ExtLen, FilBlks, FileOff, PositionRange};
 
@@ -164,7 +164,7 @@ impl<'v> Staging<'v> {
         range: &Range<FileOff>,
     ) -> Range<FileOff> {
         let core = tx.core(inode);
-        let hinted = core.flags2() & flags2::COWEXTSIZE != 0;
+        let hinted = core.flags2().contains(InodeFlags2::COWEXTSIZE);
         let unit = FilBlks(if hinted { core.cowextsize().0.into() } else { 0 });
         let mut gap = staged.gap(range.start);
         for extent in &self.added {

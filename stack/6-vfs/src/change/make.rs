@@ -4,7 +4,7 @@ use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::{NewInode, Touch, inherited_flags, inherited_flags2};
 use xfskit_core::{Error as Core, Tx, TxInode};
 use xfskit_format::attr::{Namespace, acl};
-use xfskit_format::inode::{FileType, flags, flags2};
+use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_units::Ino;
 
 use super::hold::Hold;
@@ -199,10 +199,10 @@ fn core_of(
     let group_is_inherited = parent.mode() & SETGID != 0;
     let setgid = if is_dir && group_is_inherited { SETGID } else { 0 };
     let flags = inherited_flags(parent.flags(), file_type);
-    let project = parent.flags() & flags::PROJINHERIT != 0;
-    let hint = flags & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0;
+    let project = parent.flags().contains(InodeFlags::PROJINHERIT);
+    let hint = flags.intersects(InodeFlags::EXTSIZE | InodeFlags::EXTSZINHERIT);
     let flags2 = inherited_flags2(parent.flags2(), file_type);
-    let cow_hint = flags2 & flags2::COWEXTSIZE != 0;
+    let cow_hint = flags2.contains(InodeFlags2::COWEXTSIZE);
     NewInode {
         mode: new.mode & !new.umask | setgid,
         uid: new.uid,

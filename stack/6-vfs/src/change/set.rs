@@ -4,7 +4,7 @@ use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::Touch;
 use xfskit_core::{Error, Tx, TxInode};
 use xfskit_format::attr::{Namespace, acl};
-use xfskit_format::inode::FileType;
+use xfskit_format::inode::{FileType, InodeFlags};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
@@ -32,7 +32,7 @@ pub struct SetAttr {
     /// Last change of content.
     pub mtime: Option<Timestamp>,
     /// The `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
-    pub flags: Option<u16>,
+    pub flags: Option<InodeFlags>,
 }
 
 impl Fs {

@@ -2,7 +2,7 @@
 
 use xfskit_bulk::attr::AttrForm;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::{self, Format, InodeMut, flags2};
+use xfskit_format::inode::{self, Format, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_mkfs::Plan;
 use xfskit_units::{Geometry, Ino};
@@ -99,9 +99,7 @@ fn set_meta(inode: &mut InodeMut<'_>, plan_input: PlanInput<'_>, inode_plan: &In
     core.ctime = now.into();
     inode.core.crtime = now.into();
     inode.core.change_count = CHANGES.into();
-    let bigtime = if geo.features.bigtime() { flags2::BIGTIME } else { 0 };
-    let nrext64 = if geo.features.nrext64() { flags2::NREXT64 } else { 0 };
-    inode.core.flags2 = (bigtime | nrext64).into();
+    inode.core.flags2 = InodeFlags2::of_new(&geo.features).bits().into();
 }
 
 fn set_counts(inode: &mut InodeMut<'_>, geo: &Geometry, data: &[Extent], attr: &[Extent]) {

@@ -189,7 +189,7 @@ pub(super) fn walk(
     shared.failed.map_or(Ok(()), Err)
 }
 
-impl<'w> Walk<'w> {
+impl Walk<'_> {
     /// Runs tasks until there are none, or one failed.
     fn work(&self, buffers: &mut Buffers) {
         let mut shared = self.shared.lock();

@@ -12,7 +12,7 @@ use zerocopy::little_endian::U16;
 use super::{ArrayMetadata, Failures, MemberMetadata, State};
 use crate::bitmap::Bitmap;
 use crate::superblock::Superblock;
-use crate::superblock::v1::{ROLE_SPARE, SuperblockV1, feature};
+use crate::superblock::v1::{FeatureMap, ROLE_SPARE, SuperblockV1};
 
 /// How a device takes a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +26,19 @@ pub(in crate::array) enum AddMode {
 }
 
 impl AddMode {
-    fn features(self) -> u32 {
-        feature::RECOVERY_OFFSET
+    fn features(self) -> FeatureMap {
+        FeatureMap::RECOVERY_OFFSET
             | match self {
-                Self::Full => 0,
-                Self::Bitmap => feature::RECOVERY_BITMAP,
-                Self::Replacement => feature::REPLACEMENT,
+                Self::Full => FeatureMap::empty(),
+                Self::Bitmap => FeatureMap::RECOVERY_BITMAP,
+                Self::Replacement => FeatureMap::REPLACEMENT,
             }
     }
 }
 
 /// Feature bits that a member in sync does not have.
-const UNFINISHED: u32 = feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT;
+const UNFINISHED: FeatureMap =
+    FeatureMap::RECOVERY_OFFSET.union(FeatureMap::RECOVERY_BITMAP).union(FeatureMap::REPLACEMENT);
 
 impl ArrayMetadata {
     /// Adds replacements that are being filled.
@@ -67,7 +68,7 @@ impl ArrayMetadata {
             return None;
         };
         let mut superblock = superblock_for(array, own);
-        superblock.feature_map.set(superblock.feature_map.get() | mode.features());
+        superblock.set_features(superblock.features() | mode.features());
         superblock.recovery_offset.set(0);
         let (role, number) = (device.role, own.dev_number.get());
         let superblock = Superblock::V1(Box::new(superblock));
@@ -107,7 +108,7 @@ impl ArrayMetadata {
         let member = state.list(replacement).iter_mut().find(|member| member.role == role);
         let Some(member) = member else { return Vec::new() };
         if let Superblock::V1(superblock) = &mut member.superblock
-            && !superblock.has(feature::RECOVERY_BITMAP)
+            && !superblock.has(FeatureMap::RECOVERY_BITMAP)
         {
             superblock.recovery_offset.set(until.0);
         }
@@ -227,18 +228,17 @@ fn set_role(roles: &mut [U16], dev_number: u32, mode: u16) {
 
 fn clear_recovery(superblock: &mut Superblock) {
     if let Superblock::V1(superblock) = superblock {
-        superblock.feature_map.set(superblock.feature_map.get() & !UNFINISHED);
+        superblock.set_features(superblock.features() - UNFINISHED);
         superblock.recovery_offset.set(0);
     }
 }
 
 /// Returns the array's superblock with the fields of the device that `own` belongs to.
 pub(crate) fn superblock_for(array: &SuperblockV1, own: &SuperblockV1) -> SuperblockV1 {
-    let member_features = feature::BAD_BLOCKS | UNFINISHED;
+    let member_features = FeatureMap::BAD_BLOCKS | UNFINISHED;
     let mut superblock = array.clone();
-    let features =
-        array.feature_map.get() & !member_features | own.feature_map.get() & feature::BAD_BLOCKS;
-    superblock.feature_map.set(features);
+    let features = (array.features() - member_features) | (own.features() & FeatureMap::BAD_BLOCKS);
+    superblock.set_features(features);
     superblock.bitmap_offset = own.bitmap_offset;
     superblock.data_offset = own.data_offset;
     superblock.data_size = own.data_size;

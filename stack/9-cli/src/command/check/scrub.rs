@@ -173,7 +173,7 @@ impl Scrubbed {
 
     /// Resolves mismatches of the journal first: the check does not verify a clean journal.
     fn heal_journal(&self, name: &str) -> Result<(), Failure> {
-        let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
+        let sb = read_superblock(&*self.device).map_err(|e| open::not_opened(name, &e.into()))?;
         let geo = sb.geometry();
         let Some(start) = geo.log_daddr() else { return Ok(()) };
         let first = start.byte_offset().0;

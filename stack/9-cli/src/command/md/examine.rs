@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use xfskit::raw::md::superblock::v1::{devflag, feature};
+use xfskit::raw::md::superblock::v1::{DevFlags, FeatureMap};
 use xfskit::raw::md::superblock::{
     self, Found, Role, Superblock, SuperblockV1, SuperblockV090, v090,
 };
 use xfskit::raw::md::{Layout, Level, Member, bad_blocks, ppl};
 use xfskit::raw::units::Sectors;
+use xfskit::raw::units::flags::FlagWord as _;
 
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
@@ -70,10 +71,10 @@ fn text_v1(text: &mut String, found: &Found, sb: &SuperblockV1) -> std::fmt::Res
     row!(text, "Raid Devices", "{}\n", sb.raid_disks)?;
     sizes(text, sb)?;
     row!(text, "Super Offset", "{} sectors", sb.super_offset)?;
-    if common.role() != Role::Journal && sb.has(feature::RECOVERY_OFFSET) {
+    if common.role() != Role::Journal && sb.has(FeatureMap::RECOVERY_OFFSET) {
         row!(text, "Recovery Offset", "{} sectors", sb.recovery_offset)?;
     }
-    if !sb.has(feature::RESHAPE_ACTIVE) {
+    if !sb.has(FeatureMap::RESHAPE_ACTIVE) {
         let (before, after) = unused(sb);
         row!(text, "Unused Space", "before={before} sectors, after={after} sectors")?;
     }
@@ -88,11 +89,11 @@ fn text_v1(text: &mut String, found: &Found, sb: &SuperblockV1) -> std::fmt::Res
         row!(text, "PPL", "{} sectors at offset {offset} sectors from superblock", area.len)?;
     }
     reshape(text, common)?;
-    flags(text, sb.devflags)?;
+    flags(text, sb.dev_flags())?;
     row!(text, "Update Time", "{}", time(common.utime()))?;
     if let Some(log) = sb.bad_blocks() {
         let (entries, offset) = (log.len.byte_len().0 / 8, distance(log.at.0, sb));
-        let present = if sb.has(feature::BAD_BLOCKS) { " - bad blocks present." } else { "" };
+        let present = if sb.has(FeatureMap::BAD_BLOCKS) { " - bad blocks present." } else { "" };
         row!(
             text,
             "Bad Block Log",
@@ -128,7 +129,7 @@ fn sizes(text: &mut String, sb: &SuperblockV1) -> std::fmt::Result {
     if sb.data_offset.get() != 0 {
         row!(text, "Data Offset", "{} sectors", sb.data_offset)?;
     }
-    if sb.has(feature::NEW_OFFSET) {
+    if sb.has(FeatureMap::NEW_OFFSET) {
         let new = i128::from(sb.data_offset.get()) + i128::from(sb.new_offset.get());
         row!(text, "New Offset", "{new} sectors")?;
     }
@@ -180,10 +181,8 @@ fn reshape(text: &mut String, sb: &Superblock) -> std::fmt::Result {
     writeln!(text)
 }
 
-fn flags(text: &mut String, devflags: u8) -> std::fmt::Result {
-    let named = [(devflag::WRITE_MOSTLY, "write-mostly"), (devflag::FAILFAST, "failfast")];
-    let set = named.iter().filter(|(flag, _)| devflags & flag != 0).map(|(_, name)| *name);
-    let set: Vec<&str> = set.collect();
+fn flags(text: &mut String, devflags: DevFlags) -> std::fmt::Result {
+    let set: Vec<&str> = devflags.names().collect();
     if set.is_empty() { Ok(()) } else { row!(text, "Flags", "{}", set.join(" ")) }
 }
 
@@ -197,7 +196,7 @@ fn checksum(text: &mut String, found: u32, expected: u32) -> std::fmt::Result {
 
 fn chunks(text: &mut String, sb: &Superblock) -> std::fmt::Result {
     let said = match sb {
-        Superblock::V1(v1) => v1.has(feature::RAID0_LAYOUT),
+        Superblock::V1(v1) => v1.has(FeatureMap::RAID0_LAYOUT),
         Superblock::V090(_) => false,
     };
     let layout = Layout::from_numbers(sb.level(), sb.layout()).ok().and_then(Layout::name);

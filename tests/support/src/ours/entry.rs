@@ -9,9 +9,10 @@ use xfskit_block::{BlockDevice, FileDevice, OpenMode};
 use xfskit_core::attr::Xattr;
 use xfskit_core::file::File;
 use xfskit_core::{Inode, OpenOptions, Result, Volume};
-use xfskit_format::inode::FileType;
+use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::ByteOffset;
+use xfskit_units::flags::FlagWord;
 
 use crate::fsxattr;
 use crate::image::Image;
@@ -99,15 +100,13 @@ fn xattrs(volume: &Volume, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> 
 /// Returns the record that `FS_IOC_FSGETXATTR` would return. `xfs.h` defines the flags of both
 /// sides.
 fn extra(inode: &Inode, blocklog: u8) -> Extra {
-    const DAX: u64 = 1;
-    const COWEXTSIZE: u64 = 4;
-    // Of the on-disk flags only NEWRTBM (4) is not a flag of the ioctl; the others have the same
-    // bits.
-    const SHOWN: u16 = 0x7fff & !4;
     let core = inode.core();
-    let mut xflags = u32::from(core.flags() & SHOWN);
-    for (bit, flag) in [(DAX, 0x8000), (COWEXTSIZE, fsxattr::COWEXTSIZE)] {
-        if core.flags2() & bit != 0 {
+    // Of the on-disk flags only NEWRTBM is not a flag of the ioctl; the others have the same bits.
+    let flags = core.flags() - InodeFlags::NEWRTBM;
+    let mut xflags = u32::from((flags - flags.undefined()).bits());
+    for (bit, flag) in [(InodeFlags2::DAX, 0x8000), (InodeFlags2::COWEXTSIZE, fsxattr::COWEXTSIZE)]
+    {
+        if core.flags2().contains(bit) {
             xflags |= flag;
         }
     }
