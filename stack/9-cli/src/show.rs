@@ -10,16 +10,16 @@ use crate::quote::moves_cursor;
 
 /// Parses a size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    xfskit::raw::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
+    xfskit::target::parse_size(text).map_err(|e| e.to_string())
 }
 
 /// Formats a size for people: `1.46 TiB`.
 pub(crate) fn human(bytes: u64) -> String {
-    xfskit::raw::target::size::format(xfskit::raw::units::ByteLen(bytes))
+    xfskit::target::format_size(bytes)
 }
 
 /// Formats type and permissions as `ls -l` does.
-pub(crate) fn mode(mode: u16) -> String {
+pub(crate) fn mode(mode: u32) -> String {
     let kind = match mode & 0o170_000 {
         0o010_000 => 'p',
         0o020_000 => 'c',
@@ -48,7 +48,7 @@ pub(crate) fn mode(mode: u16) -> String {
 }
 
 /// Returns the name of a file type.
-pub(crate) fn kind(mode: u16) -> &'static str {
+pub(crate) fn kind(mode: u32) -> &'static str {
     match mode & 0o170_000 {
         0o010_000 => "fifo",
         0o020_000 => "character special file",
@@ -92,12 +92,6 @@ pub(crate) fn time_c(sec: i64) -> String {
 /// Returns the present time in seconds since 1970.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_second()
-}
-
-/// Returns the present time in seconds since 1970 and nanoseconds.
-pub(crate) fn now_exact() -> (i64, u32) {
-    let now = Timestamp::now();
-    (now.as_second(), now.subsec_nanosecond().unsigned_abs())
 }
 
 /// Formats a name or path for a line of text. Characters that confuse a terminal are escaped as in

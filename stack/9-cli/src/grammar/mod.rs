@@ -14,17 +14,22 @@
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
+//! | [`mode`], [`arguments`] | permissions, owners and times as words |
+//! | [`rows`] | the fields of a file that a command prints |
 //! | [`md`] | the subcommands of `md` |
 
 mod access;
+pub(crate) mod arguments;
 pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;
+pub(crate) mod mode;
 pub(crate) mod name;
 pub(crate) mod programs;
 pub(crate) mod read;
+pub(crate) mod rows;
 
 use std::path::PathBuf;
 
@@ -177,13 +182,13 @@ impl Cache {
     /// Returns the size in bytes.
     pub(crate) fn bytes(self) -> usize {
         let given = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        given.unwrap_or_else(xfskit::raw::quarter_of_memory)
+        given.unwrap_or_else(xfskit::VolumeOptions::default_cache_bytes)
     }
 
     /// Makes the allocator keep little more than the size that the user gave.
     pub(crate) fn keep(self) {
         if self.cache.is_some() {
-            xfskit::raw::allocator::keep_to(self.bytes());
+            xfskit::allocator::keep_to(self.bytes());
         }
     }
 }
