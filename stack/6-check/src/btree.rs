@@ -281,9 +281,8 @@ fn stale_from(block: &Block<'_>) -> Option<usize> {
     let key = |index| record_keys(block, index).map(|(low, _)| low);
     let falls = |index: &usize| key(index - 1) >= key(*index);
     let first = (1..block.numrecs).find(falls)?;
-    let stale = |index| {
-        key(index) == Some((0, 0, 0)) || (0..first).any(|before| key(before) == key(index))
-    };
+    let stale =
+        |index| key(index) == Some((0, 0, 0)) || (0..first).any(|before| key(before) == key(index));
     (first..block.numrecs).all(stale).then_some(first)
 }
 
