@@ -173,6 +173,20 @@ pub const WRITABLE: Features = Features {
 };
 
 impl Features {
+    /// Returns the names of all features that are set, in the order of the feature words. A feature
+    /// with bits in two words is named once.
+    pub fn names(&self) -> Vec<&'static str> {
+        let v4 = self.versionnum.names().chain(self.features2.names());
+        let v5 = self.ro_compat.names().chain(self.incompat.names());
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in v4.chain(v5).chain(self.log_incompat.names()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
     /// Returns the names of the bits that `allowed` does not have, of the first word with such
     /// bits: `ro_compat features finobt, 0x80000000`.
     pub fn beyond(&self, allowed: &Self) -> Option<String> {

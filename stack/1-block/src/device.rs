@@ -60,6 +60,36 @@ pub enum Error {
     NoAlternative(usize),
 }
 
+impl Error {
+    /// Returns what to do about it, if there is advice.
+    pub fn hint(&self) -> Option<String> {
+        use std::io::ErrorKind;
+        let kind = match self {
+            Self::InUse { by: Holder::Loop(device), .. } => {
+                let device = device.display();
+                return Some(format!(
+                    "Unmount it first (umount {device}); where it is not mounted, detach it \
+                     (losetup --detach {device})."
+                ));
+            }
+            Self::Open { source, .. } | Self::Io { source, .. } => source.kind(),
+            Self::InUse { .. } => ErrorKind::ResourceBusy,
+            _ => return None,
+        };
+        let hint = match kind {
+            ErrorKind::NotFound => "Check the name; `ls` shows the files of a directory.",
+            ErrorKind::PermissionDenied => {
+                "Get permission to read it (and to write, if the command changes it)."
+            }
+            ErrorKind::ResourceBusy => {
+                "Unmount it, or stop the other program that writes to it, first."
+            }
+            _ => return None,
+        };
+        Some(hint.into())
+    }
+}
+
 /// The holder of a file or device that cannot be opened for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {

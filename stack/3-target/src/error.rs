@@ -54,6 +54,31 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns what to do about it, if there is advice.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::BadName { .. } => {
+                "A target is a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,MEMBER,… \
+                 or mem:SIZE."
+            }
+            Self::NoMatch(_) => "Check the pattern; quote it from the shell.",
+            Self::Array(error) => return error.hint().map(str::to_owned),
+            Self::NotWritable { .. } => return None,
+            Self::Size(_) => "Write for example mem:512M or mem:1.5G.",
+            Self::WhichPart { found, .. } if !found.is_empty() => "Name one of them as the target.",
+            Self::WhichPart { base, .. } => {
+                return Some(format!("`xfskit targets {base}` lists its partitions and volumes."));
+            }
+            Self::Device(error) => return error.hint(),
+            Self::Unsupported { .. } => {
+                "Let LVM on a Linux machine activate the volume and name its device."
+            }
+        };
+        Some(hint.into())
+    }
+}
+
 /// The result of parsing or opening a target.
 pub type Result<T> = std::result::Result<T, Error>;
 

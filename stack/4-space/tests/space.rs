@@ -17,8 +17,7 @@ use xfskit_space::agtree::AgTree;
 use xfskit_space::btree::Cursor;
 use xfskit_space::kinds::{ByBlock, BySize};
 use xfskit_space::{AllocRequest, Deferred, Owner, Result, SpaceTx};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 /// Whose the test's extents are: something that the reverse mappings do not tie to a file.

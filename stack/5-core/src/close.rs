@@ -21,6 +21,13 @@ pub struct Closed {
     pub orphans_left: Vec<Orphan>,
 }
 
+impl Closed {
+    /// Returns true if the journal is clean: nothing is left to be done at the next opening.
+    pub fn is_clean(&self) -> bool {
+        self.orphans_left.is_empty()
+    }
+}
+
 impl Volume {
     /// Makes all changes so far durable, file contents included.
     ///

@@ -99,13 +99,8 @@ impl Whole {
 }
 
 impl Fs {
-    /// Returns the filesystem on `volume`. Changes get the time of this machine's clock.
-    pub fn new(volume: Volume) -> Self {
-        Self::with_clock(volume, Clock::system())
-    }
-
     /// Returns the filesystem on `volume`. Changes get the time of `clock`.
-    pub fn with_clock(volume: Volume, clock: Clock) -> Self {
+    pub fn new(volume: Volume, clock: Clock) -> Self {
         let moves = RankedMutex::new(LockRank::Io, ());
         Self { volume, clock, held: Holds::default(), moves, whole_max: WHOLE_MAX }
     }

@@ -10,6 +10,7 @@
 //! | [`statfs`] | [`Statfs`]: size and free space of the volume |
 //! | [`path`] | resolves a path to an inode, with or without symbolic links |
 //! | [`walk`] | walks a tree entry by entry, sorted |
+//! | `ncheck` | finds the paths of inodes by a scan of all directories |
 //! | [`visited`] | directories that a walk entered, so that none is entered twice |
 //! | [`listing`] | lists a directory, portion by portion |
 //! | [`sweep`] | visits a tree as fast as the device allows, in the order of the disk |
@@ -24,6 +25,7 @@ pub mod error;
 pub mod fs;
 pub mod listing;
 mod names;
+mod ncheck;
 pub mod path;
 pub mod reader;
 pub mod stat;

@@ -113,7 +113,7 @@ fn damaged_structures_are_named_and_left_unchanged() {
         match xfskit_core::Volume::open(dev.clone(), &options) {
             Err(error) => assert!(matches!(error, Core::Corrupt(_)), "{name}: {error:?}"),
             Ok(volume) => {
-                let fs = Fs::with_clock(volume, common::clock());
+                let fs = Fs::new(volume, common::clock());
                 assert!(change(&fs) > 0, "{name}: all changes succeeded");
                 // The volume may have been shut down.
                 let _closed = fs.close();

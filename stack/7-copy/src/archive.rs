@@ -86,7 +86,7 @@ fn own_name(path: &[u8]) -> &[u8] {
 
 impl<W: Write> Archive<'_, W> {
     fn fault(&self, path: &[u8], error: Error) {
-        (self.events)(Event::Damaged { path, error: &error });
+        (self.events)(Event::Damaged { path, error });
     }
 
     fn add(&mut self, path: &[u8], prefix: usize, inode: &Inode) -> io::Result<()> {

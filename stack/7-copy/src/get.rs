@@ -223,7 +223,7 @@ impl Drop for DirNode<'_> {
 }
 
 impl Shared<'_> {
-    fn fault(&self, path: &[u8], error: &Error) {
+    fn fault(&self, path: &[u8], error: Error) {
         (self.events)(Event::Damaged { path, error });
     }
 
@@ -240,7 +240,7 @@ impl Shared<'_> {
                 let mut fatal = self.fatal.lock();
                 fatal.get_or_insert(error);
             }
-            Err(error) => (self.events)(Event::Refused { path, error: &error }),
+            Err(error) => (self.events)(Event::Refused { path, error }),
         }
     }
 }
@@ -285,8 +285,8 @@ impl<'e> Visitor for Copy<'_, 'e> {
 
     fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error) {
         match name {
-            None => self.shared.fault(&dir.path, &error),
-            Some(name) => self.shared.fault(&join(&dir.path, name), &error),
+            None => self.shared.fault(&dir.path, error),
+            Some(name) => self.shared.fault(&join(&dir.path, name), error),
         }
     }
 
@@ -328,7 +328,7 @@ impl<'e> Copy<'_, 'e> {
     /// Returns the attributes of `inode`. Damaged ones are reported and left out.
     fn xattrs(&self, path: &[u8], inode: &Inode) -> Vec<Xattr> {
         let (xattrs, errors) = self.vfs.xattrs(inode);
-        for error in &errors {
+        for error in errors {
             self.shared.fault(path, error);
         }
         xattrs
@@ -415,7 +415,7 @@ impl<'e> Copy<'_, 'e> {
                     Ok(Some(0))
                 }
                 Err(error) => {
-                    self.shared.fault(path, &error);
+                    self.shared.fault(path, error);
                     Ok(None)
                 }
             },
@@ -435,7 +435,7 @@ impl<'e> Copy<'_, 'e> {
         let map = match self.vfs.file_map(inode) {
             Ok(map) => map,
             Err(error) => {
-                self.shared.fault(path, &error);
+                self.shared.fault(path, error);
                 return Ok(0);
             }
         };
@@ -451,7 +451,7 @@ impl<'e> Copy<'_, 'e> {
             match self.vfs.read_piece(inode, piece, ahead, write) {
                 Ok(()) => {}
                 Err(ReadError::Sink(error)) => return Err(error),
-                Err(ReadError::Volume(error)) => self.shared.fault(path, &error),
+                Err(ReadError::Volume(error)) => self.shared.fault(path, error),
             }
         }
         if end < map.size() {

@@ -52,20 +52,20 @@ pub enum Event<'a> {
         /// Path in the volume.
         path: &'a [u8],
         /// The error.
-        error: &'a Error,
+        error: Error,
     },
     /// The destination refused one file. The copy continues without it.
     Refused {
         /// Path in the volume.
         path: &'a [u8],
         /// The error of the destination.
-        error: &'a std::io::Error,
+        error: std::io::Error,
     },
     /// One file was left out although the volume is sound.
     Skipped {
         /// Path in the volume.
         path: &'a [u8],
         /// The reason.
-        what: &'a str,
+        what: &'static str,
     },
 }

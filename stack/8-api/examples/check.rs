@@ -6,6 +6,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for finding in &checked.findings {
         println!("{finding}");
     }
-    println!("{} inodes, {} errors", checked.inodes, checked.errors);
+    println!("{} inodes, {} errors", checked.report.inodes, checked.report.errors);
     std::process::exit(i32::from(!checked.is_clean()));
 }

@@ -4,11 +4,27 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use xfskit_core::Error as Core;
 use xfskit_format::attr::acl;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, Follow, Fs, SetAttr, SetMode};
 
-use crate::{Acl, FileTimes, Permissions, Result, Volume, Xattrs};
+use crate::cause::Cause;
+use crate::{Acl, Error, FileTimes, Permissions, Result, Volume, Xattrs};
+
+const PERMISSIONS: u16 = 0o7777;
+const SETUID: u16 = 0o4000;
+const SETGID: u16 = 0o2000;
+const GROUP_EXECUTES: u16 = 0o010;
+const CAPABILITIES: &[u8] = b"security.capability";
+
+/// Returns false if an attribute to change was not there.
+fn there(changed: vfs::Result<()>) -> vfs::Result<bool> {
+    match changed {
+        Err(vfs::Error::Core(Core::NoEntry)) => Ok(false),
+        changed => changed.map(|()| true),
+    }
+}
 
 impl Volume {
     /// Runs `change` on the inode that `path` names.
@@ -46,13 +62,12 @@ impl Volume {
     }
 
     /// Sets the owner and the group of a file, as far as they are named. A symbolic link is
-    /// followed.
+    /// followed. As on Linux, a regular file loses setuid, setgid and its capabilities.
     ///
     /// # Errors
     /// As [`set_permissions`](Self::set_permissions).
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let set = SetAttr { uid, gid, ..SetAttr::default() };
-        self.set_attr_at("set the owner of", path.as_ref(), Follow::Yes, &set)
+        self.chown_at(path.as_ref(), uid, gid, Follow::Yes)
     }
 
     /// Sets owner and group, as [`chown`](Self::chown) does. A symbolic link is not followed.
@@ -60,8 +75,31 @@ impl Volume {
     /// # Errors
     /// As [`set_permissions`](Self::set_permissions).
     pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let set = SetAttr { uid, gid, ..SetAttr::default() };
-        self.set_attr_at("set the owner of", path.as_ref(), Follow::No, &set)
+        self.chown_at(path.as_ref(), uid, gid, Follow::No)
+    }
+
+    fn chown_at(
+        &self,
+        path: &Path,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: Follow,
+    ) -> Result<()> {
+        self.change_at("set the owner of", path, follow, |fs, ino| {
+            let mut set = SetAttr { uid, gid, ..SetAttr::default() };
+            let inode = fs.inode(ino)?;
+            if inode.core().file_type() == Some(vfs::FileType::Regular) {
+                let mode = inode.core().mode();
+                // Without execution by the group, setgid has another meaning.
+                let setgid = if mode & GROUP_EXECUTES != 0 { SETGID } else { 0 };
+                set.perm = Some(mode & PERMISSIONS & !SETUID & !setgid);
+            }
+            fs.set_attr(ino, &set)?;
+            match fs.remove_xattr(ino, CAPABILITIES) {
+                Err(vfs::Error::Core(Core::NoEntry)) => Ok(()),
+                removed => removed,
+            }
+        })
     }
 
     /// Sets the times of a file that `times` names. A symbolic link is followed.
@@ -154,7 +192,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr); [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`NoAttribute`](crate::ErrorKind::NoAttribute).
     pub fn set_xattr_with(
         &self,
         path: impl AsRef<Path>,
@@ -163,6 +201,21 @@ impl Volume {
         mode: SetMode,
     ) -> Result<()> {
         self.set_xattr_at(path.as_ref(), name.as_ref(), value.as_ref(), mode, Follow::Yes)
+    }
+
+    /// Sets an extended attribute, as [`set_xattr_with`](Self::set_xattr_with) does. A symbolic link
+    /// is not followed.
+    ///
+    /// # Errors
+    /// As [`set_xattr_with`](Self::set_xattr_with).
+    pub fn set_xattr_with_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+        mode: SetMode,
+    ) -> Result<()> {
+        self.set_xattr_at(path.as_ref(), name.as_ref(), value.as_ref(), mode, Follow::No)
     }
 
     /// Sets an extended attribute, as [`set_xattr`](Self::set_xattr) does. A symbolic link is not
@@ -187,15 +240,16 @@ impl Volume {
         mode: SetMode,
         follow: Follow,
     ) -> Result<()> {
-        self.change_at("set an attribute of", path, follow, |fs, ino| {
-            fs.set_xattr(ino, name.as_bytes(), value, mode)
-        })
+        let is_there = self.change_at("set an attribute of", path, follow, |fs, ino| {
+            there(fs.set_xattr(ino, name.as_bytes(), value, mode))
+        })?;
+        if is_there { Ok(()) } else { Err(Error::at(Cause::NoAttribute, path)) }
     }
 
     /// Removes an extended attribute. A symbolic link is followed.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) where there is none of this name.
+    /// [`NoAttribute`](crate::ErrorKind::NoAttribute) where there is none of this name.
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         self.remove_xattr_at(path.as_ref(), name.as_ref(), Follow::Yes)
     }
@@ -213,9 +267,10 @@ impl Volume {
     }
 
     fn remove_xattr_at(&self, path: &Path, name: &OsStr, follow: Follow) -> Result<()> {
-        self.change_at("remove an attribute of", path, follow, |fs, ino| {
-            fs.remove_xattr(ino, name.as_bytes())
-        })
+        let is_there = self.change_at("remove an attribute of", path, follow, |fs, ino| {
+            there(fs.remove_xattr(ino, name.as_bytes()))
+        })?;
+        if is_there { Ok(()) } else { Err(Error::at(Cause::NoAttribute, path)) }
     }
 
     /// Returns the access ACL of a file; `None` where its permissions say all.

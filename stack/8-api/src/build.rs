@@ -1,18 +1,22 @@
 //! A volume made from a tree.
 
+use std::num::NonZero;
 use std::path::Path;
+use std::time::SystemTime;
 
+use xfskit_copy::SkippedCount;
 use xfskit_copy::build::{self, Blueprint, WriteOptions};
-use xfskit_copy::source::{self, Owners, Source, SourceOptions, Tree};
-use xfskit_mkfs::{self as mkfs, DeviceFacts, Plan};
+use xfskit_copy::source::{self, Labels, Owners, Source, SourceOptions, Tree};
+use xfskit_mkfs::{self as mkfs, DeviceFacts, Plan, Summary};
 use xfskit_target::Target;
 use xfskit_units::ByteLen;
 
 use crate::cause::Cause;
 use crate::mkfs::{data_device, image_path};
+use crate::notice::{Notice, Notices, Problems};
 use crate::progress::{Control, Report};
 use crate::volume_options::parse;
-use crate::{CancelToken, Error, Mkfs, Progress, Result};
+use crate::{CancelToken, Error, Mkfs, Problem, Progress, Result};
 
 /// Space that is left free by default, in percent of the volume.
 const FREE_PERCENT: u8 = 10;
@@ -32,11 +36,15 @@ pub struct Build<'c> {
     options: SourceOptions,
     mkfs: Mkfs,
     free: Option<build::Free>,
+    fit: bool,
+    dry_run: bool,
+    keep: bool,
+    threads: Option<NonZero<usize>>,
     control: Control<'c>,
 }
 
 /// What a [`Build`] made.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Built {
     /// Inodes of the tree.
@@ -45,10 +53,12 @@ pub struct Built {
     pub size: u64,
     /// Bytes that are free, as users of the volume see them.
     pub free: u64,
-    /// Files that changed or failed while they were read, in sentences: their content is not whole.
-    pub unread: Vec<String>,
-    /// What could not be read and was left out, in sentences.
-    pub left_out: Vec<String>,
+    /// The properties of the volume in the words of mkfs.xfs.
+    pub summary: Summary,
+    /// What could not be read, or not as it was found, unless [`Build::notices`] received it.
+    pub problems: Vec<Problem>,
+    /// The counts of what is not part of the volume.
+    pub skipped: Vec<SkippedCount>,
 }
 
 impl<'c> Build<'c> {
@@ -66,6 +76,76 @@ impl<'c> Build<'c> {
     /// Adds a tar archive: plain, or compressed with gzip, zstd or xz.
     pub fn tar(mut self, path: impl AsRef<Path>) -> Self {
         self.sources.push(Source::Tar(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds what `path` names: a directory as [`dir`](Self::dir), `-` an archive on standard input,
+    /// and anything else an archive.
+    pub fn source(mut self, path: impl AsRef<Path>) -> Self {
+        self.sources.push(Source::named(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets owners by rules, one a line: `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
+    pub fn owner_map(mut self, rules: impl AsRef<[u8]>) -> Result<Self> {
+        self.options.owners = Some(Owners::parse(rules.as_ref()).map_err(Error::new)?);
+        Ok(self)
+    }
+
+    /// Sets SELinux labels by path: the content of a policy's `file_contexts`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
+    pub fn selinux_contexts(mut self, contexts: impl AsRef<[u8]>) -> Result<Self> {
+        self.options.labels = Some(Labels::parse(contexts.as_ref()).map_err(Error::new)?);
+        Ok(self)
+    }
+
+    /// Sets all times after `time` to it, as `SOURCE_DATE_EPOCH` asks for, and access times, which
+    /// every reading changes, to the modification times.
+    pub fn clamp_times(mut self, time: SystemTime) -> Self {
+        self.options.epoch = Some(crate::time::timestamp(time));
+        self
+    }
+
+    /// Bounds the memory for names and attributes of archives, in bytes. By default the bound
+    /// depends on the size of the archives.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.options.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Writes with so many threads. By default there are two for each processor.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = NonZero::new(threads);
+        self
+    }
+
+    /// Makes the volume as large as the tree takes even where the target exists or
+    /// [`mkfs`](Self::mkfs) gives a size.
+    pub fn fit(mut self, fit: bool) -> Self {
+        self.fit = fit;
+        self
+    }
+
+    /// Reads the sources and decides everything, and writes nothing.
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Keeps a new image that could not be finished. Its superblock says that it is not.
+    pub fn keep_unfinished(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Receives what is not part of the volume, as it is met.
+    pub fn notices(mut self, receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
+        self.control.notices = Notices::new(receive);
         self
     }
 
@@ -99,7 +179,14 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Receives the progress: names that were read, then inodes that were written.
+    /// Leaves so much of the volume free, in percent: at most 99. 10 by default.
+    pub fn free_percent(mut self, percent: u8) -> Self {
+        self.free = Some(build::Free::Percent(percent.min(99)));
+        self
+    }
+
+    /// Receives the progress: with a total of 0 the names that were read, then the inodes that were
+    /// written.
     pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
         self.control.report = Report::new(report);
         self
@@ -108,8 +195,23 @@ impl<'c> Build<'c> {
     /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). A new image
     /// is removed then.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.options.stdin = token.stdin();
         self.control.cancel = token.clone();
         self
+    }
+
+    /// Returns true if the tree decides the size of the volume on `target`: what
+    /// [`fit`](Self::fit) asks for, and the case of a new image without a size.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where the name leads to no target.
+    pub fn tree_decides(&self, target: impl AsRef<Path>) -> Result<bool> {
+        Ok(self.is_fitted(&parse(target.as_ref().as_os_str())?))
+    }
+
+    fn is_fitted(&self, target: &Target) -> bool {
+        let has_size = self.mkfs.wanted_size().is_some() || self.mkfs.options.agsize.is_some();
+        self.fit || (is_new(target) && !has_size)
     }
 
     /// Makes the volume on `target`.
@@ -119,39 +221,52 @@ impl<'c> Build<'c> {
     /// fit, and those of reading the sources.
     pub fn create(&self, target: impl AsRef<Path>) -> Result<Built> {
         let target = parse(target.as_ref().as_os_str())?;
-        let is_new = image_path(&target).filter(|path| !path.exists());
-        let created = self.create_on(&target);
-        if let (Err(_), Some(path)) = (&created, is_new) {
-            // An image that cannot be removed is marked as unfinished.
-            let _ignored = std::fs::remove_file(path);
+        let problems = Problems::of(&self.control);
+        let mut tree = self.read(&target)?;
+        let mut skipped = problems.of_reading(&mut tree);
+        let plan = self.plan(&target, &tree)?;
+        plan.notes.iter().for_each(|note| problems.note(note));
+        let blueprint = Blueprint::new(&tree, &plan).map_err(Error::new)?;
+        blueprint.notes.iter().for_each(|note| problems.note(note));
+        if !self.dry_run {
+            self.write(&target, &blueprint)?;
         }
-        created
-    }
-
-    fn create_on(&self, target: &Target) -> Result<Built> {
-        let tree = self.read(target)?;
-        let plan = self.plan(target, &tree)?;
-        let blueprint = Blueprint::new(&tree, &plan)?;
-        let data = data_device(target, blueprint.data_bytes())?;
-        let log = self.mkfs.log_device()?;
-        let options = WriteOptions { threads: None };
-        let on_progress = |at: build::Progress| self.control.at(at.inodes, at.total);
-        build::write(&*data, log.as_deref(), &blueprint, options, &on_progress)
-            .map_err(|error| self.failed(error))?;
-        let unread = tree.take_unread().iter().map(ToString::to_string).collect();
+        skipped.extend(problems.of_content(&tree));
+        let log = self.mkfs.options.log_name.as_deref();
         Ok(Built {
             inodes: blueprint.inodes(),
             size: blueprint.data_bytes().0,
             free: blueprint.free_bytes(),
-            unread,
-            left_out: tree.notes().left_out.iter().map(ToString::to_string).collect(),
+            summary: Summary::of(&plan.geometry, &target.to_string(), log),
+            problems: problems.end(),
+            skipped,
         })
+    }
+
+    /// Writes the volume. A new image that is not finished is removed, unless it is to be kept.
+    fn write(&self, target: &Target, blueprint: &Blueprint<'_>) -> Result<()> {
+        let new = image_path(target).filter(|path| !path.exists());
+        let written = self.write_to(target, blueprint);
+        if let (Err(_), Some(path), false) = (&written, new, self.keep) {
+            // An image that cannot be removed is marked as unfinished.
+            let _ignored = std::fs::remove_file(path);
+        }
+        written
+    }
+
+    fn write_to(&self, target: &Target, blueprint: &Blueprint<'_>) -> Result<()> {
+        let data = data_device(target, blueprint.data_bytes())?;
+        let log = self.mkfs.log_device()?;
+        let options = WriteOptions { threads: self.threads };
+        let on_progress = |at: build::Progress| self.control.at(at.inodes, at.total);
+        build::write(&*data, log.as_deref(), blueprint, options, &on_progress)
+            .map_err(|error| self.failed(error))
     }
 
     fn read(&self, target: &Target) -> Result<Tree> {
         let options = SourceOptions {
             exclude: image_path(target).cloned().into_iter().collect(),
-            content_limit: self.mkfs.wanted_size().map(|size| size.0),
+            content_limit: self.content_limit(target)?,
             ..self.options.clone()
         };
         let on_progress = |at: source::Progress| self.control.at(at.names, 0);
@@ -159,15 +274,29 @@ impl<'c> Build<'c> {
             .map_err(|error| self.failed(build::BuildError::Source(error)))
     }
 
-    fn plan(&self, target: &Target, tree: &Tree) -> Result<Plan> {
-        let (options, stamp) = (self.mkfs.options(), self.mkfs.stamp());
-        let is_new = image_path(target).is_some_and(|path| !path.exists());
-        if self.mkfs.wanted_size().is_some() || options.agsize.is_some() || !is_new {
-            return Ok(mkfs::plan(&options, &self.mkfs.facts(target)?, stamp)?);
+    /// Returns the bytes of the volume; `None` if the tree decides.
+    fn content_limit(&self, target: &Target) -> Result<Option<u64>> {
+        if self.is_fitted(target) {
+            return Ok(None);
         }
-        let facts = DeviceFacts::file(ByteLen(u64::MAX >> 1));
+        Ok(Some(match self.mkfs.wanted_size() {
+            Some(size) => size.0,
+            None => self.mkfs.facts(target)?.size.0,
+        }))
+    }
+
+    fn plan(&self, target: &Target, tree: &Tree) -> Result<Plan> {
+        let stamp = self.mkfs.stamp();
+        if !self.is_fitted(target) {
+            let facts = self.mkfs.facts(target)?;
+            return mkfs::plan(&self.mkfs.options(), &facts, stamp).map_err(Error::new);
+        }
+        let any_size = ByteLen(u64::MAX >> 1);
+        let mut options = self.mkfs.options();
+        options.data_size = None;
+        let facts = DeviceFacts { size: any_size, ..self.mkfs.sector_facts(target, any_size)? };
         let free = self.free.unwrap_or(build::Free::Percent(FREE_PERCENT));
-        Ok(build::fit(tree, &options, &facts, stamp, free)?)
+        build::fit(tree, &options, &facts, stamp, free).map_err(Error::new)
     }
 
     /// Returns the error of a build: a source that was cut off by the cancellation is that.
@@ -175,6 +304,11 @@ impl<'c> Build<'c> {
         if self.control.cancel.is_cancelled() {
             return Error::new(Cause::Cancelled);
         }
-        error.into()
+        Error::new(error)
     }
+}
+
+/// Returns true if the target is an image file that does not exist.
+fn is_new(target: &Target) -> bool {
+    image_path(target).is_some_and(|path| !path.exists())
 }

@@ -1,5 +1,9 @@
 //! The errors of the floors below, and what each means to a program.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use rustix::io::Errno;
 use xfskit_core::Error as Core;
 use xfskit_format::Corruption;
@@ -30,6 +34,24 @@ pub enum Cause {
     /// No volume can be made of the tree.
     #[error(transparent)]
     Build(#[from] xfskit_copy::build::BuildError),
+    /// The tree cannot be put into the volume.
+    #[error(transparent)]
+    Put(#[from] xfskit_copy::PutError),
+    /// The file with owners or labels cannot be understood.
+    #[error(transparent)]
+    Map(#[from] xfskit_copy::source::MapError),
+    /// The journal cannot be printed.
+    #[error(transparent)]
+    Journal(#[from] xfskit_inspect::log::Error),
+    /// The text names no structure.
+    #[error("{0}")]
+    Structure(String),
+    /// The output of a copy failed.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+    /// An operation of the volume runs on this thread.
+    #[error("the volume cannot be closed within an operation of its own")]
+    Within,
     /// The copy could not begin, or ended early.
     #[error(transparent)]
     Extract(#[from] xfskit_copy::GetError),
@@ -39,9 +61,18 @@ pub enum Cause {
     /// The file was not opened for this.
     #[error("the file was not opened for {0}")]
     OpenMode(&'static str),
+    /// No extended attribute has this name.
+    #[error("no such attribute")]
+    NoAttribute,
     /// The caller cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,
+}
+
+impl From<xfskit_log::Error> for Cause {
+    fn from(error: xfskit_log::Error) -> Self {
+        Self::Journal(error.into())
+    }
 }
 
 impl From<Core> for Cause {
@@ -63,10 +94,60 @@ impl Cause {
             Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
             Self::Check(error) => kind_of_check(error),
             Self::Build(error) => kind_of_build(error),
+            Self::Put(error) => kind_of_put(error),
             Self::Extract(error) => kind_of_extract(error),
+            Self::Journal(error) => kind_of_journal(error),
+            Self::Output(error) => kind_of_io(error),
+            Self::Within => ErrorKind::ResourceBusy,
             Self::Archive(xfskit_copy::ArchiveError::Write(error)) => kind_of_io(error),
-            Self::Target(_) | Self::Mkfs(_) | Self::OpenMode(_) => ErrorKind::InvalidInput,
+            Self::Target(_)
+            | Self::Mkfs(_)
+            | Self::OpenMode(_)
+            | Self::Map(_)
+            | Self::Structure(_) => ErrorKind::InvalidInput,
+            Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+
+    /// Returns the error without an operation and its path.
+    pub(crate) fn reason(&self) -> &(dyn std::error::Error + 'static) {
+        match self {
+            Self::Volume(error) => error.reason(),
+            Self::Put(xfskit_copy::PutError::Volume { error, .. }) => error.reason(),
+            Self::Put(xfskit_copy::PutError::Source(error))
+            | Self::Build(xfskit_copy::build::BuildError::Source(error)) => error,
+            Self::Build(xfskit_copy::build::BuildError::Mkfs(error)) | Self::Mkfs(error) => error,
+            Self::Build(error) => error,
+            error => error,
+        }
+    }
+
+    pub(crate) fn hint(&self) -> Option<String> {
+        use xfskit_copy::build::BuildError;
+        match self {
+            Self::Target(error) => error.hint(),
+            Self::Device(error)
+            | Self::Mkfs(xfskit_mkfs::Error::Device(error))
+            | Self::Build(
+                BuildError::Device(error) | BuildError::Mkfs(xfskit_mkfs::Error::Device(error)),
+            )
+            | Self::Check(xfskit_check::Error::Device(error)) => error.hint(),
+            Self::Volume(error) => match error.reason() {
+                xfskit_vfs::Error::Core(Core::Device(error)) => error.hint(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns the path that the error itself has.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Put(xfskit_copy::PutError::Volume { path, .. }) => {
+                Some(Path::new(OsStr::from_bytes(path)))
+            }
+            _ => None,
         }
     }
 
@@ -74,6 +155,7 @@ impl Cause {
         match self {
             Self::Volume(error) => error.errno(),
             Self::OpenMode(_) => Errno::BADF.raw_os_error(),
+            Self::NoAttribute => Errno::NODATA.raw_os_error(),
             Self::Cancelled => Errno::CANCELED.raw_os_error(),
             _ => errno_of_system(self).unwrap_or_else(|| errno_of_kind(self.kind()).raw_os_error()),
         }
@@ -83,6 +165,7 @@ impl Cause {
         match self {
             Self::Volume(error) => error.corruption(),
             Self::Check(xfskit_check::Error::Superblock(SbError::Corrupt(fault))) => Some(fault),
+            Self::Put(xfskit_copy::PutError::Volume { error, .. }) => error.corruption(),
             _ => None,
         }
     }
@@ -124,11 +207,11 @@ fn kind_of_core(error: &Core) -> ErrorKind {
     match error {
         Core::Device(error) => kind_of_device(error),
         Core::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
-        Core::Superblock(SbError::Corrupt(_))
-        | Core::PrimaryDamaged { .. }
-        | Core::Corrupt(_)
-        | Core::Journal(_)
-        | Core::JournalDamaged(_) => ErrorKind::Corrupt,
+        Core::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
+        Core::PrimaryDamaged { .. } => ErrorKind::PrimaryDamaged,
+        Core::Corrupt(_) => ErrorKind::Corrupt,
+        Core::Journal(_) => ErrorKind::JournalUnreadable,
+        Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
         Core::Superblock(_) | Core::Unsupported(_) => ErrorKind::Unsupported,
         Core::NoInode(_) => ErrorKind::StaleHandle,
         Core::NotDirectory(_) => ErrorKind::NotADirectory,
@@ -173,7 +256,7 @@ fn kind_of_io(error: &std::io::Error) -> ErrorKind {
 fn kind_of_check(error: &xfskit_check::Error) -> ErrorKind {
     match error {
         xfskit_check::Error::Device(error) => kind_of_device(error),
-        xfskit_check::Error::Superblock(SbError::Corrupt(_)) => ErrorKind::Corrupt,
+        xfskit_check::Error::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
         xfskit_check::Error::Superblock(SbError::NotXfs { .. }) | xfskit_check::Error::TooSmall => {
             ErrorKind::NotXfs
         }
@@ -183,21 +266,51 @@ fn kind_of_check(error: &xfskit_check::Error) -> ErrorKind {
 
 fn kind_of_build(error: &xfskit_copy::build::BuildError) -> ErrorKind {
     use xfskit_copy::build::BuildError;
-    use xfskit_copy::source::SourceError;
     match error {
         BuildError::NoSpace { .. } => ErrorKind::StorageFull,
         BuildError::Unfit { .. } => ErrorKind::Unsupported,
-        BuildError::Source(SourceError::Stopped) | BuildError::Stopped => ErrorKind::Cancelled,
-        BuildError::Source(SourceError::Denied { .. }) => ErrorKind::PermissionDenied,
-        BuildError::Source(error) => {
+        BuildError::Stopped => ErrorKind::Cancelled,
+        BuildError::Source(error) => kind_of_source(error),
+        BuildError::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
+        BuildError::Mkfs(xfskit_mkfs::Error::Device(error)) => kind_of_device(error),
+        BuildError::Mkfs(_) => ErrorKind::InvalidInput,
+        BuildError::Device(error) => kind_of_device(error),
+        _ => ErrorKind::Other,
+    }
+}
+
+fn kind_of_source(error: &xfskit_copy::source::SourceError) -> ErrorKind {
+    use xfskit_copy::source::SourceError;
+    match error {
+        SourceError::Stopped => ErrorKind::Cancelled,
+        SourceError::Denied { .. } => ErrorKind::PermissionDenied,
+        error => {
             let io =
                 std::error::Error::source(error).and_then(<dyn std::error::Error>::downcast_ref);
             io.map_or(ErrorKind::InvalidInput, kind_of_io)
         }
-        BuildError::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
-        BuildError::Mkfs(_) => ErrorKind::InvalidInput,
-        BuildError::Device(error) => kind_of_device(error),
+    }
+}
+
+fn kind_of_put(error: &xfskit_copy::PutError) -> ErrorKind {
+    use xfskit_copy::PutError;
+    match error {
+        PutError::Source(error) => kind_of_source(error),
+        PutError::Stream(error) => kind_of_io(error),
+        PutError::Volume { error, .. } => kind_of_volume(error.reason()),
+        PutError::Clash { is_dir: true, .. } => ErrorKind::IsADirectory,
+        PutError::Clash { .. } => ErrorKind::NotADirectory,
+        PutError::BelowItself { .. } => ErrorKind::InvalidInput,
+        PutError::Stopped => ErrorKind::Cancelled,
         _ => ErrorKind::Other,
+    }
+}
+
+fn kind_of_journal(error: &xfskit_inspect::log::Error) -> ErrorKind {
+    match error {
+        xfskit_inspect::log::Error::Log(xfskit_log::Error::Device(error)) => kind_of_device(error),
+        xfskit_inspect::log::Error::Log(_) => ErrorKind::JournalDamaged,
+        xfskit_inspect::log::Error::Output(error) => kind_of_io(error),
     }
 }
 
@@ -217,7 +330,13 @@ fn errno_of_kind(kind: ErrorKind) -> Errno {
         ErrorKind::StorageFull => Errno::NOSPC,
         ErrorKind::ReadOnly => Errno::ROFS,
         ErrorKind::ResourceBusy => Errno::BUSY,
-        ErrorKind::Corrupt => Errno::UCLEAN,
+        ErrorKind::Corrupt
+        | ErrorKind::PrimaryDamaged
+        | ErrorKind::SuperblockDamaged
+        | ErrorKind::JournalDamaged => Errno::UCLEAN,
+        ErrorKind::IsADirectory => Errno::ISDIR,
+        ErrorKind::NotADirectory => Errno::NOTDIR,
+        ErrorKind::PermissionDenied => Errno::ACCESS,
         ErrorKind::Unsupported => Errno::OPNOTSUPP,
         ErrorKind::Cancelled => Errno::CANCELED,
         ErrorKind::Device => Errno::IO,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Error as DeviceError, OpenMode, Result as DeviceResult};
-use xfskit_check::{self as check, Finding, Phase};
+use xfskit_check::{self as check, Finding, Phase as CheckPhase, Report as CheckReport};
 use xfskit_format::Corruption;
 use xfskit_target as target;
 use xfskit_units::{ByteLen, ByteOffset};
@@ -12,7 +12,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::cause::Cause;
 use crate::progress::{Control, Report};
 use crate::volume_options::parse;
-use crate::{CancelToken, Error, Progress, Result, VolumeOptions};
+use crate::{CancelToken, Error, Progress, Result, Volume, VolumeOptions};
 
 /// Checks every structure of a volume: a builder. Nothing is written to the target.
 ///
@@ -31,6 +31,8 @@ pub struct Check<'c> {
     no_recovery: bool,
     threads: usize,
     copies: bool,
+    heal: bool,
+    phases: OnPhase<'c>,
     control: Control<'c>,
 }
 
@@ -40,25 +42,33 @@ pub struct Check<'c> {
 pub struct Checked {
     /// The findings, in the order of the check.
     pub findings: Vec<Finding>,
-    /// Findings that are errors, and those that end the use of the volume.
-    pub errors: u64,
-    /// Findings that are warnings.
-    pub warnings: u64,
-    /// Inodes in use.
-    pub inodes: u64,
-    /// Directories.
-    pub directories: u64,
-    /// Blocks of the volume, and those that are free.
-    pub blocks: u64,
-    /// Blocks that are free.
-    pub blocks_free: u64,
+    /// The counts.
+    pub report: CheckReport,
 }
 
 impl Checked {
     /// Returns true if nothing worse than a warning was found.
     pub fn is_clean(&self) -> bool {
-        self.errors == 0
+        self.report.clean()
     }
+}
+
+/// The callback that receives the progress phase by phase, if there is one.
+#[derive(Default)]
+struct OnPhase<'c>(Option<Box<dyn Fn(CheckPhase, Progress) + Sync + 'c>>);
+
+impl std::fmt::Debug for OnPhase<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnPhase")
+    }
+}
+
+/// A device to check, with the journal on `log`.
+struct ToCheck<'d> {
+    device: &'d dyn BlockDevice,
+    log: Option<&'d dyn BlockDevice>,
+    /// The corruption of the primary superblock that a replay in memory hides.
+    primary: Option<Corruption>,
 }
 
 impl<'c> Check<'c> {
@@ -90,6 +100,18 @@ impl<'c> Check<'c> {
     /// its parity says.
     pub fn copies(mut self, copies: bool) -> Self {
         self.copies = copies;
+        self
+    }
+
+    /// Lets the device rewrite bad copies of blocks that have a sound one. Off by default.
+    pub fn heal(mut self, heal: bool) -> Self {
+        self.heal = heal;
+        self
+    }
+
+    /// Receives the progress of each phase, with the phase.
+    pub fn phases(mut self, report: impl Fn(CheckPhase, Progress) + Sync + 'c) -> Self {
+        self.phases = OnPhase(Some(Box::new(report)));
         self
     }
 
@@ -126,20 +148,79 @@ impl<'c> Check<'c> {
         mut found: impl FnMut(Finding) + Send,
     ) -> Result<Checked> {
         let target = parse(target.as_ref().as_os_str())?;
-        let device = target::open(&target, OpenMode::ReadOnly)?;
+        let device = target::open(&target, OpenMode::ReadOnly).map_err(Error::new)?;
+        self.run_on(device, &mut found)
+    }
+
+    /// Checks the volume on `device`, with its journal replayed in memory where that is wanted and
+    /// can be done.
+    pub(crate) fn run_on(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        found: &mut (dyn FnMut(Finding) + Send),
+    ) -> Result<Checked> {
         let log = self.options.log_device()?;
-        let (device, primary) = self.replayed(device, log.clone());
+        // A volume too damaged to be opened is checked as it lies.
+        let opened = || self.options.open_device(Arc::clone(&device), log.clone()).ok();
+        match if self.no_recovery { None } else { opened() } {
+            Some(volume) => self.run_under(&volume, log.as_deref(), found),
+            None => {
+                let to_check = ToCheck { device: &*device, log: log.as_deref(), primary: None };
+                self.run_device(&to_check, found)
+            }
+        }
+    }
+
+    /// Checks an open volume, and passes each finding to `found` as it is made: what the target
+    /// holds, with the journal as the volume was opened, replayed in memory or not. Nothing else
+    /// should change the volume meanwhile.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_volume(
+        &self,
+        volume: &Volume,
+        mut found: impl FnMut(Finding) + Send,
+    ) -> Result<Checked> {
+        let _running = volume.owner.enter()?;
+        self.run_under(volume, self.options.log_device()?.as_deref(), &mut found)
+    }
+
+    fn run_under(
+        &self,
+        volume: &Volume,
+        log: Option<&dyn BlockDevice>,
+        found: &mut (dyn FnMut(Finding) + Send),
+    ) -> Result<Checked> {
+        let volume = volume.owner.volume();
+        let replayed = volume.replay().is_some_and(|replay| !replay.clean);
+        let secondary = volume.secondary_superblock().filter(|_| replayed);
+        let primary = secondary.map(|secondary| (*secondary.corruption).clone());
+        self.run_device(&ToCheck { device: &**volume.device(), log, primary }, found)
+    }
+
+    fn run_device(
+        &self,
+        to_check: &ToCheck<'_>,
+        found: &mut (dyn FnMut(Finding) + Send),
+    ) -> Result<Checked> {
         let cancel = &self.control.cancel;
-        let device = CancelDevice { below: &*device, cancel };
-        let progress = |_: Phase, done, total| self.control.report(done, total);
+        let device = CancelDevice { below: to_check.device, cancel };
+        let progress = |phase: CheckPhase, done, total| {
+            if let OnPhase(Some(report)) = &self.phases {
+                report(phase, Progress { done, total });
+            }
+            self.control.report(done, total);
+        };
         let options = check::Options {
-            threads: self.thread_count(),
+            threads: thread_count(self.threads),
             scrub: self.copies,
-            primary: primary.as_ref(),
+            heal: self.heal,
+            primary: to_check.primary.as_ref(),
             progress: &Phases(&progress),
             ..check::Options::default()
         };
-        let report = check::check(&device, log.as_deref(), &options, &mut |finding| {
+        let report = check::check(&device, to_check.log, &options, &mut |finding| {
             // The reads that the cancellation made fail are no findings.
             if !cancel.is_cancelled() {
                 found(finding);
@@ -148,52 +229,23 @@ impl<'c> Check<'c> {
         if cancel.is_cancelled() {
             return Err(Error::new(Cause::Cancelled));
         }
-        let report = report?;
-        Ok(Checked {
-            findings: Vec::new(),
-            errors: report.errors + report.fatals,
-            warnings: report.warnings,
-            inodes: report.inodes,
-            directories: report.directories,
-            blocks: report.blocks,
-            blocks_free: report.blocks_free,
-        })
+        Ok(Checked { findings: Vec::new(), report: report.map_err(Error::new)? })
     }
+}
 
-    fn thread_count(&self) -> usize {
-        match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
-        }
-    }
-
-    /// Returns the device with its journal replayed in memory, where that is wanted and can be
-    /// done, and the corruption of the primary superblock that the replay hides.
-    fn replayed(
-        &self,
-        device: Arc<dyn BlockDevice>,
-        log: Option<Arc<dyn BlockDevice>>,
-    ) -> (Arc<dyn BlockDevice>, Option<Corruption>) {
-        if self.no_recovery {
-            return (device, None);
-        }
-        // A volume too damaged to be opened is checked as it lies.
-        let Ok(volume) = xfskit_core::Volume::open(Arc::clone(&device), &self.options.core(log))
-        else {
-            return (device, None);
-        };
-        let replayed = volume.replay().is_some_and(|replay| !replay.clean);
-        let secondary = volume.secondary_superblock().filter(|_| replayed);
-        let primary = secondary.map(|secondary| (*secondary.corruption).clone());
-        (Arc::clone(volume.device()), primary)
+/// Returns the number of threads; 0 asks for one for each processor.
+pub(crate) fn thread_count(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
     }
 }
 
 /// Reports the progress of all phases.
-struct Phases<'p>(&'p (dyn Fn(Phase, u64, u64) + Sync));
+struct Phases<'p>(&'p (dyn Fn(CheckPhase, u64, u64) + Sync));
 
 impl check::Progress for Phases<'_> {
-    fn report(&self, phase: Phase, done: u64, total: u64) {
+    fn report(&self, phase: CheckPhase, done: u64, total: u64) {
         (self.0)(phase, done, total);
     }
 }
@@ -221,9 +273,9 @@ impl CancelDevice<'_> {
 }
 
 impl BlockDevice for CancelDevice<'_> {
-    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes, heal);
+    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes);
     xfskit_block::forward!(this => *this.below; size, logical_block_size, physical_block_size,
-        topology, will_need, skip_hole, alternatives);
+        topology, will_need, skip_hole, alternatives, heal);
 
     fn is_read_only(&self) -> bool {
         true

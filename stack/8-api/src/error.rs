@@ -32,6 +32,8 @@ struct Repr {
 pub enum ErrorKind {
     /// Nothing has this name.
     NotFound,
+    /// The file has no extended attribute of this name.
+    NoAttribute,
     /// The name is taken.
     AlreadyExists,
     /// A directory was needed.
@@ -54,8 +56,18 @@ pub enum ErrorKind {
     StorageFull,
     /// More was asked for than one call returns.
     FileTooLarge,
-    /// A check found the volume or its journal damaged: see [`Error::corruption`].
+    /// A check found the volume damaged: see [`Error::corruption`].
     Corrupt,
+    /// The primary superblock is damaged. By a secondary one the volume can be read, not changed.
+    PrimaryDamaged,
+    /// The superblock is damaged, and no other one can take its place.
+    SuperblockDamaged,
+    /// The journal is damaged. [Without recovery](crate::VolumeOptions::recovery) the volume can be
+    /// read as it stands on disk.
+    JournalDamaged,
+    /// The journal cannot be read: it is on a device that
+    /// [was not named](crate::VolumeOptions::log), or belongs to another volume.
+    JournalUnreadable,
     /// The target holds no XFS volume.
     NotXfs,
     /// A feature of the volume or of the request is not supported.
@@ -102,7 +114,24 @@ impl Error {
 
     /// Returns the path inside the volume that the failed call was about.
     pub fn path(&self) -> Option<&Path> {
-        self.0.path.as_deref()
+        self.0.path.as_deref().or_else(|| self.0.cause.path())
+    }
+
+    /// Returns the error without the operation that failed and its path: the error of the part that
+    /// failed, which [downcasts](std::error::Error#method.downcast_ref) to [`SourceError`],
+    /// [`BuildError`] or [`MkfsError`] where it is one.
+    ///
+    /// [`SourceError`]: crate::SourceError
+    /// [`BuildError`]: crate::BuildError
+    /// [`MkfsError`]: crate::MkfsError
+    pub fn reason(&self) -> &(dyn std::error::Error + 'static) {
+        self.0.cause.reason()
+    }
+
+    /// Returns what to do about it, as a sentence for people, if there is advice. It may name
+    /// commands of the tool `xfskit`.
+    pub fn hint(&self) -> Option<String> {
+        self.0.cause.hint()
     }
 
     /// Returns the finding, if a check found the volume damaged.

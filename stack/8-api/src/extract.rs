@@ -1,17 +1,17 @@
 //! A tree copied out of a volume.
 
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use xfskit_copy::{self as copy, Event, GetOptions};
+use xfskit_copy::{self as copy, Event, GetOptions, SkippedCount};
 use xfskit_vfs::{Follow, Inode};
 
 use crate::cause::Cause;
+use crate::notice::{Notice, Notices, ProblemKind, Problems};
 use crate::progress::{Control, Report};
-use crate::{CancelToken, Error, Progress, Result, Volume};
+use crate::shared::Owner;
+use crate::{CancelToken, Error, Problem, Progress, Result, Volume};
 
 /// Copies a file or a tree out of a volume, with owners, times, attributes, holes and links: a
 /// builder.
@@ -34,53 +34,52 @@ pub struct Extract<'c> {
 }
 
 /// What an [`Extract`] copied.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Extracted {
     /// Files, directories, links and devices.
     pub files: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// What could not be copied, and why.
+    /// The counts of what could not be restored.
+    pub skipped: Vec<SkippedCount>,
+    /// What could not be copied, and why, unless [`Extract::notices`] received it.
+    #[serde(skip)]
     pub problems: Vec<Problem>,
 }
 
-/// Something that an [`Extract`] could not copy.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Problem {
-    /// Path in the volume.
-    pub path: PathBuf,
-    /// The reason: damage, a refusal of the destination, or something that it cannot hold.
-    pub reason: String,
-}
-
-/// Counts the events of a copy.
-#[derive(Default)]
-struct Events {
+/// A running copy.
+struct Run<'r, 'c> {
+    owner: &'r Owner,
+    control: &'r Control<'c>,
+    problems: Problems<'r, 'c>,
     done: AtomicU64,
-    problems: Mutex<Vec<Problem>>,
 }
 
-impl Events {
-    fn take(&self, event: Event<'_>, control: &Control<'_>) {
-        let (path, reason) = match event {
-            Event::Done { .. } => {
-                control.report(self.done.fetch_add(1, Ordering::Relaxed) + 1, 0);
-                return;
-            }
-            Event::Damaged { path, error } => (path, error.to_string()),
-            Event::Refused { path, error } => (path, error.to_string()),
-            Event::Skipped { path, what } => (path, what.to_owned()),
-        };
-        let path = std::ffi::OsStr::from_bytes(path).into();
-        let mut problems = self.problems.lock();
-        problems.push(Problem { path, reason });
+impl<'r, 'c> Run<'r, 'c> {
+    fn of(extract: &'r Extract<'c>) -> Self {
+        let (owner, control) = (&extract.volume.owner, &extract.control);
+        Self { owner, control, problems: Problems::of(control), done: AtomicU64::new(0) }
     }
 
-    fn end(self, report: &copy::Report) -> Extracted {
-        let problems = self.problems.into_inner();
-        Extracted { files: report.files, bytes: report.bytes, problems }
+    fn take(&self, event: Event<'_>) {
+        let _inside = self.owner.inside();
+        let (path, kind) = match event {
+            Event::Done { .. } => {
+                let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+                return self.control.report(done, 0);
+            }
+            Event::Damaged { path, error } => (path, ProblemKind::Volume(Error::new(error))),
+            Event::Refused { path, error } => (path, ProblemKind::Destination(error)),
+            Event::Skipped { path, what } => (path, ProblemKind::Skipped(what)),
+        };
+        self.problems.add(path, kind);
+    }
+
+    fn end(self, report: copy::Report) -> Extracted {
+        let copy::Report { files, bytes, skipped } = report;
+        self.problems.skipped(&skipped);
+        Extracted { files, bytes, skipped, problems: self.problems.end() }
     }
 }
 
@@ -104,6 +103,12 @@ impl<'c> Extract<'c> {
         self
     }
 
+    /// Receives what could not be copied, from many threads, as it is met.
+    pub fn notices(mut self, receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
+        self.control.notices = Notices::new(receive);
+        self
+    }
+
     /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
     /// copied is still there.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
@@ -118,15 +123,15 @@ impl<'c> Extract<'c> {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) for the destination; those of writing it.
     pub fn to_dir(&self, dest: impl AsRef<Path>) -> Result<Extracted> {
         let (running, inode) = (self.volume.owner.enter()?, self.start()?);
-        let events = Events::default();
+        let run = Run::of(self);
         let options =
             GetOptions { threads: self.threads, cancelled: Some(self.control.cancel.flag()) };
-        let take = |event: Event<'_>| events.take(event, &self.control);
+        let take = |event: Event<'_>| run.take(event);
         let path = crate::volume::inside(&self.path);
         let report = copy::get(&self.volume.owner, &path, inode, dest.as_ref(), options, &take);
         drop(running);
         let report = report.map_err(|error| self.failed(error))?;
-        Ok(events.end(&report))
+        Ok(run.end(report))
     }
 
     /// Writes a tar archive to `out`.
@@ -135,14 +140,14 @@ impl<'c> Extract<'c> {
     /// [`NotFound`](crate::ErrorKind::NotFound) for the path in the volume; those of `out`.
     pub fn to_tar(&self, out: impl Write) -> Result<Extracted> {
         let (running, inode) = (self.volume.owner.enter()?, self.start()?);
-        let events = Events::default();
-        let take = |event: Event<'_>| events.take(event, &self.control);
+        let run = Run::of(self);
+        let take = |event: Event<'_>| run.take(event);
         let out = Cancellable { out, cancel: &self.control.cancel };
         let path = crate::volume::inside(&self.path);
         let report = copy::archive(&self.volume.owner, &path, inode, out, &take);
         drop(running);
         let report = report.map_err(|error| self.failed(error))?;
-        Ok(events.end(&report))
+        Ok(run.end(report))
     }
 
     fn start(&self) -> Result<Inode> {

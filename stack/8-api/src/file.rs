@@ -3,6 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use parking_lot::Mutex;
 use xfskit_format::Fork;
@@ -11,7 +12,7 @@ use xfskit_vfs::{self as vfs, FileHandle, FileReader, SetAttr};
 
 use crate::cause::Cause;
 use crate::shared::Owner;
-use crate::{Error, FileTimes, Metadata, Permissions, Result};
+use crate::{Error, FileTimes, Metadata, Permissions, Result, Volume};
 
 /// An open regular file, as [`std::fs::File`]. It keeps its volume, and outlives its name.
 ///
@@ -43,6 +44,9 @@ pub(crate) enum Source {
     Handle(FileHandle<Owner>),
 }
 
+/// Bytes that [`File::copy_to`] reads at once.
+const COPY_PIECE: u64 = 1 << 20;
+
 /// A run of a file's content on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,6 +55,8 @@ pub struct Extent {
     pub range: Range<u64>,
     /// Where on the data device, in bytes.
     pub device_offset: u64,
+    /// The first block, in the numbers of xfs_db and xfs_bmap: the group in the high bits.
+    pub startblock: u64,
     /// Allocated, and never written: it reads as zeroes.
     pub unwritten: bool,
 }
@@ -81,7 +87,7 @@ impl File {
     /// Runs `change` on a file that was opened for writing.
     fn change<T>(&self, change: impl FnOnce(&FileHandle<Owner>) -> vfs::Result<T>) -> Result<T> {
         let _running = self.owner.enter()?;
-        Ok(change(self.handle()?)?)
+        change(self.handle()?).map_err(Error::new)
     }
 
     fn size(&self) -> u64 {
@@ -101,10 +107,11 @@ impl File {
         if !self.readable {
             return Err(Error::new(Cause::OpenMode("reading")));
         }
-        Ok(match self.source() {
-            Source::Reader(reader) => reader.read_at(offset, buf)?,
-            Source::Handle(handle) => handle.read(offset, buf)?,
-        })
+        let read = match self.source() {
+            Source::Reader(reader) => reader.read_at(offset, buf),
+            Source::Handle(handle) => handle.read(offset, buf),
+        };
+        read.map_err(Error::new)
     }
 
     /// Writes all of `buf` from byte `offset` on, and returns its length. A file that was opened
@@ -141,13 +148,13 @@ impl File {
     /// Those of the device: the volume is then [shut down](crate::ErrorKind::Shutdown).
     pub fn sync_all(&self) -> Result<()> {
         let _running = self.owner.enter()?;
-        match self.source() {
-            Source::Handle(handle) => handle.fsync()?,
-            Source::Reader(_) if self.owner.is_writable() => self.owner.fsync(self.ino)?,
+        let synced = match self.source() {
+            Source::Handle(handle) => handle.fsync(),
+            Source::Reader(_) if self.owner.is_writable() => self.owner.fsync(self.ino),
             // Nothing was changed.
-            Source::Reader(_) => {}
-        }
-        Ok(())
+            Source::Reader(_) => Ok(()),
+        };
+        synced.map_err(Error::new)
     }
 
     /// Makes the content durable, with the metadata that is needed to read it. The journal holds
@@ -165,7 +172,8 @@ impl File {
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).
     pub fn metadata(&self) -> Result<Metadata> {
         let _running = self.owner.enter()?;
-        Ok(self.owner.stat(&self.owner.inode(self.ino)?).into())
+        let inode = self.owner.inode(self.ino).map_err(Error::new)?;
+        Ok(self.owner.stat(&inode).into())
     }
 
     /// Sets the permissions.
@@ -186,7 +194,7 @@ impl File {
 
     fn set(&self, set: &SetAttr) -> Result<()> {
         let _running = self.owner.enter()?;
-        Ok(self.owner.set_attr(self.ino, set)?)
+        self.owner.set_attr(self.ino, set).map_err(Error::new)
     }
 
     /// Allocates blocks for `range`: later writes there find space. Beyond its end the file grows.
@@ -221,6 +229,14 @@ impl File {
         self.change(|file| file.zero(range, false))
     }
 
+    /// Makes `range` read as zeroes, as [`zero_range`](Self::zero_range), and keeps the size.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub fn zero_range_keep_size(&self, range: Range<u64>) -> Result<()> {
+        self.change(|file| file.zero(range, true))
+    }
+
     /// Takes `range`, whole blocks, out of the file: what is behind moves forward.
     ///
     /// # Errors
@@ -249,7 +265,7 @@ impl File {
     pub fn clone_range(&self, offset: u64, source: &File, range: Range<u64>) -> Result<()> {
         let _running = self.owner.enter()?;
         let file = self.handle()?;
-        Ok(source.with_handle(|source| file.share(offset, source, range))?)
+        source.with_handle(|source| file.share(offset, source, range)).map_err(Error::new)
     }
 
     /// Makes the bytes from `offset` on those of `range` of `source`, by sharing blocks where that
@@ -262,7 +278,7 @@ impl File {
     pub fn copy_range(&self, offset: u64, source: &File, range: Range<u64>) -> Result<u64> {
         let _running = self.owner.enter()?;
         let file = self.handle()?;
-        Ok(source.with_handle(|source| file.copy_range(offset, source, range))?)
+        source.with_handle(|source| file.copy_range(offset, source, range)).map_err(Error::new)
     }
 
     /// Exchanges all of the content with that of `other`, at once.
@@ -271,7 +287,7 @@ impl File {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) on a volume without the exchange feature.
     pub fn exchange(&self, other: &File) -> Result<()> {
         let _running = self.owner.enter()?;
-        Ok(self.handle()?.exchange(other.handle()?)?)
+        self.handle()?.exchange(other.handle()?).map_err(Error::new)
     }
 
     /// Gives `range` blocks of its own where other files share them.
@@ -317,7 +333,8 @@ impl File {
     /// Returns the ranges that hold data, ascending.
     fn data(&self) -> Result<Vec<Range<u64>>> {
         let _running = self.owner.enter()?;
-        Ok(self.owner.file_map(&self.owner.inode(self.ino)?)?.data())
+        let map = self.owner.inode(self.ino).and_then(|inode| self.owner.file_map(&inode));
+        Ok(map.map_err(Error::new)?.data())
     }
 
     /// Returns where the content lies on the device, ascending. What is in memory is written first.
@@ -326,22 +343,60 @@ impl File {
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).
     pub fn extents(&self) -> Result<Vec<Extent>> {
         let _running = self.owner.enter()?;
-        let volume = self.owner.volume();
-        if self.owner.is_writable() {
-            volume.flush_content(self.ino)?;
-        }
-        let (geo, inode) = (volume.geo(), volume.iget(self.ino)?);
-        let extents = volume.extents(&inode, Fork::Data)?;
-        let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
-        let known = extents.as_slice().iter().filter_map(|extent| {
-            Some(Extent {
-                range: bytes(extent.startoff.0)..bytes(extent.end().0),
-                device_offset: geo.fsb_to_byte(extent.startblock)?.0,
-                unwritten: extent.unwritten,
-            })
-        });
-        Ok(known.collect())
+        extents(&self.owner, self.ino).map_err(Error::new)
     }
+
+    /// Writes bytes `range` of the content to `out`, holes as zeroes, and returns their number:
+    /// less than asked for only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); those of `out`.
+    pub fn copy_to(&self, range: Range<u64>, out: &mut impl Write) -> Result<u64> {
+        let mut at = range.start;
+        let piece = range.end.saturating_sub(at).min(COPY_PIECE);
+        let mut buf = vec![0; usize::try_from(piece).unwrap_or_default()];
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buf.len());
+            let len = self.read_at(&mut buf[..wanted], at)?;
+            if len == 0 {
+                break;
+            }
+            out.write_all(&buf[..len]).map_err(Error::new)?;
+            at += len as u64;
+        }
+        Ok(at.saturating_sub(range.start))
+    }
+
+    /// Gives the file a name, or a further one, as `linkat` does for an open file.
+    ///
+    /// # Errors
+    /// As [`Volume::hard_link`](crate::Volume::hard_link).
+    pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
+        Volume { owner: self.owner.clone() }.at("link to", path.as_ref(), |fs, path| {
+            let (dir, name) = fs.hold_parent(path)?;
+            fs.link(self.ino, dir.ino(), &name)
+        })
+    }
+}
+
+/// Returns where the content of inode `ino` lies.
+pub(crate) fn extents(owner: &Owner, ino: Ino) -> vfs::Result<Vec<Extent>> {
+    let volume = owner.volume();
+    if owner.is_writable() {
+        volume.flush_content(ino)?;
+    }
+    let (geo, inode) = (volume.geo(), volume.iget(ino)?);
+    let extents = volume.extents(&inode, Fork::Data)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
+    let known = extents.as_slice().iter().filter_map(|extent| {
+        Some(Extent {
+            range: bytes(extent.startoff.0)..bytes(extent.end().0),
+            device_offset: geo.fsb_to_byte(extent.startblock)?.0,
+            startblock: extent.startblock.0,
+            unwritten: extent.unwritten,
+        })
+    });
+    Ok(known.collect())
 }
 
 impl Drop for File {

@@ -76,54 +76,89 @@
 //! | [`VolumeOptions`] | for writing, with an external log, without recovery, with less memory |
 //! | [`File`], [`OpenOptions`] | content: streams, reads and writes at an offset, holes, reflinks |
 //! | [`Metadata`], [`Permissions`], [`FileTimes`], [`Acl`], [`Xattr`] | metadata of a file |
-//! | [`ReadDir`], [`WalkDir`] | directories and trees |
+//! | [`ReadDir`], [`WalkDir`], [`WalkDirs`] | directories and trees |
+//! | [`WalkParallel`], [`Bulkstat`] | everything, as fast as the device allows |
+//! | [`NewFile`] | files of every type created, with their owner |
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
-//! | [`Extract`] | trees copied out, to a directory or as tar |
+//! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, and within; [`Problem`] says what could not be |
 //! | [`Check`] | a volume checked, finding by finding |
+//! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
+//! | [`compat`] | which kernels and boot loaders can read a volume |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
 //! | [`raw`] | the floors below, without any promise |
 //!
 //! `examples/` has programs of ten lines for the usual jobs.
 
+mod about;
 mod acl;
+pub mod allocator;
 mod attributes;
 mod build;
+mod bulkstat;
 mod cause;
 mod check;
+pub mod compat;
 mod dir;
 mod error;
 mod extract;
 mod file;
+pub mod inspect;
+mod journal;
 mod metadata;
 mod mkfs;
 mod names;
+mod node;
+mod notice;
 mod open_options;
 mod paths;
 mod progress;
+mod put;
 pub mod raw;
 mod remove_all;
 mod shared;
+mod superblock;
 mod time;
 mod volume;
 mod volume_options;
 mod walk;
+mod walk_dirs;
+mod walk_parallel;
 mod xattr;
 
+pub use about::{Group, HealLog};
 pub use acl::{Acl, AclEntry, AclTag};
 pub use build::{Build, Built};
+pub use bulkstat::{Bulkstat, BulkstatEntry};
 pub use check::{Check, Checked};
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, ErrorKind, Result};
-pub use extract::{Extract, Extracted, Problem};
+pub use extract::{Extract, Extracted};
 pub use file::{Extent, File};
+pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
-pub use mkfs::Mkfs;
+pub use mkfs::{Mkfs, MkfsPlan};
+pub use node::NewFile;
+pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
+pub use put::{Copied, CopyTree, Put};
+pub use superblock::Superblock;
 pub use volume::Volume;
 pub use volume_options::VolumeOptions;
 pub use walk::{WalkDir, WalkEntry};
+pub use walk_dirs::{DirContents, WalkDirs};
+pub use walk_parallel::{FoundEntry, WalkParallel};
 pub use xattr::{Xattr, Xattrs};
-pub use xfskit_check::{Finding, Healing, Severity};
+pub use xfskit_check::{Finding, Healing, Phase as CheckPhase, Report as CheckReport, Severity};
+pub use xfskit_copy::SkippedCount;
+pub use xfskit_copy::build::BuildError;
+pub use xfskit_copy::source::{Limit, SourceError, Unread};
+pub use xfskit_copy::stdin::Stdin;
+pub use xfskit_core::superblock::SecondarySuperblock;
+pub use xfskit_core::uuid::NewUuid;
+pub use xfskit_core::{Closed, Healed, JournalOptions, LockStats, Orphan, Replay, Stats};
 pub use xfskit_format::Corruption;
-pub use xfskit_vfs::{RenameMode, SetMode as SetXattrMode, Statfs};
+pub use xfskit_format::corruption::CheckId;
+pub use xfskit_mkfs::{Error as MkfsError, Summary};
+pub use xfskit_units::Uuid;
+pub use xfskit_vfs::{RenameMode, SetMode as SetXattrMode, Statfs, Timestamp};

@@ -7,7 +7,7 @@ use xfskit_vfs::{self as vfs, SetAttr, Stat, Timestamp};
 use crate::time::system_time;
 
 /// The type of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FileType {
     /// A regular file.
@@ -43,6 +43,28 @@ impl FileType {
     /// Returns true for a symbolic link.
     pub fn is_symlink(self) -> bool {
         self == Self::Symlink
+    }
+}
+
+impl FileType {
+    /// Returns the type in the form of the floor below.
+    pub(crate) fn below(self) -> vfs::FileType {
+        match self {
+            Self::File => vfs::FileType::Regular,
+            Self::Dir => vfs::FileType::Directory,
+            Self::Symlink => vfs::FileType::Symlink,
+            Self::Fifo => vfs::FileType::Fifo,
+            Self::Socket => vfs::FileType::Socket,
+            Self::CharDevice => vfs::FileType::CharDevice,
+            Self::BlockDevice => vfs::FileType::BlockDevice,
+            Self::Unknown => vfs::FileType::Unknown,
+        }
+    }
+}
+
+impl serde::Serialize for FileType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.below().serialize(serializer)
     }
 }
 
@@ -202,6 +224,41 @@ impl Metadata {
     /// Returns the number of extents of the content.
     pub fn extent_count(&self) -> u64 {
         self.0.nextents
+    }
+
+    /// Returns the number of extents of the attributes.
+    pub fn attr_extent_count(&self) -> u32 {
+        self.0.anextents
+    }
+
+    /// Returns the flags: immutable, append-only and the like, as `di_flags` holds them.
+    pub fn flags(&self) -> u16 {
+        self.0.flags.bits()
+    }
+
+    /// Returns the further flags: reflink, bigtime and the like, as `di_flags2` holds them.
+    pub fn flags2(&self) -> u64 {
+        self.0.flags2.bits()
+    }
+
+    /// Returns [`modified`](Self::modified) as the disk holds it.
+    pub fn mtime(&self) -> Timestamp {
+        self.0.mtime
+    }
+
+    /// Returns [`accessed`](Self::accessed) as the disk holds it.
+    pub fn atime(&self) -> Timestamp {
+        self.0.atime
+    }
+
+    /// Returns [`changed`](Self::changed) as the disk holds it.
+    pub fn ctime(&self) -> Timestamp {
+        self.0.ctime
+    }
+
+    /// Returns [`created`](Self::created) as the disk holds it.
+    pub fn btime(&self) -> Option<Timestamp> {
+        self.0.btime
     }
 
     pub(crate) fn stat(&self) -> &Stat {

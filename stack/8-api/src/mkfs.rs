@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
-use xfskit_mkfs::{self as mkfs, DeviceFacts, Options, Stamp};
+use xfskit_mkfs::compat::{self, LeftOut};
+use xfskit_mkfs::{self as mkfs, DeviceFacts, Options, Plan, Stamp, Summary};
 use xfskit_target::{self as target, Base, Target};
 use xfskit_units::{ByteLen, Uuid};
 
 use crate::volume_options::parse;
-use crate::{Result, Volume, VolumeOptions};
+use crate::{Error, Result, Volume, VolumeOptions};
+
+type Device = Arc<dyn BlockDevice>;
 
 /// Makes an empty volume: a builder. The defaults are those of mkfs.xfs.
 ///
@@ -77,8 +80,22 @@ impl Mkfs {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an option that does not exist or whose
     /// value is not valid.
     pub fn option(mut self, letter: &str, value: &str) -> Result<Self> {
-        self.options.sub(letter, value).map_err(mkfs::Error::from)?;
+        self.options.sub(letter, value).map_err(|error| Error::new(mkfs::Error::from(error)))?;
         Ok(self)
+    }
+
+    /// Discards what the device holds first. On by default.
+    pub fn discard(mut self, discard: bool) -> Self {
+        self.options.no_discard = !discard;
+        self
+    }
+
+    /// Leaves out features that one of `readers` cannot use, and with `max` adds all others that
+    /// they can. Returns what was left out, and for which reader.
+    pub fn readers(mut self, readers: &[compat::Target], max: bool) -> (Self, Vec<LeftOut>) {
+        let choice = compat::features_for(readers, max);
+        choice.apply(&mut self.options);
+        (self, choice.left_out)
     }
 
     /// Makes the volume on `target` and opens it for writing. An image file that is missing is
@@ -89,13 +106,18 @@ impl Mkfs {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) where something is on it; those of the
     /// device.
     pub fn create(&self, target: impl AsRef<Path>) -> Result<Volume> {
-        let target = parse(target.as_ref().as_os_str())?;
-        let options = self.options();
-        let plan = mkfs::plan(&options, &self.facts(&target)?, self.stamp())?;
-        let data = data_device(&target, plan.geometry.data_bytes())?;
-        let log = self.log_device()?;
-        mkfs::make(&*data, log.as_deref(), &plan)?;
+        let (data, log) = self.plan(target)?.write_devices()?;
         VolumeOptions::new().write(true).open_device(data, log)
+    }
+
+    /// Decides everything about the volume on `target`, and writes nothing yet.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn plan(&self, target: impl AsRef<Path>) -> Result<MkfsPlan> {
+        let target = parse(target.as_ref().as_os_str())?;
+        let plan = mkfs::plan(&self.options(), &self.facts(&target)?, self.stamp());
+        Ok(MkfsPlan { plan: plan.map_err(Error::new)?, target, mkfs: self.clone() })
     }
 
     /// Returns all options, with the size among them.
@@ -107,15 +129,27 @@ impl Mkfs {
 
     /// Returns the properties of the devices. Nothing is created or changed yet.
     pub(crate) fn facts(&self, target: &Target) -> Result<DeviceFacts> {
+        self.facts_for(target, self.wanted_size())
+    }
+
+    /// Returns the properties of the devices for a volume whose size is decided later: those of a
+    /// file of `size` where there is none.
+    pub(crate) fn sector_facts(&self, target: &Target, size: ByteLen) -> Result<DeviceFacts> {
+        let is_new = image_path(target).is_some_and(|path| !path.exists());
+        self.facts_for(target, is_new.then_some(size))
+    }
+
+    fn facts_for(&self, target: &Target, size: Option<ByteLen>) -> Result<DeviceFacts> {
         let log = self.log_device()?;
-        match (image_path(target), self.wanted_size()) {
+        match (image_path(target), size) {
             (Some(path), Some(size)) if is_shorter(path, size) => {
                 let facts = DeviceFacts::file(size);
                 let log = log.as_ref().map(|log| DeviceFacts::of(log, Some(log)).log);
                 Ok(DeviceFacts { log: log.flatten(), ..facts })
             }
             _ => {
-                let data = target::open_unchecked(target, OpenMode::ReadOnly)?;
+                let data =
+                    target::open_unchecked(target, OpenMode::ReadOnly).map_err(Error::new)?;
                 Ok(DeviceFacts::of(&*data, log.as_deref()))
             }
         }
@@ -131,7 +165,8 @@ impl Mkfs {
 
     pub(crate) fn log_device(&self) -> Result<Option<Arc<dyn BlockDevice>>> {
         let open = |name: &String| {
-            Ok(target::open_unchecked(&parse(OsStr::new(name))?, OpenMode::ReadWrite)?)
+            target::open_unchecked(&parse(OsStr::new(name))?, OpenMode::ReadWrite)
+                .map_err(Error::new)
         };
         self.options.log_name.as_ref().map(open).transpose()
     }
@@ -143,6 +178,44 @@ impl Mkfs {
         let [g0, g1, g2, g3, ..] = *Uuid::new_v4().as_bytes();
         let generation = u32::from_be_bytes([g0, g1, g2, g3]);
         Stamp { uuid, seconds: time.sec, nanoseconds: time.nsec, generation }
+    }
+}
+
+/// A volume that [`Mkfs::plan`] decided on.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is made until `write` is called"]
+pub struct MkfsPlan {
+    plan: Plan,
+    target: Target,
+    mkfs: Mkfs,
+}
+
+impl MkfsPlan {
+    /// Returns what is worth knowing about the decisions, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.plan.notes
+    }
+
+    /// Returns the properties of the volume in the words of mkfs.xfs. `data` names the device
+    /// there.
+    pub fn summary(&self, data: &str) -> Summary {
+        Summary::of(&self.plan.geometry, data, self.mkfs.options.log_name.as_deref())
+    }
+
+    /// Makes the volume.
+    ///
+    /// # Errors
+    /// As [`Mkfs::create`].
+    pub fn write(&self) -> Result<()> {
+        self.write_devices().map(drop)
+    }
+
+    /// Makes the volume, and returns the devices of data and log.
+    fn write_devices(&self) -> Result<(Device, Option<Device>)> {
+        let data = data_device(&self.target, self.plan.geometry.data_bytes())?;
+        let log = self.mkfs.log_device()?;
+        mkfs::make(&*data, log.as_deref(), &self.plan).map_err(Error::new)?;
+        Ok((data, log))
     }
 }
 
@@ -162,12 +235,14 @@ fn is_shorter(path: &Path, size: ByteLen) -> bool {
 /// Opens the device to write to. A missing image is created, and a shorter one is extended.
 pub(crate) fn data_device(target: &Target, size: ByteLen) -> Result<Arc<dyn BlockDevice>> {
     match image_path(target) {
-        Some(path) if !path.exists() => Ok(target::create(target, size)?),
+        Some(path) if !path.exists() => target::create(target, size).map_err(Error::new),
         Some(path) if is_shorter(path, size) => {
-            let mut file = FileDevice::open(path, OpenMode::ReadWrite)?;
-            file.resize(size)?;
-            Ok(Arc::new(file))
+            let longer = FileDevice::open(path, OpenMode::ReadWrite).and_then(|mut file| {
+                file.resize(size)?;
+                Ok(file)
+            });
+            Ok(Arc::new(longer.map_err(Error::new)?))
         }
-        _ => Ok(target::open_unchecked(target, OpenMode::ReadWrite)?),
+        _ => target::open_unchecked(target, OpenMode::ReadWrite).map_err(Error::new),
     }
 }

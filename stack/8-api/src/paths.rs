@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use xfskit_vfs::Follow;
+use xfskit_vfs::{Follow, Inode};
 
-use crate::{Error, ErrorKind, File, Metadata, OpenOptions, ReadDir, Result, Volume, WalkDir};
+use crate::{
+    Error, ErrorKind, Extent, File, Metadata, OpenOptions, ReadDir, Result, Volume, WalkDir,
+    WalkDirs,
+};
 
 impl Volume {
     /// Opens a regular file for reading.
@@ -128,14 +131,18 @@ impl Volume {
     /// item of the iterator.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
-        let dir = self.at("list", path, |owner, inside| {
+        Ok(ReadDir::new(self.owner.clone(), path, self.directory("list", path)?))
+    }
+
+    /// Returns the inode of a directory.
+    pub(crate) fn directory(&self, operation: &'static str, path: &Path) -> Result<Inode> {
+        self.at(operation, path, |owner, inside| {
             let dir = owner.resolve(inside, Follow::Yes)?;
             if dir.core().is_dir() {
                 return Ok(dir);
             }
             Err(xfskit_core::Error::NotDirectory(dir.ino()).into())
-        })?;
-        Ok(ReadDir::new(self.owner.clone(), path, dir))
+        })
     }
 
     /// Returns everything below a directory, the start included: an iterator, depth first, sorted
@@ -144,8 +151,56 @@ impl Volume {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound). Damage is an item of the iterator.
     pub fn walk_dir(&self, path: impl AsRef<Path>) -> Result<WalkDir> {
-        let path = path.as_ref();
-        let start = self.at("walk", path, |owner, inside| owner.resolve(inside, Follow::Yes))?;
+        self.walk_from(path.as_ref(), Follow::Yes)
+    }
+
+    /// Returns everything below a directory, as [`walk_dir`](Self::walk_dir) does. A symbolic link
+    /// at the end of `path` is not followed: it is the only item.
+    ///
+    /// # Errors
+    /// As [`walk_dir`](Self::walk_dir).
+    pub fn walk_dir_nofollow(&self, path: impl AsRef<Path>) -> Result<WalkDir> {
+        self.walk_from(path.as_ref(), Follow::No)
+    }
+
+    fn walk_from(&self, path: &Path, follow: Follow) -> Result<WalkDir> {
+        let start = self.at("walk", path, |owner, inside| owner.resolve(inside, follow))?;
         Ok(WalkDir::new(self.owner.clone(), &crate::volume::inside(path), start))
+    }
+
+    /// Returns the directories below `path`, itself included, each with its entries: an iterator,
+    /// as Python's `os.walk`, depth first, sorted by name. A symbolic link at the end of `path` is
+    /// followed, those below are not.
+    ///
+    /// # Errors
+    /// As [`read_dir`](Self::read_dir). Damage below is a part of the items.
+    pub fn walk_dirs(&self, path: impl AsRef<Path>) -> Result<WalkDirs> {
+        let path = path.as_ref();
+        let dir = self.directory("walk", path)?;
+        Ok(WalkDirs::new(self.owner.clone(), &crate::volume::inside(path), dir))
+    }
+
+    /// Returns where the content of a file lies on the device, ascending; for a directory its
+    /// blocks, and for a long symbolic link those of its target. A symbolic link is followed. What
+    /// is in memory is written first.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata).
+    pub fn extents(&self, path: impl AsRef<Path>) -> Result<Vec<Extent>> {
+        self.extents_at(path.as_ref(), Follow::Yes)
+    }
+
+    /// Returns extents, as [`extents`](Self::extents) does. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata).
+    pub fn extents_nofollow(&self, path: impl AsRef<Path>) -> Result<Vec<Extent>> {
+        self.extents_at(path.as_ref(), Follow::No)
+    }
+
+    fn extents_at(&self, path: &Path, follow: Follow) -> Result<Vec<Extent>> {
+        self.at("map", path, |owner, path| {
+            crate::file::extents(owner, owner.resolve(path, follow)?.ino())
+        })
     }
 }

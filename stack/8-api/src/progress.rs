@@ -5,6 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use xfskit_copy::stdin::Stdin;
+
+use crate::notice::Notices;
+
 /// How far a long operation is. The units are those of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +44,18 @@ impl CancelToken {
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0
     }
+
+    /// Returns standard input, whose reads, waiting ones too, fail once the token is cancelled.
+    pub fn stdin(&self) -> Stdin {
+        Stdin::until(Arc::clone(&self.0))
+    }
+}
+
+impl From<Arc<AtomicBool>> for CancelToken {
+    /// Returns the token that `flag` cancels: a signal handler may set it.
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
 }
 
 /// The callback that receives the progress, if there is one.
@@ -62,6 +78,7 @@ impl fmt::Debug for Report<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Control<'c> {
     pub report: Report<'c>,
+    pub notices: Notices<'c>,
     pub cancel: CancelToken,
 }
 

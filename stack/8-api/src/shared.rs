@@ -1,5 +1,6 @@
 //! What all clones of a volume, its files and its iterators share.
 
+use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,14 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use xfskit_core::Closed;
 use xfskit_vfs::{self as vfs, Fs};
 
+use crate::cause::Cause;
 use crate::{Error, Result};
+
+thread_local! {
+    /// The volumes whose operations this thread is in: a close of one of them would wait for
+    /// itself.
+    static INSIDE: RefCell<Vec<*const Shared>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The filesystem, and whether it is open.
 ///
@@ -29,7 +37,33 @@ pub(crate) struct Shared {
 pub(crate) struct Owner(Arc<Shared>);
 
 /// An operation under way: the volume is not closed meanwhile.
-pub(crate) struct Running<'s>(#[allow(dead_code)] RwLockReadGuard<'s, ()>);
+pub(crate) struct Running<'s> {
+    _lock: RwLockReadGuard<'s, ()>,
+    _inside: Inside,
+}
+
+/// Marks this thread as one that an operation of the volume runs on.
+pub(crate) struct Inside(*const Shared);
+
+impl Inside {
+    fn enter(shared: *const Shared) -> Self {
+        // While a thread ends, its list is gone, and it closes nothing any more.
+        let _ignored = INSIDE.try_with(|volumes| volumes.borrow_mut().push(shared));
+        Self(shared)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _ignored = INSIDE.try_with(|volumes| {
+            let mut volumes = volumes.borrow_mut();
+            // Guards may end in another order than they began.
+            if let Some(at) = volumes.iter().rposition(|&volume| std::ptr::eq(volume, self.0)) {
+                volumes.swap_remove(at);
+            }
+        });
+    }
+}
 
 impl Owner {
     pub(crate) fn new(fs: Fs) -> Self {
@@ -49,7 +83,12 @@ impl Owner {
     /// Begins the end of a file or an iterator, which a closed volume has too.
     pub(crate) fn enter_to_end(&self) -> Running<'_> {
         // An operation may begin within another one of the same thread while a close waits.
-        Running(self.0.running.read_recursive())
+        Running { _lock: self.0.running.read_recursive(), _inside: self.inside() }
+    }
+
+    /// Marks this thread as one that runs a part of an operation which another thread began.
+    pub(crate) fn inside(&self) -> Inside {
+        Inside::enter(Arc::as_ptr(&self.0))
     }
 
     /// Returns true if changes are allowed.
@@ -64,7 +103,15 @@ impl Owner {
     }
 
     /// Waits for the operations that are under way, and refuses later ones.
+    ///
+    /// # Errors
+    /// This thread runs one of them, or the volume was closed already.
     pub(crate) fn end(&self) -> Result<()> {
+        let this = Arc::as_ptr(&self.0);
+        let is_inside = INSIDE.try_with(|volumes| volumes.borrow().contains(&this));
+        if is_inside.unwrap_or(false) {
+            return Err(Error::new(Cause::Within));
+        }
         if self.0.closed.swap(true, Ordering::AcqRel) {
             return Err(Error::new(xfskit_core::Error::Closed));
         }

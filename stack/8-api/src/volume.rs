@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use xfskit_core::Closed;
 use xfskit_vfs::{self as vfs, Fs, Statfs};
 
 use crate::shared::Owner;
@@ -50,14 +51,17 @@ impl Volume {
         VolumeOptions::new().open(target)
     }
 
-    /// Makes all changes so far durable, the content of files too.
+    /// Makes all changes so far durable, the content of files too. A volume that is open for
+    /// reading has none.
     ///
     /// # Errors
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) for a volume that is open for reading;
     /// [`Shutdown`](crate::ErrorKind::Shutdown) where the volume cannot be written any more.
     pub fn sync(&self) -> Result<()> {
         let _running = self.owner.enter()?;
-        Ok(self.owner.sync()?)
+        if !self.owner.is_writable() {
+            return Ok(());
+        }
+        self.owner.sync().map_err(Error::new)
     }
 
     /// Makes all changes durable and leaves the volume clean, with an empty journal.
@@ -65,23 +69,24 @@ impl Volume {
     /// Waits for the calls that other threads have under way. Files, iterators and other clones of
     /// the volume may still be there: their later calls fail with
     /// [`Closed`](crate::ErrorKind::Closed), and dropping them does nothing. Files that were
-    /// removed while they were open are freed; where the device does not allow that, the journal
-    /// stays dirty and the next opening for writing frees them. The target itself is released with
-    /// the last reference.
+    /// removed while they were open are freed; where damage or the device does not allow that,
+    /// [`Closed::orphans_left`] lists them: the journal stays dirty, and the next opening for
+    /// writing tries again. The target itself is released with the last reference.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync), but a volume that is open for reading closes without an error. What
-    /// was not durable before may then be lost. [`Closed`](crate::ErrorKind::Closed) where it was
-    /// closed already.
-    pub fn close(self) -> Result<()> {
-        self.owner.close().map(drop)
+    /// As [`sync`](Self::sync). What was not durable before may then be lost.
+    /// [`Closed`](crate::ErrorKind::Closed) where it was closed already.
+    /// [`ResourceBusy`](crate::ErrorKind::ResourceBusy) within an operation of the same volume, in
+    /// a callback for its progress: the close would wait for itself.
+    pub fn close(self) -> Result<Closed> {
+        self.owner.close()
     }
 
     /// Ends without closing, as a crash does: what was not synced is lost, and the next opening
     /// replays the journal. For tests, and for programs that do not want their changes any more.
     ///
     /// Later calls through files, iterators and other clones fail with
-    /// [`Closed`](crate::ErrorKind::Closed).
+    /// [`Closed`](crate::ErrorKind::Closed). Within an operation of the same volume nothing happens.
     pub fn abandon(self) {
         // Closed already: there is nothing to abandon.
         let _ended = self.owner.end();

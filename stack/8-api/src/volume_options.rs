@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_core::uuid::NewUuid;
 use xfskit_core::{JournalOptions, OnReplay, ReplayOptions};
 use xfskit_target::{self as target, Target};
+use xfskit_units::Uuid;
 use xfskit_vfs::{self as vfs, Clock, Fs};
 
-use crate::{Progress, Result, Volume};
+use crate::{Error, Progress, Result, Volume};
 
 /// How to open a volume: a builder.
 ///
@@ -39,22 +41,12 @@ impl Default for VolumeOptions {
             write: false,
             log: None,
             journal: JournalOptions::default(),
-            cache_bytes: quarter_of_memory(),
+            cache_bytes: Self::default_cache_bytes(),
             read_limit: vfs::WHOLE_MAX,
             replay: ReplayOptions { on_progress: None, spill_dir: Some(std::env::temp_dir()) },
             clock: Clock::system(),
         }
     }
-}
-
-/// Returns a quarter of the machine's memory, in bytes: the default of
-/// [`VolumeOptions::cache_bytes`]. Where the system does not say how much there is, returns the
-/// engine's own default.
-pub fn quarter_of_memory() -> usize {
-    let otherwise = xfskit_core::OpenOptions::default().cache_bytes;
-    let info = rustix::system::sysinfo();
-    let bytes = u128::from(info.totalram) * u128::from(info.mem_unit) / 4;
-    usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(otherwise)
 }
 
 impl VolumeOptions {
@@ -85,6 +77,22 @@ impl VolumeOptions {
     /// Bounds the memory for metadata, in bytes. A quarter of the machine's memory by default.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Returns the default of [`cache_bytes`](Self::cache_bytes): a quarter of the machine's memory.
+    /// Where the system does not say how much there is, returns the engine's own default.
+    pub fn default_cache_bytes() -> usize {
+        let otherwise = xfskit_core::OpenOptions::default().cache_bytes;
+        let info = rustix::system::sysinfo();
+        let bytes = u128::from(info.totalram) * u128::from(info.mem_unit) / 4;
+        usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(otherwise)
+    }
+
+    /// Says how the journal is written, in the words of mount(8):
+    /// `"logbsize=256k,wsync".parse()`.
+    pub fn journal(mut self, journal: JournalOptions) -> Self {
+        self.journal = journal;
         self
     }
 
@@ -125,8 +133,23 @@ impl VolumeOptions {
     /// # Errors
     /// As [`Volume::open`]. A volume that cannot be written is refused before anything is changed.
     pub fn open(&self, target: impl AsRef<Path>) -> Result<Volume> {
-        let device = target::open(&parse(target.as_ref().as_os_str())?, self.mode())?;
+        let target = parse(target.as_ref().as_os_str())?;
+        let device = target::open(&target, self.mode()).map_err(Error::new)?;
         self.open_device(device, self.log_device()?)
+    }
+
+    /// Gives the volume on `target` another UUID. Its metadata keeps the one that it was made with:
+    /// the volume gets the feature `meta_uuid` until that is restored. Returns both.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) for writing.
+    pub fn set_uuid(&self, target: impl AsRef<Path>, uuid: NewUuid) -> Result<(Uuid, Uuid)> {
+        let options = self.clone().write(true);
+        let target = parse(target.as_ref().as_os_str())?;
+        let device = target::open(&target, OpenMode::ReadWrite).map_err(Error::new)?;
+        let log = options.log_device()?;
+        let core = xfskit_core::OpenOptions { write: false, ..options.core(log) };
+        xfskit_core::uuid::set_uuid(&device, &core, uuid).map_err(Error::new)
     }
 
     fn mode(&self) -> OpenMode {
@@ -135,8 +158,9 @@ impl VolumeOptions {
 
     /// Returns the device with the journal, for a volume with an external one.
     pub(crate) fn log_device(&self) -> Result<Option<Arc<dyn BlockDevice>>> {
-        let open =
-            |name: &PathBuf| Ok(target::open_unchecked(&parse(name.as_os_str())?, self.mode())?);
+        let open = |name: &PathBuf| {
+            target::open_unchecked(&parse(name.as_os_str())?, self.mode()).map_err(Error::new)
+        };
         self.log.as_ref().map(open).transpose()
     }
 
@@ -147,8 +171,8 @@ impl VolumeOptions {
         log_dev: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Volume> {
         let options = self.core(log_dev);
-        let core = xfskit_core::Volume::open(device, &options)?;
-        let fs = Fs::with_clock(core, self.clock.clone()).with_whole_max(self.read_limit);
+        let core = xfskit_core::Volume::open(device, &options).map_err(Error::new)?;
+        let fs = Fs::new(core, self.clock.clone()).with_whole_max(self.read_limit);
         Ok(Volume::new(fs))
     }
 
@@ -166,5 +190,6 @@ pub(crate) fn parse(name: &OsStr) -> Result<Target> {
         name: String::from_utf8_lossy(name.as_bytes()).into_owned(),
         why: "it is not UTF-8",
     };
-    Ok(Target::parse(name.to_str().ok_or_else(not_utf8)?)?)
+    let name = name.to_str().ok_or_else(not_utf8).map_err(Error::new)?;
+    Target::parse(name).map_err(Error::new)
 }

@@ -57,7 +57,8 @@ impl Iterator for WalkDir {
                 Ok(entry) => {
                     let metadata = self.owner.stat(&entry.inode).into();
                     let path = std::ffi::OsString::from_vec(entry.path).into();
-                    return Some(Ok(WalkEntry { path, depth: entry.depth, metadata }));
+                    let (depth, is_last) = (entry.depth, entry.last);
+                    return Some(Ok(WalkEntry { path, depth, metadata, is_last }));
                 }
                 Err(WalkFault { path, error }) => {
                     return Some(Err(Error::at(error, Path::new(OsStr::from_bytes(&path)))));
@@ -73,6 +74,7 @@ pub struct WalkEntry {
     path: PathBuf,
     depth: usize,
     metadata: Metadata,
+    is_last: bool,
 }
 
 impl WalkEntry {
@@ -94,6 +96,11 @@ impl WalkEntry {
     /// Returns how deep below the start the file is. The start itself is 0.
     pub fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// Returns true for the last entry of its directory.
+    pub fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// Returns the type of the file.

@@ -53,7 +53,7 @@ fn a_tree_goes_into_a_new_volume_and_comes_out_the_same() {
     };
     let built = Build::new().dir(&root).owner(7, 8).progress(count).create(&image).unwrap();
     assert_eq!(built.inodes, 205, "{built:?}");
-    assert!(built.left_out.is_empty() && built.unread.is_empty());
+    assert!(built.problems.is_empty() && built.skipped.is_empty());
     assert!(seen.load(Ordering::Relaxed) > 0, "no progress");
     verify::file(&image).unwrap();
     let volume = Volume::open(&image).unwrap();
@@ -111,10 +111,10 @@ fn a_check_replays_the_journal_in_memory_and_counts_what_it_sees() {
     };
     let checked = Check::new().progress(count).run(&image).unwrap();
     assert!(checked.is_clean(), "{:?}", checked.findings);
-    assert!(checked.inodes > 50 && checked.directories > 3, "{checked:?}");
+    assert!(checked.report.inodes > 50 && checked.report.directories > 3, "{checked:?}");
     assert!(steps.into_inner() > 0, "no progress");
     let as_it_lies = Check::new().recovery(false).run(&image).unwrap();
-    assert!(as_it_lies.inodes < checked.inodes);
+    assert!(as_it_lies.report.inodes < checked.report.inodes);
     assert!(std::fs::read(&image).unwrap() == before);
     let empty = dir.path().join("empty");
     std::fs::write(&empty, vec![0; 1 << 20]).unwrap();

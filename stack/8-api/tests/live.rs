@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use xfskit::raw::block::{BlockDevice, MemDevice};
 use xfskit::raw::units::ByteLen;
-use xfskit::raw::vfs::{Fs, Stat};
+use xfskit::raw::vfs::{Clock, Fs, Stat};
 use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
 use xfskit::{ErrorKind, File, FileTimes, OpenOptions, RenameMode, Volume, VolumeOptions};
 use xfskit_test_oracle::verify;
@@ -92,7 +92,10 @@ fn changes_are_dated_by_the_clock_of_the_machine() {
     let (device, volume) = made();
     volume.close().unwrap();
     let options = xfskit::raw::core::OpenOptions { write: true, ..Default::default() };
-    let fs = Fs::new(xfskit::raw::core::Volume::open(Arc::clone(&device), &options).unwrap());
+    let fs = Fs::new(
+        xfskit::raw::core::Volume::open(Arc::clone(&device), &options).unwrap(),
+        Clock::system(),
+    );
     let root = fs.volume().geo().rootino;
     fs.make(root, b"f", &xfskit::raw::vfs::NewNode::file(0o644)).unwrap();
     fs.close().unwrap();

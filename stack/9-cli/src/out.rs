@@ -6,17 +6,11 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::copy::SkippedCount;
-use xfskit::raw::core::{Healed, Heals};
-use xfskit::raw::format::Corruption;
-use xfskit::raw::vfs;
+use xfskit::{Corruption, HealLog, Healed, SkippedCount, Volume};
 
 use crate::exit::{ExitStatus, Failure};
 use crate::grammar::OutputOptions;
@@ -53,8 +47,8 @@ pub(crate) struct Out {
     /// The line of a file of commands that is being run.
     line: Option<u64>,
     inner: Mutex<Inner>,
-    /// Counters of healed blocks, of all volumes that were open.
-    heals: Mutex<Vec<Arc<Heals>>>,
+    /// Logs of healed blocks, of all volumes that were open.
+    heals: Mutex<Vec<HealLog>>,
 }
 
 struct Inner {
@@ -151,13 +145,14 @@ impl Out {
 
     /// Reports something that is damaged or cannot be read. The command continues, and ends with
     /// exit code 1.
-    pub(crate) fn fault(&self, path: &[u8], error: &vfs::Error) {
-        self.fault_in(path, error, error.corruption(), None);
+    pub(crate) fn fault(&self, path: &[u8], error: &xfskit::Error) {
+        self.fault_in(path, error.reason(), error.corruption(), None);
     }
 
-    /// Reports a fault with a hint what to do next.
-    pub(crate) fn fault_with_hint(&self, path: &[u8], error: &vfs::Error, hint: &str) {
-        self.fault_in(path, error, error.corruption(), Some(hint));
+    /// Reports a fault at the path that the error names.
+    pub(crate) fn fault_at_its_path(&self, error: &xfskit::Error) {
+        let path = error.path().map(|path| path.as_os_str().as_encoded_bytes());
+        self.fault(path.unwrap_or_default(), error);
     }
 
     /// Reports a fault without a path. `corruption` is the failed check, if it is one.
@@ -211,8 +206,7 @@ impl Out {
 
     /// Reports the blocks that heal on this volume at the end.
     pub(crate) fn watch(&self, volume: &Volume) {
-        let heals = Arc::clone(volume.fs().volume().cache().heals());
-        self.heals.lock().push(heals);
+        self.heals.lock().push(volume.heal_log());
     }
 
     /// Reports the blocks that healed, which does not change the exit code.
@@ -311,6 +305,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Returns the error of the system behind `error`.
+pub(crate) fn io_cause(error: &xfskit::Error) -> Option<&io::Error> {
+    let mut causes = std::iter::successors(Some(error.reason()), |error| error.source());
+    causes.find_map(|error| error.downcast_ref())
 }
 
 /// Returns a message about `path` without the path, which the caller prints.

@@ -19,7 +19,7 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 /// Formats type and permissions as `ls -l` does.
-pub(crate) fn mode(mode: u16) -> String {
+pub(crate) fn mode(mode: u32) -> String {
     let kind = match mode & 0o170_000 {
         0o010_000 => 'p',
         0o020_000 => 'c',
@@ -48,7 +48,7 @@ pub(crate) fn mode(mode: u16) -> String {
 }
 
 /// Returns the name of a file type.
-pub(crate) fn kind(mode: u16) -> &'static str {
+pub(crate) fn kind(mode: u32) -> &'static str {
     match mode & 0o170_000 {
         0o010_000 => "fifo",
         0o020_000 => "character special file",

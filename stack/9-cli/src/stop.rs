@@ -3,16 +3,16 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use xfskit::raw::copy::stdin::Stdin;
+use xfskit::{CancelToken, Stdin};
 
 use crate::exit::Failure;
 
-/// Set when the user requests an end.
+/// Cancelled when the user requests an end.
 #[derive(Debug)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(CancelToken);
 
 impl Stop {
     /// Handles SIGINT, SIGTERM, SIGHUP and SIGQUIT from now on. A second signal ends the program at
@@ -28,12 +28,12 @@ impl Stop {
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&requested)))
                 .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
         }
-        Ok(Self(requested))
+        Ok(Self(requested.into()))
     }
 
     /// Fails if the user requested an end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if !self.0.load(Ordering::Relaxed) {
+        if !self.0.is_cancelled() {
             return Ok(());
         }
         Err(Failure::stopped())
@@ -41,12 +41,17 @@ impl Stop {
 
     /// Returns `Break` if the user requested an end.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
-        if self.check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.0.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Returns the token that the request cancels.
+    pub(crate) fn token(&self) -> &CancelToken {
+        &self.0
     }
 
     /// Returns standard input, whose reads fail when the user requests an end.
     pub(crate) fn stdin(&self) -> Stdin {
-        Stdin::until(Arc::clone(&self.0))
+        self.0.stdin()
     }
 }
 

@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, ours, verify};
-use xfskit_vfs::{Fs, Ino, NewNode, RenameMode};
+use xfskit_test_support::{Image, Mount, Random, Scratch, ours, verify};
+use xfskit_vfs::{Clock, Fs, Ino, NewNode, RenameMode};
 
 use crate::pattern;
-use xfskit_test_support::Random;
 
 /// Threads of the process.
 const THREADS: u16 = 4;
@@ -45,7 +44,7 @@ struct Synced {
 pub fn write_until_killed(image: &Path, seed: u64) {
     let device = FileDevice::open(image, OpenMode::ReadWrite).expect("the image");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::new(device), &options).expect("the volume"));
+    let fs = Fs::new(Volume::open(Arc::new(device), &options).expect("the volume"), Clock::system());
     let root = fs.volume().geo().rootino;
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, Event, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, kernel, verify};
-use xfskit_vfs::Fs;
+use xfskit_test_support::{Image, Mount, Random, Scratch, kernel, verify};
+use xfskit_vfs::{Clock, Fs};
 
 use crate::crash::{Crash, Crashes, WRITE_LOSSES};
 use crate::run::{Run, open};
 use crate::tree::TreeState;
-use xfskit_test_support::Random;
 
 /// A recovered volume that was found sound.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ fn recovered(
         return Err("the journal is not clean after closing".into());
     }
     let blocksize = 1 << again.geo().blocklog;
-    same(&seen, run.state(&Fs::new(again)), "closed")?;
+    same(&seen, run.state(&Fs::new(again, Clock::system())), "closed")?;
     let events = recorder.events();
     Ok(Recovered { seen, events, dev, blocksize })
 }
@@ -82,7 +81,7 @@ fn same<E: std::fmt::Display>(
 fn in_memory(run: &Run, dev: Arc<dyn BlockDevice>) -> Result<Vec<TreeState>, String> {
     let volume =
         Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("in memory: {e}"))?;
-    run.state(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
+    run.state(&Fs::new(volume, Clock::system())).map_err(|error| format!("in memory: {error}"))
 }
 
 /// Interrupts the recovery of `crash` at each of its writes, some of which arrive, and recovers

@@ -21,8 +21,8 @@ use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_faults::tree::{Tree, readable, tree};
 use xfskit_test_faults::verify::{Testbed, count_accesses, expected_trees, verify};
 use xfskit_test_faults::work::{STEPS, dirty, open};
-use xfskit_test_oracle::long;
-use xfskit_vfs::Fs;
+use xfskit_test_support::long;
+use xfskit_vfs::{Clock, Fs};
 
 /// Number of runs with each outcome.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ fn run(
         }
     }
     if let Ok(volume) = Volume::open(testbed.dev.clone(), &OpenOptions::default()) {
-        read_all(&Fs::new(volume), seen, "read");
+        read_all(&Fs::new(volume, Clock::system()), seen, "read");
     }
     match open(testbed.dev.clone()) {
         Err(_) => outcomes.refused += 1,
@@ -171,7 +171,7 @@ fn whole_run(base: &Arc<dyn BlockDevice>, plan: FaultPlan) -> (Testbed, Tree) {
     }
     fs.close().expect("closed");
     let volume = Volume::open(testbed.dev.clone(), &OpenOptions::default()).expect("opened again");
-    let tree = tree(&Fs::new(volume)).expect("readable");
+    let tree = tree(&Fs::new(volume, Clock::system())).expect("readable");
     (testbed, tree)
 }
 

@@ -19,7 +19,7 @@ use xfskit_copy::{Destination, PutOptions, put};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_units::{ByteLen, Uuid};
-use xfskit_vfs::Fs;
+use xfskit_vfs::{Clock, Fs};
 
 /// Bit of the first byte: header checksums stay as they are.
 const KEEP_CHECKSUMS: u8 = 1;
@@ -139,7 +139,7 @@ fn empty() -> &'static Arc<dyn BlockDevice> {
 fn put_into(tree: &Tree) {
     let dev: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(Arc::clone(empty())));
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).expect("an empty volume"));
+    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).expect("an empty volume"), Clock::system());
     let dir = fs.volume().geo().rootino;
     let to = Destination { dir, path: b"/", name: None, set_root: true };
     let _ = put(&fs, tree, &to, &PutOptions::default(), &|_| ControlFlow::Continue(()));

@@ -55,7 +55,7 @@ impl SeedImage {
     fn load(name: &str) -> Self {
         let image = Image::load(name);
         let volume = Volume::open(Arc::clone(&image.base), &OpenOptions::default());
-        let fs = Fs::new(volume.expect("a sound image"));
+        let fs = Fs::new(volume.expect("a sound image"), Clock::system());
         let (mut dirs, mut names) = (Vec::new(), Vec::new());
         let (mut inos, mut files) = (BTreeSet::new(), BTreeSet::new());
         let mut queue = vec![fs.volume().geo().rootino];
@@ -122,7 +122,7 @@ impl Op {
 /// Opens the volume for writing, with a clock that is the same in every run.
 fn open(dev: &Arc<dyn BlockDevice>) -> Result<Fs> {
     let volume = Volume::open(Arc::clone(dev), &options())?;
-    Ok(Fs::with_clock(volume, Clock::fixed(Timestamp::EPOCH)))
+    Ok(Fs::new(volume, Clock::fixed(Timestamp::EPOCH)))
 }
 
 fn options() -> OpenOptions {

@@ -8,9 +8,9 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::icore::LINKS_MAX;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
 use xfskit_test_model::run::{self, VolumeSpec};
-use xfskit_test_oracle::long;
-use xfskit_test_oracle::trees::directories::name_of_one_hash;
-use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
+use xfskit_test_support::long;
+use xfskit_test_support::trees::directories::name_of_one_hash;
+use xfskit_vfs::{Clock, Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
 /// The largest size of a file, in bytes.
 const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
@@ -238,7 +238,7 @@ fn a_change_of_a_read_only_volume_fails_and_changes_nothing() {
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     close(&dev, fs);
     let reader = Volume::open(Arc::clone(&dev) as Arc<dyn BlockDevice>, &OpenOptions::default());
-    let fs = Fs::new(reader.unwrap());
+    let fs = Fs::new(reader.unwrap(), Clock::system());
     let read_only = |result: Result<(), Error>| {
         assert!(matches!(result, Err(Error::Core(Core::ReadOnly))), "{result:?}");
     };

@@ -12,10 +12,10 @@ use xfskit_test_model::mem::{Mem, OpResult};
 use xfskit_test_model::operation::Operation;
 use xfskit_test_model::ours::{Difference, Ours};
 use xfskit_test_model::run::{self, with_copied_len};
-use xfskit_test_oracle::{
+use xfskit_test_support::{
     Image, Mount, Need, Scratch, Xfsprogs, kernel, long, needs, ours, verify,
 };
-use xfskit_vfs::Fs;
+use xfskit_vfs::{Clock, Fs};
 
 const MIXED: OpMix = OpMix { names: 60, content: 60_000, value: 3000, removals: 22 };
 const CROWDED: OpMix = OpMix { names: 3000, content: 3000, value: 300, removals: 12 };
@@ -43,7 +43,7 @@ impl<'s> Testbed<'s> {
         let maker = if kind.newer { tools.clone() } else { Xfsprogs::installed().expect("needed") };
         let image = Image::sparse(scratch, "volume.img", 320 << 20);
         maker.mkfs(&image, kind.options).expect("mkfs");
-        let fs = Arc::new(Fs::new(ours::open(&image)));
+        let fs = Arc::new(Fs::new(ours::open(&image), Clock::system()));
         let root = fs.volume().geo().rootino;
         let mem = Mem::new(Ours::below(fs, root).facts());
         Self { scratch, image, mem, tools }
@@ -110,7 +110,7 @@ impl<'s> Testbed<'s> {
         if !differences.is_empty() {
             return Err(differences.join("\n"));
         }
-        let side = Ours::find(Arc::new(Fs::new(ours::open(&self.image))), &self.mem)?;
+        let side = Ours::find(Arc::new(Fs::new(ours::open(&self.image), Clock::system())), &self.mem)?;
         side.compare(&self.mem).map_err(|what| format!("xfskit shows: {what}"))
     }
 }

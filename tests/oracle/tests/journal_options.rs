@@ -9,7 +9,7 @@ use xfskit::raw::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::log::Log;
 use xfskit::raw::vfs::{Clock, Fs, NewNode, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const FILES: usize = 300;
 
@@ -22,7 +22,7 @@ fn leave_dirty(image: &Image, words: &str, sync: bool) -> (u64, u32) {
     let options = OpenOptions { write: true, journal, ..OpenOptions::default() };
     let base = Arc::clone(&device) as Arc<dyn BlockDevice>;
     let volume = Volume::open(base, &options).expect("open the volume");
-    let fs = Fs::with_clock(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }));
+    let fs = Fs::new(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }));
     let before = device.counts().flushes;
     let root = fs.volume().geo().rootino;
     for n in 0..FILES {

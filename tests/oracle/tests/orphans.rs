@@ -8,7 +8,7 @@ use xfskit::raw::block::{FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::units::Ino;
 use xfskit::raw::vfs::{Clock, Fs, Handle, NewNode, Statfs, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const LEN: usize = 300_000;
 
@@ -16,7 +16,7 @@ fn open(image: &Image) -> Fs {
     let device = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open the image");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
     let volume = Volume::open(Arc::new(device), &options).expect("open the volume");
-    Fs::with_clock(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
+    Fs::new(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
 }
 
 fn root(fs: &Fs) -> Ino {

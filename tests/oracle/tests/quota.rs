@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use xfskit::raw::block::{FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
-use xfskit::raw::vfs::{Fs, NewNode};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
+use xfskit::raw::vfs::{Clock, Fs, NewNode};
+use xfskit_test_support::{Image, Need, Scratch, Xfsprogs, needs, verify};
 
 fn field(tools: &Xfsprogs, image: &Image, name: &str) -> u64 {
     let print = format!("print {name}");
@@ -28,7 +28,7 @@ fn the_kernel_recounts_quota_after_xfskit_has_written() {
     let open = |mode, write| {
         let device = FileDevice::open(image.path(), mode).expect("open the image");
         let options = OpenOptions { write, ..OpenOptions::default() };
-        Fs::new(Volume::open(Arc::new(device), &options).expect("open the volume"))
+        Fs::new(Volume::open(Arc::new(device), &options).expect("open the volume"), Clock::system())
     };
     // All three types of quota, accounted, enforced and checked.
     tools.db(&image, true, &["sb 0", "write -d qflags 0x7cf"]).expect("xfs_db");

@@ -11,8 +11,8 @@ use xfskit::raw::copy::source::{Source, SourceOptions, read_tree};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::mkfs::{DeviceFacts, Options, Stamp};
 use xfskit::raw::units::ByteLen;
-use xfskit::raw::vfs::{Fs, NewNode, Statfs};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, long, needs, ours, verify};
+use xfskit::raw::vfs::{Clock, Fs, NewNode, Statfs};
+use xfskit_test_support::{Image, Mount, Need, Scratch, long, needs, ours, verify};
 
 const MIB: u64 = 1 << 20;
 
@@ -33,7 +33,7 @@ fn linux(path: &Path) -> [u64; 4] {
 /// Returns the statfs numbers that xfskit shows.
 fn here(image: &Image<'_>) -> [u64; 4] {
     let Statfs { blocks, blocks_free, inodes, inodes_free, .. } =
-        Fs::new(ours::open(image)).statfs();
+        Fs::new(ours::open(image), Clock::system()).statfs();
     [blocks, blocks_free, inodes, inodes_free]
 }
 
@@ -103,7 +103,7 @@ fn statfs_of_a_used_volume_matches_linux() {
 fn fill(image: &Image<'_>) {
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"));
+    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"), Clock::system());
     let root = fs.volume().geo().rootino;
     let piece = vec![7; 1 << 20];
     'full: for n in 0.. {
@@ -143,7 +143,7 @@ fn a_volume_filled_by_xfskit_leaves_linux_its_reserved_blocks() {
 fn fill_with_names(image: &Image<'_>) {
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"));
+    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"), Clock::system());
     let root = fs.volume().geo().rootino;
     let make = |thread: usize| -> xfskit::raw::vfs::Result<()> {
         for n in 0.. {
@@ -198,7 +198,7 @@ fn a_full_volume_can_be_emptied() {
     fill_with_names(&image);
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).expect("open");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"));
+    let fs = Fs::new(Volume::open(Arc::new(dev), &options).expect("open"), Clock::system());
     let root = fs.volume().geo().rootino;
     let names = |ino| {
         let mut entries = fs.read_dir(&fs.inode(ino).expect("inode")).entries;
@@ -225,7 +225,7 @@ fn a_volume_built_with_free_space_gives_linux_that_space() {
         return;
     }
     let scratch = Scratch::new("right-size");
-    let root = xfskit_test_oracle::trees::fresh(scratch.path(), "tree").expect("directory");
+    let root = xfskit_test_support::trees::fresh(scratch.path(), "tree").expect("directory");
     std::fs::write(root.join("large"), vec![1; 30 << 20]).expect("write");
     let on = |_| std::ops::ControlFlow::Continue(());
     let tree = read_tree(&[Source::Dir(root)], &SourceOptions::default(), &on).expect("read");

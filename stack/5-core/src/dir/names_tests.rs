@@ -55,11 +55,8 @@ impl Fixture {
         let types = [FileType::Regular, FileType::Directory, FileType::Symlink];
         let ftype = types[self.random.below(3)];
         let wide = self.random.below(50) == 0;
-        let ino = if wide {
-            testing::wide_ino(&self.geo)
-        } else {
-            Ino(4096 + self.random.below(50_000))
-        };
+        let ino =
+            if wide { testing::wide_ino(&self.geo) } else { Ino(4096 + self.random.below(50_000)) };
         (ino, ftype)
     }
 

@@ -201,6 +201,19 @@ impl From<Limit> for SourceError {
 }
 
 impl SourceError {
+    /// Returns the path of the file that the error is about; empty if it is about an archive.
+    pub fn path(&self) -> &[u8] {
+        match self {
+            Self::Io { path, .. }
+            | Self::Denied { path }
+            | Self::Unfit { path, .. }
+            | Self::TooManyXattrs { path }
+            | Self::Changed { path }
+            | Self::Limit { path, .. } => path,
+            Self::Archive { .. } | Self::Stopped => &[],
+        }
+    }
+
     /// Returns the error of a call on `path`.
     pub(crate) fn io(path: &[u8], error: impl Into<io::Error>) -> Self {
         let error = error.into();

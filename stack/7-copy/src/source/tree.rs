@@ -197,6 +197,11 @@ impl Tree {
         }
     }
 
+    /// Returns the files that are not part of the tree, and forgets them.
+    pub fn take_left_out(&mut self) -> Vec<SourceError> {
+        std::mem::take(&mut self.notes.left_out)
+    }
+
     /// Returns things to report about the reading.
     pub fn notes(&self) -> &Notes {
         &self.notes

@@ -10,6 +10,7 @@ use std::fmt;
 use parking_lot::Mutex;
 
 use super::SourceError;
+use crate::{Skipped, SkippedCount};
 
 /// A file that was not read as it was found.
 #[derive(Debug)]
@@ -24,6 +25,15 @@ pub struct Unread {
     pub is_open: bool,
     /// Bytes that it had when the tree was read.
     pub size: u64,
+}
+
+impl Unread {
+    /// Returns the count of such files, as what makes a copy incomplete.
+    pub fn skipped(count: usize) -> Vec<SkippedCount> {
+        let skipped = Skipped::default();
+        skipped.count_more("content (of files that changed or failed while read)", count as u64);
+        skipped.counts()
+    }
 }
 
 impl fmt::Display for Unread {

@@ -12,7 +12,7 @@ use xfskit_core::chunks::Entry;
 use xfskit_core::{LockStats, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
-use xfskit_vfs::{Error, Fs, Handle, NewNode, SetAttr, Timestamp};
+use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
 use crate::kernel::drop_clean;
 
@@ -60,7 +60,7 @@ fn stat_of(stat: &xfskit_vfs::Stat) -> Stat {
 
 fn mount(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> io::Result<Fs> {
     let volume = Volume::open(device.clone(), options).map_err(|error| io_error(error.into()))?;
-    Ok(Fs::new(volume))
+    Ok(Fs::new(volume, Clock::system()))
 }
 
 impl Engine {

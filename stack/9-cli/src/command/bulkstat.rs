@@ -6,14 +6,11 @@ use std::ops::ControlFlow;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::core::chunks::Entry;
-use xfskit::raw::vfs::Stat;
+use xfskit::{Bulkstat, BulkstatEntry, Metadata};
 
-use super::check::threads;
 use super::open;
 use crate::exit::{Failure, Outcome};
-use crate::grammar::read::Bulkstat;
+use crate::grammar::read;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
@@ -28,39 +25,34 @@ struct Count {
 }
 
 /// `xfskit bulkstat`
-pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
+pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
     let writer = if args.count { None } else { args.rows.writer(false, out)? };
     let volume = open::volume(&args.target, out)?;
-    let volume = volume.fs().volume();
-    let geo = volume.geo();
-    let sb = volume.superblock();
-    let total = sb.icount.get().saturating_sub(sb.ifree.get());
+    let now = volume.statfs().map_err(|error| open::failure(&error))?;
+    let total = now.inodes.saturating_sub(now.inodes_free);
     let progress = Progress::beside_output(out, "bulkstat", "inodes");
     let counts = Mutex::new(BTreeMap::<&'static str, Count>::new());
     let failed = Mutex::new(None);
-    let visit = |entries: &[Entry<'_>]| {
+    let visit = |entries: &[BulkstatEntry]| {
         let mut lines = Vec::new();
         let mut some = BTreeMap::<&'static str, Count>::new();
-        for entry in entries {
-            let core = match &entry.inode {
-                Ok(core) => core,
-                Err(fault) => {
-                    out.fault_at(&format!("inode {}", entry.ino), fault.as_ref(), Some(fault));
+        for BulkstatEntry { ino, metadata, .. } in entries {
+            let file = match metadata {
+                Ok(file) => file,
+                Err(error) => {
+                    let at = format!("inode {ino}");
+                    out.fault_at(&at, error.reason(), error.corruption());
                     continue;
                 }
             };
-            if !args.internal && volume.is_internal(entry.ino, core) {
-                continue;
-            }
-            let stat = Stat::of(entry.ino, core, geo);
-            let count = some.entry(show::kind(stat.mode)).or_default();
+            let count = some.entry(show::kind(file.mode())).or_default();
             count.inodes += 1;
-            count.bytes = count.bytes.saturating_add(stat.size);
-            count.space = count.space.saturating_add(stat.blocks.saturating_mul(512));
+            count.bytes = count.bytes.saturating_add(file.len());
+            count.space = count.space.saturating_add(file.blocks().saturating_mul(512));
             match &writer {
                 _ if args.count => {}
-                Some(writer) => writer.write(b"", &stat, out, &mut lines),
-                None => line(&stat, &mut lines),
+                Some(writer) => writer.write(b"", file, out, &mut lines),
+                None => line(file, &mut lines),
             }
         }
         progress.add_of(entries.len() as u64, total);
@@ -73,7 +65,8 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
             }
         }
     };
-    let done = volume.bulkstat(threads(args.threads), visit);
+    let listing = Bulkstat::new(&volume).threads(args.threads).internal(args.internal);
+    let done = listing.run(visit);
     progress.finish();
     if let Some(failure) = failed.into_inner() {
         return Err(failure);
@@ -82,7 +75,7 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
     if args.count {
         print_counts(&counts, out)?;
     }
-    done.map_err(|error| open::failure(&error.into()))?;
+    done.map_err(|error| open::failure(&error))?;
     Ok(out.status())
 }
 
@@ -96,12 +89,18 @@ fn merge(all: &mut BTreeMap<&'static str, Count>, some: BTreeMap<&'static str, C
 }
 
 /// Appends the line of one inode.
-fn line(stat: &Stat, lines: &mut Vec<u8>) {
-    let Stat { ino, nlink, uid, gid, size, blocks, .. } = stat;
-    let (mode, mtime) = (show::mode(stat.mode), stat.mtime);
+fn line(file: &Metadata, lines: &mut Vec<u8>) {
+    let (mode, mtime) = (show::mode(file.mode()), file.mtime());
     let text = format!(
-        "{ino:>12} {mode} {nlink:>4} {uid:>6} {gid:>6} {size:>14} {blocks:>10} {}.{:09}\n",
-        mtime.sec, mtime.nsec
+        "{:>12} {mode} {:>4} {:>6} {:>6} {:>14} {:>10} {}.{:09}\n",
+        file.ino(),
+        file.nlink(),
+        file.uid(),
+        file.gid(),
+        file.len(),
+        file.blocks(),
+        mtime.sec,
+        mtime.nsec
     );
     lines.extend_from_slice(text.as_bytes());
 }

@@ -1,11 +1,9 @@
 //! `xfskit cat`: a file's content.
 
-use std::io;
+use std::io::{self, Write};
 
 use serde_json::json;
 use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{Error, Follow, ReadError};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -15,29 +13,46 @@ use crate::show;
 
 /// `xfskit cat`
 pub(crate) fn run(volume: &Volume, args: &Cat, out: &Out) -> Outcome {
-    let inode = open::resolve(volume, &args.path, Follow::Yes)?;
-    if inode.core().is_dir() {
-        let path = args.path.to_string_lossy().into_owned();
-        return Err(Failure::problem(Error::IsDirectory { path }.to_string())
-            .hint("`xfskit ls TARGET PATH` lists a directory."));
+    let path = open::inside(&args.path)?;
+    let metadata = volume.metadata(path).map_err(|error| open::failure(&error))?;
+    if metadata.is_dir() {
+        return Err(open::is_directory(&args.path, "`xfskit ls TARGET PATH` lists a directory."));
     }
     let end = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
-    let mut refused = None;
-    let read = volume.fs().read_range(&inode, args.offset..end, &mut |offset, bytes| {
-        let printed = if out.json() {
-            out.object(&json!({ "offset": offset, "data": show::base64(bytes) }))
+    let mut printer = Printer { out, offset: args.offset, failed: None };
+    let copied =
+        volume.open_file(path).and_then(|file| file.copy_to(args.offset..end, &mut printer));
+    match (copied, printer.failed) {
+        (_, Some(failure)) => Err(failure),
+        (Err(error), None) => Err(open::failure(&error)),
+        (Ok(_), None) => Ok(out.status()),
+    }
+}
+
+/// Prints content as it is, or as JSON piece by piece.
+struct Printer<'a> {
+    out: &'a Out,
+    /// Offset of the next piece in the file, in bytes.
+    offset: u64,
+    failed: Option<Failure>,
+}
+
+impl Write for Printer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let printed = if self.out.json() {
+            self.out.object(&json!({ "offset": self.offset, "data": show::base64(bytes) }))
         } else {
-            out.raw(bytes)
+            self.out.raw(bytes)
         };
         printed.map_err(|failure| {
-            refused = Some(failure);
+            self.failed = Some(failure);
             io::Error::other("standard output")
-        })
-    });
-    match (read, refused) {
-        (_, Some(failure)) => Err(failure),
-        (Err(ReadError::Volume(error)), None) => Err(open::failure(&error)),
-        (Err(ReadError::Sink(error)), None) => Err(Failure::cannot(error.to_string())),
-        (Ok(()), None) => Ok(out.status()),
+        })?;
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

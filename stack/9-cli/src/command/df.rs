@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
 
-use crate::exit::Outcome;
+use super::open;
+use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Df;
 use crate::out::Out;
 use crate::show;
@@ -23,14 +23,14 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// Reads the counts of `volume`.
-    pub(crate) fn of(volume: &Volume) -> Self {
-        let now = volume.fs().statfs();
+    pub(crate) fn of(volume: &Volume) -> Result<Self, Failure> {
+        let now = volume.statfs().map_err(|error| open::failure(&error))?;
         let bytes = |blocks: u64| blocks.saturating_mul(now.blocksize.into());
         let size = bytes(now.blocks);
         let free = bytes(now.blocks_free).min(size);
         let (inodes, inodes_free) = (now.inodes, now.inodes_free);
         let inodes_used = inodes.saturating_sub(inodes_free);
-        Self { size, used: size - free, free, inodes, inodes_used, inodes_free }
+        Ok(Self { size, used: size - free, free, inodes, inodes_used, inodes_free })
     }
 
     /// Returns the used part in percent, rounded up as `df` does.
@@ -41,7 +41,7 @@ impl Usage {
 
 /// `xfskit df`
 pub(crate) fn run(volume: &Volume, args: &Df, out: &Out) -> Outcome {
-    let usage = Usage::of(volume);
+    let usage = Usage::of(volume)?;
     let name = &args.target.name;
     let size = |bytes: u64| {
         if args.human { show::human(bytes) } else { (bytes / 1024).to_string() }

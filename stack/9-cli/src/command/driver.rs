@@ -44,8 +44,10 @@ pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
 /// Runs `job` on the volume `name`.
 pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Failure> {
     let device = device(name)?;
-    let options =
-        OpenOptions { cache_bytes: xfskit::raw::quarter_of_memory(), ..OpenOptions::default() };
+    let options = OpenOptions {
+        cache_bytes: xfskit::VolumeOptions::default_cache_bytes(),
+        ..OpenOptions::default()
+    };
     let mut engine = Engine::new(device, options, "xfskit", name)
         .map_err(|err| Failure::cannot(format!("{name}: {err}")))?;
     let result = job.run(&mut engine);

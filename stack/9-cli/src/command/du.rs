@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{FileType, Follow, Ino, Stat};
+use xfskit::{FileType, Volume, WalkEntry};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -25,7 +24,7 @@ struct Line<'a> {
 
 /// A directory whose contents are being added up.
 struct Sum {
-    path: Vec<u8>,
+    path: PathBuf,
     bytes: u64,
 }
 
@@ -34,16 +33,15 @@ pub(crate) fn run(volume: &Volume, args: &Du, out: &Out) -> Outcome {
     let progress = Progress::beside_output(out, "du", "files");
     let mut usage = Usage { args, out, counted: HashSet::new(), open: Vec::new() };
     for path in &args.paths {
-        let inode = open::resolve(volume, path, Follow::No)?;
-        for step in volume.fs().walk(path.as_bytes(), inode, usize::MAX) {
+        let walk = volume.walk_dir_nofollow(open::inside(path)?);
+        for file in walk.map_err(|error| open::failure(&error))? {
             progress.add(1);
-            match step {
-                Ok(entry) => {
-                    usage.close_below(entry.depth)?;
-                    let stat = volume.fs().stat(&entry.inode);
-                    usage.add(entry.path, entry.depth, &stat)?;
+            match file {
+                Ok(file) => {
+                    usage.close_below(file.depth())?;
+                    usage.add(file)?;
                 }
-                Err(fault) => out.fault(&fault.path, &fault.error),
+                Err(error) => out.fault_at_its_path(&error),
             }
         }
         usage.close_below(0)?;
@@ -57,31 +55,33 @@ struct Usage<'a> {
     args: &'a Du,
     out: &'a Out,
     /// Files with several names that were counted.
-    counted: HashSet<Ino>,
+    counted: HashSet<u64>,
     /// The directories that the walk is in, the outermost first.
     open: Vec<Sum>,
 }
 
 impl Usage<'_> {
-    /// Counts a file at `depth`.
-    fn add(&mut self, path: Vec<u8>, depth: usize, stat: &Stat) -> Result<(), Failure> {
-        let is_dir = stat.file_type == FileType::Directory;
-        if !is_dir && stat.nlink > 1 && !self.counted.insert(stat.ino) {
+    /// Counts a file.
+    fn add(&mut self, file: WalkEntry) -> Result<(), Failure> {
+        let metadata = file.metadata();
+        let is_dir = metadata.is_dir();
+        if !is_dir && metadata.nlink() > 1 && !self.counted.insert(metadata.ino()) {
             return Ok(());
         }
-        let bytes = match (self.args.apparent_size, stat.file_type) {
-            (false, _) => stat.blocks.saturating_mul(512),
-            (true, FileType::Regular | FileType::Symlink) => stat.size,
+        let bytes = match (self.args.apparent_size, metadata.file_type()) {
+            (false, _) => metadata.blocks().saturating_mul(512),
+            (true, FileType::File | FileType::Symlink) => metadata.len(),
             (true, _) => 0,
         };
         if is_dir {
-            self.open.push(Sum { path, bytes });
+            self.open.push(Sum { path: file.into_path(), bytes });
             return Ok(());
         }
         if let Some(dir) = self.open.last_mut() {
             dir.bytes = dir.bytes.saturating_add(bytes);
         }
-        if depth == 0 || self.args.all { self.print(&path, depth, bytes) } else { Ok(()) }
+        let depth = file.depth();
+        if depth == 0 || self.args.all { self.print(file.path(), depth, bytes) } else { Ok(()) }
     }
 
     /// Ends directories at `depth` and deeper.
@@ -96,7 +96,8 @@ impl Usage<'_> {
         Ok(())
     }
 
-    fn print(&self, path: &[u8], depth: usize, bytes: u64) -> Result<(), Failure> {
+    fn print(&self, path: &Path, depth: usize, bytes: u64) -> Result<(), Failure> {
+        let path = path.as_os_str().as_bytes();
         let most = if self.args.summarize { Some(0) } else { self.args.max_depth };
         if most.is_some_and(|most| depth > most) {
             return Ok(());

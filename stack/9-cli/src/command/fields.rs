@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use xfskit::raw::vfs::{Stat, Timestamp};
+use xfskit::{Metadata, Timestamp};
 
 use crate::exit::Failure;
 use crate::out::Out;
@@ -108,10 +108,10 @@ impl Rows {
 
 impl Writer {
     /// Adds the line of a file.
-    pub(crate) fn write(&self, path: &[u8], stat: &Stat, out: &Out, lines: &mut Vec<u8>) {
+    pub(crate) fn write(&self, path: &[u8], file: &Metadata, out: &Out, lines: &mut Vec<u8>) {
         if self.form == Form::Json {
             let path = self.fields.contains(&Field::Path).then_some(Named("path", path));
-            let row = Row { path, fields: Fields { stat, of: &self.fields, epoch: self.epoch } };
+            let row = Row { path, fields: Fields { file, of: &self.fields, epoch: self.epoch } };
             // Numbers and words always serialise.
             lines.extend(serde_json::to_vec(&row).unwrap_or_default());
         } else {
@@ -122,7 +122,7 @@ impl Writer {
                 match (field, self.form) {
                     (Field::Path, Form::Csv) => lines.extend(csv(path)),
                     (Field::Path, _) => lines.extend(out.name(path)),
-                    (field, _) => lines.extend(word(*field, stat, self.epoch).into_bytes()),
+                    (field, _) => lines.extend(word(*field, file, self.epoch).into_bytes()),
                 }
             }
         }
@@ -144,39 +144,39 @@ fn csv(path: &[u8]) -> Vec<u8> {
 }
 
 /// Formats one field of a file; empty if the file does not have it.
-fn word(field: Field, stat: &Stat, epoch: bool) -> String {
+fn word(field: Field, file: &Metadata, epoch: bool) -> String {
     let time = |time: Timestamp| {
         if epoch { seconds(time) } else { show::time_full(time.sec, time.nsec) }
     };
     match field {
         Field::Path => String::new(),
-        Field::Ino => stat.ino.to_string(),
+        Field::Ino => file.ino().to_string(),
         Field::Type => {
-            let word = serde_json::to_value(stat.file_type).unwrap_or_default();
+            let word = serde_json::to_value(file.file_type()).unwrap_or_default();
             word.as_str().unwrap_or_default().to_owned()
         }
-        Field::Mode => octal(stat.mode),
-        Field::Nlink => stat.nlink.to_string(),
-        Field::Uid => stat.uid.to_string(),
-        Field::Gid => stat.gid.to_string(),
-        Field::Projid => stat.projid.to_string(),
-        Field::Size => stat.size.to_string(),
-        Field::Blocks => stat.blocks.to_string(),
-        Field::Rdev => stat.rdev.map(|(a, b)| format!("{a}:{b}")).unwrap_or_default(),
-        Field::Atime => time(stat.atime),
-        Field::Mtime => time(stat.mtime),
-        Field::Ctime => time(stat.ctime),
-        Field::Btime => stat.btime.map(time).unwrap_or_default(),
-        Field::Generation => stat.generation.to_string(),
-        Field::Flags => stat.flags.bits().to_string(),
-        Field::Flags2 => stat.flags2.bits().to_string(),
-        Field::Nextents => stat.nextents.to_string(),
-        Field::Anextents => stat.anextents.to_string(),
+        Field::Mode => octal(file.mode()),
+        Field::Nlink => file.nlink().to_string(),
+        Field::Uid => file.uid().to_string(),
+        Field::Gid => file.gid().to_string(),
+        Field::Projid => file.project().to_string(),
+        Field::Size => file.len().to_string(),
+        Field::Blocks => file.blocks().to_string(),
+        Field::Rdev => file.rdev().map(|(a, b)| format!("{a}:{b}")).unwrap_or_default(),
+        Field::Atime => time(file.atime()),
+        Field::Mtime => time(file.mtime()),
+        Field::Ctime => time(file.ctime()),
+        Field::Btime => file.btime().map(time).unwrap_or_default(),
+        Field::Generation => file.generation().to_string(),
+        Field::Flags => file.flags().to_string(),
+        Field::Flags2 => file.flags2().to_string(),
+        Field::Nextents => file.extent_count().to_string(),
+        Field::Anextents => file.attr_extent_count().to_string(),
     }
 }
 
 /// Formats type and permissions as chmod and find's `%m` do, with the type in front.
-fn octal(mode: u16) -> String {
+fn octal(mode: u32) -> String {
     format!("{mode:07o}")
 }
 
@@ -202,53 +202,53 @@ struct Row<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     /// The metadata.
-    pub stat: &'a Stat,
+    pub file: &'a Metadata,
     of: &'a [Field],
     epoch: bool,
 }
 
 impl<'a> Fields<'a> {
     /// Returns all fields.
-    pub(crate) fn all(stat: &'a Stat) -> Self {
-        Self { stat, of: Field::value_variants(), epoch: false }
+    pub(crate) fn all(file: &'a Metadata) -> Self {
+        Self { file, of: Field::value_variants(), epoch: false }
     }
 }
 
 impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { stat, of, epoch } = *self;
+        let Self { file, of, epoch } = *self;
         let mut map = serializer.serialize_map(None)?;
         for &field in of {
             let name = field.name();
             match field {
                 Field::Path => {}
-                Field::Ino => map.serialize_entry(&name, &stat.ino)?,
-                Field::Type => map.serialize_entry(&name, &stat.file_type)?,
-                Field::Mode => map.serialize_entry(&name, &octal(stat.mode))?,
+                Field::Ino => map.serialize_entry(&name, &file.ino())?,
+                Field::Type => map.serialize_entry(&name, &file.file_type())?,
+                Field::Mode => map.serialize_entry(&name, &octal(file.mode()))?,
                 Field::Rdev => {
-                    if let Some(rdev) = stat.rdev {
+                    if let Some(rdev) = file.rdev() {
                         map.serialize_entry(&name, &rdev)?;
                     }
                 }
-                Field::Atime => map.serialize_entry(&name, &Time(stat.atime, epoch))?,
-                Field::Mtime => map.serialize_entry(&name, &Time(stat.mtime, epoch))?,
-                Field::Ctime => map.serialize_entry(&name, &Time(stat.ctime, epoch))?,
+                Field::Atime => map.serialize_entry(&name, &Time(file.atime(), epoch))?,
+                Field::Mtime => map.serialize_entry(&name, &Time(file.mtime(), epoch))?,
+                Field::Ctime => map.serialize_entry(&name, &Time(file.ctime(), epoch))?,
                 Field::Btime => {
-                    if let Some(time) = stat.btime {
+                    if let Some(time) = file.btime() {
                         map.serialize_entry(&name, &Time(time, epoch))?;
                     }
                 }
-                Field::Nlink => map.serialize_entry(&name, &stat.nlink)?,
-                Field::Uid => map.serialize_entry(&name, &stat.uid)?,
-                Field::Gid => map.serialize_entry(&name, &stat.gid)?,
-                Field::Projid => map.serialize_entry(&name, &stat.projid)?,
-                Field::Size => map.serialize_entry(&name, &stat.size)?,
-                Field::Blocks => map.serialize_entry(&name, &stat.blocks)?,
-                Field::Generation => map.serialize_entry(&name, &stat.generation)?,
-                Field::Flags => map.serialize_entry(&name, &stat.flags.bits())?,
-                Field::Flags2 => map.serialize_entry(&name, &stat.flags2.bits())?,
-                Field::Nextents => map.serialize_entry(&name, &stat.nextents)?,
-                Field::Anextents => map.serialize_entry(&name, &stat.anextents)?,
+                Field::Nlink => map.serialize_entry(&name, &file.nlink())?,
+                Field::Uid => map.serialize_entry(&name, &file.uid())?,
+                Field::Gid => map.serialize_entry(&name, &file.gid())?,
+                Field::Projid => map.serialize_entry(&name, &file.project())?,
+                Field::Size => map.serialize_entry(&name, &file.len())?,
+                Field::Blocks => map.serialize_entry(&name, &file.blocks())?,
+                Field::Generation => map.serialize_entry(&name, &file.generation())?,
+                Field::Flags => map.serialize_entry(&name, &file.flags())?,
+                Field::Flags2 => map.serialize_entry(&name, &file.flags2())?,
+                Field::Nextents => map.serialize_entry(&name, &file.extent_count())?,
+                Field::Anextents => map.serialize_entry(&name, &file.attr_extent_count())?,
             }
         }
         map.end()

@@ -1,16 +1,13 @@
 //! `xfskit find`: finds files by conditions, in the order in which the volume is read fastest.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use globset::{GlobBuilder, GlobMatcher};
 use parking_lot::Mutex;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestamp, Visitor, join};
+use xfskit::{FileType, FoundEntry, Metadata, Timestamp, Volume, WalkParallel, Xattrs};
 
 use super::fields::Writer;
 use super::open;
@@ -74,7 +71,7 @@ impl Conditions {
         let number =
             |text: &str| text.parse().map_err(|_| format!("{text:?} is not an inode number"));
         let inum = args.inum.as_deref().map(|text| Compare::parse(text, number));
-        let newer = args.newer.as_deref().map(|path| open::resolve(volume, path, Follow::No));
+        let newer = args.newer.as_deref().map(|path| metadata(volume, path)).transpose()?;
         let mtime = args.mtime.as_deref().map(|text| Compare::parse(text, days));
         let glob = |option: &'static str, pattern: &Option<String>, whole| {
             let matcher = pattern.as_deref().map(|pattern| matcher(pattern, whole));
@@ -88,7 +85,7 @@ impl Conditions {
             mtime: mtime.transpose().map_err(bad("mtime"))?,
             uid: args.uid,
             gid: args.gid,
-            newer: newer.transpose()?.map(|inode| inode.core().mtime()),
+            newer: newer.map(|file| file.mtime()),
             inum: inum.transpose().map_err(bad("inum"))?,
             xattr: glob("xattr", &args.xattr, false)?,
             now: show::now(),
@@ -116,24 +113,22 @@ impl Conditions {
     }
 
     /// Checks the conditions that need the inode.
-    fn matches_stat(&self, stat: &Stat) -> bool {
-        let age_days = (i128::from(self.now) - i128::from(stat.mtime.sec)).div_euclid(86_400);
-        (self.kinds.is_empty() || self.kinds.contains(&stat.file_type))
-            && self.size.is_none_or(|size| size.holds(stat.size.into()))
+    fn matches_metadata(&self, file: &Metadata) -> bool {
+        let mtime = file.mtime();
+        let age_days = (i128::from(self.now) - i128::from(mtime.sec)).div_euclid(86_400);
+        (self.kinds.is_empty() || self.kinds.contains(&file.file_type()))
+            && self.size.is_none_or(|size| size.holds(file.len().into()))
             && self.mtime.is_none_or(|mtime| mtime.holds(age_days))
-            && self.uid.is_none_or(|uid| uid == stat.uid)
-            && self.gid.is_none_or(|gid| gid == stat.gid)
-            && self.newer.is_none_or(|time| stat.mtime > time)
-            && self.inum.is_none_or(|inum| inum.holds(stat.ino.0.into()))
+            && self.uid.is_none_or(|uid| uid == file.uid())
+            && self.gid.is_none_or(|gid| gid == file.gid())
+            && self.newer.is_none_or(|time| mtime > time)
+            && self.inum.is_none_or(|inum| inum.holds(file.ino().into()))
     }
+}
 
-    /// Checks the condition on attributes. Adds read errors to `errors`.
-    fn matches_xattrs(&self, fs: &Fs, inode: &Inode, errors: &mut Vec<Error>) -> bool {
-        let Some(pattern) = &self.xattr else { return true };
-        let (xattrs, faults) = fs.xattrs(inode);
-        errors.extend(faults);
-        xattrs.iter().any(|xattr| admits(Some(pattern), &xattr.name))
-    }
+/// Returns what is known about the file `path`, not following a symbolic link.
+fn metadata(volume: &Volume, path: &OsStr) -> Result<Metadata, Failure> {
+    volume.symlink_metadata(open::inside(path)?).map_err(|error| open::failure(&error))
 }
 
 fn admits(pattern: Option<&GlobMatcher>, text: &[u8]) -> bool {
@@ -148,8 +143,8 @@ fn matcher(pattern: &str, whole: bool) -> Result<GlobMatcher, String> {
 
 fn kind_of(kind: Kind) -> FileType {
     match kind {
-        Kind::File => FileType::Regular,
-        Kind::Directory => FileType::Directory,
+        Kind::File => FileType::File,
+        Kind::Directory => FileType::Dir,
         Kind::Symlink => FileType::Symlink,
         Kind::Block => FileType::BlockDevice,
         Kind::Character => FileType::CharDevice,
@@ -161,24 +156,23 @@ fn kind_of(kind: Kind) -> FileType {
 /// `xfskit find`
 pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     let conditions = Conditions::parse(volume, args)?;
-    let start = open::resolve(volume, &args.path, Follow::No)?;
-    let path: Arc<[u8]> = args.path.as_bytes().into();
+    let start = metadata(volume, &args.path)?;
     let search = Search {
-        fs: volume.fs(),
         conditions,
         out,
         end: if args.print0 { 0 } else { b'\n' },
         writer: args.rows.writer(true, out)?,
         progress: Progress::beside_output(out, "find", "files"),
         failed: Mutex::new(None),
-        stopped: AtomicBool::new(false),
     };
-    let mut lines = Vec::new();
-    let file_type = start.core().file_type().unwrap_or(FileType::Unknown);
-    search.consider(&path, file_type, Some(&start), &mut lines);
-    search.say(&lines);
-    if start.core().is_dir() {
-        search.fs.sweep((&path.clone(), start), path, 0, &search);
+    let path = open::inside(&args.path)?;
+    let is_dir = start.is_dir();
+    if search.start(volume, path, start).is_continue() && is_dir {
+        let wants_metadata = search.writer.is_some() || search.conditions.wants_inodes();
+        WalkParallel::new(volume, path)
+            .with_metadata(wants_metadata)
+            .run(|found| search.visit(found))
+            .map_err(|error| open::failure(&error))?;
     }
     search.progress.finish();
     match search.failed.into_inner() {
@@ -189,7 +183,6 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
 
 /// A running search.
 struct Search<'a> {
-    fs: &'a Fs,
     conditions: Conditions,
     out: &'a Out,
     /// The byte that ends a path.
@@ -199,30 +192,55 @@ struct Search<'a> {
     progress: Progress,
     /// Error of standard output; a leaf lock.
     failed: Mutex<Option<Failure>>,
-    stopped: AtomicBool,
 }
 
 impl Search<'_> {
+    /// Prints the file that the search begins with, if all conditions hold.
+    fn start(&self, volume: &Volume, path: &Path, file: Metadata) -> ControlFlow<()> {
+        let (mut lines, file_type) = (Vec::new(), file.file_type());
+        let xattrs = || volume.list_xattrs_nofollow(path);
+        self.consider(path.as_os_str().as_bytes(), file_type, || Some(file), xattrs, &mut lines);
+        self.say(&lines)
+    }
+
+    /// Prints some files of a directory, or what could not be read.
+    fn visit(&self, found: xfskit::Result<&[FoundEntry<'_>]>) -> ControlFlow<()> {
+        match found {
+            Ok(files) => {
+                let mut lines = Vec::new();
+                for file in files {
+                    let path = file.path().into_os_string().into_vec();
+                    let xattrs = || Ok(file.list_xattrs());
+                    self.consider(&path, file.file_type(), || file.metadata(), xattrs, &mut lines);
+                }
+                self.progress.add(files.len() as u64);
+                self.say(&lines)
+            }
+            Err(error) => {
+                self.out.fault_at_its_path(&error);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
     /// Adds the line of a file if all conditions hold.
-    fn consider(&self, path: &[u8], kind: FileType, inode: Option<&Inode>, lines: &mut Vec<u8>) {
+    fn consider(
+        &self,
+        path: &[u8],
+        kind: FileType,
+        metadata: impl FnOnce() -> Option<Metadata>,
+        xattrs: impl FnOnce() -> xfskit::Result<Xattrs>,
+        lines: &mut Vec<u8>,
+    ) {
         if !self.conditions.matches_name(path, kind) {
             return;
         }
-        if let Some(inode) = inode {
-            let stat = self.fs.stat(inode);
-            if !self.conditions.matches_stat(&stat) {
-                return;
-            }
-            let mut errors = Vec::new();
-            let admitted = self.conditions.matches_xattrs(self.fs, inode, &mut errors);
-            for error in &errors {
-                self.out.fault(path, error);
-            }
-            if !admitted {
+        if let Some(file) = metadata() {
+            if !self.conditions.matches_metadata(&file) || !self.matches_xattrs(path, xattrs) {
                 return;
             }
             if let Some(writer) = &self.writer {
-                writer.write(path, &stat, self.out, lines);
+                writer.write(path, &file, self.out, lines);
                 return;
             }
         }
@@ -234,47 +252,29 @@ impl Search<'_> {
         lines.push(self.end);
     }
 
-    fn say(&self, lines: &[u8]) {
-        if let Err(failure) = self.out.raw(lines) {
-            *self.failed.lock() = Some(failure);
-            self.stopped.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Visitor for Search<'_> {
-    type Dir = Arc<[u8]>;
-
-    fn wants_inodes(&self) -> bool {
-        self.writer.is_some() || self.conditions.wants_inodes()
-    }
-
-    fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)> {
-        let mut lines = Vec::new();
-        let mut enter = Vec::new();
-        for (index, Child { entry, inode }) in children.iter().enumerate() {
-            let path = join(dir, &entry.name);
-            let kind = match inode {
-                Some(inode) => inode.core().file_type().unwrap_or(FileType::Unknown),
-                None => entry.file_type,
-            };
-            self.consider(&path, kind, inode.as_ref(), &mut lines);
-            if inode.as_ref().is_some_and(|inode| inode.core().is_dir()) {
-                enter.push((index, path.into()));
+    /// Checks the condition on attributes. Those that cannot be read are reported.
+    fn matches_xattrs(&self, path: &[u8], xattrs: impl FnOnce() -> xfskit::Result<Xattrs>) -> bool {
+        let Some(pattern) = &self.conditions.xattr else { return true };
+        let mut matches = false;
+        let found = xattrs().map_err(|error| self.out.fault(path, &error));
+        for xattr in found.into_iter().flatten() {
+            match xattr {
+                Ok(xattr) => matches |= admits(Some(pattern), xattr.name().as_bytes()),
+                Err(error) => self.out.fault(path, &error),
             }
         }
-        self.progress.add(children.len() as u64);
-        self.say(&lines);
-        enter
+        matches
     }
 
-    fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error) {
-        let path = name.map_or_else(|| dir.to_vec(), |name| join(dir, name));
-        self.out.fault(&path, &error);
-    }
-
-    fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+    /// Prints lines. Breaks if standard output fails.
+    fn say(&self, lines: &[u8]) -> ControlFlow<()> {
+        match self.out.raw(lines) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                *self.failed.lock() = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
     }
 }
 

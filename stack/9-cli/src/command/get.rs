@@ -1,19 +1,16 @@
 //! `xfskit get`: copies a file or a tree out of a volume, to a directory or as tar.
 
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind as IoKind, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use parking_lot::Mutex;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
-use xfskit::raw::vfs::{Follow, Inode};
+use xfskit::{ErrorKind, Extract, Extracted, Notice, ProblemKind, Volume};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Get;
-use crate::out::Out;
+use crate::out::{Out, io_cause};
 use crate::progress::Progress;
 use crate::show;
 
@@ -22,9 +19,9 @@ const BUFFER: usize = 1 << 20;
 
 /// `xfskit get`
 pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
-    let path = args.path.as_bytes();
     // `get IMAGE /link/ …` copies the target of the link; without the slash, the link.
-    let inode = open::resolve(volume, &args.path, Follow::No)?;
+    let path = open::inside(&args.path)?;
+    volume.symlink_metadata(path).map_err(|error| open::failure(&error))?;
     let to_stdout = args.dest.as_os_str() == "-";
     if to_stdout && out.json() {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
@@ -32,34 +29,40 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     }
     let progress = Progress::new(out, "get", "files");
     let skipped = Mutex::new(Vec::<String>::new());
-    let events = |event: Event<'_>| match event {
-        Event::Done { .. } => progress.add(1),
-        Event::Damaged { path, error } => progress.aside(|| out.fault(path, error)),
-        Event::Refused { path, error } => {
-            progress.aside(|| out.fault_in(path, error, None, None));
+    let notice = |notice: Notice<'_>| match notice {
+        Notice::Problem(problem) => {
+            let path = problem.path.as_os_str().as_bytes();
+            match problem.kind {
+                ProblemKind::Volume(error) => progress.aside(|| out.fault(path, &error)),
+                ProblemKind::Skipped(what) => {
+                    let line = format!("{} left out: {what}", show::name(path));
+                    skipped.lock().push(line);
+                }
+                kind => progress.aside(|| out.fault_in(path, &kind, None, None)),
+            }
         }
-        Event::Skipped { path, what } => {
-            let line = format!("{} left out: {what}", show::name(path));
-            skipped.lock().push(line);
-        }
+        _ => {}
     };
-    let report = if to_stdout {
-        archive(volume, path, inode, buffered(out.stream()?), &events)?
+    let extract = Extract::new(volume, path)
+        .threads(args.threads)
+        .progress(|at| progress.set(at.done, 0))
+        .notices(notice);
+    let copied = if to_stdout {
+        archive(&extract, buffered(out.stream()?))?
     } else if args.tar {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
-        archive(volume, path, inode, buffered(file), &events)?
+        archive(&extract, buffered(file))?
     } else {
-        let options = GetOptions { threads: args.threads, ..GetOptions::default() };
-        copy::get(volume.fs(), path, inode, &args.dest, options, &events)
-            .map_err(|error| get_failure(args, &error))?
+        extract.to_dir(&args.dest).map_err(|error| failure(args, &error))?
     };
+    drop(extract);
     progress.finish();
     for line in skipped.into_inner() {
         out.note(&line);
     }
-    out.skipped(&report.skipped);
+    out.skipped(&copied.skipped);
     if out.json() {
-        out.object(&report)?;
+        out.object(&copied)?;
     }
     Ok(out.status())
 }
@@ -68,21 +71,14 @@ fn buffered<W: Write>(writer: W) -> BufWriter<W> {
     BufWriter::with_capacity(BUFFER, writer)
 }
 
-fn archive(
-    volume: &Volume,
-    path: &[u8],
-    inode: Inode,
-    writer: impl Write,
-    events: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<Report, Failure> {
-    copy::archive(volume.fs(), path, inode, writer, events).map_err(|error| {
-        let ArchiveError::Write(cause) = &error;
+fn archive(extract: &Extract<'_>, writer: impl Write) -> Result<Extracted, Failure> {
+    extract.to_tar(writer).map_err(|error| {
         let failure = Failure::cannot(error.to_string());
-        match cause.kind() {
-            ErrorKind::BrokenPipe => Failure::problem(
+        match io_cause(&error).map(io::Error::kind) {
+            Some(IoKind::BrokenPipe) => Failure::problem(
                 "the reader of the archive closed the pipe; the archive is incomplete",
             ),
-            ErrorKind::StorageFull => {
+            Some(IoKind::StorageFull) => {
                 failure.hint("Free some space on the side that receives the archive.")
             }
             _ => failure,
@@ -90,22 +86,23 @@ fn archive(
     })
 }
 
-fn dest_failure(args: &Get, error: &std::io::Error) -> Failure {
+fn dest_failure(args: &Get, error: &io::Error) -> Failure {
     let failure = Failure::cannot(format!("{}: {error}", args.dest.display()));
     match error.kind() {
-        ErrorKind::AlreadyExists => failure.hint("Remove it first, or give another name."),
-        ErrorKind::NotFound => failure.hint("Make the directory that is to hold it first."),
-        ErrorKind::PermissionDenied => failure.hint("Choose a directory that you may write to."),
-        ErrorKind::StorageFull => failure.hint("Free some space; what was copied is still there."),
+        IoKind::AlreadyExists => failure.hint("Remove it first, or give another name."),
+        IoKind::NotFound => failure.hint("Make the directory that is to hold it first."),
+        IoKind::PermissionDenied => failure.hint("Choose a directory that you may write to."),
+        IoKind::StorageFull => failure.hint("Free some space; what was copied is still there."),
         _ => failure,
     }
 }
 
-fn get_failure(args: &Get, error: &GetError) -> Failure {
-    match error {
-        GetError::Stopped => Failure::stopped(),
-        GetError::Exists(_) => Failure::cannot(error.to_string())
+fn failure(args: &Get, error: &xfskit::Error) -> Failure {
+    match (error.kind(), io_cause(error)) {
+        (ErrorKind::Cancelled, _) => Failure::stopped(),
+        (_, Some(error)) => dest_failure(args, error),
+        (ErrorKind::AlreadyExists, None) => Failure::cannot(error.to_string())
             .hint("Give a name that is not taken, or an empty directory for a directory."),
-        GetError::Destination { error, .. } => dest_failure(args, error),
+        _ => open::failure(error),
     }
 }

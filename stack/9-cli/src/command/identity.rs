@@ -1,10 +1,9 @@
 //! `xfskit label`, `xfskit uuid`: show and set the label and UUID of a volume.
 
+use std::os::unix::ffi::OsStrExt;
+
 use serde::Serialize;
-use xfskit::raw::core::uuid::NewUuid;
-use xfskit::raw::units::Uuid;
-use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
-use xfskit::{Volume, VolumeOptions};
+use xfskit::{NewUuid, Uuid, Volume, VolumeOptions};
 
 use super::open;
 use crate::exit::{ExitStatus, Outcome};
@@ -22,19 +21,18 @@ struct Identity {
 
 /// `xfskit label TARGET`
 pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
-    let label = volume.fs().volume().label();
+    let label = volume.label();
     if out.json() {
-        out.object(&Named("label", &label))?;
+        out.object(&Named("label", label.as_bytes()))?;
     } else {
-        out.line(out.name(&label))?;
+        out.line(out.name(label.as_bytes()))?;
     }
     Ok(ExitStatus::Success)
 }
 
 /// `xfskit uuid TARGET`
 pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
-    let geo = volume.fs().volume().geo();
-    print_uuids(&Identity { uuid: geo.uuid, meta_uuid: geo.meta_uuid }, out)
+    print_uuids(&Identity { uuid: volume.uuid(), meta_uuid: volume.meta_uuid() }, out)
 }
 
 /// `xfskit uuid TARGET UUID`

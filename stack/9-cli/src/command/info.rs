@@ -1,13 +1,7 @@
 //! `xfskit info`: describes a volume.
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::core;
-use xfskit::raw::log::Log;
-use xfskit::raw::mkfs::{Summary, compat};
-use xfskit::raw::units::Daddr;
-use xfskit::raw::units::flags::FlagWord as _;
+use xfskit::{ErrorKind, Summary, Superblock, compat};
 
 use super::df::Usage;
 use super::open;
@@ -49,11 +43,11 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
     let volume = open::volume(&args.target, out)?;
     let name = &*args.target.name;
     let description = Description {
-        summary: Summary::of(volume.fs().volume().geo(), name, args.target.log().as_deref()),
-        label: label(volume.fs().volume()),
-        features: features(volume.fs().volume()),
-        usage: Usage::of(&volume),
-        journal: journal(args, &volume),
+        summary: volume.summary(name, args.target.log().as_deref()),
+        label: volume.label().to_string_lossy().into_owned(),
+        features: volume.features(),
+        usage: Usage::of(&volume)?,
+        journal: journal(args),
     };
     out.result(&description, text)?;
     Ok(out.status())
@@ -62,10 +56,9 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
 /// `xfskit info --compat`: lists the readers that can mount the volume. Reads only the superblock.
 fn readers(args: &Info, out: &Out) -> Outcome {
     let name = &*args.target.name;
-    let device = open::device(name)?;
-    let sb = open::superblock(name, &*device, out)?;
+    let superblock = open::superblock(name, out)?;
     for &target in compat::Target::ALL {
-        out.result(&compat::compatibility(&sb.geometry(), target), |compatibility| {
+        out.result(&superblock.compatibility(target), |compatibility| {
             let stops =
                 compatibility.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));
             let reasons: Vec<String> = stops.chain(compatibility.notes.iter().cloned()).collect();
@@ -78,43 +71,30 @@ fn readers(args: &Info, out: &Out) -> Outcome {
     Ok(out.status())
 }
 
-fn label(volume: &core::Volume) -> String {
-    String::from_utf8_lossy(&volume.label()).into_owned()
-}
-
-/// Returns the names of all features, in the order of the feature words.
-fn features(volume: &core::Volume) -> Vec<&'static str> {
-    let f = &volume.geo().features;
-    let v4 = f.versionnum.names().chain(f.features2.names());
-    let v5 = f.ro_compat.names().chain(f.incompat.names()).chain(f.log_incompat.names());
-    let mut names: Vec<&'static str> = v4.chain(v5).collect();
-    let mut seen = std::collections::HashSet::new();
-    names.retain(|name| seen.insert(*name));
-    names
-}
-
 /// Reads the journal as it is on the device, before any replay.
-fn journal(args: &Info, volume: &Volume) -> Journal {
-    let geo = volume.fs().volume().geo();
-    let unknown = |error| Journal { clean: None, head: None, tail: None, error: Some(error) };
-    let log = args.target.log();
-    let (name, start) = match (geo.log_daddr(), &log) {
-        (Some(start), _) => (&*args.target.name, start),
-        (None, Some(name)) => (name.as_str(), Daddr(0)),
-        (None, None) => return unknown("it is external; name its device with --logdev".into()),
-    };
-    let device = match open::device_whole(name) {
-        Ok(device) => device,
-        Err(failure) => return unknown(failure.message),
-    };
-    match Log::open(&*device, start, geo) {
-        Ok(log) => Journal {
-            clean: Some(log.is_clean()),
-            head: Some(log.head().to_string()),
-            tail: Some(log.tail().to_string()),
+fn journal(args: &Info) -> Journal {
+    let (name, log) = (&*args.target.name, args.target.log());
+    let state = Superblock::read(name)
+        .and_then(|superblock| xfskit::Journal::of(&superblock, name, log.as_deref()))
+        .and_then(|journal| journal.state());
+    match state {
+        Ok(state) => Journal {
+            clean: Some(state.clean),
+            head: Some(state.head.to_string()),
+            tail: Some(state.tail.to_string()),
             error: None,
         },
-        Err(error) => unknown(chain(&error)),
+        Err(error) => Journal {
+            clean: None,
+            head: None,
+            tail: None,
+            error: Some(match error.kind() {
+                ErrorKind::JournalUnreadable => {
+                    "it is external; name its device with --logdev".into()
+                }
+                _ => chain(error.reason()),
+            }),
+        },
     }
 }
 

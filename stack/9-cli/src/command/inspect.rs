@@ -1,7 +1,6 @@
 //! `xfskit inspect`: decodes any structure.
 
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::inspect::{Structure, inspect};
+use xfskit::ErrorKind;
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -12,12 +11,14 @@ use crate::out::Out;
 pub(crate) fn run(args: &Inspect, out: &Out) -> Outcome {
     let mut words = vec![args.structure.clone()];
     words.extend_from_slice(&args.arguments);
-    let structure: Structure = words.join(" ").parse().map_err(|error: String| {
-        Failure::cannot(error).hint("`xfskit inspect --help` lists the structures.")
-    })?;
     let volume = open::volume(&args.target, out)?;
-    let dump =
-        inspect(volume.fs().volume(), structure).map_err(|error| open::failure(&error.into()))?;
+    let dump = volume.inspect(&words.join(" ")).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => {
+            Failure::cannot(error.to_string()).hint("`xfskit inspect --help` lists the structures.")
+        }
+        ErrorKind::NotFound => Failure::cannot(error.to_string()),
+        _ => open::failure(&error),
+    })?;
     out.result(&dump.to_json(), |_| dump.to_string())?;
     Ok(out.status())
 }

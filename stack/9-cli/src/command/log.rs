@@ -1,8 +1,7 @@
 //! `xfskit log`: prints the journal as it is on the device.
 
-use xfskit::raw::inspect::log::{self, Options, Show, Span};
-use xfskit::raw::log::Log;
-use xfskit::raw::units::Daddr;
+use xfskit::inspect::{JournalPrint, Show, Span};
+use xfskit::{ErrorKind, Journal};
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -12,26 +11,14 @@ use crate::out::Out;
 /// `xfskit log`
 pub(crate) fn run(args: &metadata::Log, out: &Out) -> Outcome {
     let name = &*args.target.name;
-    let device = open::device(name)?;
-    let geo = open::superblock(name, &*device, out)?.geometry();
-    let external = args.target.log().as_deref().map(open::device_whole).transpose()?;
-    let (device, start) = match (geo.log_daddr(), external) {
-        (Some(start), _) => (device, start),
-        (None, Some(log)) => (log, Daddr(0)),
-        (None, None) => {
-            return Err(Failure::cannot(format!("{name}: the journal is on a device of its own"))
-                .hint("Name it with --logdev DEVICE."));
-        }
-    };
-    let damaged = |error: &xfskit::raw::log::Error| {
-        Failure::problem(about(name, error))
-            .hint("--norecovery has other commands read the volume without its journal.")
-    };
-    let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
-    for record in journal.healed() {
-        out.note(&format!("healed: {}; read from the other members", record.corruption));
+    let superblock = open::superblock(name, out)?;
+    let log = args.target.log();
+    let failed = |error: xfskit::Error| failure(name, &error);
+    let journal = Journal::of(&superblock, name, log.as_deref()).map_err(failed)?;
+    for corruption in journal.state().map_err(failed)?.healed {
+        out.note(&format!("healed: {corruption}; read from the other members"));
     }
-    let options = Options {
+    let options = JournalPrint {
         show: match args.show {
             View::Records => Show::Records,
             View::Operations => Show::Operations,
@@ -41,9 +28,19 @@ pub(crate) fn run(args: &metadata::Log, out: &Out) -> Outcome {
         data: args.data,
         json: out.json(),
     };
-    match log::print(&journal, options, &mut out.writer()) {
-        Ok(()) => Ok(ExitStatus::Success),
-        Err(log::Error::Log(error)) => Err(damaged(&error)),
-        Err(log::Error::Output(error)) => Err(Failure::cannot(format!("standard output: {error}"))),
+    journal.print(options, &mut out.writer()).map_err(failed)?;
+    Ok(ExitStatus::Success)
+}
+
+fn failure(name: &str, error: &xfskit::Error) -> Failure {
+    let text = about(name, error.reason());
+    match error.kind() {
+        ErrorKind::JournalDamaged => Failure::problem(text)
+            .hint("--norecovery has other commands read the volume without its journal."),
+        ErrorKind::JournalUnreadable => {
+            Failure::cannot(format!("{name}: the journal is on a device of its own"))
+                .hint("Name it with --logdev DEVICE.")
+        }
+        _ => open::not_opened(name, error),
     }
 }

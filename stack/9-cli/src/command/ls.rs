@@ -1,12 +1,12 @@
 //! `xfskit ls`: lists a directory as `ls` does.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, Visited, join};
+use xfskit::{DirContents, DirEntry, Error, FileType, Metadata, Volume};
 
 use super::fields::Fields;
 use super::open;
@@ -17,12 +17,13 @@ use crate::show::{self, Named};
 
 /// One file of a listing.
 struct Row {
-    name: Vec<u8>,
-    entry: Entry,
+    name: OsString,
+    ino: u64,
+    file_type: FileType,
     /// `None` if only names are requested.
-    stat: Option<Stat>,
+    file: Option<Metadata>,
     /// Target of a symbolic link.
-    link: Option<Vec<u8>>,
+    link: Option<PathBuf>,
 }
 
 /// One file of a listing, for JSON.
@@ -50,38 +51,27 @@ struct Brief {
 
 /// `xfskit ls`
 pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
-    let follow = if args.long || args.directory { Follow::No } else { Follow::Yes };
-    let inode = open::resolve(volume, &args.path, follow)?;
-    let path = args.path.as_bytes();
-    let listing = Listing { args, out, volume, now: show::now() };
-    if !inode.core().is_dir() || args.directory {
-        let name = path.to_vec();
-        let file_type = inode.core().file_type().unwrap_or(FileType::Unknown);
-        let entry = Entry { name: name.clone(), ino: inode.ino(), file_type };
-        let row = listing.row(name, entry, path, &inode);
+    let path = open::inside(&args.path)?;
+    let failure = |error: Error| open::failure(&error);
+    let listing = Listing { args, out, now: show::now() };
+    let file = if args.long || args.directory {
+        volume.symlink_metadata(path)
+    } else {
+        volume.metadata(path)
+    };
+    let file = file.map_err(failure)?;
+    if !file.is_dir() || args.directory {
+        let row = listing.one(volume, path, file);
         listing.print(path, &[row], false)?;
         return Ok(out.status());
     }
-    // Directories still to be listed, the next one last.
-    let mut seen = Visited::new(inode.ino(), path);
-    let mut ahead = vec![(path.to_vec(), inode, None)];
-    let mut first = true;
-    while let Some((path, dir, parent)) = ahead.pop() {
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-        let entered = parent.map_or(Ok(()), |parent| seen.enter(dir.ino(), parent, name));
-        if let Err(error) = entered {
-            out.fault(&path, &error);
-            continue;
-        }
-        if args.recursive && !out.json() {
-            let blank: &[u8] = if first { b"" } else { b"\n" };
-            out.line([blank, &out.name(&path), b":"].concat())?;
-        }
-        first = false;
-        let below = listing.directory(&path, &dir)?;
-        if args.recursive {
-            let below = below.into_iter().rev();
-            ahead.extend(below.map(|(path, inode)| (path, inode, Some(dir.ino()))));
+    let dirs = volume.walk_dirs(path).map_err(failure)?;
+    let dirs = dirs.with_metadata(args.long).skip_hidden(!args.all);
+    let deepest = if args.recursive { usize::MAX } else { 0 };
+    for (index, dir) in dirs.max_depth(deepest).enumerate() {
+        match dir {
+            Ok(dir) => listing.directory(index == 0, dir)?,
+            Err(error) => out.fault_at_its_path(&error),
         }
     }
     Ok(out.status())
@@ -90,83 +80,68 @@ pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
 struct Listing<'a> {
     args: &'a Ls,
     out: &'a Out,
-    volume: &'a Volume,
     now: i64,
 }
 
 impl Listing<'_> {
-    fn fs(&self) -> &Fs {
-        self.volume.fs()
-    }
-
-    /// Prints the entries of a directory, and returns the directories among them.
-    fn directory(&self, path: &[u8], dir: &Inode) -> Result<Vec<(Vec<u8>, Inode)>, Failure> {
-        let mut portion = self.fs().read_dir(dir);
-        for error in &portion.errors {
-            self.out.fault(path, error);
+    /// Prints the entries of a directory.
+    fn directory(&self, is_first: bool, dir: DirContents) -> Result<(), Failure> {
+        let path = dir.path().to_owned();
+        if self.args.recursive && !self.out.json() {
+            let blank: &[u8] = if is_first { b"" } else { b"\n" };
+            let name = self.out.name(path.as_os_str().as_bytes());
+            self.out.line([blank, &name, b":"].concat())?;
         }
-        portion.entries.retain(|entry| self.args.all || entry.name.first() != Some(&b'.'));
-        portion.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let mut below = Vec::new();
-        let mut rows = Vec::with_capacity(portion.entries.len());
-        for some in portion.entries.chunks(1024) {
-            let inodes = self.inodes(some);
-            for (entry, inode) in some.iter().zip(inodes) {
-                let file = join(path, &entry.name);
-                match inode {
-                    None => rows.push(Row {
-                        name: entry.name.clone(),
-                        entry: entry.clone(),
-                        stat: None,
-                        link: None,
-                    }),
-                    Some(Err(error)) => self.out.fault(&file, &error),
-                    Some(Ok(inode)) => {
-                        rows.push(self.row(entry.name.clone(), entry.clone(), &file, &inode));
-                        if inode.core().is_dir() {
-                            below.push((file, inode));
-                        }
-                    }
-                }
-            }
+        for error in dir.errors() {
+            self.out.fault_at_its_path(error);
         }
-        self.print(path, &rows, true)?;
-        Ok(below)
+        let rows: Vec<Row> = dir.filter_map(|entry| self.row(&entry)).collect();
+        self.print(&path, &rows, true)
     }
 
-    /// Returns the inodes of `entries`, if anything but their names is requested.
-    fn inodes(&self, entries: &[Entry]) -> Vec<Option<xfskit::raw::vfs::Result<Inode>>> {
-        let wanted = |entry: &Entry| {
-            let maybe_dir = matches!(entry.file_type, FileType::Directory | FileType::Unknown);
-            self.args.long || (self.args.recursive && maybe_dir)
-        };
-        let inos: Vec<_> = entries.iter().filter(|e| wanted(e)).map(|e| e.ino).collect();
-        let mut inodes = self.fs().inodes(&inos).into_iter();
-        entries.iter().map(|e| if wanted(e) { inodes.next() } else { None }).collect()
+    /// Returns the row of an entry; `None` if it cannot be read, which is reported.
+    fn row(&self, entry: &DirEntry) -> Option<Row> {
+        let file = self.args.long.then(|| entry.metadata()).transpose();
+        let file = file.map_err(|error| self.out.fault_at_its_path(&error)).ok()?;
+        let is_link = file.as_ref().is_some_and(Metadata::is_symlink);
+        let link = is_link.then(|| entry.read_link());
+        Some(Row {
+            name: entry.file_name(),
+            ino: entry.ino(),
+            file_type: entry.file_type(),
+            file,
+            link: self.known(link),
+        })
     }
 
-    fn row(&self, name: Vec<u8>, entry: Entry, path: &[u8], inode: &Inode) -> Row {
-        let stat = self.args.long.then(|| self.fs().stat(inode));
-        let is_link = stat.as_ref().is_some_and(|s| s.file_type == FileType::Symlink);
-        let link = if is_link { self.fs().read_link(inode).map(Some) } else { Ok(None) };
-        let link = link.unwrap_or_else(|error| {
-            self.out.fault(path, &error);
-            None
-        });
-        Row { name, entry, stat, link }
+    /// Returns the row of the file `path`.
+    fn one(&self, volume: &Volume, path: &Path, file: Metadata) -> Row {
+        let link = (self.args.long && file.is_symlink()).then(|| volume.read_link(path));
+        Row {
+            name: path.as_os_str().to_owned(),
+            ino: file.ino(),
+            file_type: file.file_type(),
+            file: self.args.long.then_some(file),
+            link: self.known(link),
+        }
     }
 
-    fn print(&self, dir: &[u8], rows: &[Row], in_dir: bool) -> Result<(), Failure> {
+    /// Returns the target of a link; one that cannot be read is reported.
+    fn known(&self, link: Option<xfskit::Result<PathBuf>>) -> Option<PathBuf> {
+        link?.map_err(|error| self.out.fault_at_its_path(&error)).ok()
+    }
+
+    fn print(&self, dir: &Path, rows: &[Row], in_dir: bool) -> Result<(), Failure> {
         if self.out.json() {
             return rows.iter().try_for_each(|row| {
-                let path = if in_dir { join(dir, &row.name) } else { dir.to_vec() };
-                self.out.object(&line(&path, row))
+                let path = if in_dir { dir.join(&row.name) } else { dir.to_owned() };
+                self.out.object(&line(path.as_os_str().as_bytes(), row))
             });
         }
         let widths = Widths::of(rows);
         if self.args.long && in_dir {
             let blocks: u64 =
-                rows.iter().filter_map(|row| row.stat.as_ref()).map(|s| s.blocks).sum();
+                rows.iter().filter_map(|row| row.file.as_ref()).map(Metadata::blocks).sum();
             self.out.line(format!("total {}", blocks / 2))?;
         }
         rows.iter().try_for_each(|row| self.out.line(self.text(row, &widths)))
@@ -176,51 +151,53 @@ impl Listing<'_> {
         let mut text = String::new();
         if self.args.inode {
             // Writing to a string cannot fail.
-            let _ = write!(text, "{:>1$} ", row.entry.ino.0, widths.ino);
+            let _ = write!(text, "{:>1$} ", row.ino, widths.ino);
         }
-        if let Some(stat) = &row.stat {
+        if let Some(file) = &row.file {
             let Widths { nlink, uid, gid, size, .. } = *widths;
+            let mtime = file.mtime();
             let time = if self.args.full_time {
-                show::time_full(stat.mtime.sec, stat.mtime.nsec)
+                show::time_full(mtime.sec, mtime.nsec)
             } else {
-                show::time_short(stat.mtime.sec, self.now)
+                show::time_short(mtime.sec, self.now)
             };
             let _ = write!(
                 text,
                 "{} {:>nlink$} {:>uid$} {:>gid$} {:>size$} {time} ",
-                show::mode(stat.mode),
-                stat.nlink,
-                stat.uid,
-                stat.gid,
-                size_or_device(stat),
+                show::mode(file.mode()),
+                file.nlink(),
+                file.uid(),
+                file.gid(),
+                size_or_device(file),
             );
         }
         let mut text = text.into_bytes();
-        text.extend(self.out.name(&row.name));
+        text.extend(self.out.name(row.name.as_bytes()));
         if let Some(target) = &row.link {
             text.extend_from_slice(b" -> ");
-            text.extend(self.out.name(target));
+            text.extend(self.out.name(target.as_os_str().as_bytes()));
         }
         text
     }
 }
 
 fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
-    let brief = Brief { ino: row.entry.ino.0, file_type: row.entry.file_type };
+    let brief = Brief { ino: row.ino, file_type: row.file_type };
+    let link = row.link.as_deref();
     Line {
         path: Named("path", path),
         name: Named("name", path.rsplit(|&b| b == b'/').next().unwrap_or(path)),
-        stat: row.stat.as_ref().map(Fields::all),
-        brief: row.stat.is_none().then_some(brief),
-        target: row.link.as_deref().map(|link| Named("target", link)),
+        stat: row.file.as_ref().map(Fields::all),
+        brief: row.file.is_none().then_some(brief),
+        target: link.map(|link| Named("target", link.as_os_str().as_bytes())),
     }
 }
 
 /// Returns the length in bytes, or the numbers of a device.
-fn size_or_device(stat: &Stat) -> String {
-    match stat.rdev {
+fn size_or_device(file: &Metadata) -> String {
+    match file.rdev() {
         Some((major, minor)) => format!("{major}, {minor}"),
-        None => stat.size.to_string(),
+        None => file.len().to_string(),
     }
 }
 
@@ -239,12 +216,12 @@ impl Widths {
         let mut widths = Self::default();
         let widen = |width: &mut usize, text: String| *width = (*width).max(text.len());
         for row in rows {
-            widen(&mut widths.ino, row.entry.ino.to_string());
-            let Some(stat) = &row.stat else { continue };
-            widen(&mut widths.nlink, stat.nlink.to_string());
-            widen(&mut widths.uid, stat.uid.to_string());
-            widen(&mut widths.gid, stat.gid.to_string());
-            widen(&mut widths.size, size_or_device(stat));
+            widen(&mut widths.ino, row.ino.to_string());
+            let Some(file) = &row.file else { continue };
+            widen(&mut widths.nlink, file.nlink().to_string());
+            widen(&mut widths.uid, file.uid().to_string());
+            widen(&mut widths.gid, file.gid().to_string());
+            widen(&mut widths.size, size_or_device(file));
         }
         widths
     }

@@ -3,16 +3,13 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
+use xfskit::raw::VolumeOptionsExt as _;
 use xfskit::raw::block::{self, BlockDevice, Holder, OpenMode};
-use xfskit::raw::core;
-use xfskit::raw::core::superblock::{SecondarySuperblock, find_superblock};
-use xfskit::raw::format::sb::{SbError, Superblock};
 use xfskit::raw::target::{self, Base, Target};
-use xfskit::raw::vfs::{self, Follow, Inode};
-use xfskit::raw::{Cause, VolumeExt as _, VolumeOptionsExt as _, cause};
-use xfskit::{Volume, VolumeOptions};
+use xfskit::{ErrorKind, Replay, SecondarySuperblock, Superblock, Volume, VolumeOptions};
 
 use crate::exit::Failure;
 use crate::grammar;
@@ -107,10 +104,10 @@ pub(crate) fn volume_on(
 
 /// Prints notes on an opened volume.
 fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
-    if let Some(secondary) = volume.fs().volume().secondary_superblock() {
+    if let Some(secondary) = volume.secondary_superblock() {
         note_secondary(&target.name, secondary, out);
     }
-    for fault in volume.fs().volume().faults() {
+    for fault in volume.faults() {
         out.fault_at(&target.name, fault, Some(fault));
     }
     note_replay(&volume, out);
@@ -126,24 +123,19 @@ fn note_secondary(name: &str, secondary: &SecondarySuperblock, out: &Out) {
     ));
 }
 
-/// Reads the superblock of the volume on `device`.
-pub(crate) fn superblock(
-    name: &str,
-    device: &dyn BlockDevice,
-    out: &Out,
-) -> Result<Superblock, Failure> {
-    let found = find_superblock(device).map_err(|error| open_failure(name, &error.into()))?;
-    if let Some(secondary) = &found.secondary {
+/// Reads the superblock of the volume `name`.
+pub(crate) fn superblock(name: &str, out: &Out) -> Result<Superblock, Failure> {
+    let superblock = Superblock::read(name).map_err(|error| not_opened(name, &error))?;
+    if let Some(secondary) = superblock.secondary() {
         note_secondary(name, secondary, out);
     }
-    Ok(found.sb)
+    Ok(superblock)
 }
 
 /// Opens the volume `target` without notes.
 pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
-    let name = &*target.name;
-    warn(name, out)?;
-    volume_quietly_on(target, device(name)?, out)
+    warn(&target.name, out)?;
+    opened_to_read(target, |options| options.open(&*target.name), out)
 }
 
 /// Opens the volume on a device that is open already, without notes.
@@ -152,12 +144,30 @@ pub(crate) fn volume_quietly_on(
     device: Arc<dyn BlockDevice>,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let name = &*target.name;
-    let log = target.log().as_deref().map(device_whole).transpose()?;
-    let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
-    let options = VolumeOptions::new().recovery(recovery).cache_bytes(cache_bytes);
+    opened_to_read(target, |options| options.open_on(device), out)
+}
+
+fn opened_to_read(
+    target: &grammar::Target,
+    open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let options = VolumeOptions::new().recovery(!target.norecovery);
+    let options = options.cache_bytes(target.cache.bytes());
+    opened(&target.name, target.log(), options, open, out)
+}
+
+/// Opens the volume `name`, whose external journal is on `log`.
+fn opened(
+    name: &str,
+    log: Option<String>,
+    options: VolumeOptions,
+    open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let options = log.iter().fold(options, VolumeOptions::log);
     let (options, progress) = show_replay(options, out);
-    let volume = options.open_device(device, log);
+    let volume = open(&options);
     progress.finish();
     let volume = volume.map_err(|error| not_opened(name, &error))?;
     out.watch(&volume);
@@ -184,14 +194,14 @@ pub(crate) fn volume_for_writing_on(
 
 /// Prints notes on a volume that is open for writing.
 fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
-    if let Some(replay) = volume.fs().volume().replay() {
+    if let Some(replay) = volume.replay() {
         note_torn(replay, out);
         if !replay.clean {
             out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
             note_finished(replay, out);
         }
     }
-    for orphan in volume.fs().volume().damaged_orphans() {
+    for orphan in volume.damaged_orphans() {
         out.note(&format!("{orphan}; `xfskit check {}` reports the damage", target.name));
     }
     volume
@@ -210,19 +220,12 @@ fn opened_to_change(
     open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let (log, journal) = (target.log(), target.journal);
     if let Ok(parsed) = Target::parse(&target.name) {
         warn_of_overlay(&target.name, &parsed, out)?;
     }
     target.cache.keep();
     let options = VolumeOptions::new().write(true).cache_bytes(target.cache.bytes());
-    let options = log.iter().fold(options.journal(journal), VolumeOptions::log);
-    let (options, progress) = show_replay(options, out);
-    let volume = open(&options);
-    progress.finish();
-    let volume = volume.map_err(|error| not_opened(&target.name, &error))?;
-    out.watch(&volume);
-    Ok(volume)
+    opened(&target.name, target.log(), options.journal(target.journal), open, out)
 }
 
 /// Shows the progress of the journal's replay while a volume is opened.
@@ -234,7 +237,7 @@ fn show_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progres
 
 /// Prints what the journal held, if it was not clean.
 fn note_replay(volume: &Volume, out: &Out) {
-    let Some(replay) = volume.fs().volume().replay() else { return };
+    let Some(replay) = volume.replay() else { return };
     note_torn(replay, out);
     if replay.clean {
         return;
@@ -258,7 +261,7 @@ fn note_replay(volume: &Volume, out: &Out) {
 
 /// Prints what was cut off at the journal's head. A write that a power failure cut and later damage
 /// there look the same.
-fn note_torn(replay: &core::Replay, out: &Out) {
+fn note_torn(replay: &Replay, out: &Out) {
     if let Some(torn) = &replay.torn {
         out.note(&format!(
             "the journal ends at block {}, where a record is damaged or was not written to its end \
@@ -269,7 +272,7 @@ fn note_torn(replay: &core::Replay, out: &Out) {
 }
 
 /// Prints how many changes of the journal were finished.
-fn note_finished(replay: &core::Replay, out: &Out) {
+fn note_finished(replay: &Replay, out: &Out) {
     match replay.finished {
         0 => {}
         1 => out.note("one change that it had begun was finished"),
@@ -285,37 +288,28 @@ pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> 
 
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
-    match cause(error) {
-        Cause::Target(error) => target_failure(name, error),
-        Cause::Volume(error) => open_failure(name, error),
-        error => Failure::cannot(about(name, error)),
+    let failure = Failure::cannot(about(name, error.reason()));
+    if let Some(hint) = error.hint() {
+        return failure.hint(hint);
     }
-}
-
-/// Returns the failure of opening a device as a volume, with a hint.
-pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
-    let failure = Failure::cannot(about(name, error));
-    match error {
-        vfs::Error::Core(core::Error::Device(error)) => device_hint(failure, error),
-        vfs::Error::Core(core::Error::Journal(_)) => failure.hint(
+    match error.kind() {
+        ErrorKind::JournalUnreadable => failure.hint(
             "--norecovery shows the volume without the journal; --logdev names an external one.",
         ),
-        vfs::Error::Core(core::Error::JournalDamaged(_)) => failure.hint(
+        ErrorKind::JournalDamaged => failure.hint(
             "--norecovery reads the volume as it stands on disk, without the changes in the journal: \
              the newest are missing, and what they touched may be inconsistent. `xfskit log` prints \
              the records. Writing needs the journal replayed; `xfs_repair -L` throws it away.",
         ),
-        vfs::Error::Core(core::Error::PrimaryDamaged { .. }) => failure.hint(
+        ErrorKind::PrimaryDamaged => failure.hint(
             "Copy what matters out first (`xfskit get`); then `xfs_repair` writes the superblock \
              anew.",
         ),
-        vfs::Error::Core(core::Error::Superblock(SbError::NotXfs { .. })) => {
-            failure.hint(no_superblock(name))
+        ErrorKind::NotXfs => failure.hint(no_superblock(name)),
+        ErrorKind::Corrupt | ErrorKind::Shutdown | ErrorKind::Other => {
+            failure.hint(format!("`xfskit check {name}` reports all damage."))
         }
-        vfs::Error::Core(
-            core::Error::Unsupported(_) | core::Error::ReadOnly | core::Error::Superblock(_),
-        ) => failure,
-        _ => failure.hint(format!("`xfskit check {name}` reports all damage.")),
+        _ => failure,
     }
 }
 
@@ -329,16 +323,16 @@ pub(crate) fn no_superblock(name: &str) -> String {
 
 /// Returns the failure of an operation on a path: a problem (exit code 1), unless the device
 /// failed.
-pub(crate) fn failure(error: &vfs::Error) -> Failure {
-    let text = chain(error);
-    match error {
-        vfs::Error::Core(core::Error::Device(error)) => device_hint(Failure::cannot(text), error),
-        vfs::Error::Core(core::Error::Unsupported(_) | core::Error::Missing(_))
-        | vfs::Error::NotAbsolute { .. } => Failure::cannot(text),
-        vfs::Error::NotFound { .. } => {
+pub(crate) fn failure(error: &xfskit::Error) -> Failure {
+    let text = chain(error.reason());
+    match error.kind() {
+        ErrorKind::Device | ErrorKind::Unsupported => {
+            Failure { hint: error.hint(), ..Failure::cannot(text) }
+        }
+        ErrorKind::NotFound => {
             Failure::problem(text).hint("`xfskit ls TARGET DIRECTORY` lists the names there.")
         }
-        vfs::Error::Core(core::Error::NoSpace(_)) => {
+        ErrorKind::StorageFull => {
             Failure::problem(text).hint("`xfskit df TARGET` shows how full it is.")
         }
         _ if error.corruption().is_some() => {
@@ -348,9 +342,23 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
     }
 }
 
-/// Returns the inode of `path`.
-pub(crate) fn resolve(volume: &Volume, path: &OsStr, follow: Follow) -> Result<Inode, Failure> {
-    volume.fs().resolve(path.as_bytes(), follow).map_err(|error| failure(&error))
+/// Returns a path inside the volume, which the user writes from the root.
+pub(crate) fn inside(path: &OsStr) -> Result<&Path, Failure> {
+    if path.as_bytes().first() == Some(&b'/') {
+        return Ok(Path::new(path));
+    }
+    Err(Failure::cannot(not_absolute(path)))
+}
+
+/// Returns the message about a path that does not begin at the root.
+pub(crate) fn not_absolute(path: &OsStr) -> String {
+    let path = path.to_string_lossy();
+    format!("{path:?} is not absolute: paths inside a volume begin with /")
+}
+
+/// Returns the failure of a command that `path` names a directory for, with a hint.
+pub(crate) fn is_directory(path: &OsStr, hint: &str) -> Failure {
+    Failure::problem(format!("{}: is a directory", path.to_string_lossy())).hint(hint)
 }
 
 /// Warns of changes below an overlay since it was made.

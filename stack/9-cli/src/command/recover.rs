@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::core::Replay;
+use xfskit::{Replay, Volume};
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -37,9 +35,8 @@ struct Report {
 impl Report {
     fn new(replay: &Replay, damaged_orphans: Vec<String>, written: bool) -> Self {
         let items = &replay.items;
-        let name = |intent: &xfskit::raw::format::log::item::Intent| {
-            format!("{} {:#x}", intent.family.intent_name(), intent.id)
-        };
+        let unfinished = replay.unfinished.iter();
+        let names = unfinished.map(|i| format!("{} {:#x}", i.family.intent_name(), i.id));
         Self {
             clean: replay.clean,
             written: written && !replay.clean,
@@ -54,7 +51,7 @@ impl Report {
             freed_later: items.cancelled,
             quota_records: items.quota,
             finished: replay.finished,
-            left_unfinished: replay.unfinished.iter().map(name).collect(),
+            left_unfinished: names.collect(),
             unlinked_lists: replay.unlinked_lists,
             damaged_orphans,
             torn: replay.torn.as_ref().map(|torn| torn.corruption.to_string()),
@@ -111,7 +108,7 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     } else {
         open::volume_to_change(&args.target, out)?
     };
-    let orphans = volume.fs().volume().damaged_orphans();
+    let orphans = volume.damaged_orphans();
     let orphans: Vec<_> = orphans.iter().map(ToString::to_string).collect();
     let status = if orphans.is_empty() { ExitStatus::Success } else { ExitStatus::Problem };
     let report = report(&volume, orphans, !args.dry_run)?;
@@ -124,7 +121,7 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
 }
 
 fn report(volume: &Volume, orphans: Vec<String>, written: bool) -> Result<Report, Failure> {
-    let replay = volume.fs().volume().replay();
+    let replay = volume.replay();
     let missing = || Failure::cannot("the end of the volume is missing, its journal with it");
     Ok(Report::new(replay.ok_or_else(missing)?, orphans, written))
 }

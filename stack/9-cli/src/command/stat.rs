@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::format::Fork;
-use xfskit::raw::vfs::{FileType, Follow, Timestamp};
+use xfskit::{Extent, Timestamp, Volume};
 
 use super::fields::Fields;
 use super::open;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::grammar::read;
 use crate::out::Out;
 use crate::show::{self, Named};
@@ -40,62 +37,66 @@ struct Piece {
 
 /// `xfskit stat`
 pub(crate) fn run(volume: &Volume, args: &read::Stat, out: &Out) -> Outcome {
-    let fs = volume.fs();
-    let follow = if args.follow { Follow::Yes } else { Follow::No };
-    let inode = open::resolve(volume, &args.path, follow)?;
-    let stat = fs.stat(&inode);
-    let link = match stat.file_type {
-        FileType::Symlink => Some(fs.read_link(&inode).map_err(|e| open::failure(&e))?),
-        _ => None,
-    };
-    let extents = args.extents.then(|| fs.volume().extents(&inode, Fork::Data));
-    let extents = extents.transpose().map_err(|e| open::failure(&e.into()))?;
-    let piece = |e: &xfskit::raw::format::bmbt::Extent| Piece {
-        startoff: e.startoff.0,
-        startblock: e.startblock.0,
-        blockcount: e.blockcount.0,
-        unwritten: e.unwritten,
-    };
+    let path = open::inside(&args.path)?;
+    let metadata = if args.follow { volume.metadata(path) } else { volume.symlink_metadata(path) };
+    let metadata = metadata.map_err(|e| open::failure(&e))?;
+    let link = metadata.is_symlink().then(|| volume.read_link(path)).transpose();
+    let link = link.map_err(|e| open::failure(&e))?;
+    let link = link.as_deref().map(|link| link.as_os_str().as_bytes());
+    let extents = args.extents.then(|| extents(volume, args)).transpose()?;
     let report = FileReport {
         path: Named("path", args.path.as_bytes()),
-        fields: Fields::all(&stat),
-        target: link.as_deref().map(|link| Named("target", link)),
-        extents: extents.map(|list| list.as_slice().iter().map(piece).collect()),
+        fields: Fields::all(&metadata),
+        target: link.map(|link| Named("target", link)),
+        extents,
     };
-    out.result(&report, |report| text(args, report, link.as_deref()))?;
+    out.result(&report, |report| text(args, report, link))?;
     Ok(out.status())
 }
 
+fn extents(volume: &Volume, args: &read::Stat) -> Result<Vec<Piece>, Failure> {
+    let path = open::inside(&args.path)?;
+    let extents = if args.follow { volume.extents(path) } else { volume.extents_nofollow(path) };
+    let block = u64::from(volume.statfs().map_err(|e| open::failure(&e))?.blocksize);
+    let piece = |Extent { range, startblock, unwritten, .. }: Extent| Piece {
+        startoff: range.start / block,
+        startblock,
+        blockcount: (range.end - range.start) / block,
+        unwritten,
+    };
+    Ok(extents.map_err(|e| open::failure(&e))?.into_iter().map(piece).collect())
+}
+
 fn text(args: &read::Stat, report: &FileReport<'_>, link: Option<&[u8]>) -> String {
-    let FileReport { fields: Fields { stat, .. }, extents, .. } = report;
+    let FileReport { fields: Fields { file, .. }, extents, .. } = report;
     let arrow = link.map(|target| format!(" -> {}", show::name(target))).unwrap_or_default();
     let time = |t: Timestamp| show::time_full(t.sec, t.nsec);
-    let device = stat.rdev.map(|(major, minor)| format!("  Device: {major}, {minor}"));
+    let device = file.rdev().map(|(major, minor)| format!("  Device: {major}, {minor}"));
     let mut text = format!(
         "  File: {}{arrow}\n  Size: {:<12} Blocks: {:<10} {}{}\n Inode: {:<12} Links: {:<10} \
          Generation: {}\nAccess: ({:04o}/{})  Uid: {}  Gid: {}  Project: {}\nAccess: {}\nModify: \
          {}\nChange: {}\n Birth: {}\n Flags: {:#x}, {:#x}  Extents: {} data, {} attributes\n",
         show::name(args.path.as_bytes()),
-        stat.size,
-        stat.blocks,
-        show::kind(stat.mode),
+        file.len(),
+        file.blocks(),
+        show::kind(file.mode()),
         device.unwrap_or_default(),
-        stat.ino,
-        stat.nlink,
-        stat.generation,
-        stat.mode & 0o7777,
-        show::mode(stat.mode),
-        stat.uid,
-        stat.gid,
-        stat.projid,
-        time(stat.atime),
-        time(stat.mtime),
-        time(stat.ctime),
-        stat.btime.map_or_else(|| "-".into(), time),
-        stat.flags.bits(),
-        stat.flags2.bits(),
-        stat.nextents,
-        stat.anextents,
+        file.ino(),
+        file.nlink(),
+        file.generation(),
+        file.permissions().mode(),
+        show::mode(file.mode()),
+        file.uid(),
+        file.gid(),
+        file.project(),
+        time(file.atime()),
+        time(file.mtime()),
+        time(file.ctime()),
+        file.btime().map_or_else(|| "-".into(), time),
+        file.flags(),
+        file.flags2(),
+        file.extent_count(),
+        file.attr_extent_count(),
     );
     for Piece { startoff, startblock, blockcount, unwritten } in extents.iter().flatten() {
         let state = if *unwritten { " unwritten" } else { "" };

@@ -4,9 +4,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::core::{LockStats, Stats};
+use xfskit::{Group, LockStats, Stats, Volume};
 
 use super::df::Usage;
 use crate::exit::{Failure, Outcome};
@@ -20,17 +18,6 @@ struct StatsReport {
     volume: Usage,
     groups: Vec<Group>,
     counters: Counters,
-}
-
-/// One allocation group, by its headers. Lengths in blocks.
-#[derive(Debug, Serialize)]
-struct Group {
-    agno: u32,
-    blocks: u32,
-    free: u32,
-    longest_free: u32,
-    inodes: u32,
-    inodes_free: u32,
 }
 
 /// The counters, for JSON.
@@ -176,9 +163,9 @@ impl Counters {
 
 /// `xfskit stats`
 pub(super) fn run(volume: &Volume, _: &read::Stats, out: &Out) -> Outcome {
-    let groups = groups(volume).map_err(|error| super::open::failure(&error.into()))?;
-    let counters = Counters::from(&volume.fs().volume().stats());
-    out.result(&StatsReport { volume: Usage::of(volume), groups, counters }, text)?;
+    let groups = volume.groups().map_err(|error| super::open::failure(&error))?;
+    let counters = Counters::from(&volume.stats());
+    out.result(&StatsReport { volume: Usage::of(volume)?, groups, counters }, text)?;
     Ok(out.status())
 }
 
@@ -189,22 +176,6 @@ pub(super) fn counted(stats: &Stats, out: &Out) -> Result<(), Failure> {
     })
 }
 
-fn groups(volume: &Volume) -> xfskit::raw::core::Result<Vec<Group>> {
-    let volume = volume.fs().volume();
-    let group = |agno| {
-        let (agf, agi) = (volume.agf(agno)?, volume.agi(agno)?);
-        Ok(Group {
-            agno: agno.0,
-            blocks: agf.length.get(),
-            free: agf.freeblks.get(),
-            longest_free: agf.longest.get(),
-            inodes: agi.count.get(),
-            inodes_free: agi.freecount.get(),
-        })
-    };
-    volume.geo().ags().map(group).collect()
-}
-
 fn text(report: &StatsReport) -> String {
     let StatsReport { volume, groups, counters } = report;
     let (free, size) = (show::human(volume.free), show::human(volume.size));
@@ -213,7 +184,7 @@ fn text(report: &StatsReport) -> String {
         volume.inodes_used, volume.inodes, "group", "blocks", "free", "longest", "inodes", "free"
     );
     for group in groups {
-        let Group { agno, blocks, free, longest_free, inodes, inodes_free } = group;
+        let Group { agno, blocks, free, longest_free, inodes, inodes_free, .. } = group;
         let _ = writeln!(
             text,
             "{agno:>6} {blocks:>12} {free:>12} {longest_free:>12} {inodes:>12} {inodes_free:>12}"

@@ -3,9 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{FileType, Follow, Ino};
+use xfskit::{FileType, Volume};
 
 use super::open;
 use crate::exit::Outcome;
@@ -19,50 +17,47 @@ struct Line<'a> {
     #[serde(flatten)]
     path: Named<'a>,
     depth: usize,
-    ino: Ino,
+    ino: u64,
     #[serde(rename = "type")]
-    file_type: Option<FileType>,
+    file_type: FileType,
 }
 
 /// `xfskit tree`
 pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
-    let fs = volume.fs();
-    let inode = open::resolve(volume, &args.path, Follow::Yes)?;
-    let path = args.path.as_bytes();
+    let walk = volume.walk_dir(open::inside(&args.path)?);
+    let walk = walk.map_err(|error| open::failure(&error))?;
     // For each level above: true if its directory was the last of its own.
     let mut closed: Vec<bool> = Vec::new();
     let (mut dirs, mut files) = (0u64, 0u64);
-    for step in fs.walk(path, inode, args.depth.unwrap_or(usize::MAX)) {
-        let entry = match step {
-            Ok(entry) => entry,
-            Err(fault) => {
-                out.fault(&fault.path, &fault.error);
+    for file in walk.max_depth(args.depth.unwrap_or(usize::MAX)) {
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => {
+                out.fault_at_its_path(&error);
                 continue;
             }
         };
-        let core = entry.inode.core();
-        *(if core.is_dir() { &mut dirs } else { &mut files }) += 1;
+        *(if file.file_type().is_dir() { &mut dirs } else { &mut files }) += 1;
+        let (path, depth) = (file.path().as_os_str().as_bytes(), file.depth());
         if out.json() {
-            out.object(&Line {
-                path: Named("path", &entry.path),
-                depth: entry.depth,
-                ino: entry.inode.ino(),
-                file_type: core.file_type(),
-            })?;
+            let (ino, file_type) = (file.metadata().ino(), file.file_type());
+            out.object(&Line { path: Named("path", path), depth, ino, file_type })?;
             continue;
         }
-        closed.truncate(entry.depth.saturating_sub(1));
+        closed.truncate(depth.saturating_sub(1));
         let mut line: Vec<u8> = closed.iter().flat_map(|&c| stem(c).bytes()).collect();
-        if entry.depth == 0 {
+        if depth == 0 {
             line.extend(out.name(path));
         } else {
-            line.extend_from_slice(if entry.last { "└── " } else { "├── " }.as_bytes());
-            line.extend(out.name(entry.path.rsplit(|&b| b == b'/').next().unwrap_or_default()));
-            closed.push(entry.last);
+            line.extend_from_slice(if file.is_last() { "└── " } else { "├── " }.as_bytes());
+            line.extend(out.name(path.rsplit(|&b| b == b'/').next().unwrap_or_default()));
+            closed.push(file.is_last());
         }
-        if let Ok(target) = fs.read_link(&entry.inode) {
+        if file.file_type().is_symlink()
+            && let Ok(target) = volume.read_link(file.path())
+        {
             line.extend_from_slice(b" -> ");
-            line.extend(out.name(&target));
+            line.extend(out.name(target.as_os_str().as_bytes()));
         }
         out.line(line)?;
     }

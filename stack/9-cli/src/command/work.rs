@@ -1,8 +1,7 @@
 //! The work of a command, by the volume that it needs. Each command is of exactly one kind, and is
 //! run in one place. The compiler checks both.
 
-use xfskit::Volume;
-use xfskit::raw::core::uuid::NewUuid;
+use xfskit::{NewUuid, Volume};
 
 use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
 use crate::exit::Outcome;

@@ -4,9 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{Follow, Xattr};
+use xfskit::{Volume, Xattr};
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -34,7 +32,7 @@ pub(crate) fn list(volume: &Volume, args: &XattrList, out: &Out) -> Outcome {
 /// `xfskit xattr get`
 pub(crate) fn get(volume: &Volume, args: &XattrGet, out: &Out) -> Outcome {
     let xattrs = read(volume, &args.path, out)?;
-    let Some(xattr) = xattrs.iter().find(|xattr| xattr.name == args.name.as_bytes()) else {
+    let Some(xattr) = xattrs.iter().find(|xattr| xattr.name() == args.name) else {
         let (path, name) = (args.path.to_string_lossy(), args.name.to_string_lossy());
         return Err(Failure::problem(format!("{path}: no attribute {name}"))
             .hint("`xfskit xattr list TARGET PATH` lists the attributes."));
@@ -42,25 +40,28 @@ pub(crate) fn get(volume: &Volume, args: &XattrGet, out: &Out) -> Outcome {
     if out.json() {
         print(xattr, out)?;
     } else {
-        out.raw(&xattr.value)?;
+        out.raw(xattr.value())?;
     }
     Ok(out.status())
 }
 
 /// Returns the attributes of the file `path` by name; damaged ones are reported.
 fn read(volume: &Volume, path: &OsStr, out: &Out) -> Result<Vec<Xattr>, Failure> {
-    let inode = open::resolve(volume, path, Follow::No)?;
-    let (mut xattrs, errors) = volume.fs().xattrs(&inode);
-    for error in &errors {
-        out.fault(path.as_bytes(), error);
+    let found = volume.list_xattrs_nofollow(open::inside(path)?);
+    let mut xattrs = Vec::new();
+    for xattr in found.map_err(|error| open::failure(&error))? {
+        match xattr {
+            Ok(xattr) => xattrs.push(xattr),
+            Err(error) => out.fault(path.as_bytes(), &error),
+        }
     }
-    xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    xattrs.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     Ok(xattrs)
 }
 
 /// Prints one attribute on a line.
 fn print(xattr: &Xattr, out: &Out) -> Result<(), Failure> {
-    let Xattr { name, value } = xattr;
+    let (name, value) = (xattr.name().as_bytes(), xattr.value());
     if out.json() {
         return out.object(&Line { name: Named("name", name), value: Named("value", value) });
     }

@@ -7,8 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use xfskit::raw::core::JournalOptions;
-use xfskit::raw::core::uuid::NewUuid;
+use xfskit::{JournalOptions, NewUuid};
 
 use super::name::Name;
 use crate::command::change::arguments::{self, Owner, OwnerChange};
@@ -271,7 +270,7 @@ pub(crate) struct Touch {
     pub paths: Vec<OsString>,
     /// Set this time [default: now]
     #[arg(short, long, value_name = "TIME", value_parser = arguments::time)]
-    pub date: Option<xfskit::raw::vfs::Timestamp>,
+    pub date: Option<std::time::SystemTime>,
     /// Set only the access time
     #[arg(short)]
     pub access: bool,

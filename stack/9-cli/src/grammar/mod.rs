@@ -177,13 +177,13 @@ impl Cache {
     /// Returns the size in bytes.
     pub(crate) fn bytes(self) -> usize {
         let given = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        given.unwrap_or_else(xfskit::raw::quarter_of_memory)
+        given.unwrap_or_else(xfskit::VolumeOptions::default_cache_bytes)
     }
 
     /// Makes the allocator keep little more than the size that the user gave.
     pub(crate) fn keep(self) {
         if self.cache.is_some() {
-            xfskit::raw::allocator::keep_to(self.bytes());
+            xfskit::allocator::keep_to(self.bytes());
         }
     }
 }

@@ -236,7 +236,7 @@ fn settings(options: &SuiteOptions, size: ByteLen) -> io::Result<Settings> {
         size: options.size.map_or(size, ByteLen),
         mkfs: xfskit::raw::mkfs::Options::default(),
         open: OpenOptions {
-            cache_bytes: xfskit::raw::quarter_of_memory(),
+            cache_bytes: xfskit::VolumeOptions::default_cache_bytes(),
             ..OpenOptions::default()
         },
     };

@@ -1,13 +1,12 @@
 //! Parses owners, times and UUIDs of the command line.
 
 use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Zoned;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use xfskit::raw::core::uuid::NewUuid;
-use xfskit::raw::units::Uuid;
-use xfskit::raw::vfs::Timestamp;
+use xfskit::{NewUuid, Uuid};
 
 /// `UID:GID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ pub(crate) fn uuid(text: &str) -> Result<NewUuid, String> {
 }
 
 /// Parses `@SECONDS`, a date, or a date and time, with or without a zone.
-pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn time(text: &str) -> Result<SystemTime, String> {
     if let Some(seconds) = text.strip_prefix('@') {
         return since_1970(seconds)
             .ok_or_else(|| format!("{seconds:?} is not a number of seconds since 1970"));
@@ -75,25 +74,20 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
         Some(zoned.timestamp())
     });
     let time = zoned.ok_or("write for example 2024-02-29, 2024-02-29T12:00:00Z or @1709208000")?;
-    Ok(floored(time.as_second(), time.subsec_nanosecond()))
+    Ok(time.into())
 }
 
 /// Parses `-1.5` and the like, to the nanosecond.
-fn since_1970(text: &str) -> Option<Timestamp> {
+fn since_1970(text: &str) -> Option<SystemTime> {
+    let (is_before, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let sec: i64 = whole.parse().ok()?;
-    if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if fraction.len() > 9 || !digits(whole) || !digits(fraction) {
         return None;
     }
-    let nsec: i32 = format!("{fraction:0<9}").parse().ok()?;
-    Some(floored(sec, if whole.starts_with('-') { -nsec } else { nsec }))
-}
-
-/// Nanoseconds count forward, before 1970 too.
-fn floored(sec: i64, nsec: i32) -> Timestamp {
-    let (sec, nsec) =
-        if nsec < 0 { (sec.saturating_sub(1), nsec + 1_000_000_000) } else { (sec, nsec) };
-    Timestamp { sec, nsec: nsec.unsigned_abs() }
+    let nanoseconds = format!("{fraction:0<9}").parse().ok()?;
+    let distance = Duration::new(whole.parse().ok()?, nanoseconds);
+    if is_before { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
 }
 
 #[cfg(test)]
@@ -102,12 +96,13 @@ mod tests {
 
     #[test]
     fn times_are_read_to_the_nanosecond() {
-        let at = |sec, nsec| Ok(Timestamp { sec, nsec });
-        assert_eq!(time("@12"), at(12, 0));
-        assert_eq!(time("@1.5"), at(1, 500_000_000));
-        assert_eq!(time("@-1.25"), at(-2, 750_000_000));
-        assert_eq!(time("1970-01-02T00:00:00.000000001Z"), at(86_400, 1));
-        assert_eq!(time("1969-12-31T23:59:59.5Z"), at(-1, 500_000_000));
+        let after = |sec, nsec| Ok(UNIX_EPOCH + Duration::new(sec, nsec));
+        let before = |sec, nsec| Ok(UNIX_EPOCH - Duration::new(sec, nsec));
+        assert_eq!(time("@12"), after(12, 0));
+        assert_eq!(time("@1.5"), after(1, 500_000_000));
+        assert_eq!(time("@-1.25"), before(1, 250_000_000));
+        assert_eq!(time("1970-01-02T00:00:00.000000001Z"), after(86_400, 1));
+        assert_eq!(time("1969-12-31T23:59:59.5Z"), before(0, 500_000_000));
         assert!(time("2024-02-29").is_ok() && time("2024-02-29 12:00").is_ok());
         assert!(time("@").is_err() && time("@1.x").is_err() && time("soon").is_err());
     }

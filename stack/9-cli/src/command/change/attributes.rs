@@ -2,10 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
 use base64::Engine as _;
-use xfskit::raw::core::Error as Core;
-use xfskit::raw::vfs::{Error, FileType, Follow, Ino, NewNode, SetAttr, SetMode, Stat, Timestamp};
+use xfskit::{ErrorKind, FileTimes, NewFile, Permissions, Result, SetXattrMode, WalkEntry};
 
 use super::{Session, Stopped};
 use crate::command::open;
@@ -14,41 +14,29 @@ use crate::grammar::change::{Chmod, Chown, Touch};
 use crate::grammar::read::{XattrRm, XattrSet};
 use crate::show;
 
-const SETUID: u16 = 0o4000;
-const SETGID: u16 = 0o2000;
-const GROUP_EXECUTES: u16 = 0o010;
-const CAPABILITIES: &[u8] = b"security.capability";
-
 /// `xfskit chmod`
 pub(super) fn chmod(session: &Session<'_>, args: &Chmod) -> Result<(), Failure> {
-    let change = |ino: Ino, stat: &Stat| {
-        if stat.file_type == FileType::Symlink {
+    let change = |file: &WalkEntry| {
+        if file.file_type().is_symlink() {
             return Ok(());
         }
-        let is_dir = stat.file_type == FileType::Directory;
-        let perm = Some(args.mode.apply(stat.mode & 0o7777, is_dir));
-        session.fs().set_attr(ino, &SetAttr { perm, ..SetAttr::default() })
+        let old = file.metadata().permissions().mode();
+        let new = args.mode.apply(old, file.file_type().is_dir());
+        session.volume.set_permissions(file.path(), Permissions::from_mode(new))
     };
-    on_trees(session, &args.paths, args.recursive, Follow::Yes, &change)
+    on_trees(session, &args.paths, args.recursive, true, &change)
 }
 
 /// `xfskit chown`
 pub(super) fn chown(session: &Session<'_>, args: &Chown) -> Result<(), Failure> {
-    let fs = session.fs();
-    let change = |ino: Ino, stat: &Stat| {
-        let mut set = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
-        if stat.file_type == FileType::Regular {
-            // Without execution by the group, setgid has another meaning.
-            let setgid = if stat.mode & GROUP_EXECUTES != 0 { SETGID } else { 0 };
-            set.perm = Some(stat.mode & !SETUID & !setgid);
-        }
-        fs.set_attr(ino, &set)?;
-        match fs.remove_xattr(ino, CAPABILITIES) {
-            Err(Error::Core(Core::NoEntry)) => Ok(()),
-            other => other,
+    let follow = !args.no_dereference;
+    let change = |file: &WalkEntry| {
+        let (uid, gid) = (args.owner.uid, args.owner.gid);
+        match file.depth() {
+            0 if follow => session.volume.chown(file.path(), uid, gid),
+            _ => session.volume.lchown(file.path(), uid, gid),
         }
     };
-    let follow = if args.no_dereference { Follow::No } else { Follow::Yes };
     on_trees(session, &args.paths, args.recursive, follow, &change)
 }
 
@@ -58,17 +46,17 @@ fn on_trees(
     session: &Session<'_>,
     paths: &[OsString],
     recursive: bool,
-    follow: Follow,
-    change: &dyn Fn(Ino, &Stat) -> Result<(), Error>,
+    follow: bool,
+    change: &dyn Fn(&WalkEntry) -> Result<()>,
 ) -> Result<(), Failure> {
-    let fs = session.fs();
+    let volume = session.volume;
     session.each(paths, |path| {
-        let top = fs.resolve(path, follow)?;
-        for step in fs.walk(path, top, if recursive { usize::MAX } else { 0 }) {
+        let walk = if follow { volume.walk_dir(path) } else { volume.walk_dir_nofollow(path) };
+        for file in walk?.max_depth(if recursive { usize::MAX } else { 0 }) {
             session.stop.check()?;
-            match step {
-                Ok(entry) => change(entry.inode.ino(), &fs.stat(&entry.inode))?,
-                Err(fault) => session.out.fault(&fault.path, &fault.error),
+            match file {
+                Ok(file) => change(&file)?,
+                Err(error) => session.out.fault_at_its_path(&error),
             }
         }
         Ok(())
@@ -77,50 +65,49 @@ fn on_trees(
 
 /// `xfskit touch`
 pub(super) fn touch(session: &Session<'_>, args: &Touch) -> Result<(), Failure> {
-    let fs = session.fs();
-    let (sec, nsec) = show::now_exact();
-    let time = args.date.unwrap_or(Timestamp { sec, nsec });
-    let set = SetAttr {
-        atime: (args.access || !args.modification).then_some(time),
-        mtime: (args.modification || !args.access).then_some(time),
-        ..SetAttr::default()
-    };
-    let new = NewNode::usual(FileType::Regular).owner(args.owner.uid, args.owner.gid);
+    let time = args.date.unwrap_or_else(SystemTime::now);
+    let mut times = FileTimes::new();
+    if args.access || !args.modification {
+        times = times.set_accessed(time);
+    }
+    if args.modification || !args.access {
+        times = times.set_modified(time);
+    }
+    let new = NewFile::file().owner(args.owner.uid, args.owner.gid);
+    let volume = session.volume;
     session.each(&args.paths, |path| {
-        let ino = match fs.resolve(path, Follow::Yes) {
-            Err(Error::NotFound { .. }) if args.no_create => return Ok(()),
-            Err(Error::NotFound { .. }) => {
-                let (dir, name) = fs.resolve_parent(path)?;
-                fs.make(dir, &name, &new)?
-            }
-            found => found?.ino(),
-        };
-        Ok(fs.set_attr(ino, &set)?)
+        match volume.set_times(path, times) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            set => return Ok(set?),
+        }
+        if args.no_create {
+            return Ok(());
+        }
+        volume.create_node(path, &new)?;
+        Ok(volume.set_times(path, times)?)
     })
 }
 
 /// `xfskit xattr set`
 pub(super) fn set_xattr(session: &Session<'_>, args: &XattrSet) -> Result<(), Failure> {
-    let (fs, name) = (session.fs(), &args.name);
     let value = value_of(args.value.as_bytes())?;
     let mode = match (args.create, args.replace) {
-        (true, _) => SetMode::Create,
-        (_, true) => SetMode::Replace,
-        _ => SetMode::Any,
+        (true, _) => SetXattrMode::Create,
+        (_, true) => SetXattrMode::Replace,
+        _ => SetXattrMode::Any,
     };
     session.each(std::slice::from_ref(&args.path), |path| {
-        let ino = fs.resolve(path, Follow::No)?.ino();
-        fs.set_xattr(ino, name.as_bytes(), &value, mode).map_err(|e| no_entry(e, name))
+        let set = session.volume.set_xattr_with_nofollow(path, &args.name, &value, mode);
+        set.map_err(|error| of_xattr(error, &args.name))
     })
 }
 
 /// `xfskit xattr rm`
 pub(super) fn remove_xattrs(session: &Session<'_>, args: &XattrRm) -> Result<(), Failure> {
-    let fs = session.fs();
     session.each(std::slice::from_ref(&args.path), |path| {
-        let ino = fs.resolve(path, Follow::No)?.ino();
         for name in &args.names {
-            fs.remove_xattr(ino, name.as_bytes()).map_err(|e| no_entry(e, name))?;
+            let removed = session.volume.remove_xattr_nofollow(path, name);
+            removed.map_err(|error| of_xattr(error, name))?;
         }
         Ok(())
     })
@@ -128,21 +115,20 @@ pub(super) fn remove_xattrs(session: &Session<'_>, args: &XattrRm) -> Result<(),
 
 /// `xfskit label TARGET LABEL`
 pub(super) fn label(session: &Session<'_>, label: &OsStr) -> Result<(), Failure> {
-    let set = session.fs().volume().set_label(label.as_bytes());
-    set.map_err(|e| open::failure(&e.into()))
+    session.volume.set_label(label).map_err(|error| open::failure(&error))
 }
 
 /// Returns the failure that names the attribute which is missing or exists.
-fn no_entry(error: Error, name: &OsString) -> Stopped {
+fn of_xattr(error: xfskit::Error, name: &OsString) -> Stopped {
     let name = show::name(name.as_bytes());
-    match error {
-        Error::Core(Core::NoEntry) => Failure::problem(format!("no attribute {name}"))
+    match error.kind() {
+        ErrorKind::NoAttribute => Failure::problem(format!("no attribute {name}"))
             .hint("`xfskit xattr list TARGET PATH` lists the attributes.")
             .into(),
-        Error::Core(Core::Exists) => Failure::problem(format!("attribute {name} exists"))
+        ErrorKind::AlreadyExists => Failure::problem(format!("attribute {name} exists"))
             .hint("Without --create it is replaced.")
             .into(),
-        error => error.into(),
+        _ => error.into(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! `truncate`, `fallocate`: change the content of files, by ranges.
 
 use std::ops::Range;
+use std::path::Path;
 
-use xfskit::raw::core::Error as Core;
-use xfskit::raw::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
+use xfskit::{ErrorKind, File, NewFile, OpenOptions, Result};
 
-use super::Session;
 use super::arguments::Owner;
+use super::{Session, Stopped};
 use crate::exit::Failure;
 use crate::grammar::change::{Fallocate, Truncate};
 
@@ -14,8 +14,8 @@ use crate::grammar::change::{Fallocate, Truncate};
 pub(super) fn truncate(session: &Session<'_>, args: &Truncate) -> Result<(), Failure> {
     let owner = (!args.no_create).then_some(args.owner);
     session.each(&args.paths, |path| {
-        match with_file(session, path, owner, |file| file.truncate(args.size)) {
-            Err(Error::NotFound { .. }) if args.no_create => Ok(()),
+        match with_file(session, path, owner, |file| file.set_len(args.size)) {
+            Err(error) if error.kind() == ErrorKind::NotFound && args.no_create => Ok(()),
             result => Ok(result?),
         }
     })
@@ -27,22 +27,20 @@ pub(super) fn fallocate(session: &Session<'_>, args: &Fallocate) -> Result<(), F
     let owner = (!needs_file).then_some(args.owner);
     session.each(std::slice::from_ref(&args.path), |path| {
         let end = args.offset.checked_add(args.length).filter(|_| args.length > 0);
-        let end = end.ok_or(Error::Core(Core::Limit("the range is empty or beyond all files")))?;
+        let end = end.ok_or(Stopped::Refused("the range is empty or beyond all files", None))?;
         Ok(with_file(session, path, owner, |file| allocate(file, args, args.offset..end))?)
     })
 }
 
-fn allocate(file: &Handle<'_>, args: &Fallocate, range: Range<u64>) -> Result<()> {
-    if args.punch_hole {
-        file.punch(range)
-    } else if args.zero_range {
-        file.zero(range, args.keep_size)
-    } else if args.collapse_range {
-        file.collapse(range)
-    } else if args.insert_range {
-        file.insert(range)
-    } else {
-        file.preallocate(range, args.keep_size)
+fn allocate(file: &File, args: &Fallocate, range: Range<u64>) -> Result<()> {
+    match (args.keep_size, args.zero_range) {
+        _ if args.punch_hole => file.punch_hole(range),
+        _ if args.collapse_range => file.collapse_range(range),
+        _ if args.insert_range => file.insert_range(range),
+        (true, true) => file.zero_range_keep_size(range),
+        (false, true) => file.zero_range(range),
+        (true, false) => file.allocate_keep_size(range),
+        (false, false) => file.allocate(range),
     }
 }
 
@@ -50,24 +48,18 @@ fn allocate(file: &Handle<'_>, args: &Fallocate, range: Range<u64>) -> Result<()
 /// when the work is done.
 fn with_file(
     session: &Session<'_>,
-    path: &[u8],
+    path: &Path,
     owner: Option<Owner>,
-    work: impl Fn(&Handle<'_>) -> Result<()>,
+    work: impl Fn(&File) -> Result<()>,
 ) -> Result<()> {
-    let fs = session.fs();
-    let on = |ino| {
-        let file = fs.open(ino)?;
-        work(&file)?;
-        file.close()
-    };
-    match (fs.resolve(path, Follow::Yes), owner) {
-        (Err(Error::NotFound { .. }), Some(owner)) => {
-            let (dir, name) = fs.resolve_parent(path)?;
-            let new = NewNode::usual(FileType::Regular).owner(owner.uid, owner.gid);
-            let file = fs.make_unnamed(dir, &new)?;
-            on(file.ino())?;
-            fs.link(file.ino(), dir, &name)
+    let volume = session.volume;
+    match (volume.open_with(path, OpenOptions::new().write(true)), owner) {
+        (Err(error), Some(owner)) if error.kind() == ErrorKind::NotFound => {
+            let dir = path.parent().unwrap_or(Path::new("/"));
+            let file = volume.create_unnamed(dir, &NewFile::file().owner(owner.uid, owner.gid))?;
+            work(&file)?;
+            file.link(path)
         }
-        (found, _) => on(found?.ino()),
+        (found, _) => work(&found?),
     }
 }

@@ -18,14 +18,13 @@ mod names;
 mod put;
 mod shell;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
-use xfskit::Volume;
 use xfskit::raw::block::BlockDevice;
-use xfskit::raw::vfs::{self, Follow, Fs};
-use xfskit::raw::{Cause, VolumeExt as _, cause, core};
+use xfskit::{Error, Orphan, Volume};
 
 use super::open;
 use super::work::Change;
@@ -38,7 +37,7 @@ use crate::stop::Stop;
 #[derive(Debug, thiserror::Error)]
 #[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
 struct JournalLeftDirty<'o> {
-    orphan: &'o core::Orphan,
+    orphan: &'o Orphan,
 }
 
 /// A volume that is open for a command.
@@ -75,15 +74,12 @@ fn in_session(
     out: &Out,
     stop: &Stop,
 ) -> Outcome {
-    let known = volume.fs().volume().damaged_orphans().len();
+    let known = volume.damaged_orphans().len();
     let worked = Session { volume: &volume, out, stop }.run_command(change);
-    for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
+    for orphan in volume.damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
-    let closed = volume.close_counted().map_err(|error| match cause(&error) {
-        Cause::Volume(error) => open::failure(error),
-        _ => open::not_opened(&target.name, &error),
-    });
+    let closed = volume.close().map_err(|error| open::failure(&error));
     for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
         let left = JournalLeftDirty { orphan };
         out.fault_at(&target.name, &left, None);
@@ -118,26 +114,23 @@ impl Session<'_> {
         }
     }
 
-    fn fs(&self) -> &Fs {
-        self.volume.fs()
-    }
-
     /// Runs `work` on each of `paths`. Failures are reported, and the others continue.
     fn each(
         &self,
         paths: &[OsString],
-        mut work: impl FnMut(&[u8]) -> Result<(), Stopped>,
+        mut work: impl FnMut(&Path) -> Result<(), Stopped>,
     ) -> Result<(), Failure> {
         for path in paths {
             self.stop.check()?;
-            match work(path.as_bytes()) {
+            let Ok(inside) = open::inside(path) else {
+                self.out.fault_in(path.as_bytes(), &NotAbsolute(path), None, None);
+                continue;
+            };
+            match work(inside) {
                 Ok(()) => {}
-                Err(Stopped::Failed(error)) => {
-                    let path = path.as_bytes();
-                    self.out.fault(path, &error.by_path(path));
-                }
-                Err(Stopped::Hinted(error, hint)) => {
-                    self.out.fault_with_hint(path.as_bytes(), &error, hint);
+                Err(Stopped::Failed(error)) => self.out.fault(path.as_bytes(), &error),
+                Err(Stopped::Refused(why, hint)) => {
+                    self.out.fault_in(path.as_bytes(), &Refusal(why), None, hint);
                 }
                 Err(Stopped::Ended(failure)) => return Err(failure),
             }
@@ -146,30 +139,34 @@ impl Session<'_> {
     }
 
     /// Returns true if `path` names a directory, perhaps through a symbolic link.
-    fn is_dir(&self, path: &[u8]) -> bool {
-        self.fs().resolve(path, Follow::Yes).is_ok_and(|inode| inode.core().is_dir())
+    fn is_dir(&self, path: &Path) -> bool {
+        self.volume.metadata(path).is_ok_and(|metadata| metadata.is_dir())
     }
 }
+
+/// A path that does not begin at the root.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", open::not_absolute(.0))]
+struct NotAbsolute<'p>(&'p OsString);
+
+/// A change that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(&'static str);
 
 /// The reason why work on one path ended.
 enum Stopped {
     /// The path or the volume failed. Other paths may work.
-    Failed(vfs::Error),
-    /// The path or the volume failed, with a hint.
-    Hinted(vfs::Error, &'static str),
+    Failed(Error),
+    /// The change makes no sense for this path; with a hint.
+    Refused(&'static str, Option<&'static str>),
     /// The whole command ends.
     Ended(Failure),
 }
 
-impl From<vfs::Error> for Stopped {
-    fn from(error: vfs::Error) -> Self {
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
         Self::Failed(error)
-    }
-}
-
-impl From<core::Error> for Stopped {
-    fn from(error: core::Error) -> Self {
-        Self::Failed(error.into())
     }
 }
 
@@ -180,6 +177,7 @@ impl From<Failure> for Stopped {
 }
 
 /// Returns the last name of a path.
-fn last_name(path: &[u8]) -> &[u8] {
-    path.split(|&b| b == b'/').rfind(|name| !name.is_empty()).unwrap_or_default()
+fn last_name(path: &Path) -> &Path {
+    let mut names = path.as_os_str().as_bytes().split(|&b| b == b'/');
+    Path::new(OsStr::from_bytes(names.rfind(|name| !name.is_empty()).unwrap_or_default()))
 }

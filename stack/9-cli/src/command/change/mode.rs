@@ -3,13 +3,13 @@
 use std::str::FromStr;
 
 /// Permissions with setuid, setgid and sticky.
-const ALL: u16 = 0o7777;
+const ALL: u32 = 0o7777;
 
 /// A change of permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModeChange {
     /// Sets these permissions.
-    Octal(u16),
+    Octal(u32),
     /// Applies these clauses, one after the other.
     Symbolic(Vec<Clause>),
 }
@@ -18,7 +18,7 @@ pub(crate) enum ModeChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clause {
     /// The bits that may change: of the user, the group, the others.
-    classes: u16,
+    classes: u32,
     operation: char,
     what: What,
 }
@@ -27,14 +27,14 @@ pub(crate) struct Clause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Bits, for all three classes; `X` sets execution if any class has it.
-    Bits { bits: u16, any_execution: bool },
+    Bits { bits: u32, any_execution: bool },
     /// The permissions of the user, the group or the others, by how far to shift.
-    Copy(u16),
+    Copy(u32),
 }
 
 impl ModeChange {
     /// Applies the change to `perm`. For a directory, `X` is always `x`.
-    pub(crate) fn apply(&self, perm: u16, is_dir: bool) -> u16 {
+    pub(crate) fn apply(&self, perm: u32, is_dir: bool) -> u32 {
         match self {
             Self::Octal(perm) => *perm,
             Self::Symbolic(clauses) => {
@@ -44,13 +44,13 @@ impl ModeChange {
     }
 
     /// Returns the permissions of a new file.
-    pub(crate) fn of_new(&self, is_dir: bool) -> u16 {
+    pub(crate) fn of_new(&self, is_dir: bool) -> u32 {
         self.apply(if is_dir { 0o777 } else { 0o666 }, is_dir)
     }
 }
 
 impl Clause {
-    fn apply(&self, perm: u16, is_dir: bool) -> u16 {
+    fn apply(&self, perm: u32, is_dir: bool) -> u32 {
         let bits = match self.what {
             What::Bits { bits, any_execution } => {
                 let execution = any_execution && (is_dir || perm & 0o111 != 0);
@@ -72,7 +72,7 @@ impl FromStr for ModeChange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(perm) = u16::from_str_radix(text, 8) {
+        if let Ok(perm) = u32::from_str_radix(text, 8) {
             return if perm <= ALL { Ok(Self::Octal(perm)) } else { Err("above 7777".into()) };
         }
         let clauses: Option<Vec<Vec<Clause>>> = text.split(',').map(clauses).collect();

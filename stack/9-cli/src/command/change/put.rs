@@ -2,17 +2,13 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xfskit::raw::copy::put::{Put as Done, put_stream};
-use xfskit::raw::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
-use xfskit::raw::copy::{self, Destination, PutError, PutOptions};
-use xfskit::raw::target::{Base, Target};
-use xfskit::raw::vfs::{self, FileType, Follow, Ino, NewNode};
+use xfskit::{Copied, CopyTree, ErrorKind, Notice, SourceError};
 
-use super::{Session, last_name};
-use crate::command::mkfs::{report_notes, report_unread, source_failure};
+use super::{Session, names};
+use crate::command::mkfs::{Reported, source_failure};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -23,17 +19,17 @@ use crate::show;
 /// `xfskit put`
 pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     let Some((dest, sources)) = args.paths.split_last() else { return Ok(()) };
-    let dest = dest.as_os_str().as_bytes();
-    let options = options(args)?;
+    let dest = open::inside(dest.as_os_str())?;
     if sources.len() > 1 && !session.is_dir(dest) {
-        return Err(Failure::problem(format!("{}: not a directory", show::name(dest)))
+        let dest = show::name(dest.as_os_str().as_bytes());
+        return Err(Failure::problem(format!("{dest}: not a directory"))
             .hint("Several sources can only go into a directory."));
     }
     let progress = Progress::new(session.out, "put", "names");
-    let mut all = Done::default();
+    let mut all = Copied::default();
     for source in sources {
         session.stop.check()?;
-        let done = one(session, args, source, dest, &options, &progress, all.names)?;
+        let done = one(session, args, source, dest, &progress, all.names)?;
         all.names += done.names;
         all.bytes += done.bytes;
     }
@@ -44,23 +40,31 @@ pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns owners and labels from the options.
-fn options(args: &Put) -> Result<PutOptions, Failure> {
+/// Returns a copy with owners and labels from the options.
+fn copy<'c>(session: &Session<'_>, args: &Put) -> Result<xfskit::Put<'c>, Failure> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::cannot(format!("{}: {error}", path.display()))
     };
-    let read = |path: &PathBuf| fs::read(path).map_err(|e| bad(path, &e));
-    let mut options = PutOptions::default();
+    let mut put = xfskit::Put::new(session.volume)
+        .whiteouts(args.whiteouts)
+        .strict(args.strict)
+        .exclude(&*args.target.name)
+        .cancel(session.stop.token());
+    if let Some(bytes) = args.limit {
+        put = put.memory_limit(bytes);
+    }
     if let Some(owner) = args.owner {
-        options.owners = Some(Owners::all(owner.uid, owner.gid));
+        put = put.owner(owner.uid, owner.gid);
     }
     if let Some(path) = &args.owner_map {
-        options.owners = Some(Owners::parse(&read(path)?).map_err(|e| bad(path, &e))?);
+        let rules = fs::read(path).map_err(|e| bad(path, &e))?;
+        put = put.owner_map(rules).map_err(|e| bad(path, &e))?;
     }
     if let Some(path) = &args.selinux_contexts {
-        options.labels = Some(Labels::parse(&read(path)?).map_err(|e| bad(path, &e))?);
+        let contexts = fs::read(path).map_err(|e| bad(path, &e))?;
+        put = put.selinux_contexts(contexts).map_err(|e| bad(path, &e))?;
     }
-    Ok(options)
+    Ok(put)
 }
 
 /// Copies one source; `written` names were copied before it.
@@ -68,75 +72,45 @@ fn one(
     session: &Session<'_>,
     args: &Put,
     source: &Path,
-    dest: &[u8],
-    options: &PutOptions,
+    dest: &Path,
     progress: &Progress,
     written: u64,
-) -> Result<Done, Failure> {
+) -> Result<Copied, Failure> {
+    let put = copy(session, args)?;
     let is_stdin = source.as_os_str() == "-";
     if is_stdin && !args.tar {
-        return stdin(session, args, dest, progress);
+        let copied = put.stream_to(&mut session.stop.stdin(), dest).map_err(|e| failure(&e))?;
+        progress.add(1);
+        return Ok(copied);
     }
-    let layer = match (args.tar, is_stdin, names_inside(source)) {
-        (true, true, _) => Source::Stdin,
-        (true, false, _) => Source::Tar(source.to_path_buf()),
-        (false, _, true) => Source::Dir(source.to_path_buf()),
-        (false, _, false) => Source::Name(source.to_path_buf()),
+    let put = match (args.tar, is_stdin, names_inside(source)) {
+        (true, true, _) => put.tar_stdin(),
+        (true, false, _) => put.tar(source),
+        (false, _, true) => put.dir(source),
+        (false, _, false) => put.entry(source),
     };
-    let is_inside = !matches!(layer, Source::Name(_));
-    let set_root = matches!(layer, Source::Dir(_));
-    let tree = {
-        let reading = Progress::new(session.out, "reading", "names");
-        let on_progress = |done: source::Progress| {
-            reading.set(done.names, 0);
-            session.stop.flow()
-        };
-        let options = SourceOptions {
-            whiteouts: args.whiteouts,
-            exclude: image(args).into_iter().collect(),
-            strict: args.strict,
-            memory_limit: args.limit,
-            content_limit: Some(session.fs().volume().geo().data_bytes().0),
-            stdin: session.stop.stdin(),
-            ..SourceOptions::default()
-        };
-        let read = source::read_tree(&[layer], &options, &on_progress);
-        read.map_err(|error| {
-            // A stream that was stopped while waiting is incomplete.
-            let stopped = session.stop.check().err().map(|stopped| match written {
-                0 => Failure { message: "stopped; nothing was written".into(), ..stopped },
-                names => after(stopped, names, None),
-            });
-            stopped.unwrap_or_else(|| failure(PutError::Source(error)))
-        })?
-    };
-    report_notes(&tree, session.out);
-    let (dir, path, name) = if session.is_dir(dest) {
-        (ino(session, dest)?, dest.to_vec(), None)
-    } else if is_inside {
-        let (parent, name) = parent(session, dest)?;
-        let new = NewNode { brings_acls: set_root, ..NewNode::usual(FileType::Directory) };
-        let dir = session.fs().make(parent, &name, &new).map_err(|e| open::failure(&e))?;
-        (dir, dest.to_vec(), None)
-    } else {
-        let (dir, name) = parent(session, dest)?;
-        (dir, above(dest).to_vec(), Some(name))
-    };
-    let to = Destination { dir, path: &path, name: name.as_deref(), set_root };
-    let total = tree.len() as u64;
-    let names = AtomicU64::new(0);
-    let on_progress = |done: Done| {
-        names.store(done.names, Ordering::Relaxed);
-        progress.set(done.names, total);
-        session.stop.flow()
-    };
-    let put = copy::put(session.fs(), &tree, &to, options, &on_progress);
-    report_unread(&tree, session.out);
-    put.map_err(|error| match failure(error) {
-        stopped if stopped.exit == Failure::stopped().exit => {
-            after(stopped, written + names.into_inner(), Some(written + total))
-        }
-        failed => failed,
+    let reading = Progress::new(session.out, "reading", "names");
+    let (names, total) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reported = Reported::new(session.out);
+    let copied = put
+        .progress(|at| {
+            if at.total == 0 {
+                return reading.set(at.done, 0);
+            }
+            reading.finish();
+            names.store(at.done, Ordering::Relaxed);
+            total.store(at.total, Ordering::Relaxed);
+            progress.set(at.done, at.total);
+        })
+        .notices(|notice: Notice<'_>| reported.notice(notice))
+        .to(dest);
+    copied.map_err(|error| match (failure(&error), total.into_inner()) {
+        (stopped, total) if stopped.exit == Failure::stopped().exit => match (written, total) {
+            (0, 0) => Failure { message: "stopped; nothing was written".into(), ..stopped },
+            (names, 0) => after(stopped, names, None),
+            (before, total) => after(stopped, before + names.into_inner(), Some(before + total)),
+        },
+        (failed, _) => failed,
     })
 }
 
@@ -147,66 +121,31 @@ fn after(stopped: Failure, names: u64, of: Option<u64>) -> Failure {
     Failure { message: format!("stopped; {names}{of} names {verb} written"), ..stopped }
 }
 
-/// Copies standard input into the file `dest`. An existing one keeps mode and owner.
-fn stdin(
-    session: &Session<'_>,
-    args: &Put,
-    dest: &[u8],
-    progress: &Progress,
-) -> Result<Done, Failure> {
-    let fs = session.fs();
-    let (dir, name) = parent(session, dest)?;
-    let mut new = NewNode::usual(FileType::Regular);
-    match fs.resolve(dest, Follow::No) {
-        Ok(inode) if inode.core().file_type() == Some(FileType::Regular) => {
-            let core = inode.core();
-            new = NewNode { mode: core.mode(), brings_acls: true, ..NewNode::default() }
-                .owner(core.uid(), core.gid());
-        }
-        Ok(_) | Err(vfs::Error::NotFound { .. }) => {}
-        Err(error) => return Err(open::failure(&error)),
-    }
-    if let Some(owner) = args.owner {
-        new = new.owner(owner.uid, owner.gid);
-    }
-    let on_progress = |_: Done| session.stop.flow();
-    let put = put_stream(fs, (dir, &name), &mut session.stop.stdin(), &new, &on_progress);
-    session.stop.check()?;
-    let bytes = put.map_err(|error| failure(error.at(dest)))?;
-    progress.add(1);
-    Ok(Done { names: 1, bytes })
-}
-
 /// `xfskit cp`
 pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
-    let fs = session.fs();
-    let (from, to) = (args.from.as_bytes(), args.to.as_bytes());
-    let source = fs.resolve(from, Follow::No).map_err(|e| open::failure(&e))?;
-    if source.core().is_dir() && !args.recursive {
-        let path = show::name(from);
-        return Err(Failure::problem(vfs::Error::IsDirectory { path }.to_string())
-            .hint("-r copies a directory with its contents."));
+    let volume = session.volume;
+    let (from, to) = (open::inside(&args.from)?, open::inside(&args.to)?);
+    let source = volume.symlink_metadata(from).map_err(|e| open::failure(&e))?;
+    if source.is_dir() && !args.recursive {
+        let hint = "-r copies a directory with its contents.";
+        return Err(open::is_directory(&args.from, hint));
     }
-    if args.reflink && !fs.volume().geo().features.reflink() {
+    if args.reflink && !volume.has_reflink() {
         return Err(Failure::cannot("--reflink on a volume without reflink is not supported")
             .hint("Without --reflink the content is copied."));
     }
-    let to = if session.is_dir(to) { vfs::join(to, last_name(from)) } else { to.to_vec() };
-    let (dir, name) = parent(session, &to)?;
-    if fs.resolve(&to, Follow::No).is_ok_and(|there| there.ino() == source.ino()) {
-        return Err(Failure::problem(format!(
-            "{} and {} are the same",
-            show::name(from),
-            show::name(&to)
-        )));
+    let to = names::into_dir(session, to, from);
+    if volume.symlink_metadata(&to).is_ok_and(|there| there.ino() == source.ino()) {
+        let [from, to] = [from, &to].map(|path| show::name(path.as_os_str().as_bytes()));
+        return Err(Failure::problem(format!("{from} and {to} are the same")));
     }
     let progress = Progress::new(session.out, "cp", "names");
-    let on_progress = |done: Done| {
-        progress.set(done.names, 0);
-        session.stop.flow()
-    };
-    copy::copy_within(fs, source.ino(), (dir, &name), &to, args.reflink, &on_progress)
-        .map_err(failure)?;
+    CopyTree::new(volume, from)
+        .reflink(args.reflink)
+        .progress(|at| progress.set(at.done, 0))
+        .cancel(session.stop.token())
+        .to(&to)
+        .map_err(|error| failure(&error))?;
     Ok(())
 }
 
@@ -218,45 +157,29 @@ fn names_inside(source: &Path) -> bool {
     matches!(last, b"." | b"..") || path.iter().all(|&b| b == b'/')
 }
 
-/// Returns the file that is written, which is left out of every tree.
-fn image(args: &Put) -> Option<PathBuf> {
-    match Target::parse(&args.target.name).ok()?.base {
-        Base::File(path) | Base::Overlay(path, _) => Some(path),
-        Base::Array(array) => array.overlay,
-        Base::Memory(_) => None,
+/// Returns the failure of a copy, with a hint.
+fn failure(error: &xfskit::Error) -> Failure {
+    if let Some(error) = error.reason().downcast_ref::<SourceError>() {
+        return source_failure(error);
+    }
+    match error.kind() {
+        ErrorKind::Cancelled => Failure::stopped(),
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+            Failure::problem(text(error)).hint("Remove it first, or give another name.")
+        }
+        _ => Failure { message: text(error), ..open::failure(error) },
     }
 }
 
-/// Returns the path of the parent directory of `path`.
-fn above(path: &[u8]) -> &[u8] {
-    let trimmed = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
-    &path[..trimmed - last_name(path).len()]
-}
-
-fn ino(session: &Session<'_>, path: &[u8]) -> Result<Ino, Failure> {
-    let inode = session.fs().resolve(path, Follow::Yes).map_err(|e| open::failure(&e))?;
-    Ok(inode.ino())
-}
-
-fn parent(session: &Session<'_>, path: &[u8]) -> Result<(Ino, Vec<u8>), Failure> {
-    session.fs().resolve_parent(path).map_err(|e| open::failure(&e))
-}
-
-/// Returns the failure of a copy, with a hint.
-fn failure(error: PutError) -> Failure {
-    match error {
-        PutError::Stopped | PutError::Source(SourceError::Stopped) => Failure::stopped(),
-        PutError::Volume { path, error } => {
-            let failure = open::failure(&error);
-            let path = show::name(&path);
-            let what = without_path(&failure.message, &path);
-            Failure { message: format!("{path}: {what}"), ..failure }
+/// Formats an error with its path in front, written so that a terminal is safe. An error of a
+/// look-up names its path itself.
+fn text(error: &xfskit::Error) -> String {
+    let message = open::failure(error).message;
+    match error.path() {
+        Some(path) if !message.starts_with('/') => {
+            let path = show::name(path.as_os_str().as_bytes());
+            format!("{path}: {}", without_path(&message, &path))
         }
-        PutError::Clash { .. } => {
-            Failure::problem(error.to_string()).hint("Remove it first, or give another name.")
-        }
-        PutError::BelowItself { .. } => Failure::problem(error.to_string()),
-        PutError::Source(error) => source_failure(&error),
-        error => Failure::cannot(error.to_string()),
+        _ => message,
     }
 }

@@ -79,7 +79,7 @@ fn one(
 ) -> Result<ExitStatus, Failure> {
     match words {
         [word] if word == "sync" => {
-            session.fs().sync().map_err(|e| open::failure(&e))?;
+            session.volume.sync().map_err(|e| open::failure(&e))?;
             return Ok(ExitStatus::Success);
         }
         [word] if word == "help" => return help(session),

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::Serialize;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::check::Finding;
-use xfskit::raw::format::corruption::CheckId;
-use xfskit::raw::units::{AgNumber, Ino};
-use xfskit::raw::vfs::{self, FileType};
+use xfskit::{CheckId, Finding, Volume};
 
+use crate::command::open;
 use crate::exit::Failure;
 use crate::out::Out;
 use crate::show::{self, Named};
@@ -18,11 +16,9 @@ use crate::show::{self, Named};
 const PRINTED_AT_PLACE: u32 = 8;
 /// Number of findings of one check that are printed.
 const PRINTED_MAX: u32 = 64;
-/// Number of directory entries read at once.
-const PORTION: usize = 8192;
 
 /// The inode of a finding, or else its group.
-type Place = (Option<Ino>, Option<AgNumber>);
+type Place = (Option<u64>, Option<u32>);
 
 /// A path of an inode, for JSON.
 #[derive(Serialize)]
@@ -48,7 +44,7 @@ pub(super) struct Findings {
     all: bool,
     counts: BTreeMap<CheckId, Count>,
     /// Inodes of printed findings.
-    inodes: BTreeSet<Ino>,
+    inodes: BTreeSet<u64>,
 }
 
 impl Findings {
@@ -59,12 +55,12 @@ impl Findings {
     /// Counts a finding. Returns true if it is to be printed.
     pub(super) fn count(&mut self, finding: &Finding) -> bool {
         let at = &finding.corruption.at;
-        if !self.all
-            && !self.counts.entry(finding.corruption.check).or_default().shows((at.ino, at.agno))
-        {
+        let (ino, agno) = (at.ino.map(|ino| ino.0), at.agno.map(|agno| agno.0));
+        let check = finding.corruption.check;
+        if !self.all && !self.counts.entry(check).or_default().shows((ino, agno)) {
             return false;
         }
-        self.inodes.extend(at.ino);
+        self.inodes.extend(ino);
         true
     }
 
@@ -85,15 +81,14 @@ impl Findings {
     }
 
     /// Prints the paths of the inodes with findings, found by one scan of the directories.
-    pub(super) fn print_paths(self, volume: &xfskit::Volume, out: &Out) -> Result<(), Failure> {
-        let mut paths = self.inodes.into_iter().map(|ino| (ino.0, None)).collect();
-        find_paths(volume, &mut paths);
-        for (ino, path) in paths {
-            let Some(path) = path else { continue };
+    pub(super) fn print_paths(self, volume: &Volume, out: &Out) -> Result<(), Failure> {
+        let paths = volume.paths_of(self.inodes).map_err(|error| open::failure(&error))?;
+        for (inode, path) in paths {
+            let path = path.as_os_str().as_bytes();
             if out.json() {
-                out.object(&Path { inode: ino, path: Named("path", &path) })?;
+                out.object(&Path { inode, path: Named("path", path) })?;
             } else {
-                out.line(format!("  inode {ino} is {}", show::name(&path)))?;
+                out.line(format!("  inode {inode} is {}", show::name(path)))?;
             }
         }
         Ok(())
@@ -117,44 +112,11 @@ impl Count {
     }
 }
 
-/// Scans the directories until a path of each of these inodes is known. An inode that cannot be
-/// read has one too: its entry names it.
-pub(in crate::command) fn find_paths(
-    volume: &xfskit::Volume,
-    wanted: &mut BTreeMap<u64, Option<Vec<u8>>>,
-) {
-    let fs = volume.fs();
-    let Ok(root) = fs.root() else { return };
-    let mut left = wanted.len();
-    let mut found = |ino: Ino, path: &dyn Fn() -> Vec<u8>| {
-        if let Some(place @ None) = wanted.get_mut(&ino.0) {
-            *place = Some(path());
-            left -= 1;
-        }
-        left == 0
-    };
-    if found(root.ino(), &|| b"/".to_vec()) {
-        return;
-    }
-    let mut entered = BTreeSet::from([root.ino()]);
-    let mut waiting = vec![(b"/".to_vec(), root)];
-    while let Some((path, dir)) = waiting.pop() {
-        let mut next = Some(0);
-        while let Some(cookie) = next {
-            let portion = fs.read_dir_from(&dir, cookie, PORTION);
-            next = portion.next;
-            for entry in portion.entries {
-                if found(entry.ino, &|| vfs::join(&path, &entry.name)) {
-                    return;
-                }
-                if matches!(entry.file_type, FileType::Directory | FileType::Unknown)
-                    && entered.insert(entry.ino)
-                    && let Ok(child) = fs.inode(entry.ino)
-                    && child.core().is_dir()
-                {
-                    waiting.push((vfs::join(&path, &entry.name), child));
-                }
-            }
-        }
+/// Finds a path of each of these inodes, by one scan of all directories.
+pub(in crate::command) fn find_paths(volume: &Volume, wanted: &mut BTreeMap<u64, Option<Vec<u8>>>) {
+    // A volume that was just opened is not closed.
+    let found = volume.paths_of(wanted.keys().copied()).unwrap_or_default();
+    for (ino, path) in found {
+        wanted.insert(ino, Some(path.into_os_string().into_vec()));
     }
 }

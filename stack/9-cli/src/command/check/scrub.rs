@@ -103,7 +103,7 @@ impl Level {
         if args.repair {
             let progress = Progress::new(out, "resync", "bytes");
             let resynced = array.resync(|done, total| {
-                progress.set(done, total);
+                progress.set(done.0, total.0);
                 stop.flow().is_continue()
             });
             resynced.map_err(|e| self.failed(&e))?;
@@ -112,8 +112,8 @@ impl Level {
         let progress = Progress::new(out, "comparing members", "bytes");
         let mut unchecked = 0;
         let watch = |found: ScrubProgress| {
-            progress.set(found.progress.done, found.progress.total);
-            unchecked = found.progress.bad;
+            progress.set(found.progress.done.0, found.progress.total.0);
+            unchecked = found.progress.bad.0;
             for mismatch in found.mismatches {
                 self.count += 1;
                 if self.count <= PAGES_MAX {
@@ -173,7 +173,7 @@ impl Scrubbed {
 
     /// Resolves mismatches of the journal first: the check does not verify a clean journal.
     fn heal_journal(&self, name: &str) -> Result<(), Failure> {
-        let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
+        let sb = read_superblock(&*self.device).map_err(|e| open::not_opened(name, &e.into()))?;
         let geo = sb.geometry();
         let Some(start) = geo.log_daddr() else { return Ok(()) };
         let first = start.byte_offset().0;

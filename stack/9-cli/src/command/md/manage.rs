@@ -344,7 +344,7 @@ fn resync(
     let progress = Progress::new(out, "resync", "bytes");
     let mut throttle = Throttle::new(rate_options);
     array.resync(|done, total| {
-        progress.set(done, total);
+        progress.set(done.0, total.0);
         throttle.keep(done);
         stop.flow().is_continue()
     })?;
@@ -365,9 +365,9 @@ fn rebuild_all(
     let progress = Progress::new(out, "rebuild", "bytes");
     let mut throttle = Throttle::new(rate_options);
     array.rebuild(|SyncProgress { done, total, bad }| {
-        progress.set(done, total);
+        progress.set(done.0, total.0);
         throttle.keep(done);
-        bad_sectors = bad;
+        bad_sectors = bad.0;
         stop.flow()
     })?;
     Ok(bad_sectors)
@@ -376,7 +376,7 @@ fn rebuild_all(
 /// Limits the rate of a sync action.
 pub(super) struct Throttle {
     rate: Option<u64>,
-    begun: Option<(Instant, u64)>,
+    begun: Option<(Instant, ByteLen)>,
 }
 
 impl Throttle {
@@ -384,11 +384,11 @@ impl Throttle {
         Self { rate: rate_options.rate.filter(|rate| *rate > 0), begun: None }
     }
 
-    /// Waits until `done` bytes are allowed by the rate.
-    pub(super) fn keep(&mut self, done: u64) {
+    /// Waits until `done` is allowed by the rate.
+    pub(super) fn keep(&mut self, done: ByteLen) {
         let Some(rate) = self.rate else { return };
         let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));
-        let micros = u128::from(done - from) * 1_000_000 / u128::from(rate);
+        let micros = u128::from(done.minus(from).0) * 1_000_000 / u128::from(rate);
         let due = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         thread::sleep(due.saturating_sub(begun.elapsed()));
     }

@@ -91,13 +91,13 @@ fn scrub(
     let mut throttle = Throttle::new(&args.rate_options);
     let mut reported = Ok(());
     let watch = |found: ScrubProgress| {
-        progress.set(found.progress.done, found.progress.total);
+        progress.set(found.progress.done.0, found.progress.total.0);
         throttle.keep(found.progress.done);
         count.next = found.next;
-        count.unchecked = found.progress.bad;
+        count.unchecked = found.progress.bad.0;
         for mismatch in &found.mismatches {
             count.pages += 1;
-            count.mismatches += mismatch.counted;
+            count.mismatches += mismatch.counted.0;
             count.repaired += u64::from(mismatch.repaired);
             if count.pages <= REPORTED_MAX && reported.is_ok() {
                 reported = progress.aside(|| report(mismatch, assembly, out));

@@ -1,32 +1,22 @@
 //! `xfskit mkfs --from`: makes a volume with a tree.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use xfskit::raw::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::raw::copy::source::{
-    self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
+use xfskit::{
+    Build, BuildError, ErrorKind, Limit, Notice, Problem, ProblemKind, SkippedCount, SourceError,
+    Summary,
 };
-use xfskit::raw::copy::{Skipped, SkippedCount};
-use xfskit::raw::format::timestamp::Timestamp;
-use xfskit::raw::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
-use xfskit::raw::target::Target;
-use xfskit::raw::units::ByteLen;
 
-use super::super::open::{about, device_hint};
-use super::{
-    data_device, facts, failure, image_path, log_device, source_date_epoch, stamp, wanted_size,
-};
+use super::{failure, source_date};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::make::Mkfs;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 use crate::stop::Stop;
-
-/// Free space of a volume whose size the tree decides, without `--free`.
-const FREE: &str = "10%";
 
 /// The result.
 #[derive(Debug, Serialize)]
@@ -46,41 +36,42 @@ pub(super) fn is_auto(args: &Mkfs) -> bool {
     !args.from.is_empty() && args.size.as_deref() == Some("auto")
 }
 
-/// Returns true if the tree decides the volume's size: with `--size auto`, or if nothing else does.
-fn tree_decides(args: &Mkfs, target: &Target, options: &Options) -> bool {
-    let is_said = wanted_size(options).is_some() || options.agsize.is_some();
-    is_auto(args) || (is_missing(target) && !is_said)
-}
-
-/// Returns true if the target is an image file that does not exist.
-fn is_missing(target: &Target) -> bool {
-    image_path(target).is_some_and(|path| !path.exists())
-}
-
 /// `xfskit mkfs --from`
-pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) -> Outcome {
-    if let (Some(free), false) = (&args.free, tree_decides(args, target, options)) {
-        let why =
-            format!("--free {free}: the size of the volume is given, not taken from the tree");
-        return Err(Failure::cannot(why).hint("Say `--size auto`, or leave --free out."));
-    }
+pub(super) fn run(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Outcome {
+    let build = builder(args, mkfs)?;
+    let tree_decides = build.tree_decides(&*args.target).map_err(|e| failure(args, &e))?;
+    let build = match &args.free {
+        Some(free) if !tree_decides => {
+            let why =
+                format!("--free {free}: the size of the volume is given, not taken from the tree");
+            return Err(Failure::cannot(why).hint("Say `--size auto`, or leave --free out."));
+        }
+        Some(text) => free(build, text)?,
+        None => build,
+    };
     let stop = Stop::on_signals()?;
-    let tree = read(args, target, options, out, &stop)?;
-    report_notes(&tree, out);
-    let plan = plan(args, target, options, &tree)?;
-    plan.notes.iter().for_each(|note| out.note(note));
-    let blueprint = Blueprint::new(&tree, &plan).map_err(|e| build_failure(args, &e))?;
-    blueprint.notes.iter().for_each(|note| out.note(note));
-    if !options.dry_run {
-        make(args, target, options, &blueprint, out, &stop)?;
-    }
-    let skipped = [tree.notes().skipped(), report_unread(&tree, out)].concat();
+    let reading = Progress::new(out, "reading", "names");
+    let writing = Progress::new(out, "writing", "files");
+    let reported = Reported::new(out);
+    let built = build
+        .cancel(stop.token())
+        .progress(|at| match at.total {
+            0 => reading.set(at.done, 0),
+            total => {
+                reading.finish();
+                writing.set(at.done, total);
+            }
+        })
+        .notices(|notice: Notice<'_>| reported.notice(notice))
+        .create(&*args.target)
+        .map_err(|e| build_failure(args, &e))?;
+    writing.finish();
     if !out.quiet() {
         let made = Made {
-            summary: Summary::of(&plan.geometry, &args.target, options.log_name.as_deref()),
-            inodes: blueprint.inodes(),
-            free_bytes: blueprint.free_bytes(),
-            skipped,
+            summary: built.summary,
+            inodes: built.inodes,
+            free_bytes: built.free,
+            skipped: built.skipped,
         };
         out.result(&made, |made| {
             let free = show::human(made.free_bytes);
@@ -90,181 +81,125 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     Ok(out.status())
 }
 
-/// Number of files of one kind that are named; more are counted.
-const NAMED: usize = 20;
-
-/// Prints notes on the reading of `tree`, and what was left out of it.
-pub(crate) fn report_notes(tree: &Tree, out: &Out) {
-    let notes = tree.notes();
-    for error in notes.left_out.iter().take(NAMED) {
-        out.fault_at("left out", error, None);
-    }
-    out.skipped(&notes.skipped());
-    if notes.whiteouts > 0 {
-        out.note(&format!(
-            "names that begin with .wh. became files ({} of them); --whiteouts applies them instead",
-            notes.whiteouts
-        ));
-    }
-}
-
-/// Names the files of `tree` that changed or failed while they were read, and returns their count.
-pub(crate) fn report_unread(tree: &Tree, out: &Out) -> Vec<SkippedCount> {
-    let unread = tree.take_unread();
-    for file in unread.iter().take(NAMED) {
-        out.fault_in(&file.path, file, None, None);
-    }
-    let skipped = Skipped::default();
-    skipped.count_more("content (of files that changed or failed while read)", unread.len() as u64);
-    let skipped = skipped.counts();
-    out.skipped(&skipped);
-    skipped
-}
-
-fn read(
-    args: &Mkfs,
-    target: &Target,
-    options: &Options,
-    out: &Out,
-    stop: &Stop,
-) -> Result<Tree, Failure> {
+/// Converts the command line to options of the library.
+fn builder<'c>(args: &Mkfs, mkfs: xfskit::Mkfs) -> Result<Build<'c>, Failure> {
     if args.from.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::cannot("--from -: standard input can be read once only"));
     }
-    let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
-    let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
-    let how = SourceOptions {
-        owners: owners(args)?,
-        labels: args
-            .selinux_contexts
-            .as_deref()
-            .map(|path| listed(path, Labels::parse))
-            .transpose()?,
-        whiteouts: args.whiteouts,
-        exclude: image_path(target).map(PathBuf::from).into_iter().collect(),
-        epoch,
-        strict: args.strict,
-        memory_limit: args.limit,
-        content_limit: size(args, target, options)?,
-        stdin: stop.stdin(),
-        ..SourceOptions::default()
-    };
-    let progress = Progress::new(out, "reading", "names");
-    let on_progress = |done: source::Progress| {
-        progress.set(done.names, 0);
-        stop.flow()
-    };
-    source::read_tree(&sources, &how, &on_progress).map_err(|error| {
-        // If Ctrl-C also ended the writer of a stream, the stream is cut off.
-        let error = if stop.flow().is_break() { SourceError::Stopped } else { error };
-        build_failure(args, &BuildError::Source(error))
-    })
-}
-
-/// Returns the bytes of the volume; `None` if the tree decides.
-fn size(args: &Mkfs, target: &Target, options: &Options) -> Result<Option<u64>, Failure> {
-    if tree_decides(args, target, options) {
-        return Ok(None);
+    let mut build = Build::new()
+        .mkfs(mkfs)
+        .fit(is_auto(args))
+        .dry_run(args.dry_run)
+        .keep_unfinished(args.keep)
+        .whiteouts(args.whiteouts)
+        .strict(args.strict)
+        .threads(args.threads.map_or(0, std::num::NonZero::get));
+    build = args.from.iter().fold(build, Build::source);
+    if let Some(time) = source_date()? {
+        build = build.clamp_times(time);
     }
-    let size = wanted_size(options);
-    Ok(Some(size.map_or_else(|| facts(target, options, None).map(|facts| facts.size), Ok)?.0))
+    if let Some(bytes) = args.limit {
+        build = build.memory_limit(bytes);
+    }
+    if let Some(text) = &args.owner {
+        let pair = text.split_once(':');
+        let pair = pair.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+        let bad = || Failure::cannot(format!("--owner {text}: not two numbers, UID:GID"));
+        let (uid, gid) = pair.ok_or_else(bad)?;
+        build = build.owner(uid, gid);
+    } else if let Some(path) = &args.owner_map {
+        build = build.owner_map(content(path)?).map_err(|e| of_file(path, &e))?;
+    }
+    if let Some(path) = &args.selinux_contexts {
+        build = build.selinux_contexts(content(path)?).map_err(|e| of_file(path, &e))?;
+    }
+    Ok(build)
 }
 
-/// Returns the owners of `--owner` or `--owner-map`.
-fn owners(args: &Mkfs) -> Result<Option<Owners>, Failure> {
-    let Some(text) = &args.owner else {
-        return args.owner_map.as_deref().map(|path| listed(path, Owners::parse)).transpose();
-    };
-    let pair = text
-        .split_once(':')
-        .and_then(|(uid, gid)| Some(Owners::all(uid.parse().ok()?, gid.parse().ok()?)));
-    let bad = || Failure::cannot(format!("--owner {text}: not two numbers, UID:GID"));
-    pair.map(Some).ok_or_else(bad)
+fn content(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| of_file(path, &error))
 }
 
-/// Reads and parses a file of rules.
-fn listed<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, MapError>) -> Result<T, Failure> {
-    let bad = |why: &dyn Display| Failure::cannot(format!("{}: {why}", path.display()));
-    let text = std::fs::read(path).map_err(|e| bad(&e))?;
-    parse(&text).map_err(|e| bad(&e))
+fn of_file(path: &Path, error: &dyn Display) -> Failure {
+    Failure::cannot(format!("{}: {error}", path.display()))
 }
 
 /// Parses the size of `--free`.
-fn free(text: &str) -> Result<Free, Failure> {
+fn free<'c>(build: Build<'c>, text: &str) -> Result<Build<'c>, Failure> {
     let bad = |why: &str| Failure::cannot(format!("--free {text}: {why}"));
     match text.strip_suffix('%') {
         Some(percent) => match percent.parse() {
-            Ok(percent) if percent < 100 => Ok(Free::Percent(percent)),
+            Ok(percent) if percent < 100 => Ok(build.free_percent(percent)),
             _ => Err(bad("a share is from 0% to 99%")),
         },
-        None => show::parse_size(text).map(Free::Bytes).map_err(|why| bad(&why)),
+        None => {
+            let bytes = show::parse_size(text).map_err(|why| bad(&why))?;
+            Ok(build.free_bytes(bytes))
+        }
     }
 }
 
-fn plan(args: &Mkfs, target: &Target, options: &Options, tree: &Tree) -> Result<Plan, Failure> {
-    let stamp: Stamp = stamp()?;
-    if tree_decides(args, target, options) {
-        let any = facts(target, options, Some(ByteLen(u64::MAX >> 1)))?;
-        let sectors = if is_missing(target) {
-            any
-        } else {
-            DeviceFacts { size: any.size, ..facts(target, options, None)? }
-        };
-        let free = free(args.free.as_deref().unwrap_or(FREE))?;
-        return build::fit(tree, options, &sectors, stamp, free)
-            .map_err(|e| build_failure(args, &e));
-    }
-    let facts = facts(target, options, wanted_size(options))?;
-    mkfs::plan(options, &facts, stamp).map_err(|e| failure(args, &e))
+/// Number of files of one kind that are named; more are counted.
+const NAMED: usize = 20;
+
+/// Prints what a copy could not copy.
+pub(crate) struct Reported<'a> {
+    out: &'a Out,
+    left_out: AtomicUsize,
+    unread: AtomicUsize,
 }
 
-/// Writes the volume. An unfinished new image is removed, unless it is to be kept.
-fn make(
-    args: &Mkfs,
-    target: &Target,
-    options: &Options,
-    blueprint: &Blueprint<'_>,
-    out: &Out,
-    stop: &Stop,
-) -> Result<(), Failure> {
-    let new = image_path(target).filter(|path| !path.exists());
-    let progress = Progress::new(out, "writing", "files");
-    let on_progress = |done: build::Progress| {
-        progress.set(done.inodes, done.total);
-        stop.flow()
-    };
-    let made = (|| {
-        let data = data_device(target, blueprint.data_bytes())?;
-        let log = log_device(options)?;
-        let how = WriteOptions { threads: args.threads };
-        build::write(&*data, log.as_deref(), blueprint, how, &on_progress)
-            .map_err(|e| build_failure(args, &e))
-    })();
-    if let (Err(_), Some(path), false) = (&made, new, args.keep) {
-        // An image that cannot be removed is marked as unfinished.
-        let _ = std::fs::remove_file(path);
+impl<'a> Reported<'a> {
+    pub(crate) fn new(out: &'a Out) -> Self {
+        Self { out, left_out: AtomicUsize::new(0), unread: AtomicUsize::new(0) }
     }
-    made
+
+    /// Prints a notice, of files the first of each kind.
+    pub(crate) fn notice(&self, notice: Notice<'_>) {
+        match notice {
+            Notice::Problem(problem) => self.problem(&problem),
+            Notice::Skipped(skipped) => self.out.skipped(skipped),
+            Notice::WhiteoutNames(count) => self.out.note(&format!(
+                "names that begin with .wh. became files ({count} of them); --whiteouts applies \
+                 them instead"
+            )),
+            Notice::Note(note) => self.out.note(note),
+            _ => {}
+        }
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let is_first = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) < NAMED;
+        match &problem.kind {
+            ProblemKind::LeftOut(error) if is_first(&self.left_out) => {
+                self.out.fault_at("left out", error, None);
+            }
+            ProblemKind::Unread(file) if is_first(&self.unread) => {
+                self.out.fault_in(&file.path, file, None, None);
+            }
+            _ => {}
+        }
+    }
 }
 
-fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
-    match error {
-        BuildError::Mkfs(error) => failure(args, error),
-        BuildError::NoSpace { more } => {
+fn build_failure(args: &Mkfs, error: &xfskit::Error) -> Failure {
+    let reason = error.reason();
+    if let Some(error) = reason.downcast_ref::<SourceError>() {
+        return source_failure(error);
+    }
+    match (error.kind(), reason.downcast_ref::<BuildError>()) {
+        (ErrorKind::Cancelled, _) => {
+            let what = if args.keep { "what was made is unfinished" } else { "no volume was made" };
+            Failure { message: format!("stopped; {what}"), ..Failure::stopped() }
+        }
+        (_, Some(BuildError::NoSpace { more })) => {
             let (target, more) = (&args.target, show::human(*more));
             let message = format!("{target}: the tree does not fit: about {more} more are needed");
             Failure::cannot(message)
                 .hint("`--size auto` makes the volume as large as the tree needs.")
         }
-        BuildError::Device(error) => {
-            device_hint(Failure::cannot(about(&args.target, error)), error)
-        }
-        BuildError::Stopped | BuildError::Source(SourceError::Stopped) => {
-            let what = if args.keep { "what was made is unfinished" } else { "no volume was made" };
-            Failure { message: format!("stopped; {what}"), ..Failure::stopped() }
-        }
-        BuildError::Source(error) => source_failure(error),
-        _ => Failure::cannot(error.to_string()),
+        (_, Some(BuildError::Unfit { .. })) => Failure::cannot(reason.to_string()),
+        _ => failure(args, error),
     }
 }
 

@@ -2,12 +2,10 @@
 //! and counts as skipped. Where skips are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) the
 //! test fails instead.
 
-use std::io::Write;
 use std::sync::OnceLock;
 
-pub use xfskit_test_guest::skip;
-
 use crate::image::{Image, Mount, Scratch};
+use crate::skip;
 use crate::tools::Xfsprogs;
 
 /// A requirement of a test.
@@ -45,14 +43,6 @@ pub fn needs(wanted: &[Need]) -> bool {
     }
     skip(&missing.join("; "));
     false
-}
-
-/// Prints, past the test runner's capture, that a part of the running test does not apply here, for
-/// example because the kernel does not support a feature. That is never a failure.
-pub fn note(text: &str) {
-    let thread = std::thread::current();
-    let message = format!("NOTE {}: {text}\n", thread.name().unwrap_or("a test"));
-    let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 /// Mounts and unmounts a small volume once. Returns the error if that fails.

@@ -7,9 +7,9 @@ use xfskit_block::{BlockDevice, FileDevice, OpenMode};
 
 use crate::image::{Image, Mount, Scratch};
 use crate::manifest::Manifest;
-use crate::need::{Need, needs, note};
+use crate::need::{Need, needs};
 use crate::tools::Xfsprogs;
-use crate::{kernel, ours};
+use crate::{kernel, note, ours};
 
 /// Incompatible features that xfs_repair 6.1 knows. Parent pointers and exchange-range are newer.
 const KNOWN_TO_6_1: u32 = 0x3f;

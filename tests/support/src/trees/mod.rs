@@ -9,7 +9,8 @@ pub mod inodes;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use xfskit_test_support::Random;
+
+use crate::Random;
 
 /// Properties of a volume on which trees depend, and how much a test needs.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,15 @@
 //! takes two seconds, and more on a busy machine, so a test puts everything it needs into one
 //! script.
 //!
-//! A test without a guest reports itself by name as skipped ([`skip`]).
+//! A test without a guest reports itself by name as skipped ([`skip`](crate::skip())).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::{repository, skip};
 
 /// Bytes of the disk on which files come back.
 const BACK_BYTES: u64 = 1 << 30;
@@ -134,10 +136,6 @@ impl Guest {
     }
 }
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 fn folder_of_guest() -> PathBuf {
     repository().join(".cache/uml")
 }
@@ -149,22 +147,6 @@ pub fn available_or_skip() -> bool {
         skip("user-mode Linux in .cache/uml (run tests/setup-tools.sh)");
     }
     here
-}
-
-/// Reports the running test as skipped, past the test runner's capture, with the reason. If skips
-/// are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI), the test fails instead.
-///
-/// # Panics
-/// Panics if skips are not allowed.
-pub fn skip(reason: &str) {
-    let thread = std::thread::current();
-    let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));
-    assert!(
-        std::env::var_os("XFSKIT_REQUIRE_ORACLE").is_none_or(|value| value != "1"),
-        "{message}"
-    );
-    // A closed stderr is no reason to fail a skipped test.
-    let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 fn pack(files: &BTreeMap<String, Vec<u8>>, path: &Path) {

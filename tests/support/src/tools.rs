@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use crate::image::Image;
+use crate::repository;
 
 /// One version of xfsprogs.
 #[derive(Clone, Debug)]
@@ -84,11 +85,6 @@ impl Xfsprogs {
         db.arg(image.path());
         run(&mut db)
     }
-}
-
-/// Returns the root of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Runs a command. Returns its output, or if it fails, the command and all its output.

@@ -33,10 +33,7 @@ pub use xfskit_target as target;
 pub use xfskit_units as units;
 pub use xfskit_vfs as vfs;
 
-pub mod allocator;
-
 pub use crate::cause::Cause;
-pub use crate::volume_options::quarter_of_memory;
 
 use crate::{Error, Metadata, Result, Volume, VolumeOptions};
 
@@ -63,16 +60,6 @@ pub trait VolumeExt: Sized {
     /// # Errors
     /// As [`Volume::create_dir`].
     fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino>;
-
-    /// Returns what was done with the volume so far: transactions, journal, write-back, buffers,
-    /// locks.
-    fn stats(&self) -> core::Stats;
-
-    /// Closes the volume, as [`Volume::close`], and returns what became of it.
-    ///
-    /// # Errors
-    /// As [`Volume::close`].
-    fn close_counted(self) -> Result<core::Closed>;
 }
 
 impl VolumeExt for Volume {
@@ -87,22 +74,10 @@ impl VolumeExt for Volume {
     fn make(&self, path: impl AsRef<Path>, new: &vfs::NewNode) -> Result<units::Ino> {
         self.at("make", path.as_ref(), |fs, path| crate::names::create_node(fs, path, new))
     }
-
-    fn stats(&self) -> core::Stats {
-        self.owner.volume().stats()
-    }
-
-    fn close_counted(self) -> Result<core::Closed> {
-        self.owner.close()
-    }
 }
 
 /// More ways to open a volume.
 pub trait VolumeOptionsExt: Sized {
-    /// Says how the journal is written: `"logbsize=256k,wsync".parse()`.
-    #[must_use]
-    fn journal(self, journal: core::JournalOptions) -> Self;
-
     /// Says how a dirty journal is replayed.
     #[must_use]
     fn replay(self, replay: core::ReplayOptions) -> Self;
@@ -122,25 +97,9 @@ pub trait VolumeOptionsExt: Sized {
         device: Arc<dyn block::BlockDevice>,
         log: Option<Arc<dyn block::BlockDevice>>,
     ) -> Result<Volume>;
-
-    /// Gives the volume on `target` another UUID. Returns the UUIDs of the volume and of its
-    /// metadata, which differ unless it is the original one.
-    ///
-    /// # Errors
-    /// As [`VolumeOptions::open`] for writing.
-    fn set_uuid(
-        &self,
-        target: impl AsRef<Path>,
-        uuid: core::uuid::NewUuid,
-    ) -> Result<(units::Uuid, units::Uuid)>;
 }
 
 impl VolumeOptionsExt for VolumeOptions {
-    fn journal(mut self, journal: core::JournalOptions) -> Self {
-        self.journal = journal;
-        self
-    }
-
     fn replay(mut self, replay: core::ReplayOptions) -> Self {
         self.replay = replay;
         self
@@ -157,18 +116,6 @@ impl VolumeOptionsExt for VolumeOptions {
     ) -> Result<Volume> {
         Self::open_device(self, device, log)
     }
-
-    fn set_uuid(
-        &self,
-        target: impl AsRef<Path>,
-        uuid: core::uuid::NewUuid,
-    ) -> Result<(units::Uuid, units::Uuid)> {
-        let options = self.clone().write(true);
-        let target = crate::volume_options::parse(target.as_ref().as_os_str())?;
-        let device = target::open(&target, block::OpenMode::ReadWrite)?;
-        let core = core::OpenOptions { write: false, ..options.core(options.log_device()?) };
-        Ok(core::uuid::set_uuid(&device, &core, uuid)?)
-    }
 }
 
 /// Makes an empty volume on `device`, of now and with a UUID of its own unless `options` name one,
@@ -182,7 +129,8 @@ pub fn make(device: Arc<dyn block::BlockDevice>, options: &mkfs::Options) -> Res
     let (uuid, random) = (units::Uuid::new_v4(), units::Uuid::new_v4().as_u64_pair().0);
     let generation = u32::try_from(random >> 32).unwrap_or_default();
     let stamp = mkfs::Stamp { uuid, seconds: sec, nanoseconds: nsec, generation };
-    let plan = mkfs::plan(options, &mkfs::DeviceFacts::of(&*device, None), stamp)?;
-    mkfs::make(&*device, None, &plan)?;
+    let facts = mkfs::DeviceFacts::of(&*device, None);
+    let plan = mkfs::plan(options, &facts, stamp).map_err(Error::new)?;
+    mkfs::make(&*device, None, &plan).map_err(Error::new)?;
     VolumeOptions::new().write(true).open_device(device, None)
 }

@@ -1,9 +1,9 @@
 //! The matrix: one volume for every option of `mkfs.xfs` that changes the on-disk format.
 
 use crate::image::{Image, Mount, Scratch};
-use crate::need;
 use crate::tools::Xfsprogs;
 use crate::trees::{self, Shape};
+use crate::{long, note, skip};
 
 /// One volume of the matrix.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ impl Case {
     pub fn make<'scratch>(&self, scratch: &'scratch Scratch) -> Option<Image<'scratch>> {
         let tools = if self.newer { Xfsprogs::newer() } else { Xfsprogs::installed() };
         let Some(tools) = tools else {
-            need::skip(&format!("xfsprogs 6.13 for volume `{}`", self.name));
+            skip(&format!("xfsprogs 6.13 for volume `{}`", self.name));
             return None;
         };
         let mut image = Image::sparse(scratch, &format!("{}.img", self.name), self.mebibytes << 20);
@@ -79,7 +79,7 @@ impl Case {
             options.extend(["-l", &log_option]);
         }
         if let Err(why) = tools.mkfs(&image, &options) {
-            need::note(&format!("volume `{}` cannot be made: {why}", self.name));
+            note(&format!("volume `{}` cannot be made: {why}", self.name));
             return None;
         }
         if self.new_uuid {
@@ -111,7 +111,7 @@ impl Case {
         let mounted = Mount::read_write_with(image, scratch, options);
         mounted
             .inspect_err(|why| {
-                need::note(&format!("volume `{}` is not mounted here: {why}", self.name));
+                note(&format!("volume `{}` is not mounted here: {why}", self.name));
             })
             .ok()
     }
@@ -124,7 +124,7 @@ pub fn named(name: &str) -> Case {
 
 /// Returns the volumes of `make test`, or those of the long run as well.
 pub fn cases() -> Vec<Case> {
-    CASES.iter().copied().filter(|case| crate::long() || !case.long).collect()
+    CASES.iter().copied().filter(|case| long() || !case.long).collect()
 }
 
 const BARE: &str = "-m finobt=0,rmapbt=0,reflink=0,bigtime=0,inobtcount=0 -i sparse=0";
