@@ -28,9 +28,8 @@ impl Array {
         if !member.bad().clear(at, len) {
             return Ok(());
         }
-        let ranges = member.bad().sectors();
         self.update_metadata(|metadata| {
-            metadata.write_bad_blocks(role, false, &ranges).unwrap_or_default()
+            metadata.write_bad_blocks(role, false, member.bad()).unwrap_or_default()
         })
     }
 
@@ -50,8 +49,18 @@ impl Array {
         };
         bad.add(at, len);
         self.is_optimal.store(false, Ordering::Release);
-        let recorded = metadata.write_bad_blocks(role, replacement, &bad.sectors());
+        let recorded = metadata.write_bad_blocks(role, replacement, bad);
         recorded.is_some_and(|failures| failures.is_empty())
+    }
+
+    /// Removes a range that could not be recorded from the bad blocks of a member or its
+    /// replacement.
+    pub(super) fn forget_badblock(&self, role: usize, replacement: bool, at: u64, len: u64) {
+        let member = &self.members[role];
+        match member.replacement() {
+            Some(active) if replacement => active.bad().clear(at, len),
+            _ => member.bad().clear(at, len),
+        };
     }
 
     /// Removes a range that was written from the replacement's bad blocks.
@@ -60,9 +69,8 @@ impl Array {
         if !replacement.bad().clear(at, len) {
             return Ok(());
         }
-        let ranges = replacement.bad().sectors();
         self.update_metadata(|metadata| {
-            metadata.write_bad_blocks(role, true, &ranges).unwrap_or_default()
+            metadata.write_bad_blocks(role, true, replacement.bad()).unwrap_or_default()
         })
     }
 

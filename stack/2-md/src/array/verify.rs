@@ -13,11 +13,12 @@
 //! data, so that a member with wrong data can still be named afterwards.
 //!
 //! A rebuild reads in the same way if reads are verified, so that wrong data of one member does not
-//! silently become the content of another.
+//! silently become the content of another. Undecided pages become bad blocks of what is rebuilt.
 //!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xfskit_block::Result;
@@ -33,12 +34,12 @@ use super::{Array, Map};
 const RECORDED_MAX: usize = 100_000;
 
 /// How a comparison of a span's members ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The members agree now.
     Right,
-    /// Some page does not, and no member can be named.
-    Undecided,
+    /// These pages do not, and no member can be named: bytes within the chunk.
+    Undecided(Vec<Range<u64>>),
     /// Nothing is left to compare with.
     Unchecked,
 }
@@ -52,6 +53,9 @@ pub struct VerifyReport {
     pub more: u64,
     /// Something was delivered that had nothing to be compared with.
     pub unchecked: bool,
+    /// Undecided sectors of rebuilt members that their bad-block logs have no room for. A later
+    /// scrub may take them for right.
+    pub unlisted_sectors: u64,
 }
 
 /// Records the findings of verified reads. A leaf lock.
@@ -64,6 +68,7 @@ struct VerifyLog {
     pages: BTreeMap<(u64, u64), Mismatch>,
     more: u64,
     unchecked: bool,
+    unlisted_sectors: u64,
 }
 
 impl Verifier {
@@ -84,6 +89,11 @@ impl Verifier {
     fn record_unchecked(&self) {
         self.lock().unchecked = true;
     }
+
+    /// Records an undecided range of a rebuilt member that could not be listed as bad, in bytes.
+    pub(super) fn record_unlisted(&self, len: u64) {
+        self.lock().unlisted_sectors += len.div_ceil(512);
+    }
 }
 
 impl Array {
@@ -97,7 +107,8 @@ impl Array {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
         let log = verifier.lock();
         let pages = log.pages.values().cloned().collect();
-        VerifyReport { pages, more: log.more, unchecked: log.unchecked }
+        let VerifyLog { more, unchecked, unlisted_sectors, .. } = *log;
+        VerifyReport { pages, more, unchecked, unlisted_sectors }
     }
 
     pub(super) fn read_verified(
@@ -117,6 +128,10 @@ impl Array {
     /// wrong.
     fn is_range_synced(&self, offset: u64, len: u64) -> bool {
         self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
+    }
+
+    fn is_stripe_synced(&self, span: &Span) -> bool {
+        self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes())
     }
 
     /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
@@ -170,48 +185,54 @@ impl Array {
         data: &mut [&mut [u8]],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
-        self.read_locked_stripe(verifier, span, data)
+        self.read_locked_stripe(verifier, span, data).map(drop)
     }
 
-    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. The stripe's lock
-    /// is held.
+    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     pub(super) fn read_locked_stripe(
         &self,
         verifier: &Verifier,
         span: &Span,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<u64>>> {
+        let mut undecided = Vec::new();
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
             let members = self.read_span(&slice);
             if !members.failed || slice.len() <= PAGE {
-                self.deliver(verifier, &slice, members, &mut parts)?;
+                undecided.extend(self.deliver(verifier, &slice, members, &mut parts)?);
                 continue;
             }
             for page in slice.cut(PAGE) {
                 let mut parts = part_of(data, span, &page);
-                self.deliver(verifier, &page, self.read_span(&page), &mut parts)?;
+                let members = self.read_span(&page);
+                undecided.extend(self.deliver(verifier, &page, members, &mut parts)?);
             }
         }
-        Ok(())
+        Ok(undecided)
     }
 
-    /// Compares the members' data and delivers them, with located errors corrected. The stripe's
-    /// lock is held.
+    /// Compares the members' data and delivers them, with located errors corrected. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     fn deliver(
         &self,
         verifier: &Verifier,
         span: &Span,
         mut members: SpanData,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
-        if self.correct(verifier, span, &mut members) == Verdict::Unchecked {
-            return self.read_stripe(span, data, &[]);
+    ) -> Result<Vec<Range<u64>>> {
+        let verdict = self.correct(verifier, span, &mut members);
+        if verdict == Verdict::Unchecked {
+            return self.read_stripe(span, data, &[]).map(|()| Vec::new());
         }
         for (d, buf) in data.iter_mut().enumerate() {
             buf.copy_from_slice(members.chunk(span, d));
         }
-        Ok(())
+        Ok(match verdict {
+            Verdict::Undecided(pages) if self.is_stripe_synced(span) => pages,
+            _ => Vec::new(),
+        })
     }
 
     /// Writes some data chunks' part of a span if the verdict on what is there is
@@ -246,15 +267,20 @@ impl Array {
             verifier.record_unchecked();
             return Verdict::Unchecked;
         };
-        let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
-        let (mut corrected, mut undecided) = (false, false);
+        let synced = self.is_stripe_synced(span);
+        let (mut corrected, mut undecided) = (false, Vec::new());
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            undecided |= role.is_none();
-            if let Some((role, right)) = wrong {
-                memory[role * len..][page.clone()].copy_from_slice(&right);
-                corrected = true;
+            match wrong {
+                Some((role, right)) => {
+                    memory[role * len..][page.clone()].copy_from_slice(&right);
+                    corrected = true;
+                }
+                None => {
+                    let start = span.columns.start;
+                    undecided.push(start + page.start as u64..start + page.end as u64);
+                }
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
             let counted = sectors.end.0 - sectors.start.0;
@@ -270,7 +296,7 @@ impl Array {
             // The missing chunk was computed from wrong data.
             let _ = self.parity_errors(span, memory, missing);
         }
-        if undecided { Verdict::Undecided } else { Verdict::Right }
+        if undecided.is_empty() { Verdict::Right } else { Verdict::Undecided(undecided) }
     }
 
     fn read_verified_copies(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -287,27 +313,29 @@ impl Array {
     /// Reads a piece within one unit of copies, compared by the pages of the unit.
     fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
         let _shared = self.lock_stripe_shared(at / self.mirror_unit());
-        self.read_locked_copies(verifier, at, buf)
+        self.read_locked_copies(verifier, at, buf).map(drop)
     }
 
-    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. The unit's lock is held.
+    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. Returns the undecided
+    /// pages where no resync is due: bytes within `buf`. The unit's lock is held.
     pub(super) fn read_locked_copies(
         &self,
         verifier: &Verifier,
         at: u64,
         buf: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<u64>>> {
         let unit = self.mirror_unit();
         let stripe = at / unit;
         let first = stripe * unit + (at % unit) / PAGE * PAGE;
-        let end = (at + buf.len() as u64).next_multiple_of(PAGE);
+        let wanted = buf.len() as u64;
+        let end = (at + wanted).next_multiple_of(PAGE);
         let end = end.min((stripe + 1) * unit).min(self.size_bytes());
         let len = index(end - first);
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
         let readable = self.read_copies(&copies, &mut memory, len);
-        let mut content = vec![0; len];
+        let (mut content, mut undecided) = (vec![0; len], Vec::new());
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);
             let Some(((_, _, given), others)) = held.split_first() else {
@@ -326,8 +354,13 @@ impl Array {
             let synced = self.is_range_synced(first, end - first);
             let wrong = self.differing_copy(&held).filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            if let Some((_, right)) = wrong {
-                content[page.clone()].copy_from_slice(&right);
+            match wrong {
+                Some((_, right)) => content[page.clone()].copy_from_slice(&right),
+                None if !synced => {}
+                None => {
+                    let within = |byte: usize| (first + byte as u64).clamp(at, at + wanted) - at;
+                    undecided.push(within(page.start)..within(page.end));
+                }
             }
             let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
             let counted = sectors.end.0 - sectors.start.0;
@@ -335,6 +368,6 @@ impl Array {
         }
         let start = index(at - first);
         buf.copy_from_slice(&content[start..start + buf.len()]);
-        Ok(())
+        Ok(undecided)
     }
 }

@@ -7,11 +7,13 @@
 //! members, filled or not.
 //!
 //! If reads are verified ([`verify`](crate::array::verify)) and redundancy is left, what is read is
-//! compared with it. A wrong member that is located does not count; pages where it cannot be
-//! located are filled as the members have them, and recorded.
+//! compared with it. A wrong member that is located does not count. A page where it cannot be
+//! located becomes a bad block of the rebuilt member: it would agree with the wrong one, and a
+//! scrub that compares them all would call another member wrong. A replacement gets what its member
+//! has there.
 //!
 //! A page that no member can deliver, for example because another member lists it as bad, becomes a
-//! bad block of the rebuilt member, and the rebuild continues, as in md.
+//! bad block of the rebuilt member, too, and the rebuild continues, as in md.
 
 use std::ops::{ControlFlow, Range};
 
@@ -28,8 +30,25 @@ use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
 use crate::layout::parity::Part;
 
-/// Ranges that no member can deliver, with the index of the target: bytes within the unit.
-type Lost = Vec<(usize, Range<u64>)>;
+/// A range that becomes a bad block of a target.
+#[derive(Clone, Debug)]
+struct BadRange {
+    /// The index of the target.
+    target: usize,
+    /// Bytes within the unit.
+    range: Range<u64>,
+    /// Members that disagree deliver it; otherwise no member does.
+    is_undecided: bool,
+}
+
+/// What is bad of a span that was computed for targets.
+#[derive(Debug, Default)]
+struct SpanFill {
+    /// Targets whose data cannot be read.
+    lacking: Vec<usize>,
+    /// Targets with a page that members disagree on: bytes within the chunk.
+    undecided: Vec<(usize, Range<u64>)>,
+}
 
 /// A device that is filled.
 #[derive(Clone, Debug)]
@@ -208,9 +227,9 @@ impl Array {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
             let _alone = self.lock_stripe(offset / self.mirror_unit());
             let mut out = vec![0; index(len)];
-            let lost = self.copy_of(offset, &mut out);
-            self.fill(target, at, &out, &lost)?;
-            bytes += lost.iter().map(|lost| lost.end - lost.start).sum::<u64>();
+            let bad = self.copy_of(target, at, offset, &mut out);
+            self.fill(target, at, &out, &bad)?;
+            bytes += lost_bytes(&bad);
         }
         Ok(bytes)
     }
@@ -223,45 +242,54 @@ impl Array {
             targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
         let mut memory = vec![0; once.len() * index(len)];
         let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
-        let lost = self.fill_stripe(unit, &once, &mut outs);
+        let bad = self.fill_stripe(unit, &once, &mut outs);
         for (i, (target, out)) in once.iter().zip(outs).enumerate() {
-            let own = lost.iter().filter(|(target, _)| *target == i);
-            let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
+            let own: Vec<BadRange> = bad.iter().filter(|bad| bad.target == i).cloned().collect();
             self.fill(target, at, out, &own)?;
             let second = again.iter().find(|second| second.role == target.role);
             second.map_or(Ok(()), |second| self.fill(second, at, out, &own))?;
         }
-        Ok(lost.iter().map(|(_, range)| range.end - range.start).sum())
+        Ok(lost_bytes(&bad))
     }
 
     /// Computes what the targets should hold of a stripe, each in its own buffer. Works page by
     /// page where the whole cannot be read.
-    fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
+    fn fill_stripe(
+        &self,
+        stripe: u64,
+        targets: &[&Target],
+        outs: &mut [&mut [u8]],
+    ) -> Vec<BadRange> {
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
         let slice = index(self.slice_bytes().min(whole.len()));
         let mut memory = vec![0; whole.layout.data_disks() * slice];
-        let mut lost = Lost::new();
+        let mut bad = Vec::new();
+        let undecided = |(target, range)| BadRange { target, range, is_undecided: true };
         for span in whole.cut(self.slice_bytes()) {
-            if self.fill_span(&span, targets, outs, &mut memory).is_empty() {
+            let filled = self.fill_span(&span, targets, outs, &mut memory);
+            if filled.lacking.is_empty() {
+                bad.extend(filled.undecided.into_iter().map(undecided));
                 continue;
             }
             for page in span.cut(PAGE) {
-                let lacking = self.fill_span(&page, targets, outs, &mut memory);
-                lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
+                let filled = self.fill_span(&page, targets, outs, &mut memory);
+                let range = page.columns.clone();
+                let lost = |target| BadRange { target, range: range.clone(), is_undecided: false };
+                bad.extend(filled.lacking.into_iter().map(lost));
+                bad.extend(filled.undecided.into_iter().map(undecided));
             }
         }
-        lost
+        bad
     }
 
-    /// Computes what the targets should hold of one span. Returns the targets whose data cannot be
-    /// read.
+    /// Computes what the targets should hold of one span.
     fn fill_span(
         &self,
         span: &Span,
         targets: &[&Target],
         outs: &mut [&mut [u8]],
         memory: &mut [u8],
-    ) -> Vec<usize> {
+    ) -> SpanFill {
         let (at, len) = (self.member_at(span), index(span.len()));
         let start = index(span.columns.start);
         let (mut rest, mut lacking) = (Vec::new(), Vec::new());
@@ -275,19 +303,28 @@ impl Array {
             }
         }
         if rest.is_empty() {
-            return Vec::new();
+            return SpanFill::default();
         }
         let mut data: Vec<&mut [u8]> =
             memory.chunks_mut(len).take(span.layout.data_disks()).collect();
         let read = match self.verifier.get() {
             Some(verifier) => self.read_locked_stripe(verifier, span, &mut data),
-            None => self.read_stripe(span, &mut data, &[]),
+            None => self.read_stripe(span, &mut data, &[]).map(|()| Vec::new()),
         };
-        if read.is_err() {
-            return lacking;
-        }
+        let Ok(pages) = read else { return SpanFill { lacking, ..SpanFill::default() } };
         self.fill_parts(span, &data, rest);
-        Vec::new()
+        let computed = pages.iter().flat_map(|page| lacking.iter().map(|i| (*i, page.clone())));
+        let undecided = computed.filter(|(i, page)| {
+            let out = &mut outs[*i][index(page.start)..index(page.end)];
+            !self.copy_own(targets[*i], at - span.columns.start + page.start, out)
+        });
+        SpanFill { lacking: Vec::new(), undecided: undecided.collect() }
+    }
+
+    /// Reads what the member holds that a target is to replace. Returns false if there is none, or
+    /// it cannot be read.
+    fn copy_own(&self, target: &Target, at: u64, buf: &mut [u8]) -> bool {
+        target.replacement && self.fetch(&mut [ReadJob { role: target.role, at, buf }]).is_empty()
     }
 
     /// Fills what each of these roles holds in a span whose data are given.
@@ -321,11 +358,16 @@ impl Array {
     }
 
     /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
-    /// unit's lock is held. Returns what no copy delivers.
-    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
-        let verified = self.verifier.get();
-        if verified.is_some_and(|verifier| self.read_locked_copies(verifier, offset, out).is_ok()) {
-            return Vec::new();
+    /// unit's lock is held. Returns the ranges that become bad blocks of `target`.
+    fn copy_of(&self, target: &Target, at: u64, offset: u64, out: &mut [u8]) -> Vec<BadRange> {
+        let bad = |range, is_undecided| BadRange { target: 0, range, is_undecided };
+        let read = |verifier| self.read_locked_copies(verifier, offset, out).ok();
+        if let Some(pages) = self.verifier.get().and_then(read) {
+            let undecided = pages.into_iter().filter(|page| {
+                let out = &mut out[index(page.start)..index(page.end)];
+                !self.copy_own(target, at + page.start, out)
+            });
+            return undecided.map(|page| bad(page, true)).collect();
         }
         let from_any = |offset: u64, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
@@ -341,15 +383,15 @@ impl Array {
         for page in out.chunks_mut(index(PAGE)) {
             let end = at + page.len() as u64;
             if !from_any(offset + at, page) {
-                lost.push(at..end);
+                lost.push(bad(at..end, false));
             }
             at = end;
         }
         lost
     }
 
-    /// Writes what a target should hold from `at` on. Records lost ranges as bad blocks.
-    fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
+    /// Writes what a target should hold from `at` on, and records its bad blocks.
+    fn fill(&self, target: &Target, at: u64, content: &[u8], bad: &[BadRange]) -> Result<()> {
         let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
             member.replacement().map_or(Ok(()), |replacement| replacement.write(at, content))?;
@@ -361,14 +403,19 @@ impl Array {
                 None => self.clear_badblocks(role, at, content.len() as u64)?,
             }
         }
-        for range in lost {
+        for BadRange { range, is_undecided, .. } in &merged(bad) {
             let (start, len) = (at + range.start, range.end - range.start);
-            if !self.record_badblock(role, target.replacement, start, len) {
+            if self.record_badblock(role, target.replacement, start, len) {
+                continue;
+            }
+            let Some(verifier) = self.verifier.get().filter(|_| *is_undecided) else {
                 let name = member.name();
                 let why =
                     format!("no member has it, and the bad-block log of {name} is full or missing");
                 return Err(io_error("rebuild", start, index(len), why));
-            }
+            };
+            self.forget_badblock(role, target.replacement, start, len);
+            verifier.record_unlisted(len);
         }
         Ok(())
     }
@@ -420,6 +467,28 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// Returns the ranges with those that touch merged: each one that is recorded costs a flush.
+fn merged(bad: &[BadRange]) -> Vec<BadRange> {
+    let mut merged: Vec<BadRange> = Vec::new();
+    for next in bad {
+        match merged.last_mut() {
+            Some(last)
+                if last.range.end == next.range.start && last.is_undecided == next.is_undecided =>
+            {
+                last.range.end = next.range.end;
+            }
+            _ => merged.push(next.clone()),
+        }
+    }
+    merged
+}
+
+/// Returns how many bytes no member can deliver.
+fn lost_bytes(bad: &[BadRange]) -> u64 {
+    let lost = bad.iter().filter(|bad| !bad.is_undecided);
+    lost.map(|bad| bad.range.end - bad.range.start).sum()
 }
 
 /// Returns whether the member of this role is among the targets.

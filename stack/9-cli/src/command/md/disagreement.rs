@@ -25,13 +25,17 @@ pub(super) struct Disagreement {
     /// Their stripes, and the ranges of the array that may be wrong.
     pub(super) stripes: Vec<u64>,
     pub(super) bytes: Vec<Range<ByteOffset>>,
+    /// Sectors of these pages that are not bad blocks of the rebuilt members, because their logs
+    /// are full or missing.
+    pub(super) unlisted_sectors: u64,
 }
 
 impl Disagreement {
     /// Returns the mismatches that an array's verified reads found.
     pub(super) fn of(array: &Array) -> Self {
         let report = array.verify_report();
-        let mut found = Self { undecided: report.more, ..Self::default() };
+        let unlisted_sectors = report.unlisted_sectors;
+        let mut found = Self { undecided: report.more, unlisted_sectors, ..Self::default() };
         for page in &report.pages {
             let Some(role) = page.role else {
                 found.undecided += 1;
@@ -65,9 +69,16 @@ impl Disagreement {
         let named: Vec<String> =
             self.stripes.iter().take(NOTED_MAX).map(ToString::to_string).collect();
         let more = if self.stripes.len() > NOTED_MAX { ", …" } else { "" };
+        let outcome = match self.unlisted_sectors {
+            0 => "they are bad blocks of the rebuilt members".to_owned(),
+            sectors => format!(
+                "{sectors} sectors of them are not in a bad-block log, which is full or missing: a \
+                 later scrub cannot tell that they are doubtful"
+            ),
+        };
         let message = format!(
             "{name}: {} pages were rebuilt from members that disagree, and which of them is wrong \
-             is not known: stripes {}{more}",
+             is not known: stripes {}{more}; {outcome}",
             self.undecided,
             named.join(", ")
         );

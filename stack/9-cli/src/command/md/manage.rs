@@ -321,6 +321,7 @@ fn complete_array(
         "corrected_pages": disagreement.corrected.values().sum::<u64>(),
         "undecided_pages": disagreement.undecided,
         "undecided_stripes": disagreement.stripes,
+        "undecided_unlisted_sectors": disagreement.unlisted_sectors,
         "undecided_bytes": disagreement.bytes.iter().map(|r| [r.start.0, r.end.0]).collect::<Vec<_>>(),
     });
     out.result(&report, |_| String::new())?;
