@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 
 use xfskit_trans::Stats;
 
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::orphan::Orphan;
 use crate::superblock_edit;
 use crate::volume::Volume;
@@ -19,6 +17,19 @@ pub struct Closed {
     /// Deleted inodes that could not be freed because the device failed. For them the journal stays
     /// dirty, and the next opening for writing tries again.
     pub orphans_left: Vec<Orphan>,
+}
+
+impl Closed {
+    /// Returns the statistics of a volume whose journal is clean now.
+    ///
+    /// # Errors
+    /// [`Error::LeftDirty`] names the orphans for which it is not.
+    pub fn into_clean(self) -> Result<Stats> {
+        if self.orphans_left.is_empty() {
+            return Ok(self.stats);
+        }
+        Err(Error::LeftDirty(self.orphans_left))
+    }
 }
 
 impl Volume {
@@ -39,16 +50,17 @@ impl Volume {
     /// nothing for a volume that is open for reading.
     ///
     /// # Errors
-    /// [`Error::Trans`] if the volume was shut down, or if this call shuts it down.
+    /// [`Error::Trans`] if the volume was shut down, or if this call shuts it down;
+    /// [`Error::LeftDirty`] if it is closed and its journal stays dirty.
     pub fn close(self) -> Result<()> {
-        self.close_counted().map(drop)
+        self.close_counted()?.into_clean().map(drop)
     }
 
     /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened
     /// and the orphans that keep the journal dirty.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// [`Error::Trans`].
     pub fn close_counted(self) -> Result<Closed> {
         self.close_shared()
     }
@@ -58,7 +70,7 @@ impl Volume {
     /// running.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// [`Error::Trans`].
     pub fn close_shared(&self) -> Result<Closed> {
         self.check_open()?;
         if let Ok(engine) = self.engine() {

@@ -16,6 +16,7 @@ mod direct;
 #[cfg(test)]
 mod direct_tests;
 pub(crate) mod fork;
+pub mod index;
 mod leaves;
 mod lookup;
 #[cfg(test)]

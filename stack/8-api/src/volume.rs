@@ -72,9 +72,10 @@ impl Volume {
     /// # Errors
     /// As [`sync`](Self::sync), but a volume that is open for reading closes without an error. What
     /// was not durable before may then be lost. [`Closed`](crate::ErrorKind::Closed) where it was
-    /// closed already.
+    /// closed already. An error that names the deleted files for which the journal stays dirty;
+    /// everything else is durable then.
     pub fn close(self) -> Result<()> {
-        self.owner.close().map(drop)
+        self.owner.close()?.into_clean().map(drop).map_err(Error::new)
     }
 
     /// Ends without closing, as a crash does: what was not synced is lost, and the next opening

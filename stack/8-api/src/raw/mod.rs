@@ -68,7 +68,8 @@ pub trait VolumeExt: Sized {
     /// locks.
     fn stats(&self) -> core::Stats;
 
-    /// Closes the volume, as [`Volume::close`], and returns what became of it.
+    /// Closes the volume, as [`Volume::close`], and returns what became of it: a journal that stays
+    /// dirty is no error here.
     ///
     /// # Errors
     /// As [`Volume::close`].
