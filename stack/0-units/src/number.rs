@@ -160,6 +160,10 @@ unit! {
     Column(u64)
 }
 unit! {
+    /// An address in units of 512 bytes in the data area of an md array's journal device.
+    JournalSector(u64)
+}
+unit! {
     /// An address in units of 512 bytes in the space that a resync and the write-intent bitmap
     /// cover: a member's data, or on RAID10 the array's.
     SyncSector(u64)
@@ -353,6 +357,7 @@ position! {
     FileOff: FilBlks,
     ArraySector: Sectors,
     MemberSector: Sectors,
+    JournalSector: Sectors,
     SyncSector: Sectors,
     MemberByte: ByteLen,
     StripeByte: ByteLen,
@@ -390,6 +395,11 @@ impl ByteLen {
         index(self.0)
     }
 
+    /// Returns the length in whole 512-byte units, rounded down.
+    pub const fn whole_sectors(self) -> Sectors {
+        Sectors(self.0 / BASIC_BLOCK)
+    }
+
     /// Returns the length in whole 512-byte units, rounded up.
     pub const fn sectors(self) -> Sectors {
         Sectors(self.0.div_ceil(BASIC_BLOCK))
@@ -419,6 +429,12 @@ impl MemberByte {
 }
 
 impl ArraySector {
+    /// Returns the sector that holds byte `offset` of the array as a device.
+    #[inline]
+    pub const fn of_byte(offset: ByteOffset) -> Self {
+        Self(offset.0 / BASIC_BLOCK)
+    }
+
     /// Returns the offset of this sector on the array as a device; saturates.
     #[inline]
     pub const fn byte_offset(self) -> ByteOffset {

@@ -49,6 +49,24 @@ fn a_crate_depends_only_on_crates_of_lower_floors() {
 }
 
 #[test]
+fn crates_of_tests_are_used_by_tests_only() {
+    let metadata = metadata();
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("name");
+        for dep in package["dependencies"].as_array().expect("dependencies") {
+            let dep_name = dep["name"].as_str().expect("name");
+            let is_dev = dep["kind"].as_str() == Some("dev");
+            if dep_name.starts_with("xfskit-test-") && !name.starts_with("xfskit-test-") && !is_dev
+            {
+                wrong.push(format!("{name} depends on {dep_name} outside of tests"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn no_two_programs_have_the_same_name() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");

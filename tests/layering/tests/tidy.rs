@@ -18,7 +18,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "stack/8-api/src/allocator.rs",
     "stack/9-cli/src/standard.rs",
     "bench/src/",
-    "tests/oracle/src/fsxattr.rs",
+    "tests/support/src/fsxattr.rs",
 ];
 
 fn root() -> PathBuf {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use xfskit_test_oracle::corruption::{
     self, INJECTED_FAULTS, InjectedFault, OLDER_VOLUME, Repair, VOLUME,
 };
-use xfskit_test_oracle::ours::CheckReport;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
+use xfskit_test_support::ours::CheckReport;
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
 
 /// The checks that failed.
 fn checks(verdict: &CheckReport) -> BTreeSet<&str> {

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
+use xfskit_units::{ByteLen, MemberByte};
 
 use super::{Array, Map};
 
@@ -15,7 +16,13 @@ impl Array {
     ///
     /// # Errors
     /// Returns `error` if the array can afford neither.
-    pub(super) fn write_failed(&self, role: usize, at: u64, len: u64, error: Error) -> Result<()> {
+    pub(super) fn write_failed(
+        &self,
+        role: usize,
+        at: MemberByte,
+        len: ByteLen,
+        error: Error,
+    ) -> Result<()> {
         if !self.can_record_badblock(role, at, len) || !self.record_badblock(role, false, at, len) {
             return self.fail_member(role, error);
         }
@@ -23,7 +30,7 @@ impl Array {
     }
 
     /// Removes a range that was written from the member's bad blocks.
-    pub(super) fn clear_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
+    pub(super) fn clear_badblocks(&self, role: usize, at: MemberByte, len: ByteLen) -> Result<()> {
         let member = &self.members[role];
         if !member.bad().clear(at, len) {
             return Ok(());
@@ -40,8 +47,8 @@ impl Array {
         &self,
         role: usize,
         replacement: bool,
-        at: u64,
-        len: u64,
+        at: MemberByte,
+        len: ByteLen,
     ) -> bool {
         let (Some(metadata), member) = (&self.metadata, &self.members[role]) else { return false };
         let bad = match member.replacement() {
@@ -55,7 +62,12 @@ impl Array {
     }
 
     /// Removes a range that was written from the replacement's bad blocks.
-    pub(super) fn clear_replacement_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
+    pub(super) fn clear_replacement_badblocks(
+        &self,
+        role: usize,
+        at: MemberByte,
+        len: ByteLen,
+    ) -> Result<()> {
         let Some(replacement) = self.members[role].replacement() else { return Ok(()) };
         if !replacement.bad().clear(at, len) {
             return Ok(());
@@ -68,7 +80,7 @@ impl Array {
 
     /// Returns true if the range can be read without this member. Always false on RAID10, where the
     /// member's range does not tell which roles hold the other copies.
-    fn can_record_badblock(&self, role: usize, at: u64, len: u64) -> bool {
+    fn can_record_badblock(&self, role: usize, at: MemberByte, len: ByteLen) -> bool {
         let others = (0..self.members.len()).filter(|other| *other != role);
         let unreadable = others.filter(|other| !self.members[*other].is_readable(at, len)).count();
         match self.map {

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use xfskit_block::Result;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange};
 
 use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
@@ -61,7 +61,7 @@ pub(super) struct Verifier(Mutex<VerifyLog>);
 #[derive(Debug, Default)]
 struct VerifyLog {
     /// By stripe and first sector.
-    pages: BTreeMap<(u64, u64), Mismatch>,
+    pages: BTreeMap<(u64, MemberSector), Mismatch>,
     more: u64,
     unchecked: bool,
 }
@@ -69,7 +69,7 @@ struct VerifyLog {
 impl Verifier {
     fn record(&self, page: Mismatch) {
         let mut log = self.0.lock();
-        let key = (page.stripe, page.sectors.start.0);
+        let key = (page.stripe, page.sectors.start);
         if log.pages.len() < RECORDED_MAX || log.pages.contains_key(&key) {
             log.pages.insert(key, page);
         } else {
@@ -99,7 +99,7 @@ impl Array {
     pub(super) fn read_verified(
         &self,
         verifier: &Verifier,
-        offset: u64,
+        offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
         match &self.map {
@@ -111,8 +111,8 @@ impl Array {
 
     /// Returns true if the members are known to agree about a range of the array unless one is
     /// wrong.
-    fn is_range_synced(&self, offset: u64, len: u64) -> bool {
-        self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
+    fn is_range_synced(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.is_synced(self.sync_sectors(offset, len).end)
     }
 
     /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
@@ -120,17 +120,21 @@ impl Array {
     fn read_verified_stripes(
         &self,
         verifier: &Verifier,
-        offset: u64,
+        offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let sequential = self.cache.continues(offset, offset + buf.len() as u64);
+        let chunk = self.geometry.chunk_bytes();
+        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
         for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
-            let whole = sequential || part.buf.len() as u64 * 2 > self.stripe_bytes();
+            let whole = sequential || ByteLen::of(part.buf).times(2) > self.stripe_bytes();
             let fill = |buf: &mut [u8]| {
-                let mut data: Vec<&mut [u8]> = buf.chunks_mut(index(chunk)).collect();
-                self.read_stripe_verified(verifier, &self.span(stripe, 0..chunk), &mut data)
+                let mut data: Vec<&mut [u8]> = buf.chunks_mut(chunk.index()).collect();
+                self.read_stripe_verified(
+                    verifier,
+                    &self.span(stripe, self.whole_chunk()),
+                    &mut data,
+                )
             };
             let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
             if !cached {
@@ -143,16 +147,17 @@ impl Array {
     /// Reads without the cache: of every member only the pages that hold a part of what is
     /// requested.
     fn read_part_verified(&self, verifier: &Verifier, part: StripePart<'_>) -> Result<()> {
-        let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
+        let stripe = part.stripe;
         for piece in self.pieces(part) {
             let requested = piece.span.columns.clone();
-            let first = requested.start - requested.start % PAGE;
-            let span = self.span(stripe, first..requested.end.next_multiple_of(PAGE).min(chunk));
-            let len = index(span.len());
+            let first = requested.start.round_down(PAGE);
+            let end = requested.end.round_up(PAGE).min(self.chunk_end());
+            let span = self.span(stripe, first..end);
+            let len = span.len().index();
             let mut memory = vec![0; span.layout.data_disks() * len];
             let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
             self.read_stripe_verified(verifier, &span, &mut data)?;
-            let start = index(requested.start - first);
+            let start = requested.start.distance_from(first).index();
             piece.buf.copy_from_slice(&data[piece.d][start..start + piece.buf.len()]);
         }
         Ok(())
@@ -236,13 +241,14 @@ impl Array {
 
     /// Compares the members' data, records what disagrees, and corrects what can be located.
     fn correct(&self, verifier: &Verifier, span: &Span, members: &mut SpanData) -> Verdict {
-        let len = index(span.len());
+        let len = span.len().index();
         let SpanData { memory, missing, .. } = members;
         let Some(pages) = self.page_mismatches(span, memory, missing) else {
             verifier.record_unchecked();
             return Verdict::Unchecked;
         };
-        let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
+        let start = self.array_byte(span.stripe, 0, Column(0));
+        let synced = self.is_range_synced(start, self.stripe_bytes());
         let (mut corrected, mut undecided) = (false, false);
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
@@ -253,7 +259,7 @@ impl Array {
                 corrected = true;
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
-            let counted = sectors.end.0 - sectors.start.0;
+            let counted = sectors.length();
             verifier.record(Mismatch {
                 stripe: span.stripe,
                 sectors,
@@ -269,20 +275,30 @@ impl Array {
         if undecided { Verdict::Undecided } else { Verdict::Right }
     }
 
-    fn read_verified_copies(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_verified_copies(
+        &self,
+        verifier: &Verifier,
+        offset: ByteOffset,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(self.mirror_piece(at)).min(rest.len());
-            let (piece, behind) = rest.split_at_mut(len);
+            let len = self.mirror_piece(at).min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at_mut(len.index());
             self.read_piece_of_copies(verifier, at, piece)?;
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }
 
     /// Reads a piece within one unit of copies, compared by the pages of the unit.
-    fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
-        let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+    fn read_piece_of_copies(
+        &self,
+        verifier: &Verifier,
+        at: ByteOffset,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let _shared = self.lock_stripe_shared(at.whole(self.mirror_unit()));
         self.read_locked_copies(verifier, at, buf)
     }
 
@@ -290,15 +306,16 @@ impl Array {
     pub(super) fn read_locked_copies(
         &self,
         verifier: &Verifier,
-        at: u64,
+        at: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
         let unit = self.mirror_unit();
-        let stripe = at / unit;
-        let first = stripe * unit + (at % unit) / PAGE * PAGE;
-        let end = (at + buf.len() as u64).next_multiple_of(PAGE);
-        let end = end.min((stripe + 1) * unit).min(self.size_bytes());
-        let len = index(end - first);
+        let stripe = at.whole(unit);
+        let start = self.mirror_start(stripe);
+        let first = start.plus(PAGE.times(at.distance_from(start).whole(PAGE)));
+        let end = at.plus(ByteLen::of(buf)).round_up(PAGE);
+        let end = end.min(start.plus(unit)).min(self.end());
+        let len = end.distance_from(first).index();
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
@@ -307,7 +324,7 @@ impl Array {
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);
             let Some(((_, _, given), others)) = held.split_first() else {
-                let place = first + page.start as u64;
+                let place = first.plus(ByteLen(page.start as u64));
                 self.read_mirror(place, &mut content[page])?;
                 verifier.record_unchecked();
                 continue;
@@ -319,17 +336,18 @@ impl Array {
             if others.iter().all(|(_, _, other)| other == given) {
                 continue;
             }
-            let synced = self.is_range_synced(first, end - first);
+            let synced = self.is_range_synced(first, end.distance_from(first));
             let wrong = self.differing_copy(&held).filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
             if let Some((_, right)) = wrong {
                 content[page.clone()].copy_from_slice(&right);
             }
-            let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
-            let counted = sectors.end.0 - sectors.start.0;
+            let at = copies.first().map_or(MemberByte(0), |copy| copy.at);
+            let sectors = scrub::sectors(at, &page);
+            let counted = sectors.length();
             verifier.record(Mismatch { stripe, sectors, role, repaired: false, counted });
         }
-        let start = index(at - first);
+        let start = at.distance_from(first).index();
         buf.copy_from_slice(&content[start..start + buf.len()]);
         Ok(())
     }
