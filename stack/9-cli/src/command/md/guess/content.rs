@@ -10,7 +10,7 @@ use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::block::BlockDevice;
 use xfskit::raw::units::{ByteOffset, index};
-use xfskit::raw::vfs::Inode;
+use xfskit::raw::vfs::{Inode, Piece};
 
 use crate::stop::Stop;
 
@@ -27,8 +27,9 @@ const ENDS_MIN: u64 = 8;
 pub(super) struct Content {
     /// Of all names, sizes and bytes that were read.
     pub(super) digest: u64,
-    /// Bytes that were read.
+    /// Bytes that were read, and files whose content was read to its end.
     pub(super) bytes: u64,
+    pub(super) files: u64,
     /// Not all was read.
     pub(super) is_partial: bool,
     /// Files whose last block was looked at, and those where it goes on behind the file's end.
@@ -84,19 +85,10 @@ impl<'a> Reader<'a> {
         }
         let Ok(map) = self.volume.fs().file_map(inode) else { return self.digest.write_u8(1) };
         self.digest.write_u64(map.size());
-        for piece in map.pieces() {
-            let Some(device) = piece.device else { continue };
-            let mut at = piece.file.start;
-            while at < piece.file.end {
-                let len = (piece.file.end - at).min(PIECE);
-                let Some(place) = device.checked_add(at - piece.file.start) else { break };
-                if self.content.bytes < BYTES_MAX {
-                    self.bytes(place, len);
-                } else {
-                    self.content.is_partial = true;
-                }
-                at += len;
-            }
+        if map.pieces().iter().all(|piece| self.piece(piece)) {
+            self.content.files += 1;
+        } else {
+            self.content.is_partial = true;
         }
         let (size, rest) = (map.size(), map.size() % self.block);
         let last = map.pieces().last().filter(|piece| piece.file.end == size && rest > 0);
@@ -104,6 +96,22 @@ impl<'a> Reader<'a> {
         if let Some(end) = end {
             self.end(end, self.block - rest);
         }
+    }
+
+    /// Reads a piece of a file. Returns false if it was not read to its end.
+    fn piece(&mut self, piece: &Piece) -> bool {
+        let Some(device) = piece.device else { return true };
+        let mut at = piece.file.start;
+        while at < piece.file.end {
+            let len = (piece.file.end - at).min(PIECE);
+            let place = device.checked_add(at - piece.file.start);
+            let Some(place) = place.filter(|_| self.content.bytes < BYTES_MAX) else {
+                return false;
+            };
+            self.bytes(place, len);
+            at += len;
+        }
+        true
     }
 
     fn bytes(&mut self, at: ByteOffset, len: u64) {
