@@ -6,13 +6,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::block::BlockDevice;
-use xfskit::raw::units::{ByteOffset, index};
-use xfskit::raw::vfs::{Inode, Piece};
+use xfskit_block::BlockDevice;
+use xfskit_units::{ByteOffset, index};
+use xfskit_vfs::{Fs, Inode, Piece};
 
-use crate::stop::Stop;
+use crate::CancelToken;
 
 /// Bytes of content that are read, and files whose ends are looked at.
 const BYTES_MAX: u64 = 64 << 20;
@@ -42,11 +40,11 @@ pub(super) struct Content {
 
 impl Content {
     /// Reads the files of a volume.
-    pub(super) fn read(volume: &Volume, stop: &Stop) -> Self {
+    pub(super) fn read(volume: &Fs, cancel: &CancelToken) -> Self {
         let mut reader = Reader::new(volume);
-        if let Ok(root) = volume.fs().root() {
-            for (i, entry) in volume.fs().walk(b"/", root, usize::MAX).enumerate() {
-                if i == FILES_MAX || stop.flow().is_break() {
+        if let Ok(root) = volume.root() {
+            for (i, entry) in volume.walk(b"/", root, usize::MAX).enumerate() {
+                if i == FILES_MAX || cancel.is_cancelled() {
                     reader.content.is_partial = true;
                     break;
                 }
@@ -66,15 +64,15 @@ impl Content {
 }
 
 struct Reader<'a> {
-    volume: &'a Volume,
+    volume: &'a Fs,
     block: u64,
     digest: DefaultHasher,
     content: Content,
 }
 
 impl<'a> Reader<'a> {
-    fn new(volume: &'a Volume) -> Self {
-        let block = 1 << volume.fs().volume().geo().blocklog;
+    fn new(volume: &'a Fs) -> Self {
+        let block = 1 << volume.volume().geo().blocklog;
         Self { volume, block, digest: DefaultHasher::new(), content: Content::default() }
     }
 
@@ -83,7 +81,7 @@ impl<'a> Reader<'a> {
         if !inode.core().is_regular() {
             return;
         }
-        let Ok(map) = self.volume.fs().file_map(inode) else { return self.digest.write_u8(1) };
+        let Ok(map) = self.volume.file_map(inode) else { return self.digest.write_u8(1) };
         self.digest.write_u64(map.size());
         if map.pieces().iter().all(|piece| self.piece(piece)) {
             self.content.files += 1;
@@ -117,7 +115,7 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self, at: ByteOffset, len: u64) {
         let mut bytes = vec![0; index(len)];
         self.content.bytes += len;
-        if self.volume.fs().volume().device().read_at(at, &mut bytes).is_err() {
+        if self.volume.volume().device().read_at(at, &mut bytes).is_err() {
             return self.digest.write_u8(2);
         }
         self.digest.write(&bytes);
@@ -130,7 +128,7 @@ impl<'a> Reader<'a> {
     /// Looks at what follows the end of a file in its last block.
     fn end(&mut self, at: ByteOffset, len: u64) {
         let mut bytes = vec![0; index(len)];
-        if self.volume.fs().volume().device().read_at(at, &mut bytes).is_ok() {
+        if self.volume.volume().device().read_at(at, &mut bytes).is_ok() {
             self.content.ends_seen += 1;
             self.content.ends_wrong += u64::from(bytes.iter().any(|byte| *byte != 0));
         }

@@ -7,20 +7,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use xfskit::VolumeOptions;
-use xfskit::raw::block::{BlockDevice, Error, OpenMode, Result};
-use xfskit::raw::check;
-use xfskit::raw::md::Member;
-use xfskit::raw::md::guess::Guess;
-use xfskit::raw::target::{self, Target};
-use xfskit::raw::units::{ByteLen, ByteOffset};
-use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
+use xfskit_block::{BlockDevice, Error, OpenMode, Result};
+use xfskit_check as check;
+use xfskit_md::Member;
+use xfskit_md::guess::Guess;
+use xfskit_target::{self as target, Target};
+use xfskit_units::{ByteLen, ByteOffset};
 
 use super::content::Content;
-use crate::command::check::threads;
-use crate::out::Out;
-use crate::progress::Progress;
-use crate::stop::Stop;
+use super::{Confidence, GuessStep, Watch};
+use crate::VolumeOptions;
 
 /// Bytes of metadata that are read for a check.
 const BYTES_MAX: u64 = 256 << 20;
@@ -52,27 +48,6 @@ pub(super) struct Checked {
     /// All of the volume was checked.
     pub(super) is_complete: bool,
     pub(super) content: Content,
-}
-
-/// How reliable a guess is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Confidence {
-    Certain,
-    Likely,
-    /// Other guesses are as good.
-    Undecided,
-    Doubtful,
-}
-
-impl Confidence {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Certain => "certain",
-            Self::Likely => "likely",
-            Self::Undecided => "undecided",
-            Self::Doubtful => "doubtful",
-        }
-    }
 }
 
 impl EvaluatedGuess {
@@ -168,8 +143,8 @@ impl EvaluatedGuess {
 }
 
 /// Checks the volume that comes out. Nothing is written.
-pub(super) fn evaluate(guess: Guess, target: String, stop: &Stop, out: &Out) -> EvaluatedGuess {
-    let checked = open(&target).and_then(|device| checked(device, stop, out));
+pub(super) fn evaluate(guess: Guess, target: String, watch: &Watch<'_>) -> EvaluatedGuess {
+    let checked = open(&target).and_then(|device| checked(device, watch));
     EvaluatedGuess {
         guess,
         target,
@@ -186,18 +161,11 @@ fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
 }
 
 /// Checks the volume on a device, and looks at its files.
-fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Checked> {
+fn checked(device: Arc<dyn BlockDevice>, watch: &Watch<'_>) -> Option<Checked> {
     // With the journal replayed in memory, where that can be done.
     let volume = VolumeOptions::new().open_device(Arc::clone(&device), None).ok();
-    let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
-    let progress = Progress::new(out, "checking", "bytes");
-    let sample = Sample {
-        below,
-        read: AtomicU64::new(0),
-        is_over: AtomicBool::new(false),
-        stop,
-        progress: &progress,
-    };
+    let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.owner.volume().device()));
+    let sample = Sample { below, read: AtomicU64::new(0), is_over: AtomicBool::new(false), watch };
     let (mut errors, mut healed) = (0, 0);
     let mut say = |finding: check::Finding| {
         if sample.is_over.load(Ordering::Relaxed) {
@@ -209,15 +177,21 @@ fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Check
             (None, _) => errors += 1,
         }
     };
-    let options = check::Options { threads: threads(0), ..check::Options::default() };
+    let options =
+        check::Options { threads: crate::check::thread_count(0), ..check::Options::default() };
     check::check(&sample, None, &options, &mut say).ok()?;
     let is_complete = !sample.is_over.load(Ordering::Relaxed);
-    let content = volume.map_or_else(Content::default, |volume| Content::read(&volume, stop));
+    let content =
+        volume.map_or_else(Content::default, |volume| Content::read(&volume.owner, watch.cancel));
     Some(Checked { errors, healed, is_complete, content })
 }
 
 /// Compares the members in stripes from all over the array.
-pub(super) fn compare(evaluated: &mut EvaluatedGuess, members: &[Option<Member>], stop: &Stop) {
+pub(super) fn compare(
+    evaluated: &mut EvaluatedGuess,
+    members: &[Option<Member>],
+    watch: &Watch<'_>,
+) {
     let member = |role: &Option<usize>| {
         let Member { name, device } = members[(*role)?].as_ref()?;
         Some(Member { name: name.clone(), device: Arc::clone(device) })
@@ -228,7 +202,7 @@ pub(super) fn compare(evaluated: &mut EvaluatedGuess, members: &[Option<Member>]
     let mut wrong = vec![0u64; slots.len()];
     let step = usize::try_from(stripes / STRIPES).unwrap_or(1).max(1);
     for stripe in (0..stripes).step_by(step) {
-        if stop.flow().is_break() {
+        if watch.cancel.is_cancelled() {
             return;
         }
         let Ok(mismatches) = array.scrub_stripe(stripe, false) else { continue };
@@ -247,8 +221,7 @@ struct Sample<'a> {
     below: Arc<dyn BlockDevice>,
     read: AtomicU64,
     is_over: AtomicBool,
-    stop: &'a Stop,
-    progress: &'a Progress,
+    watch: &'a Watch<'a>,
 }
 
 impl fmt::Debug for Sample<'_> {
@@ -260,8 +233,8 @@ impl fmt::Debug for Sample<'_> {
 impl Sample<'_> {
     fn admit(&self, len: usize) -> Result<()> {
         let read = self.read.fetch_add(len as u64, Ordering::Relaxed);
-        self.progress.set(read, 0);
-        if read > BYTES_MAX || self.stop.flow().is_break() {
+        self.watch.report(GuessStep::Check, read, 0);
+        if read > BYTES_MAX || self.watch.cancel.is_cancelled() {
             self.is_over.store(true, Ordering::Relaxed);
             return Err(Error::ReadOnly);
         }
@@ -270,7 +243,7 @@ impl Sample<'_> {
 }
 
 impl BlockDevice for Sample<'_> {
-    xfskit::raw::block::plain!(
+    xfskit_block::plain!(
         physical_block_size,
         topology,
         read_batch,
