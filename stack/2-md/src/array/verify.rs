@@ -274,15 +274,12 @@ impl Array {
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            match wrong {
-                Some((role, right)) => {
-                    memory[role * len..][page.clone()].copy_from_slice(&right);
-                    corrected = true;
-                }
-                None => {
-                    let start = span.columns.start.plus(ByteLen(page.start as u64));
-                    undecided.push(start.range(ByteLen(page.len() as u64)));
-                }
+            if let Some((role, right)) = wrong {
+                memory[role * len..][page.clone()].copy_from_slice(&right);
+                corrected = true;
+            } else {
+                let start = span.columns.start.plus(ByteLen(page.start as u64));
+                undecided.push(start.range(ByteLen(page.len() as u64)));
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
             let counted = sectors.length();
