@@ -23,12 +23,13 @@ use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
-use crate::bytes::Bytes;
-use crate::cil::Cil;
+use crate::buf_map::BufMap;
+use crate::bytes::{Buf, Bytes, zeroed};
 use crate::heal::{self, Heals};
 use crate::icache::InodeLocation;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::log_item::{Buf, DiskLocation, ItemState, LogItem, NewCluster, zeroed};
+use crate::log_item::{DiskLocation, ItemState, LogItem, NewCluster};
+use crate::park::Parking;
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -38,58 +39,7 @@ const JOIN_GAP: u64 = 16 * 1024;
 /// Longest single read of a read-ahead, in bytes.
 const JOIN_MAX: u64 = 1 << 20;
 
-/// Location of a buffer: its pieces on the device, in order. Nearly always one, which takes no
-/// allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BufMap {
-    first: (Daddr, Sectors),
-    rest: Vec<(Daddr, Sectors)>,
-}
-
-impl BufMap {
-    /// Returns the location of a buffer in one piece.
-    pub const fn single(daddr: Daddr, len: Sectors) -> Self {
-        Self { first: (daddr, len), rest: Vec::new() }
-    }
-
-    /// Returns the location of a buffer in several pieces, or `None` if there are no pieces or one
-    /// is empty.
-    pub fn pieces(mut pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
-        let whole = !pieces.is_empty() && pieces.iter().all(|(_, len)| len.0 > 0);
-        whole.then(|| Self { first: pieces.remove(0), rest: pieces })
-    }
-
-    /// Returns the address and length of the first piece.
-    pub fn first(&self) -> (Daddr, Sectors) {
-        self.first
-    }
-
-    /// Returns the address and length of a buffer in one piece.
-    pub fn as_single(&self) -> Option<(Daddr, Sectors)> {
-        self.rest.is_empty().then_some(self.first)
-    }
-
-    /// Returns all pieces, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Daddr, Sectors)> + '_ {
-        std::iter::once(self.first).chain(self.rest.iter().copied())
-    }
-
-    /// Returns the length of the whole buffer.
-    pub fn sectors(&self) -> Sectors {
-        let rest: u64 = self.rest.iter().map(|(_, len)| len.0).sum();
-        Sectors(self.first.1.0 + rest)
-    }
-
-    /// Returns the length of the whole buffer in bytes.
-    pub fn byte_len(&self) -> usize {
-        index(self.sectors().byte_len().0)
-    }
-
-    fn key(&self) -> Key {
-        (self.first.0, self.byte_len())
-    }
-}
-
+/// The key of a buffer: [`BufMap::key`].
 type Key = (Daddr, usize);
 
 /// Why a buffer could not be read.
@@ -206,7 +156,7 @@ pub struct BufCache {
     shard_limit: usize,
     /// The CIL whose transactions change blocks. If it is set, read-ahead must not fill the cache,
     /// because what it reads may be old.
-    cil: OnceLock<Arc<Cil>>,
+    parking: OnceLock<Arc<Parking>>,
     counters: Counters,
     heals: Arc<Heals>,
 }
@@ -219,7 +169,7 @@ impl BufCache {
             dev,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_limit: limit / SHARDS,
-            cil: OnceLock::new(),
+            parking: OnceLock::new(),
             counters: Counters::default(),
             heals: Arc::default(),
         }
@@ -272,12 +222,12 @@ impl BufCache {
     ) -> Result<Arc<Buf>, BufError> {
         let item = self.item(map);
         {
-            let state = item.read(self.cil());
+            let state = item.read(self.parking());
             if let Some(bytes) = state.bytes.share().filter(|_| state.verified) {
                 return Ok(bytes);
             }
         }
-        self.load(map, &mut item.write(self.cil()), ctx, verify)
+        self.load(map, &mut item.write(self.parking()), ctx, verify)
     }
 
     /// Returns the item at `map`, read or not.
@@ -320,18 +270,18 @@ impl BufCache {
     /// has needed all of it yet.
     pub fn unmaterialized_cluster(&self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
-        self.item(&BufMap::single(daddr, len)).read(self.cil()).unmaterialized_cluster()
+        self.item(&BufMap::single(daddr, len)).read(self.parking()).unmaterialized_cluster()
     }
 
-    /// Records that transactions of `cil` change blocks from now on. Read-ahead then fills the
+    /// Records that transactions that may be parked in `parking` change blocks from now on. Read-ahead then fills the
     /// system's page cache only.
-    pub(crate) fn attach_cil(&self, cil: Arc<Cil>) {
+    pub(crate) fn attach(&self, parking: Arc<Parking>) {
         // A cache has one engine, so this happens once.
-        let _first = self.cil.set(cil);
+        let _first = self.parking.set(parking);
     }
 
-    fn cil(&self) -> Option<&Cil> {
-        self.cil.get().map(|cil| &**cil)
+    fn parking(&self) -> Option<&Parking> {
+        self.parking.get().map(|parking| &**parking)
     }
 
     /// Returns the bytes at `map` from the device, unverified and uncached, to inspect a damaged
@@ -374,7 +324,7 @@ impl BufCache {
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
             return Err(BufError::Corrupt(corruption));
         };
-        let rewritten = self.cil().is_some() && self.rewrite(map, &bytes, way);
+        let rewritten = self.parking().is_some() && self.rewrite(map, &bytes, way);
         self.heals.note(corruption, rewritten);
         Ok(bytes)
     }
@@ -431,7 +381,7 @@ impl BufCache {
         missing.sort_unstable();
         missing.dedup();
         let runs = join_near(&missing);
-        if self.cil().is_some() {
+        if self.parking().is_some() {
             for run in &runs {
                 self.dev.will_need(ByteOffset(run.start), ByteLen(run.len));
             }
@@ -467,7 +417,7 @@ impl BufCache {
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().table.values().cloned().collect();
             for item in all {
-                let mut state = item.write(self.cil());
+                let mut state = item.write(self.parking());
                 if !item.is_dirty() {
                     // A `Weak` to it may exist, and must not return the old bytes.
                     (state.bytes, state.verified) = Default::default();

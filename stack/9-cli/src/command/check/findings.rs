@@ -111,12 +111,3 @@ impl Count {
         first
     }
 }
-
-/// Finds a path of each of these inodes, by one scan of all directories.
-pub(in crate::command) fn find_paths(volume: &Volume, wanted: &mut BTreeMap<u64, Option<Vec<u8>>>) {
-    // A volume that was just opened is not closed.
-    let found = volume.paths_of(wanted.keys().copied()).unwrap_or_default();
-    for (ino, path) in found {
-        wanted.insert(ino, Some(path.into_os_string().into_vec()));
-    }
-}

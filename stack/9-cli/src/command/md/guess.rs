@@ -11,10 +11,12 @@ mod judge;
 use std::ops::ControlFlow;
 
 use serde_json::json;
+use xfskit::raw::block::OpenMode;
 use xfskit::raw::md::Member;
 use xfskit::raw::md::guess::{self, Evidence, Guess, MemberDevices};
 use xfskit::raw::target::{self, ArrayName, Base, Part, Target};
 
+use crate::command::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
@@ -32,7 +34,7 @@ const MORE_MAX: usize = 2;
 /// equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
-    let members = super::members(names)?;
+    let members = members(names)?;
     let device = |member: &Member| member.device.clone();
     let devices: Vec<_> = members.iter().map(|member| member.as_ref().map(device)).collect();
     let progress = Progress::new(out, "searching", "bytes");
@@ -70,6 +72,16 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         hint_at_missing(&devices, &evidence, astray, out);
     }
     Ok(ExitStatus::of(is_answered))
+}
+
+/// Returns the members that these arguments name, with patterns expanded; `None` for `missing`.
+fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
+    let name = super::array_target(names)?.to_string();
+    let target = Target::parse(&name).map_err(|e| open::not_opened(&name, &e.into()))?;
+    let Base::Array(array) = &target.base else {
+        return Err(Failure::cannot(format!("{name}: not an array")));
+    };
+    target::members(array, OpenMode::ReadOnly).map_err(|e| open::not_opened(&name, &e.into()))
 }
 
 /// Number of equal guesses whose stripes are compared.
