@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use xfskit_md::assemble::{AssembledMember, Freshness, ManualGeometry};
 use xfskit_md::{Assembly, Layout, Level};
-use xfskit_units::{ByteLen, Sectors};
+use xfskit_units::Sectors;
 
 use crate::error::{Error, Result};
 use crate::name::{ArrayName, Base, FORCE, MISSING, OVERLAY, Part, Target};
@@ -135,6 +135,11 @@ impl ArrayName {
         let beside = assembly.members.iter().filter(beside);
         members.extend(beside.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
         Self::new(None, members)
+    }
+
+    /// Returns the name of the array of these members, without options.
+    pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
+        Self { manual, force: false, overlay: None, members }
     }
 
     /// Parses the text after `md:`. The second value is the part of the array.

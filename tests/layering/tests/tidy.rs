@@ -15,7 +15,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "stack/7-workload/src/kernel/bulkstat.rs",
     "stack/3-trans/src/bytes.rs",
     "stack/3-trans/src/guard.rs",
-    "stack/8-api/src/raw/allocator.rs",
+    "stack/8-api/src/allocator.rs",
     "stack/9-cli/src/standard.rs",
     "bench/src/",
     "tests/support/src/fsxattr.rs",

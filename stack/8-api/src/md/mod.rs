@@ -38,7 +38,9 @@ pub use verify::{Doubtful, VerifiedArray, VerifyReport};
 pub use xfskit_md::array::scrub::Mismatch;
 pub use xfskit_md::assemble::Freshness;
 pub use xfskit_md::create::BitmapOption;
-pub use xfskit_md::superblock::{Corruption, Reshape, Role, Time, Version};
+pub use xfskit_md::superblock::{
+    Corruption as SuperblockCorruption, Reshape, Role, Time, Version,
+};
 pub use xfskit_md::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 pub use xfskit_units::{Daddr, MemberSector, Sectors};
 

@@ -133,16 +133,16 @@ impl<'c> Scrub<'c> {
         let mut result = Scrubbed { next: self.from, ..Scrubbed::default() };
         let mut throttle = Throttle::new(self.rate);
         let watch = |at: ScrubProgress| {
-            throttle.keep(at.progress.done);
+            throttle.keep(at.progress.done.0);
             result.next = at.next;
-            result.unchecked_sectors = at.progress.bad;
+            result.unchecked_sectors = at.progress.bad.0;
             for mismatch in &at.mismatches {
                 result.pages += 1;
-                result.mismatch_cnt += mismatch.counted;
+                result.mismatch_cnt += mismatch.counted.0;
                 result.repaired += u64::from(mismatch.repaired);
                 found(mismatch);
             }
-            self.control.at(at.progress.done, at.progress.total)
+            self.control.at(at.progress.done.0, at.progress.total.0)
         };
         let ended = running.scrub(self.from..running.scrub_stripes(), self.repair, watch)?;
         running.close()?;
@@ -246,8 +246,8 @@ impl<'c> Rebuild<'c> {
         running.activate_spares()?;
         let mut throttle = Throttle::new(self.rate);
         running.resync(|done, total| {
-            self.at(SyncAction::Resync, done, total);
-            throttle.keep(done);
+            self.at(SyncAction::Resync, done.0, total.0);
+            throttle.keep(done.0);
             !self.cancel.is_cancelled()
         })?;
         if running.needs_rebuild() && running.can_be_scrubbed() {
@@ -267,9 +267,9 @@ impl<'c> Rebuild<'c> {
         let mut bad_sectors = 0;
         let mut throttle = Throttle::new(self.rate);
         running.rebuild(|sync_action::Progress { done, total, bad }| {
-            self.at(SyncAction::Recover, done, total);
-            throttle.keep(done);
-            bad_sectors = bad;
+            self.at(SyncAction::Recover, done.0, total.0);
+            throttle.keep(done.0);
+            bad_sectors = bad.0;
             match self.cancel.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
