@@ -82,10 +82,6 @@ fn no_two_programs_have_the_same_name() {
     assert!(programs.is_empty(), "the system may have programs of these names: {programs:?}");
 }
 
-/// Files of the command line that may name `xfskit::raw` yet. None may be added.
-const ON_RAW: &[&str] =
-    &["command/md/guess.rs", "command/md/guess/content.rs", "command/md/guess/judge.rs"];
-
 #[test]
 fn the_command_line_names_the_facade_and_the_workloads_only() {
     let metadata = metadata();
@@ -104,12 +100,11 @@ fn the_command_line_names_the_facade_and_the_workloads_only() {
     let mut files = Vec::new();
     sources(&source, &mut files);
     assert!(files.len() > 50, "the command line was not found");
-    let mut on_raw: Vec<String> = files
+    let on_raw: Vec<String> = files
         .iter()
         .filter(|file| std::fs::read_to_string(file).expect("UTF-8").contains("raw::"))
         .map(|file| file.strip_prefix(&source).expect("below").display().to_string())
         .collect();
-    on_raw.retain(|file| !ON_RAW.contains(&&**file));
     assert!(on_raw.is_empty(), "these files name `xfskit::raw`: {on_raw:?}");
 }
 

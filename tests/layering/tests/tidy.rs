@@ -121,6 +121,8 @@ const RETIRED: &[(&str, &str)] = &[
     (concat!("sort", "_out"), "roles_and_spares"),
     (concat!("Failure::", "no("), "Failure::problem"),
     (concat!("hand", "_down_acls"), "inherit_acls"),
+    (concat!("Judged", "Guess"), "EvaluatedGuess"),
+    (concat!("rows", "_compared"), "stripes_compared"),
 ];
 
 /// Words that do not begin a sentence, and better ones.

@@ -281,6 +281,7 @@ table! {
         "finobt.missing" Error "each chunk with free inodes has a record",
             repair "agi_freecount N, counted N in ag N finobt";
         "finobt.extra" Error "only chunks with free inodes have a record",
+            repair "Inode allocation btrees are too corrupted, skipping phases 6 and 7",
             brings ["finobt.key" "finobt.missing"];
     }
     "rmapbt: reverse mappings" {

@@ -285,7 +285,7 @@ impl fmt::Debug for Compared {
 impl Compared {
     /// Returns the device of the volume, through which it is read and rewritten.
     pub fn device(&self) -> Device {
-        Arc::clone(&self.stack.device).into()
+        Device::new(Arc::clone(&self.stack.device))
     }
 
     /// Returns the mismatches, with the index of their array.

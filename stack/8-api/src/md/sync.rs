@@ -190,6 +190,9 @@ pub struct Rebuilt {
     pub undecided_pages: u64,
     /// Their stripes, a thousand at most.
     pub undecided_stripes: Vec<u64>,
+    /// Sectors of these pages that are not bad blocks of the rebuilt members, because their logs
+    /// are full or missing.
+    pub undecided_unlisted_sectors: u64,
     /// The bytes of the array that may be wrong, a thousand ranges at most.
     pub undecided_bytes: Vec<Range<u64>>,
 }
@@ -289,7 +292,11 @@ impl Rebuilt {
     /// Returns the mismatches that the verified reads of `array` found.
     fn of(array: &RunningArray) -> Self {
         let report = array.verify_report();
-        let mut found = Self { undecided_pages: report.more, ..Self::default() };
+        let mut found = Self {
+            undecided_pages: report.more,
+            undecided_unlisted_sectors: report.unlisted_sectors,
+            ..Self::default()
+        };
         for page in report.pages.iter().filter(|page| page.role.is_none()) {
             found.undecided_pages += 1;
             let stripes = &mut found.undecided_stripes;
