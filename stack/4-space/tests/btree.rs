@@ -1,7 +1,7 @@
 //! Trees of each kind under random changes, compared with a map in memory and verified as a whole
 //! after each round.
 
-mod support;
+use crate::support;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Owners and reference counts in the trees of real volumes, compared with a model of every single
 //! block. All checkers run on the volume after everything was freed.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

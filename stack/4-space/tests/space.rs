@@ -1,7 +1,7 @@
 //! Allocation and freeing on volumes that mkfs.xfs made: compared with a bitmap, until full and
 //! back, in many threads. All checkers run on the resulting volume.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! ACLs and permissions agree, as in Linux.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};

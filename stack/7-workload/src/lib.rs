@@ -32,3 +32,8 @@ pub mod testbed;
 pub use driver::{Driver, Kind, Stat};
 pub use environment::Environment;
 pub use report::Report;
+
+/// The speed of the parity routines.
+pub mod parity {
+    pub use xfskit_parity::{Measured, Operation, measure, selected};
+}

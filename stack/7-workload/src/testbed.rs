@@ -12,9 +12,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_block::{BlockDevice, MemDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
+use xfskit_mkfs::options::Quantity;
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
+use xfskit_target::{Base, Target};
 use xfskit_units::{ByteLen, Uuid};
 
 use crate::Driver;
@@ -62,6 +64,18 @@ pub struct Testbed {
 }
 
 impl Testbed {
+    /// Returns a testbed with disks of `size` bytes and the default options of mkfs. Its volumes
+    /// keep at most `cache_bytes` of metadata in memory.
+    pub fn new(dir: Option<PathBuf>, size: u64, cache_bytes: usize) -> Self {
+        let open = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        Self { dir, size: ByteLen(size), mkfs: Options::default(), open }
+    }
+
+    /// Sets the size of the journal in bytes.
+    pub fn set_log_size(&mut self, bytes: u64) {
+        self.mkfs.log_size = Some(Quantity::Bytes(bytes));
+    }
+
     /// Moves images from process memory to files on tmpfs if the kernel takes part.
     pub fn with_kernel(self, with_kernel: bool) -> Self {
         let dir = match self.dir {
@@ -121,6 +135,49 @@ impl Testbed {
 
 fn is_tmpfs(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
+}
+
+/// Bytes of `mem:` without a size; sparse.
+const MEMORY_BYTES: u64 = 1 << 40;
+
+/// Why a target cannot be used for measurements.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The name leads to no device.
+    #[error(transparent)]
+    Target(#[from] xfskit_target::Error),
+    /// The volume cannot be made, or opened for writing.
+    #[error(transparent)]
+    Volume(#[from] io::Error),
+}
+
+impl TargetError {
+    /// Returns what to do about it, if there is advice.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Target(error) => error.hint(),
+            Self::Volume(_) => None,
+        }
+    }
+}
+
+/// Opens the volume on the target `name` for writing. Memory (`mem:`, `mem:SIZE`) gets a new one.
+///
+/// # Errors
+/// If the target or the volume cannot be opened for writing.
+pub fn engine_on(name: &str, cache_bytes: usize) -> Result<Engine, TargetError> {
+    let (device, is_memory): (Arc<dyn BlockDevice>, bool) = if name == "mem:" {
+        (Arc::new(MemDevice::new(ByteLen(MEMORY_BYTES))), true)
+    } else {
+        let target = Target::parse(name)?;
+        let is_memory = matches!(target.base, Base::Memory(_));
+        (xfskit_target::open(&target, OpenMode::ReadWrite)?, is_memory)
+    };
+    if is_memory {
+        format(&*device, &Options::default())?;
+    }
+    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+    Ok(Engine::new(device, options, "xfskit", name)?)
 }
 
 /// Makes a volume with the current time and a new UUID.

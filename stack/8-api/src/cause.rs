@@ -1,5 +1,7 @@
 //! The errors of the floors below, and what each means to a program.
 
+pub(crate) mod array;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,6 +13,7 @@ use xfskit_format::sb::SbError;
 use xfskit_trans::TransError;
 
 use crate::ErrorKind;
+use array::ArrayError;
 
 /// The error of a floor below that an [`Error`](crate::Error) carries.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +61,12 @@ pub enum Cause {
     /// The archive cannot be written.
     #[error(transparent)]
     Archive(#[from] xfskit_copy::ArchiveError),
+    /// The array cannot do what was asked of it.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// No array can be made of the devices.
+    #[error(transparent)]
+    MdCreate(#[from] xfskit_md::create::Error),
     /// The file was not opened for this.
     #[error("the file was not opened for {0}")]
     OpenMode(&'static str),
@@ -100,8 +109,13 @@ impl Cause {
             Self::Output(error) => kind_of_io(error),
             Self::Within => ErrorKind::ResourceBusy,
             Self::Archive(xfskit_copy::ArchiveError::Write(error)) => kind_of_io(error),
+            Self::Array(error) => error.kind(),
+            Self::MdCreate(xfskit_md::create::Error::Device { source, .. }) => {
+                kind_of_device(source)
+            }
             Self::Target(_)
             | Self::Mkfs(_)
+            | Self::MdCreate(_)
             | Self::OpenMode(_)
             | Self::Map(_)
             | Self::Structure(_) => ErrorKind::InvalidInput,
@@ -127,8 +141,10 @@ impl Cause {
         use xfskit_copy::build::BuildError;
         match self {
             Self::Target(error) => error.hint(),
+            Self::Array(error) => error.hint(),
             Self::Device(error)
             | Self::Mkfs(xfskit_mkfs::Error::Device(error))
+            | Self::MdCreate(xfskit_md::create::Error::Device { source: error, .. })
             | Self::Build(
                 BuildError::Device(error) | BuildError::Mkfs(xfskit_mkfs::Error::Device(error)),
             )
@@ -224,7 +240,7 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::Exists => ErrorKind::AlreadyExists,
         Core::NotEmpty => ErrorKind::DirectoryNotEmpty,
         Core::Trans(TransError::ShutDown(_)) => ErrorKind::Shutdown,
-        Core::Trans(_) | Core::AttrBit => ErrorKind::Other,
+        Core::Trans(_) | Core::AttrBit | Core::LeftDirty(_) => ErrorKind::Other,
     }
 }
 
@@ -257,9 +273,8 @@ fn kind_of_check(error: &xfskit_check::Error) -> ErrorKind {
     match error {
         xfskit_check::Error::Device(error) => kind_of_device(error),
         xfskit_check::Error::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
-        xfskit_check::Error::Superblock(SbError::NotXfs { .. }) | xfskit_check::Error::TooSmall => {
-            ErrorKind::NotXfs
-        }
+        xfskit_check::Error::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
+        xfskit_check::Error::TooSmall => ErrorKind::InvalidInput,
         xfskit_check::Error::Superblock(_) => ErrorKind::Unsupported,
     }
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Error as DeviceError, OpenMode, Result as DeviceResult};
-use xfskit_check::{self as check, Finding, Phase as CheckPhase, Report as CheckReport};
+use xfskit_check::{self as check, Finding, Mismatches};
+use xfskit_check::{Phase as CheckPhase, Report as CheckReport};
 use xfskit_format::Corruption;
 use xfskit_target as target;
 use xfskit_units::{ByteLen, ByteOffset};
@@ -69,6 +70,8 @@ struct ToCheck<'d> {
     log: Option<&'d dyn BlockDevice>,
     /// The corruption of the primary superblock that a replay in memory hides.
     primary: Option<Corruption>,
+    /// The ranges on which members of an array disagree.
+    mismatches: Option<&'d Mismatches>,
 }
 
 impl<'c> Check<'c> {
@@ -149,26 +152,46 @@ impl<'c> Check<'c> {
     ) -> Result<Checked> {
         let target = parse(target.as_ref().as_os_str())?;
         let device = target::open(&target, OpenMode::ReadOnly).map_err(Error::new)?;
-        self.run_on(device, &mut found)
+        self.run_on(device, None, &mut found)
     }
 
     /// Checks the volume on `device`, with its journal replayed in memory where that is wanted and
-    /// can be done.
+    /// can be done. Records which files have content in the ranges of `mismatches`.
     pub(crate) fn run_on(
         &self,
         device: Arc<dyn BlockDevice>,
+        mismatches: Option<&Mismatches>,
         found: &mut (dyn FnMut(Finding) + Send),
     ) -> Result<Checked> {
         let log = self.options.log_device()?;
         // A volume too damaged to be opened is checked as it lies.
         let opened = || self.options.open_device(Arc::clone(&device), log.clone()).ok();
         match if self.no_recovery { None } else { opened() } {
-            Some(volume) => self.run_under(&volume, log.as_deref(), found),
-            None => {
-                let to_check = ToCheck { device: &*device, log: log.as_deref(), primary: None };
-                self.run_device(&to_check, found)
-            }
+            Some(volume) => self.run_under(&volume, log.as_deref(), mismatches, found),
+            None => self.run_device(
+                &ToCheck { device: &*device, log: log.as_deref(), primary: None, mismatches },
+                self.heal,
+                found,
+            ),
         }
+    }
+
+    /// Checks the volume on `device` as it lies, and has bad blocks rewritten. Records which files
+    /// have content in the ranges of `mismatches`.
+    pub(crate) fn run_healing(
+        &self,
+        device: &dyn BlockDevice,
+        mismatches: &Mismatches,
+        found: &mut (dyn FnMut(Finding) + Send),
+    ) -> Result<Checked> {
+        let log = self.options.log_device()?;
+        let (log, mismatches) = (log.as_deref(), Some(mismatches));
+        self.run_device(&ToCheck { device, log, primary: None, mismatches }, true, found)
+    }
+
+    /// Returns how the volume is opened.
+    pub(crate) fn options(&self) -> &VolumeOptions {
+        &self.options
     }
 
     /// Checks an open volume, and passes each finding to `found` as it is made: what the target
@@ -183,25 +206,28 @@ impl<'c> Check<'c> {
         mut found: impl FnMut(Finding) + Send,
     ) -> Result<Checked> {
         let _running = volume.owner.enter()?;
-        self.run_under(volume, self.options.log_device()?.as_deref(), &mut found)
+        self.run_under(volume, self.options.log_device()?.as_deref(), None, &mut found)
     }
 
     fn run_under(
         &self,
         volume: &Volume,
         log: Option<&dyn BlockDevice>,
+        mismatches: Option<&Mismatches>,
         found: &mut (dyn FnMut(Finding) + Send),
     ) -> Result<Checked> {
         let volume = volume.owner.volume();
         let replayed = volume.replay().is_some_and(|replay| !replay.clean);
         let secondary = volume.secondary_superblock().filter(|_| replayed);
         let primary = secondary.map(|secondary| (*secondary.corruption).clone());
-        self.run_device(&ToCheck { device: &**volume.device(), log, primary }, found)
+        let to_check = ToCheck { device: &**volume.device(), log, primary, mismatches };
+        self.run_device(&to_check, self.heal, found)
     }
 
     fn run_device(
         &self,
         to_check: &ToCheck<'_>,
+        heal: bool,
         found: &mut (dyn FnMut(Finding) + Send),
     ) -> Result<Checked> {
         let cancel = &self.control.cancel;
@@ -214,11 +240,12 @@ impl<'c> Check<'c> {
         };
         let options = check::Options {
             threads: thread_count(self.threads),
-            scrub: self.copies,
-            heal: self.heal,
+            // The members of an array were compared already.
+            scrub: self.copies && to_check.mismatches.is_none(),
+            heal,
             primary: to_check.primary.as_ref(),
+            mismatches: to_check.mismatches,
             progress: &Phases(&progress),
-            ..check::Options::default()
         };
         let report = check::check(&device, to_check.log, &options, &mut |finding| {
             // The reads that the cancellation made fail are no findings.

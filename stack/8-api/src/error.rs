@@ -70,6 +70,8 @@ pub enum ErrorKind {
     JournalUnreadable,
     /// The target holds no XFS volume.
     NotXfs,
+    /// The device is no member of the array, or not one with which this can be done now.
+    Member,
     /// A feature of the volume or of the request is not supported.
     Unsupported,
     /// The target is mounted, or open for writing elsewhere.

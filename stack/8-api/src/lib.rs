@@ -82,6 +82,8 @@
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
 //! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, and within; [`Problem`] says what could not be |
 //! | [`Check`] | a volume checked, finding by finding |
+//! | [`target`] | names of devices, the devices, what a disk holds |
+//! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
 //! | [`compat`] | which kernels and boot loaders can read a volume |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
@@ -104,6 +106,7 @@ mod extract;
 mod file;
 pub mod inspect;
 mod journal;
+pub mod md;
 mod metadata;
 mod mkfs;
 mod names;
@@ -117,6 +120,7 @@ pub mod raw;
 mod remove_all;
 mod shared;
 mod superblock;
+pub mod target;
 mod time;
 mod volume;
 mod volume_options;

@@ -3,14 +3,17 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{made, reopened};
-use xfskit::raw::block::{BlockDevice, CountingDevice, MemDevice};
-use xfskit::raw::units::ByteLen;
+use common::{kept, made, reopened};
+use xfskit::raw::block::{
+    BlockDevice, CountingDevice, Error as DeviceError, IoRead, MemDevice, Result as DeviceResult,
+};
+use xfskit::raw::units::{ByteLen, ByteOffset};
 use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
-use xfskit::{ErrorKind, OpenOptions, VolumeOptions};
+use xfskit::{Bulkstat, ErrorKind, Extract, OpenOptions, VolumeOptions};
 
 #[test]
 fn after_close_clones_files_and_iterators_say_that_it_is_closed() {
@@ -126,4 +129,105 @@ fn the_last_reference_closes_the_volume_whatever_it_is() {
     let volume = reopened(&device);
     assert!(volume.fs().volume().replay().unwrap().clean);
     assert_eq!(volume.read("/f").unwrap(), b"content");
+}
+
+#[test]
+fn a_sync_of_a_volume_that_is_open_for_reading_has_nothing_to_write() {
+    let (_dir, volume) = kept();
+    volume.sync().unwrap();
+    volume.open_file(first_file(&volume)).unwrap().sync_all().unwrap();
+    assert!(volume.close().unwrap().is_clean());
+}
+
+/// The path of a regular file.
+fn first_file(volume: &xfskit::Volume) -> std::path::PathBuf {
+    let mut files = volume.walk_dir("/").unwrap().filter_map(Result::ok);
+    files.find(|file| file.file_type().is_file()).unwrap().into_path()
+}
+
+#[test]
+fn a_close_within_an_operation_of_the_same_volume_is_refused_and_does_not_wait_for_itself() {
+    let (device, volume) = made();
+    for n in 0..10 {
+        volume.write(format!("/{n}"), "content").unwrap();
+    }
+    let refused = AtomicUsize::new(0);
+    let close = || {
+        assert_eq!(volume.clone().close().unwrap_err().kind(), ErrorKind::ResourceBusy);
+        volume.clone().abandon();
+        refused.fetch_add(1, Ordering::Relaxed);
+    };
+    Bulkstat::new(&volume)
+        .run(|_| {
+            close();
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    // From the threads of the copy too.
+    let out = dir.path().join("out");
+    Extract::new(&volume, "/").progress(|_| close()).to_dir(&out).unwrap();
+    assert!(refused.into_inner() > 10);
+    assert!(volume.close().unwrap().is_clean());
+    assert_eq!(reopened(&device).read("/9").unwrap(), b"content");
+}
+
+/// A device that cannot read the blocks of extent btrees.
+#[derive(Debug)]
+struct NoBmbt(Arc<dyn BlockDevice>);
+
+impl NoBmbt {
+    fn refuse(offset: ByteOffset, buf: &[u8]) -> DeviceResult<()> {
+        if !buf.chunks(4096).any(|block| block.starts_with(b"BMA3")) {
+            return Ok(());
+        }
+        let (source, len) = (std::io::Error::other("unreadable"), ByteLen(buf.len() as u64));
+        Err(DeviceError::Io { op: "read", offset, len, source })
+    }
+}
+
+impl BlockDevice for NoBmbt {
+    xfskit::raw::block::plain!(heal);
+    xfskit::raw::block::forward!(this => *this.0; size, logical_block_size, physical_block_size,
+        topology, will_need, skip_hole, alternatives, read_alternative, is_read_only, write_at,
+        write_batch, write_fua, discard, write_zeroes, flush);
+
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> DeviceResult<()> {
+        self.0.read_at(offset, buf)?;
+        Self::refuse(offset, buf)
+    }
+
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<DeviceResult<()>> {
+        let read = self.0.read_batch(batch);
+        let refuse = |(read, to): (DeviceResult<()>, &IoRead<'_>)| {
+            read.and_then(|()| Self::refuse(to.offset, to.buf))
+        };
+        read.into_iter().zip(batch.iter()).map(refuse).collect()
+    }
+}
+
+#[test]
+fn a_close_says_which_deleted_files_keep_the_journal_dirty() {
+    let (device, volume) = made();
+    let file = volume.create("/scattered").unwrap();
+    for n in 0..200 {
+        file.write_at(&[7; 4096], n * 8192).unwrap();
+    }
+    drop(file);
+    volume.close().unwrap();
+    let failing: Arc<dyn BlockDevice> = Arc::new(NoBmbt(Arc::clone(&device)));
+    let volume = VolumeOptions::new().write(true).open_device(failing, None).unwrap();
+    let ino = volume.metadata("/scattered").unwrap().ino();
+    volume.remove_file("/scattered").unwrap();
+    volume.write("/other", "content").unwrap();
+    let closed = volume.close().unwrap();
+    assert!(!closed.is_clean());
+    let left: Vec<_> = closed.orphans_left.iter().map(|orphan| orphan.ino.unwrap().0).collect();
+    assert_eq!(left, [ino]);
+    // The next opening, on a device that can read, gives its space back.
+    let volume = VolumeOptions::new().write(true).open_device(Arc::clone(&device), None).unwrap();
+    assert!(!volume.replay().unwrap().clean);
+    assert_eq!(volume.read("/other").unwrap(), b"content");
+    assert!(volume.close().unwrap().is_clean());
+    drop(reopened(&device));
 }

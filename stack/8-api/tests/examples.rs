@@ -108,6 +108,53 @@ fn degraded_array_lists_the_files_with_two_members_missing() {
     assert!(whole.lines().count() > 3, "{whole}");
 }
 
+/// Names of files in `dir`, with their place.
+fn paths(dir: &Path, names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(|name| dir.join(name)).collect()
+}
+
+/// Asks mdadm about a member.
+fn examined(member: &Path) -> String {
+    let output = Command::new("mdadm").arg("--examine").arg(member).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn create_array_makes_one_whose_members_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let members = paths(dir.path(), &["a.img", "b.img", "c.img", "d.img"]);
+    let said = output("create_array", &members, dir.path());
+    assert!(said.ends_with(" 0 pages differ\n"), "{said}");
+    for member in &members {
+        let said = examined(member);
+        assert!(said.contains("raid6") && said.contains("State : clean"), "{said}");
+        assert!(said.contains("Array State : AAAA"), "{said}");
+    }
+    let target = said.split(": ").next().unwrap();
+    let device = xfskit::target::Device::open(target).unwrap();
+    let whole = dir.path().join("whole.img");
+    let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
+    device.read_exact_at(&mut bytes, 0).unwrap();
+    std::fs::write(&whole, bytes).unwrap();
+    xfskit_test_oracle::verify::file(&whole).unwrap();
+}
+
+#[test]
+fn replace_member_completes_an_array() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b, c] = ["a.img", "b.img", "c.img"].map(|name| dir.path().join(name));
+    let create = xfskit::md::Create::new(xfskit::md::Level::Raid5)
+        .devices(xfskit::md::NewDevices::new().create(64 << 20));
+    let target = create.create([&a, Path::new("missing"), &c]).unwrap().target;
+    let said = output("replace_member", &[target.as_ref(), b.as_os_str()], dir.path());
+    assert_eq!(said, "missing: [], unreadable sectors: 0\n");
+    for member in [&a, &b, &c] {
+        let said = examined(member);
+        assert!(said.contains("State : clean") && said.contains("State : AAA"), "{said}");
+    }
+}
+
 #[test]
 fn check_prints_findings_and_fails_where_there_are_some() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! The public surface, as `SURFACE.txt` has it: a change of the surface is a decision.
 //!
 //! The listing is made from the source by `syn`: every exported item without its bodies and private
-//! fields, and every public method and trait of it. `raw` is a module without any promise and is
-//! one line.
+//! fields, and every public method and trait of it; those of a public module behind its name.
+//! `raw` is a module without any promise and is one line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -106,6 +106,9 @@ fn item_lines(item: &Item, names: &BTreeSet<String>, lines: &mut Vec<String>) {
         Item::Type(item) if is_exported(&item.ident) => {
             lines.push(format!("{}: type = {}", item.ident, text(&item.ty)));
         }
+        Item::Fn(item) if is_public(&item.vis) && is_exported(&item.sig.ident) => {
+            lines.push(text(&item.sig));
+        }
         Item::Impl(item) => impl_lines(item, names, lines),
         _ => {}
     }
@@ -145,10 +148,14 @@ fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<St
     }
 }
 
-fn surface() -> String {
-    let source = root().join("src");
-    let (mut names, mut lines) = (BTreeSet::new(), Vec::new());
-    for item in parsed(&source.join("lib.rs")).items {
+fn keep(names: &mut BTreeSet<String>, ident: &syn::Ident) {
+    names.insert(ident.to_string());
+}
+
+/// The names that a module exports, and the lines of those that it takes from the floors below.
+fn exports(file: &Path, lines: &mut Vec<String>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for item in parsed(file).items {
         match item {
             Item::Use(item) if is_public(&item.vis) => {
                 let mut these = BTreeSet::new();
@@ -159,15 +166,62 @@ fn surface() -> String {
                 }
                 names.extend(these);
             }
-            Item::Mod(item) if is_public(&item.vis) => lines.push(format!("mod {}", item.ident)),
+            Item::Struct(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Enum(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Type(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Fn(item) if is_public(&item.vis) => keep(&mut names, &item.sig.ident),
             _ => {}
         }
     }
-    let mut files = Vec::new();
-    modules(&source, &mut files);
-    for file in files {
-        parsed(&file).items.iter().for_each(|item| item_lines(item, &names, &mut lines));
+    names
+}
+
+/// The public modules of the root, but `raw`.
+fn public_modules() -> Vec<String> {
+    let items = parsed(&root().join("src/lib.rs")).items;
+    let name = |item| match item {
+        Item::Mod(item) if is_public(&item.vis) => Some(item.ident.to_string()),
+        _ => None,
+    };
+    items.into_iter().filter_map(name).filter(|name| name != "raw").collect()
+}
+
+/// The files of a module, its own first.
+fn files_of(module: &str) -> Vec<PathBuf> {
+    let source = root().join("src");
+    let (file, dir) = (source.join(format!("{module}.rs")), source.join(module));
+    let mut files = vec![if file.exists() { file } else { dir.join("mod.rs") }];
+    if dir.exists() {
+        modules(&dir, &mut files);
     }
+    files
+}
+
+fn item_lines_of(files: &[PathBuf], names: &BTreeSet<String>, lines: &mut Vec<String>) {
+    for file in files {
+        parsed(file).items.iter().for_each(|item| item_lines(item, names, lines));
+    }
+}
+
+fn surface() -> String {
+    let source = root().join("src");
+    let mut lines = vec!["mod raw".to_owned()];
+    let names = exports(&source.join("lib.rs"), &mut lines);
+    let mut rest = Vec::new();
+    modules(&source, &mut rest);
+    for module in public_modules() {
+        let files = files_of(&module);
+        rest.retain(|file| !files.contains(file));
+        let mut own = Vec::new();
+        let own_names = exports(&files[0], &mut own);
+        item_lines_of(&files, &own_names, &mut own);
+        lines.push(format!("mod {module}"));
+        lines.extend(own.into_iter().map(|line| format!("{module}::{line}")));
+        // What the module adds to the types of the root.
+        let others = names.difference(&own_names).cloned().collect();
+        item_lines_of(&files, &others, &mut lines);
+    }
+    item_lines_of(&rest, &names, &mut lines);
     lines.sort();
     lines.dedup();
     lines.iter().flat_map(|line| [line, "\n"]).collect()
@@ -194,4 +248,6 @@ fn the_public_surface_is_the_one_that_is_written_down() {
         differences(&now, &written, "+ "),
     );
     assert!(now.contains("Volume: fn open("), "the listing has the methods of types");
+    assert!(now.contains("md::Array: fn open("), "the listing has the types of modules");
+    assert!(now.contains("md::fn examine<"), "the listing has the functions of modules");
 }

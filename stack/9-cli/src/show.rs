@@ -10,12 +10,12 @@ use crate::quote::moves_cursor;
 
 /// Parses a size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    xfskit::raw::target::size::parse(text).map(|len| len.0).map_err(|e| e.to_string())
+    xfskit::target::parse_size(text).map_err(|e| e.to_string())
 }
 
 /// Formats a size for people: `1.46 TiB`.
 pub(crate) fn human(bytes: u64) -> String {
-    xfskit::raw::target::size::format(xfskit::raw::units::ByteLen(bytes))
+    xfskit::target::format_size(bytes)
 }
 
 /// Formats type and permissions as `ls -l` does.
@@ -92,12 +92,6 @@ pub(crate) fn time_c(sec: i64) -> String {
 /// Returns the present time in seconds since 1970.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_second()
-}
-
-/// Returns the present time in seconds since 1970 and nanoseconds.
-pub(crate) fn now_exact() -> (i64, u32) {
-    let now = Timestamp::now();
-    (now.as_second(), now.subsec_nanosecond().unsigned_abs())
 }
 
 /// Formats a name or path for a line of text. Characters that confuse a terminal are escaped as in

@@ -44,7 +44,8 @@ struct Synced {
 pub fn write_until_killed(image: &Path, seed: u64) {
     let device = FileDevice::open(image, OpenMode::ReadWrite).expect("the image");
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::new(device), &options).expect("the volume"), Clock::system());
+    let fs =
+        Fs::new(Volume::open(Arc::new(device), &options).expect("the volume"), Clock::system());
     let root = fs.volume().geo().rootino;
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

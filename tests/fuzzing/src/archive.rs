@@ -139,7 +139,10 @@ fn empty() -> &'static Arc<dyn BlockDevice> {
 fn put_into(tree: &Tree) {
     let dev: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(Arc::clone(empty())));
     let options = OpenOptions { write: true, ..OpenOptions::default() };
-    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).expect("an empty volume"), Clock::system());
+    let fs = Fs::new(
+        Volume::open(Arc::clone(&dev), &options).expect("an empty volume"),
+        Clock::system(),
+    );
     let dir = fs.volume().geo().rootino;
     let to = Destination { dir, path: b"/", name: None, set_root: true };
     let _ = put(&fs, tree, &to, &PutOptions::default(), &|_| ControlFlow::Continue(()));

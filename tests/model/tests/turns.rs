@@ -110,7 +110,8 @@ impl<'s> Testbed<'s> {
         if !differences.is_empty() {
             return Err(differences.join("\n"));
         }
-        let side = Ours::find(Arc::new(Fs::new(ours::open(&self.image), Clock::system())), &self.mem)?;
+        let side =
+            Ours::find(Arc::new(Fs::new(ours::open(&self.image), Clock::system())), &self.mem)?;
         side.compare(&self.mem).map_err(|what| format!("xfskit shows: {what}"))
     }
 }

@@ -15,11 +15,13 @@
 //! | [`freshness`] | what each member is to the array |
 //! | `force` | stale members where there are too few fresh ones |
 //! | `open` | from an assembly to a device |
+//! | `describe` | an assembly in words and figures |
 //! | `add` | adding and re-adding devices |
 //! | `replay` | replaying logs onto the members |
 //! | [`manual`] | arrays without superblocks: the caller gives the geometry |
 
 mod add;
+mod describe;
 mod error;
 mod force;
 mod open;

@@ -3,41 +3,38 @@
 mod findings;
 mod scrub;
 
-use std::sync::Arc;
-
 use parking_lot::Mutex;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
-use xfskit::raw::check::{self, Mismatches, Options, Phase, Report};
-use xfskit::raw::format::Corruption;
-use xfskit::raw::format::sb::SbError;
-use xfskit::raw::target::{self, Base};
+use xfskit::md::{Compared, Doubtful, VerifiedArray};
+use xfskit::target::{Device, Target};
+use xfskit::{CheckPhase, CheckReport, Checked, ErrorKind, Finding, Volume};
 
-use super::open::{self, about, device_hint};
+use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
-use crate::grammar::Target;
+use crate::grammar;
 use crate::grammar::metadata::Check;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 use findings::Findings;
-pub(super) use findings::find_paths;
-use scrub::Scrubbed;
 
 /// Progress by phases, a bar each.
 struct Phases<'a> {
     out: &'a Out,
-    now: Mutex<Option<(Phase, Progress)>>,
+    now: Mutex<Option<(CheckPhase, Progress)>>,
 }
 
-impl check::Progress for Phases<'_> {
-    fn report(&self, phase: Phase, done: u64, total: u64) {
+impl<'a> Phases<'a> {
+    fn new(out: &'a Out) -> Self {
+        Self { out, now: Mutex::new(None) }
+    }
+
+    fn show(&self, phase: CheckPhase, at: xfskit::Progress) {
         let mut now = self.now.lock();
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             *now = Some((phase, Progress::new(self.out, phase.title(), "done")));
         }
         if let Some((_, progress)) = &*now {
-            progress.set(done, total);
+            progress.set(at.done, at.total);
         }
     }
 }
@@ -48,71 +45,52 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     if !args.repair {
         note_use(name, out);
     }
-    let scrubbed = if args.scrub { Scrubbed::of(args, out)? } else { None };
-    let checked = match &scrubbed {
-        Some(scrubbed) if args.repair => CheckedVolume::as_it_lies(Arc::clone(&scrubbed.device)),
-        Some(scrubbed) => device_to_check(&args.target, Arc::clone(&scrubbed.device), out),
-        None => device_to_check(&args.target, open::device(&args.target.name)?, out),
+    let compared = if args.scrub { scrub::compare(args, out)? } else { None };
+    // A volume too damaged to be opened is checked as it is.
+    let volume = match &compared {
+        _ if args.target.norecovery => None,
+        Some(_) if args.repair => None,
+        Some(compared) => open::volume_on(&args.target, &compared.device(), out).ok(),
+        None => open::volume(&args.target, out).ok(),
     };
-    let mismatches = scrubbed.as_ref().map(Scrubbed::mismatches);
-    let (report, findings) =
-        check_volume(args, &checked, scrubbed.is_none(), mismatches.as_ref(), out)?;
+    let (checked, findings) = check_volume(args, compared.as_ref(), volume.as_ref(), out)?;
     if !out.json() {
         out.raw(findings.folded().as_bytes())?;
     }
-    if !out.quiet()
-        && findings.have_inodes()
-        && let Ok(volume) = open::volume_quietly_on(&args.target, Arc::clone(&checked.device), out)
-    {
-        findings.print_paths(&volume, out)?;
+    if !out.quiet() && findings.have_inodes() {
+        let opened = || {
+            let device = compared.as_ref().map(|compared| Ok(compared.device()));
+            let device = device.unwrap_or_else(|| Device::open(name)).ok()?;
+            open::volume_quietly_on(&args.target, &device, out).ok()
+        };
+        if let Some(volume) = volume.or_else(opened) {
+            findings.print_paths(&volume, out)?;
+        }
     }
+    let report = &checked.report;
     if out.json() {
         out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
     } else if !out.quiet() {
-        out.raw(summary(name, &report).as_bytes())?;
+        out.raw(summary(name, report).as_bytes())?;
     }
-    let agrees = match (scrubbed, mismatches) {
-        (Some(scrubbed), Some(mismatches)) => scrubbed.resolve(args, &report, &mismatches, out)?,
-        _ => true,
+    let agrees = match compared {
+        Some(compared) => scrub::resolve(compared, name, report.clean(), out)?,
+        None => true,
     };
     Ok(ExitStatus::of(report.clean() && agrees))
 }
 
-/// The volume to check.
-struct CheckedVolume {
-    device: Arc<dyn BlockDevice>,
-    /// The corruption of the primary superblock, if the device no longer shows it.
-    primary: Option<Corruption>,
-}
-
-impl CheckedVolume {
-    fn as_it_lies(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, primary: None }
-    }
-}
-
-/// Checks the volume and prints findings as they are made. `copies`: compares every other copy of
-/// each block as it is read, unless a scrub did so before.
+/// Checks the volume and prints findings as they are made.
 fn check_volume(
     args: &Check,
-    checked: &CheckedVolume,
-    copies: bool,
-    mismatches: Option<&Mismatches>,
+    compared: Option<&Compared>,
+    volume: Option<&Volume>,
     out: &Out,
-) -> Result<(Report, Findings), Failure> {
-    let log = args.target.log().as_deref().map(open::device_whole).transpose()?;
-    let progress = Phases { out, now: Mutex::new(None) };
-    let options = Options {
-        threads: threads(args.threads),
-        scrub: args.scrub && copies,
-        heal: args.repair,
-        primary: checked.primary.as_ref(),
-        mismatches,
-        progress: &progress,
-    };
+) -> Result<(Checked, Findings), Failure> {
+    let progress = Phases::new(out);
     let mut failed = None;
     let mut findings = Findings::new(args.all || out.json());
-    let mut say = |finding: check::Finding| {
+    let found = |finding: Finding| {
         if !findings.count(&finding) {
             return;
         }
@@ -121,54 +99,41 @@ fn check_volume(
         let printed = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(printed.err());
     };
-    let report = check::check(&*checked.device, log.as_deref(), &options, &mut say);
+    let check = checker(&args.target).threads(args.threads).copies(args.scrub);
+    let check = check.phases(|phase, at| progress.show(phase, at));
+    // In the middle of a replay the parts of a volume need not agree.
+    let checked = match (compared, volume) {
+        (Some(compared), _) => check.run_compared(compared, found),
+        (None, Some(volume)) => check.run_volume(volume, found),
+        (None, None) => check.run_with(&*args.target.name, found),
+    };
+    drop(check);
     drop(progress);
     match failed {
         Some(failure) => Err(failure),
-        None => match report {
-            Ok(report) => Ok((report, findings)),
+        None => match checked {
+            Ok(checked) => Ok((checked, findings)),
             Err(error) => Err(check_failure(&args.target.name, &error)),
         },
     }
 }
 
-/// Finds the files that have content in mismatching ranges of a volume. Findings of this check are
-/// not printed.
-pub(super) fn find_files(
-    target: &Target,
-    device: Arc<dyn BlockDevice>,
-    mismatches: &Mismatches,
-    out: &Out,
-) -> Result<(), Failure> {
-    let log = target.log().as_deref().map(open::device_whole).transpose()?;
-    let progress = Phases { out, now: Mutex::new(None) };
-    let options = Options {
-        threads: threads(0),
-        mismatches: Some(mismatches),
-        progress: &progress,
-        ..Options::default()
-    };
-    let checked = device_to_check(target, device, out);
-    check::check(&*checked.device, log.as_deref(), &options, &mut |_| {})
-        .map_err(|error| check_failure(&target.name, &error))?;
-    Ok(())
+/// Returns a check of this volume.
+fn checker<'c>(target: &grammar::Target) -> xfskit::Check<'c> {
+    let check = xfskit::Check::new().recovery(!target.norecovery);
+    target.log().iter().fold(check, xfskit::Check::log)
 }
 
-/// Returns the device, with its journal replayed in memory if that is requested and possible. In
-/// the middle of a replay the parts of a volume need not agree.
-fn device_to_check(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> CheckedVolume {
-    if target.norecovery {
-        return CheckedVolume::as_it_lies(device);
-    }
-    // A volume too damaged to be opened is checked as it is.
-    let Ok(volume) = open::volume_on(target, Arc::clone(&device), out) else {
-        return CheckedVolume::as_it_lies(device);
-    };
-    let volume = volume.fs().volume();
-    let replayed = volume.replay().is_some_and(|replay| !replay.clean);
-    let secondary = volume.secondary_superblock().filter(|_| replayed);
-    let primary = secondary.map(|secondary| (*secondary.corruption).clone());
-    CheckedVolume { device: Arc::clone(volume.device()), primary }
+/// Finds the files that have content in pages on which members of `array` disagree. Findings of
+/// this check are not printed. Returns `None` if the volume cannot be checked.
+pub(super) fn doubtful_content(
+    array: &VerifiedArray,
+    target: &grammar::Target,
+    out: &Out,
+) -> Option<Doubtful> {
+    let progress = Phases::new(out);
+    let check = checker(target).phases(|phase, at| progress.show(phase, at));
+    array.doubtful_content(&check).ok()
 }
 
 /// Returns the number of threads; 0 requests one per processor.
@@ -179,7 +144,7 @@ pub(crate) fn threads(wanted: usize) -> usize {
     }
 }
 
-fn summary(name: &str, report: &Report) -> String {
+fn summary(name: &str, report: &CheckReport) -> String {
     let status = match (report.clean(), report.warnings) {
         (true, 0) => "clean".to_owned(),
         (true, n) => format!("clean, with {}", counted(n, "warning")),
@@ -217,24 +182,22 @@ fn counted(count: u64, what: &str) -> String {
 
 /// Warns if the target is mounted or open for writing: the volume may change during the check.
 fn note_use(name: &str, out: &Out) {
-    let Ok(target::Target { base: Base::File(path), .. }) = target::Target::parse(name) else {
-        return;
-    };
-    if let Err(error @ DeviceError::InUse { .. }) = FileDevice::open(&path, OpenMode::ReadWrite) {
+    let path = Target::parse(name).ok().and_then(|target| target.path().map(ToOwned::to_owned));
+    let Some(path) = path else { return };
+    if let Err(error) = Device::open_writable(path)
+        && error.kind() == ErrorKind::ResourceBusy
+    {
         out.note(&format!("{error}: what is found may be changes under way"));
     }
 }
 
 /// Returns the failure of a check that could not run. A superblock damaged beyond use is a
 /// corruption.
-fn check_failure(name: &str, error: &check::Error) -> Failure {
+fn check_failure(name: &str, error: &xfskit::Error) -> Failure {
     let text = about(name, error);
-    match error {
-        check::Error::Device(error) => device_hint(Failure::cannot(text), error),
-        check::Error::Superblock(SbError::NotXfs { .. }) => {
-            Failure::problem(text).hint(open::no_superblock(name))
-        }
-        check::Error::Superblock(_) => Failure::problem(text),
-        check::Error::TooSmall => Failure::cannot(text),
+    match error.kind() {
+        ErrorKind::NotXfs => Failure::problem(text).hint(open::no_superblock(name)),
+        ErrorKind::Corrupt | ErrorKind::Unsupported => Failure::problem(text),
+        _ => open::hinted(Failure::cannot(text), error.hint()),
     }
 }

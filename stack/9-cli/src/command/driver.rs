@@ -3,21 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use xfskit::raw::block::{BlockDevice, MemDevice, OpenMode};
-use xfskit::raw::core::OpenOptions;
-use xfskit::raw::target::{self, Base, Target};
-use xfskit::raw::units::ByteLen;
-use xfskit_workload::driver::engine::Engine;
+use xfskit::VolumeOptions;
 use xfskit_workload::driver::mounted::Mounted;
-use xfskit_workload::testbed::{self, Job};
+use xfskit_workload::testbed::{Job, TargetError, engine_on};
 
-use super::open::target_failure;
+use super::open::{about, hinted};
 use crate::exit::Failure;
-
-/// Bytes of `mem:` without a size; sparse.
-const MEMORY: u64 = 1 << 40;
 
 /// Runs `job` on the volume `engine`, or else below `dir`, which is made if it is missing.
 pub(crate) fn run<J: Job>(
@@ -43,13 +35,8 @@ pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
 
 /// Runs `job` on the volume `name`.
 pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Failure> {
-    let device = device(name)?;
-    let options = OpenOptions {
-        cache_bytes: xfskit::VolumeOptions::default_cache_bytes(),
-        ..OpenOptions::default()
-    };
-    let mut engine = Engine::new(device, options, "xfskit", name)
-        .map_err(|err| Failure::cannot(format!("{name}: {err}")))?;
+    let opened = engine_on(name, VolumeOptions::default_cache_bytes());
+    let mut engine = opened.map_err(|err| not_opened(name, &err))?;
     let result = job.run(&mut engine);
     // The changes stay, whether or not the job came to its end.
     let closed = engine.close();
@@ -58,20 +45,9 @@ pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Output, Fa
     Ok(result)
 }
 
-/// Opens the device. Memory gets a new volume.
-fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let made = |device: Arc<dyn BlockDevice>| {
-        testbed::format(&*device, &xfskit::raw::mkfs::Options::default()).map_err(failed)?;
-        Ok(device)
-    };
-    if name == "mem:" {
-        return made(Arc::new(MemDevice::new(ByteLen(MEMORY))));
-    }
-    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
-    let memory = matches!(target.base, Base::Memory(_));
-    let device =
-        target::open(&target, OpenMode::ReadWrite).map_err(|e| target_failure(name, &e))?;
-    if memory { made(device) } else { Ok(device) }
+/// Returns the failure of opening the volume `name`.
+fn not_opened(name: &str, error: &TargetError) -> Failure {
+    hinted(Failure::cannot(about(name, error)), error.hint())
 }
 
 fn failed(err: io::Error) -> Failure {

@@ -6,9 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit::raw::VolumeOptionsExt as _;
-use xfskit::raw::block::{self, BlockDevice, Holder, OpenMode};
-use xfskit::raw::target::{self, Base, Target};
+use xfskit::target::{Device, Target};
 use xfskit::{ErrorKind, Replay, SecondarySuperblock, Superblock, Volume, VolumeOptions};
 
 use crate::exit::Failure;
@@ -19,38 +17,11 @@ use crate::progress::Progress;
 /// Number of unfinished intents of a journal that are listed.
 const UNFINISHED_MAX: usize = 10;
 
-/// Opens the device `name` for reading. A disk with partitions is refused, because one of them was
-/// meant.
-pub(crate) fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
-    target::open(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
-}
-
-/// Returns the failure of opening a target, with a hint.
-pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
-    let failure = Failure::cannot(about(name, error));
-    match error {
-        target::Error::BadName { .. } => failure.hint(
-            "A target is a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,MEMBER,… or \
-             mem:SIZE.",
-        ),
-        target::Error::NoMatch(_) => failure.hint("Check the pattern; quote it from the shell."),
-        target::Error::Array(error) => match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        },
-        target::Error::NotWritable { .. } => failure,
-        target::Error::Size(_) => failure.hint("Write for example mem:512M or mem:1.5G."),
-        target::Error::WhichPart { found, .. } if !found.is_empty() => {
-            failure.hint("Name one of them as the target.")
-        }
-        target::Error::WhichPart { base, .. } => {
-            failure.hint(format!("`xfskit targets {base}` lists its partitions and volumes."))
-        }
-        target::Error::Device(error) => device_hint(failure, error),
-        target::Error::Unsupported { .. } => {
-            failure.hint("Let LVM on a Linux machine activate the volume and name its device.")
-        }
+/// Adds a hint if there is one.
+pub(crate) fn hinted(failure: Failure, hint: Option<String>) -> Failure {
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }
 
@@ -58,33 +29,6 @@ pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
 pub(crate) fn about(name: &str, error: &dyn std::error::Error) -> String {
     let text = chain(error);
     if text.contains(name) { text } else { format!("{name}: {text}") }
-}
-
-/// Adds a hint for a device that cannot be opened or fails.
-pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
-    use std::io::ErrorKind;
-    if let block::Error::InUse { by: Holder::Loop(device), .. } = error {
-        let device = device.display();
-        return failure.hint(format!(
-            "Unmount it first (umount {device}); where it is not mounted, detach it (losetup \
-             --detach {device})."
-        ));
-    }
-    let kind = match error {
-        block::Error::Open { source, .. } | block::Error::Io { source, .. } => source.kind(),
-        block::Error::InUse { .. } => ErrorKind::ResourceBusy,
-        _ => return failure,
-    };
-    match kind {
-        ErrorKind::NotFound => failure.hint("Check the name; `ls` shows the files of a directory."),
-        ErrorKind::PermissionDenied => {
-            failure.hint("Get permission to read it (and to write, if the command changes it).")
-        }
-        ErrorKind::ResourceBusy => {
-            failure.hint("Unmount it, or stop the other program that writes to it, first.")
-        }
-        _ => failure,
-    }
 }
 
 /// Opens the volume `target`, with its journal replayed in memory if requested, and prints notes.
@@ -95,7 +39,7 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
 /// Opens the volume on a device that is open already, and prints notes.
 pub(crate) fn volume_on(
     target: &grammar::Target,
-    device: Arc<dyn BlockDevice>,
+    device: &Device,
     out: &Out,
 ) -> Result<Volume, Failure> {
     warn(&target.name, out)?;
@@ -141,7 +85,7 @@ pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volu
 /// Opens the volume on a device that is open already, without notes.
 pub(crate) fn volume_quietly_on(
     target: &grammar::Target,
-    device: Arc<dyn BlockDevice>,
+    device: &Device,
     out: &Out,
 ) -> Result<Volume, Failure> {
     opened_to_read(target, |options| options.open_on(device), out)
@@ -185,7 +129,7 @@ pub(crate) fn volume_for_writing(
 /// Opens the volume on a device that is open already for writing, and prints notes.
 pub(crate) fn volume_for_writing_on(
     target: &grammar::change::Target,
-    device: Arc<dyn BlockDevice>,
+    device: &Device,
     out: &Out,
 ) -> Result<Volume, Failure> {
     let volume = opened_to_change(target, |options| options.open_on(device), out)?;
@@ -220,7 +164,7 @@ fn opened_to_change(
     open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    if let Ok(parsed) = Target::parse(&target.name) {
+    if let Ok(parsed) = Target::parse(&*target.name) {
         warn_of_overlay(&target.name, &parsed, out)?;
     }
     target.cache.keep();
@@ -278,12 +222,6 @@ fn note_finished(replay: &Replay, out: &Out) {
         1 => out.note("one change that it had begun was finished"),
         count => out.note(&format!("{count} changes that it had begun were finished")),
     }
-}
-
-/// Opens the device `name`, whatever it holds: an external log is not a volume.
-pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
-    target::open_unchecked(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
 }
 
 /// Returns the failure of opening a volume, with a hint.
@@ -363,7 +301,7 @@ pub(crate) fn is_directory(path: &OsStr, hint: &str) -> Failure {
 
 /// Warns of changes below an overlay since it was made.
 fn warn_of_overlay(name: &str, target: &Target, out: &Out) -> Result<(), Failure> {
-    for warning in target::overlay_warnings(target).map_err(|e| target_failure(name, &e))? {
+    for warning in target.overlay_warnings().map_err(|e| not_opened(name, &e))? {
         out.note(&format!("{warning}; a new --overlay file begins from the target as it is now"));
     }
     Ok(())
@@ -371,14 +309,9 @@ fn warn_of_overlay(name: &str, target: &Target, out: &Out) -> Result<(), Failure
 
 /// Prints warnings on the array `name`.
 pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
-    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    let target = Target::parse(name).map_err(|e| not_opened(name, &e))?;
     warn_of_overlay(name, &target, out)?;
-    let Base::Array(array) = &target.base else { return Ok(()) };
-    if array.manual.is_some() {
-        return Ok(());
-    }
-    let assembly = target::assemble(array, OpenMode::ReadOnly);
-    for warning in assembly.map_err(|e| target_failure(name, &e))?.warnings {
+    for warning in target.array_warnings().map_err(|e| not_opened(name, &e))? {
         out.note(&warning);
     }
     Ok(())

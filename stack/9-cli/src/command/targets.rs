@@ -1,10 +1,9 @@
 //! `xfskit targets`: lists the volumes on a disk image.
 
 use serde::Serialize;
-use xfskit::raw::block::{BlockDevice, OpenMode};
-use xfskit::raw::target::{self, Target};
+use xfskit::target::{self, Found};
 
-use super::open::target_failure;
+use super::open;
 use crate::exit::{ExitStatus, Outcome};
 use crate::grammar::read::Targets;
 use crate::out::Out;
@@ -22,26 +21,18 @@ struct Line {
     xfs: bool,
 }
 
+impl Line {
+    fn of(found: Found) -> Self {
+        let Found { target, offset, size, kind, xfs, .. } = found;
+        Self { target: target.to_string(), offset, size, kind, xfs }
+    }
+}
+
 /// `xfskit targets`. Exit code 1 if nothing is recognised.
 pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
     let name = args.image.as_str();
-    let failed = |e: target::Error| target_failure(name, &e);
-    let target = Target::parse(name).map_err(failed)?;
-    let disk = target::open_unchecked(&target, OpenMode::ReadOnly).map_err(failed)?;
-    let mut lines: Vec<Line> = target::discover(&disk)
-        .into_iter()
-        .map(|found| Line {
-            target: format!("{}#{}", target.whole(), found.part),
-            offset: found.offset.0,
-            size: found.len.0,
-            kind: found.kind,
-            xfs: found.xfs,
-        })
-        .collect();
-    if lines.is_empty() && xfskit::raw::core::superblock::find_superblock(&*disk).is_ok() {
-        let (target, size) = (target.to_string(), disk.size().0);
-        lines.push(Line { target, offset: 0, size, kind: "whole".into(), xfs: true });
-    }
+    let found = target::discover(name).map_err(|e| open::not_opened(name, &e))?;
+    let lines: Vec<Line> = found.into_iter().map(Line::of).collect();
     let width = lines.iter().map(|line| line.target.len()).max().unwrap_or(0);
     for line in &lines {
         out.result(line, |line| {

@@ -9,7 +9,7 @@ use std::ops::Deref;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use xfskit::raw::target::{self, Target};
+use xfskit::target::Target;
 
 /// A target's name, with the options of opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +43,8 @@ impl Name {
         }
     }
 
-    /// Returns true if writes go to an overlay.
-    pub(crate) fn is_overlaid(&self) -> bool {
-        self.overlay.is_some()
-    }
-
     /// Combines the name and the options.
-    fn of(words: TargetArgs) -> target::Result<Self> {
+    fn of(words: TargetArgs) -> xfskit::Result<Self> {
         let TargetArgs { target, force, overlay } = words;
         if !force && overlay.is_none() {
             return Ok(Self { whole: target, overlay });

@@ -3,10 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use xfskit::raw::core::OpenOptions;
-use xfskit::raw::md::Level;
-use xfskit::raw::mkfs::options::Quantity;
-use xfskit::raw::units::ByteLen;
+use xfskit::VolumeOptions;
+use xfskit::md::Level;
 use xfskit_workload::report::Section;
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
@@ -65,7 +63,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
     }
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
-    let settings = settings(&args.options, ByteLen(DISK))?;
+    let settings = settings(&args.options, DISK)?;
     xattrs::run(&options, &settings, observer)
 }
 
@@ -88,12 +86,12 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections
         trees: number(args.trees, [10, 3]),
         tree_files: number(args.tree_files, [4000, 200]),
     };
-    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    let mut settings = settings(&args.options, DISK)?;
     settings.threads = args.options.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
     settings.repetitions =
         args.options.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
     settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
-    settings.testbed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
+    settings.testbed.set_log_size(CHECKSUM_LOG);
     checksum::run(&options, &settings, observer)
 }
 
@@ -105,7 +103,7 @@ const INODES_LOG: u64 = 512 << 20;
 const GROUP_MAX: u64 = 1 << 40;
 
 pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.options, ByteLen(INODES_DISK))?;
+    let mut settings = settings(&args.options, INODES_DISK)?;
     let (files, loops) = if args.options.quick { (2000, 2) } else { (25_000, 4) };
     let options = inodes::Options {
         shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
@@ -125,12 +123,12 @@ fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) 
     let usual = testbed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
     testbed.mkfs.agcount = groups.or((!usual).then_some(least));
     if testbed.size.0 >= 8 * INODES_LOG {
-        testbed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
+        testbed.set_log_size(INODES_LOG);
     }
 }
 
 pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    let mut settings = settings(&args.options, DISK)?;
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options = locks::Options {
         threads: args.at.iter().map(|n| n.get()).collect(),
@@ -161,7 +159,7 @@ const QUICK_FILE: u64 = 24 << 20;
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
-    let settings = settings(&args.options, ByteLen(DISK))?;
+    let settings = settings(&args.options, DISK)?;
     let members = match (args.speed, &args.options.dir) {
         (Some(speed), _) => MemberKind::Simulated {
             speed: speed.max(1),
@@ -208,7 +206,7 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
 }
 
 pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Sections {
-    let mut settings = settings(&args.options, ByteLen(DISK))?;
+    let mut settings = settings(&args.options, DISK)?;
     settings.threads = args.options.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
     if args.options.quick {
@@ -229,17 +227,10 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
 
 /// Returns the settings of every suite. Its disks have `size` unless the user names one, or as much
 /// of that as files in their directory can have.
-fn settings(options: &SuiteOptions, size: ByteLen) -> io::Result<Settings> {
+fn settings(options: &SuiteOptions, size: u64) -> io::Result<Settings> {
     let kernel_baseline = options.against == Some(Against::Kernel);
-    let testbed = Testbed {
-        dir: options.dir.clone(),
-        size: options.size.map_or(size, ByteLen),
-        mkfs: xfskit::raw::mkfs::Options::default(),
-        open: OpenOptions {
-            cache_bytes: xfskit::VolumeOptions::default_cache_bytes(),
-            ..OpenOptions::default()
-        },
-    };
+    let (dir, size) = (options.dir.clone(), options.size.unwrap_or(size));
+    let testbed = Testbed::new(dir, size, VolumeOptions::default_cache_bytes());
     let testbed = testbed.with_kernel(kernel_baseline);
     let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };
     Ok(Settings {

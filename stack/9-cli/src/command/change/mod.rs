@@ -8,12 +8,9 @@
 //! | [`put`] | `put`, `cp` |
 //! | [`content`] | `truncate`, `fallocate` |
 //! | [`shell`] | `shell` |
-//! | [`mode`], [`arguments`] | permissions, owners and times as words |
 
-pub(crate) mod arguments;
 mod attributes;
 mod content;
-pub(crate) mod mode;
 mod names;
 mod put;
 mod shell;
@@ -21,9 +18,8 @@ mod shell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
-use xfskit::raw::block::BlockDevice;
+use xfskit::target::Device;
 use xfskit::{Error, Orphan, Volume};
 
 use super::open;
@@ -55,12 +51,7 @@ pub(crate) fn run(target: &Target, change: Change<'_>, out: &Out) -> Outcome {
 }
 
 /// Runs a command like [`run`], on a device that is open already.
-pub(crate) fn run_on(
-    target: &Target,
-    device: Arc<dyn BlockDevice>,
-    change: Change<'_>,
-    out: &Out,
-) -> Outcome {
+pub(crate) fn run_on(target: &Target, device: &Device, change: Change<'_>, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing_on(target, device, out)?;
     in_session(target, volume, change, out, &stop)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::{CheckId, Finding, Volume};
@@ -109,14 +109,5 @@ impl Count {
             self.folded += 1;
         }
         first
-    }
-}
-
-/// Finds a path of each of these inodes, by one scan of all directories.
-pub(in crate::command) fn find_paths(volume: &Volume, wanted: &mut BTreeMap<u64, Option<Vec<u8>>>) {
-    // A volume that was just opened is not closed.
-    let found = volume.paths_of(wanted.keys().copied()).unwrap_or_default();
-    for (ino, path) in found {
-        wanted.insert(ino, Some(path.into_os_string().into_vec()));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use xfskit::raw::parity::{Measured, Operation, measure, selected};
+use xfskit_workload::parity::{Measured, Operation, measure, selected};
 
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;

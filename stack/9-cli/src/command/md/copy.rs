@@ -4,13 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xfskit::raw::block::{BlockDevice, OpenMode};
-use xfskit::raw::target::{self, Target};
-use xfskit::raw::units::ByteOffset;
+use xfskit::target::Device;
 
-use crate::command::open::{self, device_hint, target_failure};
+use super::failed;
+use crate::command::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
-use crate::out::{Out, chain};
+use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -20,15 +19,15 @@ const PIECE: usize = 4 << 20;
 /// `xfskit md dump`
 pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> Outcome {
     open::warn(name, out)?;
-    let device = open::device_whole(name)?;
-    let size = device.size().0;
+    let device = Device::open(name).map_err(|e| failed(name, &e))?;
+    let size = device.size();
     let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
     let progress = Progress::beside_output(out, "dump", "bytes");
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     while at < end {
         let part = &mut piece[..usize::try_from(end - at).unwrap_or(PIECE).min(PIECE)];
-        device.read_at(ByteOffset(at), part).map_err(|e| failed(name, &e))?;
+        device.read_exact_at(part, at).map_err(|e| failed(name, &e))?;
         out.raw(part)?;
         at += part.len() as u64;
         progress.set(at - offset, end - offset);
@@ -48,9 +47,7 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
         Some("-") => Box::new(stop.stdin()),
         _ => Box::new(File::open(file).map_err(unreadable)?),
     };
-    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
-    let device = target::open_unchecked(&target, OpenMode::ReadWrite)
-        .map_err(|e| target_failure(name, &e))?;
+    let device = Device::open_writable(name).map_err(|e| failed(name, &e))?;
     let progress = Progress::new(out, "load", "bytes");
     let mut piece = vec![0; PIECE];
     let mut at = offset;
@@ -61,11 +58,11 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
         if filled == 0 {
             break;
         }
-        device.write_at(ByteOffset(at), &piece[..filled]).map_err(|e| failed(name, &e))?;
+        device.write_all_at(&piece[..filled], at).map_err(|e| failed(name, &e))?;
         at += filled as u64;
-        progress.set(at - offset, device.size().0.saturating_sub(offset));
+        progress.set(at - offset, device.size().saturating_sub(offset));
     }
-    device.flush().map_err(|e| failed(name, &e))?;
+    device.sync().map_err(|e| failed(name, &e))?;
     out.note(&format!("{} bytes written", at - offset));
     Ok(ExitStatus::Success)
 }
@@ -82,8 +79,4 @@ fn fill(input: &mut dyn Read, piece: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
-}
-
-fn failed(name: &str, error: &xfskit::raw::block::Error) -> Failure {
-    device_hint(Failure::cannot(format!("{name}: {}", chain(error))), error)
 }

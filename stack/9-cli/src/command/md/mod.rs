@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
 //! | [`manage`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
-//! | [`disagreement`] | reports where a rebuild found that members disagree |
 //! | [`scrub`] | `md scrub`: compares members |
 //! | [`examine`] | `md examine`: prints the superblock of a member |
 //! | [`detail`] | `md assemble`, `md detail`: describe an array |
@@ -16,22 +15,21 @@ mod bench;
 mod copy;
 mod create;
 mod detail;
-mod disagreement;
 mod examine;
 mod guess;
 mod manage;
 mod scrub;
 
-use xfskit::raw::block::OpenMode;
-use xfskit::raw::md::Member;
-use xfskit::raw::target::{self, Base, Target};
+use std::time::{Duration, SystemTime};
+
+use xfskit::ErrorKind;
+use xfskit::target::Target;
 
 use super::mkfs::source_date_epoch;
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::md::{Md, MdCommand};
-use crate::out::Out;
-use crate::show;
+use crate::out::{Out, chain};
 
 /// `xfskit md`
 pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
@@ -57,31 +55,27 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     }
 }
 
-/// Returns the members that these arguments name, with patterns expanded; `None` for `missing`.
-fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
-    let name = array_name(names);
-    let target = Target::parse(&name).map_err(|e| open::target_failure(&name, &e))?;
-    let Base::Array(array) = &target.base else {
-        return Err(Failure::cannot(format!("{name}: not an array")));
-    };
-    target::members(array, OpenMode::ReadOnly).map_err(|e| open::target_failure(&name, &e))
-}
-
 /// Returns the target with these members.
-fn array_name(names: &[String]) -> String {
-    let quoted = |name: &String| match name.as_str() {
-        "missing" => name.clone(),
-        _ if name.contains([',', '[', '#']) || name.starts_with("md:") => format!("[{name}]"),
-        _ => name.clone(),
-    };
-    format!("md:{}", names.iter().map(quoted).collect::<Vec<_>>().join(","))
+fn array_target(names: &[String]) -> Result<Target, Failure> {
+    Target::array(names).map_err(|e| failed(&names.join(","), &e))
 }
 
-/// Returns seconds since 1970, or SOURCE_DATE_EPOCH.
-fn now() -> Result<u64, Failure> {
-    let (seconds, _) = match source_date_epoch()? {
-        Some(seconds) => (seconds, 0),
-        None => show::now_exact(),
+/// Returns the time, or SOURCE_DATE_EPOCH.
+fn now() -> Result<SystemTime, Failure> {
+    Ok(match source_date_epoch()? {
+        Some(seconds) => {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+        }
+        None => SystemTime::now(),
+    })
+}
+
+/// Returns the failure of an operation on the array `name`. What a member does not allow is a
+/// problem (exit code 1).
+fn failed(name: &str, error: &xfskit::Error) -> Failure {
+    let failure = match error.kind() {
+        ErrorKind::Member => Failure::problem(chain(error)),
+        _ => Failure::cannot(open::about(name, error)),
     };
-    Ok(u64::try_from(seconds).unwrap_or(0))
+    open::hinted(failure, error.hint())
 }

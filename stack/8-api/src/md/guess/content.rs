@@ -6,13 +6,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use xfskit::Volume;
-use xfskit::raw::VolumeExt as _;
-use xfskit::raw::block::BlockDevice;
-use xfskit::raw::units::{ByteOffset, index};
-use xfskit::raw::vfs::Inode;
+use xfskit_block::BlockDevice;
+use xfskit_units::{ByteOffset, index};
+use xfskit_vfs::{Fs, Inode, Piece};
 
-use crate::stop::Stop;
+use crate::CancelToken;
 
 /// Bytes of content that are read, and files whose ends are looked at.
 const BYTES_MAX: u64 = 64 << 20;
@@ -27,8 +25,9 @@ const ENDS_MIN: u64 = 8;
 pub(super) struct Content {
     /// Of all names, sizes and bytes that were read.
     pub(super) digest: u64,
-    /// Bytes that were read.
+    /// Bytes that were read, and files whose content was read to its end.
     pub(super) bytes: u64,
+    pub(super) files: u64,
     /// Not all was read.
     pub(super) is_partial: bool,
     /// Files whose last block was looked at, and those where it goes on behind the file's end.
@@ -41,11 +40,11 @@ pub(super) struct Content {
 
 impl Content {
     /// Reads the files of a volume.
-    pub(super) fn read(volume: &Volume, stop: &Stop) -> Self {
+    pub(super) fn read(volume: &Fs, cancel: &CancelToken) -> Self {
         let mut reader = Reader::new(volume);
-        if let Ok(root) = volume.fs().root() {
-            for (i, entry) in volume.fs().walk(b"/", root, usize::MAX).enumerate() {
-                if i == FILES_MAX || stop.flow().is_break() {
+        if let Ok(root) = volume.root() {
+            for (i, entry) in volume.walk(b"/", root, usize::MAX).enumerate() {
+                if i == FILES_MAX || cancel.is_cancelled() {
                     reader.content.is_partial = true;
                     break;
                 }
@@ -65,15 +64,15 @@ impl Content {
 }
 
 struct Reader<'a> {
-    volume: &'a Volume,
+    volume: &'a Fs,
     block: u64,
     digest: DefaultHasher,
     content: Content,
 }
 
 impl<'a> Reader<'a> {
-    fn new(volume: &'a Volume) -> Self {
-        let block = 1 << volume.fs().volume().geo().blocklog;
+    fn new(volume: &'a Fs) -> Self {
+        let block = 1 << volume.volume().geo().blocklog;
         Self { volume, block, digest: DefaultHasher::new(), content: Content::default() }
     }
 
@@ -82,21 +81,12 @@ impl<'a> Reader<'a> {
         if !inode.core().is_regular() {
             return;
         }
-        let Ok(map) = self.volume.fs().file_map(inode) else { return self.digest.write_u8(1) };
+        let Ok(map) = self.volume.file_map(inode) else { return self.digest.write_u8(1) };
         self.digest.write_u64(map.size());
-        for piece in map.pieces() {
-            let Some(device) = piece.device else { continue };
-            let mut at = piece.file.start;
-            while at < piece.file.end {
-                let len = (piece.file.end - at).min(PIECE);
-                let Some(place) = device.checked_add(at - piece.file.start) else { break };
-                if self.content.bytes < BYTES_MAX {
-                    self.bytes(place, len);
-                } else {
-                    self.content.is_partial = true;
-                }
-                at += len;
-            }
+        if map.pieces().iter().all(|piece| self.piece(piece)) {
+            self.content.files += 1;
+        } else {
+            self.content.is_partial = true;
         }
         let (size, rest) = (map.size(), map.size() % self.block);
         let last = map.pieces().last().filter(|piece| piece.file.end == size && rest > 0);
@@ -106,10 +96,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads a piece of a file. Returns false if it was not read to its end.
+    fn piece(&mut self, piece: &Piece) -> bool {
+        let Some(device) = piece.device else { return true };
+        let mut at = piece.file.start;
+        while at < piece.file.end {
+            let len = (piece.file.end - at).min(PIECE);
+            let place = device.checked_add(at - piece.file.start);
+            let Some(place) = place.filter(|_| self.content.bytes < BYTES_MAX) else {
+                return false;
+            };
+            self.bytes(place, len);
+            at += len;
+        }
+        true
+    }
+
     fn bytes(&mut self, at: ByteOffset, len: u64) {
         let mut bytes = vec![0; index(len)];
         self.content.bytes += len;
-        if self.volume.fs().volume().device().read_at(at, &mut bytes).is_err() {
+        if self.volume.volume().device().read_at(at, &mut bytes).is_err() {
             return self.digest.write_u8(2);
         }
         self.digest.write(&bytes);
@@ -122,7 +128,7 @@ impl<'a> Reader<'a> {
     /// Looks at what follows the end of a file in its last block.
     fn end(&mut self, at: ByteOffset, len: u64) {
         let mut bytes = vec![0; index(len)];
-        if self.volume.fs().volume().device().read_at(at, &mut bytes).is_ok() {
+        if self.volume.volume().device().read_at(at, &mut bytes).is_ok() {
             self.content.ends_seen += 1;
             self.content.ends_wrong += u64::from(bytes.iter().any(|byte| *byte != 0));
         }

@@ -7,38 +7,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use xfskit::VolumeOptions;
-use xfskit::raw::block::{BlockDevice, Error, OpenMode, Result};
-use xfskit::raw::check;
-use xfskit::raw::md::Member;
-use xfskit::raw::md::guess::Guess;
-use xfskit::raw::target::{self, Target};
-use xfskit::raw::units::{ByteLen, ByteOffset};
-use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
+use xfskit_block::{BlockDevice, Error, OpenMode, Result};
+use xfskit_check as check;
+use xfskit_md::Member;
+use xfskit_md::guess::Guess;
+use xfskit_target::{self as target, Target};
+use xfskit_units::{ByteLen, ByteOffset};
 
 use super::content::Content;
-use crate::command::check::threads;
-use crate::out::Out;
-use crate::progress::Progress;
-use crate::stop::Stop;
+use super::{Confidence, GuessStep, Watch};
+use crate::VolumeOptions;
 
 /// Bytes of metadata that are read for a check.
 const BYTES_MAX: u64 = 256 << 20;
-/// Rows whose members are compared.
-const ROWS: u64 = 256;
+/// Stripes whose members are compared.
+const STRIPES: u64 = 256;
 /// Pieces in place that a certain guess has at least, and contradictions that all others have.
 const PIECES_CERTAIN: u64 = 8;
 const MARGIN_CERTAIN: u64 = 3;
 
-/// A guess, and what came of it.
-pub(super) struct JudgedGuess {
+/// A guess, and what the check of its volume shows.
+pub(super) struct EvaluatedGuess {
     pub(super) guess: Guess,
     pub(super) target: String,
     /// What the check of its volume found; none where there is no volume to check.
     pub(super) checked: Option<Checked>,
-    /// Rows that were compared, and those whose members do not agree.
-    pub(super) rows_compared: u64,
-    pub(super) rows_wrong: u64,
+    /// Stripes that were compared, and those whose members do not agree.
+    pub(super) stripes_compared: u64,
+    pub(super) stripes_wrong: u64,
     /// The role that is wrong in most of these.
     pub(super) wrong_role: Option<usize>,
 }
@@ -54,63 +50,47 @@ pub(super) struct Checked {
     pub(super) content: Content,
 }
 
-/// How sure a guess is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sureness {
-    Certain,
-    Likely,
-    /// Other guesses are as good.
-    Undecided,
-    Doubtful,
-}
-
-impl Sureness {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Certain => "certain",
-            Self::Likely => "likely",
-            Self::Undecided => "undecided",
-            Self::Doubtful => "doubtful",
-        }
+impl EvaluatedGuess {
+    /// Returns what its files hold.
+    pub(super) fn content(&self) -> Content {
+        self.checked.map_or_else(Content::default, |checked| checked.content)
     }
-}
 
-impl JudgedGuess {
-    /// How much speaks against it; none where no volume comes out.
+    /// Returns how much speaks against it; `None` if no volume comes out.
     pub(super) fn contradictions(&self) -> Option<u64> {
         let Checked { errors, healed, content, .. } = self.checked?;
         Some(self.guess.contradictions() as u64 + errors + healed + content.ends_wrong)
     }
 
-    /// How sure it is, with so many others that are as good, where everything else has at least so
+    /// Returns how reliable it is, with so many others that are as good, where everything else has at least so
     /// many more contradictions.
     ///
     /// A quarter of the pieces astray, half of the files without their end, or errors in each of
     /// several equal guesses, are signs of another array: of one with more members, for example,
     /// whose data members alone resemble a smaller one.
-    pub(super) fn sureness(&self, others: usize, margin: u64) -> Sureness {
+    pub(super) fn confidence(&self, others: usize, margin: u64) -> Confidence {
         let (right, found) = (self.guess.right as u64, self.guess.found as u64);
-        let Some(checked) = self.checked else { return Sureness::Doubtful };
+        let Some(checked) = self.checked else { return Confidence::Doubtful };
         let agreement = self.guess.agreement;
         let is_doubtful = checked.errors > right / 10
             || right * 4 < found * 3
             || agreement.wrong * 2 > agreement.compared
             || checked.content.has_no_ends();
         if is_doubtful {
-            return Sureness::Doubtful;
+            return Confidence::Doubtful;
         }
-        if others > 0 || self.guess.is_incomplete {
-            return Sureness::Undecided;
+        if others > 0 || self.guess.orders_omitted > 0 {
+            return Confidence::Undecided;
         }
         let is_certain = self.contradictions() == Some(0)
-            && self.rows_wrong == 0
+            && self.stripes_wrong == 0
             && self.guess.agreement.located == 0
             && right >= PIECES_CERTAIN
             && margin >= MARGIN_CERTAIN;
-        if is_certain { Sureness::Certain } else { Sureness::Likely }
+        if is_certain { Confidence::Certain } else { Confidence::Likely }
     }
 
-    /// What speaks against it.
+    /// Returns what speaks against it.
     pub(super) fn against(&self, others: usize, members: &[Option<Member>]) -> Vec<String> {
         let name = |role: usize| {
             let member = self.guess.order.get(role).copied().flatten();
@@ -122,17 +102,17 @@ impl JudgedGuess {
         }
         against.extend(self.found_against());
         let agreement = self.guess.agreement;
-        if self.rows_wrong > 0 {
+        if self.stripes_wrong > 0 {
             let whose = self.wrong_role.map_or_else(String::new, |role| {
                 format!(", by the content of {} most often", name(role))
             });
-            let (wrong, all) = (self.rows_wrong, self.rows_compared);
-            against.push(format!("in {wrong} of {all} rows the members do not agree{whose}"));
+            let (wrong, all) = (self.stripes_wrong, self.stripes_compared);
+            against.push(format!("in {wrong} of {all} stripes the members do not agree{whose}"));
         } else if agreement.wrong + agreement.located > 0 {
             let (wrong, all) = (agreement.wrong + agreement.located, agreement.compared);
             against.push(format!("in {wrong} of {all} samples the members do not agree"));
         }
-        if others > 0 && !self.guess.certain || self.guess.is_incomplete {
+        if others > 0 && !self.guess.certain || self.guess.orders_omitted > 0 {
             let open: Vec<&str> = self.guess.open.iter().map(|role| name(*role)).collect();
             against.push(format!("nothing tells the place of {}", open.join(", ")));
         }
@@ -163,9 +143,16 @@ impl JudgedGuess {
 }
 
 /// Checks the volume that comes out. Nothing is written.
-pub(super) fn judge(guess: Guess, target: String, stop: &Stop, out: &Out) -> JudgedGuess {
-    let checked = open(&target).and_then(|device| checked(device, stop, out));
-    JudgedGuess { guess, target, checked, rows_compared: 0, rows_wrong: 0, wrong_role: None }
+pub(super) fn evaluate(guess: Guess, target: String, watch: &Watch<'_>) -> EvaluatedGuess {
+    let checked = open(&target).and_then(|device| checked(device, watch));
+    EvaluatedGuess {
+        guess,
+        target,
+        checked,
+        stripes_compared: 0,
+        stripes_wrong: 0,
+        wrong_role: None,
+    }
 }
 
 fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
@@ -174,18 +161,11 @@ fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
 }
 
 /// Checks the volume on a device, and looks at its files.
-fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Checked> {
+fn checked(device: Arc<dyn BlockDevice>, watch: &Watch<'_>) -> Option<Checked> {
     // With the journal replayed in memory, where that can be done.
     let volume = VolumeOptions::new().open_device(Arc::clone(&device), None).ok();
-    let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
-    let progress = Progress::new(out, "checking", "bytes");
-    let sample = Sample {
-        below,
-        read: AtomicU64::new(0),
-        is_over: AtomicBool::new(false),
-        stop,
-        progress: &progress,
-    };
+    let below = volume.as_ref().map_or(device, |volume| Arc::clone(volume.owner.volume().device()));
+    let sample = Sample { below, read: AtomicU64::new(0), is_over: AtomicBool::new(false), watch };
     let (mut errors, mut healed) = (0, 0);
     let mut say = |finding: check::Finding| {
         if sample.is_over.load(Ordering::Relaxed) {
@@ -197,37 +177,43 @@ fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> Option<Check
             (None, _) => errors += 1,
         }
     };
-    let options = check::Options { threads: threads(0), ..check::Options::default() };
+    let options =
+        check::Options { threads: crate::check::thread_count(0), ..check::Options::default() };
     check::check(&sample, None, &options, &mut say).ok()?;
     let is_complete = !sample.is_over.load(Ordering::Relaxed);
-    let content = volume.map_or_else(Content::default, |volume| Content::read(&volume, stop));
+    let content =
+        volume.map_or_else(Content::default, |volume| Content::read(&volume.owner, watch.cancel));
     Some(Checked { errors, healed, is_complete, content })
 }
 
-/// Compares the members in rows from all over the array.
-pub(super) fn compare(judged: &mut JudgedGuess, members: &[Option<Member>], stop: &Stop) {
+/// Compares the members in stripes from all over the array.
+pub(super) fn compare(
+    evaluated: &mut EvaluatedGuess,
+    members: &[Option<Member>],
+    watch: &Watch<'_>,
+) {
     let member = |role: &Option<usize>| {
         let Member { name, device } = members[(*role)?].as_ref()?;
         Some(Member { name: name.clone(), device: Arc::clone(device) })
     };
-    let slots: Vec<Option<Member>> = judged.guess.order.iter().map(member).collect();
-    let Ok(array) = judged.guess.manual.open(&slots) else { return };
-    let rows = array.scrub_stripes();
+    let slots: Vec<Option<Member>> = evaluated.guess.order.iter().map(member).collect();
+    let Ok(array) = evaluated.guess.manual.open(&slots) else { return };
+    let stripes = array.scrub_stripes();
     let mut wrong = vec![0u64; slots.len()];
-    let step = usize::try_from(rows / ROWS).unwrap_or(1).max(1);
-    for row in (0..rows).step_by(step) {
-        if stop.flow().is_break() {
+    let step = usize::try_from(stripes / STRIPES).unwrap_or(1).max(1);
+    for stripe in (0..stripes).step_by(step) {
+        if watch.cancel.is_cancelled() {
             return;
         }
-        let Ok(mismatches) = array.scrub_stripe(row, false) else { continue };
-        judged.rows_compared += 1;
-        judged.rows_wrong += u64::from(!mismatches.is_empty());
+        let Ok(mismatches) = array.scrub_stripe(stripe, false) else { continue };
+        evaluated.stripes_compared += 1;
+        evaluated.stripes_wrong += u64::from(!mismatches.is_empty());
         for role in mismatches.iter().filter_map(|mismatch| mismatch.role).take(1) {
             wrong[role] += 1;
         }
     }
     let most = wrong.iter().copied().max().unwrap_or(0);
-    judged.wrong_role = wrong.iter().position(|count| most > 0 && *count == most);
+    evaluated.wrong_role = wrong.iter().position(|count| most > 0 && *count == most);
 }
 
 /// The first part of what is read of a device.
@@ -235,8 +221,7 @@ struct Sample<'a> {
     below: Arc<dyn BlockDevice>,
     read: AtomicU64,
     is_over: AtomicBool,
-    stop: &'a Stop,
-    progress: &'a Progress,
+    watch: &'a Watch<'a>,
 }
 
 impl fmt::Debug for Sample<'_> {
@@ -248,8 +233,8 @@ impl fmt::Debug for Sample<'_> {
 impl Sample<'_> {
     fn admit(&self, len: usize) -> Result<()> {
         let read = self.read.fetch_add(len as u64, Ordering::Relaxed);
-        self.progress.set(read, 0);
-        if read > BYTES_MAX || self.stop.flow().is_break() {
+        self.watch.report(GuessStep::Check, read, 0);
+        if read > BYTES_MAX || self.watch.cancel.is_cancelled() {
             self.is_over.store(true, Ordering::Relaxed);
             return Err(Error::ReadOnly);
         }
@@ -258,7 +243,7 @@ impl Sample<'_> {
 }
 
 impl BlockDevice for Sample<'_> {
-    xfskit::raw::block::plain!(
+    xfskit_block::plain!(
         physical_block_size,
         topology,
         read_batch,

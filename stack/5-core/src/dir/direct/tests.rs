@@ -8,7 +8,7 @@ use xfskit_test_trees::dir as testing;
 use xfskit_units::{DaBlock, FileOff};
 
 use crate::dir::names::Form;
-use crate::dir::names_tests::Fixture;
+use crate::dir::testing::Fixture;
 use crate::dir_cache::{LEAVES_MAX, Leaves};
 use crate::error::Error;
 

@@ -1,0 +1,304 @@
+//! Targets: the names of devices, the devices, and what is inside of a disk.
+//!
+//! Every call of this crate that opens something takes a target:
+//!
+//! | name | what |
+//! | --- | --- |
+//! | `IMAGE`, `/dev/sdb1` | a file or a block device, whole |
+//! | `IMAGE#p2` | partition 2 of a disk with an MBR or a GPT |
+//! | `IMAGE#lv:vg/root` | the logical volume `root` of the group `vg` |
+//! | `md:MEMBER,MEMBER,…` | an md array, by its members in any order; `missing` for one that is lost |
+//! | `md:level=6,chunk=512K:A,B,…` | an array without superblocks, its members in role order |
+//! | `mem:SIZE` | memory, all zeroes |
+//! | `overlay=FILE:TARGET` | the target, with all changes in FILE |
+//! | `[TARGET]#p1` | brackets group a target |
+//!
+//! ```no_run
+//! # fn main() -> Result<(), xfskit::Error> {
+//! for found in xfskit::target::discover("disk.img")? {
+//!     println!("{}: {} bytes, {}", found.target, found.size, found.kind);
+//! }
+//! # Ok(()) }
+//! ```
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_core::superblock::find_superblock;
+use xfskit_target::{self as target, ArrayName, Base};
+use xfskit_units::{ByteLen, ByteOffset};
+
+use crate::volume_options::parse;
+use crate::{Error, Result, Volume, VolumeOptions};
+
+/// The name of a device: parsed, but not opened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    parsed: target::Target,
+    /// A text that parses as `parsed`.
+    name: String,
+}
+
+impl Target {
+    fn new(parsed: target::Target) -> Self {
+        Self { name: parsed.to_string(), parsed }
+    }
+
+    /// Parses a name. Opens nothing.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it does not follow the grammar.
+    pub fn parse(name: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self::new(parse(name.as_ref().as_os_str())?))
+    }
+
+    /// Returns the target of the array that these members form, by their superblocks. A member may
+    /// be any target, a pattern (`m*.img`), or `missing`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn array<M: AsRef<Path>>(members: impl IntoIterator<Item = M>) -> Result<Self> {
+        let mut names = Vec::new();
+        for member in members {
+            let Some(name) = member.as_ref().to_str() else {
+                Self::parse(member)?; // fails: it is not UTF-8
+                continue;
+            };
+            names.push(match name {
+                "missing" => name.to_owned(),
+                _ if name.contains([',', '[', '#']) || name.starts_with("md:") => {
+                    format!("[{name}]")
+                }
+                _ => name.to_owned(),
+            });
+        }
+        Self::parse(format!("md:{}", names.join(",")))
+    }
+
+    /// Returns the target with an overlay: all changes go to the file at `path`, which is created
+    /// where it is missing and used again the next time. The target itself is only read.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it has one already, or the path
+    /// cannot be a part of a name.
+    pub fn with_overlay(self, path: &str) -> Result<Self> {
+        Ok(Self::new(self.parsed.with_overlay(path)?))
+    }
+
+    /// Returns the target, to be assembled by force: an array takes stale members where there are
+    /// too few fresh ones, and trusts parity that may be out of date.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not an array with superblocks.
+    pub fn with_force(self) -> Result<Self> {
+        Ok(Self::new(self.parsed.with_force()?))
+    }
+
+    /// Returns true for an array.
+    pub fn is_array(&self) -> bool {
+        matches!(self.parsed.base, Base::Array(_))
+    }
+
+    /// Returns true for memory, which is empty whenever it is opened.
+    pub fn is_memory(&self) -> bool {
+        matches!(self.parsed.base, Base::Memory(_))
+    }
+
+    /// Returns the path of a file or block device that is named whole.
+    pub fn path(&self) -> Option<&Path> {
+        match (&self.parsed.base, &self.parsed.part) {
+            (Base::File(path), None) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns a warning for each device below the overlay that has changed since the overlay was
+    /// made. Returns none where the target has no overlay, or the overlay does not exist yet.
+    ///
+    /// # Errors
+    /// Those of opening the devices, and of an overlay that was made for others.
+    pub fn overlay_warnings(&self) -> Result<Vec<String>> {
+        Ok(target::overlay_warnings(&self.parsed)?)
+    }
+
+    /// Returns what a reader of an array should know: members that are left out, parity that may be
+    /// wrong. Returns none for other targets, and for arrays whose superblocks are not read.
+    ///
+    /// # Errors
+    /// As [`md::Array::open`](crate::md::Array::open).
+    pub fn array_warnings(&self) -> Result<Vec<String>> {
+        match self.array_name() {
+            Some(name) if name.manual.is_none() => {
+                Ok(target::assemble(name, OpenMode::ReadOnly)?.warnings)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the array that is named whole or in part.
+    pub(crate) fn array_name(&self) -> Option<&ArrayName> {
+        match &self.parsed.base {
+            Base::Array(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn parsed(&self) -> &target::Target {
+        &self.parsed
+    }
+
+    pub(crate) fn into_parsed(self) -> target::Target {
+        self.parsed
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::parse(name)
+    }
+}
+
+impl AsRef<Path> for Target {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.name)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// An open device: bytes at offsets. A clone is another reference to the same device.
+#[derive(Clone, Debug)]
+pub struct Device(Arc<dyn BlockDevice>);
+
+impl Device {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self(device)
+    }
+
+    /// Opens `target` for reading, whatever it holds.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) and the like where it cannot be opened.
+    pub fn open(target: impl AsRef<Path>) -> Result<Self> {
+        Self::open_mode(target.as_ref(), OpenMode::ReadOnly)
+    }
+
+    /// Opens `target` for reading and writing, whatever it holds.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`ResourceBusy`](crate::ErrorKind::ResourceBusy) where it is
+    /// mounted, or open for writing elsewhere.
+    pub fn open_writable(target: impl AsRef<Path>) -> Result<Self> {
+        Self::open_mode(target.as_ref(), OpenMode::ReadWrite)
+    }
+
+    fn open_mode(target: &Path, mode: OpenMode) -> Result<Self> {
+        Ok(Self(target::open_unchecked(&parse(target.as_os_str())?, mode)?))
+    }
+
+    /// Returns the size in bytes.
+    pub fn size(&self) -> u64 {
+        self.0.size().0
+    }
+
+    /// Fills `buf` from the byte at `offset` on.
+    ///
+    /// # Errors
+    /// [`Device`](crate::ErrorKind::Device) where the range leaves the device, or the device fails.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        Ok(self.0.read_at(ByteOffset(offset), buf)?)
+    }
+
+    /// Writes all of `buf` from the byte at `offset` on. It is durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// As [`read_exact_at`](Self::read_exact_at); [`ReadOnly`](crate::ErrorKind::ReadOnly) where
+    /// the device is open for reading.
+    pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        Ok(self.0.write_at(ByteOffset(offset), buf)?)
+    }
+
+    /// Makes all writes durable that have returned.
+    ///
+    /// # Errors
+    /// [`Device`](crate::ErrorKind::Device) where the device fails.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.0.flush()?)
+    }
+}
+
+impl VolumeOptions {
+    /// Opens the volume on a device that is open already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(&self, device: &Device) -> Result<Volume> {
+        self.open_device(Arc::clone(&device.0), self.log_device()?)
+    }
+}
+
+/// Something that a disk holds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// The target that names it.
+    pub target: Target,
+    /// Its first byte on the disk.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its kind: `GPT Linux filesystem`, `LVM volume`; `whole` for the disk itself.
+    pub kind: String,
+    /// True if it begins like an XFS volume.
+    pub xfs: bool,
+}
+
+/// Returns what the disk `target` holds: its partitions and logical volumes, or the disk itself
+/// where that is an XFS volume. Returns nothing where nothing is recognised.
+///
+/// # Errors
+/// Those of opening the disk.
+pub fn discover(target: impl AsRef<Path>) -> Result<Vec<Found>> {
+    let target = parse(target.as_ref().as_os_str())?;
+    let disk = target::open_unchecked(&target, OpenMode::ReadOnly)?;
+    let whole = target.whole();
+    let part = |found: target::Found| Found {
+        target: Target {
+            name: format!("{whole}#{}", found.part),
+            parsed: target::Target { base: whole.base.clone(), part: Some(found.part) },
+        },
+        offset: found.offset.0,
+        size: found.len.0,
+        kind: found.kind,
+        xfs: found.xfs,
+    };
+    let mut found: Vec<Found> = target::discover(&disk).into_iter().map(part).collect();
+    if found.is_empty() && find_superblock(&*disk).is_ok() {
+        let (target, size) = (Target::new(target), disk.size().0);
+        found.push(Found { target, offset: 0, size, kind: "whole".into(), xfs: true });
+    }
+    Ok(found)
+}
+
+/// Parses a size in bytes: `4096`, `20G`, `1.5TiB`, `100MB`. K, M, G, T, P and E are powers of
+/// 1024; KB, MB and so on are powers of 1000.
+///
+/// # Errors
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not a size, or exceeds 64 bits.
+pub fn parse_size(text: &str) -> Result<u64> {
+    Ok(target::size::parse(text).map_err(target::Error::from)?.0)
+}
+
+/// Formats a size in bytes for people: `1.46 TiB`.
+pub fn format_size(bytes: u64) -> String {
+    target::size::format(ByteLen(bytes))
+}
