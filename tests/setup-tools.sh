@@ -4,7 +4,7 @@
 #   * xfsprogs 6.13 is unpacked (not installed) into .cache/xfsprogs-6.13, beside the machine's own,
 #     because the defaults of mkfs.xfs and the judgement of xfs_repair changed in between.
 #   * Debian's user-mode Linux is unpacked into .cache/uml, for what the machine's own kernel may lack:
-#     md takes back the arrays that xfskit writes (tests/guest).
+#     md takes back the arrays that xfskit writes (tests/support).
 # What cannot be had is named; the tests that need it skip, by name (under .ci/run they fail).
 set -eu
 cd "$(dirname "$0")/.."

@@ -94,9 +94,9 @@ impl Bench {
             let (elapsed, after) = (start.elapsed(), counts());
             stop.store(true, Ordering::Relaxed);
             let io_stats = IoStats {
-                read: after.1.read - before.1.read,
-                loaded: after.1.loaded - before.1.loaded,
-                stored: after.1.stored - before.1.stored,
+                read: after.1.read.minus(before.1.read),
+                loaded: after.1.loaded.minus(before.1.loaded),
+                stored: after.1.stored.minus(before.1.stored),
             };
             let processor = after.2.saturating_sub(before.2);
             Outcome { bytes: after.0 - before.0, elapsed, processor, io_stats }
@@ -114,7 +114,7 @@ impl Bench {
             let degraded = self.run(Setup { missing, ..setup });
             let left = number(u64::from(MEMBERS) - missing as u64) / f64::from(MEMBERS);
             let fraction = degraded.megabytes_per_second() / (speed * left);
-            let read = number(degraded.io_stats.read) / number(degraded.bytes);
+            let read = number(degraded.io_stats.read.0) / number(degraded.bytes);
             let (speed, time) = (degraded.megabytes_per_second(), degraded.nanoseconds_per_byte());
             write!(line, " | {speed:>7.0} {fraction:>8.3} {read:>5.2} {time:>5.3}")
                 .expect("a string");
@@ -164,7 +164,7 @@ fn memory_line(bench: &Bench, setup: Setup, healthy: &mut f64) -> String {
     if setup.missing == 0 {
         *healthy = speed;
     }
-    let per_byte = |n: u64| number(n) / number(outcome.bytes);
+    let per_byte = |part: ByteLen| number(part.0) / number(outcome.bytes);
     let IoStats { read, loaded, stored } = outcome.io_stats;
     format!(
         "{:>7} {speed:>9.0} {:>8.3} {:>9.3} {:>7.3} {:>7.3} {:>7.3} {:>9.3}",
@@ -174,7 +174,7 @@ fn memory_line(bench: &Bench, setup: Setup, healthy: &mut f64) -> String {
         per_byte(read),
         per_byte(loaded),
         per_byte(stored),
-        number(loaded + stored) / number(read),
+        number(loaded.plus(stored).0) / number(read.0),
     )
 }
 

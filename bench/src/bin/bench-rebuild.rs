@@ -40,7 +40,7 @@ impl Bench {
         }
         let (elapsed, cpu) = (start.elapsed().as_secs_f64(), processor().saturating_sub(before));
         let bytes = number(self.members.geometry.component_size().byte_len().0);
-        let read = number(array.io_stats().read);
+        let read = number(array.io_stats().read.0);
         let fraction = speed
             .map_or(String::new(), |speed| format!("{:>9.3}", bytes / number(speed) / elapsed));
         println!(

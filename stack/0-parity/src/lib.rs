@@ -47,8 +47,6 @@ pub mod measure;
 mod portable;
 pub mod routine;
 mod stripe;
-#[cfg(test)]
-mod tests;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -179,3 +177,6 @@ pub fn locate(p_error: &[u8], q_error: &[u8]) -> Located {
     }
     located
 }
+
+#[cfg(test)]
+mod tests;

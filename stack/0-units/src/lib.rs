@@ -28,7 +28,7 @@ pub use geometry::{Geometry, ValidInos};
 pub use lsn::Lsn;
 pub use number::{
     AgBlock, AgIno, AgNumber, ArraySector, ByteLen, ByteOffset, Column, DaBlock, Daddr, ExtLen,
-    FilBlks, FileOff, FsBlock, Ino, LogBlock, MemberByte, MemberSector, PositionRange, RfsBlock,
-    Sectors, StripeByte, SyncSector, index,
+    FilBlks, FileOff, FsBlock, Ino, JournalSector, LogBlock, MemberByte, MemberSector,
+    PositionRange, RfsBlock, Sectors, StripeByte, SyncSector, index,
 };
 pub use uuid::Uuid;

@@ -2,8 +2,8 @@
 //!
 //! Arithmetic on numbers from a disk is checked: these types have no operators, only `checked_add`
 //! and the like, so an overflow cannot pass unnoticed. Positions and their lengths also have plain
-//! arithmetic, [`ByteOffset::plus`] and its kin, for numbers that were checked before: it costs what
-//! integers cost, and debug builds panic on overflow.
+//! arithmetic, [`ByteOffset::plus`] and its kin, for numbers that were checked before. It costs
+//! what integers cost, and debug builds panic on overflow.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -158,6 +158,10 @@ unit! {
 unit! {
     /// A byte of a chunk, from the chunk's start. All chunks of a stripe have the same columns.
     Column(u64)
+}
+unit! {
+    /// An address in units of 512 bytes in the data area of an md array's journal device.
+    JournalSector(u64)
 }
 unit! {
     /// An address in units of 512 bytes in the space that a resync and the write-intent bitmap
@@ -353,6 +357,7 @@ position! {
     FileOff: FilBlks,
     ArraySector: Sectors,
     MemberSector: Sectors,
+    JournalSector: Sectors,
     SyncSector: Sectors,
     MemberByte: ByteLen,
     StripeByte: ByteLen,
@@ -390,6 +395,11 @@ impl ByteLen {
         index(self.0)
     }
 
+    /// Returns the length in whole 512-byte units, rounded down.
+    pub const fn whole_sectors(self) -> Sectors {
+        Sectors(self.0 / BASIC_BLOCK)
+    }
+
     /// Returns the length in whole 512-byte units, rounded up.
     pub const fn sectors(self) -> Sectors {
         Sectors(self.0.div_ceil(BASIC_BLOCK))
@@ -419,6 +429,12 @@ impl MemberByte {
 }
 
 impl ArraySector {
+    /// Returns the sector that holds byte `offset` of the array as a device.
+    #[inline]
+    pub const fn of_byte(offset: ByteOffset) -> Self {
+        Self(offset.0 / BASIC_BLOCK)
+    }
+
     /// Returns the offset of this sector on the array as a device; saturates.
     #[inline]
     pub const fn byte_offset(self) -> ByteOffset {

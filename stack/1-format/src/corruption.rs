@@ -9,16 +9,7 @@ use xfskit_units::{
     Sectors, Uuid,
 };
 
-/// The stable, dotted name of a check: `agf.flcount`. Reports, tests and repair go by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct CheckId(pub &'static str);
-
-impl fmt::Display for CheckId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
+pub use crate::checks::{CheckId, Severity};
 
 /// One of the forks of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -250,9 +241,25 @@ pub struct Corruption {
     pub found: Value,
 }
 
+/// Last words of ids that tell a rule apart from others of the same field.
+const RULES: [&str; 10] =
+    ["btree", "dir", "free", "local", "max", "nofork", "none", "rt", "unused", "zero"];
+
+impl Corruption {
+    /// Returns the field that the check's id names: `nblocks` of `inode.nblocks.none`.
+    fn field(&self) -> &'static str {
+        let id = self.check.0;
+        let field = id.split_once('.').map_or(id, |(_, field)| field);
+        match field.rsplit_once('.') {
+            Some((field, rule)) if RULES.contains(&rule) => field,
+            _ => field,
+        }
+    }
+}
+
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = self.check.0.split_once('.').map_or(self.check.0, |(_, field)| field);
+        let field = self.field();
         let Self { check, at, expected, found } = self;
         match (field, found) {
             (_, Value::Sentence(sentence)) => write!(f, "{at}: {sentence} [{check}]"),
@@ -282,7 +289,7 @@ mod tests {
     #[test]
     fn a_report_names_location_expected_and_found_value() {
         let fault = Corruption {
-            check: CheckId("agf.flcount"),
+            check: CheckId::new("agf.flcount"),
             at: Location::of("AGF").ag(AgNumber(3)).daddr(Daddr(786_433), Sectors(1)),
             expected: Expected::AtMost(119u32.into()),
             found: 4096u32.into(),

@@ -55,7 +55,12 @@ impl<'a> Ctx<'a> {
         expected: Expected,
         found: impl Into<Value>,
     ) -> Box<Corruption> {
-        Box::new(Corruption { check: CheckId(check), at: self.at, expected, found: found.into() })
+        Box::new(Corruption {
+            check: CheckId::new(check),
+            at: self.at,
+            expected,
+            found: found.into(),
+        })
     }
 
     /// Fails. Reports print `sentence` alone; `expected` goes into the data beside it.

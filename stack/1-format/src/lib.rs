@@ -7,6 +7,7 @@
 //! | read in this order | content |
 //! | --- | --- |
 //! | [`corruption`] | [`Corruption`]: which check failed, where, expected, found |
+//! | [`checks`] | the table of all checks: what each verifies, what `xfs_repair` calls it |
 //! | [`ctx`] | [`Ctx`]: the context of a verifier, and its helpers |
 //! | [`image`] | [`Image`]: bytes that change only in declared ranges |
 //! | [`layout`] | [`Layout`]: the sizes and offsets in which version 4 and 5 differ |
@@ -45,6 +46,7 @@ pub mod attr;
 pub mod bmbt;
 pub mod btree_edit;
 pub mod bytes;
+pub mod checks;
 pub mod corruption;
 pub mod ctx;
 pub mod da;

@@ -39,8 +39,6 @@ pub mod ring;
 mod stale;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tests;
 pub mod transaction;
 pub mod writer;
 
@@ -196,3 +194,6 @@ impl<'d> Log<'d> {
         Transactions::new(self.records())
     }
 }
+
+#[cfg(test)]
+mod tests;

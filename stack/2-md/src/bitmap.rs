@@ -10,7 +10,7 @@ use std::mem::{offset_of, size_of};
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{Daddr, Sectors, index};
+use xfskit_units::{ByteLen, Daddr, Sectors, SyncSector, index};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -157,16 +157,16 @@ impl Bitmap {
         let head =
             BitmapSuper::read_from_bytes(&head).unwrap_or_else(|_| BitmapSuper::new_zeroed());
         let count = head.bits()?;
-        let len = count.div_ceil(8).saturating_add(HEAD_BYTES as u64);
+        let len = ByteLen(count.div_ceil(8).saturating_add(HEAD_BYTES as u64));
         let space = space_behind(superblock, at, device.size().sectors());
-        let fits = len <= space.byte_len().0;
+        let fits = len <= space.byte_len();
         check(
             "bitmap.sync_size",
             fits,
             format_args!("{count} bits"),
             format_args!("{space} sectors"),
         )?;
-        let mut bytes = vec![0; index(len)];
+        let mut bytes = vec![0; len.index()];
         device.read_at(at.byte_offset(), &mut bytes)?;
         Ok(Some(Self::decode(&bytes)?))
     }
@@ -217,19 +217,20 @@ impl Bitmap {
     }
 
     /// Returns the bit that covers a sector.
-    pub fn bit_of(&self, sector: u64) -> u64 {
-        sector / self.sectors_per_bit()
+    pub fn bit_of(&self, sector: SyncSector) -> u64 {
+        sector.whole(self.sectors_per_bit())
     }
 
     /// Returns the sectors that a bit covers.
-    pub fn covers(&self, bit: u64) -> Range<u64> {
-        let start = bit.saturating_mul(self.sectors_per_bit());
-        start..start.saturating_add(self.sectors_per_bit()).min(self.superblock.sync_size.get())
+    pub fn covers(&self, bit: u64) -> Range<SyncSector> {
+        let start = SyncSector(self.sectors_per_bit().saturating_times(bit).0);
+        let end = SyncSector(self.superblock.sync_size.get());
+        start..start.saturating_plus(self.sectors_per_bit()).min(end)
     }
 
     /// Returns the number of sectors that a bit covers.
-    pub fn sectors_per_bit(&self) -> u64 {
-        u64::from(self.superblock.chunksize.get() / 512)
+    pub fn sectors_per_bit(&self) -> Sectors {
+        Sectors(u64::from(self.superblock.chunksize.get() / 512))
     }
 
     /// Returns true if an array with these events can trust the bits: the bitmap has the array's
@@ -283,8 +284,8 @@ mod tests {
         let again = Bitmap::decode(&bitmap.encode()).unwrap();
         assert_eq!(again.set_bits().collect::<Vec<_>>(), [0, 2, 9, 63]);
         assert_eq!(again.encode(), bitmap.encode());
-        assert_eq!(again.bit_of(127), 0);
-        assert_eq!(again.covers(9), 9 * 128..10 * 128);
+        assert_eq!(again.bit_of(SyncSector(127)), 0);
+        assert_eq!(again.covers(9), SyncSector(9 * 128)..SyncSector(10 * 128));
     }
 
     #[test]
@@ -293,7 +294,7 @@ mod tests {
         bitmap.set_all();
         assert_eq!((bitmap.count(), bitmap.dirty()), (11, 11));
         assert_eq!(bitmap.encode()[256..258], [0xff, 0x07]);
-        assert_eq!(bitmap.covers(10), 1280..1300);
+        assert_eq!(bitmap.covers(10), SyncSector(1280)..SyncSector(1300));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{Daddr, index};
+use xfskit_units::{ArraySector, ByteLen, Daddr, JournalSector, MemberSector, Sectors, index};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -22,7 +22,7 @@ use crate::superblock::SuperblockV1;
 pub const MAGIC: u32 = 0x6433_c509;
 /// Bytes of a meta block and of a page.
 pub const BLOCK_BYTES: usize = 4096;
-const BLOCK_SECTORS: u64 = 8;
+const BLOCK_SECTORS: Sectors = Sectors(8);
 
 /// The head of a meta block, 32 bytes.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -66,23 +66,21 @@ const _: () = assert!(META == 32 && HEAD == 16 && CHECKSUM == 4);
 /// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Pages of the array's content.
-    Data,
-    /// A page of P, or one of P and one of Q.
-    Parity,
-    /// Stripes are on their members. It has no pages, and ends the block.
-    Flush,
+    /// Pages of the array's content, from this sector on.
+    Data(ArraySector),
+    /// A page of P, or one of P and one of Q, at this sector.
+    Parity(MemberSector),
+    /// The stripe at this sector is on its members. It has no pages, and ends the block.
+    Flush(MemberSector),
 }
 
 /// A payload whose pages are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Its kind.
+    /// Its kind, and where its pages belong.
     pub kind: Kind,
-    /// Data: a sector of the array. Parity and flush: a sector of the members.
-    pub location: u64,
-    /// Where each page lies, in sectors of the journal's data area.
-    pub pages: Vec<u64>,
+    /// Where each page lies in the journal.
+    pub pages: Vec<JournalSector>,
 }
 
 /// A meta block and its payloads.
@@ -90,17 +88,30 @@ pub struct Payload {
 pub struct Entry {
     /// Its sequence number.
     pub seq: u64,
-    /// Its sector in the journal's data area.
-    pub position: u64,
+    /// Where it lies in the journal.
+    pub position: JournalSector,
     /// Its payloads, in order.
     pub payloads: Vec<Payload>,
+}
+
+impl Entry {
+    /// Returns the size of the meta block with its pages.
+    fn length(&self) -> Sectors {
+        let pages: usize = self.payloads.iter().map(|payload| payload.pages.len()).sum();
+        blocks_long(pages + 1)
+    }
+}
+
+/// Returns the size of so many blocks.
+fn blocks_long(blocks: usize) -> Sectors {
+    BLOCK_SECTORS.times(blocks as u64)
 }
 
 /// The location of the ring on its device, and its array.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     data_offset: Daddr,
-    sectors: u64,
+    sectors: Sectors,
     set_uuid: [u8; 16],
 }
 
@@ -110,8 +121,23 @@ impl Area {
         !xfskit_crc::append(xfskit_crc::crc32c(&self.set_uuid), bytes)
     }
 
+    /// Returns the position so many sectors behind `position`, around the ring.
+    fn after(&self, position: JournalSector, len: Sectors) -> JournalSector {
+        JournalSector(position.plus(len).within(self.sectors).0)
+    }
+
+    /// Returns the distance from one position to another, around the ring; less than its length.
+    fn distance(&self, from: JournalSector, to: JournalSector) -> Sectors {
+        to.plus(self.sectors.minus(from.within(self.sectors))).within(self.sectors)
+    }
+
+    /// Returns where a position lies on the device.
+    fn daddr(&self, position: JournalSector) -> Daddr {
+        self.data_offset.saturating_add(position.0)
+    }
+
     /// Returns a meta block that lists these payloads, each a head with its checksums.
-    fn block(&self, seq: u64, position: u64, payloads: &[u8]) -> Vec<u8> {
+    fn block(&self, seq: u64, position: JournalSector, payloads: &[u8]) -> Vec<u8> {
         let head = MetaBlock {
             magic: U32::new(MAGIC),
             checksum: U32::new(0),
@@ -119,7 +145,7 @@ impl Area {
             pad: [0; 3],
             meta_size: U32::new(u32::try_from(META + payloads.len()).unwrap_or(u32::MAX)),
             seq: U64::new(seq),
-            position: U64::new(position),
+            position: U64::new(position.0),
         };
         let mut block = head.as_bytes().to_vec();
         block.extend_from_slice(payloads);
@@ -136,7 +162,7 @@ impl Area {
 pub struct JournalReader<'a> {
     device: &'a dyn BlockDevice,
     area: Area,
-    tail: u64,
+    tail: JournalSector,
 }
 
 impl<'a> JournalReader<'a> {
@@ -144,11 +170,12 @@ impl<'a> JournalReader<'a> {
     pub fn new(device: &'a dyn BlockDevice, superblock: &SuperblockV1) -> Option<Self> {
         let data_offset = Daddr(superblock.data_offset.get());
         let available = (device.size().0 / 512).checked_sub(data_offset.0)?;
-        let sectors = superblock.data_size.get().min(available) & !(BLOCK_SECTORS - 1);
-        let tail = superblock.recovery_offset.get();
+        let blocks = Sectors(superblock.data_size.get().min(available)).whole(BLOCK_SECTORS);
+        let sectors = BLOCK_SECTORS.times(blocks);
+        let tail = JournalSector(superblock.recovery_offset.get());
         let set_uuid = superblock.set_uuid;
         let area = Area { data_offset, sectors, set_uuid };
-        (tail < sectors).then_some(Self { device, area, tail })
+        (tail.0 < sectors.0).then_some(Self { device, area, tail })
     }
 
     /// Returns the entries from the tail until the first invalid one, at most as many as the ring
@@ -158,27 +185,25 @@ impl<'a> JournalReader<'a> {
     /// Returns an error if the device cannot be read.
     pub fn entries(&self) -> xfskit_block::Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
-        let (mut position, mut walked) = (self.tail, 0);
+        let (mut position, mut walked) = (self.tail, Sectors(0));
         while walked < self.area.sectors {
             let block = self.page(position)?;
             let seq = entries.last().map(|last| last.seq.wrapping_add(1));
             let Some(entry) = self.entry(&block, position, seq)? else { break };
-            let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
-            let length = (pages as u64 + 1) * BLOCK_SECTORS;
-            position = (position + length) % self.area.sectors;
-            walked += length;
+            position = self.area.after(position, entry.length());
+            walked = walked.plus(entry.length());
             entries.push(entry);
         }
         Ok(entries)
     }
 
-    /// Reads the page at a sector of the data area.
+    /// Reads the page at a sector.
     ///
     /// # Errors
     /// Returns an error if the device cannot be read.
-    pub fn page(&self, position: u64) -> xfskit_block::Result<Vec<u8>> {
+    pub fn page(&self, position: JournalSector) -> xfskit_block::Result<Vec<u8>> {
         let mut page = vec![0; BLOCK_BYTES];
-        let at = self.area.data_offset.saturating_add(position % self.area.sectors);
+        let at = self.area.daddr(self.area.after(position, Sectors(0)));
         self.device.read_at(at.byte_offset(), &mut page)?;
         Ok(page)
     }
@@ -188,13 +213,13 @@ impl<'a> JournalReader<'a> {
     fn entry(
         &self,
         block: &[u8],
-        position: u64,
+        position: JournalSector,
         seq: Option<u64>,
     ) -> xfskit_block::Result<Option<Entry>> {
         let Ok((head, _)) = MetaBlock::read_from_prefix(block) else { return Ok(None) };
         let follows = seq.is_none_or(|seq| seq == head.seq.get());
         let matches = head.magic.get() == MAGIC && head.version == 1;
-        let here = head.position.get() == position;
+        let here = head.position.get() == position.0;
         let mut zeroed = block.to_vec();
         zeroed[CHECKSUM..CHECKSUM + 4].fill(0);
         if !(matches && here && follows && self.area.checksum(&zeroed) == head.checksum.get()) {
@@ -203,7 +228,7 @@ impl<'a> JournalReader<'a> {
         let size = usize::try_from(head.meta_size.get()).unwrap_or(usize::MAX);
         let Some(mut rest) = block.get(META..size) else { return Ok(None) };
         let mut payloads = Vec::new();
-        let mut next = position + BLOCK_SECTORS;
+        let mut next = position.plus(BLOCK_SECTORS);
         while !rest.is_empty() {
             let Some((payload, behind)) = self.payload(rest, &mut next)? else { return Ok(None) };
             payloads.push(payload);
@@ -217,20 +242,19 @@ impl<'a> JournalReader<'a> {
     fn payload<'b>(
         &self,
         bytes: &'b [u8],
-        next: &mut u64,
+        next: &mut JournalSector,
     ) -> xfskit_block::Result<Option<(Payload, &'b [u8])>> {
         let Ok((head, rest)) = PayloadHead::read_from_prefix(bytes) else { return Ok(None) };
         let kind = match head.kind.get() {
-            0 => Kind::Data,
-            1 => Kind::Parity,
+            0 => Kind::Data(ArraySector(head.location.get())),
+            1 => Kind::Parity(MemberSector(head.location.get())),
             2 => {
-                let payload =
-                    Payload { kind: Kind::Flush, location: head.location.get(), pages: Vec::new() };
-                return Ok(Some((payload, &[])));
+                let kind = Kind::Flush(MemberSector(head.location.get()));
+                return Ok(Some((Payload { kind, pages: Vec::new() }, &[])));
             }
             _ => return Ok(None),
         };
-        let count = index(u64::from(head.size.get()) / BLOCK_SECTORS);
+        let count = index(Sectors(head.size.get().into()).whole(BLOCK_SECTORS));
         let Some((sums, behind)) = rest.split_at_checked(4 * count) else { return Ok(None) };
         let mut pages = Vec::with_capacity(count);
         for sum in sums.as_chunks::<4>().0 {
@@ -238,10 +262,10 @@ impl<'a> JournalReader<'a> {
             if self.area.checksum(&page) != u32::from_le_bytes(*sum) {
                 return Ok(None);
             }
-            pages.push(*next % self.area.sectors);
-            *next += BLOCK_SECTORS;
+            pages.push(self.area.after(*next, Sectors(0)));
+            *next = next.plus(BLOCK_SECTORS);
         }
-        Ok(Some((Payload { kind, location: head.location.get(), pages }, behind)))
+        Ok(Some((Payload { kind, pages }, behind)))
     }
 }
 
@@ -249,9 +273,9 @@ impl<'a> JournalReader<'a> {
 #[derive(Clone, Debug)]
 pub struct StripePage<'a> {
     /// Sectors of the array, and their pages.
-    pub data: Vec<(u64, &'a [u8])>,
+    pub data: Vec<(ArraySector, &'a [u8])>,
     /// The page's first sector on every member.
-    pub member_sector: u64,
+    pub member_sector: MemberSector,
     /// P, or P and Q; empty if the data are to wait for their parity.
     pub parity: Vec<&'a [u8]>,
 }
@@ -270,20 +294,20 @@ impl StripePage<'_> {
 
 /// The most roles of an array whose [`StripePage`] fits in one meta block.
 pub const ROLES_MAX: usize = (BLOCK_BYTES - META - HEAD - 8) / (HEAD + 4);
-/// The most sectors that are appended at once.
-const AT_ONCE: u64 = 16_384;
+/// The most that is appended at once.
+const AT_ONCE: Sectors = Sectors(16_384);
 
 /// A journal, opened for appending.
 #[derive(Clone, Debug)]
 pub struct JournalWriter {
     device: Arc<dyn BlockDevice>,
     area: Area,
-    /// Sector of the data area for the next meta block.
-    head: u64,
+    /// Where the next meta block goes.
+    head: JournalSector,
     /// Sequence number of the next meta block.
     seq: u64,
-    /// Sectors from the tail to the head.
-    used: u64,
+    /// From the tail to the head.
+    used: Sectors,
     /// The journal has more than an empty block.
     has_entries: bool,
 }
@@ -301,16 +325,12 @@ impl JournalWriter {
     ) -> xfskit_block::Result<Option<Self>> {
         let Some(journal) = JournalReader::new(device, superblock) else { return Ok(None) };
         let entries = journal.entries()?;
-        let length = |entry: &Entry| {
-            let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
-            (pages as u64 + 1) * BLOCK_SECTORS
-        };
-        let used: u64 = entries.iter().map(length).sum();
+        let used = entries.iter().map(Entry::length).fold(Sectors(0), Sectors::plus);
         let seq = entries.last().map_or(now << 20, |last| last.seq.wrapping_add(1));
         Ok(Some(Self {
             device: Arc::clone(device),
             area: journal.area,
-            head: (journal.tail + used) % journal.area.sectors,
+            head: journal.area.after(journal.tail, used),
             seq,
             used,
             has_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
@@ -324,15 +344,16 @@ impl JournalWriter {
 
     /// Returns how many stripe pages with so many pages each are appended at once.
     pub fn pages_max(&self, pages: usize) -> usize {
-        index((self.area.sectors / 4).min(AT_ONCE) / ((pages as u64 + 1) * BLOCK_SECTORS)).max(1)
+        let most = Sectors(self.area.sectors.0 / 4).min(AT_ONCE);
+        index(most.whole(blocks_long(pages + 1))).max(1)
     }
 
     /// Returns true if there is space for these pages and an empty block behind them.
     pub fn has_space_for(&self, columns: &[StripePage<'_>]) -> bool {
         let pages: usize = columns.iter().map(StripePage::pages).sum();
         let blocks = blocks(columns).count();
-        let needed = (pages + blocks + 1) as u64 * BLOCK_SECTORS;
-        self.used.saturating_add(needed) <= self.area.sectors
+        let needed = blocks_long(pages + blocks + 1);
+        self.used.saturating_plus(needed) <= self.area.sectors
     }
 
     /// Advances as [`append`](Self::append) would, without writing. Returns whether there was
@@ -340,13 +361,13 @@ impl JournalWriter {
     pub fn simulate_append(&mut self, columns: &[StripePage<'_>]) -> bool {
         let pages: usize = columns.iter().map(StripePage::pages).sum();
         let fits = self.has_space_for(columns);
-        self.advance((pages + blocks(columns).count()) * BLOCK_BYTES);
+        self.advance(blocks_long(pages + blocks(columns).count()));
         fits
     }
 
-    fn advance(&mut self, bytes: usize) {
-        self.head = self.after(bytes);
-        self.used += bytes as u64 / 512;
+    fn advance(&mut self, len: Sectors) {
+        self.head = self.area.after(self.head, len);
+        self.used = self.used.plus(len);
     }
 
     /// Appends these pages, durably. Returns false, and writes nothing, if there is no space.
@@ -360,14 +381,14 @@ impl JournalWriter {
         let mut bytes = Vec::new();
         let mut seq = self.seq;
         for columns in blocks(columns) {
-            let position = self.after(bytes.len());
+            let position = self.area.after(self.head, ByteLen::of(&bytes).sectors());
             let mut heads = Vec::new();
             for column in columns {
                 for (sector, page) in &column.data {
-                    self.put_head(&mut heads, 0, *sector, &[page]);
+                    self.put_head(&mut heads, 0, sector.0, &[page]);
                 }
                 if !column.parity.is_empty() {
-                    self.put_head(&mut heads, 1, column.member_sector, &column.parity);
+                    self.put_head(&mut heads, 1, column.member_sector.0, &column.parity);
                 }
             }
             bytes.extend_from_slice(&self.area.block(seq, position, &heads));
@@ -379,40 +400,40 @@ impl JournalWriter {
         }
         self.write(&bytes)?;
         self.device.flush()?;
-        self.advance(bytes.len());
+        self.advance(ByteLen::of(&bytes).sectors());
         self.seq = seq;
         self.has_entries |= !columns.is_empty();
         Ok(true)
     }
 
-    /// Appends an empty block and returns its sector. The caller writes that sector to the
+    /// Appends an empty block and returns where it lies. The caller writes that sector to the
     /// superblock as the tail, which empties the journal, and then calls
     /// [`mark_empty`](Self::mark_empty). The block's sequence number is far ahead, so that no older
     /// block can be taken for its successor.
     ///
     /// # Errors
     /// Returns an error if the device cannot be written.
-    pub fn append_empty_block(&mut self) -> xfskit_block::Result<u64> {
+    pub fn append_empty_block(&mut self) -> xfskit_block::Result<JournalSector> {
         let (tail, seq) = (self.head, self.seq.wrapping_add(10_000));
         self.write(&self.area.block(seq, tail, &[]))?;
         self.device.flush()?;
-        self.advance(BLOCK_BYTES);
+        self.advance(BLOCK_SECTORS);
         self.seq = seq.wrapping_add(1);
         self.has_entries = false;
         Ok(tail)
     }
 
     /// Frees everything before `tail`, which the superblock names as the tail.
-    pub fn advance_tail(&mut self, tail: u64) {
-        let sectors = self.area.sectors;
-        let left = (self.head + sectors - tail % sectors) % sectors;
+    pub fn advance_tail(&mut self, tail: JournalSector) {
+        let left = self.area.distance(tail, self.head);
         // A full ring ends where it begins.
-        self.used = if left == 0 { self.used } else { left };
+        self.used = if left.is_zero() { self.used } else { left };
     }
 
-    /// Returns the sector of the tail.
-    pub fn tail(&self) -> u64 {
-        (self.head + self.area.sectors - self.used % self.area.sectors) % self.area.sectors
+    /// Returns where the tail is.
+    pub fn tail(&self) -> JournalSector {
+        let used = JournalSector(self.used.0);
+        JournalSector(self.area.distance(used, self.head).0)
     }
 
     /// Marks the journal as empty: the superblock names the last empty block as the tail.
@@ -420,13 +441,8 @@ impl JournalWriter {
         self.used = BLOCK_SECTORS;
     }
 
-    /// Returns the sector so many bytes behind the head.
-    fn after(&self, bytes: usize) -> u64 {
-        (self.head + bytes as u64 / 512) % self.area.sectors
-    }
-
     fn put_head(&self, heads: &mut Vec<u8>, kind: u16, location: u64, pages: &[&[u8]]) {
-        let sectors = u32::try_from(pages.len() as u64 * BLOCK_SECTORS).unwrap_or(u32::MAX);
+        let sectors = u32::try_from(blocks_long(pages.len()).0).unwrap_or(u32::MAX);
         let head = PayloadHead {
             kind: kind.into(),
             flags: 0.into(),
@@ -441,10 +457,9 @@ impl JournalWriter {
 
     /// Writes at the head, wrapping at the end of the ring.
     fn write(&self, bytes: &[u8]) -> xfskit_block::Result<()> {
-        let left = index((self.area.sectors - self.head) * 512);
-        let (here, around) = bytes.split_at(bytes.len().min(left));
-        let at = self.area.data_offset.saturating_add(self.head).byte_offset();
-        self.device.write_at(at, here)?;
+        let left = JournalSector(self.area.sectors.0).distance_from(self.head).byte_len();
+        let (here, around) = bytes.split_at(bytes.len().min(left.index()));
+        self.device.write_at(self.area.daddr(self.head).byte_offset(), here)?;
         if around.is_empty() {
             return Ok(());
         }

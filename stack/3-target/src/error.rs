@@ -1,7 +1,8 @@
 //! Errors of parsing and opening a target.
 
-use crate::open::Found;
-use crate::{Target, size};
+use crate::discover::Found;
+use crate::name::Target;
+use crate::size;
 
 /// Why a target could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use xfskit_log::Log;
 use xfskit_md::superblock::{self, hex};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, index};
 
-use crate::open::discover;
+use crate::discover::discover;
 use crate::partition::has_xfs_magic;
 
 /// Bytes of an otherwise unknown device that make its state.

@@ -8,7 +8,7 @@
 //! | `mem:SIZE` | a sparse device in memory, all zeroes |
 //! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
 //! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, with physical volumes in IMAGE |
-//! | `md:MEMBER,MEMBER,…` | an md array; [`array`](mod@array) has the whole grammar |
+//! | `md:MEMBER,MEMBER,…` | an md array; [`grammar`] has the whole grammar |
 //! | `[TARGET]#p2` | brackets group a target |
 //!
 //! [`Target::parse`] parses a name, [`open()`] opens it, [`discover`] lists the parts of a disk. A
@@ -21,21 +21,23 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`size`] | `500T`, `20 GiB`: sizes, parsed and printed |
-//! | [`name`] | the grammar of targets |
-//! | [`array`](mod@array) | the grammar of arrays |
-//! | [`open`](mod@open) | opening names as devices; the parts of a disk |
+//! | [`name`] | the names of targets and arrays |
+//! | [`grammar`] | their grammar |
+//! | [`discover`](mod@discover) | the parts of a disk |
+//! | [`open`](mod@open) | opening names as devices |
 //! | `fingerprint` | what a device is and its state, for overlays |
 //! | [`nested`] | an array and the arrays within it, each by itself |
 //! | [`evidence`] | arrays without superblocks: where volumes lie in them |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
-pub mod array;
 mod bytes;
+pub mod discover;
 mod error;
 pub mod evidence;
 mod fingerprint;
 mod glob;
+pub mod grammar;
 mod linear;
 pub mod lvm;
 pub mod name;
@@ -44,12 +46,10 @@ pub mod open;
 pub mod partition;
 pub mod size;
 
-pub use array::ArrayName;
+pub use discover::{Found, discover};
 pub use error::{Error, Result};
 pub use evidence::find_evidence;
-pub use name::{Base, Part, Target};
+pub use name::{ArrayName, Base, Part, Target};
 pub use nested::{Nested, is_reshaped, open_nested, range_in_outer, ranges_in_part};
 pub use open::overlay_warnings;
-pub use open::{
-    Found, assemble, create, discover, members, open, open_array, open_unchecked, part_of, pieces,
-};
+pub use open::{assemble, create, members, open, open_array, open_unchecked, part_of, pieces};

@@ -7,9 +7,8 @@ use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_md::array::Array;
 use xfskit_units::{ByteLen, ByteOffset};
 
-use crate::array::ArrayName;
 use crate::error::Result;
-use crate::name::Base;
+use crate::name::{ArrayName, Base};
 use crate::open::{array_of, assemble, members_by, open_unchecked, part_of, pieces};
 
 /// One of several nested arrays.

@@ -23,12 +23,13 @@ use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
-use crate::bytes::Bytes;
-use crate::cil::Cil;
+use crate::buf_map::BufMap;
+use crate::bytes::{Buf, Bytes, zeroed};
 use crate::heal::{self, Heals};
 use crate::icache::InodeLocation;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::log_item::{Buf, DiskLocation, ItemState, LogItem, NewCluster, zeroed};
+use crate::log_item::{DiskLocation, ItemState, LogItem, NewCluster};
+use crate::park::Parking;
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -38,58 +39,7 @@ const JOIN_GAP: u64 = 16 * 1024;
 /// Longest single read of a read-ahead, in bytes.
 const JOIN_MAX: u64 = 1 << 20;
 
-/// Location of a buffer: its pieces on the device, in order. Nearly always one, which takes no
-/// allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BufMap {
-    first: (Daddr, Sectors),
-    rest: Vec<(Daddr, Sectors)>,
-}
-
-impl BufMap {
-    /// Returns the location of a buffer in one piece.
-    pub const fn single(daddr: Daddr, len: Sectors) -> Self {
-        Self { first: (daddr, len), rest: Vec::new() }
-    }
-
-    /// Returns the location of a buffer in several pieces, or `None` if there are no pieces or one
-    /// is empty.
-    pub fn pieces(mut pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
-        let whole = !pieces.is_empty() && pieces.iter().all(|(_, len)| len.0 > 0);
-        whole.then(|| Self { first: pieces.remove(0), rest: pieces })
-    }
-
-    /// Returns the address and length of the first piece.
-    pub fn first(&self) -> (Daddr, Sectors) {
-        self.first
-    }
-
-    /// Returns the address and length of a buffer in one piece.
-    pub fn as_single(&self) -> Option<(Daddr, Sectors)> {
-        self.rest.is_empty().then_some(self.first)
-    }
-
-    /// Returns all pieces, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Daddr, Sectors)> + '_ {
-        std::iter::once(self.first).chain(self.rest.iter().copied())
-    }
-
-    /// Returns the length of the whole buffer.
-    pub fn sectors(&self) -> Sectors {
-        let rest: u64 = self.rest.iter().map(|(_, len)| len.0).sum();
-        Sectors(self.first.1.0 + rest)
-    }
-
-    /// Returns the length of the whole buffer in bytes.
-    pub fn byte_len(&self) -> usize {
-        index(self.sectors().byte_len().0)
-    }
-
-    fn key(&self) -> Key {
-        (self.first.0, self.byte_len())
-    }
-}
-
+/// The key of a buffer: [`BufMap::key`].
 type Key = (Daddr, usize);
 
 /// Why a buffer could not be read.
@@ -206,7 +156,7 @@ pub struct BufCache {
     shard_limit: usize,
     /// The CIL whose transactions change blocks. If it is set, read-ahead must not fill the cache,
     /// because what it reads may be old.
-    cil: OnceLock<Arc<Cil>>,
+    parking: OnceLock<Arc<Parking>>,
     counters: Counters,
     heals: Arc<Heals>,
 }
@@ -219,7 +169,7 @@ impl BufCache {
             dev,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_limit: limit / SHARDS,
-            cil: OnceLock::new(),
+            parking: OnceLock::new(),
             counters: Counters::default(),
             heals: Arc::default(),
         }
@@ -272,12 +222,12 @@ impl BufCache {
     ) -> Result<Arc<Buf>, BufError> {
         let item = self.item(map);
         {
-            let state = item.read(self.cil());
+            let state = item.read(self.parking());
             if let Some(bytes) = state.bytes.share().filter(|_| state.verified) {
                 return Ok(bytes);
             }
         }
-        self.load(map, &mut item.write(self.cil()), ctx, verify)
+        self.load(map, &mut item.write(self.parking()), ctx, verify)
     }
 
     /// Returns the item at `map`, read or not.
@@ -320,18 +270,18 @@ impl BufCache {
     /// has needed all of it yet.
     pub fn unmaterialized_cluster(&self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
-        self.item(&BufMap::single(daddr, len)).read(self.cil()).unmaterialized_cluster()
+        self.item(&BufMap::single(daddr, len)).read(self.parking()).unmaterialized_cluster()
     }
 
-    /// Records that transactions of `cil` change blocks from now on. Read-ahead then fills the
-    /// system's page cache only.
-    pub(crate) fn attach_cil(&self, cil: Arc<Cil>) {
+    /// Records that transactions that may be parked in `parking` change blocks from now on.
+    /// Read-ahead then fills the system's page cache only.
+    pub(crate) fn attach(&self, parking: Arc<Parking>) {
         // A cache has one engine, so this happens once.
-        let _first = self.cil.set(cil);
+        let _first = self.parking.set(parking);
     }
 
-    fn cil(&self) -> Option<&Cil> {
-        self.cil.get().map(|cil| &**cil)
+    fn parking(&self) -> Option<&Parking> {
+        self.parking.get().map(|parking| &**parking)
     }
 
     /// Returns the bytes at `map` from the device, unverified and uncached, to inspect a damaged
@@ -374,7 +324,7 @@ impl BufCache {
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
             return Err(BufError::Corrupt(corruption));
         };
-        let rewritten = self.cil().is_some() && self.rewrite(map, &bytes, way);
+        let rewritten = self.parking().is_some() && self.rewrite(map, &bytes, way);
         self.heals.note(corruption, rewritten);
         Ok(bytes)
     }
@@ -431,7 +381,7 @@ impl BufCache {
         missing.sort_unstable();
         missing.dedup();
         let runs = join_near(&missing);
-        if self.cil().is_some() {
+        if self.parking().is_some() {
             for run in &runs {
                 self.dev.will_need(ByteOffset(run.start), ByteLen(run.len));
             }
@@ -467,7 +417,7 @@ impl BufCache {
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().table.values().cloned().collect();
             for item in all {
-                let mut state = item.write(self.cil());
+                let mut state = item.write(self.parking());
                 if !item.is_dirty() {
                     // A `Weak` to it may exist, and must not return the old bytes.
                     (state.bytes, state.verified) = Default::default();
@@ -505,137 +455,4 @@ fn join_near(blocks: &[(Daddr, Sectors)]) -> Vec<Run> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::geo;
-    use xfskit_block::MemDevice;
-    use xfskit_format::Location;
-    use xfskit_units::ByteLen;
-
-    fn device() -> Arc<MemDevice> {
-        let dev = MemDevice::new(ByteLen(16 << 20));
-        for block in 0..4096u64 {
-            dev.write_at(ByteOffset(block * 4096), &block.to_be_bytes()).unwrap();
-        }
-        Arc::new(dev)
-    }
-
-    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> VerifyResult {
-        move |bytes, ctx| {
-            ctx.eq("test.block", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
-        }
-    }
-
-    #[test]
-    fn a_block_is_read_once_and_verified() {
-        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
-        let ctx = Ctx::new(&geo, Location::of("test"));
-        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        for _ in 0..3 {
-            assert_eq!(cache.read(&map, &ctx, &is_block(7)).unwrap()[7], 7);
-        }
-        assert_eq!(cache.stats(), Stats { lookups: 3, hits: 2, bytes_read: 4096, healed: 0 });
-        let other = BufMap::single(Daddr(8 * 9), Sectors(8));
-        assert!(matches!(cache.read(&other, &ctx, &is_block(7)), Err(BufError::Corrupt(_))));
-    }
-
-    #[test]
-    fn memory_stays_bounded_and_read_ahead_is_found() {
-        let (geo, cache) = (geo(), BufCache::new(device(), 64 * 8 * 4096));
-        let ctx = Ctx::new(&geo, Location::of("test"));
-        for round in 0..2 {
-            for n in 0..4096u64 {
-                if n % 64 == 0 {
-                    let ahead: Vec<_> = (n..n + 64).map(|b| (Daddr(b * 8), Sectors(8))).collect();
-                    cache.read_ahead(&ahead);
-                }
-                let map = BufMap::single(Daddr(n * 8), Sectors(8));
-                cache.read(&map, &ctx, &is_block(n)).unwrap();
-            }
-            let held: usize = cache.shards.iter().map(|s| s.lock().bytes).sum();
-            assert!(held <= 64 * 8 * 4096, "round {round}: {held} bytes held");
-        }
-        assert!(cache.stats().hits > 4000, "{:?}", cache.stats());
-    }
-
-    #[test]
-    fn a_block_in_pieces_is_one_buffer() {
-        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
-        let ctx = Ctx::new(&geo, Location::of("test"));
-        let map =
-            BufMap::pieces(vec![(Daddr(8 * 5), Sectors(8)), (Daddr(8 * 3), Sectors(8))]).unwrap();
-        let buf = cache.read(&map, &ctx, &is_block(5)).unwrap();
-        assert_eq!((buf.len(), buf[7], buf[4096 + 7]), (8192, 5, 3));
-    }
-
-    /// Returns a cache that holds one block of 4 KiB in each shard, and a function that evicts all
-    /// other blocks.
-    fn one_block_per_shard() -> (BufCache, impl Fn(&BufCache)) {
-        let others = |cache: &BufCache| {
-            for n in 100..100 + 8 * SHARDS as u64 {
-                cache.item(&BufMap::single(Daddr(8 * n), Sectors(8)));
-            }
-        };
-        (BufCache::new(device(), SHARDS * 4096), others)
-    }
-
-    #[test]
-    fn an_upgraded_buffer_stays_and_a_dropped_one_does_not_return() {
-        let (cache, evict_others) = one_block_per_shard();
-        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let weak = Arc::downgrade(&cache.item(&map));
-        let upgraded = weak.upgrade().unwrap();
-        evict_others(&cache);
-        assert!(Arc::ptr_eq(&cache.item(&map), &upgraded));
-        drop(upgraded);
-        evict_others(&cache);
-        evict_others(&cache);
-        assert!(weak.upgrade().is_none());
-        assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
-        for shard in &cache.shards {
-            let shard = shard.lock();
-            assert_eq!(
-                (shard.ring.len(), shard.bytes),
-                (shard.table.len(), 4096 * shard.ring.len())
-            );
-        }
-    }
-
-    #[test]
-    fn concurrent_lookups_find_one_buffer_for_a_block() {
-        let (cache, evict_others) = one_block_per_shard();
-        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let gone = AtomicU64::new(0);
-        let look = || {
-            let mut weak = std::sync::Weak::new();
-            for _ in 0..300 {
-                if let Some(item) = weak.upgrade() {
-                    assert!(Arc::ptr_eq(&item, &cache.item(&map)));
-                } else {
-                    weak = Arc::downgrade(&cache.item(&map));
-                    gone.fetch_add(1, Ordering::Relaxed);
-                }
-                evict_others(&cache);
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(look);
-            scope.spawn(look);
-        });
-        assert!(gone.into_inner() > 2);
-    }
-
-    #[test]
-    fn a_cleared_block_is_read_again() {
-        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
-        let ctx = Ctx::new(&geo, Location::of("test"));
-        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let before = cache.read(&map, &ctx, &is_block(7)).unwrap();
-        let item = cache.item(&map);
-        cache.dev.write_at(ByteOffset(4096 * 7), &9u64.to_be_bytes()).unwrap();
-        cache.clear();
-        assert!(item.read(None).bytes.share().is_none());
-        assert_eq!(cache.read(&map, &ctx, &is_block(9)).unwrap()[7], 9);
-        assert_eq!((before[7], item.read(None).bytes.share().unwrap()[7]), (7, 9));
-    }
-}
+mod tests;

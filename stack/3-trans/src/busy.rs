@@ -11,7 +11,17 @@ use std::collections::BTreeMap;
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::trans::Freed;
+
+/// Blocks that a transaction freed. They are not reused before its checkpoint is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// The group.
+    pub agno: AgNumber,
+    /// First block.
+    pub agbno: AgBlock,
+    /// Length in blocks.
+    pub len: ExtLen,
+}
 
 /// Extents of one group: from start to length and number of the checkpoint.
 type Extents = BTreeMap<u32, (u32, u64)>;

@@ -15,7 +15,13 @@ use std::sync::{Arc, OnceLock};
 
 use xfskit_format::inode::CoreV3;
 
-use crate::log_item::{Buf, zeroed};
+/// The bytes of a log item as they were at one moment. Snapshots are `Arc<Buf>`s.
+pub type Buf = [u8];
+
+/// Returns `len` zeroes with no other reference to them.
+pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
+    std::iter::repeat_n(0, len).collect()
+}
 
 /// Bytes of an inode's core.
 const CORE: usize = size_of::<CoreV3>();

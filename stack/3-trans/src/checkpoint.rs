@@ -15,68 +15,84 @@ use std::sync::Arc;
 
 use xfskit_format::bytes;
 use xfskit_format::log::item::{Regions, encode};
-use xfskit_log::{AppendError, FlushBefore, LogWriter, Payload, Stats};
+use xfskit_log::{FlushBefore, Payload};
 use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
-use crate::buf::BufError;
 use crate::bytes::{Frozen, Scratch};
 use crate::engine::{Engine, TakenCil};
-use crate::intents::OpenIntents;
+use crate::error::TransError;
+use crate::journal::{Journal, JournalError};
 use crate::log_item::{DiskLocation, LogItem, Unplaced};
 
 /// Offset of the unlinked pointer in an inode, in bytes.
 const NEXT_UNLINKED: usize = 96;
 
-/// Why a checkpoint could not be written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalError {
-    #[error("the journal cannot be written: {0}")]
-    Append(#[from] AppendError),
-    #[error("the journal cannot be written: {0}")]
-    Log(#[from] xfskit_log::Error),
-    #[error("metadata cannot be written back: {0}")]
-    WriteBack(#[from] BufError),
-}
+impl Engine {
+    /// Writes a checkpoint if the CIL is half full.
+    pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
+        self.checkpoint_if(|engine| engine.cil().is_due())
+    }
 
-/// The journal of a writable volume.
-#[derive(Debug)]
-pub struct Journal {
-    writer: LogWriter,
-    payload: Payload,
-    /// Start of the newest checkpoint: the tail if everything is in place.
-    last: Lsn,
-    /// Intents that were logged since the journal was opened and are not done.
-    intents: OpenIntents,
-    /// Start of older intents that recovery has not finished: the tail stays at or before it.
-    recovery_tail: Option<Lsn>,
+    /// Makes all committed changes durable.
+    ///
+    /// # Errors
+    /// [`TransError::ShutDown`] if the journal cannot be written, now or earlier.
+    pub fn checkpoint(&self) -> Result<(), TransError> {
+        self.checkpoint_if(|_| true)
+    }
+
+    /// Makes all changes up to checkpoint `number` durable. Threads that call this concurrently
+    /// share one write of the journal.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn force(&self, number: u64) -> Result<(), TransError> {
+        let is_durable = || self.is_durable(number);
+        if is_durable() {
+            return Ok(self.check_not_shut_down()?);
+        }
+        let is_done = || match self.check_not_shut_down() {
+            Err(shut) => Some(Err(shut.into())),
+            Ok(()) => is_durable().then_some(Ok(())),
+        };
+        self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
+    }
+
+    /// Makes all committed changes of `item` durable.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn force_item(&self, item: &LogItem) -> Result<(), TransError> {
+        self.commit_parked();
+        self.force(item.last_checkpoint())
+    }
+
+    /// Takes the journal's lock and writes a checkpoint if `due` still returns true.
+    pub(crate) fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
+        let mut journal = self.journal.lock();
+        self.check_not_shut_down()?;
+        if !due(self) {
+            return Ok(());
+        }
+        let done = journal.checkpoint(self);
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+    }
+
+    /// Makes all committed changes durable, writes them in place, and marks the journal clean. The
+    /// caller starts no further transaction.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn unmount(&self) -> Result<(), TransError> {
+        self.checkpoint()?;
+        self.write_back()?;
+        let done = self.journal.lock().unmount();
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+    }
 }
 
 impl Journal {
-    /// Returns the journal behind `writer`. Everything before the writer's tail is in place;
-    /// intents may stand at the tail.
-    pub fn new(writer: LogWriter) -> Self {
-        let (last, tail) = (writer.next_lsn(), writer.tail());
-        let recovery_tail = (tail < last).then_some(tail);
-        Self {
-            writer,
-            payload: Payload::new(),
-            last,
-            intents: OpenIntents::default(),
-            recovery_tail,
-        }
-    }
-
-    /// See [`Engine::release_tail`].
-    pub(crate) fn release_tail(&mut self) {
-        self.recovery_tail = None;
-    }
-
-    /// Returns what was written so far.
-    pub fn stats(&self) -> Stats {
-        self.writer.stats()
-    }
-
     /// Returns the start LSN of the oldest checkpoint that is not in place yet or holds an open
     /// intent.
     fn tail(&self, engine: &Engine) -> Lsn {
@@ -157,11 +173,6 @@ impl Journal {
             write_back.request(engine, upto)?;
         }
         Ok(())
-    }
-
-    /// Marks the journal clean. Everything is in place.
-    pub(crate) fn unmount(&mut self) -> Result<(), JournalError> {
-        Ok(self.writer.unmount()?)
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! The list and the context lock are sharded by thread, so that threads do not contend. A
 //! transaction holds its shard of the context lock shared from begin to end. A checkpoint takes all
-//! shards exclusively to take the list over. A transaction may be [parked](crate::park) between two
-//! changes of its thread; it keeps the context lock.
+//! shards exclusively to take the list over. A transaction that is parked between two changes of
+//! its thread keeps the context lock.
 
 use std::sync::Arc;
 
@@ -14,12 +14,10 @@ use crate::guard;
 use crate::intents::IntentItem;
 use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
 use crate::log_item::LogItem;
-use crate::park::Slot;
-use crate::running::WorkerSignal;
-use crate::stats::{Tally, counted};
+use crate::signal::WorkerSignal;
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
-use crate::trans::Delta;
+use crate::tally::{Tally, counted};
 
 /// Shards of the CIL and of its context lock. Threads take them in turn; more threads share them.
 pub(crate) const SHARDS: usize = 16;
@@ -31,7 +29,6 @@ pub(crate) struct Shard {
     pub ctx_lock: RwLock<()>,
     /// Rank [`LockRank::Cil`].
     list: RankedMutex<CilItems>,
-    pub parked: Slot,
 }
 
 impl Default for Shard {
@@ -39,7 +36,6 @@ impl Default for Shard {
         Self {
             ctx_lock: RwLock::default(),
             list: RankedMutex::new(LockRank::Cil, CilItems::default()),
-            parked: Slot::default(),
         }
     }
 }
@@ -100,8 +96,7 @@ impl<'l> CtxGuard<'l> {
     }
 }
 
-/// The CIL, its context lock, and the counters that every commit changes. The engine and the caches
-/// share it, because a reader of a cache may have to commit a parked transaction.
+/// The CIL, its context lock, and the counters that every commit changes.
 #[derive(Debug)]
 pub(crate) struct Cil {
     pub shards: Vec<Shard>,
@@ -125,9 +120,6 @@ pub(crate) struct Cil {
     /// Number of the checkpoint that will contain current commits.
     number: AtomicU64,
     pub counters: Counters,
-    /// Threads that wait for a log item that a parked transaction may hold. No transaction is
-    /// parked while there are any.
-    pub waiting: AtomicUsize,
 }
 
 impl Cil {
@@ -146,7 +138,6 @@ impl Cil {
             space: Condvar::default(),
             number: AtomicU64::new(1),
             counters: Counters::default(),
-            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -231,14 +222,20 @@ impl Cil {
 
     /// Takes the CIL over for a checkpoint. Holds the context lock exclusively while it collects
     /// the items of all shards and calls `take` on them; later commits belong to the next
-    /// checkpoint. Returns the items, the number of the checkpoint, and the result of `take`.
-    pub(crate) fn take_over<T>(&self, take: impl FnOnce(&mut CilItems) -> T) -> (CilItems, u64, T) {
+    /// checkpoint. Before it takes the lock, `commit_parked` commits the transactions that hold it
+    /// while they are parked. Returns the items, the number of the checkpoint, and the result of
+    /// `take`.
+    pub(crate) fn take_over<T>(
+        &self,
+        commit_parked: impl FnOnce(),
+        take: impl FnOnce(&mut CilItems) -> T,
+    ) -> (CilItems, u64, T) {
         let _rank = Ranked::take(LockRank::CilContext);
         // New transactions wait for the entry lock, all at once, so only running transactions have
         // to end. There may be many more threads than processors.
         let ctx_entry = self.ctx_entry.write();
         self.closing.store(true, Ordering::SeqCst);
-        self.commit_parked();
+        commit_parked();
         let ctx_locks: Vec<_> = self.shards.iter().map(|shard| shard.ctx_lock.write()).collect();
         let mut all = CilItems::default();
         for shard in &self.shards {
@@ -262,6 +259,24 @@ impl Cil {
             sum.take(&mut shard_tally);
         }
         (sum, self.shards.iter().map(|shard| shard.list.stats()).sum())
+    }
+}
+
+/// Changes of the superblock's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// Allocated inodes, free ones included.
+    pub icount: i64,
+    /// Free inodes.
+    pub ifree: i64,
+    /// Free blocks.
+    pub fdblocks: i64,
+}
+
+impl Delta {
+    /// Returns true if the change at most took or released existing inodes.
+    pub(crate) fn only_takes_inodes(self) -> bool {
+        (self.icount, self.fdblocks) == (0, 0)
     }
 }
 

@@ -18,24 +18,25 @@ use std::sync::OnceLock;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
 use xfskit_format::log::item::buf::CHUNK;
-use xfskit_units::{FsBlock, Geometry, Lsn};
+use xfskit_units::{FsBlock, Geometry};
 
 use crate::ail::Ail;
-use crate::buf::{BufCache, BufError};
+use crate::buf::BufCache;
 use crate::busy::BusyExtents;
-use crate::checkpoint::Journal;
-use crate::cil::{Cil, CilItems, Counters};
+use crate::cil::{Cil, CilItems, Counters, Delta};
+use crate::error::ShutDown;
 use crate::force::Forcing;
 use crate::icache::InodeCache;
 use crate::intents::Ids;
+use crate::journal::Journal;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::log_item::LogItem;
+use crate::park::Parking;
 use crate::remapped::RemappedExtents;
-use crate::running::WorkerSignal;
-use crate::stats::Tally;
+use crate::signal::WorkerSignal;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, RwLock};
-use crate::trans::{Delta, Trans, TransError};
+use crate::tally::Tally;
 use crate::writeback::WriteBack;
 
 /// Largest limit of the CIL, in bytes.
@@ -45,11 +46,6 @@ const ITEMS_MIN: usize = 512;
 /// In journals smaller than this, in bytes, one transaction runs at a time: a few more could
 /// overfill them.
 const SMALL_LOG: u64 = 32 << 20;
-
-/// The first cause of the shutdown of a volume.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the volume was shut down: {0}")]
-pub struct ShutDown(pub Arc<str>);
 
 /// File data that a committed change refers to and that is still to be written. The ticket is
 /// dropped once the data is written.
@@ -92,7 +88,7 @@ pub struct Engine {
     inodes: InodeCache,
     busy: BusyExtents,
     remapped: RemappedExtents,
-    pub(crate) cil: Arc<Cil>,
+    pub(crate) parking: Arc<Parking>,
     /// Items that may wait to be written in place: they stay in memory.
     items_max: usize,
     data: RwLock<Arc<DataInFlight>>,
@@ -125,16 +121,16 @@ impl Engine {
         let items_max = inodes.max(ITEMS_MIN);
         let cil_max = CIL_MAX.min(items_max.saturating_mul(CHUNK));
         let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(cil_max);
-        let cil = Arc::new(Cil::new(limit, log_bytes < SMALL_LOG));
-        cil.counters.add(counters);
-        cache.attach_cil(Arc::clone(&cil));
+        let parking = Arc::new(Parking::new(Cil::new(limit, log_bytes < SMALL_LOG)));
+        parking.cil.counters.add(counters);
+        cache.attach(Arc::clone(&parking));
         Self {
             busy: BusyExtents::new(geo.agcount),
             remapped: RemappedExtents::new(geo.agcount),
             geo,
             cache,
-            inodes: InodeCache::new(inodes, Arc::clone(&cil)),
-            cil,
+            inodes: InodeCache::new(inodes, Arc::clone(&parking)),
+            parking,
             items_max,
             data: RwLock::default(),
             intent_ids: Ids::default(),
@@ -151,6 +147,10 @@ impl Engine {
     /// Returns the geometry of the volume.
     pub fn geo(&self) -> &Geometry {
         &self.geo
+    }
+
+    pub(crate) fn cil(&self) -> &Cil {
+        &self.parking.cil
     }
 
     /// Returns the cache of metadata blocks.
@@ -181,52 +181,23 @@ impl Engine {
     pub fn remapped_in(&self, block: FsBlock) -> Option<u64> {
         let (agno, _) = self.geo.fsb_split(block)?;
         let last = self.remapped.last(agno);
-        (last > self.durable.load(Ordering::Acquire)).then_some(last)
+        (!self.is_durable(last)).then_some(last)
     }
 
     /// Returns the superblock's counters. The free inodes of parked transactions are not included
     /// ([`commit_parked`](Self::commit_parked)).
     pub fn counters(&self) -> &Counters {
-        &self.cil.counters
+        &self.cil().counters
     }
 
     /// Commits all parked transactions.
     pub fn commit_parked(&self) {
-        self.cil.commit_parked();
+        self.parking.commit_parked();
     }
 
     /// Returns the data device.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.cache.device()
-    }
-
-    /// Starts a transaction. Waits for space in the CIL. The caller holds no log item.
-    ///
-    /// # Errors
-    /// [`TransError::ShutDown`].
-    pub fn begin(&self) -> Result<Trans<'_>, TransError> {
-        // Without a thread of the engine, the caller writes the checkpoint.
-        if self.cil.is_full() && !self.cil.wait_for_space(|| self.check_not_shut_down().is_ok()) {
-            self.checkpoint_if(|engine| engine.cil.is_full())?;
-        }
-        self.check_not_shut_down()?;
-        let (ctx_lock, waited) = self.cil.enter();
-        Ok(Trans::new(self, ctx_lock, waited))
-    }
-
-    /// Resumes the thread's [parked](Trans::park) transaction, or starts a new one.
-    ///
-    /// # Errors
-    /// As [`begin`](Self::begin).
-    pub fn resume(&self) -> Result<Trans<'_>, TransError> {
-        match self.cil.resume() {
-            Some((work, ctx_lock)) => {
-                let trans = Trans::resume(self, work, ctx_lock);
-                self.check_not_shut_down()?;
-                Ok(trans)
-            }
-            None => self.begin(),
-        }
     }
 
     pub(crate) fn items_max(&self) -> usize {
@@ -242,13 +213,13 @@ impl Engine {
     /// Returns the counters of transactions, and the statistics of the CIL's locks.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
         self.commit_parked();
-        let (mut sum, locks) = self.cil.tally();
+        let (mut sum, locks) = self.cil().tally();
         sum.take(&mut self.tally.lock().clone());
         (sum, locks)
     }
 
     pub(crate) fn checkpoint_number(&self) -> u64 {
-        self.cil.checkpoint_number()
+        self.cil().checkpoint_number()
     }
 
     pub(crate) fn data_ticket(&self) -> DataTicket {
@@ -267,67 +238,17 @@ impl Engine {
     /// Returns true if transactions run concurrently. Then checkpoints and AIL pushes have threads
     /// too.
     pub(crate) fn is_concurrent(&self) -> bool {
-        self.cil.is_concurrent()
+        self.cil().is_concurrent()
     }
 
     pub(crate) fn signal(&self) -> &WorkerSignal {
-        &self.cil.signal
-    }
-
-    /// Writes a checkpoint if the CIL is half full.
-    pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
-        self.checkpoint_if(|engine| engine.cil.is_due())
-    }
-
-    /// Makes all committed changes durable.
-    ///
-    /// # Errors
-    /// [`TransError::ShutDown`] if the journal cannot be written, now or earlier.
-    pub fn checkpoint(&self) -> Result<(), TransError> {
-        self.checkpoint_if(|_| true)
-    }
-
-    /// Makes all changes up to checkpoint `number` durable. Threads that call this concurrently
-    /// share one write of the journal.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
-    pub fn force(&self, number: u64) -> Result<(), TransError> {
-        let is_durable = || self.durable.load(Ordering::Acquire) >= number;
-        if is_durable() {
-            return Ok(self.check_not_shut_down()?);
-        }
-        let is_done = || match self.check_not_shut_down() {
-            Err(shut) => Some(Err(shut.into())),
-            Ok(()) => is_durable().then_some(Ok(())),
-        };
-        self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
-    }
-
-    /// Makes all committed changes of `item` durable.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
-    pub fn force_item(&self, item: &LogItem) -> Result<(), TransError> {
-        self.commit_parked();
-        self.force(item.last_checkpoint())
-    }
-
-    /// Takes the journal's lock and writes a checkpoint if `due` still returns true.
-    fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
-        let mut journal = self.journal.lock();
-        self.check_not_shut_down()?;
-        if !due(self) {
-            return Ok(());
-        }
-        let done = journal.checkpoint(self);
-        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+        &self.cil().signal
     }
 
     /// Takes the CIL over for a checkpoint, and calls `take` on its items under the exclusive
-    /// context lock ([`Cil::take_over`]).
+    /// context lock ([`Parking::take_over`]).
     pub(crate) fn take_cil<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenCil<T> {
-        let (all, number, (snapshots, data)) = self.cil.take_over(|all| {
+        let (all, number, (snapshots, data)) = self.parking.take_over(|all| {
             self.tally.lock().take(&mut all.tally);
             (take(all), std::mem::take(&mut *self.data.write()))
         });
@@ -346,45 +267,14 @@ impl Engine {
         self.journal.lock().release_tail();
     }
 
+    /// Returns true if checkpoint `number` is durable.
+    pub(crate) fn is_durable(&self, number: u64) -> bool {
+        self.durable.load(Ordering::Acquire) >= number
+    }
+
     pub(crate) fn mark_durable(&self, number: u64) {
         self.durable.store(number, Ordering::Release);
         self.busy.mark_durable(number);
-    }
-
-    /// Makes all committed changes durable, writes them in place, and marks the journal clean. The
-    /// caller starts no further transaction.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
-    pub fn unmount(&self) -> Result<(), TransError> {
-        self.checkpoint()?;
-        self.write_back()?;
-        let done = self.journal.lock().unmount();
-        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
-    }
-
-    /// Writes everything in place that is durable in the journal. That frees memory.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
-    pub fn write_back(&self) -> Result<(), TransError> {
-        self.write_back_with(|| self.write_back.push(self, Lsn(u64::MAX)))
-    }
-
-    /// Writes in place what the AIL push thread was asked for.
-    pub(crate) fn write_back_requested(&self) -> Result<(), TransError> {
-        self.write_back_with(|| self.write_back.push_requested(self))
-    }
-
-    fn write_back_with(
-        &self,
-        push: impl FnOnce() -> Result<(), BufError>,
-    ) -> Result<(), TransError> {
-        self.check_not_shut_down()?;
-        push().map_err(|error| {
-            let cause = format!("metadata cannot be written back: {error}");
-            TransError::ShutDown(self.shut_down(&cause))
-        })
     }
 
     /// Shuts the volume down: nothing is written any more. Returns the first cause.
@@ -394,7 +284,7 @@ impl Engine {
             ShutDown(cause.into())
         });
         let first = first.clone();
-        self.cil.notify_space();
+        self.cil().notify_space();
         first
     }
 

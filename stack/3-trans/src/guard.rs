@@ -12,7 +12,6 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::cil::Cil;
 use crate::log_item::{ItemState, LogItem};
 use crate::sync::{RwLock, RwLockReadGuard};
 
@@ -32,9 +31,9 @@ pub(crate) fn reclaim(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
 pub(crate) struct Locked(Arc<LogItem>);
 
 impl Locked {
-    /// Locks the item, and waits for it.
-    pub(crate) fn take(item: Arc<LogItem>, cil: &Cil) -> Self {
-        mem::forget(item.write(Some(cil)));
+    /// Locks the item, and waits for it. A parked transaction does not hold it.
+    pub(crate) fn wait(item: Arc<LogItem>) -> Self {
+        mem::forget(item.lock.write());
         Self(item)
     }
 
@@ -79,9 +78,16 @@ impl Drop for Locked {
 pub struct Shared(Arc<LogItem>);
 
 impl Shared {
-    pub(crate) fn take(item: Arc<LogItem>, cil: &Cil) -> Self {
-        mem::forget(item.read(Some(cil)));
+    /// Locks the item, and waits for it. A parked transaction does not hold it.
+    pub(crate) fn wait(item: Arc<LogItem>) -> Self {
+        mem::forget(item.lock.read_recursive());
         Self(item)
+    }
+
+    /// Locks the item if no thread holds it exclusively, else returns it.
+    pub(crate) fn try_take(item: Arc<LogItem>) -> Result<Self, Arc<LogItem>> {
+        let taken = item.lock.try_read_recursive().map(mem::forget).is_some();
+        if taken { Ok(Self(item)) } else { Err(item) }
     }
 }
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
-use crate::bytes::Bytes;
-use crate::cil::Cil;
+use crate::bytes::{Buf, Bytes};
 use crate::guard::Shared;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::log_item::{Buf, DiskLocation, ItemState, LogItem};
+use crate::log_item::{DiskLocation, ItemState, LogItem};
+use crate::park::Parking;
 
 const SHARDS: usize = 64;
 
@@ -80,17 +80,17 @@ pub struct InodeCache {
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
     /// The CIL, for parked transactions that hold inodes.
-    cil: Arc<Cil>,
+    parking: Arc<Parking>,
 }
 
 impl InodeCache {
     /// Returns a cache that keeps about `limit` inodes, besides those that are changed or that
     /// transactions of `cil` use.
-    pub(crate) fn new(limit: usize, cil: Arc<Cil>) -> Self {
+    pub(crate) fn new(limit: usize, parking: Arc<Parking>) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
         let empty = || Shard { nodes: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
-        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, cil }
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, parking }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
@@ -121,12 +121,12 @@ impl InodeCache {
     ) -> Result<Shared, E> {
         let item = self.item(ino, location);
         loop {
-            let shared = Shared::take(Arc::clone(&item), &self.cil);
-            if item.read(Some(&self.cil)).bytes.is_some() {
+            let shared = Shared::take(Arc::clone(&item), &self.parking);
+            if item.read(Some(&self.parking)).bytes.is_some() {
                 return Ok(shared);
             }
             drop(shared);
-            fill(&mut item.write(Some(&self.cil)), &load)?;
+            fill(&mut item.write(Some(&self.parking)), &load)?;
         }
     }
 
@@ -158,10 +158,10 @@ impl InodeCache {
         load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Arc<Buf>, E> {
         let item = self.item(ino, location);
-        if let Some(bytes) = item.read(Some(&self.cil)).bytes.share() {
+        if let Some(bytes) = item.read(Some(&self.parking)).bytes.share() {
             return Ok(bytes);
         }
-        fill(&mut item.write(Some(&self.cil)), load)
+        fill(&mut item.write(Some(&self.parking)), load)
     }
 }
 
@@ -183,11 +183,12 @@ pub(crate) fn fill<E>(
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::log_item::zeroed;
+    use crate::bytes::zeroed;
+    use crate::cil::Cil;
 
     #[test]
     fn a_shared_inode_has_been_read() {
-        let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
+        let cache = InodeCache::new(1, Arc::new(Parking::new(Cil::new(1 << 20, false))));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 512 };
         let load = || Ok::<_, ()>(zeroed(512));
         // An inode that was read before may have been dropped since.
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_sweep_drops_the_inodes_that_are_not_referenced() {
-        let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
+        let cache = InodeCache::new(1, Arc::new(Parking::new(Cil::new(1 << 20, false))));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 0 };
         let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.item(Ino(n), &location)).collect();
         (0..4096).for_each(|n| drop(cache.item(Ino(n), &location)));

@@ -6,8 +6,8 @@
 //!   in ascending rank. Debug builds record the ranks that each thread holds and panic where the
 //!   order is broken, so a test finds a deadlock that could happen even in a run in which it does
 //!   not.
-//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`](crate::LockPosition). A
-//!   transaction waits for them in ascending position only. Out of order it only tries, and
+//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`]. A transaction waits for
+//!   them in ascending position only. Out of order it only tries, and
 //!   [`TransError::Busy`](crate::TransError::Busy) makes the caller undo the transaction, wait and
 //!   run it again. All of them come after [`LockRank::CilContext`] and before [`LockRank::Cil`].
 //!
@@ -18,6 +18,7 @@ use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Instant;
 
 use xfskit_lock::LockConfig;
+use xfskit_units::{AgNumber, Ino};
 
 use crate::sync::{Chosen, ChosenGuard, chosen};
 
@@ -42,6 +43,19 @@ pub enum LockRank {
     Ail,
     /// Counters, cache shards, busy extents, device queues. No lock is taken under one.
     Leaf,
+}
+
+/// The position of a lock in the order in which transactions wait: inodes by number, then the AGI
+/// and AGF of each group, ascending. One of these locks protects every other block, so other blocks
+/// have no position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockPosition {
+    /// An inode's ILOCK.
+    Inode(Ino),
+    /// AGI of a group.
+    Agi(AgNumber),
+    /// AGF of a group.
+    Agf(AgNumber),
 }
 
 #[cfg(debug_assertions)]

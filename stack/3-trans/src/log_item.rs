@@ -18,7 +18,7 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::sync::RwLock;
@@ -26,17 +26,8 @@ use xfskit_format::inode;
 use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
 
-use crate::buf::BufMap;
-use crate::bytes::Bytes;
-use crate::cil::Cil;
-
-/// The bytes of a log item as they were at one moment. Snapshots are `Arc<Buf>`s.
-pub type Buf = [u8];
-
-/// Returns `len` zeroes with no other reference to them.
-pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
-    std::iter::repeat_n(0, len).collect()
-}
+use crate::buf_map::BufMap;
+use crate::bytes::{Buf, Bytes, zeroed};
 
 /// What a log item is and where it is written in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -377,31 +368,6 @@ impl LogItem {
     /// Returns the identity of the item and where it is written in place.
     pub fn location(&self) -> &DiskLocation {
         &self.location
-    }
-
-    /// Locks the state shared. Waits for a transaction that holds it, and commits a parked one.
-    /// Without `cil` there are no transactions.
-    pub(crate) fn read<'o>(
-        &'o self,
-        cil: Option<&Cil>,
-    ) -> impl Deref<Target = ItemState> + use<'o> {
-        match (self.lock.try_read_recursive(), cil) {
-            (Some(state), _) => state,
-            (None, Some(cil)) => cil.wait(|| self.lock.read_recursive()),
-            (None, None) => self.lock.read_recursive(),
-        }
-    }
-
-    /// Locks the state exclusively, as [`read`](Self::read) does shared.
-    pub(crate) fn write<'o>(
-        &'o self,
-        cil: Option<&Cil>,
-    ) -> impl DerefMut<Target = ItemState> + use<'o> {
-        match (self.lock.try_write(), cil) {
-            (Some(state), _) => state,
-            (None, Some(cil)) => cil.wait(|| self.lock.write()),
-            (None, None) => self.lock.write(),
-        }
     }
 
     /// Returns true while a change of the item is not in place: in memory only, or in the journal.

@@ -5,61 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::error::TransError;
+use crate::signal::WorkerSignal;
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex};
-use crate::trans::TransError;
-
-/// A signal that wakes a thread of the engine.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerSignal {
-    /// True while a thread waits for the signal or works.
-    has_worker: AtomicBool,
-    call: Mutex<Call>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Call {
-    #[default]
-    Nothing,
-    /// There is work to do.
-    Work,
-    /// The engine is being dropped.
-    Stop,
-}
-
-impl WorkerSignal {
-    /// Wakes the thread. Returns false if there is none.
-    pub(crate) fn notify(&self) -> bool {
-        let has_worker = self.has_worker.load(Ordering::Acquire);
-        if has_worker {
-            self.set(Call::Work);
-        }
-        has_worker
-    }
-
-    fn set(&self, call: Call) {
-        let mut now = self.call.lock();
-        if *now != Call::Stop {
-            *now = call;
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits for a call. Returns false if the thread must stop.
-    fn wait(&self) -> bool {
-        let mut call = self.call.lock();
-        while *call == Call::Nothing {
-            self.changed.wait(&mut call);
-        }
-        let goes_on = *call == Call::Work;
-        if goes_on {
-            *call = Call::Nothing;
-        }
-        goes_on
-    }
-}
 
 /// An [`Engine`] with its threads running. Dropping it waits for writes in progress and starts no
 /// further ones.
@@ -108,7 +56,7 @@ fn start(
         }
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
-    signal(engine).has_worker.store(true, Ordering::Release);
+    signal(engine).attach();
     Some(thread)
 }
 
@@ -118,8 +66,8 @@ struct WorkerExit<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
 impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         let Self(engine, signal) = *self;
-        signal(engine).has_worker.store(false, Ordering::Release);
-        engine.cil.notify_space();
+        signal(engine).detach();
+        engine.cil().notify_space();
     }
 }
 
@@ -132,8 +80,8 @@ impl Deref for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.engine.signal().set(Call::Stop);
-        self.engine.write_back.signal().set(Call::Stop);
+        self.engine.signal().stop();
+        self.engine.write_back.signal().stop();
         for thread in self.threads.drain(..) {
             // The panic was reported by the thread.
             let _result = thread.join();

@@ -10,10 +10,10 @@ use xfskit_format::{Ctx, Image, Location};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Ino, Sectors};
 use zerocopy::FromBytes;
 
+use crate::push::SPLIT_PUSH_ITEMS;
 use crate::testing::{
     SIZE, engine, engine_and_log, engine_of, engine_on, geo, map, read, recovered,
 };
-use crate::writeback::SPLIT_PUSH_ITEMS;
 use crate::{
     BufMap, Engine, Freed, Handle, InodeLocation, LockPosition, NewCluster, Running, Trans,
     TransError,

@@ -19,91 +19,59 @@ use xfskit_format::inode::CoreV3;
 use xfskit_format::log::item::intent::Work as IntentWork;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, VerifyResult};
-use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
+use xfskit_units::{Daddr, FsBlock, Ino};
 
-use crate::buf::{BufError, BufMap};
-use crate::bytes::{Bytes, CompactInode};
-use crate::cil::CtxGuard;
-use crate::engine::{DataTicket, Engine, ShutDown};
+use crate::buf_map::BufMap;
+use crate::busy::Freed;
+use crate::bytes::{Buf, Bytes, CompactInode, zeroed};
+use crate::cil::{CtxGuard, Delta};
+use crate::engine::{DataTicket, Engine};
+use crate::error::{Busy, TransError};
 use crate::guard::Locked;
 use crate::icache::{self, InodeLocation};
 use crate::intents::IntentItem;
-use crate::lock::LockStats;
-use crate::log_item::zeroed;
-use crate::log_item::{Buf, Chunks, DiskLocation, ItemState, LogItem, NewCluster};
-use crate::stats::counted;
-use crate::work::{JoinedItem, Key, ReusedWork};
+use crate::lock::{LockPosition, LockStats};
+use crate::log_item::{Chunks, DiskLocation, ItemState, LogItem, NewCluster};
+use crate::tally::counted;
+use crate::work::{Handle, JoinedItem, Key, ReusedWork};
 
-/// Why a transaction cannot continue.
-#[derive(Debug, thiserror::Error)]
-pub enum TransError {
-    /// A block could not be read.
-    #[error(transparent)]
-    Buf(#[from] BufError),
-    /// Another transaction holds a lock that this one may not wait for. The caller drops this
-    /// transaction, calls [`wait`](Busy::wait), and runs it again.
-    #[error("another transaction holds a lock that this one needs")]
-    Busy(Busy),
-    /// The volume was shut down earlier.
-    #[error(transparent)]
-    ShutDown(#[from] ShutDown),
+impl Engine {
+    /// Starts a transaction. Waits for space in the CIL. The caller holds no log item.
+    ///
+    /// # Errors
+    /// [`TransError::ShutDown`].
+    pub fn begin(&self) -> Result<Trans<'_>, TransError> {
+        // Without a thread of the engine, the caller writes the checkpoint.
+        if self.cil().is_full() && !self.cil().wait_for_space(|| self.check_not_shut_down().is_ok())
+        {
+            self.checkpoint_if(|engine| engine.cil().is_full())?;
+        }
+        self.check_not_shut_down()?;
+        let (ctx_lock, waited) = self.cil().enter();
+        Ok(Trans::new(self, ctx_lock, waited))
+    }
+
+    /// Resumes the thread's [parked](Trans::park) transaction, or starts a new one.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn resume(&self) -> Result<Trans<'_>, TransError> {
+        match self.parking.resume() {
+            Some((work, ctx_lock)) => {
+                let trans = Trans::resume(self, work, ctx_lock);
+                self.check_not_shut_down()?;
+                Ok(trans)
+            }
+            None => self.begin(),
+        }
+    }
 }
-
-/// The lock that a transaction could not take.
-#[derive(Debug)]
-pub struct Busy(Arc<LogItem>);
 
 impl Busy {
     /// Waits until the lock has been free once. The caller holds no transaction.
     pub fn wait(self, engine: &Engine) {
-        drop(self.0.write(Some(&engine.cil)));
+        drop(self.0.write(Some(&engine.parking)));
     }
-}
-
-/// The position of a lock in the order in which transactions wait: inodes by number, then the AGI
-/// and AGF of each group, ascending. One of these locks protects every other block, so other blocks
-/// have no position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockPosition {
-    /// An inode's ILOCK.
-    Inode(Ino),
-    /// AGI of a group.
-    Agi(AgNumber),
-    /// AGF of a group.
-    Agf(AgNumber),
-}
-
-/// Identifies a log item within one transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handle(pub(crate) u32);
-
-/// Changes of the superblock's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delta {
-    /// Allocated inodes, free ones included.
-    pub icount: i64,
-    /// Free inodes.
-    pub ifree: i64,
-    /// Free blocks.
-    pub fdblocks: i64,
-}
-
-impl Delta {
-    /// Returns true if the change at most took or released existing inodes.
-    fn only_takes_inodes(self) -> bool {
-        (self.icount, self.fdblocks) == (0, 0)
-    }
-}
-
-/// Blocks that a transaction freed. They are not reused before its checkpoint is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// The group.
-    pub agno: AgNumber,
-    /// First block.
-    pub agbno: AgBlock,
-    /// Length in blocks.
-    pub len: ExtLen,
 }
 
 /// A transaction. It undoes itself when it is dropped without [`commit`](Trans::commit).
@@ -426,7 +394,7 @@ impl<'e> Trans<'e> {
         let stats = self.work.cil_items.tally.locks_at(position);
         let state = match Locked::try_take(item) {
             Err(item) if !in_order => return Err(TransError::Busy(Busy(item))),
-            attempt => counted(stats, attempt, |item| Locked::take(item, &self.engine.cil)),
+            attempt => counted(stats, attempt, |item| Locked::take(item, &self.engine.parking)),
         };
         Ok(self.work.join(key, JoinedItem::new(state, position)))
     }
@@ -548,7 +516,7 @@ impl<'e> Trans<'e> {
         // Before another transaction can lock the group.
         self.engine.busy().add(&self.work.freed, self.engine.checkpoint_number());
         self.work.complete_change(self.delta);
-        self.work.commit(&self.engine.cil)
+        self.work.commit(self.engine.cil())
     }
 
     /// Completes the running change and parks the transaction, so that the thread's next change
@@ -562,10 +530,10 @@ impl<'e> Trans<'e> {
         self.work.complete_change(self.delta);
         let seq = self.engine.checkpoint_number();
         if let (Some(work), Some(ctx_lock)) = (self.work.detach(), self.ctx_lock.take())
-            && let Err((work, ctx_lock)) = self.engine.cil.park(work, ctx_lock)
+            && let Err((work, ctx_lock)) = self.engine.parking.park(work, ctx_lock)
         {
             (self.work, self.ctx_lock) = (work, Some(ctx_lock));
-            self.work.commit(&self.engine.cil);
+            self.work.commit(self.engine.cil());
         }
         seq
     }
@@ -575,7 +543,7 @@ impl Drop for Trans<'_> {
     /// Undoes the incomplete change, and commits the complete ones before it.
     fn drop(&mut self) {
         if let Some(work) = self.work.get() {
-            work.end(&self.engine.cil);
+            work.end(self.engine.cil());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The state of a transaction: the items it has joined, what it changed of them, how to undo that,
 //! and what its commit inserts into the CIL.
 //!
-//! A transaction has one change or, if it was [parked](crate::park) in between, several: the
+//! A transaction has one change or, if it was parked in between, several: the
 //! complete ones, and a running one that can be undone.
 
 use std::cell::Cell;
@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use xfskit_units::{Daddr, Ino};
 
-use crate::buf::BufMap;
+use crate::buf_map::BufMap;
+use crate::busy::Freed;
 use crate::bytes::Bytes;
-use crate::cil::{Cil, CilItems};
+use crate::cil::{Cil, CilItems, Delta};
 use crate::guard::Locked;
+use crate::lock::LockPosition;
 use crate::log_item::{Chunks, DiskLocation, LogItem, NewCluster};
 use crate::sync::atomic::Ordering;
-use crate::trans::{Delta, Freed, Handle, LockPosition};
 
 /// Identifies a log item within a transaction, without a look-up in the caches.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,10 @@ impl Key {
         }
     }
 }
+
+/// Identifies a log item within one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub(crate) u32);
 
 /// A log item that the transaction holds locked.
 pub(crate) struct JoinedItem {

@@ -11,8 +11,6 @@
 //! applies the edits. Volumes without REFLINK have no reference counts.
 
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use std::ops::Range;
 
@@ -222,3 +220,6 @@ impl SpaceTx<'_> {
         Ok(!staged.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;

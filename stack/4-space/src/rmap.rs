@@ -9,8 +9,6 @@
 //! cover the block are searched.
 
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use xfskit_format::agbtree::Tree;
 use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, Rec};
@@ -162,3 +160,6 @@ fn missing(tx: &SpaceTx<'_>, agno: AgNumber, rec: &Rec) -> Error {
     let due = format!("{} blocks of owner {:#x}", rec.len(), rec.owner.get());
     ctx.corruption("rmapbt.missing", Expected::Described(due.into()), Value::Missing).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,13 @@
 //! Trees of each kind under random changes, compared with a map in memory and verified as a whole
 //! after each round.
 
-#[expect(dead_code, reason = "other tests open what this one only reads blocks of")]
-#[path = "../../5-core/tests/kept/mod.rs"]
-mod kept;
-mod support;
+use crate::support;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use kept::device;
 use support::transact;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::agbtree::Block;
@@ -22,6 +18,7 @@ use xfskit_space::btree::{BlockRef, BtreeOps, Cursor, Flaw, RecordOps, Root, See
 use xfskit_space::kinds::{ByBlock, BySize, Chunks, Mappings, Refcounts};
 use xfskit_space::{Error, Result, SpaceTx};
 use xfskit_test_support::Random;
+use xfskit_test_support::kept::device;
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 use zerocopy::IntoBytes;

@@ -1,7 +1,7 @@
 //! Owners and reference counts in the trees of real volumes, compared with a model of every single
 //! block. All checkers run on the volume after everything was freed.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,8 +16,7 @@ use xfskit_space::agtree::{AgKind, AgTree};
 use xfskit_space::btree::Cursor;
 use xfskit_space::kinds::{Mappings, Refcounts};
 use xfskit_space::{AllocRequest, Deferred, Owner, SpaceTx};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FileOff, FsBlock, Ino};
 
 fn open(path: &Path) -> Volume {

@@ -1,7 +1,7 @@
 //! Allocation and freeing on volumes that mkfs.xfs made: compared with a bitmap, until full and
 //! back, in many threads. All checkers run on the resulting volume.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,7 @@ use xfskit_space::agtree::AgTree;
 use xfskit_space::btree::Cursor;
 use xfskit_space::kinds::{ByBlock, BySize};
 use xfskit_space::{AllocRequest, Deferred, Owner, Result, SpaceTx};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 /// Whose the test's extents are: something that the reverse mappings do not tie to a file.

@@ -10,8 +10,6 @@ pub(crate) mod debris;
 mod finish;
 mod leaves;
 mod tree;
-#[cfg(test)]
-mod tree_tests;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

@@ -13,8 +13,6 @@ mod forkoff;
 mod map;
 mod mapping;
 mod node;
-#[cfg(test)]
-mod tests;
 
 use std::ops::Range;
 
@@ -328,3 +326,6 @@ impl Seen<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,17 +13,14 @@
 //! are caches for large directories: free space in data blocks, and leaves of the hash tree.
 
 mod direct;
-#[cfg(test)]
-mod direct_tests;
 pub(crate) mod fork;
+pub mod index;
 mod leaves;
 mod lookup;
-#[cfg(test)]
-mod memory_fork;
 pub(crate) mod names;
-#[cfg(test)]
-mod names_tests;
 mod node;
+#[cfg(test)]
+mod testing;
 mod tx;
 
 use std::ops::ControlFlow;

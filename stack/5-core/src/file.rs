@@ -22,7 +22,7 @@ use std::ops::Range;
 use xfskit_block::IoRead;
 use xfskit_format::inode::{FileType, Format};
 use xfskit_format::{Expected, Fork, Layout, inode, symlink};
-use xfskit_units::{ByteLen, ByteOffset, FileOff, FsBlock, Geometry, index};
+use xfskit_units::{ByteLen, ByteOffset, FsBlock, Geometry, PositionRange, index};
 
 use crate::bmap::{Backing, ExtentList, Segment};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub struct File<'v> {
 /// volume to each read, so that a program can keep both together.
 #[derive(Clone, Debug)]
 pub struct FileExtents {
-    size: u64,
+    size: ByteLen,
     extents: ExtentList,
 }
 
@@ -68,7 +68,7 @@ impl Volume {
             return Err(Error::Unsupported(what));
         }
         let extents = self.extents(inode, Fork::Data)?;
-        Ok(FileExtents { size: core.size().0, extents })
+        Ok(FileExtents { size: core.size(), extents })
     }
 
     /// Reads from byte `offset` of a regular file, and returns the number of bytes read, less than
@@ -166,7 +166,7 @@ impl File<'_> {
 impl FileExtents {
     /// Returns the size in bytes.
     pub fn size(&self) -> ByteLen {
-        ByteLen(self.size)
+        self.size
     }
 
     /// Reads from byte `offset` of the file, which is one of `vol`, as [`File::read_at`] does.
@@ -174,20 +174,20 @@ impl FileExtents {
     /// # Errors
     /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
-        let left = usize::try_from(self.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
-        let len = buf.len().min(left);
-        let end = offset.0 + len as u64;
-        let mut rest = &mut buf[..len];
+        let end = ByteOffset(self.size.0);
+        let len = end.saturating_distance_from(offset).min(ByteLen::of(buf));
+        let wanted = offset.range(len);
+        let mut rest = &mut buf[..len.index()];
         let mut batch = Vec::new();
-        for segment in self.segments(vol, offset.0..end) {
-            let bytes = clip(vol.geo(), &segment, offset.0..end);
-            let (part, behind) = rest.split_at_mut(index(bytes.end - bytes.start));
+        for segment in self.segments(vol, &wanted) {
+            let bytes = clip(vol.geo(), &segment, &wanted);
+            let (part, behind) = rest.split_at_mut(bytes.length().index());
             rest = behind;
             match segment.backing {
                 Backing::Written(block) => {
-                    let ahead = bytes.start - first_byte(vol.geo(), segment.startoff);
-                    let start = vol.byte_of_block(block)?;
-                    batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
+                    let first = vol.geo().fileoff_to_byte(segment.startoff);
+                    let offset = vol.byte_of_block(block)?.plus(bytes.start.distance_from(first));
+                    batch.push(IoRead { offset, buf: part });
                 }
                 Backing::Hole | Backing::Unwritten(_) => part.fill(0),
             }
@@ -195,15 +195,15 @@ impl FileExtents {
         for result in vol.device().read_batch(&mut batch) {
             result?;
         }
-        Ok(len)
+        Ok(len.index())
     }
 
     /// As [`File::data_ranges`].
     fn data_ranges(&self, vol: &Volume) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
-        for segment in self.segments(vol, 0..self.size) {
-            let bytes = clip(vol.geo(), &segment, 0..self.size);
-            let (start, end) = (ByteOffset(bytes.start), ByteOffset(bytes.end));
+        let whole = ByteOffset(0).range(self.size);
+        for segment in self.segments(vol, &whole) {
+            let Range { start, end } = clip(vol.geo(), &segment, &whole);
             match (segment.backing, ranges.last_mut()) {
                 (Backing::Hole | Backing::Unwritten(_), _) => {}
                 (Backing::Written(_), Some(last)) if last.end == start => last.end = end,
@@ -214,21 +214,18 @@ impl FileExtents {
     }
 
     /// Returns the segments that hold the bytes of `range`.
-    fn segments(&self, vol: &Volume, range: Range<u64>) -> impl Iterator<Item = Segment> + '_ {
-        let blocklog = vol.geo().blocklog;
-        let end = range.end.div_ceil(1 << blocklog);
-        let end = if range.is_empty() { 0 } else { end };
-        self.extents.segments(FileOff(range.start >> blocklog), FileOff(end))
+    fn segments(
+        &self,
+        vol: &Volume,
+        range: &Range<ByteOffset>,
+    ) -> impl Iterator<Item = Segment> + '_ {
+        let Range { start, end } = vol.geo().file_blocks_around(range);
+        self.extents.segments(start, if range.is_empty() { start } else { end })
     }
 }
 
-/// Returns the first byte of a block of a file.
-fn first_byte(geo: &Geometry, fileoff: FileOff) -> u64 {
-    fileoff.0.saturating_mul(1 << geo.blocklog)
-}
-
 /// Returns the bytes of `segment` that are in `range`.
-fn clip(geo: &Geometry, segment: &Segment, range: Range<u64>) -> Range<u64> {
-    let end = segment.startoff.saturating_add(segment.blockcount.0);
-    first_byte(geo, segment.startoff).max(range.start)..first_byte(geo, end).min(range.end)
+fn clip(geo: &Geometry, segment: &Segment, range: &Range<ByteOffset>) -> Range<ByteOffset> {
+    let end = segment.startoff.saturating_plus(segment.blockcount);
+    (geo.fileoff_to_byte(segment.startoff)..geo.fileoff_to_byte(end)).intersection(range)
 }

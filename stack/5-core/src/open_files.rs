@@ -15,16 +15,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{Ino, index};
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, Ino, PositionRange};
 
-/// Largest size of a file, in bytes.
-pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+/// Largest size of a file.
+pub const SIZE_MAX: ByteLen = ByteLen(i64::MAX.unsigned_abs());
+/// End of a file of the largest size.
+pub(crate) const END_MAX: ByteOffset = ByteOffset(SIZE_MAX.0);
+
 /// The files that are open for writing.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) open: Mutex<HashMap<Ino, Arc<Content>>>,
     /// Number of files that have been closed. It grows under the lock of `open`.
     pub(crate) closed: AtomicU64,
+    /// A [`ByteLen`]: data in memory.
     pub(crate) dirty_bytes: AtomicU64,
     /// Staged extents of all files.
     pub(crate) staged: AtomicUsize,
@@ -35,8 +39,8 @@ pub(crate) struct Contents {
 pub struct Content {
     pub(crate) ino: Ino,
     pub(crate) generation: u32,
-    /// The inode's extent size hint in blocks; 0 without a hint.
-    pub(crate) extsize: u64,
+    /// The inode's extent size hint; 0 without a hint.
+    pub(crate) extsize: FilBlks,
     /// The IOLOCK: taken before any transaction, never inside one.
     pub(crate) state: RwLock<State>,
 }
@@ -44,16 +48,16 @@ pub struct Content {
 /// The state that the IOLOCK protects.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Size in bytes, including data that is in memory only.
-    pub(crate) size: u64,
+    /// Size, including data that is in memory only.
+    pub(crate) size: ByteLen,
     pub(crate) dirty: Dirty,
     /// Staging extents of the file.
     pub(crate) staged: Staged,
     /// Blocks reserved for `dirty`.
-    pub(crate) reserved: u64,
+    pub(crate) reserved: FilBlks,
     /// Blocks reserved for the present operation, see
     /// [`with_reservation`](Content::with_reservation).
-    pub(crate) reservation: Option<u64>,
+    pub(crate) reservation: Option<FilBlks>,
     /// Time of the last write, if the inode does not have it yet.
     pub(crate) written: Option<Timestamp>,
     /// The size differs from the inode's.
@@ -61,10 +65,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Zeroes the bytes of `range`, which are in one block, if that is in memory.
-    pub(crate) fn blank(&mut self, range: Range<u64>) {
+    /// Returns the end of the file.
+    pub(crate) fn end(&self) -> ByteOffset {
+        ByteOffset(self.size.0)
+    }
+
+    /// Zeroes `range`, which is in one block, if that is in memory.
+    pub(crate) fn blank(&mut self, range: &Range<ByteOffset>) {
         if !range.is_empty() && self.dirty.has_byte(range.start) {
-            self.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
+            self.dirty.write(range.start, &vec![0; range.length().index()]);
         }
     }
 
@@ -75,6 +84,6 @@ impl State {
 
     /// Returns true if the inode and the device have all data and attributes of the file.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
+        self.dirty.blocks().is_zero() && self.written.is_none() && !self.resized
     }
 }

@@ -3,7 +3,6 @@
 
 use xfskit_block::BlockDevice;
 use xfskit_format::Corruption;
-use xfskit_format::corruption::CheckId;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_format::sb_search::{self, Rebuilt, Source};
 use xfskit_trans::heal::read_alternative;
@@ -74,7 +73,7 @@ fn copy_for(dev: &dyn BlockDevice, damage: &SbError) -> Option<Rebuilt> {
     let is_damage = match damage {
         SbError::NotXfs { .. } | SbError::Version(_) => true,
         // An interrupted mkfs leaves secondaries of a volume that does not exist.
-        SbError::Corrupt(fault) => fault.check != CheckId("sb.inprogress"),
+        SbError::Corrupt(fault) => fault.check.0 != "sb.inprogress",
         SbError::UnknownFeature { .. } | SbError::Unsupported(_) => false,
     };
     let source = Source {

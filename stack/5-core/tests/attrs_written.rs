@@ -13,10 +13,9 @@ use xfskit_core::attr::change::{ParentName, SetMode};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::inode::{FileType, Format};
-use xfskit_test_oracle::{
-    Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours, trees, verify,
+use xfskit_test_support::{
+    Image, Mount, Need, Random, Scratch, Xfsprogs, kernel, needs, ours, trees, verify,
 };
-use xfskit_test_support::Random;
 use xfskit_units::Ino;
 
 /// Namespace, name and value of all attributes but parent pointers.

@@ -8,8 +8,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::file::{Content, Seek};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Mount, Need, Random, Scratch, Xfsprogs, needs, ours};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
@@ -315,7 +314,7 @@ fn a_file_of_very_many_extents_comes_and_goes() {
         return;
     }
     let scratch = Scratch::new("extents");
-    let count = if xfskit_test_oracle::long() { 1_000_000 } else { 20_000 };
+    let count = if xfskit_test_support::long() { 1_000_000 } else { 20_000 };
     let (image, inos) = made(&scratch, 256 + count * 2 / 1024, "-b size=1024 -l size=16m", 1);
     let vol = open(&image);
     let content = vol.open_content(inos[0]).unwrap();

@@ -1,21 +1,23 @@
 //! Directories and attributes of the kept volumes: as the kernel made them, and with damage that
 //! must not hide the intact entries.
 
-mod kept;
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kept::{device, open};
 use xfskit_block::BlockDevice;
-use xfskit_core::{Error, Inode, Volume};
+use xfskit_core::{Error, Inode, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::{Fork, Layout, da};
+use xfskit_test_support::kept::device;
 use xfskit_units::{ByteOffset, FileOff, Ino};
 
 /// All kept volumes: version 5, version 4, and version 4 without types in directories.
 const IMAGES: [&str; 5] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old"];
+
+fn open(dev: Arc<dyn BlockDevice>) -> Volume {
+    Volume::open(dev, &OpenOptions::default()).unwrap()
+}
 
 fn walk(vol: &Volume, path: &str) -> Inode {
     path.split('/').filter(|name| !name.is_empty()).fold(

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::inode::FileType;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Mount, Need, Random, Scratch, Xfsprogs, needs, ours};
 use xfskit_units::Ino;
 
 type Names = BTreeSet<Vec<u8>>;

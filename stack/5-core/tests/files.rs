@@ -1,23 +1,25 @@
 //! Inodes, extent maps, file data and symlinks of the volumes kept in `tests/images`, which the
 //! Linux kernel filled.
 
-mod kept;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use kept::{device, open};
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::bmap::Backing;
-use xfskit_core::{Error, Inode, Volume};
+use xfskit_core::{Error, Inode, OpenOptions, Volume};
 use xfskit_format::bmbt::{self, BmdrRoot};
 use xfskit_format::inode::{self, FileType, Format};
 use xfskit_format::{Fork, Location};
+use xfskit_test_support::kept::device;
 use xfskit_units::{ByteOffset, FileOff, FsBlock, Ino};
 
 /// The kept images that need no recovery.
 const IMAGES: [&str; 4] = ["v5", "v5-1k", "v5-plain", "v4"];
+
+fn open(dev: Arc<dyn BlockDevice>) -> Volume {
+    Volume::open(dev, &OpenOptions::default()).unwrap()
+}
 
 /// Every inode in use, as bulkstat finds it on some threads, read again by number.
 fn all(vol: &Volume, threads: usize) -> BTreeMap<Ino, Inode> {

@@ -12,7 +12,7 @@ use xfskit_core::file::Content;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Fork;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
 use xfskit_units::{ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, FileDevice, OpenMode, OverlayDevice};
 use xfskit_core::{Inode, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
-use xfskit_test_oracle::matrix::{self, Case};
-use xfskit_test_oracle::{Entry, Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs};
+use xfskit_test_support::matrix::{self, Case};
+use xfskit_test_support::{Entry, Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs};
 use xfskit_units::Ino;
 
 fn device(path: &Path) -> Arc<dyn BlockDevice> {
@@ -229,7 +229,7 @@ fn a_loop_of_parents_is_named() {
 
 #[test]
 fn the_whole_matrix_agrees_in_the_long_run() {
-    if xfskit_test_oracle::long() && needs(&[Need::Mount, Need::Xfsprogs]) {
+    if xfskit_test_support::long() && needs(&[Need::Mount, Need::Xfsprogs]) {
         for case in matrix::cases() {
             check_all(&case);
         }

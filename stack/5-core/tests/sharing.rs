@@ -8,8 +8,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::file::Content;
 use xfskit_core::{Error, OpenOptions, Result, Volume};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, verify};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Mount, Need, Random, Scratch, Xfsprogs, needs, verify};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };

@@ -151,8 +151,10 @@ impl Walk<'_, '_> {
         self.check_fill(block, ctx, is_root);
         self.check_siblings(block, ctx, agbno);
         if block.is_leaf() {
-            let span = self.check_records(block, ctx);
-            (self.leaf)(block, ctx);
+            let mut block = *block;
+            block.numrecs = stale_from(&block).unwrap_or(block.numrecs);
+            let span = self.check_records(&block, ctx);
+            (self.leaf)(&block, ctx);
             return span;
         }
         self.check_children(block, ctx)
@@ -161,6 +163,10 @@ impl Walk<'_, '_> {
     /// Checks that every block but the root is at least half full, and that a root above the leaves
     /// has two children.
     fn check_fill(&self, block: &Block<'_>, ctx: &Ctx<'_>, is_root: bool) {
+        if let Some(numrecs) = stale_from(block) {
+            self.vol.sink.error(ctx.eq(self.ids.numrecs, numrecs, block.numrecs));
+            return;
+        }
         let min = match (is_root, block.is_leaf()) {
             (false, _) => self.tree.minrecs(&self.vol.geo, block.level),
             (true, false) => 1,
@@ -264,6 +270,20 @@ impl Walk<'_, '_> {
             sink.error(Err(ctx.corruption(id, describe(child.high), format!("{high:?}"))));
         }
     }
+}
+
+/// Returns the number of records of a leaf before its last ones, if all of these are blank or
+/// repeat a record before them. Such bytes lie behind the records of a leaf, so `numrecs` is wrong.
+fn stale_from(block: &Block<'_>) -> Option<usize> {
+    if !block.is_leaf() {
+        return None;
+    }
+    let key = |index| record_keys(block, index).map(|(low, _)| low);
+    let falls = |index: &usize| key(index - 1) >= key(*index);
+    let first = (1..block.numrecs).find(falls)?;
+    let stale =
+        |index| key(index) == Some((0, 0, 0)) || (0..first).any(|before| key(before) == key(index));
+    (first..block.numrecs).all(stale).then_some(first)
 }
 
 fn alloc_key(tree: Tree, rec: alloc::Rec) -> Key {

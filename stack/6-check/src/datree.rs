@@ -93,6 +93,17 @@ pub(crate) struct Scratch {
 /// Verifies a leaf and uses it. The last argument is true if the leaf is the whole tree.
 type Leaf<'l> = dyn FnMut(&[u8], &Ctx<'_>, bool) -> VerifyResult<LeafHead> + 'l;
 
+/// What a node records about a block below it.
+#[derive(Clone, Copy)]
+struct Parent {
+    /// The level of the block below.
+    level: u16,
+    /// Its last hash.
+    hashval: u32,
+    /// Location of the node's entry.
+    at: Location,
+}
+
 struct Walk<'w, 'v> {
     fork: MappedFork<'w, 'v>,
     scratch: &'w mut Scratch,
@@ -121,8 +132,8 @@ pub(crate) fn walk<'w>(
 }
 
 impl Walk<'_, '_> {
-    /// Checks the block `dablk`. Its parent, if it has one, gives the expected level and last hash.
-    fn visit(&mut self, dablk: u32, expected: Option<(u16, u32)>) {
+    /// Checks the block `dablk`, below `parent` if it is not the root.
+    fn visit(&mut self, dablk: u32, parent: Option<Parent>) {
         let vol = self.fork.vol;
         let what = if self.fork.fork == Fork::Data { "dir block" } else { "attr block" };
         let ctx = vol.ctx(self.fork.location(what, dablk.into()));
@@ -137,13 +148,13 @@ impl Walk<'_, '_> {
             self.sound = vol.sink.error(ctx.require("da.hole", false, mapped, dablk));
             return;
         }
-        let slot = expected.map_or(da::MAX_LEVEL, |(level, _)| level);
+        let slot = parent.map_or(da::MAX_LEVEL, |parent| parent.level);
         let slot = usize::from(slot.min(da::MAX_LEVEL));
         let mut buf = std::mem::take(&mut self.scratch.buffers[slot]);
         buf.resize(da::block_len(&vol.geo, self.fork.fork), 0);
         let verified = self.fork.read(ctx.at, &mut buf).and_then(|()| {
             vol.verify_in(ctx.at, &mut buf, da::CRC_OFFSET, |bytes| {
-                self.check_block(bytes, &ctx, dablk, expected)
+                self.check_block(bytes, &ctx, dablk, parent)
             })
         });
         self.scratch.buffers[slot] = buf;
@@ -157,35 +168,35 @@ impl Walk<'_, '_> {
         bytes: &[u8],
         ctx: &Ctx<'_>,
         dablk: u32,
-        expected: Option<(u16, u32)>,
+        parent: Option<Parent>,
     ) -> VerifyResult {
         let is_node = da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic);
-        let wants_node = expected.map_or(is_node, |(level, _)| level > 0);
+        let wants_node = parent.map_or(is_node, |parent| parent.level > 0);
         if wants_node {
             let node = Node::verify(bytes, ctx, self.fork.fork)?;
             let mut level = node.level;
-            match expected {
-                Some((expected, _)) => ctx.eq("da.node.level", expected, level)?,
+            match parent {
+                Some(parent) => ctx.eq("da.node.level", parent.level, level)?,
                 // A wrong level of the root would be found again in each child.
                 None => level = self.level_by_children(&node).unwrap_or(level),
             }
             self.fork.vol.sink.error(ctx.eq("da.node.level", level, node.level));
-            let last = node.btree.last().map(|child| child.hashval.get());
-            self.check_parent_hash(ctx, "da.node.hashval", expected, last);
+            self.check_parent_hash(parent, node.btree.last().map(|child| child.hashval.get()));
             let siblings = (node.info.forw.get(), node.info.back.get());
             self.check_siblings(ctx, ("da.node.forw", "da.node.back"), level, dablk, siblings);
-            for child in node.btree {
-                self.visit(child.before.get(), Some((level - 1, child.hashval.get())));
+            for (index, child) in node.btree.iter().enumerate() {
+                let (level, hashval, at) = (level - 1, child.hashval.get(), ctx.at.index(index));
+                self.visit(child.before.get(), Some(Parent { level, hashval, at }));
             }
             return Ok(());
         }
-        let head = (self.leaf)(bytes, ctx, expected.is_none())?;
+        let head = (self.leaf)(bytes, ctx, parent.is_none())?;
         if let Some((first, last)) = head.hashes {
             let sink = &self.fork.vol.sink;
             sink.error(ctx.at_least("da.leaf.order", self.last_hash, first));
             self.last_hash = last;
         }
-        self.check_parent_hash(ctx, "da.leaf.hashval", expected, head.hashes.map(|(_, last)| last));
+        self.check_parent_hash(parent, head.hashes.map(|(_, last)| last));
         let ids = match self.fork.fork {
             Fork::Data => ("dir.leaf.forw", "dir.leaf.back"),
             Fork::Attr => ("attr.leaf.forw", "attr.leaf.back"),
@@ -216,16 +227,12 @@ impl Walk<'_, '_> {
         Node::verify(&block, &ctx, fork).ok().map(|node| node.level)
     }
 
-    /// Checks that the parent's hash is that of the last entry below.
-    fn check_parent_hash(
-        &self,
-        ctx: &Ctx<'_>,
-        id: &'static str,
-        expected: Option<(u16, u32)>,
-        last: Option<u32>,
-    ) {
-        if let (Some((_, hash)), Some(last)) = (expected, last) {
-            self.fork.vol.sink.error(ctx.eq_hex(id, last, hash));
+    /// Checks that the parent's hash is that of the last entry below. The hashes of a leaf are
+    /// compared with its names, so the parent's is wrong.
+    fn check_parent_hash(&self, parent: Option<Parent>, last: Option<u32>) {
+        if let (Some(parent), Some(last)) = (parent, last) {
+            let ctx = self.fork.vol.ctx(parent.at);
+            self.fork.vol.sink.error(ctx.eq_hex("da.node.hashval", last, parent.hashval));
         }
     }
 

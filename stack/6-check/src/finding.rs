@@ -5,30 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use xfskit_format::corruption::Severity;
 use xfskit_format::{Corruption, VerifyResult};
-
-/// Severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Untidy or worth knowing, but misleads no reader: a stale hint, a journal that is not
-    /// replayed.
-    Warning,
-    /// The volume contradicts itself or the format.
-    Error,
-    /// A part of the volume could not be checked.
-    Fatal,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::Fatal => "fatal",
-        })
-    }
-}
 
 /// How a damaged block was healed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,6 +78,7 @@ impl<'a> Sink<'a> {
 
     #[allow(clippy::boxed_local)] // as it comes from the verifiers
     fn send(&self, severity: Severity, corruption: Box<Corruption>, healed: Option<Healing>) {
+        debug_assert!(is_in_table(severity, &corruption, healed), "{severity}: {corruption}");
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };
         let mut to = to.lock();
@@ -130,4 +109,10 @@ impl<'a> Sink<'a> {
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|c| c.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// Returns true if the table of checks has this severity. A rewritten block is a warning always.
+fn is_in_table(severity: Severity, corruption: &Corruption, healed: Option<Healing>) -> bool {
+    let check = corruption.check.check();
+    healed.is_some() || check.is_some_and(|check| check.severities.contains(&severity))
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, Location};
+use xfskit_format::{Ctx, Fork, Location, bytes};
 use xfskit_units::{FileOff, FsBlock};
 
 use crate::volume::Volume;
@@ -20,6 +20,9 @@ pub(crate) enum Mapped {
     /// A block of the map's own btree.
     Btree(FsBlock),
 }
+
+/// Byte of the level in a block of the tree.
+const LEVEL: usize = 4;
 
 /// Buffers that are reused from fork to fork.
 #[derive(Default)]
@@ -156,8 +159,14 @@ impl Walk<'_, '_> {
         let mut buf = std::mem::take(&mut self.scratch.buffers[slot]);
         buf.resize(vol.geo.blocksize(), 0);
         let fork = self.fork;
-        let verified = vol.verify(at, &mut buf, bmbt::CRC_OFFSET, |bytes| {
-            let block = BmbtBlock::verify(bytes, &ctx, fork)?;
+        let verified = vol.verify(at, &mut buf, bmbt::CRC_OFFSET, |block| {
+            let block = BmbtBlock::verify(block, &ctx, fork).map_err(|corruption| {
+                // With a wrong level, records are taken for keys and pointers.
+                let found = bytes::be16(block, LEVEL).unwrap_or(level);
+                let inner = matches!(corruption.check.0, "bmbt.keys" | "bmbt.ptrs");
+                let result = ctx.eq("bmbt.level", level, found).err().filter(|_| inner);
+                result.unwrap_or(corruption)
+            })?;
             ctx.eq("bmbt.level", level, block.level)?;
             self.check_block(&block, &ctx, fsbno, (key, only_child));
             Ok(())

@@ -35,6 +35,8 @@ pub(crate) struct Group {
     pub agfl_blocks: Option<u32>,
     /// Number of blocks of bnobt and cntbt; `None` if one could not be walked.
     pub alloc_tree_blocks: Option<u32>,
+    /// True if the finobt could be walked, or the volume has none.
+    pub finobt_known: bool,
     /// The inode chunks.
     pub chunks: ChunkMap,
     /// Extents found in use so far.
@@ -177,8 +179,8 @@ fn check_free_space(
         group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::AG)));
     }
     freespace::check_order(vol, agno, &by_block);
+    by_size.sort_unstable();
     if bno.complete && cnt.complete {
-        by_size.sort_unstable();
         freespace::compare(vol, agno, &by_block, &by_size);
         group.alloc_tree_blocks = Some(bno.count().saturating_add(cnt.count()));
     }
@@ -225,6 +227,7 @@ fn check_inode_trees(
             vol.sink.error(ctx.eq("agi.ino_blocks", ino.count(), agi.ino_blocks.get()));
         }
     }
+    group.finobt_known = !geo.features.finobt();
     if geo.features.finobt() {
         let mut free = Vec::new();
         let root = (agi.free_root.get(), agi.free_level.get());
@@ -232,6 +235,7 @@ fn check_inode_trees(
             |block, ctx| chunks::collect(vol, agno, block, ctx, &mut free)
         });
         claim_inode_tree(group, &fino);
+        group.finobt_known = fino.complete;
         if fino.complete && geo.features.inobtcount() {
             vol.sink.error(ctx.eq("agi.fino_blocks", fino.count(), agi.fino_blocks.get()));
         }

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inobt::INODES_PER_CHUNK;
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
 use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2};
 use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
 use xfskit_units::flags::FlagWord;
-use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
+use xfskit_units::{AgBlock, AgIno, AgNumber, ByteLen, Daddr, Ino};
 
 use crate::attrs;
 use crate::chunks;
@@ -121,6 +121,8 @@ struct Worker<'w, 'v> {
     claims: Vec<(AgNumber, UsedExtent)>,
     directories: Vec<Ino>,
     counts: Counts,
+    /// First inode of the chunk without inodes that was reported last.
+    no_chunk: Option<Ino>,
 }
 
 /// One inode and where it is.
@@ -144,6 +146,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             claims: Vec::with_capacity(CLAIMS),
             directories: Vec::new(),
             counts: Counts::default(),
+            no_chunk: None,
         }
     }
 
@@ -208,11 +211,58 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
+    /// Returns true if no inode of the chunk of `slot` has the magic, and reports it once. Then the
+    /// chunk's record is wrong, or the whole chunk is lost.
+    #[cold]
+    fn is_no_chunk(&mut self, bytes: &[u8], slot: &InodeSlot) -> bool {
+        let vol = self.shared.vol;
+        let Some((agno, agino)) = vol.geo.ino_split(slot.ino) else { return false };
+        let Some(group) = self.shared.groups.get(agno.0 as usize) else { return false };
+        let Some((_, chunk)) = group.chunks.find(agino) else { return false };
+        if bytes.starts_with(b"IN") {
+            return false;
+        }
+        let at = vol.geo.agino_to_ino(agno, chunk.startino);
+        if self.no_chunk != Some(at) {
+            if (0..INODES_PER_CHUNK).any(|slot| self.has_magic(agno, chunk, slot)) {
+                return false;
+            }
+            self.no_chunk = Some(at);
+            let ctx = vol.ctx(inode::location(&vol.geo, at));
+            let found = "none of its 64 inodes has the magic";
+            vol.sink.error(ctx.fail("inobt.chunk", "inodes where a record has a chunk", found));
+        }
+        true
+    }
+
+    /// Returns true if an inode of `chunk` cannot be read, has another copy, or has the magic.
+    fn has_magic(&self, agno: AgNumber, chunk: &Chunk, slot: u32) -> bool {
+        let geo = &self.shared.vol.geo;
+        let agino = AgIno(chunk.startino.0.saturating_add(slot));
+        if chunk.present() >> slot & 1 == 0 {
+            return false;
+        }
+        let at = inode::location(geo, geo.agino_to_ino(agno, agino));
+        let mut block = vec![0; geo.blocksize()];
+        let copies = at.daddr.map_or(0, |daddr| {
+            self.shared.vol.dev.alternatives(daddr.byte_offset(), ByteLen(block.len() as u64))
+        });
+        let bytes = geo.agino_block_offset(agino)..;
+        copies > 1
+            || !self.shared.quiet.read(at, &mut block)
+            || block.get(bytes).is_none_or(|bytes| bytes.starts_with(b"IN"))
+    }
+
     /// Checks an inode that failed verification or whose copies mismatch. Another copy may pass, or
     /// only the checksum may be wrong.
     #[cold]
     fn check_damaged(&mut self, bytes: &[u8], ctx: &Ctx<'_>, slot: &InodeSlot) {
         let vol = self.shared.vol;
+        if self.is_no_chunk(bytes, slot) {
+            self.shared.table.set(slot.rank, Kind::Broken, 0);
+            self.shared.mark_forks_unknown();
+            return;
+        }
         let at = inode_location(vol, slot);
         let mut copy = bytes.to_vec();
         let verified = vol.verify_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {

@@ -1,11 +1,12 @@
 //! The journal's state: whether it is clean, and its head.
 
 use xfskit_block::BlockDevice;
+use xfskit_format::corruption::Severity;
 use xfskit_format::{Expected, Location};
 use xfskit_log::Log;
 use xfskit_units::{Daddr, Lsn};
 
-use crate::finding::{Healing, Severity};
+use crate::finding::Healing;
 use crate::volume::Volume;
 
 /// What later phases need from the journal.
@@ -43,9 +44,11 @@ pub(crate) fn check(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
         vol.sink.report_healed(Box::new(record.corruption.clone()), healing);
     }
     let clean = log.is_clean();
-    let wanted = "a journal without changes to replay";
-    let found = format!("changes from {} to {}", log.tail(), log.head());
-    vol.sink.warning(vol.ctx(at).require("log.dirty", clean, wanted, found));
+    if !clean {
+        let wanted = "a journal without changes to replay";
+        let found = format!("changes from {} to {} wait for replay", log.tail(), log.head());
+        vol.sink.warning(vol.ctx(at).fail("log.dirty", wanted, found));
+    }
     // A damaged record keeps all records behind it from being replayed.
     for transaction in log.transactions() {
         match transaction {

@@ -58,9 +58,10 @@ use xfskit_format::Corruption;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_units::{AgNumber, index};
 
-pub use finding::{Finding, Healing, Severity};
+pub use finding::{Finding, Healing};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
+pub use xfskit_format::corruption::Severity;
 
 use finding::Sink;
 use groups::Group;

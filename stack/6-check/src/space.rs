@@ -45,7 +45,9 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     let mut used = std::mem::take(&mut *group.used.lock());
     used.sort_unstable_by_key(UsedExtent::key);
     let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
-        && refcountbt.as_ref().is_none_or(Option::is_some);
+        && refcountbt.as_ref().is_none_or(Option::is_some)
+        && group.alloc_tree_blocks.is_some()
+        && group.finobt_known;
     let all_known =
         forks_known && trees_known && group.chunks.complete && group.agfl_blocks.is_some();
     if let Some(mismatches) = vol.mismatches {

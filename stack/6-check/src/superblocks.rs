@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::corruption::{CheckId, Severity};
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
 use xfskit_format::{Corruption, Ctx, Expected, Location};
@@ -10,7 +11,7 @@ use xfskit_units::features::{Features2, Incompat, VersionNum};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
-use crate::finding::{Healing, Severity};
+use crate::finding::Healing;
 use crate::volume::Volume;
 
 /// Size of the largest sector that the format defines, in bytes.
@@ -291,7 +292,7 @@ pub(crate) fn report_refused(
 fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box<Corruption>> {
     let corrupt = |id, found: String| {
         Box::new(Corruption {
-            check: xfskit_format::corruption::CheckId(id),
+            check: CheckId::new(id),
             at,
             expected: Expected::Described("what the primary says".into()),
             found: found.into(),

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use xfskit_block::BlockDevice;
+use xfskit_format::corruption::Severity;
 use xfskit_format::inode::Dinode;
 use xfskit_format::log::Stamp;
 use xfskit_format::{Corruption, Ctx, Expected, Location, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
-use crate::finding::{Healing, Severity, Sink};
+use crate::finding::{Healing, Sink};
 use crate::mismatches::Mismatches;
 
 /// Length of the longest structure, in bytes: a directory block.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_inspect::{Structure, inspect};
-use xfskit_test_fuzzing::image::unpack;
+use xfskit_test_support::kept::unpack;
 
 /// A kept image, unpacked into a file that is removed when the test ends.
 struct Image(PathBuf);

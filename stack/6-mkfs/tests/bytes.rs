@@ -11,7 +11,7 @@ use xfskit_format::agi::{self, Agi};
 use xfskit_format::sb::Superblock;
 use xfskit_mkfs::layout::AgLayout;
 use xfskit_mkfs::{DeviceFacts, Error, Options, Plan, Stamp, make, plan};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::verify;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Daddr, Sectors, Uuid, index};
 
 const UUID: &str = "11111111-2222-3333-4444-555555555555";

@@ -8,7 +8,7 @@ use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
 use xfskit_md::superblock::Version;
 use xfskit_md::{Array, Layout, Level};
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, make, plan};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::verify;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, Uuid, index};
 
 const KIB: u64 = 1 << 10;

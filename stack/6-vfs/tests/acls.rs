@@ -1,6 +1,6 @@
 //! ACLs and permissions agree, as in Linux.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
@@ -11,7 +11,7 @@ use common::{make, open, verify_all};
 use xfskit_block::BlockDevice;
 use xfskit_core::Error as Core;
 use xfskit_core::attr::change::SetMode;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, needs};
+use xfskit_test_support::{Image, Mount, Need, Scratch, needs};
 use xfskit_units::{ByteOffset, Ino};
 use xfskit_vfs::{Error, FileType, Follow, Fs, Inode, NewNode, SetAttr};
 

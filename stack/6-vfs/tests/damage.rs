@@ -1,6 +1,6 @@
 //! Changes that need a damaged structure fail by name, and nothing becomes worse.
 
-mod common;
+use crate::common;
 
 use common::{SIZE, make, open, snapshot};
 use xfskit_block::{BlockDevice, MemDevice};

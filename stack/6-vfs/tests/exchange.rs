@@ -1,6 +1,6 @@
 //! Exchanges content in thousands of pieces: more than fit into one transaction.
 
-mod common;
+use crate::common;
 
 use std::ops::Range;
 

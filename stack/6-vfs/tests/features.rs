@@ -1,6 +1,6 @@
 //! A volume is written only where every feature bit is on the list of those that the code writes.
 
-mod common;
+use crate::common;
 
 use std::mem::offset_of;
 use std::sync::Arc;

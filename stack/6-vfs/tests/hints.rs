@@ -1,7 +1,7 @@
 //! Extent size hints are inherited from a directory, and copied from a file to its clones, as in
 //! Linux.
 
-mod common;
+use crate::common;
 
 use common::{make, open, verify_all};
 use xfskit_format::inode::{InodeFlags, InodeFlags2};

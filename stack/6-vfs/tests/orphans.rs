@@ -1,6 +1,6 @@
 //! Changes that are durable without a close: freed orphans, a dirty journal, single inodes.
 
-mod common;
+use crate::common;
 
 use common::{make, open, snapshot, verify_all};
 use xfskit_vfs::{Fs, NewNode};

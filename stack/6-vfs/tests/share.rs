@@ -1,6 +1,6 @@
 //! Shares, copies and exchanges content of two files.
 
-mod common;
+use crate::common;
 
 use common::{make, open, verify_all};
 use xfskit_core::Error as Core;

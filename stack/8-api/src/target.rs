@@ -43,12 +43,16 @@ pub struct Target {
 }
 
 impl Target {
+    fn new(parsed: target::Target) -> Self {
+        Self { name: parsed.to_string(), parsed }
+    }
+
     /// Parses a name. Opens nothing.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it does not follow the grammar.
     pub fn parse(name: impl AsRef<Path>) -> Result<Self> {
-        Ok(parse(name.as_ref().as_os_str())?.into())
+        Ok(Self::new(parse(name.as_ref().as_os_str())?))
     }
 
     /// Returns the target of the array that these members form, by their superblocks. A member may
@@ -81,7 +85,7 @@ impl Target {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it has one already, or the path
     /// cannot be a part of a name.
     pub fn with_overlay(self, path: &str) -> Result<Self> {
-        Ok(self.parsed.with_overlay(path).map_err(Error::new)?.into())
+        Ok(Self::new(self.parsed.with_overlay(path).map_err(Error::new)?))
     }
 
     /// Returns the target, to be assembled by force: an array takes stale members where there are
@@ -90,7 +94,7 @@ impl Target {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not an array with superblocks.
     pub fn with_force(self) -> Result<Self> {
-        Ok(self.parsed.with_force().map_err(Error::new)?.into())
+        Ok(Self::new(self.parsed.with_force().map_err(Error::new)?))
     }
 
     /// Returns true for an array.
@@ -151,12 +155,6 @@ impl Target {
     }
 }
 
-impl From<target::Target> for Target {
-    fn from(parsed: target::Target) -> Self {
-        Self { name: parsed.to_string(), parsed }
-    }
-}
-
 impl FromStr for Target {
     type Err = Error;
 
@@ -182,6 +180,10 @@ impl fmt::Display for Target {
 pub struct Device(Arc<dyn BlockDevice>);
 
 impl Device {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self(device)
+    }
+
     /// Opens `target` for reading, whatever it holds.
     ///
     /// # Errors
@@ -244,12 +246,6 @@ impl VolumeOptions {
     }
 }
 
-impl From<Arc<dyn BlockDevice>> for Device {
-    fn from(device: Arc<dyn BlockDevice>) -> Self {
-        Self(device)
-    }
-}
-
 /// Something that a disk holds.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -287,7 +283,7 @@ pub fn discover(target: impl AsRef<Path>) -> Result<Vec<Found>> {
     };
     let mut found: Vec<Found> = target::discover(&disk).into_iter().map(part).collect();
     if found.is_empty() && find_superblock(&*disk).is_ok() {
-        let (target, size) = (target.into(), disk.size().0);
+        let (target, size) = (Target::new(target), disk.size().0);
         found.push(Found { target, offset: 0, size, kind: "whole".into(), xfs: true });
     }
     Ok(found)

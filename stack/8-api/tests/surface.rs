@@ -148,6 +148,10 @@ fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<St
     }
 }
 
+fn keep(names: &mut BTreeSet<String>, ident: &syn::Ident) {
+    names.insert(ident.to_string());
+}
+
 /// The names that a module exports, and the lines of those that it takes from the floors below.
 fn exports(file: &Path, lines: &mut Vec<String>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -162,14 +166,10 @@ fn exports(file: &Path, lines: &mut Vec<String>) -> BTreeSet<String> {
                 }
                 names.extend(these);
             }
-            Item::Struct(item) if is_public(&item.vis) => {
-                drop(names.insert(item.ident.to_string()))
-            }
-            Item::Enum(item) if is_public(&item.vis) => drop(names.insert(item.ident.to_string())),
-            Item::Type(item) if is_public(&item.vis) => drop(names.insert(item.ident.to_string())),
-            Item::Fn(item) if is_public(&item.vis) => {
-                drop(names.insert(item.sig.ident.to_string()));
-            }
+            Item::Struct(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Enum(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Type(item) if is_public(&item.vis) => keep(&mut names, &item.ident),
+            Item::Fn(item) if is_public(&item.vis) => keep(&mut names, &item.sig.ident),
             _ => {}
         }
     }

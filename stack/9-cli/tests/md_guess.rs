@@ -57,7 +57,7 @@ fn a_member_that_is_partly_garbage_is_named() {
         let (names, target) = case.made(&bench);
         let (guesses, notes) = guessed(0, &names, &[1, 0, 4, 3, 2]);
         assert_eq!(guesses[0]["target"], *target, "{guesses:#?} {notes}");
-        assert_eq!(guesses[0]["sureness"], "likely", "{guesses:#?}");
+        assert_eq!(guesses[0]["confidence"], "likely", "{guesses:#?}");
         assert!(guesses[0]["against"].to_string().contains("m1.img"), "{guesses:#?}");
     }
 }
@@ -102,8 +102,8 @@ fn said(case: &Case) -> Result<Said, String> {
     let targets: Vec<&str> = guesses.iter().filter_map(|guess| guess["target"].as_str()).collect();
     let wrong =
         |what: &str| Err(format!("{what}: {case:?}\n  {target}\n  {targets:#?}\n{}", run.stderr));
-    let sureness = guesses.first().and_then(|guess| guess["sureness"].as_str());
-    match (sureness, run.code) {
+    let confidence = guesses.first().and_then(|guess| guess["confidence"].as_str());
+    match (confidence, run.code) {
         (Some("certain" | "likely"), 0) if guesses.len() == 1 && is_right(&guesses[0]) => {
             Ok(Said::Right)
         }
@@ -172,6 +172,28 @@ fn with_a_member_missing_or_partly_garbage_the_first_guess_is_right() {
 }
 
 #[test]
+fn a_raid5_with_a_garbage_member_is_never_sure_and_wrong() {
+    let disks = [None, Some(GPT), Some(LVM)];
+    let layouts = [
+        case("5", "left-symmetric", "64K", 5),
+        case("5", "right-asymmetric", "16K", 4),
+        case("5", "left-asymmetric", "128K", 4),
+        case("5", "right-symmetric", "32K", 6),
+    ];
+    let all = (0..4).flat_map(|round| (0..).zip(layouts).map(move |(i, case)| (round, i, case)));
+    let cases = all.map(|(round, i, case): (usize, usize, Case)| Case {
+        garbage: Some((i + round) % case.members),
+        garbage_mib: [(4, 6), (0, 40)][round % 2],
+        missing: (round == 3).then_some((i + round + 1) % case.members),
+        disk: disks[(i + round) % 3].filter(|disk| *disk != LVM || case.members > 4),
+        seed: 31 + (4 * round + i) as u64,
+        ..case
+    });
+    let said = all_said(&cases.collect::<Vec<_>>());
+    eprintln!("{said:?}");
+}
+
+#[test]
 fn with_few_files_or_none_a_guess_is_right_or_undecided_and_never_sure_and_wrong() {
     let few = (0..).zip(LAYOUTS).map(|(i, case)| {
         let disk = [Some(GPT), None][i % 2];
@@ -198,7 +220,7 @@ fn guesses_that_read_the_same_say_so() {
     let (guesses, notes) = guessed(1, &names, &[2, 0, 3, 1]);
     assert!(guesses.len() > 1 && guesses.iter().any(|g| g["target"] == *target), "{guesses:#?}");
     for guess in &guesses {
-        assert_eq!(guess["sureness"], "undecided", "{guesses:#?}");
+        assert_eq!(guess["confidence"], "undecided", "{guesses:#?}");
         assert_eq!(guess["candidates"], guesses.len(), "{guesses:#?}");
         assert_eq!(guess["reads_same"], true, "{guesses:#?}");
     }
@@ -206,6 +228,41 @@ fn guesses_that_read_the_same_say_so() {
         notes.contains(&format!("these {} candidates read the same", guesses.len())),
         "{notes}"
     );
+}
+
+#[test]
+fn a_comparison_of_files_tells_how_many_were_compared() {
+    let bench = Bench::new();
+    let case = Case { files: 5, ..case("1", "", "", 2) };
+    let (names, _) = case.made(&bench);
+    let (guesses, notes) = guessed(0, &names, &[1, 0]);
+    let sizes = std::fs::read_dir(bench.path("tree/dir0")).unwrap();
+    let bytes: u64 = sizes.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert_eq!(guesses[0]["files_compared"], 5, "{guesses:#?} {notes}");
+    assert_eq!(guesses[0]["bytes_compared"], bytes, "{guesses:#?} {notes}");
+    assert_eq!(guesses[0]["files_complete"], true, "{guesses:#?} {notes}");
+    assert!(guesses[0]["stripes_compared"].as_u64() > Some(0), "{guesses:#?} {notes}");
+}
+
+#[test]
+fn roles_that_are_open_in_too_many_ways_are_listed_in_part_and_counted() {
+    // An empty volume has its headers on two of eight members: nothing tells the order of the rest.
+    let bench = Bench::new();
+    let case = Case { files: 0, ..case("5", "left-symmetric", "64K", 9) };
+    let (names, _) = case.made(&bench);
+    let (guesses, notes) = guessed(1, &names, &[8, 3, 0, 4, 2, 1, 5, 7, 6]);
+    assert!((1..=128).contains(&guesses.len()), "{} {notes}", guesses.len());
+    let (listed, all) = (guesses.len() as u64, guesses[0]["candidates"].as_u64().unwrap());
+    assert!(all > listed, "{:#} {notes}", guesses[0]);
+    for guess in &guesses {
+        assert_eq!(guess["confidence"], "undecided", "{guess:#}");
+        assert_eq!(guess["candidates_listed"], listed, "{guess:#}");
+        assert_eq!(guess["candidates_unchecked"], all - listed, "{guess:#}");
+        assert_eq!(guess["reads_same"], false, "{guess:#}");
+        assert!(guess["against"].to_string().contains("nothing tells the place of"), "{guess:#}");
+    }
+    let more = format!("at least {} more may be as good, and were not checked", all - listed);
+    assert!(notes.contains(&more), "{notes}");
 }
 
 #[test]

@@ -86,8 +86,8 @@ pub fn is_consistent(array: &Array) -> bool {
         .all(|stripe| array.scrub_stripe(stripe, false).expect("members to compare").is_empty())
 }
 
-/// Returns a start and a length within `size` bytes, at most one of four lengths. Half of the starts
-/// are page-aligned.
+/// Returns a start and a length within `size` bytes, at most one of four lengths. Half of the
+/// starts are page-aligned.
 pub fn random_range(random: &mut Random, size: usize, most: [usize; 4]) -> (usize, usize) {
     let most = random.pick(&most);
     let len = 1 + random.below(size.min(most));

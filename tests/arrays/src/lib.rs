@@ -3,12 +3,12 @@
 //! to compute what a crash leaves. The tests are in `tests/`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_test_support::kept;
 use xfskit_units::{ByteLen, ByteOffset};
 
 pub mod helpers;
@@ -67,10 +67,8 @@ impl Fixture {
     /// Opens the array called `name`.
     pub fn open(name: &str) -> Self {
         let entry = manifest().into_iter().find(|entry| entry.name == name).expect("a known array");
-        let packed = File::open(folder().join(format!("{name}.tar.zst"))).expect("a kept array");
-        let mut unpacked = zstd::Decoder::new(packed).expect("zstd");
-        unpacked.window_log_max(27).expect("a window of 128 MiB");
-        let mut archive = tar::Archive::new(unpacked);
+        let unpacked = kept::decompress(&folder().join(format!("{name}.tar.zst")));
+        let mut archive = tar::Archive::new(unpacked.as_slice());
         let (mut members, mut texts) = (BTreeMap::new(), BTreeMap::new());
         for file in archive.entries().expect("a tar archive") {
             let mut file = file.expect("an entry");

@@ -15,7 +15,7 @@ use xfskit_md::{Level, bad_blocks, superblock};
 use xfskit_test_arrays::member_set::{create_array, fill, layout};
 use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent};
 use xfskit_test_support::Random;
-use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors, index};
 
 /// A disk with bad sectors.
 #[derive(Debug)]
@@ -218,14 +218,14 @@ fn pages_that_no_member_has_become_bad_blocks_and_the_rebuild_continues() {
                 array.fail(*role).unwrap();
             }
         }
-        let mut lost = 0;
+        let mut lost = Sectors(0);
         let mut watch = |step: Progress| {
             lost = step.bad;
             ControlFlow::Continue(())
         };
         assert_eq!(array.rebuild(&mut watch).unwrap(), Completion::Finished, "{what}");
         // Two pages of each rebuilt member.
-        assert_eq!(lost, 16 * removed.len() as u64, "{what}");
+        assert_eq!(lost, Sectors(16).times(removed.len() as u64), "{what}");
         let found = pages(&array);
         array.close().unwrap();
         drop(array);

@@ -17,7 +17,7 @@ use xfskit_test_arrays::{
     Crash, Fixture, NOW, Recording, WriteHistory, assembly, content, is_consistent, read_only_views,
 };
 use xfskit_test_support::Random;
-use xfskit_units::index;
+use xfskit_units::{ArraySector, MemberSector, index};
 
 fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
     let assembly = assembly(devices);
@@ -238,12 +238,13 @@ fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> 
     let mut ring = JournalWriter::new(&journal.device, sb, 0).unwrap().unwrap();
     let (mut random, mut expected) = (Random::of_test(7), seed);
     let page = [0; 4096];
-    let parity = || StripePage { data: vec![], member_sector: 0, parity: vec![&page, &page] };
+    let parity =
+        || StripePage { data: vec![], member_sector: MemberSector(0), parity: vec![&page, &page] };
     for rows in 1.. {
         let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
         let new = vec![random.byte(); 4096];
-        let data = vec![(at as u64 / 512, new.as_slice())];
-        let columns = [StripePage { data, member_sector: 0, parity: vec![] }];
+        let data = vec![(ArraySector(at as u64 / 512), new.as_slice())];
+        let columns = [StripePage { data, member_sector: MemberSector(0), parity: vec![] }];
         let mut left = ring.clone();
         let parities = if kept_free { rows } else { 0 };
         if !left.simulate_append(&columns)

@@ -171,11 +171,12 @@ fn the_journal_holds_stripes_whose_pages_are_whole() {
     let entries = journal.entries().unwrap();
     assert!(entries.len() >= 6, "{}", entries.len());
     let payloads: Vec<_> = entries.iter().flat_map(|entry| &entry.payloads).collect();
-    let data = payloads.iter().filter(|payload| payload.kind == Kind::Data).count();
-    let parity = payloads.iter().filter(|payload| payload.kind == Kind::Parity).count();
+    let data = payloads.iter().filter(|payload| matches!(payload.kind, Kind::Data(_))).count();
+    let parity = payloads.iter().filter(|payload| matches!(payload.kind, Kind::Parity(_))).count();
     assert!(parity > 40 && data > parity && data <= 2 * parity, "{data} and {parity}");
-    for payload in payloads.iter().filter(|payload| payload.kind == Kind::Data) {
+    for payload in payloads {
+        let Kind::Data(first) = payload.kind else { continue };
         let page = journal.page(payload.pages[0]).unwrap();
-        assert_eq!(page[..8], payload.location.to_le_bytes(), "the pattern names its place");
+        assert_eq!(page[..8], first.0.to_le_bytes(), "the pattern names its place");
     }
 }

@@ -31,7 +31,8 @@ fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
 /// Returns the guesses for the roles in this order.
 fn guessed(roles: &[Option<std::sync::Arc<dyn BlockDevice>>], order: &[usize]) -> Vec<Guess> {
     let members: Vec<_> = order.iter().map(|role| roles[*role].clone()).collect();
-    Evidence::of_whole(&members, 1 << 30).map_or_else(Vec::new, |clues| guess(&members, &clues))
+    Evidence::of_whole(&members, 1 << 30)
+        .map_or_else(Vec::new, |clues| guess(&members, &clues).best)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use xfskit_md::layout::Layout;
 use xfskit_md::layout::mirror::Raid10;
 use xfskit_md::layout::parity::StripeLayout;
 use xfskit_test_arrays::{Fixture, NOW, content, sha256};
-use xfskit_test_guest::{Guest, GuestOutput};
+use xfskit_test_support::guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset};
 
 /// What happens to an array before the kernel gets it.
@@ -145,7 +145,7 @@ fn came_back(output: &GuestOutput, name: &str) -> Array {
 
 #[test]
 fn the_kernel_assembles_written_arrays_without_mismatches_and_returns_them() {
-    if !xfskit_test_guest::available_or_skip() {
+    if !xfskit_test_support::guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::array::Array;
 use xfskit_test_arrays::{NOW, assembly, content, is_consistent};
-use xfskit_test_guest::Guest;
+use xfskit_test_support::guest::Guest;
 use xfskit_units::{ByteLen, ByteOffset};
 
 const PAGE: usize = 4096;
@@ -96,14 +96,14 @@ fn check(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
 
 #[test]
 fn data_synced_before_linux_crashed_are_in_arrays_with_a_partial_parity_log() {
-    if xfskit_test_guest::available_or_skip() {
+    if xfskit_test_support::guest::available_or_skip() {
         check("ppl", &crashed("--consistency-policy=ppl", 3), 3);
     }
 }
 
 #[test]
 fn data_synced_before_linux_crashed_are_in_arrays_with_a_journal() {
-    if xfskit_test_guest::available_or_skip() {
+    if xfskit_test_support::guest::available_or_skip() {
         check("journal", &crashed("--write-journal=/dev/ubdg", 4), 3);
     }
 }

@@ -13,8 +13,8 @@ use xfskit_test_arrays::recording::random_writes;
 use xfskit_test_arrays::{
     Crash, Fixture, NOW, Recording, WriteHistory, assembly, content, is_consistent, sha256,
 };
-use xfskit_test_guest::Guest;
 use xfskit_test_support::Random;
+use xfskit_test_support::guest::Guest;
 use xfskit_units::{ByteLen, ByteOffset};
 
 /// The commands run on every array. `$1` is the directory of the members.
@@ -66,7 +66,7 @@ fn crashed(
 
 #[test]
 fn linux_replays_journals_written_here() {
-    if xfskit_test_guest::available_or_skip() {
+    if xfskit_test_support::guest::available_or_skip() {
         checked(&crashed("raid5", Fixture::open("raid5-journal").devices()));
         let set = journaled(&create_array(layout(Level::Raid6, ""), 4, 1, false));
         let devices = set.0.iter().map(|(_, device)| Arc::clone(device) as _).collect();
@@ -124,7 +124,7 @@ fn arrays_with_partial_parity_logs_get_new_members() {
         let whole = content(&assembly(&devices).open_array().unwrap());
         assert!(content(&assembly(&fewer).open_array().unwrap()) == whole);
     }
-    if xfskit_test_guest::available_or_skip() {
+    if xfskit_test_support::guest::available_or_skip() {
         checked(&[("renewed".into(), devices.clone())]);
         let mut crashed = crashed("ppl", devices);
         crashed.truncate(3);

@@ -15,7 +15,7 @@ use xfskit_md::create::{CreateOptions, NewMember};
 use xfskit_md::superblock::{self, Version};
 use xfskit_test_arrays::member_set::{MIB, MemberSet, create_options, fill, layout, run_to_end};
 use xfskit_test_arrays::{assembly, content, is_consistent, sha256};
-use xfskit_test_guest::{Guest, GuestOutput};
+use xfskit_test_support::guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// The commands run in the guest. `$1` is the directory of an array's members.
@@ -200,7 +200,7 @@ fn output_line(output: &GuestOutput, name: &str, what: &str) -> String {
 
 #[test]
 fn the_kernel_reads_degrades_and_rebuilds_arrays_created_here_and_returns_them() {
-    if !xfskit_test_guest::available_or_skip() {
+    if !xfskit_test_support::guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();
@@ -278,7 +278,7 @@ fn parts(device: &dyn BlockDevice) -> [(&'static str, Vec<u8>); 3] {
 
 #[test]
 fn members_created_here_equal_those_of_mdadm() {
-    if !xfskit_test_guest::available_or_skip() {
+    if !xfskit_test_support::guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();

@@ -15,7 +15,7 @@ use xfskit_test_arrays::member_set::{
     MIB, MemberSet, create_array, create_options, fill, layout, run_to_end,
 };
 use xfskit_test_arrays::{NOW, content, sha256};
-use xfskit_test_guest::Guest;
+use xfskit_test_support::guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
 
 /// The commands run on every array. `$1` is the directory of its members.
@@ -97,7 +97,7 @@ fn returned(finished: bool) -> (MemberSet, Vec<u8>) {
 
 #[test]
 fn linux_continues_arrays_left_here_and_finds_no_mismatch() {
-    if !xfskit_test_guest::available_or_skip() {
+    if !xfskit_test_support::guest::available_or_skip() {
         return;
     }
     let rebuilt = |array: &Array| {

@@ -10,7 +10,7 @@ use xfskit_md::journal::{JournalReader, Kind};
 use xfskit_md::layout::parity::StripeLayout;
 use xfskit_md::superblock::{self, Superblock};
 use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, read_only_views, sha256};
-use xfskit_units::{ByteOffset, index};
+use xfskit_units::{ArraySector, ByteOffset, MemberSector, index};
 
 /// Returns the members of the array with a journal as if none of the journal's data had reached
 /// them.
@@ -26,14 +26,13 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let layout_of = |stripe| StripeLayout::new(layout, 3, stripe).unwrap();
     let mut missing = 0;
     for payload in entries.iter().flat_map(|entry| &entry.payloads) {
-        let location = payload.location;
         let (role, sector) = match payload.kind {
-            Kind::Data => {
+            Kind::Data(ArraySector(location)) => {
                 let (stripe, d) = (location / chunk / 2, index(location / chunk % 2));
                 (layout_of(stripe).data_role(d), stripe * chunk + location % chunk)
             }
-            Kind::Parity => (layout_of(location / chunk).p, location),
-            Kind::Flush => continue,
+            Kind::Parity(MemberSector(at)) => (layout_of(at / chunk).p, at),
+            Kind::Flush(_) => continue,
         };
         let at = ByteOffset((data_offset.0 + sector) * 512);
         fixture.members[role].write_at(at, &[0xee; 512]).unwrap();

@@ -7,7 +7,7 @@ use xfskit_md::create::{CreateOptions, NewMember};
 use xfskit_md::{Layout, Raid0Layout};
 use xfskit_test_arrays::member_set::{MIB, MemberSet, create_options, fill};
 use xfskit_test_arrays::{content, sha256};
-use xfskit_test_guest::Guest;
+use xfskit_test_support::guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
 
 const ASK: &str = r#"
@@ -59,7 +59,7 @@ fn member_space_beyond_the_arrays_end_maps_to_no_range() {
 
 #[test]
 fn a_raid0_has_the_same_size_and_content_in_linux() {
-    if !xfskit_test_guest::available_or_skip() {
+    if !xfskit_test_support::guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();

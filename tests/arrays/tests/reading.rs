@@ -10,7 +10,7 @@ use xfskit_md::array::{Array, MemberState};
 use xfskit_md::superblock::{self, Role, Superblock};
 use xfskit_md::{Geometry, Layout, Level, Slot, bad_blocks};
 use xfskit_test_arrays::{Fixture, manifest, pattern, sha256};
-use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, MemberSector, Sectors, index};
 
 /// Returns geometry and freshest members of an array without the rules of assembly.
 fn assemble(fixture: &Fixture) -> (Geometry, Vec<Slot>) {
@@ -180,6 +180,6 @@ fn bad_blocks_are_read_from_other_members() {
         for (sector, bytes) in (0..).zip(all.chunks(512)) {
             assert_eq!(bytes, pattern(1, sector), "sector {sector} by {step}");
         }
-        assert_eq!(array.states()[2], MemberState::Recovering(160 * 512));
+        assert_eq!(array.states()[2], MemberState::Recovering(MemberByte(160 * 512)));
     }
 }

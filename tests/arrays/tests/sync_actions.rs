@@ -18,7 +18,7 @@ use xfskit_test_arrays::member_set::{
     MIB, MemberSet, create_array, create_options, fill, layout, run_to_end,
 };
 use xfskit_test_arrays::{Fixture, NOW, content, is_consistent};
-use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors, index};
 
 /// Asserts that the array is complete, clean, and has this content, also without any one of its
 /// members.
@@ -60,7 +60,7 @@ fn a_spare_takes_over_while_the_array_is_written_and_is_rebuilt() {
         let array = set.open();
         fill(&array, 1);
         array.fail(1).unwrap();
-        assert_eq!(array.states()[1], MemberState::Recovering(0), "{what}");
+        assert_eq!(array.states()[1], MemberState::Recovering(MemberByte(0)), "{what}");
         let expected = fill(&array, 2);
         array.close().unwrap();
         drop(array);
@@ -89,7 +89,7 @@ fn two_members_of_a_raid6_are_rebuilt_in_one_pass() {
     let before = array.io_stats().read;
     array.rebuild(run_to_end).unwrap();
     // Four members of data are read once.
-    assert_eq!(array.io_stats().read - before, 4 * 1024 * 512);
+    assert_eq!(array.io_stats().read.minus(before), ByteLen(4 * 1024 * 512));
     drop(array);
     assert_whole(&set, &expected, "two at once");
 }
@@ -108,7 +108,7 @@ fn a_stopped_rebuild_continues_where_it_was() {
         array.fail(0).unwrap();
         let mut expected = content(&array);
         let stop = |step: Progress| {
-            if step.done * 2 >= step.total {
+            if step.done.times(2) >= step.total {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -121,7 +121,7 @@ fn a_stopped_rebuild_continues_where_it_was() {
         else {
             panic!("{what}: {:?}", set.assembly().members);
         };
-        assert_eq!(until.byte_len().0, at, "{what}");
+        assert_eq!(until.byte_len().0, at.0, "{what}");
         assert!(until.0 >= 12 << 11, "{what}");
         // Writes below and above the rebuild's position.
         let array = set.open();
@@ -137,7 +137,7 @@ fn a_stopped_rebuild_continues_where_it_was() {
                 ControlFlow::Continue(())
             })
             .unwrap();
-        assert!(first.unwrap() > at, "{what}");
+        assert!(first.unwrap().0 > at.0, "{what}");
         drop(array);
         let assembly = set.assembly();
         for role in 0..members {
@@ -239,9 +239,9 @@ fn a_re_added_member_gets_only_what_the_bitmap_names() {
         array.re_add(&candidate).unwrap();
         let before = array.io_stats().read;
         array.rebuild(run_to_end).unwrap();
-        let read = array.io_stats().read - before;
+        let read = array.io_stats().read.minus(before);
         // A mirror is read a megabyte at a time, and this one is smaller.
-        assert!(read < 1024 * 512 || level == Level::Raid1, "{what}: {read}");
+        assert!(read < ByteLen(1024 * 512) || level == Level::Raid1, "{what}: {read}");
         drop(array);
         assert_whole(&set, &expected, &what);
     }
@@ -357,7 +357,7 @@ fn a_stopped_resync_continues_where_it_was() {
         let array = set.open();
         let expected = fill(&array, 12);
         array.close().unwrap();
-        assert!(!array.resync(|done, total| done * 2 < total).unwrap(), "{what}");
+        assert!(!array.resync(|done, total| done.times(2) < total).unwrap(), "{what}");
         drop(array);
         let from = set.assembly().superblock().resync_offset().expect("not in sync yet").0;
         assert!(from >= 12 << 11, "{what}: {from}");
@@ -367,7 +367,7 @@ fn a_stopped_resync_continues_where_it_was() {
             first.get_or_insert(total);
             done <= total
         });
-        assert!(finished.unwrap() && first.unwrap() <= array.size().0 - from * 512, "{what}");
+        assert!(finished.unwrap() && first.unwrap().0 <= array.size().0 - from * 512, "{what}");
         drop(array);
         assert_whole(&set, &expected, &what);
     }

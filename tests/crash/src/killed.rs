@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, ours, verify};
+use xfskit_test_support::{Image, Mount, Random, Scratch, ours, verify};
 use xfskit_vfs::{Clock, Fs, Ino, NewNode, RenameMode};
 
 use crate::pattern;
-use xfskit_test_support::Random;
 
 /// Threads of the process.
 const THREADS: u16 = 4;

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use xfskit_test_crash::killed;
 use xfskit_test_crash::torture::{CrashCounts, Sampling, torture};
 use xfskit_test_crash::workload::WORKLOADS;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::needs;
+use xfskit_test_support::{Need, needs};
 
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);

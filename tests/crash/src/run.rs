@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
 use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice, RecordingDevice};
 use xfskit_core::{OpenOptions, Tx, Volume};
-use xfskit_mkfs::{DeviceFacts, Options, Stamp, make, plan};
 use xfskit_test_model::run::fill;
-use xfskit_units::ByteLen;
+use xfskit_test_support::{Random, volumes};
 use xfskit_vfs::{Clock, Fs, Ino, NewNode, Timestamp};
 
 use crate::history::History;
@@ -16,7 +14,6 @@ use crate::pattern;
 use crate::tree::{self, TreeState};
 use crate::worker::Worker;
 use crate::workload::Workload;
-use xfskit_test_support::Random;
 
 /// Old content in free space for each worker, in bytes. It must never become visible again.
 const OLD_CONTENT: usize = 3 << 20;
@@ -109,7 +106,7 @@ impl Run {
     /// If the volume fails before any crash.
     pub fn record(workload: &Workload, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let base = fresh(workload.size, workload.options);
+        let base = volumes::make(workload.size, workload.options);
         let own_dirs = prepare(&base, workload);
         let above = Arc::new(OverlayDevice::new(base.clone()));
         let recorder = Arc::new(RecordingDevice::new(above));
@@ -159,24 +156,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// Formats an empty volume of `bytes` bytes with these options of mkfs.
-///
-/// # Panics
-/// If it cannot be formatted.
-pub fn fresh(bytes: u64, words: &[(&str, &str)]) -> Arc<MemDevice> {
-    let base = Arc::new(MemDevice::new(ByteLen(bytes)));
-    let mut options = Options::default();
-    for (option, argument) in words {
-        options.sub(option, argument).expect("an option");
-    }
-    let facts = DeviceFacts::of(&*base, None);
-    let stamp =
-        Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
-    let plan = plan(&options, &facts, stamp).expect("a plan");
-    make(&*base, None, &plan).expect("a volume");
-    base
 }
 
 /// Creates the workers' directories, puts old content into free space, and fills the volume as far

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::thread::ScopedJoinHandle;
 
+use xfskit_test_support::Random;
+
 use crate::crash::{Crashes, WRITE_LOSSES};
 use crate::run::Run;
 use crate::verify::{self, Case};
 use crate::workload::Workload;
-use xfskit_test_support::Random;
 
 /// Sampling rates.
 #[derive(Clone, Copy, Debug)]

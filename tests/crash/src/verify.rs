@@ -5,13 +5,12 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, Event, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, kernel, verify};
+use xfskit_test_support::{Image, Mount, Random, Scratch, kernel, verify};
 use xfskit_vfs::{Clock, Fs};
 
 use crate::crash::{Crash, Crashes, WRITE_LOSSES};
 use crate::run::{Run, open};
 use crate::tree::TreeState;
-use xfskit_test_support::Random;
 
 /// A recovered volume that was found sound.
 #[derive(Debug)]

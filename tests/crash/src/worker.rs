@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_block::RecordingDevice;
+use xfskit_test_support::Random;
 use xfskit_vfs::{
     Entry, Error, FileType, Fs, Handle, Hold, Ino, NewNode, RenameMode, SetAttr, SetMode,
 };
@@ -12,7 +13,6 @@ use xfskit_vfs::{
 use crate::history::History;
 use crate::pattern;
 use crate::tree::{self, Key};
-use xfskit_test_support::Random;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use xfskit_test_crash::torture::{CrashCounts, Sampling, torture};
 use xfskit_test_crash::workload::WORKLOADS;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::needs;
+use xfskit_test_support::{Need, needs};
 
 /// Makes one test for each workload, so that they run in parallel and fail by name.
 macro_rules! workloads {

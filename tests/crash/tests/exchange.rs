@@ -8,11 +8,9 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_crash::run::{self, Run, Testbed};
 use xfskit_test_crash::{Crash, Crashes, WriteLoss, verify};
-use xfskit_test_oracle::matrix::named;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::compare_finished;
-use xfskit_test_support::Random;
+use xfskit_test_support::matrix::named;
+use xfskit_test_support::{Image, Need, Random, Scratch, long, needs, volumes};
 use xfskit_vfs::{Clock, Fs, Handle, NewNode};
 
 /// Which writes arrive. The kernel takes part for disks whose sectors are as long as blocks.
@@ -47,7 +45,7 @@ fn pair(fs: &Fs) -> Pair {
 
 /// Makes a volume with two files of different lengths, in at least `pieces` extents.
 fn base(options: &[(&str, &str)], pieces: u64) -> Arc<dyn BlockDevice> {
-    let testbed = Testbed::over(run::fresh(300 << 20, options), &run::writable());
+    let testbed = Testbed::over(volumes::make(300 << 20, options), &run::writable());
     let root = testbed.fs.volume().geo().rootino;
     for (name, every, count) in [("one", 2, pieces), ("two", 3, pieces + 40)] {
         let ino = testbed.fs.make(root, name.as_bytes(), &NewNode::file(0o644)).expect("made");

@@ -1,8 +1,7 @@
 //! Processes are killed while they write: no synced data is lost.
 
 use xfskit_test_crash::killed;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::needs;
+use xfskit_test_support::{Need, needs};
 
 #[test]
 fn synced_data_survives_kill_9_of_its_writer() {

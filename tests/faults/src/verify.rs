@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, FaultDevice, FaultPlan, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
-use xfskit_test_oracle::{Image, Scratch, verify};
+use xfskit_test_support::{Image, Scratch, verify};
 use xfskit_vfs::Fs;
 
 use crate::tree::{Tree, tree};

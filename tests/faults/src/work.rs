@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_mkfs::{DeviceFacts, Options, Stamp, make, plan};
-use xfskit_units::{ByteLen, Ino};
+use xfskit_test_support::volumes;
+use xfskit_units::Ino;
 use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp};
 
 /// Size of the volume, in bytes. Its journal is of the smallest size, so no background thread runs
@@ -40,16 +39,7 @@ impl std::fmt::Debug for Step {
 /// # Panics
 /// If it cannot be formatted.
 pub fn volume() -> Arc<dyn BlockDevice> {
-    let dev = Arc::new(MemDevice::new(ByteLen(SIZE)));
-    let mut options = Options::default();
-    for (option, argument) in [("-b", "size=1024"), ("-i", "exchange=1"), ("-n", "parent=1")] {
-        options.sub(option, argument).expect("an option");
-    }
-    let stamp =
-        Stamp { uuid: Uuid::from_bytes([3; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
-    let plan = plan(&options, &DeviceFacts::of(&*dev, None), stamp).expect("a plan");
-    make(&*dev, None, &plan).expect("a volume");
-    dev
+    volumes::make(SIZE, &[("-b", "size=1024"), ("-i", "exchange=1"), ("-n", "parent=1")])
 }
 
 /// Opens `dev` for writing, with little memory, so that blocks are read repeatedly.

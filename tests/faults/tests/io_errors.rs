@@ -10,7 +10,7 @@ use xfskit_test_faults::verify::{
     Testbed, close_and_verify, count_accesses, expected_trees, recover_and_verify, verify,
 };
 use xfskit_test_faults::work::{STEPS, dirty, open};
-use xfskit_test_oracle::long;
+use xfskit_test_support::long;
 use xfskit_vfs::{Error, Fs, NewNode};
 
 /// The message of the device.

@@ -21,7 +21,7 @@ use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_faults::tree::{Tree, readable, tree};
 use xfskit_test_faults::verify::{Testbed, count_accesses, expected_trees, verify};
 use xfskit_test_faults::work::{STEPS, dirty, open};
-use xfskit_test_oracle::long;
+use xfskit_test_support::long;
 use xfskit_vfs::{Clock, Fs};
 
 /// Number of runs with each outcome.

@@ -246,7 +246,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     };
     let mut found = Vec::new();
     for (choice, name) in (0u8..).zip(volumes::NAMES) {
-        let bytes = crate::image::unpack(name);
+        let bytes = xfskit_test_support::kept::unpack(name);
         let (geo, _) = volumes::pick(choice);
         let mut of_this_image = 0;
         for block in bytes.chunks(512).enumerate().filter_map(|(i, head)| {

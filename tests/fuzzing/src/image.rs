@@ -5,13 +5,12 @@
 //! the checks behind them.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
+use xfskit_test_support::kept;
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 use crate::change::{self, Change};
@@ -34,20 +33,6 @@ pub(crate) struct Image {
 
 /// Kept images to damage. The dirty one is checked without a replay.
 pub const IMAGES: [&str; 6] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old", "v5-dirty"];
-
-/// Unpacks the kept image `name`.
-///
-/// # Panics
-/// If the repository does not hold it.
-pub fn unpack(name: &str) -> Vec<u8> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"));
-    let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).expect("a kept image");
-    let mut bytes = Vec::new();
-    let mut decoder = zstd::Decoder::new(packed.as_slice()).expect("zstd");
-    decoder.window_log_max(31).expect("a long window");
-    decoder.read_to_end(&mut bytes).expect("a whole image");
-    bytes
-}
 
 /// Recognises a block by its magic number. Returns its length in bytes, and the offset of its CRC.
 fn classify(bytes: &[u8], blocksize: usize) -> Option<(usize, Option<usize>)> {
@@ -77,7 +62,7 @@ fn classify(bytes: &[u8], blocksize: usize) -> Option<(usize, Option<usize>)> {
 impl Image {
     /// Unpacks the kept image `name` and finds its metadata blocks.
     pub(crate) fn load(name: &str) -> Self {
-        let bytes = unpack(name);
+        let bytes = kept::unpack(name);
         let blocksize = if name.ends_with("1k") { 1024 } else { 4096 };
         let mut metadata = Vec::new();
         let mut offset = 0;

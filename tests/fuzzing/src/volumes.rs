@@ -3,9 +3,8 @@
 use std::sync::OnceLock;
 
 use xfskit_format::sb::Superblock;
+use xfskit_test_support::kept;
 use xfskit_units::{AgNumber, Geometry};
-
-use crate::image;
 
 /// Kept images whose blocks seed the decoders, in the order in which an input selects them.
 pub const NAMES: [&str; 4] = ["v5", "v5-1k", "v4", "v5-dirty"];
@@ -14,7 +13,7 @@ fn geometries() -> &'static [Geometry] {
     static GEOMETRIES: OnceLock<Vec<Geometry>> = OnceLock::new();
     GEOMETRIES.get_or_init(|| {
         let geometry = |name: &&str| {
-            let bytes = image::unpack(name);
+            let bytes = kept::unpack(name);
             Superblock::verify(&bytes[..512], AgNumber(0)).expect("a good image").geometry()
         };
         NAMES.iter().map(geometry).collect()

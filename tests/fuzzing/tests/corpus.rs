@@ -6,8 +6,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use xfskit_test_fuzzing::{Target, image, kept, mutate, targets};
+use xfskit_test_fuzzing::{Target, kept, mutate, targets};
 use xfskit_test_support::Random;
+use xfskit_test_support::kept::unpack;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
@@ -82,6 +83,6 @@ targets! {
 #[test]
 fn kept_images_unpack() {
     for name in ["v5", "v5-1k", "v5-plain", "v5-dirty", "v4", "v4-old", "v4-dirty"] {
-        assert_eq!(image::unpack(name).len(), 64 << 20, "{name}");
+        assert_eq!(unpack(name).len(), 64 << 20, "{name}");
     }
 }

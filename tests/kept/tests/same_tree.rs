@@ -9,22 +9,11 @@ use xfskit::VolumeOptions;
 use xfskit::raw::block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit::raw::units::{ByteLen, ByteOffset};
 use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _, stat};
-use xfskit_test_fuzzing::image::unpack;
+use xfskit_test_support::kept::{device, unpack};
 
 /// One line for each path of the recipe: type, permissions, owner, links, size or device, target or
 /// content, attributes.
 type Tree = BTreeMap<String, String>;
-
-fn device(name: &str) -> Arc<MemDevice> {
-    let bytes = unpack(name);
-    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-    for (i, chunk) in bytes.chunks(1 << 16).enumerate() {
-        if chunk.iter().any(|&b| b != 0) {
-            dev.write_at(ByteOffset((i << 16) as u64), chunk).expect("memory");
-        }
-    }
-    Arc::new(dev)
-}
 
 fn tree(volume: &xfskit::Volume) -> Tree {
     let mut tree = Tree::new();

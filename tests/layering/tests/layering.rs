@@ -49,6 +49,24 @@ fn a_crate_depends_only_on_crates_of_lower_floors() {
 }
 
 #[test]
+fn crates_of_tests_are_used_by_tests_only() {
+    let metadata = metadata();
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("name");
+        for dep in package["dependencies"].as_array().expect("dependencies") {
+            let dep_name = dep["name"].as_str().expect("name");
+            let is_dev = dep["kind"].as_str() == Some("dev");
+            if dep_name.starts_with("xfskit-test-") && !name.starts_with("xfskit-test-") && !is_dev
+            {
+                wrong.push(format!("{name} depends on {dep_name} outside of tests"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn no_two_programs_have_the_same_name() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
@@ -63,10 +81,6 @@ fn no_two_programs_have_the_same_name() {
     programs.retain(|name| !name.starts_with("bench-") && !name.starts_with("xfskit-"));
     assert!(programs.is_empty(), "the system may have programs of these names: {programs:?}");
 }
-
-/// Files of the command line that may name `xfskit::raw` yet. None may be added.
-const ON_RAW: &[&str] =
-    &["command/md/guess.rs", "command/md/guess/content.rs", "command/md/guess/judge.rs"];
 
 #[test]
 fn the_command_line_names_the_facade_and_the_workloads_only() {
@@ -86,12 +100,11 @@ fn the_command_line_names_the_facade_and_the_workloads_only() {
     let mut files = Vec::new();
     sources(&source, &mut files);
     assert!(files.len() > 50, "the command line was not found");
-    let mut on_raw: Vec<String> = files
+    let on_raw: Vec<String> = files
         .iter()
         .filter(|file| std::fs::read_to_string(file).expect("UTF-8").contains("raw::"))
         .map(|file| file.strip_prefix(&source).expect("below").display().to_string())
         .collect();
-    on_raw.retain(|file| !ON_RAW.contains(&&**file));
     assert!(on_raw.is_empty(), "these files name `xfskit::raw`: {on_raw:?}");
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::{
     Uid, XattrFlags,
 };
 use rustix::io::Errno;
-use xfskit_test_oracle::{Manifest, Xfsprogs};
+use xfskit_test_support::{Manifest, Xfsprogs};
 use xfskit_vfs::RenameMode;
 
 use crate::mem::{Id, Kind, Mem, OpError, OpResult};
@@ -177,7 +177,7 @@ impl Linux {
     fn compare_entry(
         &self,
         id: Id,
-        entry: &xfskit_test_oracle::Entry,
+        entry: &xfskit_test_support::Entry,
         path: &[u8],
         mem: &Mem,
     ) -> Result<(), Difference> {

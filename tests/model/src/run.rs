@@ -5,9 +5,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::tx::Tx;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
-use xfskit_mkfs::{DeviceFacts, Options, Stamp};
-use xfskit_test_oracle::verify;
-use xfskit_units::{ByteLen, Ino, Uuid};
+use xfskit_test_support::{verify, volumes};
+use xfskit_units::Ino;
 use xfskit_vfs::{Clock, Error, Fs, NewNode, Timestamp};
 
 use crate::drawn::DrawnOp;
@@ -53,15 +52,7 @@ pub struct Pair {
 /// # Panics
 /// If it cannot be formatted.
 pub fn make(spec: VolumeSpec) -> Arc<MemDevice> {
-    let dev = Arc::new(MemDevice::new(ByteLen(spec.size)));
-    let mut options = Options::default();
-    for (option, argument) in spec.options {
-        options.sub(option, argument).unwrap();
-    }
-    let stamp =
-        Stamp { uuid: Uuid::from_u128(7), seconds: 1_600_000_000, nanoseconds: 0, generation: 9 };
-    let plan = xfskit_mkfs::plan(&options, &DeviceFacts::of(&*dev, None), stamp).unwrap();
-    xfskit_mkfs::make(&*dev, None, &plan).unwrap();
+    let dev = volumes::make(spec.size, spec.options);
     if spec.hint > 0 {
         let fs = open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
         let hint = |tx: &mut Tx<'_>| {

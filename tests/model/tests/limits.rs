@@ -8,8 +8,8 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::icore::LINKS_MAX;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
 use xfskit_test_model::run::{self, VolumeSpec};
-use xfskit_test_oracle::long;
-use xfskit_test_oracle::trees::directories::name_of_one_hash;
+use xfskit_test_support::long;
+use xfskit_test_support::trees::directories::name_of_one_hash;
 use xfskit_vfs::{Clock, Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
 /// The largest size of a file, in bytes.

@@ -12,7 +12,7 @@ use xfskit_test_model::mem::{Mem, OpResult};
 use xfskit_test_model::operation::Operation;
 use xfskit_test_model::ours::{Difference, Ours};
 use xfskit_test_model::run::{self, with_copied_len};
-use xfskit_test_oracle::{
+use xfskit_test_support::{
     Image, Mount, Need, Scratch, Xfsprogs, kernel, long, needs, ours, verify,
 };
 use xfskit_vfs::{Clock, Fs};

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use xfskit_test_oracle::tools::run;
-use xfskit_test_oracle::trees::{self, directories, fresh};
-use xfskit_test_oracle::{
+use xfskit_test_support::tools::run;
+use xfskit_test_support::trees::{self, directories, fresh};
+use xfskit_test_support::{
     Image, Mount, Need, Scratch, Xfsprogs, kernel, long, matrix, needs, ours,
 };
 

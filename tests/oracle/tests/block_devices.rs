@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use xfskit_block::{BlockDevice, Error, FileDevice, Holder, OpenMode};
-use xfskit_test_oracle::{Image, Need, Scratch, needs};
+use xfskit_test_support::{Image, Need, Scratch, needs};
 use xfskit_units::{ByteLen, ByteOffset};
 
 const SIZE: u64 = 300 << 20;

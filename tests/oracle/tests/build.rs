@@ -14,10 +14,10 @@ use xfskit::raw::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
 use xfskit::raw::copy::source::{Source, SourceOptions, Tree, read_tree};
 use xfskit::raw::format::timestamp::Timestamp;
 use xfskit::raw::mkfs::{self, DeviceFacts, Options, Stamp};
-use xfskit_test_oracle::manifest::Extra;
-use xfskit_test_oracle::trees::{self, Shape};
-use xfskit_test_oracle::{
-    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, kernel, long, need, needs, ours, verify,
+use xfskit_test_support::manifest::Extra;
+use xfskit_test_support::trees::{self, Shape};
+use xfskit_test_support::{
+    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, kernel, long, needs, note, ours, verify,
 };
 
 const MIB: u64 = 1 << 20;
@@ -146,7 +146,7 @@ fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u
     verified(&image, words, "made");
     let mount = match Mount::read_only(&image, &scratch) {
         Ok(mount) => mount,
-        Err(why) if shape.block > 4096 => return need::note(&why),
+        Err(why) if shape.block > 4096 => return note(&why),
         Err(why) => panic!("`{words}`: {why}"),
     };
     let made = carried(kernel::manifest(mount.path()));

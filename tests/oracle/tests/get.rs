@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::copy::{Event, GetOptions, archive, get};
-use xfskit_test_oracle::manifest::Extra;
-use xfskit_test_oracle::tools::run;
-use xfskit_test_oracle::trees::{self, Shape};
-use xfskit_test_oracle::{Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs, verify};
+use xfskit_test_support::manifest::Extra;
+use xfskit_test_support::tools::run;
+use xfskit_test_support::trees::{self, Shape};
+use xfskit_test_support::{Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs, verify};
 
 /// Returns a volume with all corner cases but `without`, and the tree that Linux shows of it.
 fn source<'a>(scratch: &'a Scratch, without: &[&str]) -> (Image<'a>, Manifest) {

@@ -1,7 +1,7 @@
 //! The harness tests itself first: with Linux on both sides there must be no difference.
 
-use xfskit_test_oracle::trees::{self, Shape};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs};
+use xfskit_test_support::trees::{self, Shape};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs};
 
 #[test]
 fn the_tree_of_all_corner_cases_survives_a_remount_and_xfs_repair_finds_nothing() {

@@ -11,7 +11,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Fork;
 use xfskit_format::inode::{CoreV3, InodeFlags, InodeFlags2, InodeMut, stamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs};
 use xfskit_units::{ByteOffset, Ino};
 
 /// A file, the name of the change, and the change.

@@ -9,7 +9,7 @@ use xfskit::raw::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::log::Log;
 use xfskit::raw::vfs::{Clock, Fs, NewNode, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const FILES: usize = 300;
 

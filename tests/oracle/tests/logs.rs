@@ -1,8 +1,8 @@
 //! Dirty logs of the kernel: the tree that xfskit shows after replay in memory is the tree that the
 //! kernel shows after its own recovery.
 
-use xfskit_test_oracle::dirty::CRASHES;
-use xfskit_test_oracle::{Mount, Need, Scratch, kernel, needs, ours};
+use xfskit_test_support::dirty::CRASHES;
+use xfskit_test_support::{Mount, Need, Scratch, kernel, needs, ours};
 
 /// Makes one test for each way to leave a dirty log.
 macro_rules! crashes {

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use xfskit_test_oracle::trees::{self, Shape};
-use xfskit_test_oracle::{
-    Image, Mount, Need, Scratch, Xfsprogs, bytes, long, need, needs, ours, verify,
+use xfskit_test_support::trees::{self, Shape};
+use xfskit_test_support::{
+    Image, Mount, Need, Scratch, Xfsprogs, bytes, long, needs, note, ours, verify,
 };
 
 const MIB: u64 = 1 << 20;
@@ -190,7 +190,7 @@ fn every_size_gives_the_bytes_of_mkfs_xfs() {
     let fits = |size: u64| Scratch::new("fits").holds(size);
     let (pairs, too_large): (Vec<_>, Vec<_>) = pairs.partition(|(size, _)| fits(*size));
     if !too_large.is_empty() {
-        need::note("some sizes need scratch space that holds sparse files of 100 TiB");
+        note("some sizes need scratch space that holds sparse files of 100 TiB");
     }
     let differing =
         pairs.into_iter().filter_map(|(size, options)| compare(&tools, size, 0, options));
@@ -248,7 +248,7 @@ fn fill_and_empty(options: &str, shape: &Shape) {
     verify("new");
     let mount = match Mount::read_write(&image, &scratch) {
         Ok(mount) => mount,
-        Err(why) if options.contains("16384") => return need::note(&why),
+        Err(why) if options.contains("16384") => return note(&why),
         Err(why) => panic!("`{options}`: {why}"),
     };
     trees::corners(mount.path(), shape).expect("fill");

@@ -8,7 +8,7 @@ use xfskit::raw::block::{FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::units::Ino;
 use xfskit::raw::vfs::{Clock, Fs, Handle, NewNode, Statfs, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const LEN: usize = 300_000;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xfskit::raw::block::{FileDevice, OpenMode};
 use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::vfs::{Clock, Fs, NewNode};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs, verify};
+use xfskit_test_support::{Image, Need, Scratch, Xfsprogs, needs, verify};
 
 fn field(tools: &Xfsprogs, image: &Image, name: &str) -> u64 {
     let print = format!("print {name}");

@@ -12,7 +12,7 @@ use xfskit::raw::core::{OpenOptions, Volume};
 use xfskit::raw::mkfs::{DeviceFacts, Options, Stamp};
 use xfskit::raw::units::ByteLen;
 use xfskit::raw::vfs::{Clock, Fs, NewNode, Statfs};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, long, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, long, needs, ours, verify};
 
 const MIB: u64 = 1 << 20;
 
@@ -225,7 +225,7 @@ fn a_volume_built_with_free_space_gives_linux_that_space() {
         return;
     }
     let scratch = Scratch::new("right-size");
-    let root = xfskit_test_oracle::trees::fresh(scratch.path(), "tree").expect("directory");
+    let root = xfskit_test_support::trees::fresh(scratch.path(), "tree").expect("directory");
     std::fs::write(root.join("large"), vec![1; 30 << 20]).expect("write");
     let on = |_| std::ops::ControlFlow::Continue(());
     let tree = read_tree(&[Source::Dir(root)], &SourceOptions::default(), &on).expect("read");

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use xfskit_test_oracle::proto::{Proto, ProtoFile};
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, need, needs, ours};
+use xfskit_test_support::proto::{Proto, ProtoFile};
+use xfskit_test_support::{Image, Need, Scratch, Xfsprogs, needs, note, ours};
 
 const OPTIONS: &[&str] = &[
     "-m crc=0",
@@ -59,7 +59,7 @@ fn verify_volume(tools: &Xfsprogs, options: &str) {
     let mut words: Vec<&str> = options.split_whitespace().collect();
     words.extend(["-p", protofile.to_str().expect("a plain path")]);
     if let Err(why) = tools.mkfs(&image, &words) {
-        return need::note(&format!("{what}: {why}"));
+        return note(&format!("{what}: {why}"));
     }
     let attributed = attributes(tools, &image);
     tools.repair_n(&image, &[]).unwrap_or_else(|why| panic!("{what}: {why}"));

@@ -11,7 +11,7 @@ use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode, RecordingDevice};
 use xfskit::raw::core::OpenOptions;
 use xfskit::raw::core::uuid::{NewUuid, set_uuid};
 use xfskit::raw::units::Uuid;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours, verify};
 
 const NEW: Uuid = Uuid::from_u128(0x5d1e_0a0c_3f5b_4d2a_9c1f_7e60_0d35_b2a1);
 const OTHER: Uuid = Uuid::from_u128(5);

@@ -2,7 +2,7 @@
 //! that the mounted kernel shows, entry by entry, and its checker, like xfs_repair, has no
 //! findings.
 
-use xfskit_test_oracle::{Mount, Need, Scratch, kernel, long, matrix, needs, ours};
+use xfskit_test_support::{Mount, Need, Scratch, kernel, long, matrix, needs, ours};
 
 /// Makes one test for each volume, so that they run in parallel and fail by name.
 macro_rules! volumes {

@@ -5,24 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use uuid::Uuid;
-use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_block::BlockDevice;
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_mkfs::{DeviceFacts, Options, Stamp};
-use xfskit_test_support::Random;
-use xfskit_units::ByteLen;
+use xfskit_test_support::{Random, volumes};
 use xfskit_vfs::{Clock, Error, Fs, Ino, NewNode, RenameMode, SetMode};
 
 const WRITERS: u64 = 4;
-
-fn volume(bytes: u64) -> Arc<dyn BlockDevice> {
-    let dev = Arc::new(MemDevice::new(ByteLen(bytes)));
-    let stamp = Stamp { uuid: Uuid::from_u128(7), seconds: 1, nanoseconds: 0, generation: 9 };
-    let facts = DeviceFacts::of(&*dev, None);
-    let plan = xfskit_mkfs::plan(&Options::default(), &facts, stamp).unwrap();
-    xfskit_mkfs::make(&*dev, None, &plan).unwrap();
-    dev
-}
 
 /// Runs random operations in a directory that all threads share and in the writer's own.
 fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Error> {
@@ -70,7 +58,7 @@ fn read(fs: &Fs, dir: Ino, stop: &AtomicBool) {
 }
 
 fn stress(bytes: u64, steps: usize) {
-    let dev = volume(bytes);
+    let dev: Arc<dyn BlockDevice> = volumes::make(bytes, &[]);
     let options = OpenOptions { write: true, cache_bytes: 2 << 20, ..OpenOptions::default() };
     let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap(), Clock::system());
     let root = fs.volume().geo().rootino;

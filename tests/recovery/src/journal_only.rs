@@ -7,7 +7,7 @@ use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::encode::{self, BufAddr};
 use xfskit_log::{LogWriter, Payload};
-use xfskit_test_oracle::Image;
+use xfskit_test_support::Image;
 use xfskit_units::{AgBlock, Geometry, Ino, Sectors, index};
 
 use crate::open;

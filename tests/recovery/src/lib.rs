@@ -17,8 +17,8 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_recovery::Replay;
-use xfskit_test_oracle::matrix::Case;
-use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours};
+use xfskit_test_support::matrix::Case;
+use xfskit_test_support::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours};
 
 use xfskit_units::{ByteOffset, index};
 

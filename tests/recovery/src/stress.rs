@@ -23,8 +23,8 @@ use xfskit_log::Records;
 use xfskit_log::Transactions;
 use xfskit_log::record::Crc;
 use xfskit_recovery::open_log;
-use xfskit_test_oracle::matrix::Case;
-use xfskit_test_oracle::{Image, Scratch, Xfsprogs};
+use xfskit_test_support::matrix::Case;
+use xfskit_test_support::{Image, Scratch, Xfsprogs};
 use xfskit_units::{ByteOffset, LogBlock, Lsn};
 use zerocopy::FromBytes;
 

@@ -14,10 +14,9 @@ use rustix::fs::lgetxattr;
 use xfskit_block::OpenMode;
 use xfskit_core::{OpenOptions, SetMode, Volume};
 use xfskit_format::attr::Namespace;
-use xfskit_test_oracle::matrix::named;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Mount, Scratch, needs, ours, verify};
 use xfskit_test_recovery::{complaints, open, recover};
+use xfskit_test_support::matrix::named;
+use xfskit_test_support::{Mount, Need, Scratch, needs, ours, verify};
 
 /// Returns the content of the file of that name.
 fn content(name: &str) -> Vec<u8> {

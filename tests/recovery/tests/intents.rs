@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice, RecordingDevice};
+use xfskit_block::{BlockDevice, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OpenOptions, Volume};
-use xfskit_test_fuzzing::image::unpack;
-use xfskit_test_oracle::matrix::named;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Manifest, Scratch, needs, ours, verify};
 use xfskit_test_recovery::compare_finished;
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_test_support::matrix::named;
+use xfskit_test_support::{Image, Manifest, Need, Scratch, kept, needs, ours, verify};
 
 /// Their names, and the open intents of each.
 const KEPT: [(&str, &[&str]); 3] = [
@@ -19,13 +16,6 @@ const KEPT: [(&str, &[&str]); 3] = [
     ("intents-parent", &["ATTRI", "RUI", "EFI"]),
     ("intents-1k", &["XMI", "BUI", "CUI", "RUI", "EFI"]),
 ];
-
-fn memory(name: &str) -> Arc<MemDevice> {
-    let bytes = unpack(name);
-    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-    dev.write_at(ByteOffset(0), &bytes).expect("memory");
-    Arc::new(dev)
-}
 
 fn writable() -> OpenOptions {
     OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
@@ -59,7 +49,7 @@ fn same(name: &str, expected: &Manifest, found: &Manifest) {
 #[test]
 fn open_intents_are_finished_on_disk_and_in_memory_alike() {
     for (name, kinds) in KEPT {
-        let base = memory(name);
+        let base = kept::device(name);
         let sb = read_superblock(&*base).expect("superblock");
         let overlay = OverlayDevice::new(base.clone());
         let replay = xfskit_recovery::replay(&overlay, None, &sb).expect("replayed");
@@ -85,7 +75,7 @@ fn open_intents_are_finished_on_disk_and_in_memory_alike() {
 #[test]
 fn an_interrupted_recovery_of_intents_is_repeatable() {
     for (name, _) in KEPT {
-        let base = memory(name);
+        let base = kept::device(name);
         let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(base.clone()))));
         finish(recorder.clone()).expect("finished");
         let events = recorder.event_count();
@@ -94,7 +84,7 @@ fn an_interrupted_recovery_of_intents_is_repeatable() {
             recorder.replay(events, &dev).expect("memory");
             verify_recovered(name, Arc::new(dev))
         };
-        let step = if xfskit_test_oracle::long() { 1 } else { events.div_ceil(25) };
+        let step = if xfskit_test_support::long() { 1 } else { events.div_ceil(25) };
         for cut in (0..events).step_by(step.max(1)) {
             let dev = Arc::new(OverlayDevice::new(base.clone()));
             recorder.replay(cut, &*dev).expect("memory");
@@ -112,7 +102,7 @@ fn the_kernel_finishes_an_interrupted_recovery_of_xfskit() {
         return;
     }
     for (name, _) in KEPT {
-        let base = memory(name);
+        let base = kept::device(name);
         let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(base.clone()))));
         let volume = Volume::open(recorder.clone(), &writable()).expect("finished");
         let events = recorder.event_count();

@@ -3,29 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OnReplay, OpenOptions, ReplayOptions, Volume};
 use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
 use xfskit_recovery::{open_log, replay};
-use xfskit_test_fuzzing::image::unpack;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs, verify};
 use xfskit_test_recovery::{complaints, replay_in_place};
-use xfskit_test_support::{Random, seeds};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, kept, needs, seeds, verify};
+use xfskit_units::ByteOffset;
 use zerocopy::FromBytes;
 
 const KEPT: [&str; 2] = ["v5-dirty", "v4-dirty"];
-
-fn memory(name: &str) -> Arc<MemDevice> {
-    let bytes = unpack(name);
-    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-    dev.write_at(ByteOffset(0), &bytes).expect("memory");
-    Arc::new(dev)
-}
 
 #[test]
 fn xfs_repair_finds_nothing_in_replayed_volumes_of_either_version() {
@@ -34,7 +24,7 @@ fn xfs_repair_finds_nothing_in_replayed_volumes_of_either_version() {
     }
     for name in KEPT {
         let scratch = Scratch::new(name);
-        let bytes = unpack(name);
+        let bytes = kept::unpack(name);
         let image = Image::sparse(&scratch, "image", bytes.len() as u64);
         std::fs::write(image.path(), bytes).expect("scratch space");
         let replay = replay_in_place(&image).unwrap_or_else(|why| panic!("{name}: {why}"));
@@ -58,7 +48,7 @@ fn a_replay_tells_its_progress_and_spills_what_memory_shall_not_hold() {
     };
     let scratch = Scratch::new("spilled");
     for name in KEPT {
-        let plain = Volume::open(memory(name), &OpenOptions::default()).expect(name);
+        let plain = Volume::open(kept::device(name), &OpenOptions::default()).expect(name);
         let told = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&told);
         let on_progress = OnReplay(Arc::new(move |done, total| {
@@ -67,7 +57,7 @@ fn a_replay_tells_its_progress_and_spills_what_memory_shall_not_hold() {
         let spill_dir = Some(scratch.path().to_path_buf());
         let replay = ReplayOptions { on_progress: Some(on_progress), spill_dir };
         let options = OpenOptions { cache_bytes: 256 << 10, replay, ..OpenOptions::default() };
-        let spilled = Volume::open(memory(name), &options).expect(name);
+        let spilled = Volume::open(kept::device(name), &options).expect(name);
         assert!(content(&spilled) == content(&plain), "{name}");
         let told = told.lock().expect("no panic");
         let total = told[0].1;
@@ -79,7 +69,7 @@ fn a_replay_tells_its_progress_and_spills_what_memory_shall_not_hold() {
 #[test]
 fn a_second_replay_changes_nothing() {
     for name in KEPT {
-        let dev = OverlayDevice::new(memory(name));
+        let dev = OverlayDevice::new(kept::device(name));
         let sb = read_superblock(&dev).expect("superblock");
         replay(&dev, None, &sb).expect("first replay");
         let content = |dev: &OverlayDevice| {
@@ -139,7 +129,7 @@ fn intent(kind: u16, id: u64, words: &[u32]) -> Vec<u8> {
 
 #[test]
 fn replay_reports_open_intents_and_no_finished_ones() {
-    let dev = OverlayDevice::new(memory("v5-dirty"));
+    let dev = OverlayDevice::new(kept::device("v5-dirty"));
     append(&dev, &intent(kind::EFI, 1, &[500, 0, 3, 0]));
     append(&dev, &intent(kind::RUI, 1, &[131, 0, 500, 0, 7, 0, 3, 3]));
     append(&dev, &intent(kind::EFD, 1, &[500, 0, 3, 0]));
@@ -173,7 +163,7 @@ fn unsupported_intents_are_refused_before_the_first_write() {
         (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 1 << 29 | 1]),
         (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 1 << 31 | 1]),
     ] {
-        let base = OverlayDevice::new(memory("v5-dirty"));
+        let base = OverlayDevice::new(kept::device("v5-dirty"));
         append(&base, &intent(kind, 1, words));
         let dev = Arc::new(OverlayDevice::new(Arc::new(base)));
         let error = refused(open_to_write(&dev));
@@ -197,7 +187,7 @@ fn invalid_intents_are_an_error_and_stay_in_the_journal() {
         (kind::BUI, &[131, 0, 500, 0, 0xffff, 0, 3, 2], "log.bui.mapped"),
         (kind::BUI, &[191, 0, 500, 0, 7, 0, 3, 1], "log.intent.ino"),
     ] {
-        let base = OverlayDevice::new(memory("v5-dirty"));
+        let base = OverlayDevice::new(kept::device("v5-dirty"));
         append(&base, &intent(kind, 1, words));
         let dev = Arc::new(base);
         for _ in 0..2 {
@@ -236,7 +226,7 @@ fn a_damaged_record_before_the_head_is_reported_and_nothing_is_written() {
         ("another machine's", |header| header.fmt = 2.into()),
     ] {
         // A journal with more records than may be in flight at once.
-        let base = OverlayDevice::new(memory("intents-exchange"));
+        let base = OverlayDevice::new(kept::device("intents-exchange"));
         let daddr = change_header(&base, middle, change);
         let dev = Arc::new(OverlayDevice::new(Arc::new(base)));
         for error in [
@@ -253,7 +243,7 @@ fn a_damaged_record_before_the_head_is_reported_and_nothing_is_written() {
 
 #[test]
 fn a_torn_last_record_ends_the_journal_before_it() {
-    let base = OverlayDevice::new(memory("v5-dirty"));
+    let base = OverlayDevice::new(kept::device("v5-dirty"));
     change_header(&base, |count| count - 1, |header| header.crc[0] ^= 1);
     let dev = Arc::new(base);
     let volume = open_to_write(&dev).expect("opened");
@@ -302,7 +292,7 @@ fn damage(dev: &dyn BlockDevice, random: &mut Random) {
 fn a_damaged_journal_is_replayed_or_refused_without_a_panic() {
     let (mut replayed, mut refused) = (0, 0);
     for name in KEPT {
-        let base = memory(name);
+        let base = kept::device(name);
         for seed in seeds(0..400) {
             let dev = OverlayDevice::new(base.clone());
             let mut random = Random::new(seed);

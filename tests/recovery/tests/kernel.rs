@@ -1,8 +1,7 @@
 //! Every way of the oracle to leave a dirty journal.
 
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Scratch, dirty, long, needs};
 use xfskit_test_recovery::compare;
+use xfskit_test_support::{Need, Scratch, dirty, long, needs};
 
 /// The cases of every run.
 const QUICK: &[&str] = &[

@@ -9,9 +9,8 @@ use xfskit_format::log::item::{Regions, encode};
 use xfskit_inspect::log::{Options, Show, Span, print};
 use xfskit_log::{FlushBefore, Payload};
 use xfskit_recovery::open_log;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Scratch, Xfsprogs, dirty, needs};
 use xfskit_test_recovery::{JournalOnly, open};
+use xfskit_test_support::{Image, Need, Scratch, Xfsprogs, dirty, needs};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, Ino, Sectors};
 use zerocopy::IntoBytes;
 

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use xfskit_test_oracle::matrix::{Case, named};
-use xfskit_test_oracle::need::{Need, note, skip};
-use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::{Stress, compare_recovered};
+use xfskit_test_support::matrix::{Case, named};
+use xfskit_test_support::{Image, Need, Scratch, long, needs, note, skip};
 
 /// Number of crash points; each takes a disk of the one machine.
 const CRASH_POINTS: usize = 12;

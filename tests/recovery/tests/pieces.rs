@@ -13,9 +13,8 @@ use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::encode::{self, BufAddr};
 use xfskit_log::{FlushBefore, Payload};
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, verify};
 use xfskit_test_recovery::{JournalOnly, compare, complaints, replay_in_place, shown};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, verify};
 use xfskit_units::{ByteOffset, Ino, index};
 
 /// Leaves free space in single blocks only: a file takes all blocks, then every other block is

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use xfskit_test_oracle::matrix::{Case, named};
-use xfskit_test_oracle::need::{Need, note};
-use xfskit_test_oracle::{Scratch, long, needs};
 use xfskit_test_recovery::stress::{EVERYTHING, NAMES, OpBatch};
 use xfskit_test_recovery::{Stress, compare_finished};
+use xfskit_test_support::matrix::{Case, named};
+use xfskit_test_support::{Need, Scratch, long, needs, note};
 
 /// Duration of the stress run.
 const STRESS: Duration = Duration::from_millis(400);

@@ -13,9 +13,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_format::bmbt::records;
 use xfskit_format::inode::Dinode;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, ours};
 use xfskit_test_recovery::{JournalOnly, complaints, open, recover, shown};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours};
 use xfskit_units::{ByteOffset, Ino};
 
 /// Bytes of the block that arrived.

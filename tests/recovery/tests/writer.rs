@@ -11,9 +11,8 @@ use std::path::Path;
 use xfskit_format::inode::Dinode;
 use xfskit_log::{FlushBefore, Payload};
 use xfskit_recovery::open_log;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
 use xfskit_test_recovery::{JournalOnly, compare, shown};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, needs};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, LogBlock, Sectors, index};
 
 /// Number of files whose modes change.

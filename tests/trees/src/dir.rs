@@ -239,9 +239,14 @@ pub fn colliding(count: usize) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-#[test]
-fn colliding_names_collide() {
-    let hashes: BTreeSet<u32> = colliding(100).map(|name| hash::name_hash(&name)).collect();
-    assert_eq!(hashes.len(), 1);
-    assert_eq!(colliding(100).collect::<BTreeSet<_>>().len(), 100);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colliding_names_collide() {
+        let hashes: BTreeSet<u32> = colliding(100).map(|name| hash::name_hash(&name)).collect();
+        assert_eq!(hashes.len(), 1);
+        assert_eq!(colliding(100).collect::<BTreeSet<_>>().len(), 100);
+    }
 }

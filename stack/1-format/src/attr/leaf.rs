@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::attr::{INCOMPLETE, LOCAL, NAMESPACE, Namespace, VALUE_MAX, parent, verify_flags};
 use crate::bytes;
-use crate::corruption::{Fork, VerifyResult};
+use crate::corruption::{Corruption, Expected, Fork, VerifyResult};
 use crate::ctx::Ctx;
 use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::hash;
@@ -241,6 +241,29 @@ impl<'a> Leaf<'a> {
         }
     }
 
+    /// Makes the corruption of an entry that leads to no name. If `nameidx` lies inside another
+    /// name or value it is wrong, else the length of the name is.
+    #[cold]
+    fn explain_name(&self, ctx: &Ctx<'_>, index: usize, nameidx: usize) -> Box<Corruption> {
+        let inside = |(other, entry): (usize, &LeafEntry)| {
+            let start = usize::from(entry.nameidx.get());
+            let len = self.attr(entry).map_or(0, |attr| attr.size());
+            other != index && start < nameidx && nameidx < start.saturating_add(len)
+        };
+        if self.entries.iter().enumerate().any(inside) {
+            let wanted = Expected::Described("a name of its own".into());
+            return ctx.corruption("attr.leaf.nameidx", wanted, nameidx);
+        }
+        let field = if self.entries.get(index).is_some_and(|entry| entry.flags & LOCAL == 0) {
+            8
+        } else {
+            2
+        };
+        let namelen = self.block.get(nameidx.saturating_add(field)).copied().unwrap_or(0);
+        let wanted = Expected::Described("a name that is not empty and fits the block".into());
+        ctx.corruption("attr.leaf.namelen", wanted, namelen)
+    }
+
     fn verify_entries(&self, ctx: &Ctx<'_>) -> VerifyResult {
         self.verify_firstused(ctx)?;
         let mut last = 0;
@@ -253,10 +276,8 @@ impl<'a> Leaf<'a> {
             let nameidx = usize::from(entry.nameidx.get());
             let end = self.block.len().saturating_sub(1);
             ctx.within("attr.leaf.nameidx", self.firstused..=end, nameidx)?;
-            let Some(attr) = self.attr(entry) else {
-                return Err(ctx.short("attr.leaf.namelen", self.block.len()));
-            };
-            ctx.at_least("attr.leaf.namelen", 1, attr.name.len())?;
+            let attr = self.attr(entry).filter(|attr| !attr.name.is_empty());
+            let Some(attr) = attr else { return Err(self.explain_name(&ctx, i, nameidx)) };
             if let AttrValue::Remote { valueblk, valuelen } = attr.value
                 && !attr.is_incomplete()
             {

@@ -6,7 +6,7 @@
 
 use crate::attr::{NAMESPACE, Namespace, verify_flags};
 use crate::bytes;
-use crate::corruption::VerifyResult;
+use crate::corruption::{Corruption, Expected, VerifyResult};
 use crate::ctx::Ctx;
 
 /// Bytes of the header.
@@ -60,6 +60,31 @@ impl<'a> Iterator for List<'a> {
     }
 }
 
+/// Makes the corruption of an attribute that does not fit into `rest`. If `fork` holds all of them
+/// behind `totsize`, that is wrong. Else, with nothing left, there are fewer than `count`, and with
+/// something left the length of a name or a value is wrong.
+#[cold]
+fn missing(ctx: &Ctx<'_>, sf: &Sf<'_>, fork: &[u8], rest: &[u8]) -> Box<Corruption> {
+    let mut list = List { rest: fork.get(HEADER_LEN..).unwrap_or(&[]), left: sf.count };
+    let sound = |entry: &Entry<'_>| !entry.name.is_empty() && entry.namespace().is_some();
+    if list.by_ref().filter(sound).count() == usize::from(sf.count) {
+        let end = fork.len().saturating_sub(list.rest.len());
+        return ctx.corruption("attr.sf.totsize", Expected::Exactly(end.into()), sf.totsize);
+    }
+    match rest {
+        [] => ctx.short("attr.sf.count", sf.totsize.into()),
+        [namelen, rest @ ..] => {
+            let room = rest.len().saturating_sub(2);
+            let left = room.checked_sub(usize::from(*namelen));
+            let (id, most, found) = match (left, rest) {
+                (Some(left), [valuelen, ..]) => ("attr.sf.valuelen", left, *valuelen),
+                _ => ("attr.sf.namelen", room, *namelen),
+            };
+            ctx.corruption(id, Expected::AtMost(most.into()), found)
+        }
+    }
+}
+
 impl<'a> Sf<'a> {
     /// Parses as much of the list as possible, without verifying it, to read the remains of a
     /// damaged one. `None` if even the header is missing.
@@ -84,9 +109,8 @@ impl<'a> Sf<'a> {
         let mut list = sf.list.clone();
         for i in 0..usize::from(sf.count) {
             let ctx = ctx.entry(i);
-            let Some(entry) = list.next() else {
-                return Err(ctx.short("attr.sf.count", sf.totsize.into()));
-            };
+            let rest = list.rest;
+            let Some(entry) = list.next() else { return Err(missing(&ctx, &sf, fork, rest)) };
             ctx.at_least("attr.sf.namelen", 1, entry.name.len())?;
             verify_flags(&ctx, "attr.sf.flags", entry.flags, NAMESPACE)?;
         }

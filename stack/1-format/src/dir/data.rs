@@ -243,7 +243,7 @@ impl<'a> Data<'a> {
     fn verify_slots(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut slots = self.slots.clone();
         let mut best = BestCheck { bestfree: self.bestfree, seen: [false; 3] };
-        let (mut index, mut entries) = (0, 0u32);
+        let (mut index, mut entries) = (0, 0usize);
         let mut after_unused = false;
         let inos = ctx.geo.valid_inos();
         while slots.offset < slots.area.len() {
@@ -252,6 +252,9 @@ impl<'a> Data<'a> {
             match slots.next() {
                 None => return Err(slots.explain(&ctx)),
                 Some(Slot::Entry(entry)) => {
+                    if usize::from(entry.offset) != offset {
+                        slots.verify_namelen(&ctx, offset, entry.name.len())?;
+                    }
                     verify_entry(&entry, &ctx, &inos, offset)?;
                     if self.form == Form::Block {
                         self.verify_hashed(&entry, &ctx)?;
@@ -271,10 +274,14 @@ impl<'a> Data<'a> {
         }
         best.done(ctx)?;
         if self.form == Form::Block {
-            let live = u32::try_from(self.bleaf.len()).unwrap_or(0).saturating_sub(self.stale);
-            ctx.eq("dir.block.count", entries, live)?;
+            self.verify_count(ctx, entries)?;
         }
         Ok(())
+    }
+
+    fn verify_count(&self, ctx: &Ctx<'_>, entries: usize) -> VerifyResult {
+        let live = self.bleaf.len().saturating_sub(xfskit_units::index(self.stale.into()));
+        ctx.eq("dir.block.count", entries, live)
     }
 
     /// Fails if the hash table of a block-form directory lacks `entry`.
@@ -282,6 +289,12 @@ impl<'a> Data<'a> {
         let hash = hash::dir_hash(ctx.geo, entry.name);
         let address = u32::from(entry.offset) >> 3;
         let found = dir::leaf::run(self.bleaf, hash).iter().any(|e| e.address.get() == address);
+        if !found {
+            // An impossible name shows that the name is wrong, and not the hash; as many entries
+            // as names, that no entry is cut off.
+            entry.verify_name(ctx)?;
+            self.verify_count(ctx, self.entries().count())?;
+        }
         ctx.require("dir.block.hashval", found, "the name's hash, with its address", hash)
     }
 
@@ -348,6 +361,24 @@ fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usiz
 }
 
 impl Slots<'_> {
+    /// Fails if the entry at `offset`, which does not end with its tag, has it elsewhere: then the
+    /// length of its name is wrong, and not the tag.
+    #[cold]
+    fn verify_namelen(&self, ctx: &Ctx<'_>, offset: usize, namelen: usize) -> VerifyResult {
+        let longest = bytes::round_up(usize::from(u8::MAX).saturating_add(12), ENTRY_ALIGN);
+        let tagged = |length: &usize| {
+            let tag = offset.saturating_add(*length).saturating_sub(2);
+            bytes::be16(self.area, tag).map(usize::from) == Some(offset)
+        };
+        match (2 * ENTRY_ALIGN..=longest).step_by(ENTRY_ALIGN).find(tagged) {
+            Some(length) => {
+                let most = length.saturating_sub(11).saturating_sub(self.ftype.into());
+                ctx.within("dir.data.namelen", most.saturating_sub(7).max(1)..=most, namelen)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the reason why no slot begins at the current offset.
     #[cold]
     fn explain(&self, ctx: &Ctx<'_>) -> Box<Corruption> {

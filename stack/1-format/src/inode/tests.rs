@@ -104,7 +104,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.format", 5, &[5]),
             ("inode.format", 5, &[9]),
             ("inode.onlink", 7, &[1]),
-            ("inode.nextents.btree", 5, &[3]),
+            ("inode.format", 5, &[3]),
             ("inode.nblocks", 0x1f, &[2]),
             ("inode.size", 0x38, &[0x80]),
             ("inode.nblocks", 0x47, &[0]),
@@ -114,7 +114,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.forkoff", 0x52, &[42]),
             ("inode.aformat.nofork", 0x52, &[0]),
             ("inode.aformat", 0x53, &[0]),
-            ("inode.naextents.btree", 0x53, &[3]),
+            ("inode.aformat", 0x53, &[3]),
             ("inode.flags.realtime", 0x5b, &[1]),
             ("inode.next_unlinked", 0x60, &[0]),
             ("inode.next_unlinked", 0x60, &[0, 0, 0, 5]),
@@ -208,6 +208,27 @@ fn rules_between_fields_are_named() {
         Some("inode.nextents")
     );
     assert_eq!(file(&|i| i.core.big_nextents = 0.into()), Some("inode.nblocks.none"));
+}
+
+/// A fork that begins with the root of a btree has the right format, so its number of extents is
+/// wrong.
+#[test]
+fn a_btree_of_few_extents_is_not_a_wrong_format() {
+    let geo = geo_v5();
+    for (fork, field, id) in
+        [(Fork::Data, 5, "inode.nextents.btree"), (Fork::Attr, 0x53, "inode.naextents.btree")]
+    {
+        let mut bytes = linux!("file", 512);
+        let inode = verify_block(&bytes, &geo, 131).unwrap();
+        let (data, room) = (inode.data_fork().len(), inode.fork(fork).unwrap().len());
+        let start = if fork == Fork::Data { 176 } else { 176 + data };
+        let ptr = start + 4 + 8 * crate::bmbt::root_maxrecs(room);
+        bytes[field] = 3;
+        bytes[start..start + 12].copy_from_slice(&[0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes[ptr..ptr + 8].copy_from_slice(&100u64.to_be_bytes());
+        stamp(&mut bytes);
+        assert_eq!(verify_block(&bytes, &geo, 131).unwrap_err().check.0, id);
+    }
 }
 
 #[test]

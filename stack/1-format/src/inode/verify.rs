@@ -103,7 +103,9 @@ impl<'a> Dinode<'a> {
         let extents = self.nextents().saturating_add(self.anextents().into());
         ctx.at_least("inode.nblocks", extents, self.nblocks().0)?;
         if extents == 0 && self.format() != Some(Format::MetaBtree) {
-            ctx.eq("inode.nblocks.none", 0, self.nblocks().0)?;
+            let nblocks = self.nblocks().0;
+            let wanted = "0, for it has no extents";
+            ctx.require("inode.nblocks.none", nblocks == 0, wanted, nblocks)?;
         }
         if kind == Some(FileType::Directory) {
             let most = DIR_MAX_BYTES >> ctx.geo.blocklog;
@@ -155,7 +157,9 @@ impl<'a> Dinode<'a> {
                 ctx.at_most("inode.nextents", capacity, self.nextents())?;
             }
             Some(Format::Btree) => {
-                ctx.at_least("inode.nextents.btree", capacity.saturating_add(1), self.nextents())?;
+                let least = capacity.saturating_add(1);
+                let result = ctx.at_least("inode.nextents.btree", least, self.nextents());
+                self.verify_root(ctx, Fork::Data, result)?;
             }
             _ => {}
         }
@@ -163,6 +167,20 @@ impl<'a> Dinode<'a> {
             ctx.at_least("inode.size.dir", (room as u64).saturating_add(1), size)?;
         }
         Ok(())
+    }
+
+    /// Returns `result`, which compares the number of extents of a fork in btree format. If it
+    /// failed and the fork holds no root of a btree, the format is wrong, and not the number.
+    fn verify_root(&self, ctx: &Ctx<'_>, fork: Fork, result: VerifyResult) -> VerifyResult {
+        let room = self.fork(fork).unwrap_or(&[]);
+        if result.is_ok() || bmbt::BmdrRoot::verify(room, ctx, fork).is_ok() {
+            return result;
+        }
+        let wanted = "2: so few extents fit the inode, and it holds no btree";
+        match fork {
+            Fork::Data => ctx.require("inode.format", false, wanted, self.core.format),
+            Fork::Attr => ctx.require("inode.aformat", false, wanted, self.core.aformat),
+        }
     }
 
     fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> VerifyResult {
@@ -182,7 +200,9 @@ impl<'a> Dinode<'a> {
             Some(Format::Local) => ctx.eq("inode.naextents.local", 0, extents),
             Some(Format::Extents) => ctx.at_most("inode.naextents", capacity, extents),
             Some(Format::Btree) => {
-                ctx.at_least("inode.naextents.btree", capacity.saturating_add(1), extents)
+                let least = capacity.saturating_add(1);
+                let result = ctx.at_least("inode.naextents.btree", least, extents);
+                self.verify_root(ctx, Fork::Attr, result)
             }
             _ => Err(ctx.corruption(
                 "inode.aformat",

@@ -22,11 +22,12 @@ pub mod item;
 pub mod op;
 pub mod record;
 pub mod stamp;
-#[cfg(test)]
-mod tests;
 pub mod unmount;
 
 pub use item::Item;
 pub use record::RecordHeader;
 pub use stamp::Stamp;
 pub use unmount::{seed_record, unmount_record};
+
+#[cfg(test)]
+mod tests;

@@ -3,28 +3,27 @@
 use std::ops::Range;
 
 use parking_lot::RwLock;
-use xfskit_units::MemberSector;
+use xfskit_units::{ByteLen, MemberByte, MemberSector, PositionRange, Sectors};
 
-/// Ranges in bytes from the data offset, sorted and disjoint. Empty for almost all members.
+/// Ranges, sorted and disjoint. Empty for almost all members.
 #[derive(Debug, Default)]
-pub(super) struct BadBlockList(RwLock<Vec<Range<u64>>>);
+pub(super) struct BadBlockList(RwLock<Vec<Range<MemberByte>>>);
 
 impl BadBlockList {
     pub(super) fn new(listed: &[Range<MemberSector>]) -> Self {
-        let bytes = |sector: MemberSector| sector.0.saturating_mul(512);
-        let ranges = listed.iter().map(|range| bytes(range.start)..bytes(range.end));
+        let ranges = listed.iter().map(|range| range.start.byte()..range.end.byte());
         Self(RwLock::new(ranges.collect()))
     }
 
     /// Returns true if any part of the range is listed.
-    pub(super) fn overlaps(&self, at: u64, len: u64) -> bool {
-        let end = at.saturating_add(len);
-        self.0.read().iter().any(|bad| bad.start < end && at < bad.end)
+    pub(super) fn overlaps(&self, at: MemberByte, len: ByteLen) -> bool {
+        let range = at..at.saturating_plus(len);
+        self.0.read().iter().any(|bad| bad.overlaps(&range))
     }
 
     /// Removes a range that was written. Returns true if any part of it was listed.
-    pub(super) fn clear(&self, at: u64, len: u64) -> bool {
-        let end = at + len;
+    pub(super) fn clear(&self, at: MemberByte, len: ByteLen) -> bool {
+        let end = at.plus(len);
         if !self.overlaps(at, len) {
             return false;
         }
@@ -36,8 +35,9 @@ impl BadBlockList {
 
     /// Adds a range, rounded to whole sectors. Merges it with the ranges that it touches, because a
     /// log has few entries.
-    pub(super) fn add(&self, at: u64, len: u64) {
-        let mut new = at / 512 * 512..(at + len).next_multiple_of(512);
+    pub(super) fn add(&self, at: MemberByte, len: ByteLen) {
+        let sector = Sectors(1).byte_len();
+        let mut new = at.round_down(sector)..at.plus(len).round_up(sector);
         let mut bad = self.0.write();
         bad.retain(|old| {
             let meets = old.start <= new.end && new.start <= old.end;
@@ -52,9 +52,8 @@ impl BadBlockList {
 
     /// Returns all listed ranges.
     pub(super) fn sectors(&self) -> Vec<Range<MemberSector>> {
-        let sector = |byte: u64| MemberSector(byte.div_ceil(512));
         let ranges = self.0.read();
-        ranges.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
+        ranges.iter().map(|range| range.start.sector_floor()..range.end.sector_ceil()).collect()
     }
 }
 
@@ -66,14 +65,17 @@ mod tests {
     fn touching_ranges_merge_and_written_ranges_leave_the_list() {
         let bad = BadBlockList::default();
         let listed = || bad.sectors().iter().map(|r| (r.start.0, r.end.0)).collect::<Vec<_>>();
-        bad.add(8192, 4096);
-        bad.add(0, 4096);
+        let add = |at, len| bad.add(MemberByte(at), ByteLen(len));
+        let overlaps = |at, len| bad.overlaps(MemberByte(at), ByteLen(len));
+        let clear = |at, len| bad.clear(MemberByte(at), ByteLen(len));
+        add(8192, 4096);
+        add(0, 4096);
         assert_eq!(listed(), [(0, 8), (16, 24)]);
-        bad.add(4096, 4096);
+        add(4096, 4096);
         assert_eq!(listed(), [(0, 24)]);
-        bad.add(100, 1);
-        assert!(listed() == [(0, 24)] && bad.overlaps(12_000, 1) && !bad.overlaps(12_288, 9));
-        assert!(bad.clear(4096, 512) && !bad.clear(4096, 512));
+        add(100, 1);
+        assert!(listed() == [(0, 24)] && overlaps(12_000, 1) && !overlaps(12_288, 9));
+        assert!(clear(4096, 512) && !clear(4096, 512));
         assert_eq!(listed(), [(0, 8), (9, 24)]);
     }
 }

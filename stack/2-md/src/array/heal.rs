@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use xfskit_block::Result;
-use xfskit_units::{ByteOffset, index};
+use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, PositionRange};
 
 use super::io::WriteJob;
 use super::scrub::Mismatch;
@@ -30,33 +30,34 @@ use super::{Array, Map};
 
 impl Array {
     /// Heals a range piece by piece, each under the lock of its stripe.
-    pub(super) fn heal_redundant(&self, offset: u64, good: &[u8], k: usize) -> Result<bool> {
-        if !self.is_synced(self.sync_sectors(offset, good.len() as u64).end.saturating_mul(512)) {
+    pub(super) fn heal_redundant(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        if !self.is_synced(self.sync_sectors(offset, ByteLen::of(good)).end) {
             return Ok(false);
         }
         let (mut at, mut rest, mut any) = (offset, good, false);
         while !rest.is_empty() {
             let left = match self.map {
                 Map::Parity => {
-                    let chunk = self.geometry.chunk_bytes().0;
-                    chunk - at % chunk
+                    let chunk = self.geometry.chunk_bytes();
+                    chunk.minus(at.within(chunk))
                 }
                 _ => self.mirror_piece(at),
             };
-            let (piece, behind) = rest.split_at(index(left).min(rest.len()));
+            let len = left.min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at(len.index());
             any |= match self.map {
                 Map::Parity => self.heal_chunk(at, piece, k)?,
                 _ => self.heal_copies(at, piece, k)?,
             };
-            (at, rest) = (at + piece.len() as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(any)
     }
 
     /// Heals a piece within one unit of copies.
-    fn heal_copies(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
-        let _alone = self.lock_stripe(at / self.mirror_unit());
-        let alternatives = self.copy_alternatives(at, good.len() as u64);
+    fn heal_copies(&self, at: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        let _alone = self.lock_stripe(at.whole(self.mirror_unit()));
+        let alternatives = self.copy_alternatives(at, ByteLen::of(good));
         let Some((source, inner)) = alternatives.get(k).or(alternatives.last()) else {
             return Ok(false);
         };
@@ -65,7 +66,7 @@ impl Array {
         if read.is_err() || found != good {
             return Ok(false);
         }
-        let copies = self.copies_in_order(at, good.len() as u64);
+        let copies = self.copies_in_order(at, ByteLen::of(good));
         let wrong = copies.iter().filter(|copy| !self.holds(copy.role, copy.at, good));
         let jobs: Vec<WriteJob<'_>> =
             wrong.map(|copy| WriteJob { role: copy.role, at: copy.at, buf: good }).collect();
@@ -74,11 +75,10 @@ impl Array {
     }
 
     /// Heals a piece within one chunk of a stripe with parity.
-    fn heal_chunk(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let stripe = at / self.stripe_bytes();
-        let span = self.span(stripe, at % chunk..at % chunk + good.len() as u64);
-        let d = index(at % self.stripe_bytes() / chunk);
+    fn heal_chunk(&self, at: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        let (stripe, start) = self.stripe_at(at);
+        let (d, column) = self.chunk_at(start);
+        let span = self.span(stripe, column.range(ByteLen::of(good)));
         let _alone = self.lock_stripe(stripe);
         let alternatives = self.chunk_alternatives(&span, d);
         let without = match alternatives.get(k).or(alternatives.last()) {
@@ -125,24 +125,20 @@ impl Array {
         Ok(!jobs.is_empty())
     }
 
-    /// Returns the ranges of the array, in bytes, whose data lie in a mismatching page. On RAID4, 5
+    /// Returns the ranges of the array whose data lie in a mismatching page. On RAID4, 5
     /// and 6 these are one range for each data chunk of the stripe.
     pub fn mismatch_ranges(&self, mismatch: &Mismatch) -> Vec<Range<ByteOffset>> {
-        let sectors = &mismatch.sectors;
-        let (start, end) = (sectors.start.0.saturating_mul(512), sectors.end.0.saturating_mul(512));
-        let len = end.saturating_sub(start);
-        let starts: Vec<u64> = if matches!(self.map, Map::Parity) {
-            let chunk = self.geometry.chunk_bytes().0;
-            let disks = u64::from(self.geometry.data_disks());
-            let first = mismatch.stripe * self.stripe_bytes() + start % chunk;
-            (0..disks).map(|d| first + d * chunk).collect()
+        let (stripe, page) = (mismatch.stripe, mismatch.bytes());
+        let starts: Vec<ByteOffset> = if matches!(self.map, Map::Parity) {
+            let column = Column(page.start.within(self.geometry.chunk_bytes()).0);
+            let disks = self.geometry.data_disks() as usize;
+            (0..disks).map(|d| self.array_byte(stripe, d, column)).collect()
         } else {
-            let unit = mismatch.stripe * self.mirror_unit();
-            let copy = self.copies(unit).first().map_or(0, |copy| copy.at);
-            vec![unit + start.saturating_sub(copy)]
+            let unit = self.mirror_start(stripe);
+            let copy = self.copies(unit).first().map_or(MemberByte(0), |copy| copy.at);
+            vec![unit.plus(page.start.saturating_distance_from(copy))]
         };
-        let size = self.size_bytes();
-        let range = |at: u64| ByteOffset(at.min(size))..ByteOffset((at + len).min(size));
+        let range = |at: ByteOffset| at.min(self.end())..at.plus(page.length()).min(self.end());
         starts.into_iter().map(range).filter(|range| !range.is_empty()).collect()
     }
 
@@ -167,16 +163,15 @@ impl Array {
             Map::Concat(_) => Ok(false),
             Map::Parity => {
                 self.cache.forget(mismatch.stripe);
-                let chunk = self.geometry.chunk_bytes().0;
-                let start = mismatch.sectors.start.0 * 512 % chunk;
-                let len = (mismatch.sectors.end.0 - mismatch.sectors.start.0) * 512;
-                self.resync_span(&self.span(mismatch.stripe, start..(start + len).min(chunk)))
+                let page = mismatch.bytes();
+                let column = Column(page.start.within(self.geometry.chunk_bytes()).0);
+                let end = column.plus(page.length()).min(self.chunk_end());
+                self.resync_span(&self.span(mismatch.stripe, column..end))
             }
             Map::Raid1 | Map::Raid10(_) => {
                 let pieces = self.mismatch_ranges(mismatch);
-                let each = |piece: &Range<ByteOffset>| {
-                    self.resync_copies_of(piece.start.0, piece.end.0 - piece.start.0)
-                };
+                let each =
+                    |piece: &Range<ByteOffset>| self.resync_copies_of(piece.start, piece.length());
                 pieces.iter().try_fold(false, |any, piece| Ok(any | each(piece)?))
             }
         }

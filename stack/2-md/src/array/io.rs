@@ -7,28 +7,27 @@
 use std::io;
 
 use xfskit_block::{Error, Result};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte};
 
 use super::Array;
 
-/// A read of one member. Offsets are bytes from its data offset.
+/// A read of one member.
 pub(super) struct ReadJob<'a> {
     pub(super) role: usize,
-    pub(super) at: u64,
+    pub(super) at: MemberByte,
     pub(super) buf: &'a mut [u8],
 }
 
-/// A write of one member. Offsets are bytes from its data offset.
+/// A write of one member.
 pub(super) struct WriteJob<'a> {
     pub(super) role: usize,
-    pub(super) at: u64,
+    pub(super) at: MemberByte,
     pub(super) buf: &'a [u8],
 }
 
 /// Returns the error of an operation on a range of the array that cannot be done.
-pub(super) fn io_error(op: &'static str, offset: u64, len: usize, why: String) -> Error {
-    let source = io::Error::other(why);
-    Error::Io { op, offset: ByteOffset(offset), len: ByteLen(len as u64), source }
+pub(super) fn io_error(op: &'static str, offset: ByteOffset, len: ByteLen, why: String) -> Error {
+    Error::Io { op, offset, len, source: io::Error::other(why) }
 }
 
 impl Array {
@@ -36,7 +35,7 @@ impl Array {
     pub(super) fn prefetch(&self, jobs: &[ReadJob<'_>]) {
         if jobs.iter().any(|job| job.role != jobs[0].role) {
             for job in jobs {
-                self.members[job.role].will_need(job.at, job.buf.len() as u64);
+                self.members[job.role].will_need(job.at, ByteLen::of(job.buf));
             }
         }
     }
@@ -52,11 +51,11 @@ impl Array {
             let member = &self.members[role];
             let (allowed, refused): (Vec<_>, Vec<_>) = jobs
                 .iter_mut()
-                .partition(|(_, job)| member.is_readable(job.at, job.buf.len() as u64));
+                .partition(|(_, job)| member.is_readable(job.at, ByteLen::of(job.buf)));
             failed.extend(refused.iter().map(|(i, _)| *i));
             let indices: Vec<usize> = allowed.iter().map(|(i, _)| *i).collect();
-            let bytes: usize = allowed.iter().map(|(_, job)| job.buf.len()).sum();
-            self.counters.count_read(bytes as u64);
+            let bytes = allowed.iter().map(|(_, job)| ByteLen::of(job.buf));
+            self.counters.count_read(bytes.fold(ByteLen(0), ByteLen::plus));
             let batch = allowed.into_iter().map(|(_, job)| (job.at, &mut *job.buf));
             match member.read_batch(batch) {
                 None => failed.extend(indices),
@@ -85,15 +84,14 @@ impl Array {
             let Some(results) = member.write_batch(jobs.iter().map(|job| (job.at, job.buf))) else {
                 continue;
             };
-            for (job, result) in jobs.iter().zip(results) {
+            for (WriteJob { role, at, buf }, result) in jobs.iter().zip(results) {
+                let len = ByteLen::of(buf);
                 match result {
                     Ok(()) => {
-                        self.clear_badblocks(job.role, job.at, job.buf.len() as u64)?;
-                        self.clear_replacement_badblocks(job.role, job.at, job.buf.len() as u64)?;
+                        self.clear_badblocks(*role, *at, len)?;
+                        self.clear_replacement_badblocks(*role, *at, len)?;
                     }
-                    Err(error) => {
-                        self.write_failed(job.role, job.at, job.buf.len() as u64, error)?;
-                    }
+                    Err(error) => self.write_failed(*role, *at, len, error)?,
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Result};
-use xfskit_units::index;
+use xfskit_units::{ArraySector, ByteLen, ByteOffset, Column, MemberByte};
 
 use super::Array;
 use super::io::{WriteJob, io_error};
@@ -40,17 +40,17 @@ impl Array {
         jobs: &[WriteJob<'_>],
     ) -> Result<()> {
         let mut writer = journal.lock();
-        let unit = writer.pages_max(jobs.len()) as u64 * PAGE;
+        let unit = PAGE.times(writer.pages_max(jobs.len()) as u64);
         for part in span.cut(unit) {
-            let from = index(part.columns.start - span.columns.start);
-            let bytes = from..from + index(part.len());
+            let from = part.columns.start.distance_from(span.columns.start).index();
+            let bytes = from..from + part.len().index();
             let columns = self.columns(&part, new, (p, q), &bytes);
             if !writer.has_space_for(&columns) {
                 self.reclaim_journal(&mut writer)?;
             }
             if !writer.append(&columns)? {
                 let why = "the journal has no space for one page of each member".into();
-                return Err(io_error("write", 0, 0, why));
+                return Err(io_error("write", ByteOffset(0), ByteLen(0), why));
             }
             let at = self.member_at(&part);
             let jobs = jobs.iter();
@@ -70,18 +70,20 @@ impl Array {
         (p, q): (&'a [u8], &'a [u8]),
         bytes: &Range<usize>,
     ) -> Vec<StripePage<'a>> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let first = span.stripe * self.stripe_bytes() + span.columns.start;
-        let page = |buf: &'a [u8], at: usize| &buf[at..at + index(PAGE)];
-        let column = |(i, at): (u64, usize)| StripePage {
-            data: new
-                .iter()
-                .map(|new| ((first + new.d as u64 * chunk + i * PAGE) / 512, page(new.buf, at)))
-                .collect(),
-            member_sector: (self.member_at(span) + i * PAGE) / 512,
-            parity: [p, q].into_iter().filter(|p| !p.is_empty()).map(|p| page(p, at)).collect(),
+        let page = |buf: &'a [u8], at: usize| &buf[at..at + PAGE.index()];
+        let sector = |new: &New<'_>, column: Column| {
+            ArraySector::of_byte(self.array_byte(span.stripe, new.d, column))
         };
-        (0..).zip(bytes.clone().step_by(index(PAGE))).map(column).collect()
+        let column = |(i, at): (u64, usize)| {
+            let ahead = PAGE.times(i);
+            let column = span.columns.start.plus(ahead);
+            StripePage {
+                data: new.iter().map(|new| (sector(new, column), page(new.buf, at))).collect(),
+                member_sector: self.member_at(span).plus(ahead).sector_floor(),
+                parity: [p, q].into_iter().filter(|p| !p.is_empty()).map(|p| page(p, at)).collect(),
+            }
+        };
+        (0..).zip(bytes.clone().step_by(PAGE.index())).map(column).collect()
     }
 
     /// Flushes all members, then empties the journal.
@@ -105,14 +107,17 @@ impl Array {
         }
     }
 
-    /// Returns P and Q of a page of a stripe, `at` bytes from the start of the members' data, as
-    /// they will be when `data` has been written to its data chunks.
-    pub(crate) fn parity_with(&self, at: u64, data: &[(usize, &[u8])]) -> Result<Vec<Vec<u8>>> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let span = self.span(at / chunk, at % chunk..at % chunk + PAGE);
+    /// Returns P and Q of a page of a stripe, from byte `at` of every member on, as they will be
+    /// when `data` has been written to its data chunks.
+    pub(crate) fn parity_with(
+        &self,
+        at: MemberByte,
+        data: &[(usize, &[u8])],
+    ) -> Result<Vec<Vec<u8>>> {
+        let span = self.span_at(at, PAGE);
         let _shared = self.lock_stripe_shared(span.stripe);
-        let mut memory = vec![0; span.layout.data_disks() * index(PAGE)];
-        let mut parts: Vec<&mut [u8]> = memory.chunks_mut(index(PAGE)).collect();
+        let mut memory = vec![0; span.layout.data_disks() * PAGE.index()];
+        let mut parts: Vec<&mut [u8]> = memory.chunks_mut(PAGE.index()).collect();
         self.read_stripe(&span, &mut parts, &[])?;
         let mut whole: Vec<New<'_>> =
             parts.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();

@@ -8,18 +8,20 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, IoRead, Result};
-use xfskit_units::{ByteOffset, Sectors};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors};
 
 use super::badblock_list::BadBlockList;
 use super::ppl::PplLog;
 use crate::geometry::{Replacement, Slot};
 
-/// The member of a role, or a role without one. Addresses are bytes from the data offset.
+/// The member of a role, or a role without one.
 #[derive(Debug)]
 pub(super) struct Member {
     device: Option<Arc<dyn BlockDevice>>,
     name: String,
-    data_start: u64,
+    /// Where its data start on the device.
+    data_start: ByteOffset,
+    /// A [`MemberByte`].
     readable_until: AtomicU64,
     bad: BadBlockList,
     write_mostly: bool,
@@ -64,13 +66,13 @@ impl ActiveReplacement {
         self.faulty.load(Ordering::Acquire)
     }
 
-    /// Writes at an offset from the data offset. A replacement that failed is not written any more.
-    pub(super) fn write(&self, at: u64, buf: &[u8]) -> Result<()> {
+    /// Writes the data. A replacement that failed is not written any more.
+    pub(super) fn write(&self, at: MemberByte, buf: &[u8]) -> Result<()> {
         if self.is_faulty() {
             return Ok(());
         }
-        let start = self.slot.data_offset.byte_len().0;
-        let result = self.slot.device.write_at(ByteOffset(start.saturating_add(at)), buf);
+        let start = data_start(self.slot.data_offset);
+        let result = self.slot.device.write_at(start.saturating_add(at.0), buf);
         self.faulty.fetch_or(result.is_err(), Ordering::AcqRel);
         result
     }
@@ -82,14 +84,18 @@ impl ActiveReplacement {
     }
 }
 
+/// Returns the offset on a device at which its data start.
+fn data_start(data_offset: Sectors) -> ByteOffset {
+    ByteOffset(data_offset.byte_len().0)
+}
+
 impl Member {
     pub(super) fn new(slot: Slot) -> Self {
-        let bytes = |sector: u64| sector.saturating_mul(512);
         Self {
             device: slot.device,
             name: slot.name,
-            data_start: slot.data_offset.byte_len().0,
-            readable_until: AtomicU64::new(bytes(slot.readable_until.0)),
+            data_start: data_start(slot.data_offset),
+            readable_until: AtomicU64::new(slot.readable_until.byte().0),
             bad: BadBlockList::new(&slot.bad_blocks),
             write_mostly: slot.write_mostly,
             faulty: AtomicBool::new(false),
@@ -181,22 +187,22 @@ impl Member {
     }
 
     /// Returns true if the whole range is present and valid.
-    pub(super) fn is_readable(&self, at: u64, len: u64) -> bool {
-        let end = at + len;
+    pub(super) fn is_readable(&self, at: MemberByte, len: ByteLen) -> bool {
+        let end = at.plus(len);
         let this = self.current();
         self.device().is_some()
-            && end <= this.readable_until.load(Ordering::Acquire)
+            && end.0 <= this.readable_until.load(Ordering::Acquire)
             && !this.bad.overlaps(at, len)
     }
 
-    /// Returns how far the member is filled, in bytes.
-    pub(super) fn readable_until(&self) -> u64 {
-        self.current().readable_until.load(Ordering::Acquire)
+    /// Returns how far the member is filled.
+    pub(super) fn readable_until(&self) -> MemberByte {
+        MemberByte(self.current().readable_until.load(Ordering::Acquire))
     }
 
     /// Records that the member is filled up to `until`.
-    pub(super) fn set_readable_until(&self, until: u64) {
-        self.current().readable_until.fetch_max(until, Ordering::AcqRel);
+    pub(super) fn set_readable_until(&self, until: MemberByte) {
+        self.current().readable_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
     /// Returns the ranges that must not be read.
@@ -223,19 +229,20 @@ impl Member {
         &self.pending
     }
 
-    pub(super) fn position(&self, at: u64) -> ByteOffset {
-        ByteOffset(self.current().data_start.saturating_add(at))
+    /// Returns where a byte of the member lies on its device.
+    pub(super) fn position(&self, at: MemberByte) -> ByteOffset {
+        self.current().data_start.saturating_add(at.0)
     }
 
     /// Reads without checking that the range is valid. Returns `None` if there is no device.
-    pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Option<Result<()>> {
+    pub(super) fn read(&self, at: MemberByte, buf: &mut [u8]) -> Option<Result<()>> {
         Some(self.device()?.read_at(self.position(at), buf))
     }
 
     /// Reads many ranges at once. Returns `None` if there is no device.
     pub(super) fn read_batch<'a>(
         &self,
-        batch: impl Iterator<Item = (u64, &'a mut [u8])>,
+        batch: impl Iterator<Item = (MemberByte, &'a mut [u8])>,
     ) -> Option<Vec<Result<()>>> {
         let device = self.device()?;
         let mut batch: Vec<_> =
@@ -249,7 +256,7 @@ impl Member {
     /// Writes many ranges at once, also to the replacement. Returns `None` if there is no device.
     pub(super) fn write_batch<'a>(
         &self,
-        batch: impl Iterator<Item = (u64, &'a [u8])>,
+        batch: impl Iterator<Item = (MemberByte, &'a [u8])>,
     ) -> Option<Vec<Result<()>>> {
         let batch: Vec<_> = batch.collect();
         if let Some(replacement) = self.replacement() {
@@ -262,9 +269,9 @@ impl Member {
     }
 
     /// Announces a read.
-    pub(super) fn will_need(&self, at: u64, len: u64) {
+    pub(super) fn will_need(&self, at: MemberByte, len: ByteLen) {
         if let Some(device) = self.device() {
-            device.will_need(self.position(at), xfskit_units::ByteLen(len));
+            device.will_need(self.position(at), len);
         }
     }
 }

@@ -31,8 +31,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_units::{ByteOffset, Daddr, MemberSector, Sectors, index};
+use xfskit_units::{ByteLen, JournalSector, Sectors, SyncSector, index};
 
+use super::badblock_list::BadBlockList;
 use crate::bad_blocks;
 use crate::bitmap::{Bitmap, HEAD_BYTES};
 use crate::superblock::{MemberRange, Superblock};
@@ -76,8 +77,8 @@ struct State {
     /// Events were raised only by becoming active, so they may be lowered again.
     may_rewind_events: bool,
     degraded: bool,
-    /// Where the resync of an array that was not shut down cleanly continues, in member sectors.
-    resync_offset: Option<Sectors>,
+    /// Where the resync of an array that was not shut down cleanly continues.
+    resync_offset: Option<SyncSector>,
     bitmap: Option<Bitmap>,
     /// Regions whose bit was set since the array was opened.
     regions: HashMap<u64, Region>,
@@ -105,7 +106,7 @@ impl ArrayMetadata {
         mut members: Vec<MemberMetadata>,
         bitmap: Option<Bitmap>,
         degraded: bool,
-        resync_offset: Option<Sectors>,
+        resync_offset: Option<SyncSector>,
         utime: u64,
     ) -> Self {
         for member in &mut members {
@@ -136,13 +137,12 @@ impl ArrayMetadata {
         self
     }
 
-    /// Sets the journal's tail, in sectors of its data area, and writes the journal's own
-    /// superblock.
-    pub(super) fn set_journal_tail(&self, tail: u64) -> Failures {
+    /// Sets the journal's tail, and writes the journal's own superblock.
+    pub(super) fn set_journal_tail(&self, tail: JournalSector) -> Failures {
         let state = &mut *self.state.lock();
         let write = |member: &mut MemberMetadata| {
             if let Superblock::V1(superblock) = &mut member.superblock {
-                superblock.recovery_offset.set(tail);
+                superblock.recovery_offset.set(tail.0);
             }
             let at = member.superblock.at().byte_offset();
             let written = member.device.write_fua(at, &member.superblock.own_bytes());
@@ -159,9 +159,9 @@ impl ArrayMetadata {
         if torn { state.write_superblocks() } else { Vec::new() }
     }
 
-    /// Prepares a write of sectors of the sync space: marks the array active and sets the bits,
+    /// Prepares a write of these sectors: marks the array active and sets the bits,
     /// durably.
-    pub(super) fn begin_write(&self, sectors: Range<u64>) -> Failures {
+    pub(super) fn begin_write(&self, sectors: Range<SyncSector>) -> Failures {
         let state = &mut *self.state.lock();
         let mut failures = Vec::new();
         state.writes += 1;
@@ -192,7 +192,7 @@ impl ArrayMetadata {
     }
 
     /// Ends a write that [`begin_write`](Self::begin_write) prepared.
-    pub(super) fn end_write(&self, sectors: Range<u64>) {
+    pub(super) fn end_write(&self, sectors: Range<SyncSector>) {
         let mut state = self.state.lock();
         state.writes_pending = state.writes_pending.saturating_sub(1);
         for bit in state.bits(&sectors) {
@@ -259,13 +259,15 @@ impl ArrayMetadata {
         &self,
         role: usize,
         replacement: bool,
-        ranges: &[Range<MemberSector>],
+        bad: &BadBlockList,
     ) -> Option<Failures> {
         let mut state = self.state.lock();
         let member = state.list(replacement).iter_mut().find(|member| member.role == role)?;
         let Superblock::V1(sb) = &member.superblock else { return None };
+        // Read under this lock, so that the newest list is the last to be written.
+        let ranges = bad.sectors();
         let MemberRange { at, len } = sb.bad_blocks()?;
-        let log = bad_blocks::encode(ranges, sb.bblog_shift, index(len.byte_len().0))?;
+        let log = bad_blocks::encode(&ranges, sb.bblog_shift, index(len.byte_len().0))?;
         member.superblock.set_has_bad_blocks(!ranges.is_empty());
         let superblock = member.superblock.own_bytes();
         let work = || {
@@ -319,25 +321,25 @@ impl ArrayMetadata {
         failures
     }
 
-    /// Returns the regions that need a resync, in sectors of the sync space: those with a set bit,
-    /// or without a bitmap all from the resync's offset on. Empty if the array is in sync.
-    pub(super) fn out_of_sync(&self, end: u64) -> Vec<Range<u64>> {
+    /// Returns the regions that need a resync: those with a set bit, or without a bitmap all from
+    /// the resync's offset on, up to `end`. Empty if the array is in sync.
+    pub(super) fn out_of_sync(&self, end: SyncSector) -> Vec<Range<SyncSector>> {
         let state = self.state.lock();
         match (state.resync_offset, &state.bitmap) {
             (None, _) => Vec::new(),
-            (Some(from), None) => std::iter::once(from.0..end).collect(),
+            (Some(from), None) => std::iter::once(from..end).collect(),
             (Some(_), Some(bitmap)) => bitmap.set_bits().map(|bit| bitmap.covers(bit)).collect(),
         }
     }
 
-    /// Records that all sectors of the sync space before `sector` agree and are durable.
-    pub(super) fn set_synced_to(&self, sector: u64) -> Failures {
+    /// Records that all sectors before `sector` agree and are durable.
+    pub(super) fn set_synced_to(&self, sector: SyncSector) -> Failures {
         let state = &mut *self.state.lock();
         let mut failures = Vec::new();
-        if let Some(at) = state.resync_offset.as_mut().filter(|at| at.0 < sector) {
-            at.0 = sector;
+        if let Some(at) = state.resync_offset.as_mut().filter(|at| **at < sector) {
+            *at = sector;
             // While the array is active, superblocks mark all of it as out of sync.
-            if !state.active && sector != u64::MAX {
+            if !state.active && sector != SyncSector::MAX {
                 failures = state.write_superblocks();
             }
         }
@@ -358,7 +360,7 @@ impl ArrayMetadata {
 
     /// Records that the resync is done and the whole array agrees.
     pub(super) fn finish_resync(&self) -> Failures {
-        let mut failures = self.set_synced_to(u64::MAX);
+        let mut failures = self.set_synced_to(SyncSector::MAX);
         let state = &mut *self.state.lock();
         if state.resync_offset.take().is_some() {
             state.events += 1;
@@ -382,11 +384,11 @@ impl State {
         self.write_superblocks()
     }
 
-    /// Returns the bits that cover sectors of the sync space.
-    fn bits(&self, sectors: &Range<u64>) -> Range<u64> {
+    /// Returns the bits that cover these sectors.
+    fn bits(&self, sectors: &Range<SyncSector>) -> Range<u64> {
         match &self.bitmap {
             Some(bitmap) if !sectors.is_empty() => {
-                bitmap.bit_of(sectors.start)..bitmap.bit_of(sectors.end - 1) + 1
+                bitmap.bit_of(sectors.start)..bitmap.bit_of(sectors.end.minus(Sectors(1))) + 1
             }
             _ => 0..0,
         }
@@ -410,7 +412,8 @@ impl State {
             }
         }
         let in_doubt = self.active && !self.journaled;
-        let resync_offset = if in_doubt { Some(Sectors(0)) } else { self.resync_offset };
+        let resync_offset = if in_doubt { Some(SyncSector(0)) } else { self.resync_offset };
+        let resync_offset = resync_offset.map(|at| Sectors(at.0));
         let events = self.events;
         for member in &mut self.members {
             member.superblock.set_state(events, resync_offset);
@@ -437,8 +440,8 @@ impl State {
         let start = if bits.is_empty() { 0 } else { HEAD_BYTES + index(bits.start / 8) };
         let start = start / 512 * 512;
         self.each(|member| {
-            let Some(Daddr(at)) = member.superblock.bitmap() else { return Ok(()) };
-            let at = ByteOffset(at * 512 + start as u64);
+            let Some(at) = member.superblock.bitmap() else { return Ok(()) };
+            let at = at.byte_offset().saturating_plus(ByteLen(start as u64));
             member.device.write_at(at, &bytes[start..end])
         })
     }

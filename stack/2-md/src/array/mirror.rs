@@ -3,59 +3,64 @@
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors, SyncSector, index};
 
 use super::io::{ReadJob, WriteJob, io_error};
 use super::{Array, Map};
 
-/// RAID1 is read in pieces of this many bytes, so that one large read keeps all members busy.
-const PIECE: u64 = 1 << 20;
+/// RAID1 is read in pieces of this size, so that one large read keeps all members busy.
+const PIECE: ByteLen = ByteLen(1 << 20);
 
-/// The unit that is retried on its own when a larger read fails, in bytes.
-pub(super) const PAGE: u64 = 4096;
+/// The unit that is retried on its own when a larger read fails.
+pub(super) const PAGE: ByteLen = ByteLen(4096);
 
 /// One copy of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copy {
     pub(super) role: usize,
-    /// Bytes from the member's data offset.
-    pub(super) at: u64,
+    pub(super) at: MemberByte,
 }
 
 impl Array {
-    /// Returns the bytes from `offset` to the end of its unit of copies.
-    pub(super) fn mirror_piece(&self, offset: u64) -> u64 {
-        self.mirror_unit() - offset % self.mirror_unit()
+    /// Returns the length from `offset` to the end of its unit of copies.
+    pub(super) fn mirror_piece(&self, offset: ByteOffset) -> ByteLen {
+        self.mirror_unit().minus(offset.within(self.mirror_unit()))
     }
 
-    /// Returns the bytes that lie together on every copy and share a lock.
-    pub(super) fn mirror_unit(&self) -> u64 {
-        if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes().0 }
+    /// Returns the size of what lies together on every copy and shares a lock.
+    pub(super) fn mirror_unit(&self) -> ByteLen {
+        if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes() }
+    }
+
+    /// Returns where a unit of copies begins in the array.
+    pub(super) fn mirror_start(&self, unit: u64) -> ByteOffset {
+        ByteOffset(self.mirror_unit().times(unit).0)
     }
 
     /// Returns all copies of the byte at `offset` of the array.
-    pub(super) fn copies(&self, offset: u64) -> Vec<Copy> {
-        match &self.map {
-            Map::Raid10(map) => {
-                let chunk = self.geometry.chunk_bytes().0;
-                let within = offset % chunk;
-                map.copies(offset / chunk)
-                    .map(|copy| Copy { role: copy.role, at: copy.chunk * chunk + within })
-                    .collect()
-            }
-            _ => (0..self.members.len()).map(|role| Copy { role, at: offset }).collect(),
-        }
+    pub(super) fn copies(&self, offset: ByteOffset) -> Vec<Copy> {
+        let Map::Raid10(map) = &self.map else {
+            let at = MemberByte(offset.0);
+            return (0..self.members.len()).map(|role| Copy { role, at }).collect();
+        };
+        let chunk = self.geometry.chunk_bytes();
+        let within = offset.within(chunk);
+        let at = |number: u64| MemberByte(chunk.times(number).plus(within).0);
+        map.copies(offset.whole(chunk))
+            .map(|copy| Copy { role: copy.role, at: at(copy.chunk) })
+            .collect()
     }
 
     /// Returns the readable copies of a piece, the preferred one first.
-    pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
+    pub(super) fn readable_copies(&self, offset: ByteOffset, len: ByteLen) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
-        if self.first_copy_only.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
+        let end = SyncSector(offset.plus(len).div_ceil(Sectors(1).byte_len()));
+        if self.first_copy_only.load(Ordering::Relaxed) || !self.is_synced(end) {
             return copies; // always the same copy, or data read once might change by themselves
         }
         // Pieces are spread over the members, so that several readers of one file use all of them.
-        let turn = index(offset / PIECE);
+        let turn = index(offset.whole(PIECE));
         let n = copies.len().max(1);
         copies.rotate_left(turn % n);
         copies.sort_by_key(|copy| {
@@ -67,20 +72,20 @@ impl Array {
 
     /// Returns the readable copies of a piece by role, so that alternative `k` is the same for
     /// every caller.
-    pub(super) fn copies_in_order(&self, offset: u64, len: u64) -> Vec<Copy> {
+    pub(super) fn copies_in_order(&self, offset: ByteOffset, len: ByteLen) -> Vec<Copy> {
         let mut copies = self.readable_copies(offset, len);
         copies.sort_by_key(|copy| copy.role);
         copies
     }
 
-    pub(super) fn read_mirror(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_mirror(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         let mut jobs = Vec::new();
         let mut places = Vec::new();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(self.mirror_piece(at)).min(rest.len());
-            let (piece, behind) = rest.split_at_mut(len);
-            match self.readable_copies(at, len as u64).first() {
+            let len = self.mirror_piece(at).min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at_mut(len.index());
+            match self.readable_copies(at, len).first() {
                 Some(copy) => {
                     self.members[copy.role].pending().fetch_add(1, Ordering::Relaxed);
                     jobs.push(ReadJob { role: copy.role, at: copy.at, buf: piece });
@@ -88,7 +93,7 @@ impl Array {
                 }
                 None => self.read_copies_by_page(at, piece)?,
             }
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         self.prefetch(&jobs);
         let failed = self.fetch(&mut jobs);
@@ -103,14 +108,14 @@ impl Array {
 
     /// Reads page by page, each from the first copy that succeeds. Rewrites the page on writable
     /// members whose copy could not be read.
-    fn read_copies_by_page(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_copies_by_page(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(PAGE - at % PAGE).min(rest.len());
-            let (page, behind) = rest.split_at_mut(len);
-            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+            let len = PAGE.minus(at.within(PAGE)).min(ByteLen::of(rest));
+            let (page, behind) = rest.split_at_mut(len.index());
+            let _shared = self.lock_stripe_shared(at.whole(self.mirror_unit()));
             let mut failed = Vec::new();
-            let found = self.readable_copies(at, len as u64).into_iter().any(|copy| {
+            let found = self.readable_copies(at, len).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *page };
                 let ok = self.fetch(&mut [job]).is_empty();
                 if !ok {
@@ -124,52 +129,57 @@ impl Array {
             for copy in failed {
                 self.rewrite(copy.role, copy.at, page);
             }
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }
 
     /// Writes every copy.
-    pub(super) fn write_mirror(&self, offset: u64, buf: &[u8]) -> Result<()> {
+    pub(super) fn write_mirror(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(self.mirror_piece(at)).min(rest.len());
-            let (piece, behind) = rest.split_at(len);
-            let _alone = self.lock_stripe(at / self.mirror_unit());
+            let len = self.mirror_piece(at).min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at(len.index());
+            let _alone = self.lock_stripe(at.whole(self.mirror_unit()));
             let jobs: Vec<WriteJob<'_>> = self
                 .copies(at)
                 .into_iter()
                 .map(|copy| WriteJob { role: copy.role, at: copy.at, buf: piece })
                 .collect();
             self.store(&jobs)?;
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }
 
-    pub(super) fn mirror_alternatives(&self, offset: u64, len: u64) -> usize {
-        let end = offset.saturating_add(len).min(self.size_bytes());
+    pub(super) fn mirror_alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        let end = offset.saturating_plus(len).min(self.end());
         let (mut at, mut most) = (offset, 1);
         while at < end {
-            let len = self.mirror_piece(at).min(end - at);
+            let len = self.mirror_piece(at).min(end.distance_from(at));
             most = most.max(self.copy_alternatives(at, len).len());
-            at += len;
+            at = at.plus(len);
         }
         most
     }
 
     /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
-    pub(super) fn read_mirror_copy(&self, offset: u64, buf: &mut [u8], k: usize) -> Result<()> {
-        if k >= self.mirror_alternatives(offset, buf.len() as u64) {
+    pub(super) fn read_mirror_copy(
+        &self,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        k: usize,
+    ) -> Result<()> {
+        if k >= self.mirror_alternatives(offset, ByteLen::of(buf)) {
             return Err(Error::NoAlternative(k));
         }
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(self.mirror_piece(at)).min(rest.len());
-            let (piece, behind) = rest.split_at_mut(len);
+            let len = self.mirror_piece(at).min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at_mut(len.index());
             // While copies are written they need not agree.
-            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
-            let alternatives = self.copy_alternatives(at, len as u64);
+            let _shared = self.lock_stripe_shared(at.whole(self.mirror_unit()));
+            let alternatives = self.copy_alternatives(at, len);
             match alternatives.get(k).or(alternatives.last()) {
                 None => return Err(Error::NoAlternative(k)),
                 Some((Copy { role, at }, inner @ 1..)) => {
@@ -182,7 +192,7 @@ impl Array {
                     }
                 }
             }
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
-use xfskit_units::{ByteLen, ByteOffset, Sectors};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors, SyncSector};
 
 use crate::geometry::{Geometry, Slot};
 use crate::journal::JournalWriter;
@@ -147,11 +147,11 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
     /// Read from members, failures included.
-    pub read: u64,
+    pub read: ByteLen,
     /// Loaded from memory by the array's own code: parity sources, copies out of the cache.
-    pub loaded: u64,
+    pub loaded: ByteLen,
     /// Stored to memory by the array's own code.
-    pub stored: u64,
+    pub stored: ByteLen,
 }
 
 #[derive(Debug, Default)]
@@ -162,13 +162,13 @@ struct Counters {
 }
 
 impl Counters {
-    fn count_read(&self, bytes: u64) {
-        self.read.fetch_add(bytes, Ordering::Relaxed);
+    fn count_read(&self, bytes: ByteLen) {
+        self.read.fetch_add(bytes.0, Ordering::Relaxed);
     }
 
-    fn count_memory(&self, loaded: u64, stored: u64) {
-        self.loaded.fetch_add(loaded, Ordering::Relaxed);
-        self.stored.fetch_add(stored, Ordering::Relaxed);
+    fn count_memory(&self, loaded: ByteLen, stored: ByteLen) {
+        self.loaded.fetch_add(loaded.0, Ordering::Relaxed);
+        self.stored.fetch_add(stored.0, Ordering::Relaxed);
     }
 }
 
@@ -186,8 +186,8 @@ enum Map {
 pub enum MemberState {
     /// The member is present and in use.
     InSync,
-    /// The member is present, but valid only up to this byte from its data offset.
-    Recovering(u64),
+    /// The member is present, but valid only up to this byte.
+    Recovering(MemberByte),
     /// The member failed and is out of use.
     Faulty,
     /// There is no member.
@@ -214,8 +214,8 @@ pub struct Array {
     is_optimal: AtomicBool,
     /// Mirrors are read from their first copy only.
     first_copy_only: AtomicBool,
-    /// From this sector of the sync space on, parity or the copies after the first may be out of
-    /// date, because the array was not shut down cleanly.
+    /// A [`SyncSector`]: from there on, parity or the copies after the first may be out of date,
+    /// because the array was not shut down cleanly.
     synced_to: AtomicU64,
     /// The partial parity logs of a RAID5 that has them.
     logs: Option<PplLogs>,
@@ -250,7 +250,8 @@ impl Array {
         options: Options,
     ) -> std::result::Result<Self, OpenError> {
         check_slots(&geometry, &slots)?;
-        let chunks = geometry.array_size().0.checked_div(geometry.chunk().0).unwrap_or(0);
+        let has_chunks = !geometry.chunk().is_zero();
+        let chunks = if has_chunks { geometry.array_size().whole(geometry.chunk()) } else { 0 };
         let raid_disks = geometry.raid_disks();
         let sizes: Vec<Sectors> = (0..slots.len()).map(|role| geometry.member_size(role)).collect();
         let map = match geometry.layout() {
@@ -260,8 +261,7 @@ impl Array {
             Layout::Raid10(layout) => Map::Raid10(Raid10::new(layout, raid_disks, chunks)),
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
         };
-        let stripe_bytes =
-            geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
+        let stripe_bytes = geometry.chunk_bytes().saturating_times(geometry.data_disks().into());
         let is_optimal = slots.iter().all(|slot| {
             let all = slot.readable_until == Slot::ALL_READABLE && slot.bad_blocks.is_empty();
             slot.device.is_some() && all
@@ -271,7 +271,7 @@ impl Array {
         Ok(Self {
             map,
             members: slots.into_iter().map(Member::new).collect(),
-            cache: StripeCache::new(options.stripe_cache.0, stripe_bytes),
+            cache: StripeCache::new(options.stripe_cache, stripe_bytes),
             options,
             stripe_locks: (0..STRIPE_LOCKS).map(|_| RwLock::default()).collect(),
             counters: Counters::default(),
@@ -279,7 +279,7 @@ impl Array {
             read_only,
             is_optimal: AtomicBool::new(is_optimal),
             first_copy_only: AtomicBool::new(false),
-            synced_to: AtomicU64::new(u64::MAX),
+            synced_to: AtomicU64::new(SyncSector::MAX.0),
             logs: None,
             journal: None,
             metadata: None,
@@ -337,15 +337,14 @@ impl Array {
 
     /// Returns the sectors of the sync space that a write touches. The sync space is a member's, on
     /// RAID10 the array's.
-    fn sync_sectors(&self, offset: u64, len: u64) -> Range<u64> {
-        let (start, end) = (offset, offset + len);
-        match self.map {
-            Map::Parity => {
-                let chunk = self.geometry.chunk().0;
-                start / self.stripe_bytes() * chunk..end.div_ceil(self.stripe_bytes()) * chunk
-            }
-            _ => start / 512..end.div_ceil(512),
-        }
+    fn sync_sectors(&self, offset: ByteOffset, len: ByteLen) -> Range<SyncSector> {
+        let Range { start, end } = offset.range(len);
+        let (unit, sectors) = match self.map {
+            Map::Parity => (self.stripe_bytes(), self.geometry.chunk()),
+            _ => (Sectors(1).byte_len(), Sectors(1)),
+        };
+        let sector = |units: u64| SyncSector(sectors.times(units).0);
+        sector(start.whole(unit))..sector(end.div_ceil(unit))
     }
 
     /// Returns the geometry.
@@ -355,7 +354,7 @@ impl Array {
 
     /// Returns the state of each role.
     pub fn states(&self) -> Vec<MemberState> {
-        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let size = |role| MemberByte(self.geometry.member_size(role).byte_len().0);
         let state = |(role, member): (usize, &Member)| match member.device() {
             None if member.is_faulty() => MemberState::Faulty,
             None => MemberState::Missing,
@@ -372,7 +371,7 @@ impl Array {
 
     /// Returns how much the array has read and processed so far.
     pub fn io_stats(&self) -> IoStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let get = |counter: &AtomicU64| ByteLen(counter.load(Ordering::Relaxed));
         let Counters { read, loaded, stored } = &self.counters;
         IoStats { read: get(read), loaded: get(loaded), stored: get(stored) }
     }
@@ -388,7 +387,10 @@ impl Array {
                 let (offset, len) = (ByteOffset(0), ByteLen(0));
                 self.fail_member(role, Error::Io { op: "fail", offset, len, source: why })
             }
-            _ => Err(io_error("fail", 0, 0, format!("role {role} has no member in use"))),
+            _ => {
+                let why = format!("role {role} has no member in use");
+                Err(io_error("fail", ByteOffset(0), ByteLen(0), why))
+            }
         }
     }
 
@@ -419,7 +421,8 @@ impl Array {
         let member = &self.members[role];
         if member.count_read_error() > READ_ERRORS_MAX {
             let why = format!("too many reads of member {} failed", member.name());
-            let _ = self.fail_member(role, io_error("read", 0, 0, why));
+            let error = io_error("read", ByteOffset(0), ByteLen(0), why);
+            let _ = self.fail_member(role, error);
         }
     }
 }
@@ -468,7 +471,7 @@ pub(crate) fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
         return true;
     }
     // The copies of the first few chunks cover every set of members that occurs.
-    let chunks = geometry.array_size().0 / geometry.chunk().0;
+    let chunks = geometry.array_size().whole(geometry.chunk());
     let map = Raid10::new(layout, geometry.raid_disks(), chunks);
     (0..chunks.min(u64::from(geometry.raid_disks())))
         .all(|chunk| map.copies(chunk).any(|copy| !missing.contains(&copy.role)))
@@ -504,19 +507,19 @@ impl BlockDevice for Array {
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         if let Some(verifier) = self.verifier.get() {
-            return self.read_verified(verifier, offset.0, buf);
+            return self.read_verified(verifier, offset, buf);
         }
         match &self.map {
-            Map::Concat(map) => self.read_concat(map, offset.0, buf),
-            Map::Raid1 | Map::Raid10(_) => self.read_mirror(offset.0, buf),
-            Map::Parity => self.read_striped(offset.0, buf),
+            Map::Concat(map) => self.read_concat(map, offset, buf),
+            Map::Raid1 | Map::Raid10(_) => self.read_mirror(offset, buf),
+            Map::Parity => self.read_striped(offset, buf),
         }
     }
 
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
         if batch.len() > 1 {
             for io in batch.iter() {
-                self.will_need(io.offset, ByteLen(io.buf.len() as u64));
+                self.will_need(io.offset, ByteLen::of(io.buf));
             }
         }
         batch.iter_mut().map(|io| self.read_at(io.offset, io.buf)).collect()
@@ -530,12 +533,12 @@ impl BlockDevice for Array {
         if buf.is_empty() {
             return Ok(());
         }
-        let sectors = self.sync_sectors(offset.0, buf.len() as u64);
+        let sectors = self.sync_sectors(offset, ByteLen::of(buf));
         let recorded = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
         let result = recorded.and_then(|()| match &self.map {
-            Map::Concat(map) => self.write_concat(map, offset.0, buf),
-            Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
-            Map::Parity => self.write_striped(offset.0, buf),
+            Map::Concat(map) => self.write_concat(map, offset, buf),
+            Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset, buf),
+            Map::Parity => self.write_striped(offset, buf),
         });
         if let Some(metadata) = &self.metadata {
             metadata.end_write(sectors);
@@ -558,24 +561,23 @@ impl BlockDevice for Array {
     }
 
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        let end = offset.0.saturating_add(len.0).min(self.size().0);
-        self.prefetch_range(offset.0, end);
+        self.prefetch_range(offset..offset.saturating_plus(len).min(self.end()));
     }
 
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         match &self.map {
-            Map::Concat(map) => self.concat_alternatives(map, offset.0, len.0),
-            Map::Raid1 | Map::Raid10(_) => self.mirror_alternatives(offset.0, len.0),
-            Map::Parity => self.striped_alternatives(offset.0, len.0),
+            Map::Concat(map) => self.concat_alternatives(map, offset, len),
+            Map::Raid1 | Map::Raid10(_) => self.mirror_alternatives(offset, len),
+            Map::Parity => self.striped_alternatives(offset, len),
         }
     }
 
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         match &self.map {
-            Map::Concat(map) => self.read_concat_alternative(map, offset.0, buf, k),
-            Map::Raid1 | Map::Raid10(_) => self.read_mirror_copy(offset.0, buf, k),
-            Map::Parity => self.read_striped_alternative(offset.0, buf, k),
+            Map::Concat(map) => self.read_concat_alternative(map, offset, buf, k),
+            Map::Raid1 | Map::Raid10(_) => self.read_mirror_copy(offset, buf, k),
+            Map::Parity => self.read_striped_alternative(offset, buf, k),
         }
     }
 
@@ -585,8 +587,8 @@ impl BlockDevice for Array {
             return Ok(false);
         }
         match &self.map {
-            Map::Concat(map) => self.heal_concat(map, offset.0, good, k),
-            _ => self.heal_redundant(offset.0, good, k),
+            Map::Concat(map) => self.heal_concat(map, offset, good, k),
+            _ => self.heal_redundant(offset, good, k),
         }
     }
 }

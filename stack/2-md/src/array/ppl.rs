@@ -8,7 +8,7 @@
 
 use parking_lot::Mutex;
 use xfskit_block::{BlockDevice, Result};
-use xfskit_units::{ByteOffset, index};
+use xfskit_units::{ArraySector, ByteLen, ByteOffset, StripeByte};
 
 use super::Array;
 use super::io::WriteJob;
@@ -21,10 +21,10 @@ use crate::superblock::MemberRange;
 /// The log of one member.
 #[derive(Debug)]
 pub(crate) struct PplLog {
-    /// Offset on the device, in bytes.
-    pub(crate) at: u64,
-    /// Size, in bytes.
-    pub(crate) len: u64,
+    /// Offset on the device.
+    pub(crate) at: ByteOffset,
+    /// Size.
+    pub(crate) len: ByteLen,
     /// The newest generation written.
     pub(crate) generation: u64,
 }
@@ -37,12 +37,13 @@ impl PplLog {
         set_uuid: [u8; 16],
     ) -> Result<Self> {
         let generation = ppl::clear(device, place, set_uuid)?;
-        Ok(Self { at: place.at.byte_offset().0, len: place.len.byte_len().0, generation })
+        Ok(Self { at: place.at.byte_offset(), len: place.len.byte_len(), generation })
     }
 
-    /// Returns the most columns, in bytes, that one entry may cover.
-    fn columns_max(&self) -> u64 {
-        (self.len.saturating_sub(HEADER_BYTES as u64) / PAGE * PAGE).max(PAGE)
+    /// Returns the most columns that one entry may cover.
+    fn columns_max(&self) -> ByteLen {
+        let behind = self.len.saturating_minus(ByteLen(HEADER_BYTES as u64));
+        PAGE.times(behind.whole(PAGE).max(1))
     }
 }
 
@@ -51,8 +52,8 @@ impl PplLog {
 pub(crate) struct PplLogs {
     /// The array's UUID.
     pub(crate) set_uuid: [u8; 16],
-    /// The most columns, in bytes, that one entry may cover.
-    pub(super) columns_max: u64,
+    /// The most columns that one entry may cover.
+    pub(super) columns_max: ByteLen,
 }
 impl Array {
     /// Sets the members' partial parity logs, in role order.
@@ -98,7 +99,7 @@ impl Array {
             }
             log.generation = log.generation.wrapping_add(1);
             let bytes = self.ppl_entry(logs.set_uuid, log.generation, span, new, p);
-            if let Err(error) = device.write_fua(ByteOffset(log.at), &bytes) {
+            if let Err(error) = device.write_fua(log.at, &bytes) {
                 self.fail_member(role, error)?;
             }
             self.store(jobs)?;
@@ -135,13 +136,12 @@ impl Array {
                 add(&mut partial, new.buf);
             }
         }
-        let chunk = self.geometry.chunk_bytes().0;
-        let at = (span.stripe * disks as u64 + first as u64) * chunk + span.columns.start;
+        let at = self.array_byte(span.stripe, first, span.columns.start);
         let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let entry = PplEntry {
-            data_sector: (at / 512).into(),
+            data_sector: ArraySector::of_byte(at).0.into(),
             pp_size: size(partial.len()).into(),
-            data_size: size(new.len() * index(span.len())).into(),
+            data_size: size(new.len() * span.len().index()).into(),
             parity_disk: size(span.layout.p).into(),
             checksum: xfskit_crc::crc32c(&partial).into(),
         };
@@ -155,19 +155,19 @@ impl Array {
     pub(super) fn whole_pages(
         &self,
         stripe: u64,
-        start: u64,
+        start: StripeByte,
         content: &[u8],
-    ) -> Result<(u64, Vec<u8>)> {
-        let end = start + content.len() as u64;
-        let (first, last) = (start / PAGE * PAGE, end.next_multiple_of(PAGE));
-        let mut pages = vec![0; index(last - first)];
-        let chunk = self.geometry.chunk_bytes().0;
-        for page in [first, last - PAGE] {
-            let span = self.span(stripe, page % chunk..page % chunk + PAGE);
-            let out = &mut pages[index(page - first)..][..index(PAGE)];
-            self.read_chunk(&span, index(page / chunk), out, &[])?;
+    ) -> Result<(StripeByte, Vec<u8>)> {
+        let end = start.plus(ByteLen::of(content));
+        let (first, last) = (start.round_down(PAGE), end.round_up(PAGE));
+        let mut pages = vec![0; last.distance_from(first).index()];
+        for page in [first, last.minus(PAGE)] {
+            let (d, column) = self.chunk_at(page);
+            let span = self.span(stripe, column.range(PAGE));
+            let out = &mut pages[page.distance_from(first).index()..][..PAGE.index()];
+            self.read_chunk(&span, d, out, &[])?;
         }
-        pages[index(start - first)..][..content.len()].copy_from_slice(content);
+        pages[start.distance_from(first).index()..][..content.len()].copy_from_slice(content);
         Ok((first, pages))
     }
 }

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{BlockDevice, Result};
-use xfskit_units::{Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors, SyncSector};
 
 use super::io::{ReadJob, WriteJob, io_error};
 use super::metadata::ArrayMetadata;
@@ -18,40 +18,40 @@ use super::stripes::{New, Span};
 use super::sync_action::{Completion, SyncJob};
 use super::{Array, Map};
 
-/// Bytes of the sync space after which progress is recorded.
-const MARK: u64 = 64 << 20;
+/// The part of the sync space after which progress is recorded.
+const MARK: ByteLen = ByteLen(64 << 20);
 
 impl Array {
-    /// Marks the array as due for a resync from this sector of its members (of the array, on
-    /// RAID10).
-    pub fn with_resync_from(self, from: Sectors) -> Self {
+    /// Marks the array as due for a resync from this sector on.
+    pub fn with_resync_from(self, from: SyncSector) -> Self {
         self.synced_to.store(from.0, Ordering::Release);
         self
     }
 
-    /// Returns true if everything before byte `end` of the sync space is known to agree.
-    pub(super) fn is_synced(&self, end: u64) -> bool {
-        end.div_ceil(512) <= self.synced_to.load(Ordering::Acquire)
+    /// Returns true if everything before `end` is known to agree.
+    pub(super) fn is_synced(&self, end: SyncSector) -> bool {
+        end.0 <= self.synced_to.load(Ordering::Acquire)
     }
 
     /// Makes everything agree that a crash may have left different: the regions that the bitmap
-    /// names, or without a bitmap all from where the last resync ended. `progress` receives the
-    /// bytes of the sync space done and the bytes between the first and the last region, and
+    /// names, or without a bitmap all from where the last resync ended. `progress` receives how
+    /// much of the sync space is done, and how much lies between the first and the last region. It
     /// returns whether to continue. A resync that was stopped or killed continues from there the
     /// next time. Returns true if the array is in sync then.
     ///
     /// # Errors
     /// Returns an error if members cannot be read or written.
-    pub fn resync(&self, mut progress: impl FnMut(u64, u64) -> bool) -> Result<bool> {
+    pub fn resync(&self, mut progress: impl FnMut(ByteLen, ByteLen) -> bool) -> Result<bool> {
         let Some(metadata) = &self.metadata else { return Ok(true) };
         let unit = self.sectors_per_stripe();
-        let todo = metadata.out_of_sync(self.scrub_stripes().saturating_mul(unit));
+        let end = SyncSector(unit.saturating_times(self.scrub_stripes()).0);
+        let todo = metadata.out_of_sync(end);
         let todo: Vec<Range<u64>> = todo.iter().map(|region| self.stripes_of(region)).collect();
         let (start, end) = (
             todo.first().map_or(0, |stripes| stripes.start),
             todo.last().map_or(0, |stripes| stripes.end),
         );
-        let bytes = |stripes: u64| Sectors(stripes.saturating_mul(unit)).byte_len().0;
+        let bytes = |stripes: u64| unit.saturating_times(stripes).byte_len();
         let mut marked = start;
         let job = SyncJob {
             units: start..end,
@@ -65,7 +65,7 @@ impl Array {
         let after = |next: u64, _: Vec<bool>| {
             let goes_on = progress(bytes(next - start), bytes(end - start));
             if !goes_on || bytes(next - marked) >= MARK {
-                self.mark_synced(next * unit)?;
+                self.mark_synced(SyncSector(unit.times(next).0))?;
                 marked = next;
             }
             Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -77,26 +77,26 @@ impl Array {
         }
         self.flush()?;
         self.update_metadata(ArrayMetadata::finish_resync)?;
-        self.synced_to.store(u64::MAX, Ordering::Release);
+        self.synced_to.store(SyncSector::MAX.0, Ordering::Release);
         Ok(true)
     }
 
     /// Returns the sectors of the sync space in a stripe.
-    fn sectors_per_stripe(&self) -> u64 {
+    fn sectors_per_stripe(&self) -> Sectors {
         match self.map {
-            Map::Parity => self.geometry.chunk().0,
-            _ => self.mirror_unit() / 512,
+            Map::Parity => self.geometry.chunk(),
+            _ => self.mirror_unit().sectors(),
         }
     }
 
     /// Returns the stripes that touch these sectors of the sync space.
-    fn stripes_of(&self, sectors: &Range<u64>) -> Range<u64> {
+    fn stripes_of(&self, sectors: &Range<SyncSector>) -> Range<u64> {
         let unit = self.sectors_per_stripe();
         let end = sectors.end.div_ceil(unit).min(self.scrub_stripes());
-        (sectors.start / unit).min(end)..end
+        sectors.start.whole(unit).min(end)..end
     }
 
-    fn mark_synced(&self, sector: u64) -> Result<()> {
+    fn mark_synced(&self, sector: SyncSector) -> Result<()> {
         self.flush()?;
         self.update_metadata(|metadata| metadata.set_synced_to(sector))
     }
@@ -112,7 +112,7 @@ impl Array {
             Map::Raid1 | Map::Raid10(_) => self.resync_copies(stripe),
             Map::Parity => {
                 self.cache.forget(stripe);
-                let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+                let whole = self.span(stripe, self.whole_chunk());
                 let mut spans = whole.cut(self.slice_bytes());
                 spans.try_fold(false, |any, span| Ok(any | self.resync_span(&span)?))
             }
@@ -120,7 +120,7 @@ impl Array {
     }
 
     pub(super) fn resync_span(&self, span: &Span) -> Result<bool> {
-        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let (layout, at, len) = (span.layout, self.member_at(span), span.len().index());
         let mut memory = vec![0; layout.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
         self.read_stripe(span, &mut data, &[])?;
@@ -137,19 +137,19 @@ impl Array {
     }
 
     fn resync_copies(&self, stripe: u64) -> Result<bool> {
-        let start = stripe * self.mirror_unit();
-        self.resync_copies_of(start, self.mirror_piece(start).min(self.size_bytes() - start))
+        let start = self.mirror_start(stripe);
+        self.resync_copies_of(start, self.mirror_piece(start).min(self.end().distance_from(start)))
     }
 
     /// Makes all copies of a piece equal to the first one that can be read.
-    pub(super) fn resync_copies_of(&self, start: u64, len: u64) -> Result<bool> {
-        let mut first = vec![0; index(len)];
+    pub(super) fn resync_copies_of(&self, start: ByteOffset, len: ByteLen) -> Result<bool> {
+        let mut first = vec![0; len.index()];
         let source = self.copies(start).into_iter().find(|Copy { role, at }| {
             let job = ReadJob { role: *role, at: *at, buf: &mut first };
             self.fetch(&mut [job]).is_empty()
         });
         if source.is_none() {
-            return Err(io_error("resync", start, index(len), "no copy of it can be read".into()));
+            return Err(io_error("resync", start, len, "no copy of it can be read".into()));
         }
         let jobs = self
             .copies(start)
@@ -162,7 +162,7 @@ impl Array {
     }
 
     /// Returns true if the member is missing, or holds these data already.
-    pub(super) fn holds(&self, role: usize, at: u64, content: &[u8]) -> bool {
+    pub(super) fn holds(&self, role: usize, at: MemberByte, content: &[u8]) -> bool {
         let mut found = vec![0; content.len()];
         self.members[role].device().is_none()
             || (self.fetch(&mut [ReadJob { role, at, buf: &mut found }]).is_empty()

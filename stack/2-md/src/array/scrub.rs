@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use xfskit_block::Result;
-use xfskit_units::{MemberSector, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, MemberSector, PositionRange, Sectors};
 
 use super::io::{ReadJob, WriteJob, io_error};
 use super::mirror::{Copy, PAGE};
@@ -39,7 +39,14 @@ pub struct Mismatch {
     /// What md's `mismatch_cnt` grows by. On levels with parity these are the sectors of the page.
     /// On mirrors they are those of the 64 KiB that md compares at a time, for every copy that
     /// differs, counted at the first such page.
-    pub counted: u64,
+    pub counted: Sectors,
+}
+
+impl Mismatch {
+    /// Returns the page's bytes.
+    pub(super) fn bytes(&self) -> Range<MemberByte> {
+        self.sectors.start.byte()..self.sectors.end.byte()
+    }
 }
 
 /// The result of comparing one stripe.
@@ -47,12 +54,19 @@ pub struct Mismatch {
 pub struct Comparison {
     /// Pages that do not agree.
     pub mismatches: Vec<Mismatch>,
-    /// Sectors that could be read but had nothing to be compared with.
-    pub unchecked: u64,
+    /// What could be read but had nothing to be compared with.
+    pub unchecked: Sectors,
 }
 
-/// A role, an offset in bytes from its data offset, and the page that its member holds there.
-pub(super) type MemberPage<'a> = (usize, u64, &'a [u8]);
+impl Comparison {
+    /// Counts so many bytes that had nothing to be compared with.
+    fn add_unchecked(&mut self, bytes: usize) {
+        self.unchecked = self.unchecked.plus(ByteLen(bytes as u64).sectors());
+    }
+}
+
+/// A role, a byte of its member, and the page that the member holds there.
+pub(super) type MemberPage<'a> = (usize, MemberByte, &'a [u8]);
 
 /// The data that the members of a stripe hold in a span.
 pub(super) struct SpanData {
@@ -67,7 +81,7 @@ pub(super) struct SpanData {
 impl SpanData {
     /// Returns the span's part of data chunk `d`.
     pub(super) fn chunk(&self, span: &Span, d: usize) -> &[u8] {
-        let len = index(span.len());
+        let len = span.len().index();
         &self.memory[span.layout.data_role(d) * len..][..len]
     }
 }
@@ -84,7 +98,7 @@ impl Array {
     /// Returns true if members can be compared although some are missing: more is left than is
     /// needed to read all data.
     pub fn can_be_scrubbed(&self) -> bool {
-        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let size = |role| MemberByte(self.geometry.member_size(role).byte_len().0);
         let lacks = |role: &usize| {
             let member = &self.members[*role];
             member.device().is_none() || member.readable_until() < size(*role)
@@ -98,8 +112,8 @@ impl Array {
     pub fn scrub_stripes(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 0,
-            Map::Raid1 | Map::Raid10(_) => self.size_bytes().div_ceil(self.mirror_unit()),
-            Map::Parity => self.size_bytes() / self.stripe_bytes(),
+            Map::Raid1 | Map::Raid10(_) => self.end().div_ceil(self.mirror_unit()),
+            Map::Parity => self.end().whole(self.stripe_bytes()),
         }
     }
 
@@ -111,9 +125,10 @@ impl Array {
     /// read.
     pub fn scrub_stripe(&self, stripe: u64, repair: bool) -> Result<Vec<Mismatch>> {
         let Comparison { mismatches, unchecked } = self.compare_stripe(stripe, repair)?;
-        if unchecked > 0 {
+        if !unchecked.is_zero() {
             let why = "not enough members can be read to compare anything".into();
-            return Err(io_error("scrub", stripe * self.scrub_unit(), 0, why));
+            let offset = ByteOffset(self.scrub_unit().times(stripe).0);
+            return Err(io_error("scrub", offset, ByteLen(0), why));
         }
         Ok(mismatches)
     }
@@ -135,20 +150,20 @@ impl Array {
 
     fn scrub_copies(&self, stripe: u64, repair: bool) -> Result<Comparison> {
         let _alone = self.lock_stripe(stripe);
-        let start = stripe * self.mirror_unit();
-        let len = self.mirror_piece(start).min(self.size_bytes() - start);
+        let start = self.mirror_start(stripe);
+        let len = self.mirror_piece(start).min(self.end().distance_from(start)).index();
         let mut copies = self.copies(start);
         copies.retain(|copy| self.members[copy.role].device().is_some());
-        let mut memory = vec![0; copies.len() * index(len)];
-        let readable = self.read_copies(&copies, &mut memory, index(len));
+        let mut memory = vec![0; copies.len() * len];
+        let readable = self.read_copies(&copies, &mut memory, len);
         let mut compared = Comparison::default();
-        let at = copies.first().map_or(0, |copy| copy.at);
+        let at = copies.first().map_or(MemberByte(0), |copy| copy.at);
         let mut window = None;
-        for page in pages(index(len)) {
+        for page in pages(len) {
             let held = held(&copies, &memory, &readable, &page);
             let Some(((_, _, first), others)) = held.split_first().filter(|(_, o)| !o.is_empty())
             else {
-                compared.unchecked += page.len().div_ceil(512) as u64;
+                compared.add_unchecked(page.len());
                 continue;
             };
             if others.iter().all(|(_, _, other)| other == first) {
@@ -162,16 +177,16 @@ impl Array {
             };
             let this = page.start / COMPARED;
             let first_of_window = window.replace(this) != Some(this);
-            let around = this * COMPARED..((this + 1) * COMPARED).min(index(len));
+            let around = this * COMPARED..((this + 1) * COMPARED).min(len);
             let given: Vec<&[u8]> = copies
                 .iter()
-                .zip(memory.chunks(index(len)))
+                .zip(memory.chunks(len))
                 .filter(|(copy, _)| held.iter().any(|(role, _, _)| *role == copy.role))
                 .map(|(_, all)| &all[around.clone()])
                 .collect();
             let differ = given.iter().filter(|other| **other != given[0]).count();
-            let count = differ * around.len().div_ceil(512);
-            let counted = if first_of_window { count as u64 } else { 0 };
+            let counted = ByteLen(around.len() as u64).sectors().times(differ as u64);
+            let counted = if first_of_window { counted } else { Sectors(0) };
             let sectors = sectors(at, &page);
             let mismatch = Mismatch { stripe, sectors, role, repaired, counted };
             compared.mismatches.push(mismatch);
@@ -224,9 +239,10 @@ impl Array {
         for i in failed {
             let ReadJob { role, at, buf } = &mut jobs[i];
             readable[i].retain(|start| {
-                let end = (start + index(PAGE)).min(len);
+                let end = (start + PAGE.index()).min(len);
                 let buf = &mut buf[*start..end];
-                self.fetch(&mut [ReadJob { role: *role, at: *at + *start as u64, buf }]).is_empty()
+                let at = at.plus(ByteLen(*start as u64));
+                self.fetch(&mut [ReadJob { role: *role, at, buf }]).is_empty()
             });
         }
         readable
@@ -234,7 +250,7 @@ impl Array {
 
     fn scrub_parity(&self, stripe: u64, repair: bool) -> Result<Comparison> {
         let _alone = self.lock_stripe(stripe);
-        let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+        let whole = self.span(stripe, self.whole_chunk());
         let mut compared = Comparison::default();
         for span in whole.cut(self.slice_bytes()) {
             self.scrub_span(&span, repair, &mut compared)?;
@@ -248,23 +264,24 @@ impl Array {
     /// Compares a span with the parity that is left after missing chunks were computed. Works page
     /// by page if a member that is present cannot deliver the whole span.
     fn scrub_span(&self, span: &Span, repair: bool, compared: &mut Comparison) -> Result<()> {
-        let (at, len) = (self.member_at(span), index(span.len()));
+        let (at, len) = (self.member_at(span), span.len().index());
         let SpanData { mut memory, missing, failed } = self.read_span(span);
         if failed && span.len() > PAGE {
             return span.cut(PAGE).try_for_each(|page| self.scrub_span(&page, repair, compared));
         }
         let Some(pages) = self.page_mismatches(span, &mut memory, &missing) else {
-            compared.unchecked += (len * (self.members.len() - missing.len())).div_ceil(512) as u64;
+            compared.add_unchecked(len * (self.members.len() - missing.len()));
             return Ok(());
         };
         for PageMismatch { page, wrong } in pages {
             let role = wrong.as_ref().map(|(role, _)| *role);
             let repaired = wrong.is_some() && repair;
             if let Some((role, right)) = wrong.filter(|_| repair) {
-                self.repair_member(&WriteJob { role, at: at + page.start as u64, buf: &right })?;
+                let at = at.plus(ByteLen(page.start as u64));
+                self.repair_member(&WriteJob { role, at, buf: &right })?;
             }
             let sectors = sectors(at, &page);
-            let counted = sectors.end.0 - sectors.start.0;
+            let counted = sectors.length();
             let stripe = span.stripe;
             compared.mismatches.push(Mismatch { stripe, sectors, role, repaired, counted });
         }
@@ -274,7 +291,7 @@ impl Array {
     /// Reads a span of every member. If a member that is present fails, the caller may retry page
     /// by page.
     pub(super) fn read_span(&self, span: &Span) -> SpanData {
-        let (at, len) = (self.member_at(span), index(span.len()));
+        let (at, len) = (self.member_at(span), span.len().index());
         let mut memory = vec![0; self.members.len() * len];
         let jobs = memory.chunks_mut(len).enumerate().map(|(role, buf)| ReadJob { role, at, buf });
         let mut jobs: Vec<ReadJob<'_>> =
@@ -295,7 +312,7 @@ impl Array {
         memory: &mut [u8],
         missing: &[usize],
     ) -> Option<Vec<PageMismatch>> {
-        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let (layout, at, len) = (span.layout, self.member_at(span), span.len().index());
         let (p_error, q_error) = self.parity_errors(span, memory, missing)?;
         let chunk = |role: usize| &memory[role * len..(role + 1) * len];
         let mut found = Vec::new();
@@ -307,7 +324,7 @@ impl Array {
             let names = layout.q.is_some() && missing.is_empty();
             let held: Vec<MemberPage<'_>> = (0..self.members.len())
                 .filter(|role| !missing.contains(role))
-                .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
+                .map(|role| (role, at.plus(ahead(&page)), &chunk(role)[page.clone()]))
                 .collect();
             let by_parity =
                 names.then(|| layout.wrong_role(p_error, q_error)).flatten().map(|role| {
@@ -335,8 +352,7 @@ impl Array {
         missing: &[usize],
         (instead, content): (usize, &[u8]),
     ) -> bool {
-        let start = span.columns.start;
-        let columns = start + page.start as u64..start + page.end as u64;
+        let columns = span.columns.start.plus(ahead(page)).range(ByteLen(page.len() as u64));
         let span = Span { columns, ..span.clone() };
         let mut memory = vec![0; self.members.len() * page.len()];
         for (i, (role, _, buf)) in held.iter().enumerate() {
@@ -356,7 +372,7 @@ impl Array {
         memory: &mut [u8],
         missing: &[usize],
     ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (layout, len) = (span.layout, index(span.len()));
+        let (layout, len) = (span.layout, span.len().index());
         let (mut p_error, mut q_error) = (vec![0; len], vec![0; len]);
         let mut has_p = !missing.contains(&layout.p);
         let has_q = layout.q.is_some_and(|q| !missing.contains(&q));
@@ -392,7 +408,8 @@ impl Array {
             }
             None => return None,
         }
-        self.counters.count_memory((self.members.len() * len) as u64, 2 * len as u64);
+        self.counters
+            .count_memory(span.len().times(self.members.len() as u64), span.len().times(2));
         Some((p_error, q_error))
     }
 }
@@ -411,17 +428,23 @@ pub(super) fn held<'m>(
         .zip(each)
         .zip(readable)
         .filter(|(_, readable)| readable.contains(&page.start))
-        .map(|((copy, all), _)| (copy.role, copy.at + page.start as u64, &all[page.clone()]))
+        .map(|((copy, all), _)| (copy.role, copy.at.plus(ahead(page)), &all[page.clone()]))
         .collect()
 }
 
 /// Returns the pages of `len` bytes.
 pub(super) fn pages(len: usize) -> impl Iterator<Item = Range<usize>> {
-    let page = index(PAGE);
+    let page = PAGE.index();
     (0..len).step_by(page).map(move |start| start..(start + page).min(len))
 }
 
-pub(super) fn sectors(at: u64, page: &Range<usize>) -> Range<MemberSector> {
-    let sector = |offset: usize| MemberSector((at + offset as u64).div_ceil(512));
+/// Returns how far behind the start of its buffer a page begins.
+fn ahead(page: &Range<usize>) -> ByteLen {
+    ByteLen(page.start as u64)
+}
+
+/// Returns the sectors of a page of a buffer that holds a member's data from `at` on.
+pub(super) fn sectors(at: MemberByte, page: &Range<usize>) -> Range<MemberSector> {
+    let sector = |offset: usize| at.plus(ByteLen(offset as u64)).sector_ceil();
     sector(page.start)..sector(page.end)
 }

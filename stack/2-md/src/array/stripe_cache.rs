@@ -11,12 +11,13 @@
 //! evicted: with more readers than stripes, every request would otherwise read a whole stripe.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use xfskit_block::Result;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, StripeByte, index};
 
 /// Shards of the table of stripes.
 const SHARDS: usize = 64;
@@ -44,8 +45,8 @@ impl Drop for Memory {
 #[derive(Debug)]
 struct Entry {
     content: RwLock<Option<Memory>>,
-    /// Bytes that were handed out, or that lie before the start of the first request and will not
-    /// be asked for.
+    /// A [`ByteLen`]: what was handed out, or lies before the start of the first request and will
+    /// not be asked for.
     delivered: AtomicU64,
     /// The number of the last lookup that asked for it.
     used_at: AtomicU64,
@@ -54,7 +55,7 @@ struct Entry {
 /// Cached stripes by number, and the ends of recent requests.
 #[derive(Debug)]
 pub struct StripeCache {
-    stripe_bytes: u64,
+    stripe_bytes: ByteLen,
     stripes_max: u64,
     stripes: AtomicU64,
     shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
@@ -62,14 +63,15 @@ pub struct StripeCache {
     order: Mutex<VecDeque<u64>>,
     spare: Spare,
     lookups: AtomicU64,
+    /// The ends of requests, each a [`ByteOffset`].
     streams: Vec<AtomicU64>,
 }
 impl StripeCache {
-    /// Creates a cache of at most `budget` bytes for stripes of `stripe_bytes`.
-    pub fn new(budget: u64, stripe_bytes: u64) -> Self {
+    /// Creates a cache of at most `budget` for stripes of `stripe_bytes`.
+    pub fn new(budget: ByteLen, stripe_bytes: ByteLen) -> Self {
         Self {
             stripe_bytes,
-            stripes_max: budget.checked_div(stripe_bytes).unwrap_or(0),
+            stripes_max: if stripe_bytes.is_zero() { 0 } else { budget.whole(stripe_bytes) },
             stripes: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             order: Mutex::default(),
@@ -79,15 +81,15 @@ impl StripeCache {
         }
     }
 
-    /// Records a request from `start` to `end`, in bytes. Returns true if an earlier request ended
-    /// at `start`.
-    pub fn continues(&self, start: u64, end: u64) -> bool {
-        let slot = |at: u64| {
-            let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    /// Records a request for a range of the array. Returns true if an earlier request ended where
+    /// it starts.
+    pub fn continues(&self, range: &Range<ByteOffset>) -> bool {
+        let slot = |at: ByteOffset| {
+            let hash = at.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
             &self.streams[index(hash % STREAMS as u64)]
         };
-        slot(end).store(end, Ordering::Relaxed);
-        slot(start).load(Ordering::Relaxed) == start
+        slot(range.end).store(range.end.0, Ordering::Relaxed);
+        slot(range.start).load(Ordering::Relaxed) == range.start.0
     }
 
     fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
@@ -100,7 +102,7 @@ impl StripeCache {
     pub fn read(
         &self,
         stripe: u64,
-        start: u64,
+        start: StripeByte,
         buf: &mut [u8],
         may_fill: bool,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
@@ -115,11 +117,12 @@ impl StripeCache {
         entry.used_at.store(now, Ordering::Relaxed);
         {
             let content = entry.content.read();
-            let from = content.as_ref()?.bytes.get(index(start)..)?.get(..buf.len())?;
+            let from = content.as_ref()?.bytes.get(index(start.0)..)?.get(..buf.len())?;
             buf.copy_from_slice(from);
         }
-        let more = buf.len() as u64;
-        if entry.delivered.fetch_add(more, Ordering::Relaxed) + more >= self.stripe_bytes {
+        let more = ByteLen::of(buf);
+        let before = ByteLen(entry.delivered.fetch_add(more.0, Ordering::Relaxed));
+        if before.plus(more) >= self.stripe_bytes {
             self.remove(stripe, &entry);
         }
         Some(())
@@ -129,14 +132,14 @@ impl StripeCache {
     fn insert_filled(
         &self,
         stripe: u64,
-        start: u64,
+        start: StripeByte,
         now: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
         let mut memory = self.allocate(now)?;
         let entry = Arc::new(Entry {
             content: RwLock::new(None),
-            delivered: AtomicU64::new(start),
+            delivered: AtomicU64::new(start.0),
             used_at: AtomicU64::new(now),
         });
         let mut content = entry.content.write();
@@ -166,7 +169,7 @@ impl StripeCache {
             return Some(memory(bytes));
         }
         if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
-            return Some(memory(vec![0; index(self.stripe_bytes)]));
+            return Some(memory(vec![0; self.stripe_bytes.index()]));
         }
         self.stripes.fetch_sub(1, Ordering::Relaxed);
         let min_age = 256 + 4 * self.stripes_max;

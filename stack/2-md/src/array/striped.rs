@@ -1,12 +1,17 @@
 //! RAID4, 5 and 6: requests, cut into stripes.
+//!
+//! A large read of a degraded array gets threads of its own, fewer while other requests compute. In
+//! a shared pool, a request that waits for a slow member would hold up all others.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, index};
 
 use super::io::ReadJob;
 use super::stripes::Span;
 use super::{Array, Map};
-use std::sync::atomic::Ordering;
 
 /// Stripes of one request that are read at once.
 const STRIPES_AT_ONCE: usize = 16;
@@ -14,8 +19,8 @@ const STRIPES_AT_ONCE: usize = 16;
 /// The part of a request that lies in one stripe.
 pub(super) struct StripePart<'a> {
     pub(super) stripe: u64,
-    /// First byte, counted in the stripe's data: chunk by chunk.
-    pub(super) start: u64,
+    /// The first byte.
+    pub(super) start: StripeByte,
     pub(super) buf: &'a mut [u8],
 }
 
@@ -35,40 +40,72 @@ pub(super) enum Alternative {
 }
 
 impl Array {
-    /// Returns the bytes of data in one stripe.
-    pub(super) fn stripe_bytes(&self) -> u64 {
-        self.geometry.chunk_bytes().0 * u64::from(self.geometry.data_disks())
+    /// Returns the size of the data in one stripe.
+    pub(super) fn stripe_bytes(&self) -> ByteLen {
+        self.geometry.chunk_bytes().times(self.geometry.data_disks().into())
     }
 
-    pub(super) fn size_bytes(&self) -> u64 {
-        self.geometry.array_size().byte_len().0
+    /// Returns the end of the array.
+    pub(super) fn end(&self) -> ByteOffset {
+        ByteOffset(self.geometry.array_size().byte_len().0)
     }
 
-    pub(super) fn stripe_parts<'a>(&self, offset: u64, buf: &'a mut [u8]) -> Vec<StripePart<'a>> {
+    /// Returns the stripe that holds a byte of the array, and the byte's place there.
+    pub(super) fn stripe_at(&self, offset: ByteOffset) -> (u64, StripeByte) {
         let stripe_bytes = self.stripe_bytes();
+        (offset.whole(stripe_bytes), StripeByte(offset.within(stripe_bytes).0))
+    }
+
+    /// Returns the data chunk that holds a byte of a stripe's data, and the byte's column.
+    pub(super) fn chunk_at(&self, at: StripeByte) -> (usize, Column) {
+        let chunk = self.geometry.chunk_bytes();
+        (index(at.whole(chunk)), Column(at.within(chunk).0))
+    }
+
+    /// Returns where in the array a column of data chunk `d` of a stripe lies.
+    pub(super) fn array_byte(&self, stripe: u64, d: usize, column: Column) -> ByteOffset {
+        let chunks = stripe * u64::from(self.geometry.data_disks()) + d as u64;
+        ByteOffset(self.geometry.chunk_bytes().times(chunks).0 + column.0)
+    }
+
+    /// Returns the end of a chunk's columns.
+    pub(super) fn chunk_end(&self) -> Column {
+        Column(self.geometry.chunk_bytes().0)
+    }
+
+    /// Returns all columns of a chunk.
+    pub(super) fn whole_chunk(&self) -> Range<Column> {
+        Column(0)..self.chunk_end()
+    }
+
+    pub(super) fn stripe_parts<'a>(
+        &self,
+        offset: ByteOffset,
+        buf: &'a mut [u8],
+    ) -> Vec<StripePart<'a>> {
+        let stripe_end = StripeByte(self.stripe_bytes().0);
         let (mut at, mut rest) = (offset, buf);
         let mut parts = Vec::new();
         while !rest.is_empty() {
-            let (stripe, start) = (at / stripe_bytes, at % stripe_bytes);
-            let len = index(stripe_bytes - start).min(rest.len());
-            let (buf, behind) = rest.split_at_mut(len);
+            let (stripe, start) = self.stripe_at(at);
+            let len = stripe_end.distance_from(start).min(ByteLen::of(rest));
+            let (buf, behind) = rest.split_at_mut(len.index());
             parts.push(StripePart { stripe, start, buf });
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         parts
     }
 
     pub(super) fn pieces<'a>(&self, part: StripePart<'a>) -> Vec<Piece<'a>> {
-        let chunk = self.geometry.chunk_bytes().0;
         let (mut at, mut rest) = (part.start, part.buf);
         let mut pieces = Vec::new();
         while !rest.is_empty() {
-            let column = at % chunk;
-            let len = index(chunk - column).min(rest.len());
-            let (buf, behind) = rest.split_at_mut(len);
-            let span = self.span(part.stripe, column..column + len as u64);
-            pieces.push(Piece { span, d: index(at / chunk), buf });
-            (at, rest) = (at + len as u64, behind);
+            let (d, column) = self.chunk_at(at);
+            let len = self.chunk_end().distance_from(column).min(ByteLen::of(rest));
+            let (buf, behind) = rest.split_at_mut(len.index());
+            let span = self.span(part.stripe, column.range(len));
+            pieces.push(Piece { span, d, buf });
+            (at, rest) = (at.plus(len), behind);
         }
         pieces
     }
@@ -77,8 +114,8 @@ impl Array {
         self.is_role_readable(&piece.span, piece.span.layout.data_role(piece.d))
     }
 
-    pub(super) fn read_striped(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let sequential = self.cache.continues(offset, offset + buf.len() as u64);
+    pub(super) fn read_striped(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
         let mut parts = self.stripe_parts(offset, buf).into_iter();
         loop {
             let some: Vec<_> = parts.by_ref().take(STRIPES_AT_ONCE).collect();
@@ -95,8 +132,8 @@ impl Array {
             let missing_chunk = self.last_missing_chunk(part.stripe);
             if missing_chunk.is_none() {
                 direct.extend(self.pieces(part));
-            } else if part.buf.len() as u64 == self.stripe_bytes() {
-                let span = self.span(part.stripe, 0..self.geometry.chunk_bytes().0);
+            } else if ByteLen::of(part.buf) == self.stripe_bytes() {
+                let span = self.span(part.stripe, self.whole_chunk());
                 self.prefetch_span(&span, &[]);
                 whole.push((span, part.buf));
             } else if !self.read_cached(&mut part, sequential, missing_chunk) {
@@ -136,7 +173,7 @@ impl Array {
         if self.is_optimal.load(Ordering::Acquire) {
             return None;
         }
-        let span = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+        let span = self.span(stripe, self.whole_chunk());
         let mut chunks = (0..span.layout.data_disks()).rev();
         chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
     }
@@ -150,14 +187,13 @@ impl Array {
         sequential: bool,
         missing_chunk: Option<usize>,
     ) -> bool {
-        let len = part.buf.len() as u64;
-        let chunk = self.geometry.chunk_bytes().0;
-        let before_missing =
-            missing_chunk.is_some_and(|missing_chunk| part.start / chunk <= missing_chunk as u64);
-        let may_fill = before_missing && (sequential || len * 2 > self.stripe_bytes());
+        let len = ByteLen::of(part.buf);
+        let (first_chunk, _) = self.chunk_at(part.start);
+        let before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
+        let may_fill = before_missing && (sequential || len.times(2) > self.stripe_bytes());
         let stripe = part.stripe;
         let fill = |buf: &mut [u8]| {
-            let span = self.span(stripe, 0..chunk);
+            let span = self.span(stripe, self.whole_chunk());
             self.prefetch_span(&span, &[]);
             self.read_full_stripe(&span, buf)
         };
@@ -171,7 +207,7 @@ impl Array {
     fn read_full_stripe(&self, span: &Span, buf: &mut [u8]) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
         let mut data: Vec<&mut [u8]> =
-            buf.chunks_mut(index(self.geometry.chunk_bytes().0)).collect();
+            buf.chunks_mut(self.geometry.chunk_bytes().index()).collect();
         self.read_stripe(span, &mut data, &[])
     }
 
@@ -205,37 +241,44 @@ impl Array {
     }
 
     /// Announces a range of the array.
-    pub(super) fn prefetch_range(&self, start: u64, end: u64) {
-        let mut at = start;
-        while at < end {
+    pub(super) fn prefetch_range(&self, range: Range<ByteOffset>) {
+        let mut at = range.start;
+        while at < range.end {
+            let left = range.end.distance_from(at);
             let len = match &self.map {
                 Map::Concat(map) => {
                     let extent = map.locate(at);
-                    let len = extent.len.min(end - at);
+                    let len = extent.len.min(left);
                     self.members[extent.role].will_need(extent.at, len);
                     len
                 }
                 Map::Raid1 | Map::Raid10(_) => {
-                    let len = self.mirror_piece(at).min(end - at);
+                    let len = self.mirror_piece(at).min(left);
                     if let Some(copy) = self.readable_copies(at, len).first() {
                         self.members[copy.role].will_need(copy.at, len);
                     }
                     len
                 }
                 Map::Parity => {
-                    let chunk = self.geometry.chunk_bytes().0;
-                    let column = at % chunk;
-                    let len = (chunk - column).min(end - at);
-                    let span = self.span(at / self.stripe_bytes(), column..column + len);
-                    let role = span.layout.data_role(index(at % self.stripe_bytes() / chunk));
+                    let (span, d) = self.span_from(at, left);
+                    let (len, role) = (span.len(), span.layout.data_role(d));
                     if self.is_role_readable(&span, role) {
                         self.members[role].will_need(self.member_at(&span), len);
                     }
                     len
                 }
             };
-            at += len;
+            at = at.plus(len);
         }
+    }
+
+    /// Returns the columns of the chunk that holds byte `at` of the array, from there on, at most
+    /// `len` of them, and the number of that data chunk.
+    fn span_from(&self, at: ByteOffset, len: ByteLen) -> (Span, usize) {
+        let (stripe, start) = self.stripe_at(at);
+        let (d, column) = self.chunk_at(start);
+        let len = self.chunk_end().distance_from(column).min(len);
+        (self.span(stripe, column.range(len)), d)
     }
 
     /// Returns the alternatives for a piece of data chunk `d`. The first one is what an ordinary
@@ -272,18 +315,14 @@ impl Array {
         alternatives
     }
 
-    pub(super) fn striped_alternatives(&self, offset: u64, len: u64) -> usize {
-        let end = offset.saturating_add(len).min(self.size_bytes());
-        let chunk = self.geometry.chunk_bytes().0;
+    pub(super) fn striped_alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        let end = offset.saturating_plus(len).min(self.end());
         let mut most = 1;
         let mut at = offset;
         while at < end {
-            let column = at % chunk;
-            let len = (chunk - column).min(end - at);
-            let span = self.span(at / self.stripe_bytes(), column..column + len);
-            most = most
-                .max(self.chunk_alternatives(&span, index(at % self.stripe_bytes() / chunk)).len());
-            at += len;
+            let (span, d) = self.span_from(at, end.distance_from(at));
+            most = most.max(self.chunk_alternatives(&span, d).len());
+            at = at.plus(span.len());
         }
         most
     }
@@ -291,11 +330,11 @@ impl Array {
     /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
     pub(super) fn read_striped_alternative(
         &self,
-        offset: u64,
+        offset: ByteOffset,
         buf: &mut [u8],
         k: usize,
     ) -> Result<()> {
-        if k >= self.striped_alternatives(offset, buf.len() as u64) {
+        if k >= self.striped_alternatives(offset, ByteLen::of(buf)) {
             return Err(Error::NoAlternative(k));
         }
         for part in self.stripe_parts(offset, buf) {

@@ -8,22 +8,22 @@ use std::ops::Range;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use xfskit_block::Result;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, Column, MemberByte, PositionRange, index};
 
 use super::io::{ReadJob, WriteJob, io_error};
 use super::mirror::PAGE;
 use super::{Array, STRIPE_LOCKS};
 use crate::layout::parity::StripeLayout;
 
-/// Bytes that the slices of all members of a stripe may take together: most of a core's own cache.
-const SLICES: u64 = 768 << 10;
+/// What the slices of all members of a stripe may take together: most of a core's own cache.
+const SLICES: ByteLen = ByteLen(768 << 10);
 
-/// A range of columns of one stripe. A column is the position of a byte within its chunk.
+/// A range of columns of one stripe.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) stripe: u64,
     pub(super) layout: StripeLayout,
-    pub(super) columns: Range<u64>,
+    pub(super) columns: Range<Column>,
 }
 
 /// New data for the columns of a span.
@@ -33,34 +33,46 @@ pub(super) struct New<'a> {
 }
 
 impl Span {
-    pub(super) fn len(&self) -> u64 {
-        self.columns.end - self.columns.start
+    pub(super) fn len(&self) -> ByteLen {
+        self.columns.length()
     }
 
     /// Cuts the span into pieces that end at multiples of `unit`.
-    pub(super) fn cut(&self, unit: u64) -> impl Iterator<Item = Self> + use<> {
+    pub(super) fn cut(&self, unit: ByteLen) -> impl Iterator<Item = Self> + use<> {
         let Self { stripe, layout, columns } = self.clone();
         let mut start = columns.start;
         std::iter::from_fn(move || {
-            let end = (start - start % unit + unit).min(columns.end);
+            let end = start.round_down(unit).plus(unit).min(columns.end);
             let piece = Self { stripe, layout, columns: start..end };
             start = end;
-            (piece.len() > 0).then_some(piece)
+            (!piece.columns.is_empty()).then_some(piece)
         })
     }
 }
 
 impl Array {
     /// Returns the span of stripe `stripe`. Only arrays with parity have stripes of this kind.
-    pub(super) fn span(&self, stripe: u64, columns: Range<u64>) -> Span {
+    pub(super) fn span(&self, stripe: u64, columns: Range<Column>) -> Span {
         let layout = StripeLayout::new(self.geometry.layout(), self.members.len(), stripe)
             .expect("a level with parity");
         Span { stripe, layout, columns }
     }
 
-    /// Returns where the span begins on every member, in bytes from the data offset.
-    pub(super) fn member_at(&self, span: &Span) -> u64 {
-        span.stripe * self.geometry.chunk_bytes().0 + span.columns.start
+    /// Returns the span of the columns that begin at a byte of every member: `len` of them.
+    pub(super) fn span_at(&self, at: MemberByte, len: ByteLen) -> Span {
+        let chunk = self.geometry.chunk_bytes();
+        let column = Column(at.within(chunk).0);
+        self.span(at.whole(chunk), column..column.saturating_plus(len))
+    }
+
+    /// Returns where the span begins on every member.
+    pub(super) fn member_at(&self, span: &Span) -> MemberByte {
+        self.member_byte(span.stripe, span.columns.start)
+    }
+
+    /// Returns where a column of a stripe lies on every member.
+    pub(super) fn member_byte(&self, stripe: u64, column: Column) -> MemberByte {
+        MemberByte(self.geometry.chunk_bytes().times(stripe).0 + column.0)
     }
 
     /// Locks a stripe shared, to compute from it.
@@ -79,9 +91,14 @@ impl Array {
         self.members[role].is_readable(self.member_at(span), span.len())
     }
 
-    /// Returns the bytes of one member's slice.
-    pub(super) fn slice_bytes(&self) -> u64 {
-        (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE)
+    /// Returns the size of one member's slice.
+    pub(super) fn slice_bytes(&self) -> ByteLen {
+        self.share_of(SLICES)
+    }
+
+    /// Returns one member's share of `all`, in whole pages, at least one.
+    pub(super) fn share_of(&self, all: ByteLen) -> ByteLen {
+        PAGE.times(all.whole(PAGE.times(self.members.len() as u64)).max(1))
     }
 
     /// Announces what solving the span will read.
@@ -131,11 +148,11 @@ impl Array {
     ) -> Result<()> {
         let own = span.layout.data_role(d);
         let others = span.layout.data_disks() - 1;
-        let mut memory = vec![0; others * index(self.slice_bytes().min(span.len()))];
+        let mut memory = vec![0; others * self.slice_bytes().min(span.len()).index()];
         let mut without = without.to_vec();
         for slice in span.cut(self.slice_bytes()) {
-            let (at, len) = (self.member_at(&slice), index(slice.len()));
-            let start = index(slice.columns.start - span.columns.start);
+            let (at, len) = (self.member_at(&slice), slice.len().index());
+            let start = slice.columns.start.distance_from(span.columns.start).index();
             let buf = &mut out[start..start + len];
             let ask = !without.contains(&own) && self.is_role_readable(&slice, own);
             if ask && self.fetch(&mut [ReadJob { role: own, at, buf }]).is_empty() {
@@ -179,7 +196,7 @@ impl Array {
         }
         missing.sort_unstable();
         let get = |role: Option<usize>, buf: &mut Vec<u8>| {
-            buf.resize(index(span.len()), 0);
+            buf.resize(span.len().index(), 0);
             role.is_some_and(|role| {
                 usable(role) && self.fetch(&mut [ReadJob { role, at, buf }]).is_empty()
             })
@@ -190,14 +207,14 @@ impl Array {
         let q = q.then_some(parity.q.as_slice());
         if !solve(layout, data, &missing, p, q) {
             let roles: Vec<usize> = missing.iter().map(|d| layout.data_role(*d)).collect();
-            let chunk = self.geometry.chunk_bytes().0;
-            let offset = (span.stripe * data.len() as u64 + missing[0] as u64) * chunk;
+            let offset = self.array_byte(span.stripe, missing[0], span.columns.start);
             let why = format!("the data of roles {roles:?} cannot be computed from the others");
-            return Err(io_error("read", offset + span.columns.start, index(span.len()), why));
+            return Err(io_error("read", offset, span.len(), why));
         }
         let sources =
             data.len() - missing.len() + usize::from(p.is_some()) + usize::from(q.is_some());
-        self.counters.count_memory(sources as u64 * span.len(), missing.len() as u64 * span.len());
+        let of = |chunks: usize| span.len().times(chunks as u64);
+        self.counters.count_memory(of(sources), of(missing.len()));
         for d in failed {
             self.rewrite(layout.data_role(d), at, data[d]);
         }
@@ -205,7 +222,7 @@ impl Array {
     }
 
     /// Rewrites data that a member failed to read.
-    pub(super) fn rewrite(&self, role: usize, at: u64, content: &[u8]) {
+    pub(super) fn rewrite(&self, role: usize, at: MemberByte, content: &[u8]) {
         if self.read_only {
             return;
         }
@@ -227,8 +244,8 @@ pub(super) fn part_of<'a>(
     span: &Span,
     part: &Span,
 ) -> Vec<&'a mut [u8]> {
-    let start = index(part.columns.start - span.columns.start);
-    let end = start + index(part.len());
+    let start = part.columns.start.distance_from(span.columns.start).index();
+    let end = start + part.len().index();
     data.iter_mut().map(|buf| &mut buf[start..end]).collect()
 }
 

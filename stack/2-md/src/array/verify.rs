@@ -13,15 +13,16 @@
 //! data, so that a member with wrong data can still be named afterwards.
 //!
 //! A rebuild reads in the same way if reads are verified, so that wrong data of one member does not
-//! silently become the content of another.
+//! silently become the content of another. Undecided pages become bad blocks of what is rebuilt.
 //!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use parking_lot::Mutex;
 use xfskit_block::Result;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange};
 
 use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
@@ -33,12 +34,12 @@ use super::{Array, Map};
 const RECORDED_MAX: usize = 100_000;
 
 /// How a comparison of a span's members ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The members agree now.
     Right,
-    /// Some page does not, and no member can be named.
-    Undecided,
+    /// These pages do not, and no member can be named: bytes within the chunk.
+    Undecided(Vec<Range<Column>>),
     /// Nothing is left to compare with.
     Unchecked,
 }
@@ -52,6 +53,9 @@ pub struct VerifyReport {
     pub more: u64,
     /// Something was delivered that had nothing to be compared with.
     pub unchecked: bool,
+    /// Undecided sectors of rebuilt members that their bad-block logs have no room for. A later
+    /// scrub may take them for right.
+    pub unlisted_sectors: u64,
 }
 
 /// Records the findings of verified reads. A leaf lock.
@@ -61,15 +65,16 @@ pub(super) struct Verifier(Mutex<VerifyLog>);
 #[derive(Debug, Default)]
 struct VerifyLog {
     /// By stripe and first sector.
-    pages: BTreeMap<(u64, u64), Mismatch>,
+    pages: BTreeMap<(u64, MemberSector), Mismatch>,
     more: u64,
     unchecked: bool,
+    unlisted_sectors: u64,
 }
 
 impl Verifier {
     fn record(&self, page: Mismatch) {
         let mut log = self.0.lock();
-        let key = (page.stripe, page.sectors.start.0);
+        let key = (page.stripe, page.sectors.start);
         if log.pages.len() < RECORDED_MAX || log.pages.contains_key(&key) {
             log.pages.insert(key, page);
         } else {
@@ -79,6 +84,11 @@ impl Verifier {
 
     fn record_unchecked(&self) {
         self.0.lock().unchecked = true;
+    }
+
+    /// Records an undecided range of a rebuilt member that could not be listed as bad, in bytes.
+    pub(super) fn record_unlisted(&self, len: ByteLen) {
+        self.0.lock().unlisted_sectors += len.sectors().0;
     }
 }
 
@@ -93,13 +103,14 @@ impl Array {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
         let log = verifier.0.lock();
         let pages = log.pages.values().cloned().collect();
-        VerifyReport { pages, more: log.more, unchecked: log.unchecked }
+        let VerifyLog { more, unchecked, unlisted_sectors, .. } = *log;
+        VerifyReport { pages, more, unchecked, unlisted_sectors }
     }
 
     pub(super) fn read_verified(
         &self,
         verifier: &Verifier,
-        offset: u64,
+        offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
         match &self.map {
@@ -111,8 +122,13 @@ impl Array {
 
     /// Returns true if the members are known to agree about a range of the array unless one is
     /// wrong.
-    fn is_range_synced(&self, offset: u64, len: u64) -> bool {
-        self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
+    fn is_range_synced(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.is_synced(self.sync_sectors(offset, len).end)
+    }
+
+    fn is_stripe_synced(&self, span: &Span) -> bool {
+        let start = self.array_byte(span.stripe, 0, Column(0));
+        self.is_range_synced(start, self.stripe_bytes())
     }
 
     /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
@@ -120,17 +136,21 @@ impl Array {
     fn read_verified_stripes(
         &self,
         verifier: &Verifier,
-        offset: u64,
+        offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let sequential = self.cache.continues(offset, offset + buf.len() as u64);
+        let chunk = self.geometry.chunk_bytes();
+        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
         for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
-            let whole = sequential || part.buf.len() as u64 * 2 > self.stripe_bytes();
+            let whole = sequential || ByteLen::of(part.buf).times(2) > self.stripe_bytes();
             let fill = |buf: &mut [u8]| {
-                let mut data: Vec<&mut [u8]> = buf.chunks_mut(index(chunk)).collect();
-                self.read_stripe_verified(verifier, &self.span(stripe, 0..chunk), &mut data)
+                let mut data: Vec<&mut [u8]> = buf.chunks_mut(chunk.index()).collect();
+                self.read_stripe_verified(
+                    verifier,
+                    &self.span(stripe, self.whole_chunk()),
+                    &mut data,
+                )
             };
             let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
             if !cached {
@@ -143,16 +163,17 @@ impl Array {
     /// Reads without the cache: of every member only the pages that hold a part of what is
     /// requested.
     fn read_part_verified(&self, verifier: &Verifier, part: StripePart<'_>) -> Result<()> {
-        let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
+        let stripe = part.stripe;
         for piece in self.pieces(part) {
             let requested = piece.span.columns.clone();
-            let first = requested.start - requested.start % PAGE;
-            let span = self.span(stripe, first..requested.end.next_multiple_of(PAGE).min(chunk));
-            let len = index(span.len());
+            let first = requested.start.round_down(PAGE);
+            let end = requested.end.round_up(PAGE).min(self.chunk_end());
+            let span = self.span(stripe, first..end);
+            let len = span.len().index();
             let mut memory = vec![0; span.layout.data_disks() * len];
             let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
             self.read_stripe_verified(verifier, &span, &mut data)?;
-            let start = index(requested.start - first);
+            let start = requested.start.distance_from(first).index();
             piece.buf.copy_from_slice(&data[piece.d][start..start + piece.buf.len()]);
         }
         Ok(())
@@ -166,48 +187,54 @@ impl Array {
         data: &mut [&mut [u8]],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
-        self.read_locked_stripe(verifier, span, data)
+        self.read_locked_stripe(verifier, span, data).map(drop)
     }
 
-    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. The stripe's lock
-    /// is held.
+    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     pub(super) fn read_locked_stripe(
         &self,
         verifier: &Verifier,
         span: &Span,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<Column>>> {
+        let mut undecided = Vec::new();
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
             let members = self.read_span(&slice);
             if !members.failed || slice.len() <= PAGE {
-                self.deliver(verifier, &slice, members, &mut parts)?;
+                undecided.extend(self.deliver(verifier, &slice, members, &mut parts)?);
                 continue;
             }
             for page in slice.cut(PAGE) {
                 let mut parts = part_of(data, span, &page);
-                self.deliver(verifier, &page, self.read_span(&page), &mut parts)?;
+                let members = self.read_span(&page);
+                undecided.extend(self.deliver(verifier, &page, members, &mut parts)?);
             }
         }
-        Ok(())
+        Ok(undecided)
     }
 
-    /// Compares the members' data and delivers them, with located errors corrected. The stripe's
-    /// lock is held.
+    /// Compares the members' data and delivers them, with located errors corrected. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     fn deliver(
         &self,
         verifier: &Verifier,
         span: &Span,
         mut members: SpanData,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
-        if self.correct(verifier, span, &mut members) == Verdict::Unchecked {
-            return self.read_stripe(span, data, &[]);
+    ) -> Result<Vec<Range<Column>>> {
+        let verdict = self.correct(verifier, span, &mut members);
+        if verdict == Verdict::Unchecked {
+            return self.read_stripe(span, data, &[]).map(|()| Vec::new());
         }
         for (d, buf) in data.iter_mut().enumerate() {
             buf.copy_from_slice(members.chunk(span, d));
         }
-        Ok(())
+        Ok(match verdict {
+            Verdict::Undecided(pages) if self.is_stripe_synced(span) => pages,
+            _ => Vec::new(),
+        })
     }
 
     /// Writes some data chunks' part of a span if the verdict on what is there is
@@ -236,24 +263,29 @@ impl Array {
 
     /// Compares the members' data, records what disagrees, and corrects what can be located.
     fn correct(&self, verifier: &Verifier, span: &Span, members: &mut SpanData) -> Verdict {
-        let len = index(span.len());
+        let len = span.len().index();
         let SpanData { memory, missing, .. } = members;
         let Some(pages) = self.page_mismatches(span, memory, missing) else {
             verifier.record_unchecked();
             return Verdict::Unchecked;
         };
-        let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
-        let (mut corrected, mut undecided) = (false, false);
+        let synced = self.is_stripe_synced(span);
+        let (mut corrected, mut undecided) = (false, Vec::new());
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            undecided |= role.is_none();
-            if let Some((role, right)) = wrong {
-                memory[role * len..][page.clone()].copy_from_slice(&right);
-                corrected = true;
+            match wrong {
+                Some((role, right)) => {
+                    memory[role * len..][page.clone()].copy_from_slice(&right);
+                    corrected = true;
+                }
+                None => {
+                    let start = span.columns.start.plus(ByteLen(page.start as u64));
+                    undecided.push(start.range(ByteLen(page.len() as u64)));
+                }
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
-            let counted = sectors.end.0 - sectors.start.0;
+            let counted = sectors.length();
             verifier.record(Mismatch {
                 stripe: span.stripe,
                 sectors,
@@ -266,48 +298,61 @@ impl Array {
             // The missing chunk was computed from wrong data.
             let _ = self.parity_errors(span, memory, missing);
         }
-        if undecided { Verdict::Undecided } else { Verdict::Right }
+        if undecided.is_empty() { Verdict::Right } else { Verdict::Undecided(undecided) }
     }
 
-    fn read_verified_copies(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_verified_copies(
+        &self,
+        verifier: &Verifier,
+        offset: ByteOffset,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let len = index(self.mirror_piece(at)).min(rest.len());
-            let (piece, behind) = rest.split_at_mut(len);
+            let len = self.mirror_piece(at).min(ByteLen::of(rest));
+            let (piece, behind) = rest.split_at_mut(len.index());
             self.read_piece_of_copies(verifier, at, piece)?;
-            (at, rest) = (at + len as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }
 
     /// Reads a piece within one unit of copies, compared by the pages of the unit.
-    fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
-        let _shared = self.lock_stripe_shared(at / self.mirror_unit());
-        self.read_locked_copies(verifier, at, buf)
+    fn read_piece_of_copies(
+        &self,
+        verifier: &Verifier,
+        at: ByteOffset,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let _shared = self.lock_stripe_shared(at.whole(self.mirror_unit()));
+        self.read_locked_copies(verifier, at, buf).map(drop)
     }
 
-    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. The unit's lock is held.
+    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. Returns the undecided
+    /// pages where no resync is due: bytes within `buf`. The unit's lock is held.
     pub(super) fn read_locked_copies(
         &self,
         verifier: &Verifier,
-        at: u64,
+        at: ByteOffset,
         buf: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<Column>>> {
         let unit = self.mirror_unit();
-        let stripe = at / unit;
-        let first = stripe * unit + (at % unit) / PAGE * PAGE;
-        let end = (at + buf.len() as u64).next_multiple_of(PAGE);
-        let end = end.min((stripe + 1) * unit).min(self.size_bytes());
-        let len = index(end - first);
+        let stripe = at.whole(unit);
+        let start = self.mirror_start(stripe);
+        let first = start.plus(PAGE.times(at.distance_from(start).whole(PAGE)));
+        let wanted = at.range(ByteLen::of(buf));
+        let end = wanted.end.round_up(PAGE);
+        let end = end.min(start.plus(unit)).min(self.end());
+        let len = end.distance_from(first).index();
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
         let readable = self.read_copies(&copies, &mut memory, len);
-        let mut content = vec![0; len];
+        let (mut content, mut undecided) = (vec![0; len], Vec::new());
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);
             let Some(((_, _, given), others)) = held.split_first() else {
-                let place = first + page.start as u64;
+                let place = first.plus(ByteLen(page.start as u64));
                 self.read_mirror(place, &mut content[page])?;
                 verifier.record_unchecked();
                 continue;
@@ -319,18 +364,27 @@ impl Array {
             if others.iter().all(|(_, _, other)| other == given) {
                 continue;
             }
-            let synced = self.is_range_synced(first, end - first);
+            let synced = self.is_range_synced(first, end.distance_from(first));
             let wrong = self.differing_copy(&held).filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            if let Some((_, right)) = wrong {
-                content[page.clone()].copy_from_slice(&right);
+            match wrong {
+                Some((_, right)) => content[page.clone()].copy_from_slice(&right),
+                None if !synced => {}
+                None => {
+                    let within = |byte: usize| {
+                        let byte = first.plus(ByteLen(byte as u64));
+                        Column(0).plus(byte.clamp(at, wanted.end).distance_from(at))
+                    };
+                    undecided.push(within(page.start)..within(page.end));
+                }
             }
-            let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
-            let counted = sectors.end.0 - sectors.start.0;
+            let at = copies.first().map_or(MemberByte(0), |copy| copy.at);
+            let sectors = scrub::sectors(at, &page);
+            let counted = sectors.length();
             verifier.record(Mismatch { stripe, sectors, role, repaired: false, counted });
         }
-        let start = index(at - first);
+        let start = at.distance_from(first).index();
         buf.copy_from_slice(&content[start..start + buf.len()]);
-        Ok(())
+        Ok(undecided)
     }
 }

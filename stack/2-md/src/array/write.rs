@@ -18,37 +18,37 @@
 use std::ops::Range;
 
 use xfskit_block::Result;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, SyncSector};
 
 use super::Array;
 use super::io::{ReadJob, WriteJob};
-use super::mirror::PAGE;
 use super::stripes::{New, Span, places};
 use super::verify::Verdict;
 
-/// Bytes that all members' slices of a partial write may take together.
-const SLICES: u64 = 4 << 20;
+/// What all members' slices of a partial write may take together.
+const SLICES: ByteLen = ByteLen(4 << 20);
 
 /// New data for a part of data chunk `d`.
 struct Piece<'a> {
     d: usize,
-    columns: Range<u64>,
+    columns: Range<Column>,
     buf: &'a [u8],
 }
 
 impl Array {
-    pub(super) fn write_striped(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        let chunk = self.geometry.chunk_bytes().0;
-        let stripe_bytes = self.stripe_bytes();
+    pub(super) fn write_striped(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        let chunk = self.geometry.chunk_bytes();
+        let stripe_end = StripeByte(self.stripe_bytes().0);
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let (stripe, start) = (at / stripe_bytes, at % stripe_bytes);
-            let (content, behind) = rest.split_at(index(stripe_bytes - start).min(rest.len()));
+            let (stripe, start) = self.stripe_at(at);
+            let len = stripe_end.distance_from(start).min(ByteLen::of(rest));
+            let (content, behind) = rest.split_at(len.index());
             let _alone = self.lock_stripe(stripe);
             self.cache.forget(stripe);
-            if content.len() as u64 == stripe_bytes {
-                let span = self.span(stripe, 0..chunk);
-                let data = content.chunks(index(chunk)).enumerate();
+            if len == self.stripe_bytes() {
+                let span = self.span(stripe, self.whole_chunk());
+                let data = content.chunks(chunk.index()).enumerate();
                 self.write_full_stripe(
                     &span,
                     &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>(),
@@ -59,29 +59,28 @@ impl Array {
             } else {
                 self.write_part(stripe, start, content)?;
             }
-            (at, rest) = (at + content.len() as u64, behind);
+            (at, rest) = (at.plus(len), behind);
         }
         Ok(())
     }
 
     /// Writes a part of a stripe. If the columns of its first and last chunk differ, ranges of
     /// columns with the same chunks are written one after the other.
-    fn write_part(&self, stripe: u64, start: u64, content: &[u8]) -> Result<()> {
-        let chunk = self.geometry.chunk_bytes().0;
+    fn write_part(&self, stripe: u64, start: StripeByte, content: &[u8]) -> Result<()> {
         let mut pieces = Vec::new();
         let (mut at, mut rest) = (start, content);
         while !rest.is_empty() {
-            let column = at % chunk;
-            let (buf, behind) = rest.split_at(index(chunk - column).min(rest.len()));
-            let columns = column..column + buf.len() as u64;
-            pieces.push(Piece { d: index(at / chunk), columns, buf });
-            (at, rest) = (at + buf.len() as u64, behind);
+            let (d, column) = self.chunk_at(at);
+            let len = self.chunk_end().distance_from(column).min(ByteLen::of(rest));
+            let (buf, behind) = rest.split_at(len.index());
+            pieces.push(Piece { d, columns: column.range(len), buf });
+            (at, rest) = (at.plus(len), behind);
         }
-        let mut ends: Vec<u64> =
+        let mut ends: Vec<Column> =
             pieces.iter().flat_map(|piece| [piece.columns.start, piece.columns.end]).collect();
         ends.sort_unstable();
         ends.dedup();
-        let unit = (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE);
+        let unit = self.share_of(SLICES);
         let unit = self.logs.as_ref().map_or(unit, |logs| unit.min(logs.columns_max));
         for pair in ends.windows(2) {
             for span in self.span(stripe, pair[0]..pair[1]).cut(unit) {
@@ -90,8 +89,8 @@ impl Array {
                         && span.columns.end <= piece.columns.end
                 };
                 let new = pieces.iter().filter(covers).map(|piece| {
-                    let from = index(span.columns.start - piece.columns.start);
-                    New { d: piece.d, buf: &piece.buf[from..from + index(span.len())] }
+                    let from = span.columns.start.distance_from(piece.columns.start).index();
+                    New { d: piece.d, buf: &piece.buf[from..from + span.len().index()] }
                 });
                 let new: Vec<New<'_>> = new.collect();
                 if !new.is_empty() {
@@ -124,8 +123,8 @@ impl Array {
         // Members that disagree go on doing so after an update of the parity. Computed from all
         // data, it would hide that one of them is wrong.
         let modify = (reads < layout.data_disks() - new.len()
-            || verdict == Some(Verdict::Undecided))
-            && self.is_synced(self.member_at(span) + span.len())
+            || matches!(verdict, Some(Verdict::Undecided(_))))
+            && self.is_synced(SyncSector(self.member_at(span).plus(span.len()).sector_ceil().0))
             && old.into_iter().all(|role| self.is_role_readable(span, role));
         if modify && self.modify_span(span, new, &parities)? {
             return Ok(());
@@ -135,7 +134,7 @@ impl Array {
 
     /// Does a read-modify-write. Returns false, and writes nothing, if something could not be read.
     fn modify_span(&self, span: &Span, new: &[New<'_>], parities: &[usize]) -> Result<bool> {
-        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let (layout, at, len) = (span.layout, self.member_at(span), span.len().index());
         let mut memory = vec![0; (new.len() + 2) * len];
         let (parity, old) = memory.split_at_mut(2 * len);
         let (p, q) = parity.split_at_mut(len);
@@ -160,14 +159,15 @@ impl Array {
                 add(p, old);
             }
         }
-        self.counters.count_memory(4 * (new.len() * len) as u64, 3 * (new.len() * len) as u64);
+        let bytes = span.len().times(new.len() as u64);
+        self.counters.count_memory(bytes.times(4), bytes.times(3));
         self.store_with_parity(span, new, p, q)?;
         Ok(true)
     }
 
     /// Does a reconstruct-write.
     fn reconstruct_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
-        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let (layout, at, len) = (span.layout, self.member_at(span), span.len().index());
         let mut memory = vec![0; layout.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
         let is_new = |d: &usize| new.iter().any(|new| new.d == *d);
@@ -198,7 +198,7 @@ impl Array {
 
     /// Returns P and Q (empty without Q) of a stripe.
     pub(super) fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
-        let mut p = vec![0; index(span.len())];
+        let mut p = vec![0; span.len().index()];
         let mut q = Vec::new();
         if span.layout.q.is_some() {
             q.resize(p.len(), 0);
@@ -208,8 +208,8 @@ impl Array {
             let sources: Vec<&[u8]> = data.iter().map(|new| new.buf).collect();
             xfskit_parity::xor(&sources, &mut p);
         }
-        let loaded = data.len() * p.len();
-        self.counters.count_memory(loaded as u64, (p.len() + q.len()) as u64);
+        let loaded = span.len().times(data.len() as u64);
+        self.counters.count_memory(loaded, ByteLen::of(&p).plus(ByteLen::of(&q)));
         (p, q)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{ArraySector, MemberSector, Sectors};
+use xfskit_units::{ArraySector, MemberSector, Sectors, SyncSector};
 
 use super::{AssembledMember, Assembly, Error, Freshness, new_data_offset};
 use crate::array::Array;
@@ -83,12 +83,13 @@ impl Assembly {
     }
 
     /// Returns where the resync of an array that was not shut down cleanly continues.
-    fn resync_from(&self) -> Option<Sectors> {
+    fn resync_from(&self) -> Option<SyncSector> {
         if self.is_replayed || (self.is_forced && self.is_parity_untrusted()) {
             return None;
         }
-        let all = self.bitmap_is_stale.then_some(Sectors(0));
-        all.or(self.superblock().resync_offset().filter(|_| self.is_dirty()))
+        let all = self.bitmap_is_stale.then_some(SyncSector(0));
+        let recorded = self.superblock().resync_offset().filter(|_| self.is_dirty());
+        all.or(recorded.map(|at| SyncSector(at.0)))
     }
 
     /// Opens the array as its superblocks describe it, with its logs replayed (in memory if members

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice, Result as Io};
-use xfskit_units::{ByteOffset, Daddr, index};
+use xfskit_units::{ArraySector, ByteLen, Daddr, JournalSector, MemberByte, Sectors, index};
 
 use super::{AssembledMember, Assembly, Error, Freshness};
 use crate::array::Array;
@@ -22,12 +22,15 @@ use crate::superblock::Superblock;
 /// Stripes whose parity is put into the journal at once.
 const STRIPES_AT_ONCE: usize = 64;
 
+/// The page of a journal.
+const PAGE: Sectors = ByteLen(BLOCK_BYTES as u64).sectors();
+
 /// Pages of one stripe that a journal holds, at one offset of the members.
 struct PendingStripe {
     /// The oldest entry with any of them.
     entry: usize,
     /// Where each page lies in the journal, by data chunk.
-    data: BTreeMap<usize, u64>,
+    data: BTreeMap<usize, JournalSector>,
 }
 
 impl PendingStripe {
@@ -173,15 +176,15 @@ impl Assembly {
 }
 
 /// Writes the superblock of the journal with a new tail.
-fn publish_tail(member: &mut AssembledMember, tail: u64) -> Io<()> {
+fn publish_tail(member: &mut AssembledMember, tail: JournalSector) -> Io<()> {
     let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
-    sb.recovery_offset.set(tail);
+    sb.recovery_offset.set(tail.0);
     let at = Daddr(sb.super_offset.get()).byte_offset();
     member.device.write_fua(at, &member.superblock.own_bytes())
 }
 
 /// Returns the stripes whose data wait for their parity, the oldest first.
-fn in_order(stripes: &BTreeMap<u64, PendingStripe>) -> Vec<(&u64, &PendingStripe)> {
+fn in_order(stripes: &BTreeMap<MemberByte, PendingStripe>) -> Vec<(&MemberByte, &PendingStripe)> {
     let mut stripes: Vec<_> = stripes.iter().collect();
     stripes.sort_by_key(|(_, stripe)| stripe.entry);
     stripes
@@ -201,7 +204,7 @@ fn has_space_for_parity(
     Ok(in_order(&waiting).into_iter().all(|(at, stripe)| {
         writer.advance_tail(entries[stripe.entry].position);
         let (data, parity) = (Vec::new(), parity.clone());
-        writer.simulate_append(&[StripePage { data, member_sector: at / 512, parity }])
+        writer.simulate_append(&[StripePage { data, member_sector: at.sector_floor(), parity }])
     }))
 }
 
@@ -212,32 +215,32 @@ fn collect_stripes(
     journal: &JournalReader<'_>,
     entries: &[Entry],
     replay: bool,
-) -> Io<BTreeMap<u64, PendingStripe>> {
-    let mut pending: BTreeMap<u64, PendingStripe> = BTreeMap::new();
+) -> Io<BTreeMap<MemberByte, PendingStripe>> {
+    let mut pending: BTreeMap<MemberByte, PendingStripe> = BTreeMap::new();
     let payloads = entries.iter().enumerate();
     for (entry, payload) in
         payloads.flat_map(|(i, entry)| entry.payloads.iter().map(move |p| (i, p)))
     {
         match payload.kind {
-            Kind::Data => {
+            Kind::Data(first) => {
                 for (i, page) in (0..).zip(&payload.pages) {
-                    let sector = payload.location.saturating_add(i * 8);
-                    if sector.saturating_add(8) > array.geometry().array_size().0 {
+                    let sector = first.saturating_plus(PAGE.times(i));
+                    if sector.saturating_plus(PAGE).0 > array.geometry().array_size().0 {
                         continue;
                     }
-                    let (stripe, d) = array.stripe_position(sector * 512);
+                    let (stripe, d) = array.stripe_position(sector.byte_offset());
                     let stripe =
                         pending.entry(stripe).or_insert_with(|| PendingStripe::since(entry));
                     stripe.data.insert(d, *page);
                 }
             }
-            Kind::Parity => {
-                let stripe = payload.location.saturating_mul(512);
-                let inside = payload.location < array.geometry().component_size().0;
+            Kind::Parity(sector) => {
+                let stripe = sector.byte();
+                let inside = sector.0 < array.geometry().component_size().0;
                 let Some(found) = pending.remove(&stripe).filter(|_| inside && replay) else {
                     continue;
                 };
-                let page = |at: &u64| journal.page(*at);
+                let page = |at: &JournalSector| journal.page(*at);
                 let data = found.data.values().map(page).collect::<Io<Vec<_>>>()?;
                 let data: Vec<(usize, &[u8])> =
                     found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
@@ -245,7 +248,7 @@ fn collect_stripes(
                 let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
                 array.replay_stripe(stripe, &data, &parity)?;
             }
-            Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
+            Kind::Flush(sector) => drop(pending.remove(&sector.byte())),
         }
     }
     Ok(pending)
@@ -253,14 +256,19 @@ fn collect_stripes(
 
 /// Data of a stripe without parity in the journal, and the parity that belongs to them.
 struct WaitingStripe {
-    at: u64,
+    at: MemberByte,
     data: Vec<(usize, Vec<u8>)>,
     parity: Vec<Vec<u8>>,
 }
 
 impl WaitingStripe {
-    fn of(array: &Array, journal: &JournalReader<'_>, at: u64, stripe: &PendingStripe) -> Io<Self> {
-        let page = |(d, page): (&usize, &u64)| Ok((*d, journal.page(*page)?));
+    fn of(
+        array: &Array,
+        journal: &JournalReader<'_>,
+        at: MemberByte,
+        stripe: &PendingStripe,
+    ) -> Io<Self> {
+        let page = |(d, page): (&usize, &JournalSector)| Ok((*d, journal.page(*page)?));
         let data = stripe.data.iter().map(page).collect::<Io<Vec<_>>>()?;
         let mut this = Self { at, data, parity: Vec::new() };
         this.parity = array.parity_with(at, &this.pages())?;
@@ -275,7 +283,7 @@ impl WaitingStripe {
     fn parity_column(&self) -> StripePage<'_> {
         StripePage {
             data: Vec::new(),
-            member_sector: self.at / 512,
+            member_sector: self.at.sector_floor(),
             parity: self.parity.iter().map(Vec::as_slice).collect(),
         }
     }
@@ -289,24 +297,24 @@ impl WaitingStripe {
 /// Replays one member's log. If an entry's partial parity is incomplete, its data were never
 /// written.
 fn replay_ppl(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
-    let mut at = log.at.byte_offset().0 + HEADER_BYTES as u64;
+    let mut at = log.at.byte_offset().plus(ByteLen(HEADER_BYTES as u64));
     for entry in log.header.entries() {
-        let len = u64::from(entry.pp_size.get());
+        let len = ByteLen(entry.pp_size.get().into());
         let start = at;
-        at += len;
-        if len > array.geometry().chunk_bytes().0 {
+        at = at.plus(len);
+        if len > array.geometry().chunk_bytes() {
             return Ok(()); // no log is like that
         }
-        let mut partial = vec![0; index(len)];
-        device.read_at(ByteOffset(start), &mut partial)?;
-        if len > 0 && xfskit_crc::crc32c(&partial) != entry.checksum.get() {
+        let mut partial = vec![0; len.index()];
+        device.read_at(start, &mut partial)?;
+        if !len.is_zero() && xfskit_crc::crc32c(&partial) != entry.checksum.get() {
             continue;
         }
         array.replay_ppl_write(&PplWrite {
-            at: entry.data_sector.get().saturating_mul(512),
-            len: u64::from(entry.data_size.get()),
+            at: ArraySector(entry.data_sector.get()).byte_offset(),
+            len: ByteLen(entry.data_size.get().into()),
             parity: index(u64::from(entry.parity_disk.get())),
-            partial: (len > 0).then_some(partial.as_slice()),
+            partial: (!len.is_zero()).then_some(partial.as_slice()),
         })?;
     }
     Ok(())

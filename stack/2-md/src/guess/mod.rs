@@ -46,6 +46,16 @@ const CANDIDATES_MAX: usize = 256;
 /// At most this many guesses are returned.
 const GUESSES_MAX: usize = 1024;
 
+/// Guesses, the best first.
+#[derive(Clone, Debug, Default)]
+pub struct Guesses {
+    /// Those with the fewest contradictions.
+    pub best: Vec<Guess>,
+    /// Guesses that are not among them, because they are too many, and have no more contradictions
+    /// than the last that is.
+    pub omitted: usize,
+}
+
 /// The members in the order given; `None` for a missing one.
 pub type MemberDevices = [Option<Arc<dyn BlockDevice>>];
 
@@ -71,8 +81,9 @@ pub struct Guess {
     pub certain: bool,
     /// Roles whose members may be others.
     pub open: Vec<usize>,
-    /// The roles that are open are too many for all orders of their members to be tried.
-    pub is_incomplete: bool,
+    /// Other orders of the members that may fit as well and are not returned, because they are too
+    /// many; the same number in each guess with this geometry.
+    pub orders_omitted: usize,
 }
 
 impl Guess {
@@ -129,7 +140,7 @@ struct Candidate<'a> {
 
 /// Returns the arrays that exactly these members may form, `None` for a missing one: those with the
 /// fewest contradictions first. Each explains at least half of the blocks.
-pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Vec<Guess> {
+pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Guesses {
     let samples = Samples::new(members, &evidence.found);
     let mut guesses: Vec<(Guess, &Placement)> = candidates(members, evidence)
         .iter()
@@ -140,15 +151,18 @@ pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Vec<Guess> {
         .filter(|(guess, _)| guess.right * 2 >= guess.found)
         .collect();
     guesses.sort_by_key(|(guess, _)| guess.contradictions());
+    let last = guesses.get(GUESSES_MAX - 1).map(|(guess, _)| guess.contradictions());
+    let rest = guesses.iter().skip(GUESSES_MAX);
+    let omitted = rest.take_while(|(guess, _)| Some(guess.contradictions()) == last).count();
     guesses.truncate(GUESSES_MAX);
     let with_headers = |(mut guess, placement): (Guess, &Placement)| {
         guess.headers_missing =
             proof::missing_headers(&guess, members, &evidence.volume, placement);
         guess
     };
-    let mut guesses: Vec<Guess> = guesses.into_iter().map(with_headers).collect();
-    guesses.sort_by_key(|guess| (guess.contradictions(), guess.part.is_empty(), !guess.certain));
-    guesses
+    let mut best: Vec<Guess> = guesses.into_iter().map(with_headers).collect();
+    best.sort_by_key(|guess| (guess.contradictions(), guess.part.is_empty(), !guess.certain));
+    Guesses { best, omitted }
 }
 
 /// Returns the candidates that leave the fewest blocks unexplained, or hardly more.
@@ -243,14 +257,11 @@ fn guesses(
     let found: Vec<&FoundBlock> = evidence.found.iter().collect();
     let places = places_of(shape, placement, &found);
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
-    let proof::Orders { best: orders, agreement, untried } =
+    let proof::Orders { best: orders, agreement, open, omitted } =
         proof::orders(shape, *offset, &votes, members, samples);
-    let is_incomplete = !untried.is_empty();
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
-    let open: Vec<usize> = match orders.len() {
-        1 => untried,
-        _ => (0..members.len()).filter(differ).collect(),
-    };
+    let is_open = |role: &usize| differ(role) || omitted > 0 && open.contains(role);
+    let open: Vec<usize> = (0..members.len()).filter(is_open).collect();
     let Shape { layout, chunk, .. } = *shape;
     // What the members' sizes tell need not be said.
     let sizes = members.iter().flatten().map(|device| device.size().0 / 512);
@@ -269,7 +280,7 @@ fn guesses(
             headers_missing: 0,
             certain: open.is_empty(),
             open: open.clone(),
-            is_incomplete,
+            orders_omitted: omitted,
         }
     };
     orders.iter().map(guess).collect()

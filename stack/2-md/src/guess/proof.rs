@@ -1,6 +1,7 @@
 //! Proof: the orders of members that votes leave open, and what the volume's headers say of them.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset};
@@ -13,8 +14,10 @@ use super::{Guess, MemberDevices};
 use crate::assemble::Member;
 use crate::layout::Layout;
 
-/// At most this many members are tried in every order.
-const OPEN_MAX: usize = 5;
+/// At most this many orders of one shape are compared with the samples: all those of six members.
+const ORDERS_TRIED: usize = 720;
+/// At most this many orders of one shape are counted: all those of eight members.
+const ORDERS_COUNTED: usize = 40_320;
 /// At most this many orders of one shape are kept.
 const ORDERS_MAX: usize = 128;
 /// Groups of the volume whose headers are checked.
@@ -26,8 +29,11 @@ pub(super) struct Orders {
     pub(super) best: Vec<Vec<Option<usize>>>,
     /// How well the members agree in the best of them.
     pub(super) agreement: Agreement,
-    /// Roles that votes leave open, and that are too many to try all orders.
-    pub(super) untried: Vec<usize>,
+    /// Roles that votes leave open.
+    pub(super) open: Vec<usize>,
+    /// Orders that may be as good and are not among the best, because they are too many. At
+    /// [`ORDERS_COUNTED`], there may be more.
+    pub(super) omitted: usize,
 }
 
 /// Returns the orders that the votes leave, of these those with which the members agree best.
@@ -43,25 +49,27 @@ pub(super) fn orders(
     let is_same = |a: usize, b: usize| groups.iter().any(|g| g.contains(&a) && g.contains(&b));
     let open = votes.open_roles(&first, is_same);
     let agreement = |order: &[Option<usize>]| samples.agreement(shape, offset, order);
-    if open.is_empty() || open.len() > OPEN_MAX {
-        let agreement = agreement(&first);
-        return Orders { best: vec![first], agreement, untried: open };
-    }
-    let explained = votes.explained(&first);
-    let (mut candidates, mut seen) = (Vec::new(), HashSet::new());
-    permute(&mut first.clone(), &open, 0, &mut |order| {
+    let (mut candidates, mut seen, mut untried) = (Vec::new(), HashSet::new(), 0);
+    let _all_or_enough = votes.visit_orders(&first, &open, &mut |order| {
         let order = in_groups(shape, order.to_vec());
-        if votes.explained(&order) == explained && seen.insert(order.clone()) {
-            candidates.push((agreement(&order), order));
+        match seen.insert(order.clone()) {
+            false => {}
+            true if candidates.len() < ORDERS_TRIED => candidates.push((agreement(&order), order)),
+            true => untried += 1,
+        }
+        match untried < ORDERS_COUNTED {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     });
     candidates.sort_by_key(|(agreement, _)| (agreement.wrong, agreement.located));
     let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);
     // A member that is partly wrong leaves disagreement in every order.
     candidates.retain(|(agreement, _)| agreement.wrong <= best.wrong + best.wrong / 10);
+    let omitted = untried + candidates.len().saturating_sub(ORDERS_MAX);
     candidates.truncate(ORDERS_MAX);
     let orders = candidates.into_iter().map(|(_, order)| order).collect();
-    Orders { best: orders, agreement: best, untried: Vec::new() }
+    Orders { best: orders, agreement: best, open, omitted }
 }
 
 /// Returns the roles that hold the same, and whose members can therefore be exchanged.
@@ -107,21 +115,4 @@ pub(super) fn missing_headers(
         read.is_ok() && volume.address(&sector) == Some(*at)
     };
     landmarks.iter().filter(|at| !is_there(at)).count()
-}
-
-/// Calls `visit` with every order of the members in `roles`.
-fn permute(
-    order: &mut [Option<usize>],
-    roles: &[usize],
-    from: usize,
-    visit: &mut dyn FnMut(&[Option<usize>]),
-) {
-    if from == roles.len() {
-        return visit(order);
-    }
-    for i in from..roles.len() {
-        order.swap(roles[from], roles[i]);
-        permute(order, roles, from + 1, visit);
-        order.swap(roles[from], roles[i]);
-    }
 }

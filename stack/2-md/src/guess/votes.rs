@@ -3,6 +3,8 @@
 //! Where the rest of a stripe is zero, P holds a copy of the stripe's only data, and Q may. Such a
 //! copy votes too: its member may have the role of the data or the role of the parity.
 
+use std::ops::ControlFlow;
+
 use super::MemberDevices;
 use super::evidence::FoundBlock;
 use super::shape::{Place, Shape};
@@ -108,6 +110,56 @@ impl Votes {
         let is_open =
             |a: usize| (0..order.len()).any(|b| differ(a, b) && self.gain(order, a, b) == 0);
         (0..order.len()).filter(|role| is_open(*role)).collect()
+    }
+
+    /// Calls `visit` with each order of the members in the `open` roles that explains at least as
+    /// much as `first`, until it breaks.
+    pub(super) fn visit_orders(
+        &self,
+        first: &[Option<usize>],
+        open: &[usize],
+        visit: &mut dyn FnMut(&[Option<usize>]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let best = |role: usize| {
+            let members = open.iter().map(|other| self.worth(first[*other], role));
+            members.max().unwrap_or(0)
+        };
+        // The most that the roles from each one on can explain.
+        let mut most = vec![0; open.len() + 1];
+        for i in (0..open.len()).rev() {
+            most[i] = most[i + 1] + best(open[i]);
+        }
+        let needed = open.iter().map(|role| self.worth(first[*role], *role)).sum();
+        self.visit_from(&mut first.to_vec(), open, &most, needed, visit)
+    }
+
+    /// Tries every member of the roles in `open` for the first of them, if `needed` blocks can
+    /// still be explained. `most` has how many the roles from each one on explain at most.
+    fn visit_from(
+        &self,
+        order: &mut [Option<usize>],
+        open: &[usize],
+        most: &[usize],
+        needed: usize,
+        visit: &mut dyn FnMut(&[Option<usize>]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if needed > most[0] {
+            return ControlFlow::Continue(());
+        }
+        let Some((role, rest)) = open.split_first() else { return visit(order) };
+        for i in 0..open.len() {
+            // Missing members are all the same.
+            let is_missing = |other: &usize| order[*other].is_none();
+            if is_missing(&open[i]) && open[..i].iter().any(is_missing) {
+                continue;
+            }
+            order.swap(*role, open[i]);
+            let needed = needed.saturating_sub(self.worth(order[*role], *role));
+            let flow = self.visit_from(order, rest, &most[1..], needed, visit);
+            order.swap(*role, open[i]);
+            flow?;
+        }
+        ControlFlow::Continue(())
     }
 
     /// Returns how much more is explained if two roles exchange their members.

@@ -3,7 +3,7 @@
 
 use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};
-use xfskit_units::{DaBlock, Daddr, FileOff, Sectors};
+use xfskit_units::{DaBlock, Daddr, FilBlks, FileOff, Sectors};
 
 use crate::da::tree::DaBlocks;
 use crate::da::verify_any;
@@ -78,7 +78,7 @@ impl DaBlocks for TxBlocks<'_, '_> {
         let handle = self.handle(dablk)?;
         self.tx.invalidate(handle);
         self.held.retain(|(held, _)| *held != dablk);
-        self.tx.bunmap(self.inode, Fork::Attr, FileOff(dablk.0.into()), 1)
+        self.tx.bunmap(self.inode, Fork::Attr, FileOff(dablk.0.into()), FilBlks(1))
     }
 }
 

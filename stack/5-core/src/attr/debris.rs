@@ -15,7 +15,7 @@ use xfskit_format::attr::INCOMPLETE;
 use xfskit_format::attr::leaf::{AttrValue, Leaf};
 use xfskit_format::attr::{leaf_edit, remote};
 use xfskit_format::{Ctx, Fork, Layout, da};
-use xfskit_units::{DaBlock, FileOff};
+use xfskit_units::{DaBlock, FilBlks, FileOff};
 
 use crate::attr::blocks::TxBlocks;
 use crate::attr::leaves::AttrLeaves;
@@ -131,7 +131,7 @@ impl Tx<'_> {
                     let (map, _) = self.attr_block(inode, dablk, "attribute fork")?;
                     self.invalidate_at(&map)?;
                 }
-                self.bunmap(inode, Fork::Attr, FileOff(first), end - first)?;
+                self.bunmap(inode, Fork::Attr, FileOff(first), FilBlks(end - first))?;
                 left -= end - first;
                 at = end;
             }

@@ -54,3 +54,6 @@ impl Level for AttrLeaves {
         leaf_edit::insert(image, geo, *item)
     }
 }
+
+#[cfg(test)]
+mod tests;

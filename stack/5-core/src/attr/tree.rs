@@ -11,7 +11,7 @@ use xfskit_format::attr::{remote, remote_edit, sf_edit};
 use xfskit_format::da_edit::Identity;
 use xfskit_format::{Ctx, Fork, Layout, Location, da};
 use xfskit_trans::BufMap;
-use xfskit_units::{DaBlock, FileOff, Sectors};
+use xfskit_units::{DaBlock, FilBlks, FileOff, Sectors};
 
 use crate::attr::blocks::TxBlocks;
 use crate::attr::change::{Key, SetMode};
@@ -212,7 +212,7 @@ impl Tx<'_> {
                 let (map, _) = self.attr_block(inode, dablk, "attribute fork")?;
                 self.invalidate_at(&map)?;
             }
-            self.bunmap_some(inode, Fork::Attr, FileOff(first), len)?;
+            self.bunmap_some(inode, Fork::Attr, FileOff(first), FilBlks(len))?;
             if left == 0 {
                 break;
             }
@@ -282,6 +282,6 @@ impl Tx<'_> {
     fn free_value(&mut self, inode: TxInode, remote: Option<(DaBlock, u32)>) -> Result<()> {
         let Some((valueblk, valuelen)) = remote else { return Ok(()) };
         let len = remote::blocks(self.volume().geo(), valuelen);
-        self.bunmap(inode, Fork::Attr, FileOff(valueblk.0.into()), len.into())
+        self.bunmap(inode, Fork::Attr, FileOff(valueblk.0.into()), FilBlks(len.into()))
     }
 }

@@ -140,7 +140,7 @@ impl Tx<'_> {
         len: u32,
         hint: Option<FsBlock>,
     ) -> Result<(FsBlock, ExtLen)> {
-        let extent = self.bmap_alloc_as(inode, fork, fileoff, len.into(), hint, false)?;
+        let extent = self.bmap_alloc_as(inode, fork, fileoff, FilBlks(len.into()), hint, false)?;
         Ok((extent.startblock, ExtLen(u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX))))
     }
 
@@ -150,7 +150,7 @@ impl Tx<'_> {
         inode: TxInode,
         fork: Fork,
         fileoff: FileOff,
-        len: u64,
+        len: FilBlks,
         hint: Option<FsBlock>,
         unwritten: bool,
     ) -> Result<Extent> {
@@ -159,8 +159,7 @@ impl Tx<'_> {
             None => self.bmap_near(inode, fork, fileoff)?,
         };
         let of = ForkOf { inode, fork };
-        let blockcount = FilBlks(len);
-        let wanted = Extent { startoff: fileoff, startblock: near, blockcount, unwritten };
+        let wanted = Extent { startoff: fileoff, startblock: near, blockcount: len, unwritten };
         let extent = blocks::alloc(self, of, &wanted, near)?;
         self.bmap_insert(inode, fork, &extent)?;
         Ok(extent)
@@ -190,7 +189,13 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::NoSpace`](crate::Error::NoSpace) if an extent is split and the tree must grow.
-    pub fn bunmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<()> {
+    pub fn bunmap(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+        len: FilBlks,
+    ) -> Result<()> {
         self.unmap(inode, fork, fileoff, len).map(drop)
     }
 
@@ -204,7 +209,7 @@ impl Tx<'_> {
         inode: TxInode,
         fork: Fork,
         fileoff: FileOff,
-        len: u64,
+        len: FilBlks,
     ) -> Result<()> {
         let some = self.unmap(inode, fork, fileoff, len)?;
         let ctx = ForkOf { inode, fork }.ctx(self);
@@ -212,9 +217,15 @@ impl Tx<'_> {
     }
 
     /// Unmaps and frees; returns true if anything was mapped.
-    fn unmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<bool> {
+    fn unmap(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+        len: FilBlks,
+    ) -> Result<bool> {
         let of = ForkOf { inode, fork };
-        let removed = self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))?;
+        let removed = self.bmap_remove(inode, fork, fileoff, fileoff.saturating_plus(len))?;
         for extent in &removed {
             blocks::free(self, of, extent);
         }
@@ -268,7 +279,7 @@ impl Tx<'_> {
             let Some(last) = last.filter(|last| last.end() > from) else { return Ok(true) };
             let part = last.clip(from, last.end());
             let len = self.unmap_reach(inode, fork, &part)?;
-            let start = FileOff(part.end().0 - len);
+            let start = part.end().minus(len);
             self.bunmap_some(inode, fork, start, len)?;
             if start > part.startoff {
                 return Ok(false);
@@ -280,14 +291,19 @@ impl Tx<'_> {
 
     /// Returns how many blocks of a mapped `part`, from either end, one transaction should unmap:
     /// all of them, unless that changes the reference counts of many pieces.
-    pub(crate) fn unmap_reach(&mut self, inode: TxInode, fork: Fork, part: &Extent) -> Result<u64> {
-        let len = part.blockcount.0;
+    pub(crate) fn unmap_reach(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        part: &Extent,
+    ) -> Result<FilBlks> {
+        let len = part.blockcount;
         if fork == Fork::Attr || !self.core(inode).is_reflink() {
             return Ok(len);
         }
-        let blocks = ExtLen(u32::try_from(len).unwrap_or(u32::MAX));
+        let blocks = ExtLen(u32::try_from(len.0).unwrap_or(u32::MAX));
         let whole = self.refcount_reach(part.startblock, blocks)? == blocks;
-        Ok(if whole { len } else { len.min(RECORDS_MAX as u64) })
+        Ok(if whole { len } else { len.min(FilBlks(RECORDS_MAX as u64)) })
     }
 
     /// Converts a mapped part of the data fork from unwritten to written, or back.
@@ -313,14 +329,14 @@ impl Tx<'_> {
         let near = self.bmap_near(inode, Fork::Data, part.startoff)?;
         let wanted = Extent { blockcount: FilBlks(len.0.into()), unwritten, ..*part };
         let new = blocks::alloc(self, of, &wanted, near)?;
-        self.bunmap(inode, Fork::Data, new.startoff, new.blockcount.0)?;
+        self.bunmap(inode, Fork::Data, new.startoff, new.blockcount)?;
         self.bmap_insert(inode, Fork::Data, &new)?;
         Ok(new)
     }
 
     /// Maps new blocks that no file maps in the data fork, in place of the present ones.
     pub(crate) fn bmap_replace(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
-        self.bunmap(inode, Fork::Data, extent.startoff, extent.blockcount.0)?;
+        self.bunmap(inode, Fork::Data, extent.startoff, extent.blockcount)?;
         self.bmap_insert(inode, Fork::Data, extent)?;
         blocks::mapped(self, ForkOf { inode, fork: Fork::Data }, extent);
         Ok(())
@@ -336,8 +352,13 @@ impl Tx<'_> {
     /// Returns how many of `len` blocks from `start` on of the data fork one transaction should
     /// unmap: those in no more than [`BUNMAP_MAX`] extents, the last of them as far as
     /// [`unmap_reach`](Self::unmap_reach) goes.
-    pub(crate) fn unmap_end(&mut self, inode: TxInode, start: FileOff, len: u64) -> Result<u64> {
-        let end = start.saturating_add(len);
+    pub(crate) fn unmap_end(
+        &mut self,
+        inode: TxInode,
+        start: FileOff,
+        len: FilBlks,
+    ) -> Result<FilBlks> {
+        let end = start.saturating_plus(len);
         let mut at = start;
         for _ in 0..BUNMAP_MAX {
             let next = self.bmap_next(inode, Fork::Data, at)?;
@@ -345,12 +366,12 @@ impl Tx<'_> {
             let Some(extent) = here else { return Ok(len) };
             let part = extent.clip(at, end);
             let reach = self.unmap_reach(inode, Fork::Data, &part)?;
-            at = part.startoff.saturating_add(reach);
+            at = part.startoff.saturating_plus(reach);
             if at < part.end() {
                 break;
             }
         }
-        Ok(at.0 - start.0)
+        Ok(at.distance_from(start))
     }
 
     /// Splits the extent of the data fork that covers the blocks before and behind `at`, if there

@@ -7,8 +7,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
-use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs};
-use xfskit_test_support::Random;
+use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, needs};
 use xfskit_units::{FilBlks, FileOff, FsBlock, Ino};
 
 use crate::icore::NewInode;

@@ -105,3 +105,6 @@ impl<F: DirFork> Names<'_, F> {
         Ok(position.target)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -519,3 +519,6 @@ pub(crate) fn parse_leaf<'b>(bytes: &'b [u8], geo: &Geometry) -> Result<Leaf<'b>
         ctx.short("dir.leaf.magic", bytes.len()).into()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use xfskit_format::dir::free::Free;
 use xfskit_format::inode::{FileType, Format};
 use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, VerifyResult};
 use xfskit_trans::{BufMap, DiskLocation, Handle};
-use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino};
+use xfskit_units::{ByteLen, Daddr, FilBlks, FileOff, Geometry, Ino};
 
 use crate::da;
 use crate::dir::fork::DirFork;
@@ -337,6 +337,6 @@ impl DirFork for TxFork<'_, '_> {
         }
         self.held.retain(|(held, _)| *held != at);
         self.remaps(at);
-        self.tx.bunmap(self.dir, Fork::Data, at, self.geo().dirblkfsbs().into())
+        self.tx.bunmap(self.dir, Fork::Data, at, FilBlks(self.geo().dirblkfsbs().into()))
     }
 }

@@ -27,16 +27,16 @@ use xfskit_block::IoRead;
 use xfskit_format::Fork;
 use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino};
 
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
-use crate::open_files::{Content, Dirty, SIZE_MAX, Staged, State};
+use crate::open_files::{Content, Dirty, END_MAX, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-/// Data in memory, of all files, above which a writer flushes, in bytes.
-const BUDGET: u64 = 64 << 20;
+/// Data in memory, of all files, above which a writer flushes.
+const BUDGET: ByteLen = ByteLen(64 << 20);
 /// Number of segments that are looked up at once.
 pub(super) const SEGMENTS: usize = 256;
 
@@ -62,16 +62,16 @@ impl Volume {
             return Err(Error::Unsupported(format!("inode {ino}: content on a realtime device")));
         }
         let state = State {
-            size: core.size().0,
+            size: core.size(),
             dirty: Dirty::new(self.geo().blocklog.into()),
             staged: Staged::default(),
-            reserved: 0,
+            reserved: FilBlks(0),
             reservation: None,
             written: None,
             resized: false,
         };
         let hinted = core.flags().contains(InodeFlags::EXTSIZE);
-        let extsize = if hinted { core.extsize().0.into() } else { 0 };
+        let extsize = FilBlks(if hinted { core.extsize().0.into() } else { 0 });
         let content = Arc::new(Content {
             ino,
             generation: core.generation(),
@@ -111,7 +111,7 @@ impl Volume {
         let gone = self.contents.open.lock().remove(&ino);
         let Some(content) = gone else { return Ok(()) };
         let mut state = content.state.write();
-        self.drop_dirty(&mut state, 0..u64::MAX);
+        self.drop_dirty(&mut state, &(FileOff::ZERO..FileOff::MAX));
         state.resized = false;
         state.written = None;
         state.unstage(self)
@@ -204,14 +204,14 @@ impl Volume {
     }
 
     /// Drops the blocks of `range` from memory.
-    pub(super) fn drop_dirty(&self, state: &mut State, range: Range<u64>) {
+    pub(super) fn drop_dirty(&self, state: &mut State, range: &Range<FileOff>) {
         let before = state.dirty.blocks();
         state.dirty.remove(range);
-        let gone = before - state.dirty.blocks();
-        self.contents.dirty_bytes.fetch_sub(gone << self.geo().blocklog, Ordering::Relaxed);
+        let gone = self.geo().filblks_to_bytes(before.minus(state.dirty.blocks()));
+        self.contents.dirty_bytes.fetch_sub(gone.0, Ordering::Relaxed);
         let keep = self.reservation_for(state.dirty.blocks()).min(state.reserved);
-        let back = std::mem::replace(&mut state.reserved, keep) - keep;
-        self.space().unreserve(back);
+        let back = std::mem::replace(&mut state.reserved, keep).minus(keep);
+        self.space().unreserve(back.0);
     }
 }
 
@@ -231,7 +231,7 @@ impl Content {
 
     /// Returns the size, including data that is in memory only.
     pub fn size(&self) -> ByteLen {
-        ByteLen(self.state.read().size)
+        self.state.read().size
     }
 
     /// Reads from byte `offset`, and returns the number of bytes read, less than asked for at the
@@ -241,47 +241,56 @@ impl Content {
     /// [`Error::Device`], [`Error::Corrupt`]; then the contents of `buf` are undefined.
     pub fn read(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
         let state = self.state.read();
-        let left = usize::try_from(state.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
-        let len = buf.len().min(left);
+        let left = state.end().saturating_distance_from(offset);
+        let len = left.min(ByteLen::of(buf)).index();
         if len > 0 {
-            self.read_device(vol, offset.0, &mut buf[..len])?;
-            state.dirty.read(offset.0, &mut buf[..len]);
+            self.read_device(vol, offset, &mut buf[..len])?;
+            state.dirty.read(offset, &mut buf[..len]);
         }
         Ok(len)
     }
 
     /// Verifies the extent map for the bytes of `range`. An operation in several transactions calls
     /// this first, so that damage stops it before anything is half done.
-    pub(super) fn verify_map(&self, vol: &Volume, range: Range<u64>) -> Result<()> {
-        let blocklog = vol.geo().blocklog;
-        let end = if range.end == u64::MAX { u64::MAX } else { range.end.div_ceil(1 << blocklog) };
-        let blocks = FileOff(range.start >> blocklog)..FileOff(end);
-        vol.verify_map(self.ino, Fork::Data, &blocks)
+    pub(super) fn verify_map(&self, vol: &Volume, range: &Range<ByteOffset>) -> Result<()> {
+        vol.verify_map(self.ino, Fork::Data, &vol.geo().file_blocks_around(range))
+    }
+
+    /// Verifies the extent map from the block of byte `start` on, as [`verify_map`
+    /// ](Self::verify_map) does.
+    pub(super) fn verify_map_from(&self, vol: &Volume, start: ByteOffset) -> Result<()> {
+        let first = vol.geo().byte_to_fileoff(start);
+        vol.verify_map(self.ino, Fork::Data, &(first..FileOff::MAX))
     }
 
     /// Reads from the device, from byte `offset` on.
-    pub(super) fn read_device(&self, vol: &Volume, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_device(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let geo = vol.geo();
-        let end = offset + buf.len() as u64;
-        let blocks = offset >> geo.blocklog..end.div_ceil(1 << geo.blocklog);
+        let range = offset.range(ByteLen::of(buf));
+        let blocks = geo.file_blocks_around(&range);
         let (mut at, mut rest) = (offset, buf);
         let mut next = blocks.start;
         while next < blocks.end {
             let segments = self.look_up(vol, next..blocks.end, SEGMENTS)?;
             let mut batch = Vec::new();
             for segment in segments {
-                next = segment.startoff.0 + segment.blockcount.0;
-                let len = index((next << geo.blocklog).min(end) - at);
-                let (part, behind) = rest.split_at_mut(len);
+                next = segment.startoff.plus(segment.blockcount);
+                let len = geo.fileoff_to_byte(next).min(range.end).distance_from(at);
+                let (part, behind) = rest.split_at_mut(len.index());
                 match segment.backing {
                     Backing::Written(block) => {
-                        let start = vol.byte_of_block(block)?;
-                        let ahead = at - (segment.startoff.0 << geo.blocklog);
-                        batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
+                        let ahead = at.distance_from(geo.fileoff_to_byte(segment.startoff));
+                        let offset = vol.byte_of_block(block)?.plus(ahead);
+                        batch.push(IoRead { offset, buf: part });
                     }
                     Backing::Hole | Backing::Unwritten(_) => part.fill(0),
                 }
-                (at, rest) = (at + len as u64, behind);
+                (at, rest) = (at.plus(len), behind);
             }
             for result in vol.device().read_batch(&mut batch) {
                 result?;
@@ -294,7 +303,7 @@ impl Content {
     pub(super) fn look_up(
         &self,
         vol: &Volume,
-        range: Range<u64>,
+        range: Range<FileOff>,
         most: usize,
     ) -> Result<Vec<Segment>> {
         vol.transact(|tx| {
@@ -303,7 +312,7 @@ impl Content {
             let mut at = range.start;
             while at < range.end && segments.len() < most {
                 let segment = segment_at(tx, inode, at..range.end)?;
-                at += segment.blockcount.0;
+                at = at.plus(segment.blockcount);
                 segments.push(segment);
             }
             Ok(segments)
@@ -312,8 +321,8 @@ impl Content {
 }
 
 /// Returns the first segment of the blocks of `range`.
-pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Segment> {
-    let (startoff, end) = (FileOff(range.start), FileOff(range.end));
+pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<FileOff>) -> Result<Segment> {
+    let Range { start: startoff, end } = range;
     let (stop, backing) = match tx.bmap_next(inode, Fork::Data, startoff)? {
         Some(extent) if extent.startoff <= startoff => {
             let block = extent.block_at(startoff).unwrap_or(extent.startblock);
@@ -323,7 +332,7 @@ pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<u64>) -> Resu
         Some(extent) => (extent.startoff, Backing::Hole),
         None => (end, Backing::Hole),
     };
-    let blockcount = xfskit_units::FilBlks(stop.min(end).0 - startoff.0);
+    let blockcount = stop.min(end).distance_from(startoff);
     Ok(Segment { startoff, blockcount, backing })
 }
 
@@ -343,7 +352,7 @@ impl Content {
         now: Timestamp,
     ) -> Result<()> {
         self.keep_budget(vol)?;
-        self.write_state(vol, &mut self.state.write(), offset.0, bytes, now)
+        self.write_state(vol, &mut self.state.write(), offset, bytes, now)
     }
 
     /// Writes `bytes` at the end of the file, wherever other threads have moved it to. Returns the
@@ -354,44 +363,42 @@ impl Content {
     pub fn append(&self, vol: &Volume, bytes: &[u8], now: Timestamp) -> Result<ByteOffset> {
         self.keep_budget(vol)?;
         let mut state = self.state.write();
-        let offset = state.size;
+        let offset = state.end();
         self.write_state(vol, &mut state, offset, bytes, now)?;
-        Ok(ByteOffset(offset))
+        Ok(offset)
     }
 
     fn write_state(
         &self,
         vol: &Volume,
         state: &mut State,
-        offset: u64,
+        offset: ByteOffset,
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|&end| end <= SIZE_MAX);
+        let end = offset.checked_plus(ByteLen::of(bytes)).filter(|&end| end <= END_MAX);
         let end = end.ok_or(Error::Limit("the file would be too large"))?;
         if bytes.is_empty() {
             return Ok(());
         }
-        if offset > state.size {
+        if offset > state.end() {
             self.seal_end(vol, state, offset)?;
         }
-        let blocklog = vol.geo().blocklog;
-        let blocks = offset >> blocklog..end.div_ceil(1 << blocklog);
-        self.reserve(vol, state, blocks.clone())?;
+        self.reserve(vol, state, vol.geo().file_blocks_around(&(offset..end)))?;
         let known = state.dirty.blocks();
         self.load_edges(vol, state, offset..end)?;
         state.dirty.write(offset, bytes);
-        let fresh = (state.dirty.blocks() - known) << blocklog;
-        state.resized |= end > state.size;
-        state.size = state.size.max(end);
+        let fresh = vol.geo().filblks_to_bytes(state.dirty.blocks().minus(known));
+        state.resized |= end > state.end();
+        state.size = state.size.max(ByteLen(end.0));
         state.written = Some(now);
-        vol.contents.dirty_bytes.fetch_add(fresh, Ordering::Relaxed);
+        vol.contents.dirty_bytes.fetch_add(fresh.0, Ordering::Relaxed);
         Ok(())
     }
 
     /// Flushes if too much data is in memory: this file first, then others.
     fn keep_budget(&self, vol: &Volume) -> Result<()> {
-        let used = || vol.contents.dirty_bytes.load(Ordering::Relaxed);
+        let used = || ByteLen(vol.contents.dirty_bytes.load(Ordering::Relaxed));
         if used() > BUDGET {
             self.flush(vol)?;
         }
@@ -402,45 +409,47 @@ impl Content {
     }
 
     /// Loads the first and the last block of the bytes `range`, if only a part of them is written.
-    fn load_edges(&self, vol: &Volume, state: &mut State, range: Range<u64>) -> Result<()> {
-        let blocklog = vol.geo().blocklog;
-        let size = 1 << blocklog;
-        let first = range.start >> blocklog;
-        let last = (range.end - 1) >> blocklog;
+    fn load_edges(&self, vol: &Volume, state: &mut State, range: Range<ByteOffset>) -> Result<()> {
+        let geo = vol.geo();
+        let first = geo.byte_to_fileoff(range.start);
+        let last = geo.byte_to_fileoff(range.end.minus(ByteLen(1)));
         let mut loaded = Vec::new();
         for block in [first, last] {
-            let start = block << blocklog;
+            let start = geo.fileoff_to_byte(block);
+            let end = start.plus(geo.filblks_to_bytes(FilBlks(1)));
             // What lies behind the end of the file needs no loading.
-            let whole =
-                range.start <= start && range.end >= (start + size).min(state.size.max(start));
-            if !whole && !state.dirty.has(block) && loaded.iter().all(|&(other, _)| other != block)
+            let whole = range.start <= start && range.end >= end.min(state.end().max(start));
+            if !whole && !state.dirty.has(block) && loaded.iter().all(|&(other, _)| other != start)
             {
-                let mut bytes = vec![0; 1 << blocklog];
-                let inside = index(state.size.saturating_sub(start).min(size));
-                self.read_device(vol, start, &mut bytes[..inside])?;
-                loaded.push((block, bytes));
+                loaded.push((start, self.read_block(vol, state, start)?));
             }
         }
-        for (block, bytes) in loaded {
-            state.dirty.write(block << blocklog, &bytes);
+        for (start, bytes) in loaded {
+            state.dirty.write(start, &bytes);
         }
         Ok(())
     }
 
+    /// Reads the block that begins at `start` from the device, with zeroes behind the end of the
+    /// file.
+    fn read_block(&self, vol: &Volume, state: &State, start: ByteOffset) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; vol.geo().blocksize()];
+        let inside = state.end().saturating_distance_from(start).min(ByteLen::of(&bytes));
+        self.read_device(vol, start, &mut bytes[..inside.index()])?;
+        Ok(bytes)
+    }
+
     /// Loads block `block` into memory to be changed there. A hole, and a block behind the end, is
     /// zeroes.
-    pub(super) fn load(&self, vol: &Volume, state: &mut State, block: u64) -> Result<()> {
-        let blocklog = vol.geo().blocklog;
+    pub(super) fn load(&self, vol: &Volume, state: &mut State, block: FileOff) -> Result<()> {
         if state.dirty.has(block) {
             return Ok(());
         }
-        self.reserve(vol, state, block..block + 1)?;
-        let start = block << blocklog;
-        let mut bytes = vec![0; 1 << blocklog];
-        let inside = index(state.size.saturating_sub(start).min(1 << blocklog));
-        self.read_device(vol, start, &mut bytes[..inside])?;
+        self.reserve(vol, state, block.range(FilBlks(1)))?;
+        let start = vol.geo().fileoff_to_byte(block);
+        let bytes = self.read_block(vol, state, start)?;
         state.dirty.write(start, &bytes);
-        vol.contents.dirty_bytes.fetch_add(1 << blocklog, Ordering::Relaxed);
+        vol.contents.dirty_bytes.fetch_add(ByteLen::of(&bytes).0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -449,9 +458,9 @@ impl Content {
         &self,
         vol: &Volume,
         state: &mut State,
-        range: Range<u64>,
+        range: &Range<ByteOffset>,
     ) -> Result<()> {
-        self.load_part(vol, state, &range)?;
+        self.load_part(vol, state, range)?;
         state.blank(range);
         Ok(())
     }
@@ -462,13 +471,13 @@ impl Content {
         &self,
         vol: &Volume,
         state: &mut State,
-        range: &Range<u64>,
+        range: &Range<ByteOffset>,
     ) -> Result<()> {
-        let block = range.start >> vol.geo().blocklog;
+        let block = vol.geo().byte_to_fileoff(range.start);
         if range.is_empty() || state.dirty.has(block) {
             return Ok(());
         }
-        let here = self.look_up(vol, block..block + 1, 1)?;
+        let here = self.look_up(vol, block.range(FilBlks(1)), 1)?;
         if here.iter().any(|segment| matches!(segment.backing, Backing::Written(_))) {
             self.load(vol, state, block)?;
         }
@@ -477,18 +486,24 @@ impl Content {
 
     /// Zeroes the bytes behind the end of the file, before the file grows to `offset` bytes or more
     /// (invariant 3).
-    pub(super) fn seal_end(&self, vol: &Volume, state: &mut State, offset: u64) -> Result<()> {
-        let blocklog = vol.geo().blocklog;
-        let end = state.size;
-        let edge = end.next_multiple_of(1 << blocklog).min(SIZE_MAX);
-        if end < edge && !state.dirty.has(end >> blocklog) {
-            let mut tail = vec![0; index(edge - end)];
+    pub(super) fn seal_end(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        offset: ByteOffset,
+    ) -> Result<()> {
+        let geo = vol.geo();
+        let end = state.end();
+        let edge = end.round_up(geo.filblks_to_bytes(FilBlks(1))).min(END_MAX);
+        let last = geo.byte_to_fileoff(end);
+        if end < edge && !state.dirty.has(last) {
+            let mut tail = vec![0; edge.distance_from(end).index()];
             self.read_device(vol, end, &mut tail)?;
             if tail.iter().any(|&byte| byte != 0) {
-                self.load(vol, state, end >> blocklog)?;
+                self.load(vol, state, last)?;
             }
         }
-        let blocks = edge >> blocklog..offset.div_ceil(1 << blocklog);
+        let blocks = geo.byte_to_fileoff(edge)..geo.byte_to_fileoff_ceil(offset);
         if blocks.is_empty() {
             return Ok(());
         }
@@ -501,7 +516,7 @@ impl Content {
         &self,
         vol: &Volume,
         state: &State,
-        blocks: Range<u64>,
+        blocks: Range<FileOff>,
         unwritten: bool,
     ) -> Result<()> {
         let mut at = blocks.start;
@@ -511,11 +526,11 @@ impl Content {
                 let inode = tx.iget(self.ino)?;
                 let mut at = at;
                 for _ in 0..BUNMAP_MAX {
-                    let next = tx.bmap_next(inode, Fork::Data, FileOff(at))?;
-                    let Some(extent) = next.filter(|extent| extent.startoff.0 < blocks.end) else {
+                    let next = tx.bmap_next(inode, Fork::Data, at)?;
+                    let Some(extent) = next.filter(|extent| extent.startoff < blocks.end) else {
                         return Ok(blocks.end);
                     };
-                    let mut part = extent.clip(FileOff(at), FileOff(blocks.end));
+                    let mut part = extent.clip(at, blocks.end);
                     if part.unwritten != unwritten {
                         // Every file that maps a block shares its state, so it is changed for
                         // unshared blocks only.
@@ -530,7 +545,7 @@ impl Content {
                     if part.unwritten != unwritten {
                         tx.bmap_convert(inode, &part)?;
                     }
-                    at = part.end().0;
+                    at = part.end();
                 }
                 Ok(at)
             })?;

@@ -13,7 +13,7 @@ use xfskit_format::inode::Dinode;
 use xfskit_format::log::item::intent::{Exchange, Work, exchange};
 use xfskit_format::log::item::{Family, Intent, kind};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::ByteOffset;
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, PositionRange};
 
 use super::share::count_extents;
 use crate::error::{Error, Result};
@@ -25,9 +25,9 @@ use crate::volume::Volume;
 /// An exchange: blocks of one file from `ours` on, and of another from `theirs` on.
 #[derive(Clone, Copy)]
 struct Swap {
-    ours: u64,
-    theirs: u64,
-    blocks: u64,
+    ours: FileOff,
+    theirs: FileOff,
+    blocks: FilBlks,
     /// Exchange the sizes of both, too.
     sizes: bool,
 }
@@ -49,22 +49,23 @@ impl Content {
         now: Timestamp,
     ) -> Result<()> {
         self.exchange_held(vol, other, now, |state, theirs| {
-            let blocksize = 1_u64 << vol.geo().blocklog;
-            let len = range.end.0.saturating_sub(range.start.0);
-            let their_end = offset.0.saturating_add(len);
-            if len == 0 || range.end.0 > state.size || their_end > theirs.size {
+            let blocksize = vol.geo().filblks_to_bytes(FilBlks(1));
+            let len = range.length();
+            let their_end = offset.saturating_plus(len);
+            if len.is_zero() || range.end > state.end() || their_end > theirs.end() {
                 return Err(Error::Limit("what is exchanged must lie within both files"));
             }
-            let both_end = range.end.0 == state.size && their_end == theirs.size;
-            let starts = [range.start.0, offset.0];
-            let aligned = starts.iter().all(|start| start.is_multiple_of(blocksize));
-            if !(aligned && (len.is_multiple_of(blocksize) || both_end)) {
+            let both_end = range.end == state.end() && their_end == theirs.end();
+            let aligned = |at: ByteOffset| at.within(blocksize).is_zero();
+            let starts = [range.start, offset];
+            if !(starts.into_iter().all(aligned) && (aligned(ByteOffset(len.0)) || both_end)) {
                 return Err(Error::Limit(
                     "whole blocks are exchanged, or to the end of both files",
                 ));
             }
-            let [ours, theirs] = starts.map(|start| start / blocksize);
-            Ok(Swap { ours, theirs, blocks: len.div_ceil(blocksize), sizes: false })
+            let [ours, theirs] = starts.map(|start| vol.geo().byte_to_fileoff(start));
+            let blocks = FilBlks(len.div_ceil(blocksize));
+            Ok(Swap { ours, theirs, blocks, sizes: false })
         })
     }
 
@@ -73,7 +74,8 @@ impl Content {
     /// # Errors
     /// As [`exchange_range`](Self::exchange_range).
     pub fn exchange(&self, vol: &Volume, other: &Self, now: Timestamp) -> Result<()> {
-        let all = Swap { ours: 0, theirs: 0, blocks: u64::MAX, sizes: true };
+        let (ours, theirs) = (FileOff::ZERO, FileOff::ZERO);
+        let all = Swap { ours, theirs, blocks: FilBlks(u64::MAX), sizes: true };
         self.exchange_held(vol, other, now, |_, _| Ok(all))
     }
 
@@ -96,8 +98,8 @@ impl Content {
         let swap = plan(&state, &theirs)?;
         self.flush_state(vol, &mut state)?;
         other.flush_state(vol, &mut theirs)?;
-        self.verify_map(vol, 0..u64::MAX)?;
-        other.verify_map(vol, 0..u64::MAX)?;
+        self.verify_map_from(vol, ByteOffset(0))?;
+        other.verify_map_from(vol, ByteOffset(0))?;
         let work = vol.transact(|tx| {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
             tx.plan_exchange([ours, theirs], swap)
@@ -111,13 +113,14 @@ impl Content {
     }
 
     /// Returns the number of blocks that the maps of both files may need on the way.
-    fn cost_of_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<u64> {
-        let range = |start: u64| start..start.saturating_add(work.blockcount.get());
-        let ours = count_extents(vol, self.ino(), range(work.startoff1.get()))?;
-        let theirs = count_extents(vol, other.ino(), range(work.startoff2.get()))?;
+    fn cost_of_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<FilBlks> {
+        let len = FilBlks(work.blockcount.get());
+        let range = |start: FileOff| start..start.saturating_plus(len);
+        let ours = count_extents(vol, self.ino(), range(FileOff(work.startoff1.get())))?;
+        let theirs = count_extents(vol, other.ino(), range(FileOff(work.startoff2.get())))?;
         // An extent is cut at each end of a range, and where the walk stands.
         let all = ours + theirs + 6;
-        Ok(self.nodes(vol, all)? + other.nodes(vol, all)?)
+        Ok(self.nodes(vol, all)?.plus(other.nodes(vol, all)?))
     }
 
     /// Does all of `work`, transaction by transaction.
@@ -170,13 +173,13 @@ impl Tx<'_> {
     fn plan_exchange(&self, files: [TxInode; 2], swap: Swap) -> Result<Exchange> {
         let [ours, theirs] = files.map(|file| self.core(file));
         let mut blocks = swap.blocks;
-        let (mut flags, mut sizes) = (0, [u64::MAX; 2]);
+        let (mut flags, mut sizes) = (0, [ByteLen(u64::MAX); 2]);
         if swap.sizes {
             let ends = [files[0], files[1]].map(|file| self.bmap_end(file, Fork::Data));
             let [end, their_end] = ends;
-            blocks = end?.0.max(their_end?.0);
+            blocks = end?.max(their_end?).distance_from(FileOff::ZERO);
             flags = exchange::SET_SIZES | unshared(&ours, &theirs);
-            sizes = [theirs.size().0, ours.size().0];
+            sizes = [theirs.size(), ours.size()];
         }
         Ok(Exchange {
             r#type: kind::XMI.into(),
@@ -187,12 +190,12 @@ impl Tx<'_> {
             inode2: files[1].ino.0.into(),
             igen1: ours.generation().into(),
             igen2: theirs.generation().into(),
-            startoff1: swap.ours.into(),
-            startoff2: swap.theirs.into(),
-            blockcount: blocks.into(),
+            startoff1: swap.ours.0.into(),
+            startoff2: swap.theirs.0.into(),
+            blockcount: blocks.0.into(),
             flags: flags.into(),
-            isize1: sizes[0].into(),
-            isize2: sizes[1].into(),
+            isize1: sizes[0].0.into(),
+            isize2: sizes[1].0.into(),
         })
     }
 

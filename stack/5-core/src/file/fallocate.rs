@@ -9,14 +9,14 @@ use std::ops::Range;
 use xfskit_format::Fork;
 use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, FileOff};
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, PositionRange};
 
 use super::content::segment_at;
 use super::hint;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::icore::Touch;
-use crate::open_files::{Content, SIZE_MAX, State};
+use crate::open_files::{Content, END_MAX, SIZE_MAX, State};
 use crate::volume::Volume;
 
 /// The target of a seek.
@@ -29,52 +29,52 @@ pub enum Seek {
 }
 
 impl Content {
-    /// Sets the size, in bytes. Data behind the new end is lost; added bytes read as zeroes.
+    /// Sets the size. Data behind the new end is lost; added bytes read as zeroes.
     ///
     /// # Errors
     /// [`Error::Limit`] for a file that would be too large, [`Error::NoSpace`], [`Error::Device`],
     /// [`Error::Corrupt`].
     pub fn truncate(&self, vol: &Volume, size: ByteLen, now: Timestamp) -> Result<()> {
-        let size = size.0;
         if size > SIZE_MAX {
             return Err(Error::Limit("the file would be too large"));
         }
+        let end = ByteOffset(size.0);
         let mut state = self.state.write();
         if size > state.size {
-            self.seal_end(vol, &mut state, size)?;
+            self.seal_end(vol, &mut state, end)?;
         } else {
-            self.verify_map(vol, size..u64::MAX)?;
-            self.cut(vol, &mut state, size)?;
+            self.verify_map_from(vol, end)?;
+            self.cut(vol, &mut state, end)?;
         }
         self.flush_state(vol, &mut state)?;
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
-            tx.set_size(inode, ByteLen(size));
+            tx.set_size(inode, size);
             tx.touch(inode, Touch::CONTENT, now);
             Ok(())
         })?;
         let grows = size > state.size;
         state.size = size;
-        if grows { Ok(()) } else { self.free_from(vol, size.div_ceil(1 << vol.geo().blocklog)) }
+        if grows { Ok(()) } else { self.free_from(vol, vol.geo().byte_to_fileoff_ceil(end)) }
     }
 
-    /// Prepares for the new end at `size`: data in memory behind it is dropped, and the rest of its
-    /// last block zeroed.
-    fn cut(&self, vol: &Volume, state: &mut State, size: u64) -> Result<()> {
-        let blocklog = vol.geo().blocklog;
-        let edge = size.div_ceil(1 << blocklog);
-        self.zero_part(vol, state, size..(edge << blocklog).min(state.size).max(size))?;
-        vol.drop_dirty(state, edge..u64::MAX);
+    /// Prepares for the new end: data in memory behind it is dropped, and the rest of its last
+    /// block zeroed.
+    fn cut(&self, vol: &Volume, state: &mut State, end: ByteOffset) -> Result<()> {
+        let edge = vol.geo().byte_to_fileoff_ceil(end);
+        let last = vol.geo().fileoff_to_byte(edge).min(state.end()).max(end);
+        self.zero_part(vol, state, &(end..last))?;
+        vol.drop_dirty(state, &(edge..FileOff::MAX));
         // Flushing must not bring the old size back.
         state.resized = false;
         Ok(())
     }
 
     /// Frees everything from block `first` on.
-    pub(super) fn free_from(&self, vol: &Volume, first: u64) -> Result<()> {
+    pub(super) fn free_from(&self, vol: &Volume, first: FileOff) -> Result<()> {
         while !vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
-            tx.bmap_trim(inode, Fork::Data, FileOff(first), BUNMAP_MAX)
+            tx.bmap_trim(inode, Fork::Data, first, BUNMAP_MAX)
         })? {}
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Content {
     pub fn punch(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        self.verify_map(vol, range.start.0..range.end.0)?;
+        self.verify_map(vol, &range)?;
         let parts = Parts::of(vol, &state, &range);
         let cost = self.edge_cost(vol, &parts)?;
         self.with_reservation(vol, &mut state, cost, |state| {
@@ -114,10 +114,10 @@ impl Content {
         small_enough(&range)?;
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        self.verify_map(vol, range.start.0..range.end.0)?;
-        let blocks = blocks_around(vol, &range);
+        self.verify_map(vol, &range)?;
+        let blocks = vol.geo().file_blocks_around(&range);
         // The extents at both ends are cut.
-        let cost = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
+        let cost = self.cost(vol, blocks)?.plus(self.nodes(vol, 4)?);
         self.with_reservation(vol, &mut state, cost, |state| {
             self.allocate(vol, state, &range, keep_size, now)?;
             let parts = Parts::of(vol, state, &range);
@@ -145,9 +145,9 @@ impl Content {
         small_enough(&range)?;
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        self.verify_map(vol, range.start.0..range.end.0)?;
-        let holes = self.survey(vol, blocks_around(vol, &range))?.holes;
-        let cost = holes.saturating_add(self.nodes(vol, holes)?);
+        self.verify_map(vol, &range)?;
+        let holes = self.survey(vol, vol.geo().file_blocks_around(&range))?.holes;
+        let cost = holes.saturating_plus(self.nodes(vol, holes.0)?);
         self.with_reservation(vol, &mut state, cost, |state| {
             self.allocate(vol, state, &range, keep_size, now)
         })
@@ -162,13 +162,14 @@ impl Content {
         keep_size: bool,
         now: Timestamp,
     ) -> Result<()> {
-        let grows = !keep_size && range.end.0 > state.size;
+        let grows = !keep_size && range.end > state.end();
+        let size = ByteLen(range.end.0);
         if grows {
-            self.seal_end(vol, state, range.end.0)?;
+            self.seal_end(vol, state, range.end)?;
             self.flush_state(vol, state)?;
         }
         let mut fresh = Vec::new();
-        if let Err(error) = self.fill_holes(vol, blocks_around(vol, range), &mut fresh) {
+        if let Err(error) = self.fill_holes(vol, vol.geo().file_blocks_around(range), &mut fresh) {
             for range in fresh {
                 self.unmap(vol, range)?;
             }
@@ -178,13 +179,13 @@ impl Content {
             let inode = tx.iget(self.ino())?;
             tx.set_flags(inode, tx.core(inode).flags() | InodeFlags::PREALLOC);
             if grows {
-                tx.set_size(inode, ByteLen(range.end.0));
+                tx.set_size(inode, size);
             }
             tx.touch(inode, Touch::CONTENT, now);
             Ok(())
         })?;
         if grows {
-            state.size = range.end.0;
+            state.size = size;
         }
         Ok(())
     }
@@ -193,8 +194,8 @@ impl Content {
     fn fill_holes(
         &self,
         vol: &Volume,
-        blocks: Range<u64>,
-        fresh: &mut Vec<Range<u64>>,
+        blocks: Range<FileOff>,
+        fresh: &mut Vec<Range<FileOff>>,
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
@@ -203,12 +204,12 @@ impl Content {
                 let (mut at, mut new, mut reservations) = (at, Vec::new(), Vec::new());
                 while at < blocks.end && new.len() < BUNMAP_MAX {
                     let hole = segment_at(tx, inode, at..blocks.end)?;
-                    let (start, len) = (hole.startoff, hole.blockcount.0);
+                    let (start, len) = (hole.startoff, hole.blockcount);
                     if hole.backing != Backing::Hole {
-                        at += len;
+                        at = at.plus(len);
                         continue;
                     }
-                    let hinted = hint::alloc(vol, tx, inode, at..at + len, self.extsize)?;
+                    let hinted = hint::alloc(vol, tx, inode, at.range(len), self.extsize)?;
                     let got = match hinted {
                         Some((got, reservation)) => {
                             reservations.push(reservation);
@@ -216,8 +217,8 @@ impl Content {
                         }
                         None => tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?,
                     };
-                    new.push(got.startoff.0..got.end().0);
-                    at = at.max(got.end().0);
+                    new.push(got.startoff..got.end());
+                    at = at.max(got.end());
                 }
                 Ok((at, new, reservations))
             })?;
@@ -237,17 +238,17 @@ impl Content {
     pub fn collapse(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let blocks = whole_blocks(vol, &range)?;
         let mut state = self.state.write();
-        if range.end.0 >= state.size {
+        if range.end >= state.end() {
             return Err(Error::Limit("what is cut out must end within the file"));
         }
         self.flush_state(vol, &mut state)?;
-        self.verify_map(vol, range.start.0..u64::MAX)?;
+        self.verify_map_from(vol, range.start)?;
         let cost = self.nodes_to_move(vol)?;
         self.with_reservation(vol, &mut state, cost, |state| {
-            self.free_from(vol, state.size.div_ceil(1 << vol.geo().blocklog))?;
+            self.free_from(vol, vol.geo().byte_to_fileoff_ceil(state.end()))?;
             self.unmap(vol, blocks.clone())?;
-            self.move_down(vol, blocks.end, blocks.end - blocks.start)?;
-            let size = state.size - (range.end.0 - range.start.0);
+            self.move_down(vol, blocks.end, blocks.length())?;
+            let size = state.size.minus(range.length());
             self.resized(vol, size, now)?;
             state.size = size;
             Ok(())
@@ -255,17 +256,17 @@ impl Content {
     }
 
     /// Moves all extents from block `from` on to the front by `len` blocks, where there is a hole.
-    fn move_down(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
+    fn move_down(&self, vol: &Volume, from: FileOff, len: FilBlks) -> Result<()> {
         let mut from = from;
         while let Some(next) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut from = from;
             for _ in 0..BUNMAP_MAX {
-                let Some(extent) = tx.bmap_next(inode, Fork::Data, FileOff(from))? else {
+                let Some(extent) = tx.bmap_next(inode, Fork::Data, from)? else {
                     return Ok(None);
                 };
-                tx.bmap_move(inode, &extent, FileOff(extent.startoff.0 - len))?;
-                from = extent.end().0;
+                tx.bmap_move(inode, &extent, extent.startoff.minus(len))?;
+                from = extent.end();
             }
             Ok(Some(from))
         })? {
@@ -282,15 +283,15 @@ impl Content {
     pub fn insert(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let blocks = whole_blocks(vol, &range)?;
         let mut state = self.state.write();
-        let size = state.size.saturating_add(range.end.0 - range.start.0);
-        if range.start.0 >= state.size || size > SIZE_MAX {
+        let size = state.size.saturating_plus(range.length());
+        if range.start >= state.end() || size > SIZE_MAX {
             return Err(Error::Limit(
                 "a hole is inserted within the file, and leaves it small enough",
             ));
         }
         self.flush_state(vol, &mut state)?;
-        self.verify_map(vol, range.start.0..u64::MAX)?;
-        let len = blocks.end - blocks.start;
+        self.verify_map_from(vol, range.start)?;
+        let len = blocks.length();
         let cost = self.nodes_to_move(vol)?;
         self.with_reservation(vol, &mut state, cost, |state| {
             self.split_at(vol, blocks.start, len)?;
@@ -302,18 +303,18 @@ impl Content {
     }
 
     /// Moves all extents from block `from` on to the back by `len` blocks, the last one first.
-    fn move_up(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
-        let mut upto = u64::MAX;
+    fn move_up(&self, vol: &Volume, from: FileOff, len: FilBlks) -> Result<()> {
+        let mut upto = FileOff::MAX;
         while let Some(next) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut upto = upto;
             for _ in 0..BUNMAP_MAX {
-                let last = tx.bmap_before(inode, Fork::Data, FileOff(upto))?;
-                let Some(last) = last.filter(|last| last.startoff.0 >= from) else {
+                let last = tx.bmap_before(inode, Fork::Data, upto)?;
+                let Some(last) = last.filter(|last| last.startoff >= from) else {
                     return Ok(None);
                 };
-                tx.bmap_move(inode, &last, FileOff(last.startoff.0 + len))?;
-                let Some(before) = last.startoff.0.checked_sub(1) else { return Ok(None) };
+                tx.bmap_move(inode, &last, last.startoff.plus(len))?;
+                let Some(before) = last.startoff.checked_sub(1) else { return Ok(None) };
                 upto = before;
             }
             Ok(Some(upto))
@@ -336,9 +337,7 @@ impl Content {
     ) -> Result<Vec<Segment>> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        let blocklog = vol.geo().blocklog;
-        let end = range.end.0.div_ceil(1 << blocklog);
-        self.look_up(vol, range.start.0 >> blocklog..end, most)
+        self.look_up(vol, vol.geo().file_blocks_around(&range), most)
     }
 
     /// Returns the first byte at or behind `offset` that is data, or a hole. Returns `None` if
@@ -349,33 +348,33 @@ impl Content {
     pub fn seek(&self, vol: &Volume, offset: ByteOffset, what: Seek) -> Result<Option<ByteOffset>> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        let blocklog = vol.geo().blocklog;
-        let end = state.size.div_ceil(1 << blocklog);
-        if offset.0 >= state.size {
+        let geo = vol.geo();
+        let end = geo.byte_to_fileoff_ceil(state.end());
+        if offset >= state.end() {
             return Ok(None);
         }
-        let mut at = offset.0 >> blocklog;
+        let mut at = geo.byte_to_fileoff(offset);
         while at < end {
             for segment in self.look_up(vol, at..end, 64)? {
                 let is_data = matches!(segment.backing, Backing::Written(_));
                 if is_data == (what == Seek::Data) {
-                    return Ok(Some(ByteOffset((at << blocklog).max(offset.0))));
+                    return Ok(Some(geo.fileoff_to_byte(at).max(offset)));
                 }
-                at += segment.blockcount.0;
+                at = at.plus(segment.blockcount);
             }
         }
-        Ok((what == Seek::Hole).then_some(ByteOffset(state.size)))
+        Ok((what == Seek::Hole).then_some(state.end()))
     }
 
     /// Returns the number of blocks that it takes to write both ends of a range that do not fill
     /// their blocks.
-    fn edge_cost(&self, vol: &Volume, parts: &Parts) -> Result<u64> {
-        let mut shared = 0;
+    fn edge_cost(&self, vol: &Volume, parts: &Parts) -> Result<FilBlks> {
+        let mut shared = FilBlks(0);
         for edge in parts.edges.iter().filter(|edge| !edge.is_empty()) {
-            let block = edge.start >> vol.geo().blocklog;
-            shared += self.shared_blocks(vol, block..block + 1)?;
+            let block = vol.geo().byte_to_fileoff(edge.start);
+            shared = shared.plus(self.shared_blocks(vol, block.range(FilBlks(1)))?);
         }
-        Ok(shared + self.nodes(vol, 2 * shared)?)
+        Ok(shared.plus(self.nodes(vol, 2 * shared.0)?))
     }
 
     /// Loads both ends of a range into memory.
@@ -384,20 +383,20 @@ impl Content {
     }
 
     /// Unmaps and frees `blocks`, in any state.
-    fn unmap(&self, vol: &Volume, blocks: Range<u64>) -> Result<()> {
+    fn unmap(&self, vol: &Volume, blocks: Range<FileOff>) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
             at = vol.transact(|tx| {
                 let inode = tx.iget(self.ino())?;
                 for _ in 0..BUNMAP_MAX {
-                    let next = tx.bmap_next(inode, Fork::Data, FileOff(blocks.start))?;
-                    let Some(extent) = next.filter(|extent| extent.startoff.0 < blocks.end) else {
+                    let next = tx.bmap_next(inode, Fork::Data, blocks.start)?;
+                    let Some(extent) = next.filter(|extent| extent.startoff < blocks.end) else {
                         return Ok(blocks.end);
                     };
-                    let part = extent.clip(FileOff(blocks.start), FileOff(blocks.end));
+                    let part = extent.clip(blocks.start, blocks.end);
                     let len = tx.unmap_reach(inode, Fork::Data, &part)?;
                     tx.bunmap_some(inode, Fork::Data, part.startoff, len)?;
-                    if len < part.blockcount.0 {
+                    if len < part.blockcount {
                         break;
                     }
                 }
@@ -409,20 +408,21 @@ impl Content {
 
     /// Splits the extent that covers block `at`, so that one begins there. Checks that all extents
     /// behind it can move by `len` blocks.
-    fn split_at(&self, vol: &Volume, at: u64, len: u64) -> Result<()> {
+    fn split_at(&self, vol: &Volume, at: FileOff, len: FilBlks) -> Result<()> {
         vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
-            if tx.bmap_end(inode, Fork::Data)?.0 + len > SIZE_MAX >> vol.geo().blocklog {
+            let end = tx.bmap_end(inode, Fork::Data)?;
+            if end.plus(len) > vol.geo().byte_to_fileoff(END_MAX) {
                 return Err(Error::Limit("the file would be too large"));
             }
-            tx.bmap_split(inode, FileOff(at))
+            tx.bmap_split(inode, at)
         })
     }
 
-    fn resized(&self, vol: &Volume, size: u64, now: Timestamp) -> Result<()> {
+    fn resized(&self, vol: &Volume, size: ByteLen, now: Timestamp) -> Result<()> {
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
-            tx.set_size(inode, ByteLen(size));
+            tx.set_size(inode, size);
             tx.touch(inode, Touch::CONTENT, now);
             Ok(())
         })
@@ -432,23 +432,23 @@ impl Content {
 /// A range of bytes, in blocks.
 struct Parts {
     /// Blocks that are wholly in the range.
-    whole: Range<u64>,
+    whole: Range<FileOff>,
     /// The bytes before and behind them, as far as they are within the file: each part is in one
     /// block.
-    edges: [Range<u64>; 2],
+    edges: [Range<ByteOffset>; 2],
 }
 
 impl Parts {
     fn of(vol: &Volume, state: &State, range: &Range<ByteOffset>) -> Self {
-        let blocklog = vol.geo().blocklog;
-        let (start, end) = (range.start.0, range.end.0);
-        let inside = start.min(state.size)..end.min(state.size);
-        let whole = start.div_ceil(1 << blocklog)..end >> blocklog;
+        let inside = range.start.min(state.end())..range.end.min(state.end());
+        let whole = vol.geo().file_blocks_inside(range);
         if whole.start > whole.end {
-            return Self { whole: whole.end..whole.end, edges: [inside, 0..0] };
+            let none = ByteOffset(0)..ByteOffset(0);
+            return Self { whole: whole.end..whole.end, edges: [inside, none] };
         }
-        let first = (whole.start << blocklog).clamp(inside.start, inside.end);
-        let last = (whole.end << blocklog).clamp(inside.start, inside.end);
+        let edge =
+            |block: FileOff| vol.geo().fileoff_to_byte(block).clamp(inside.start, inside.end);
+        let (first, last) = (edge(whole.start), edge(whole.end));
         Self { whole, edges: [inside.start..first, last..inside.end] }
     }
 }
@@ -456,31 +456,22 @@ impl Parts {
 impl State {
     /// Zeroes both ends of a range, if they are in memory.
     fn blank_edges(&mut self, parts: &Parts) {
-        for edge in parts.edges.clone() {
-            self.blank(edge);
-        }
+        parts.edges.iter().for_each(|edge| self.blank(edge));
     }
 }
 
-/// Returns the blocks that contain bytes of `range`.
-fn blocks_around(vol: &Volume, range: &Range<ByteOffset>) -> Range<u64> {
-    let blocklog = vol.geo().blocklog;
-    range.start.0 >> blocklog..range.end.0.div_ceil(1 << blocklog)
-}
-
 fn small_enough(range: &Range<ByteOffset>) -> Result<()> {
-    if range.end.0 > SIZE_MAX {
+    if range.end > END_MAX {
         return Err(Error::Limit("the file would be too large"));
     }
     Ok(())
 }
 
 /// Returns the blocks that `range` consists of.
-fn whole_blocks(vol: &Volume, range: &Range<ByteOffset>) -> Result<Range<u64>> {
-    let (blocklog, size) = (vol.geo().blocklog, 1 << vol.geo().blocklog);
-    let whole = range.start.0.is_multiple_of(size) && range.end.0.is_multiple_of(size);
-    if !whole || range.start.0 >= range.end.0 {
+fn whole_blocks(vol: &Volume, range: &Range<ByteOffset>) -> Result<Range<FileOff>> {
+    let blocks = vol.geo().file_blocks_inside(range);
+    if range.is_empty() || blocks != vol.geo().file_blocks_around(range) {
         return Err(Error::Limit("the range must consist of whole blocks"));
     }
-    Ok(range.start.0 >> blocklog..range.end.0 >> blocklog)
+    Ok(blocks)
 }

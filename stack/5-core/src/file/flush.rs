@@ -8,7 +8,7 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::DataTicket;
-use xfskit_units::{ByteLen, ByteOffset, FileOff};
+use xfskit_units::{ByteLen, FilBlks, FileOff};
 
 use super::hint;
 use super::staging::Staging;
@@ -57,14 +57,14 @@ impl Content {
             }
             drop(ticket);
             for extent in extents {
-                vol.drop_dirty(state, extent.startoff.0..extent.end().0);
+                vol.drop_dirty(state, &(extent.startoff..extent.end()));
             }
         }
         if state.resized || state.written.is_some() {
             let (size, written) = (state.size, state.written);
             vol.transact(|tx| {
                 let inode = tx.iget(self.ino())?;
-                tx.set_size(inode, ByteLen(size));
+                tx.set_size(inode, size);
                 touch_written(tx, inode, written);
                 Ok(())
             })?;
@@ -72,12 +72,12 @@ impl Content {
             state.written = None;
         }
         // Reserved blocks that were not needed.
-        vol.drop_dirty(state, 0..0);
+        vol.drop_dirty(state, &(FileOff::ZERO..FileOff::ZERO));
         state.bound_staged(vol)
     }
 
     /// Allocates blocks for the first of `blocks`, as many as one transaction should take.
-    fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
+    fn place(&self, vol: &Volume, state: &mut State, blocks: Range<FileOff>) -> Result<Placed> {
         let (size, written) = (state.size, state.written);
         let (placed, staging) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -86,7 +86,7 @@ impl Content {
             while at < blocks.end && extents.len() < BUNMAP_MAX {
                 match placing.next(tx, inode, at..blocks.end)? {
                     Ok(extent) => {
-                        at = extent.end().0;
+                        at = extent.end();
                         extents.push(extent);
                     }
                     Err(checkpoint) if extents.is_empty() => {
@@ -97,8 +97,8 @@ impl Content {
             }
             // The inode is logged even if nothing of it changes, because a thread that forces it
             // waits for this data.
-            let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
-            tx.set_size(inode, ByteLen(reached));
+            let reached = ByteLen(vol.geo().fileoff_to_byte(at).0);
+            tx.set_size(inode, size.min(reached).max(tx.core(inode).size()));
             touch_written(tx, inode, written);
             Ok((Placed::Here(extents, tx.data_ticket()), placing.staging))
         })?;
@@ -114,14 +114,14 @@ impl Content {
     pub(super) fn trim(&self, vol: &Volume) -> Result<()> {
         let mut state = self.state.write();
         state.unstage(vol)?;
-        if self.extsize == 0 {
+        if self.extsize.is_zero() {
             return Ok(());
         }
         let kept = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             Ok(tx.core(inode).flags().contains(InodeFlags::PREALLOC))
         })?;
-        let end = state.size.div_ceil(1 << vol.geo().blocklog);
+        let end = vol.geo().byte_to_fileoff_ceil(state.end());
         if kept { Ok(()) } else { self.free_from(vol, end) }
     }
 }
@@ -144,7 +144,7 @@ fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
 /// Allocation for a file's data in memory, in one transaction.
 struct Placing<'v, 's> {
     vol: &'v Volume,
-    extsize: u64,
+    extsize: FilBlks,
     staged: &'s Staged,
     staging: Staging<'v>,
 }
@@ -160,13 +160,13 @@ impl<'v, 's> Placing<'v, 's> {
         &mut self,
         tx: &mut Tx<'_>,
         inode: TxInode,
-        range: Range<u64>,
+        range: Range<FileOff>,
     ) -> Result<std::result::Result<Extent, u64>> {
         if let Some(extent) = self.staging.replace(tx, inode, self.staged, &range)? {
             return Ok(Ok(extent));
         }
-        let end = self.staging.next(self.staged, range.start).min(range.end);
-        let (start, end) = (FileOff(range.start), FileOff(end));
+        let Range { start, end } = range;
+        let end = self.staging.next(self.staged, start).min(end);
         let next = tx.bmap_next(inode, Fork::Data, start)?;
         let Some(extent) = next.filter(|extent| extent.startoff <= start) else {
             let end = next.map_or(end, |extent| extent.startoff.min(end));
@@ -190,8 +190,8 @@ impl<'v, 's> Placing<'v, 's> {
 
     /// Allocates the first of `blocks`, which are a hole.
     fn fill(&mut self, tx: &mut Tx<'_>, inode: TxInode, blocks: Range<FileOff>) -> Result<Extent> {
+        let hinted = hint::alloc(self.vol, tx, inode, blocks.clone(), self.extsize)?;
         let Range { start, end } = blocks;
-        let hinted = hint::alloc(self.vol, tx, inode, start.0..end.0, self.extsize)?;
         if let Some((got, reservation)) = hinted {
             self.staging.keep(reservation);
             if got.end() > start {
@@ -200,12 +200,12 @@ impl<'v, 's> Placing<'v, 's> {
                 return Ok(Extent { unwritten: false, ..part });
             }
         }
-        tx.bmap_alloc_as(inode, Fork::Data, start, end.0 - start.0, None, false)
+        tx.bmap_alloc_as(inode, Fork::Data, start, end.distance_from(start), None, false)
     }
 
     /// Replaces the first of the shared blocks by new ones that belong to this file alone.
     fn renew(&mut self, tx: &mut Tx<'_>, inode: TxInode, shared: &Extent) -> Result<Extent> {
-        let range = shared.startoff.0..shared.end().0;
+        let range = shared.startoff..shared.end();
         match self.staging.renew(tx, inode, self.staged, &range)? {
             Some(extent) => Ok(extent),
             None => tx.bmap_renew(inode, shared, false),
@@ -218,9 +218,9 @@ fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
     let mut batch = Vec::new();
     for extent in extents {
         let start = vol.byte_of_block(extent.startblock)?;
-        for (block, part) in state.dirty.parts(extent.startoff.0..extent.end().0) {
-            let ahead = (block - extent.startoff.0) << vol.geo().blocklog;
-            batch.push((ByteOffset(start.0 + ahead), part));
+        for (block, part) in state.dirty.parts(extent.startoff..extent.end()) {
+            let ahead = vol.geo().filblks_to_bytes(block.distance_from(extent.startoff));
+            batch.push((start.plus(ahead), part));
         }
     }
     for result in vol.device().write_batch(&batch) {

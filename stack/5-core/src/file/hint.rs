@@ -9,10 +9,10 @@ use std::ops::Range;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_space::BlockReservation;
-use xfskit_units::FileOff;
+use xfskit_units::{FilBlks, FileOff, PositionRange};
 
 use crate::error::Result;
-use crate::open_files::SIZE_MAX;
+use crate::open_files::END_MAX;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -25,44 +25,54 @@ pub(super) fn alloc<'v>(
     vol: &'v Volume,
     tx: &mut Tx<'_>,
     inode: TxInode,
-    want: Range<u64>,
-    unit: u64,
+    want: Range<FileOff>,
+    unit: FilBlks,
 ) -> Result<Option<(Extent, BlockReservation<'v>)>> {
-    if unit == 0 {
+    if unit.is_zero() {
         return Ok(None);
     }
-    let before = tx.bmap_before(inode, Fork::Data, FileOff(want.start))?;
-    let behind = tx.bmap_next(inode, Fork::Data, FileOff(want.start))?;
-    let last = SIZE_MAX >> vol.geo().blocklog;
-    let hole = before.map_or(0, |extent| extent.end().0)
-        ..behind.map_or(last, |extent| extent.startoff.0).max(want.end);
+    let before = tx.bmap_before(inode, Fork::Data, want.start)?;
+    let behind = tx.bmap_next(inode, Fork::Data, want.start)?;
+    let last = vol.geo().byte_to_fileoff(END_MAX);
+    let hole = before.map_or(FileOff::ZERO, |extent| extent.end())
+        ..behind.map_or(last, |extent| extent.startoff).max(want.end);
     let whole = window(&hole, &want, unit);
-    let more = (whole.end - whole.start) - (want.end - want.start);
-    if more == 0 {
+    let more = whole.length().minus(want.length());
+    if more.is_zero() {
         return Ok(None);
     }
     // The remaining part at each end takes an extent.
-    let Some(reservation) = vol.space().reserve_blocks(more + vol.nodes_for(2))? else {
+    let Some(reservation) = vol.space().reserve_blocks(more.plus(vol.nodes_for(2)).0)? else {
         return Ok(None);
     };
-    let (start, len) = (FileOff(whole.start), whole.end - whole.start);
-    let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;
+    let got = tx.bmap_alloc_as(inode, Fork::Data, whole.start, whole.length(), None, true)?;
     Ok(Some((got, reservation)))
 }
 
 /// Returns the blocks of `hole` that a hint of `unit` blocks asks for around `want`.
-pub(super) fn window(hole: &Range<u64>, want: &Range<u64>, unit: u64) -> Range<u64> {
-    let Some(end) = want.end.checked_next_multiple_of(unit) else { return want.clone() };
-    let start = want.start - want.start % unit;
-    let len = end - start;
+pub(super) fn window(
+    hole: &Range<FileOff>,
+    want: &Range<FileOff>,
+    unit: FilBlks,
+) -> Range<FileOff> {
+    let Some(end) = want.end.0.checked_next_multiple_of(unit.0) else { return want.clone() };
+    let start = want.start.round_down(unit);
+    let len = FileOff(end).distance_from(start);
     let start = start.max(hole.start);
-    let end = start.saturating_add(len).min(hole.end);
-    end.saturating_sub(len).max(hole.start).min(want.start)..end.max(want.end)
+    let end = start.saturating_plus(len).min(hole.end);
+    let start = FileOff(end.0.saturating_sub(len.0));
+    start.max(hole.start).min(want.start)..end.max(want.end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn moved(hole: &Range<u64>, want: &Range<u64>, unit: u64) -> Range<u64> {
+        let blocks = |range: &Range<u64>| FileOff(range.start)..FileOff(range.end);
+        let found = window(&blocks(hole), &blocks(want), FilBlks(unit));
+        found.start.0..found.end.0
+    }
 
     /// Results of Linux 6.18 with a hint of 64 KiB and blocks of 4 KiB.
     #[test]
@@ -77,9 +87,9 @@ mod tests {
             (63..77, 70..71, 63..77),
             (16..32, 16..32, 16..32),
         ] {
-            assert_eq!(window(&hole, &want, 16), found, "{want:?} in {hole:?}");
+            assert_eq!(moved(&hole, &want, 16), found, "{want:?} in {hole:?}");
         }
-        assert_eq!(window(&(0..1000), &(15..17), 7), 14..21);
-        assert_eq!(window(&(0..1000), &(15..17), 0), 15..17);
+        assert_eq!(moved(&(0..1000), &(15..17), 7), 14..21);
+        assert_eq!(moved(&(0..1000), &(15..17), 0), 15..17);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use xfskit_format::inode::CoreV3;
-use xfskit_units::Ino;
+use xfskit_units::{FilBlks, FileOff, Ino};
 use zerocopy::FromBytes;
 
 use crate::error::Result;
@@ -74,13 +74,13 @@ impl Content {
             return Ok(inode);
         }
         // A damaged map is reported when the file is read.
-        let delayed = self.delayed_blocks(vol, &state).unwrap_or(0);
+        let delayed = self.delayed_blocks(vol, &state).unwrap_or(FilBlks(0));
         let (bigtime, ctime) = (inode.core().has_bigtime(), inode.core().ctime());
         Ok(inode.with(|bytes| {
             let Ok((v3, _)) = CoreV3::mut_from_prefix(bytes) else { return };
             let core = &mut v3.core;
-            core.size = state.size.into();
-            core.nblocks = core.nblocks.get().saturating_add(delayed).into();
+            core.size = state.size.0.into();
+            core.nblocks = core.nblocks.get().saturating_add(delayed.0).into();
             if let Some(written) = state.written {
                 core.mtime = encode(written, bigtime);
                 core.ctime = encode(written.max(ctime), bigtime);
@@ -89,12 +89,12 @@ impl Content {
     }
 
     /// Returns the number of blocks that a flush will allocate for data.
-    fn delayed_blocks(&self, vol: &Volume, state: &State) -> Result<u64> {
-        let blocklog = vol.geo().blocklog;
-        let mut delayed = 0;
-        for (start, run) in state.dirty.parts(0..u64::MAX) {
-            let blocks = start..start + ((run.len() as u64) >> blocklog);
-            delayed += self.survey(vol, blocks.clone())?.holes + self.shared_blocks(vol, blocks)?;
+    fn delayed_blocks(&self, vol: &Volume, state: &State) -> Result<FilBlks> {
+        let mut delayed = FilBlks(0);
+        for (start, run) in state.dirty.parts(FileOff::ZERO..FileOff::MAX) {
+            let blocks = start.range(FilBlks((run.len() as u64) >> vol.geo().blocklog));
+            let new = self.survey(vol, blocks.clone())?.holes;
+            delayed = delayed.plus(new).plus(self.shared_blocks(vol, blocks)?);
         }
         Ok(delayed)
     }

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use xfskit_format::bmbt;
+use xfskit_units::{FilBlks, FileOff, PositionRange};
 
 use super::content::SEGMENTS;
 use crate::bmap::Backing;
@@ -16,17 +17,17 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Returns the blocks by which a file's bmbt may grow when the file gets `extents` more.
-    pub(super) fn nodes_for(&self, extents: u64) -> u64 {
-        match extents {
+    pub(super) fn nodes_for(&self, extents: u64) -> FilBlks {
+        FilBlks(match extents {
             0 => 0,
             _ => extents.div_ceil(bmbt::minrecs(self.geo()).max(1) as u64) + 4,
-        }
+        })
     }
 
     /// Returns the blocks that writing `blocks` blocks may take, wherever they lie: themselves, and
     /// the growth of the bmbt.
-    pub(super) fn reservation_for(&self, blocks: u64) -> u64 {
-        blocks + self.nodes_for(blocks)
+    pub(super) fn reservation_for(&self, blocks: FilBlks) -> FilBlks {
+        blocks.plus(self.nodes_for(blocks.0))
     }
 }
 
@@ -37,28 +38,28 @@ impl Content {
         &self,
         vol: &Volume,
         state: &mut State,
-        blocks: Range<u64>,
+        blocks: Range<FileOff>,
     ) -> Result<()> {
-        let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
-        let more = vol.reservation_for(all).saturating_sub(state.reserved);
+        let all = state.dirty.blocks().plus(state.dirty.missing(blocks.clone()));
+        let more = vol.reservation_for(all).saturating_minus(state.reserved);
         if let Some(left) = &mut state.reservation {
             let part = more.min(*left);
-            *left -= part;
-            state.reserved += part;
+            *left = left.minus(part);
+            state.reserved = state.reserved.plus(part);
             return Ok(());
         }
-        if !vol.space().reserve(more)? {
+        if !vol.space().reserve(more.0)? {
             // Nearly full. Reservations are worst-case estimates: flushing replaces them by exact
             // counts.
             self.flush_reserved(vol, state)?;
             let more = self.cost(vol, blocks)?;
-            if !vol.space().reserve(more)? {
+            if !vol.space().reserve(more.0)? {
                 return Err(Error::NoSpace("blocks"));
             }
-            state.reserved += more;
+            state.reserved = state.reserved.plus(more);
             return Ok(());
         }
-        state.reserved += more;
+        state.reserved = state.reserved.plus(more);
         Ok(())
     }
 
@@ -72,18 +73,18 @@ impl Content {
         &self,
         vol: &Volume,
         state: &mut State,
-        blocks: u64,
+        blocks: FilBlks,
         work: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
-        if !vol.space().reserve(blocks)? {
+        if !vol.space().reserve(blocks.0)? {
             self.flush_reserved(vol, state)?;
-            if !vol.space().reserve(blocks)? {
+            if !vol.space().reserve(blocks.0)? {
                 return Err(Error::NoSpace("blocks"));
             }
         }
         state.reservation = Some(blocks);
         let result = work(state);
-        vol.space().unreserve(state.reservation.take().unwrap_or(0));
+        vol.space().unreserve(state.reservation.take().unwrap_or(FilBlks(0)).0);
         result
     }
 
@@ -97,22 +98,23 @@ impl Content {
 
     /// Returns the blocks that writing all of `blocks` takes, if none of them is in memory: for
     /// holes, for blocks that other files share, and for the bmbt.
-    pub(super) fn cost(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
+    pub(super) fn cost(&self, vol: &Volume, blocks: Range<FileOff>) -> Result<FilBlks> {
         let found = self.survey(vol, blocks.clone())?;
-        let new = found.holes.saturating_add(self.shared_blocks(vol, blocks)?);
+        let new = found.holes.saturating_plus(self.shared_blocks(vol, blocks)?);
         // A write into the middle of an unwritten extent makes three of it.
-        Ok(new.saturating_add(self.nodes(vol, new.saturating_add(2 * found.unwritten))?))
+        let extents = new.0.saturating_add(2 * found.unwritten);
+        Ok(new.saturating_plus(self.nodes(vol, extents)?))
     }
 
     /// Counts holes and extents in the range `blocks`.
-    pub(super) fn survey(&self, vol: &Volume, blocks: Range<u64>) -> Result<Survey> {
+    pub(super) fn survey(&self, vol: &Volume, blocks: Range<FileOff>) -> Result<Survey> {
         let mut found = Survey::default();
         let mut at = blocks.start;
         while at < blocks.end {
             for segment in self.look_up(vol, at..blocks.end, SEGMENTS)? {
-                at += segment.blockcount.0;
+                at = at.plus(segment.blockcount);
                 match segment.backing {
-                    Backing::Hole => found.holes += segment.blockcount.0,
+                    Backing::Hole => found.holes = found.holes.plus(segment.blockcount),
                     Backing::Unwritten(_) => found.unwritten += 1,
                     Backing::Written(_) => found.written += 1,
                 }
@@ -122,10 +124,10 @@ impl Content {
     }
 
     /// Returns how many of `blocks` other files share.
-    pub(super) fn shared_blocks(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
-        let (mut count, mut at) = (0, blocks.start);
+    pub(super) fn shared_blocks(&self, vol: &Volume, blocks: Range<FileOff>) -> Result<FilBlks> {
+        let (mut count, mut at) = (FilBlks(0), blocks.start);
         while let Some(shared) = self.next_shared(vol, at..blocks.end)? {
-            count += shared.end - shared.start;
+            count = count.plus(shared.length());
             at = shared.end;
         }
         Ok(count)
@@ -133,20 +135,20 @@ impl Content {
 
     /// Returns the blocks by which the bmbt may grow when the file gets `extents` more: none while
     /// the extent list fits in the inode.
-    pub(super) fn nodes(&self, vol: &Volume, extents: u64) -> Result<u64> {
+    pub(super) fn nodes(&self, vol: &Volume, extents: u64) -> Result<FilBlks> {
         let inside = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let core = tx.core(inode);
             let capacity = bmbt::inline_records(core.data_fork().len()) as u64;
             Ok(core.nextents().saturating_add(extents) <= capacity)
         })?;
-        Ok(if inside { 0 } else { vol.nodes_for(extents) })
+        Ok(if inside { FilBlks(0) } else { vol.nodes_for(extents) })
     }
 
     /// Returns the same when all extents move to other offsets of the file, and one is split.
-    pub(super) fn nodes_to_move(&self, vol: &Volume) -> Result<u64> {
-        if self.nodes(vol, 1)? == 0 {
-            return Ok(0);
+    pub(super) fn nodes_to_move(&self, vol: &Volume) -> Result<FilBlks> {
+        if self.nodes(vol, 1)?.is_zero() {
+            return Ok(FilBlks(0));
         }
         let extents = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -160,7 +162,7 @@ impl Content {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Survey {
     /// Blocks that are not mapped.
-    pub(super) holes: u64,
+    pub(super) holes: FilBlks,
     /// Unwritten extents.
     pub(super) unwritten: u64,
     /// Written extents.

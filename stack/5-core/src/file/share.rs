@@ -15,26 +15,26 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino};
+use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino, PositionRange};
 
 use super::content::segment_at;
 use crate::bmap::Backing;
 use crate::error::{Error, Result};
 use crate::icore::Touch;
-use crate::open_files::{Content, SIZE_MAX, State};
+use crate::open_files::{Content, END_MAX, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
 /// Number of shared blocks that are brought into memory at once, to be written elsewhere.
-const BATCH: u64 = 1024;
+const BATCH: FilBlks = FilBlks(1024);
 
 /// A request to share blocks of one file with another.
 struct Job {
-    from: u64,
-    to: u64,
-    blocks: u64,
-    /// Size of the other file afterwards, in bytes.
-    size: u64,
+    from: FileOff,
+    to: FileOff,
+    blocks: FilBlks,
+    /// Size of the other file afterwards.
+    size: ByteLen,
     /// The other file becomes a copy of the whole file.
     whole: bool,
 }
@@ -85,12 +85,12 @@ impl Content {
         if Arc::ptr_eq(self, from) {
             let mut state = self.state.write();
             let size = state.size;
-            return self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size));
+            return self.share_held(vol, &mut state, (offset, now), from.ino(), (source, size));
         }
         let (mut state, mut other) = self.lock_both(from);
         from.flush_state(vol, &mut other)?;
         let size = other.size;
-        self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size))
+        self.share_held(vol, &mut state, (offset, now), from.ino(), (source, size))
     }
 
     /// Locks two different files, in the order of their inode numbers.
@@ -118,29 +118,28 @@ impl Content {
         }
     }
 
-    /// Shares blocks while both files are locked. The other file has nothing in memory, and ends at
-    /// `source.1`.
+    /// Shares blocks while both files are locked. The other file has nothing in memory, and
+    /// `source.1` bytes.
     fn share_held(
         &self,
         vol: &Volume,
         state: &mut State,
-        (offset, now): (u64, Timestamp),
+        (offset, now): (ByteOffset, Timestamp),
         from: Ino,
-        (source, size): (Range<ByteOffset>, u64),
+        (source, size): (Range<ByteOffset>, ByteLen),
     ) -> Result<()> {
         let job = plan(vol, offset, &source, size, state.size, from == self.ino())?;
         self.flush_state(vol, state)?;
-        let blocks = |start: u64| FileOff(start)..FileOff(start + job.blocks);
-        vol.verify_map(self.ino(), Fork::Data, &blocks(job.to))?;
-        vol.verify_map(from, Fork::Data, &blocks(job.from))?;
-        let extents = count_extents(vol, from, job.from..job.from + job.blocks)?;
+        vol.verify_map(self.ino(), Fork::Data, &job.to.range(job.blocks))?;
+        vol.verify_map(from, Fork::Data, &job.from.range(job.blocks))?;
+        let extents = count_extents(vol, from, job.from.range(job.blocks))?;
         let cost = self.nodes(vol, extents + 2)?;
         self.with_reservation(vol, state, cost, |state| {
-            if offset > state.size {
+            if offset > state.end() {
                 self.seal_end(vol, state, offset)?;
                 self.flush_state(vol, state)?;
             }
-            let mut done = 0;
+            let mut done = FilBlks(0);
             while done < job.blocks {
                 done = vol.transact_reserved(|tx| self.share_some(tx, from, &job, done))?;
             }
@@ -150,7 +149,7 @@ impl Content {
                 if job.whole {
                     hand_on_hint(tx, source, inode);
                 }
-                tx.set_size(inode, ByteLen(job.size));
+                tx.set_size(inode, job.size);
                 tx.touch(inode, Touch::CONTENT, now);
                 Ok(())
             })
@@ -159,23 +158,22 @@ impl Content {
 
     /// Shares as many blocks as one transaction should; `done` blocks were shared before. Returns
     /// the new number of shared blocks.
-    fn share_some(&self, tx: &mut Tx<'_>, from: Ino, job: &Job, done: u64) -> Result<u64> {
+    fn share_some(&self, tx: &mut Tx<'_>, from: Ino, job: &Job, done: FilBlks) -> Result<FilBlks> {
         let (inode, source) = self.take_both(tx, from)?;
         tx.set_reflink(inode);
         tx.set_reflink(source);
-        let segment = segment_at(tx, source, job.from + done..job.from + job.blocks)?;
-        let startoff = FileOff(job.to + done);
-        let mut len = tx.unmap_end(inode, startoff, segment.blockcount.0)?;
+        let segment = segment_at(tx, source, job.from.plus(done)..job.from.plus(job.blocks))?;
+        let startoff = job.to.plus(done);
+        let len = tx.unmap_end(inode, startoff, segment.blockcount)?;
         let Backing::Written(startblock) = segment.backing else {
             tx.bunmap(inode, Fork::Data, startoff, len)?;
-            return Ok(done + len);
+            return Ok(done.plus(len));
         };
-        let most = ExtLen(u32::try_from(len).unwrap_or(u32::MAX));
-        len = tx.refcount_reach(startblock, most)?.0.into();
-        tx.bunmap(inode, Fork::Data, startoff, len)?;
-        let blockcount = FilBlks(len);
+        let most = ExtLen(u32::try_from(len.0).unwrap_or(u32::MAX));
+        let blockcount = FilBlks(tx.refcount_reach(startblock, most)?.0.into());
+        tx.bunmap(inode, Fork::Data, startoff, blockcount)?;
         tx.bmap_share(inode, &Extent { startoff, startblock, blockcount, unwritten: false })?;
-        Ok(done + len)
+        Ok(done.plus(blockcount))
     }
 
     /// Gives the bytes of `range` blocks of their own if other files map them too. If none of the
@@ -186,16 +184,15 @@ impl Content {
     pub fn unshare(&self, vol: &Volume, range: Range<ByteOffset>) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
-        let blocklog = vol.geo().blocklog;
-        let end = range.end.0.min(state.size).div_ceil(1 << blocklog);
-        let mut at = range.start.0 >> blocklog;
+        let inside = range.start..range.end.min(state.end());
+        let Range { start: mut at, end } = vol.geo().file_blocks_around(&inside);
         let new = self.shared_blocks(vol, at..end)?;
-        let cost = new.saturating_add(self.nodes(vol, new)?);
+        let cost = new.saturating_plus(self.nodes(vol, new.0)?);
         self.with_reservation(vol, &mut state, cost, |state| {
             while let Some(shared) = self.next_shared(vol, at..end)? {
-                at = shared.end.min(shared.start + BATCH);
-                for block in shared.start..at {
-                    self.load(vol, state, block)?;
+                at = shared.end.min(shared.start.plus(BATCH));
+                for block in shared.start.0..at.0 {
+                    self.load(vol, state, FileOff(block))?;
                 }
                 // All dirty blocks are flushed to blocks of their own.
                 self.flush_state(vol, state)?;
@@ -212,7 +209,7 @@ impl Content {
             let inode = tx.iget(self.ino())?;
             Ok(tx.core(inode).is_reflink())
         })?;
-        if !flagged || self.next_shared(vol, 0..u64::MAX)?.is_some() {
+        if !flagged || self.next_shared(vol, FileOff::ZERO..FileOff::MAX)?.is_some() {
             return Ok(());
         }
         vol.transact(|tx| {
@@ -227,20 +224,20 @@ impl Content {
     pub(super) fn next_shared(
         &self,
         vol: &Volume,
-        range: Range<u64>,
-    ) -> Result<Option<Range<u64>>> {
+        range: Range<FileOff>,
+    ) -> Result<Option<Range<FileOff>>> {
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut at = range.start;
             while at < range.end
-                && let Some(extent) = tx.bmap_next(inode, Fork::Data, FileOff(at))?
-                && extent.startoff.0 < range.end
+                && let Some(extent) = tx.bmap_next(inode, Fork::Data, at)?
+                && extent.startoff < range.end
             {
-                let part = extent.clip(FileOff(at), FileOff(range.end));
+                let part = extent.clip(at, range.end);
                 if let Some(shared) = tx.bmap_shared(inode, &part)? {
-                    return Ok(Some(shared.startoff.0..shared.end().0));
+                    return Ok(Some(shared.startoff..shared.end()));
                 }
-                at = part.end().0;
+                at = part.end();
             }
             Ok(None)
         })
@@ -258,12 +255,12 @@ fn hand_on_hint(tx: &mut Tx<'_>, from: TxInode, to: TxInode) {
 }
 
 /// Returns the number of extents of file `ino` in `blocks`.
-pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
+pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<FileOff>) -> Result<u64> {
     let (mut count, mut at) = (0, blocks.start);
     while let Some(next) = vol.transact(|tx| {
         let inode = tx.iget(ino)?;
-        let next = tx.bmap_next(inode, Fork::Data, FileOff(at))?;
-        Ok(next.filter(|extent| extent.startoff.0 < blocks.end).map(|extent| extent.end().0))
+        let next = tx.bmap_next(inode, Fork::Data, at)?;
+        Ok(next.filter(|extent| extent.startoff < blocks.end).map(|extent| extent.end()))
     })? {
         count += 1;
         at = next;
@@ -274,28 +271,29 @@ pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Resul
 /// Plans the sharing of `source` of a file of `size` bytes with a file of `own` bytes.
 fn plan(
     vol: &Volume,
-    offset: u64,
+    offset: ByteOffset,
     source: &Range<ByteOffset>,
-    size: u64,
-    own: u64,
+    size: ByteLen,
+    own: ByteLen,
     itself: bool,
 ) -> Result<Job> {
-    let blocksize = 1 << vol.geo().blocklog;
-    let Range { start: ByteOffset(start), end: ByteOffset(end) } = *source;
-    let inside = start < end && end <= size;
-    let len = end.saturating_sub(start);
-    let reaches = offset.checked_add(len).filter(|&reaches| reaches <= SIZE_MAX);
+    let blocksize = vol.geo().filblks_to_bytes(FilBlks(1));
+    let aligned = |at: ByteOffset| at.within(blocksize).is_zero();
+    let Range { start, end } = *source;
+    let inside = start < end && end.0 <= size.0;
+    let reaches = offset.checked_plus(source.length()).filter(|&reaches| reaches <= END_MAX);
     let Some(reaches) = reaches.filter(|_| inside) else {
         return Err(Error::Limit("what is shared must lie within both files"));
     };
-    let whole = end.is_multiple_of(blocksize) || (end == size && reaches >= own);
-    if !(whole && start.is_multiple_of(blocksize) && offset.is_multiple_of(blocksize)) {
+    let to_both_ends = end.0 == size.0 && reaches.0 >= own.0;
+    if !((aligned(end) || to_both_ends) && aligned(start) && aligned(offset)) {
         return Err(Error::Limit("whole blocks are shared, or to the end of both files"));
     }
-    let (from, to, blocks) = (start / blocksize, offset / blocksize, len.div_ceil(blocksize));
-    if itself && from.abs_diff(to) < blocks {
+    let (from, to) = (vol.geo().byte_to_fileoff(start), vol.geo().byte_to_fileoff(offset));
+    let blocks = FilBlks(source.length().div_ceil(blocksize));
+    if itself && from.0.abs_diff(to.0) < blocks.0 {
         return Err(Error::Limit("a part of a file cannot be shared with itself"));
     }
-    let whole = start == 0 && offset == 0 && end == size && reaches >= own;
-    Ok(Job { from, to, blocks, size: own.max(reaches), whole })
+    let whole = start.0 == 0 && offset.0 == 0 && to_both_ends;
+    Ok(Job { from, to, blocks, size: own.max(ByteLen(reaches.0)), whole })
 }

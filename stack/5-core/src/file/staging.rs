@@ -15,11 +15,11 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::inode::InodeFlags2;
 use xfskit_space::{AllocRequest, BlockReservation, Deferred, Owner};
-use xfskit_units::{ExtLen, FilBlks, FileOff};
+use xfskit_units::{ExtLen, FilBlks, FileOff, PositionRange};
 
 use super::hint::window;
 use crate::error::Result;
-use crate::open_files::{SIZE_MAX, Staged, State};
+use crate::open_files::{END_MAX, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -34,7 +34,7 @@ const FREED_AT_ONCE: usize = 16;
 pub(super) struct Staging<'v> {
     vol: &'v Volume,
     added: Vec<Extent>,
-    taken: Vec<Range<u64>>,
+    taken: Vec<Range<FileOff>>,
     /// Blocks that stay reserved until then.
     reservations: Vec<BlockReservation<'v>>,
 }
@@ -64,7 +64,7 @@ impl State {
                 }
                 Ok(())
             })?;
-            let taken = some.iter().map(|extent| extent.startoff.0..extent.end().0).collect();
+            let taken = some.iter().map(|extent| extent.startoff..extent.end()).collect();
             self.apply_staged(vol, Staging { taken, ..Staging::new(vol) });
         }
         Ok(())
@@ -93,31 +93,29 @@ impl<'v> Staging<'v> {
         tx: &mut Tx<'_>,
         inode: TxInode,
         staged: &Staged,
-        range: &Range<u64>,
+        range: &Range<FileOff>,
     ) -> Result<Option<Extent>> {
-        let added = self
-            .added
-            .iter()
-            .find(|extent| (extent.startoff.0..extent.end().0).contains(&range.start));
+        let added =
+            self.added.iter().find(|extent| (extent.startoff..extent.end()).contains(&range.start));
         let Some(whole) = added.copied().or_else(|| staged.covering(range.start)) else {
             return Ok(None);
         };
-        let part = whole.clip(FileOff(range.start), FileOff(range.end));
+        let part = whole.clip(range.start, range.end);
         let extent = replaceable(tx, inode, &part)?;
         let (start, len) = place(&extent);
         tx.defer(Deferred::CowForget { start, len });
         // Before they are mapped for the file, because no two owners may have them at a time.
         tx.defer(Deferred::RmapUnmap { start, len, owner: Owner::Cow });
         tx.bmap_replace(inode, &extent)?;
-        self.taken.push(extent.startoff.0..extent.end().0);
+        self.taken.push(extent.startoff..extent.end());
         Ok(Some(extent))
     }
 
     /// Returns the start of the next staged extent behind block `at`.
-    pub(super) fn next(&self, staged: &Staged, at: u64) -> u64 {
-        let known = staged.extents.range(at..).next().map_or(u64::MAX, |(&start, _)| start);
-        let starts = self.added.iter().map(|extent| extent.startoff.0);
-        starts.filter(|&start| start > at).fold(known, u64::min)
+    pub(super) fn next(&self, staged: &Staged, at: FileOff) -> FileOff {
+        let known = staged.extents.range(at..).next().map_or(FileOff::MAX, |(&start, _)| start);
+        let starts = self.added.iter().map(|extent| extent.startoff);
+        starts.filter(|&start| start > at).fold(known, FileOff::min)
     }
 
     /// Gives the first of the shared blocks of `range` blocks of their own, and stages the rest of
@@ -128,23 +126,23 @@ impl<'v> Staging<'v> {
         tx: &mut Tx<'_>,
         inode: TxInode,
         staged: &Staged,
-        range: &Range<u64>,
+        range: &Range<FileOff>,
     ) -> Result<Option<Extent>> {
         let whole = self.unit(tx, inode, staged, range);
-        let more = (whole.end - whole.start) - (range.end - range.start);
-        if more == 0 {
+        let more = whole.length().minus(range.length());
+        if more.is_zero() {
             return Ok(None);
         }
-        let reservation = self.vol.space().reserve_blocks(more + self.vol.nodes_for(2))?;
+        let reservation = self.vol.space().reserve_blocks(more.plus(self.vol.nodes_for(2)).0)?;
         let Some(reservation) = reservation else { return Ok(None) };
-        let most = u32::try_from((whole.end - whole.start).min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
-        let near = tx.bmap_near(inode, Fork::Data, FileOff(whole.start))?;
+        let most = u32::try_from(whole.length().0.min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
+        let near = tx.bmap_near(inode, Fork::Data, whole.start)?;
         let (startblock, len) =
             tx.alloc_extent(&AllocRequest::between(1, most, near, Owner::Unmapped))?;
-        let (startoff, blockcount) = (FileOff(whole.start), FilBlks(len.0.into()));
+        let (startoff, blockcount) = (whole.start, FilBlks(len.0.into()));
         let got = Extent { startoff, startblock, blockcount, unwritten: false };
         self.keep(reservation);
-        let (start, end) = (FileOff(range.start), FileOff(range.end));
+        let Range { start, end } = *range;
         if got.end() <= start {
             self.stage(tx, got);
             return Ok(None);
@@ -158,19 +156,25 @@ impl<'v> Staging<'v> {
 
     /// Returns the blocks that a file's hint asks for around `range`, with nothing staged among
     /// them.
-    fn unit(&self, tx: &Tx<'_>, inode: TxInode, staged: &Staged, range: &Range<u64>) -> Range<u64> {
+    fn unit(
+        &self,
+        tx: &Tx<'_>,
+        inode: TxInode,
+        staged: &Staged,
+        range: &Range<FileOff>,
+    ) -> Range<FileOff> {
         let core = tx.core(inode);
         let hinted = core.flags2().contains(InodeFlags2::COWEXTSIZE);
-        let unit = if hinted { core.cowextsize().0.into() } else { 0 };
+        let unit = FilBlks(if hinted { core.cowextsize().0.into() } else { 0 });
         let mut gap = staged.gap(range.start);
         for extent in &self.added {
-            if extent.end().0 <= range.start {
-                gap.start = gap.start.max(extent.end().0);
+            if extent.end() <= range.start {
+                gap.start = gap.start.max(extent.end());
             } else {
-                gap.end = gap.end.min(extent.startoff.0);
+                gap.end = gap.end.min(extent.startoff);
             }
         }
-        gap.end = gap.end.min(SIZE_MAX >> self.vol.geo().blocklog).max(range.end);
+        gap.end = gap.end.min(self.vol.geo().byte_to_fileoff(END_MAX)).max(range.end);
         window(&gap, range, unit)
     }
 
@@ -188,8 +192,8 @@ impl<'v> Staging<'v> {
 /// Returns the first blocks of `extent`, as many as one transaction should map in place of the
 /// present ones.
 fn replaceable(tx: &mut Tx<'_>, inode: TxInode, extent: &Extent) -> Result<Extent> {
-    let len = tx.unmap_end(inode, extent.startoff, extent.blockcount.0)?;
-    Ok(extent.clip(extent.startoff, extent.startoff.saturating_add(len)))
+    let len = tx.unmap_end(inode, extent.startoff, extent.blockcount)?;
+    Ok(extent.clip(extent.startoff, extent.startoff.saturating_plus(len)))
 }
 
 /// Returns the location of an extent on the volume.

@@ -3,7 +3,7 @@
 use xfskit_format::inode::{FileType, Format};
 use xfskit_format::{Fork, Image, Layout, symlink};
 use xfskit_trans::BufMap;
-use xfskit_units::{ByteLen, FileOff, index};
+use xfskit_units::{ByteLen, FilBlks, FileOff, index};
 
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
@@ -77,7 +77,7 @@ impl Tx<'_> {
             let daddr = at.daddr.ok_or(Error::NoSpace("blocks"))?;
             self.invalidate_at(&BufMap::single(daddr, at.sectors))?;
         }
-        self.bunmap(inode, Fork::Data, FileOff::ZERO, u64::MAX)?;
+        self.bunmap(inode, Fork::Data, FileOff::ZERO, FilBlks(u64::MAX))?;
         let (start, len) = (Layout::V5.inode_core, self.core(inode).data_fork().len());
         self.image(inode.handle).zero(start..start + len);
         self.set_format(inode, Format::Extents as u8);

@@ -9,7 +9,7 @@ use xfskit_format::Fork;
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da_edit::Identity;
 use xfskit_format::inode::{self, FileType};
-use xfskit_units::{AgIno, AgNumber, FileOff, Ino};
+use xfskit_units::{AgIno, AgNumber, FilBlks, FileOff, Ino};
 
 use crate::bmap::WHOLE;
 use crate::error::{Error, Result};
@@ -195,7 +195,7 @@ impl Tx<'_> {
             if let Some(map) = self.bmap_buf(inode, fork, start, unit)? {
                 self.invalidate_at(&map)?;
             }
-            self.bunmap_some(inode, fork, start, unit.into())?;
+            self.bunmap_some(inode, fork, start, FilBlks(unit.into()))?;
         }
         Ok(self.core(inode).fork_nextents(fork) == 0)
     }

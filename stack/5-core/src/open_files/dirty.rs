@@ -7,108 +7,123 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use xfskit_block::AlignedBuf;
-use xfskit_units::index;
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, PositionRange};
 
 /// Longest run, so that growing one never costs much.
-const RUN_MAX: usize = 1 << 20;
+const RUN_MAX: ByteLen = ByteLen(1 << 20);
 
-/// Dirty blocks of one file. Positions are block numbers of the file, or bytes where stated.
+/// Dirty blocks of one file.
 #[derive(Debug)]
 pub(crate) struct Dirty {
     blocklog: u32,
     /// Data by first block. Runs neither overlap nor are empty.
-    runs: BTreeMap<u64, AlignedBuf>,
-    blocks: u64,
+    runs: BTreeMap<FileOff, AlignedBuf>,
+    blocks: FilBlks,
 }
 
 impl Dirty {
     pub(crate) fn new(blocklog: u32) -> Self {
-        Self { blocklog, runs: BTreeMap::new(), blocks: 0 }
+        Self { blocklog, runs: BTreeMap::new(), blocks: FilBlks(0) }
     }
 
     /// Returns the number of blocks.
-    pub(crate) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> FilBlks {
         self.blocks
     }
 
-    fn byte(&self, block: u64) -> u64 {
-        block << self.blocklog
+    fn byte(&self, block: FileOff) -> ByteOffset {
+        ByteOffset(block.0 << self.blocklog)
     }
 
-    fn blocks_in(&self, run: &[u8]) -> u64 {
-        (run.len() as u64) >> self.blocklog
+    fn block(&self, offset: ByteOffset) -> FileOff {
+        FileOff(offset.0 >> self.blocklog)
+    }
+
+    fn bytes(&self, blocks: FilBlks) -> ByteLen {
+        ByteLen(blocks.0 << self.blocklog)
+    }
+
+    fn blocks_in(&self, run: &[u8]) -> FilBlks {
+        FilBlks((run.len() as u64) >> self.blocklog)
+    }
+
+    /// Returns the first block of a run and the block behind it.
+    fn range_of(&self, start: FileOff, run: &[u8]) -> Range<FileOff> {
+        start.range(self.blocks_in(run))
     }
 
     /// Returns the first block of the run that holds `block`.
-    fn run_of(&self, block: u64) -> Option<u64> {
+    fn run_of(&self, block: FileOff) -> Option<FileOff> {
         let (&start, run) = self.runs.range(..=block).next_back()?;
-        (block < start + self.blocks_in(run)).then_some(start)
+        self.range_of(start, run).contains(&block).then_some(start)
     }
 
-    pub(crate) fn has(&self, block: u64) -> bool {
+    pub(crate) fn has(&self, block: FileOff) -> bool {
         self.run_of(block).is_some()
     }
 
     /// Returns true if the block of byte `offset` is here.
-    pub(crate) fn has_byte(&self, offset: u64) -> bool {
-        self.has(offset >> self.blocklog)
+    pub(crate) fn has_byte(&self, offset: ByteOffset) -> bool {
+        self.has(self.block(offset))
     }
 
     /// Returns the runs that touch `range`, cut to it: first block and data.
-    pub(crate) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(crate) fn parts(&self, range: Range<FileOff>) -> impl Iterator<Item = (FileOff, &[u8])> {
         let first = self.run_of(range.start).unwrap_or(range.start);
         self.runs.range(first..range.end.max(first)).filter_map(move |(&start, run)| {
-            let from = range.start.max(start);
-            let to = range.end.min(start + self.blocks_in(run));
-            let bytes = index(self.byte(from - start))..index(self.byte(to.checked_sub(start)?));
-            Some((from, run.get(bytes)?)).filter(|(_, part)| !part.is_empty())
+            let part = self.range_of(start, run).intersection(&range);
+            let bytes = |block: FileOff| self.bytes(block.distance_from(start)).index();
+            Some((part.start, run.get(bytes(part.start)..bytes(part.end))?))
+                .filter(|(_, part)| !part.is_empty())
         })
     }
 
     /// Returns how many blocks of `range` are not here.
-    pub(crate) fn missing(&self, range: Range<u64>) -> u64 {
-        let len = range.end - range.start;
-        len - self.parts(range).map(|(_, part)| self.blocks_in(part)).sum::<u64>()
+    pub(crate) fn missing(&self, range: Range<FileOff>) -> FilBlks {
+        let len = range.length();
+        self.parts(range).map(|(_, part)| self.blocks_in(part)).fold(len, FilBlks::minus)
     }
 
     /// Returns the first contiguous blocks.
-    pub(crate) fn first(&self) -> Option<Range<u64>> {
+    pub(crate) fn first(&self) -> Option<Range<FileOff>> {
         let (&start, _) = self.runs.first_key_value()?;
         let mut end = start;
         for (&next, run) in &self.runs {
             if next != end {
                 break;
             }
-            end += self.blocks_in(run);
+            end = end.plus(self.blocks_in(run));
         }
         Some(start..end)
     }
 
     /// Copies the bytes that are here, from `offset` on, over `buf`.
-    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) {
-        let end = offset + buf.len() as u64;
-        for (block, part) in self.parts(offset >> self.blocklog..end.div_ceil(self.byte(1))) {
+    pub(crate) fn read(&self, offset: ByteOffset, buf: &mut [u8]) {
+        let wanted = offset.range(ByteLen::of(buf));
+        let end = self.block(wanted.end.saturating_add((1 << self.blocklog) - 1));
+        for (block, part) in self.parts(self.block(offset)..end) {
             let start = self.byte(block);
-            let (from, to) = (start.max(offset), (start + part.len() as u64).min(end));
-            if from < to {
-                buf[index(from - offset)..index(to - offset)]
-                    .copy_from_slice(&part[index(from - start)..index(to - start)]);
-            }
+            let both = start.range(ByteLen::of(part)).intersection(&wanted);
+            let (to, from) = (both.start.distance_from(offset), both.start.distance_from(start));
+            let len = both.length().index();
+            buf[to.index()..][..len].copy_from_slice(&part[from.index()..][..len]);
         }
     }
 
-    /// Takes over `bytes` at byte `offset`. The caller has loaded a block that is new here and only
+    /// Takes over `bytes` at `offset`. The caller has loaded a block that is new here and only
     /// partly written.
-    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: ByteOffset, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            let block = at >> self.blocklog;
+            let block = self.block(at);
             let start = self.run_of(block).unwrap_or_else(|| self.open(block));
-            let next = self.runs.range(start + 1..).next().map_or(u64::MAX, |(&next, _)| next);
-            let room = next.saturating_sub(start).min((RUN_MAX as u64) >> self.blocklog).max(1);
-            let (first, room) = (self.byte(start), index(self.byte(room)));
+            let behind = start.plus(FilBlks(1));
+            let next = self.runs.range(behind..).next().map_or(FileOff::MAX, |(&next, _)| next);
+            let most = FilBlks(RUN_MAX.0 >> self.blocklog);
+            let room = next.saturating_distance_from(start).min(most).max(FilBlks(1));
+            let (first, room) = (self.byte(start), self.bytes(room).index());
             let Some(run) = self.runs.get_mut(&start) else { return };
-            let from = index(at - first);
+            let from = at.distance_from(first).index();
             let len = rest.len().min(room.max(run.len()) - from);
             let (now, later) = rest.split_at(len);
             let before = run.len();
@@ -117,16 +132,17 @@ impl Dirty {
                 run.resize(to.next_multiple_of(1 << self.blocklog));
             }
             run[from..to].copy_from_slice(now);
-            self.blocks += ((run.len() - before) as u64) >> self.blocklog;
-            (at, rest) = (at + len as u64, later);
+            let fresh = FilBlks(((run.len() - before) as u64) >> self.blocklog);
+            self.blocks = self.blocks.plus(fresh);
+            (at, rest) = (at.plus(ByteLen::of(now)), later);
         }
     }
 
     /// Returns the run for `block`, which is not here: the run that ends there, or a new one.
-    fn open(&mut self, block: u64) -> u64 {
+    fn open(&mut self, block: FileOff) -> FileOff {
         if let Some((&start, run)) = self.runs.range(..block).next_back()
-            && start + self.blocks_in(run) == block
-            && run.len() < RUN_MAX
+            && self.range_of(start, run).end == block
+            && ByteLen::of(run) < RUN_MAX
         {
             return start;
         }
@@ -135,21 +151,22 @@ impl Dirty {
     }
 
     /// Drops the blocks of `range`.
-    pub(crate) fn remove(&mut self, range: Range<u64>) {
+    pub(crate) fn remove(&mut self, range: &Range<FileOff>) {
         let first = self.run_of(range.start).unwrap_or(range.start);
-        let touched: Vec<u64> =
+        let touched: Vec<FileOff> =
             self.runs.range(first..range.end.max(first)).map(|(&start, _)| start).collect();
         for start in touched {
             let Some(mut run) = self.runs.remove(&start) else { continue };
-            let end = start + self.blocks_in(&run);
-            let gone = range.start.max(start)..range.end.min(end);
-            self.blocks -= gone.end - gone.start;
-            if gone.end < end {
-                let tail = &run[index(self.byte(gone.end - start))..];
-                self.runs.insert(gone.end, tail.into());
+            let whole = self.range_of(start, &run);
+            let gone = whole.intersection(range);
+            self.blocks = self.blocks.minus(gone.length());
+            let bytes = |block: FileOff| self.bytes(block.distance_from(start)).index();
+            let (kept, tail) = (bytes(gone.start), bytes(gone.end));
+            if gone.end < whole.end {
+                self.runs.insert(gone.end, (&run[tail..]).into());
             }
             if gone.start > start {
-                run.resize(index(self.byte(gone.start - start)));
+                run.resize(kept);
                 self.runs.insert(start, run);
             }
         }
@@ -159,31 +176,37 @@ impl Dirty {
 #[cfg(test)]
 mod tests {
     use xfskit_test_support::Random;
+    use xfskit_units::index;
 
     use super::*;
 
     /// Returns the first `len` bytes of `dirty` as text, with dots where it has none.
     fn shown(dirty: &Dirty, len: usize) -> String {
         let mut bytes = vec![b'.'; len];
-        dirty.read(0, &mut bytes);
+        dirty.read(ByteOffset(0), &mut bytes);
         String::from_utf8(bytes).unwrap().replace('\0', "0")
+    }
+
+    fn blocks(start: u64, end: u64) -> Range<FileOff> {
+        FileOff(start)..FileOff(end)
     }
 
     #[test]
     fn runs_join_are_cut_and_come_back() {
         let mut dirty = Dirty::new(2);
-        dirty.write(4, b"abcdefgh");
-        dirty.write(16, b"ijkl");
+        dirty.write(ByteOffset(4), b"abcdefgh");
+        dirty.write(ByteOffset(16), b"ijkl");
         assert_eq!(shown(&dirty, 24), "....abcdefgh....ijkl....");
-        assert_eq!((dirty.first(), dirty.blocks(), dirty.missing(0..6)), (Some(1..3), 3, 3));
-        dirty.write(10, b"XXxxyyYY");
+        assert_eq!((dirty.first(), dirty.blocks()), (Some(blocks(1, 3)), FilBlks(3)));
+        assert_eq!(dirty.missing(blocks(0, 6)), FilBlks(3));
+        dirty.write(ByteOffset(10), b"XXxxyyYY");
         assert_eq!(shown(&dirty, 24), "....abcdefXXxxyyYYkl....");
-        assert_eq!((dirty.first(), dirty.blocks()), (Some(1..5), 4));
-        dirty.remove(2..3);
+        assert_eq!((dirty.first(), dirty.blocks()), (Some(blocks(1, 5)), FilBlks(4)));
+        dirty.remove(&blocks(2, 3));
         assert_eq!(shown(&dirty, 24), "....abcd....xxyyYYkl....");
-        assert_eq!((dirty.first(), dirty.blocks()), (Some(1..2), 3));
-        dirty.remove(0..9);
-        assert_eq!((dirty.first(), dirty.blocks()), (None, 0));
+        assert_eq!((dirty.first(), dirty.blocks()), (Some(blocks(1, 2)), FilBlks(3)));
+        dirty.remove(&blocks(0, 9));
+        assert_eq!((dirty.first(), dirty.blocks()), (None, FilBlks(0)));
     }
 
     #[test]
@@ -197,21 +220,22 @@ mod tests {
             let end = start + 1 + random.below(60);
             let bytes = index(start * 16)..index(end * 16);
             if random.below(4) == 0 {
-                dirty.remove(start..end);
+                dirty.remove(&blocks(start, end));
                 plain[bytes].fill(b'.');
                 here[index(start)..index(end)].fill(false);
             } else {
                 let byte = b'a' + u8::try_from(round % 26).unwrap();
                 let content = vec![byte; bytes.len()];
-                dirty.write(start * 16, &content);
+                dirty.write(ByteOffset(start * 16), &content);
                 plain[bytes].fill(byte);
                 here[index(start)..index(end)].fill(true);
             }
             assert_eq!(shown(&dirty, LEN).as_bytes(), plain, "round {round}");
             let count = here.iter().filter(|&&is| is).count() as u64;
-            assert_eq!((dirty.blocks(), dirty.missing(0..375)), (count, 375 - count));
+            let found = (dirty.blocks(), dirty.missing(blocks(0, 375)));
+            assert_eq!(found, (FilBlks(count), FilBlks(375 - count)));
             let at = random.below(375);
-            assert_eq!(dirty.has(at), here[index(at)]);
+            assert_eq!(dirty.has(FileOff(at)), here[index(at)]);
         }
     }
 }

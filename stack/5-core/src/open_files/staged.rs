@@ -6,10 +6,10 @@ use std::ops::Range;
 use xfskit_format::bmbt::Extent;
 use xfskit_units::FileOff;
 
-/// The staged extents of a file, by the first file block of each.
+/// The staged extents of a file, by the first block of each.
 #[derive(Debug, Default)]
 pub(crate) struct Staged {
-    pub(crate) extents: BTreeMap<u64, Extent>,
+    pub(crate) extents: BTreeMap<FileOff, Extent>,
 }
 
 impl Staged {
@@ -18,27 +18,28 @@ impl Staged {
     }
 
     /// Returns the staged extent that covers block `at`.
-    pub(crate) fn covering(&self, at: u64) -> Option<Extent> {
+    pub(crate) fn covering(&self, at: FileOff) -> Option<Extent> {
         let (_, extent) = self.extents.range(..=at).next_back()?;
-        Some(*extent).filter(|extent| extent.end().0 > at)
+        Some(*extent).filter(|extent| extent.end() > at)
     }
 
     /// Returns the range around `at` in which nothing is staged.
-    pub(crate) fn gap(&self, at: u64) -> Range<u64> {
+    pub(crate) fn gap(&self, at: FileOff) -> Range<FileOff> {
         let before = self.extents.range(..=at).next_back();
         let behind = self.extents.range(at..).next();
-        before.map_or(0, |(_, extent)| extent.end().0)..behind.map_or(u64::MAX, |(&start, _)| start)
+        let start = before.map_or(FileOff::ZERO, |(_, extent)| extent.end());
+        start..behind.map_or(FileOff::MAX, |(&start, _)| start)
     }
 
     pub(crate) fn add(&mut self, extent: Extent) {
-        self.extents.insert(extent.startoff.0, extent);
+        self.extents.insert(extent.startoff, extent);
     }
 
     /// Removes the blocks of `range`, which are of one extent, from the staged ones.
-    pub(crate) fn take(&mut self, range: &Range<u64>) {
+    pub(crate) fn take(&mut self, range: &Range<FileOff>) {
         let Some(whole) = self.covering(range.start) else { return };
-        self.extents.remove(&whole.startoff.0);
-        let (start, end) = (FileOff(range.start), FileOff(range.end));
+        self.extents.remove(&whole.startoff);
+        let Range { start, end } = *range;
         if whole.startoff < start {
             self.add(whole.clip(whole.startoff, start));
         }

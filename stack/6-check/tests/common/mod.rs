@@ -1,16 +1,17 @@
 //! Kept images that the kernel filled, their blocks, and faults with checksums made right.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod planted;
+
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_check::{Finding, Options, Report, check};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::sb::Superblock;
-use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry};
+use xfskit_test_support::kept;
+use xfskit_units::{AgNumber, ByteOffset, Geometry};
 
 /// An unpacked image.
 pub struct Image {
@@ -30,20 +31,9 @@ pub struct Block {
 impl Image {
     /// Unpacks the kept image `name`.
     pub fn kept(name: &str) -> Self {
-        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/images"));
-        let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).unwrap();
-        let mut bytes = Vec::new();
-        let mut decoder = zstd::Decoder::new(packed.as_slice()).unwrap();
-        decoder.window_log_max(31).unwrap();
-        decoder.read_to_end(&mut bytes).unwrap();
-        let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-        for (chunk, at) in bytes.chunks(65536).zip((0u64..).step_by(65536)) {
-            if chunk.iter().any(|&b| b != 0) {
-                dev.write_at(ByteOffset(at), chunk).unwrap();
-            }
-        }
+        let bytes = kept::unpack(name);
         let geo = Superblock::verify(&bytes[..512], AgNumber(0)).unwrap().geometry();
-        Self { bytes, geo, base: Arc::new(dev) }
+        Self { geo, base: Arc::new(kept::memory(&bytes)), bytes }
     }
 
     /// Returns a view of the image that can be damaged.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_mkfs::{DeviceFacts, Options, Stamp};
-use xfskit_test_oracle::verify;
-use xfskit_units::{ByteLen, ByteOffset, Uuid};
+use xfskit_test_support::{verify, volumes};
+use xfskit_units::{ByteLen, ByteOffset};
 use xfskit_vfs::{Clock, Fs, Timestamp};
 
 /// Size of a volume in bytes.
@@ -15,16 +14,7 @@ pub(crate) const SIZE: u64 = 64 << 20;
 
 /// Makes a new volume with these options of mkfs.
 pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
-    let dev = Arc::new(MemDevice::new(ByteLen(SIZE)));
-    let mut asked = Options::default();
-    for (option, argument) in options {
-        asked.sub(option, argument).unwrap();
-    }
-    let stamp =
-        Stamp { uuid: Uuid::from_u128(7), seconds: 1_600_000_000, nanoseconds: 0, generation: 9 };
-    let plan = xfskit_mkfs::plan(&asked, &DeviceFacts::of(&*dev, None), stamp).unwrap();
-    xfskit_mkfs::make(&*dev, None, &plan).unwrap();
-    dev
+    volumes::make(SIZE, options)
 }
 
 /// Opens the volume.

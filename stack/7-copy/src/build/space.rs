@@ -165,6 +165,7 @@ mod tests {
     use std::collections::HashSet;
 
     use xfskit_mkfs::{DeviceFacts, Options, Stamp, plan};
+    use xfskit_test_support::Random;
     use xfskit_units::{ByteLen, Uuid};
 
     use super::*;
@@ -179,10 +180,9 @@ mod tests {
         let geo = geometry(300 << 20);
         let mut space = Space::new(&geo);
         let free: u32 = space.groups.iter().flat_map(|g| &g.free).map(|free| free.len.0).sum();
-        let (budget, mut given, mut state) = (space.budget(), HashSet::new(), 1_u64);
+        let (budget, mut given, mut random) = (space.budget(), HashSet::new(), Random::of_test(1));
         loop {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (near, blocks) = (AgNumber((state >> 40) as u32 % 4), (state >> 50) % 700 + 1);
+            let (near, blocks) = (AgNumber(random.below(4)), random.below(700) + 1);
             let Some(runs) = space.alloc(near, blocks) else { break };
             assert_eq!(runs.iter().map(|run| u64::from(run.len)).sum::<u64>(), blocks);
             for run in runs {

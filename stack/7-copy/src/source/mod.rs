@@ -34,9 +34,6 @@ mod unread;
 mod walk;
 mod xattr;
 
-#[cfg(test)]
-mod tests;
-
 use budget::Budget;
 use draft::Draft;
 
@@ -299,3 +296,6 @@ pub fn read_tree(
     }
     Ok(tree)
 }
+
+#[cfg(test)]
+mod tests;

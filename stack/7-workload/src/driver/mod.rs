@@ -15,7 +15,7 @@ pub mod engine;
 pub mod mounted;
 pub mod null;
 #[cfg(test)]
-pub(crate) mod record;
+pub(crate) mod testing;
 pub mod tree;
 
 use std::io;

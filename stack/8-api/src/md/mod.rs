@@ -8,6 +8,7 @@
 //! | [`Create`] | a new array |
 //! | [`examine`] | what the superblock of each member says |
 //! | [`Array`], [`ArrayOptions`] | the array that members form; failing, adding, replacing members |
+//! | [`Guess`] | the array of members whose superblocks are lost |
 //! | [`Rebuild`] | members that lack data are filled |
 //! | [`Scrub`] | members are compared |
 //! | [`Compare`] | members are compared, and the volume on them says which are wrong |
@@ -19,6 +20,7 @@
 mod array;
 mod compare;
 mod create;
+mod guess;
 mod new_device;
 mod stack;
 mod superblock;
@@ -28,6 +30,7 @@ mod verify;
 pub use array::{Array, ArrayOptions, Member};
 pub use compare::{Compare, Compared, Resolved, ResolvedPage};
 pub use create::{Create, Created};
+pub use guess::{Candidate, Confidence, Guess, GuessStep, Guessed, WithMissing};
 pub use new_device::NewDevices;
 pub use stack::DoubtfulContent;
 pub use superblock::{
@@ -38,7 +41,7 @@ pub use verify::{Doubtful, VerifiedArray, VerifyReport};
 pub use xfskit_md::array::scrub::Mismatch;
 pub use xfskit_md::assemble::Freshness;
 pub use xfskit_md::create::BitmapOption;
-pub use xfskit_md::superblock::{Corruption, Reshape, Role, Time, Version};
+pub use xfskit_md::superblock::{Corruption as SuperblockCorruption, Reshape, Role, Time, Version};
 pub use xfskit_md::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 pub use xfskit_units::{Daddr, MemberSector, Sectors};
 

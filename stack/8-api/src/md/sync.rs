@@ -133,16 +133,16 @@ impl<'c> Scrub<'c> {
         let mut result = Scrubbed { next: self.from, ..Scrubbed::default() };
         let mut throttle = Throttle::new(self.rate);
         let watch = |at: ScrubProgress| {
-            throttle.keep(at.progress.done);
+            throttle.keep(at.progress.done.0);
             result.next = at.next;
-            result.unchecked_sectors = at.progress.bad;
+            result.unchecked_sectors = at.progress.bad.0;
             for mismatch in &at.mismatches {
                 result.pages += 1;
-                result.mismatch_cnt += mismatch.counted;
+                result.mismatch_cnt += mismatch.counted.0;
                 result.repaired += u64::from(mismatch.repaired);
                 found(mismatch);
             }
-            self.control.at(at.progress.done, at.progress.total)
+            self.control.at(at.progress.done.0, at.progress.total.0)
         };
         let ended = running
             .scrub(self.from..running.scrub_stripes(), self.repair, watch)
@@ -192,6 +192,9 @@ pub struct Rebuilt {
     pub undecided_pages: u64,
     /// Their stripes, a thousand at most.
     pub undecided_stripes: Vec<u64>,
+    /// Sectors of these pages that are not bad blocks of the rebuilt members, because their logs
+    /// are full or missing.
+    pub undecided_unlisted_sectors: u64,
     /// The bytes of the array that may be wrong, a thousand ranges at most.
     pub undecided_bytes: Vec<Range<u64>>,
 }
@@ -249,8 +252,8 @@ impl<'c> Rebuild<'c> {
         let mut throttle = Throttle::new(self.rate);
         running
             .resync(|done, total| {
-                self.at(SyncAction::Resync, done, total);
-                throttle.keep(done);
+                self.at(SyncAction::Resync, done.0, total.0);
+                throttle.keep(done.0);
                 !self.cancel.is_cancelled()
             })
             .map_err(Error::new)?;
@@ -272,9 +275,9 @@ impl<'c> Rebuild<'c> {
         let mut throttle = Throttle::new(self.rate);
         running
             .rebuild(|sync_action::Progress { done, total, bad }| {
-                self.at(SyncAction::Recover, done, total);
-                throttle.keep(done);
-                bad_sectors = bad;
+                self.at(SyncAction::Recover, done.0, total.0);
+                throttle.keep(done.0);
+                bad_sectors = bad.0;
                 match self.cancel.is_cancelled() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
@@ -295,7 +298,11 @@ impl Rebuilt {
     /// Returns the mismatches that the verified reads of `array` found.
     fn of(array: &RunningArray) -> Self {
         let report = array.verify_report();
-        let mut found = Self { undecided_pages: report.more, ..Self::default() };
+        let mut found = Self {
+            undecided_pages: report.more,
+            undecided_unlisted_sectors: report.unlisted_sectors,
+            ..Self::default()
+        };
         for page in report.pages.iter().filter(|page| page.role.is_none()) {
             found.undecided_pages += 1;
             let stripes = &mut found.undecided_stripes;

@@ -128,7 +128,7 @@ impl VerifiedArray {
     /// Returns the device of the volume:
     /// [`VolumeOptions::open_on`](crate::VolumeOptions::open_on) takes it.
     pub fn device(&self) -> Device {
-        Arc::clone(&self.stack.device).into()
+        Device::new(Arc::clone(&self.stack.device))
     }
 
     /// Returns what the reads so far have found, for each array.

@@ -2,61 +2,14 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use xfskit::{Metadata, Timestamp};
 
 use crate::exit::Failure;
+use crate::grammar::rows::{Field, Rows};
 use crate::out::Out;
 use crate::show::{self, Named};
-
-/// One field of a file. Named as in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub(crate) enum Field {
-    Path,
-    Ino,
-    Type,
-    Mode,
-    Nlink,
-    Uid,
-    Gid,
-    Projid,
-    Size,
-    Blocks,
-    Rdev,
-    Atime,
-    Mtime,
-    Ctime,
-    Btime,
-    Generation,
-    Flags,
-    Flags2,
-    Nextents,
-    Anextents,
-}
-
-impl Field {
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
-
-/// The fields to print and their form. Shared by the commands that list files for programs.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Rows {
-    /// Print only these fields, in this order, separated by commas: path, ino, type, mode, nlink,
-    /// uid, gid, projid, size, blocks, rdev, atime, mtime, ctime, btime, generation, flags, flags2,
-    /// nextents, anextents
-    #[arg(long, value_name = "FIELD,…", value_delimiter = ',', hide_possible_values = true)]
-    pub fields: Vec<Field>,
-    /// Print comma-separated values, the names of the fields first
-    #[arg(long)]
-    pub csv: bool,
-    /// Print times as numbers: seconds since 1970
-    #[arg(long)]
-    pub epoch: bool,
-}
 
 /// The form of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ mod dbench;
 mod df;
 mod driver;
 mod du;
-pub(crate) mod fields;
+mod fields;
 mod find;
 mod fs_mark;
 mod get;

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use xfskit::{JournalOptions, NewUuid};
 
+use super::arguments::{self, Owner, OwnerChange};
+use super::mode::ModeChange;
 use super::name::Name;
-use crate::command::change::arguments::{self, Owner, OwnerChange};
-use crate::command::change::mode::ModeChange;
 
 /// The volume to change; shared by every command that writes to one.
 #[derive(Clone, Debug, Args)]

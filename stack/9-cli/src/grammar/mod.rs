@@ -14,17 +14,22 @@
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
+//! | [`mode`], [`arguments`] | permissions, owners and times as words |
+//! | [`rows`] | the fields of a file that a command prints |
 //! | [`md`] | the subcommands of `md` |
 
 mod access;
+pub(crate) mod arguments;
 pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;
+pub(crate) mod mode;
 pub(crate) mod name;
 pub(crate) mod programs;
 pub(crate) mod read;
+pub(crate) mod rows;
 
 use std::path::PathBuf;
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::access::{Access, commands};
+use super::rows::Rows;
 use super::{Target, change};
-use crate::command::fields::Rows;
 
 /// Describe a volume: geometry, features, free space, journal
 #[derive(Debug, Args)]

@@ -68,8 +68,10 @@ pub(crate) struct Case {
     pub(crate) disk: Option<(&'static str, &'static str)>,
     pub(crate) files: usize,
     pub(crate) missing: Option<usize>,
-    /// A member that is garbage from 4 to 10 MiB.
+    /// A member that is partly garbage.
     pub(crate) garbage: Option<usize>,
+    /// Where the garbage begins, and how long it is, in MiB.
+    pub(crate) garbage_mib: (u64, usize),
     pub(crate) seed: u64,
 }
 
@@ -79,8 +81,8 @@ pub(crate) const fn case(
     chunk: &'static str,
     members: usize,
 ) -> Case {
-    let (disk, missing, garbage) = (None, None, None);
-    Case { level, layout, chunk, members, disk, files: 720, missing, garbage, seed: 1 }
+    let (disk, missing, garbage, garbage_mib) = (None, None, None, (4, 6));
+    Case { level, layout, chunk, members, disk, files: 720, missing, garbage, garbage_mib, seed: 1 }
 }
 
 pub(crate) const GPT: (&str, &str) = ("gpt-67108864.sectors", "p3");
@@ -100,7 +102,8 @@ impl Case {
         };
         self.filled(bench, &target, &names);
         if let Some(i) = self.garbage {
-            damage(names[i].as_ref(), 4 << 20, &Random(self.seed).bytes(6 << 20));
+            let (start, len) = self.garbage_mib;
+            damage(names[i].as_ref(), start << 20, &Random(self.seed).bytes(len << 20));
         }
         if let Some(i) = self.missing {
             names[i] = "missing".into();

@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use xfskit_block::Result;
+use xfskit_units::{ByteLen, MemberByte, Sectors};
 
 use super::{Completion, Progress, SyncJob};
 use crate::array::scrub::{Comparison, Mismatch};
@@ -34,7 +35,7 @@ impl Array {
     ) -> Result<Completion> {
         let stripes = stripes.start..stripes.end.min(self.scrub_stripes());
         let unit_bytes = self.scrub_unit();
-        let total = (stripes.end.saturating_sub(stripes.start)).saturating_mul(unit_bytes);
+        let total = unit_bytes.saturating_times(stripes.end.saturating_sub(stripes.start));
         let start = stripes.start;
         let job = SyncJob {
             units: stripes,
@@ -42,21 +43,21 @@ impl Array {
             needs_work: &|_| true,
             prefetch: &|stripe| self.prefetch_scrub(stripe),
         };
-        let mut bad = 0;
+        let mut bad = Sectors(0);
         let after = |next: u64, found: Vec<Comparison>| {
-            bad += found.iter().map(|compared| compared.unchecked).sum::<u64>();
-            let progress = Progress { done: (next - start) * unit_bytes, total, bad };
+            bad = found.iter().map(|compared| compared.unchecked).fold(bad, Sectors::plus);
+            let progress = Progress { done: unit_bytes.times(next - start), total, bad };
             let mismatches = found.into_iter().flat_map(|compared| compared.mismatches).collect();
             Ok(on_progress(ScrubProgress { progress, next, mismatches }))
         };
         self.run_sync_action(&job, |stripe| self.compare_stripe(stripe, repair), after)
     }
 
-    /// Returns the bytes of a member in a stripe of a scrub.
-    pub(in crate::array) fn scrub_unit(&self) -> u64 {
+    /// Returns the part of a member in a stripe of a scrub.
+    pub(in crate::array) fn scrub_unit(&self) -> ByteLen {
         match self.map {
-            Map::Concat(_) => 1,
-            Map::Parity => self.geometry.chunk_bytes().0,
+            Map::Concat(_) => ByteLen(1),
+            Map::Parity => self.geometry.chunk_bytes(),
             Map::Raid1 | Map::Raid10(_) => self.mirror_unit(),
         }
     }
@@ -66,12 +67,13 @@ impl Array {
         let unit = self.scrub_unit();
         if matches!(self.map, Map::Parity) {
             for member in &self.members {
-                member.will_need(stripe * unit, unit);
+                member.will_need(MemberByte(unit.times(stripe).0), unit);
             }
             return;
         }
-        let len = unit.min(self.size_bytes().saturating_sub(stripe * unit));
-        for copy in self.copies(stripe * unit) {
+        let start = self.mirror_start(stripe);
+        let len = unit.min(self.end().saturating_distance_from(start));
+        for copy in self.copies(start) {
             self.members[copy.role].will_need(copy.at, len);
         }
     }

@@ -7,6 +7,9 @@
 //! parity nor parity for disks. After each window the caller receives the progress and may stop or
 //! delay the action. Superblocks record from time to time where to continue ([`MARK_MAX`]).
 //!
+//! Each window is a barrier, and its first unit that fails decides the error. Threads of std do
+//! that as shortly as a pool would, and starting them costs little beside megabytes of parity.
+//!
 //! | module | action |
 //! | --- | --- |
 //! | `rebuild` | md's `recover`: members that lack data, and replacements, are filled |
@@ -21,20 +24,21 @@ mod spare;
 use std::ops::{ControlFlow, Range};
 
 use xfskit_block::Result;
+use xfskit_units::{ByteLen, Sectors};
 
 use super::Array;
 
 pub use check::ScrubProgress;
 pub use spare::{ReAddCandidate, Spare};
 
-/// Bytes of every member in a window.
-const WINDOW: u64 = 4 << 20;
+/// The part of every member in a window.
+const WINDOW: ByteLen = ByteLen(4 << 20);
 
-/// The least bytes of a member after which progress is recorded in superblocks.
-const MARK_MIN: u64 = 16 << 20;
-/// The most bytes of a member after which progress is recorded in superblocks; otherwise a 64th of
-/// the member.
-pub const MARK_MAX: u64 = 4 << 30;
+/// The least part of a member after which progress is recorded in superblocks.
+const MARK_MIN: ByteLen = ByteLen(16 << 20);
+/// The largest part of a member after which progress is recorded in superblocks; otherwise a 64th
+/// of the member.
+pub const MARK_MAX: ByteLen = ByteLen(4 << 30);
 
 /// How a sync action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +49,23 @@ pub enum Completion {
     Stopped,
 }
 
-/// The progress of a sync action, in bytes of one member.
+/// The progress of a sync action, on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Done.
-    pub done: u64,
+    pub done: ByteLen,
     /// To be done in all.
-    pub total: u64,
-    /// Sectors that no member could deliver: bad blocks of rebuilt members, or sectors that a scrub
-    /// could not compare.
-    pub bad: u64,
+    pub total: ByteLen,
+    /// What no member could deliver: bad blocks of rebuilt members, or sectors that a scrub could
+    /// not compare.
+    pub bad: Sectors,
 }
 
 /// A sync action's units.
 pub(super) struct SyncJob<'a> {
     pub(super) units: Range<u64>,
-    /// Bytes of a member in a unit.
-    pub(super) unit_bytes: u64,
+    /// The part of a member in a unit.
+    pub(super) unit_bytes: ByteLen,
     /// Tells whether a unit needs work.
     pub(super) needs_work: &'a dyn Fn(u64) -> bool,
     /// Announces what the work on a unit will read.
@@ -78,7 +82,7 @@ impl Array {
         mut after: impl FnMut(u64, Vec<T>) -> Result<ControlFlow<()>>,
     ) -> Result<Completion> {
         let threads = self.options.threads.max(1);
-        let per_window = (WINDOW / job.unit_bytes.max(1)).max(threads as u64);
+        let per_window = WINDOW.whole(job.unit_bytes.max(ByteLen(1))).max(threads as u64);
         let window = |start: u64| {
             let end = start.saturating_add(per_window).min(job.units.end);
             (start..end).filter(|unit| (job.needs_work)(*unit)).collect::<Vec<u64>>()

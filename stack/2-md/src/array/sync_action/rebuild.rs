@@ -7,16 +7,18 @@
 //! members, filled or not.
 //!
 //! If reads are verified ([`verify`](crate::array::verify)) and redundancy is left, what is read is
-//! compared with it. A wrong member that is located does not count; pages where it cannot be
-//! located are filled as the members have them, and recorded.
+//! compared with it. A wrong member that is located does not count. A page where it cannot be
+//! located becomes a bad block of the rebuilt member: it would agree with the wrong one, and a
+//! scrub that compares them all would call another member wrong. A replacement gets what its member
+//! has there.
 //!
 //! A page that no member can deliver, for example because another member lists it as bad, becomes a
-//! bad block of the rebuilt member, and the rebuild continues, as in md.
+//! bad block of the rebuilt member, too, and the rebuild continues, as in md.
 
 use std::ops::{ControlFlow, Range};
 
 use xfskit_block::Result;
-use xfskit_units::{MemberSector, index};
+use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, PositionRange, Sectors, SyncSector};
 
 use super::{Completion, MARK_MAX, MARK_MIN, Progress, SyncJob};
 use crate::array::io::{ReadJob, io_error};
@@ -28,15 +30,32 @@ use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
 use crate::layout::parity::Part;
 
-/// Ranges that no member can deliver, with the index of the target: bytes within the unit.
-type Lost = Vec<(usize, Range<u64>)>;
+/// A range that becomes a bad block of a target.
+#[derive(Clone, Debug)]
+struct BadRange {
+    /// The index of the target.
+    target: usize,
+    /// The range within the unit.
+    range: Range<Column>,
+    /// Members that disagree deliver it; otherwise no member does.
+    is_undecided: bool,
+}
+
+/// What is bad of a span that was computed for targets.
+#[derive(Debug, Default)]
+struct SpanFill {
+    /// Targets whose data cannot be read.
+    lacking: Vec<usize>,
+    /// Targets with a page that members disagree on.
+    undecided: Vec<(usize, Range<Column>)>,
+}
 
 /// A device that is filled.
 #[derive(Clone, Debug)]
 struct Target {
     role: usize,
-    /// Bytes that it holds already.
-    from: u64,
+    /// It holds everything before already.
+    from: MemberByte,
     /// It is to replace the member of the role.
     replacement: bool,
     /// The regions that it lacks; all if `None`.
@@ -63,25 +82,27 @@ impl Array {
         let Some(from) = targets.iter().map(|target| target.from).min() else {
             return Ok(Completion::Finished);
         };
-        let (size, unit_bytes) = (self.component_bytes(), self.unit_bytes());
-        let mark = (size / 64).clamp(MARK_MIN, MARK_MAX);
-        let (mut marked, mut bad) = (from, 0);
+        let (size, unit_bytes) = (self.component_end(), self.unit_bytes());
+        let mark = ByteLen(size.0 / 64).clamp(MARK_MIN, MARK_MAX);
+        let (mut marked, mut bad) = (from, Sectors(0));
         let job = SyncJob {
-            units: from / unit_bytes..size.div_ceil(unit_bytes),
+            units: from.whole(unit_bytes)..size.div_ceil(unit_bytes),
             unit_bytes,
             needs_work: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
             prefetch: &|unit| self.prefetch_rebuild(unit, &targets),
         };
         let work = |unit| self.rebuild_unit(unit, &targets);
-        let after = |next: u64, lost: Vec<u64>| {
-            bad += lost.iter().sum::<u64>() / 512;
-            let done = (next * unit_bytes).min(size);
+        let after = |next: u64, lost: Vec<ByteLen>| {
+            let lost = lost.into_iter().fold(ByteLen(0), ByteLen::plus);
+            bad = bad.plus(lost.whole_sectors());
+            let done = MemberByte(unit_bytes.times(next).0).min(size);
             let filled = |target: &&Target| target.lacks.is_none() && !target.replacement;
             for target in targets.iter().filter(filled) {
                 self.members[target.role].set_readable_until(done);
             }
-            let flow = on_progress(Progress { done, total: size, bad });
-            if done - marked >= mark || flow.is_break() {
+            let (from_start, total) = (ByteLen(done.0), ByteLen(size.0));
+            let flow = on_progress(Progress { done: from_start, total, bad });
+            if done.distance_from(marked) >= mark || flow.is_break() {
                 self.mark_filled(&targets, done)?;
                 marked = done;
             }
@@ -97,17 +118,17 @@ impl Array {
         Ok(ended)
     }
 
-    /// Returns the bytes of every member that the array uses. There is nothing to rebuild without
+    /// Returns the end of what the array uses of every member. There is nothing to rebuild without
     /// redundancy.
-    fn component_bytes(&self) -> u64 {
-        self.geometry.component_size().byte_len().0
+    fn component_end(&self) -> MemberByte {
+        MemberByte(self.geometry.component_size().byte_len().0)
     }
 
-    /// Returns the bytes of a member that are rebuilt at once.
-    fn unit_bytes(&self) -> u64 {
+    /// Returns the part of a member that is rebuilt at once.
+    fn unit_bytes(&self) -> ByteLen {
         match self.map {
-            Map::Concat(_) => 1,
-            Map::Parity => self.geometry.chunk_bytes().0,
+            Map::Concat(_) => ByteLen(1),
+            Map::Parity => self.geometry.chunk_bytes(),
             Map::Raid1 | Map::Raid10(_) => self.mirror_unit(),
         }
     }
@@ -116,21 +137,21 @@ impl Array {
         if matches!(self.map, Map::Concat(_)) || self.read_only {
             return Vec::new();
         }
-        let size = self.component_bytes();
+        let size = self.component_end();
         let bitmap = self.metadata.as_ref().and_then(ArrayMetadata::bitmap);
         let mut targets = Vec::new();
         for (role, member) in self.members.iter().enumerate() {
             let from = member.readable_until();
             // A rebuild that was stopped at its very end is not finished. A finished member is
             // valid everywhere.
-            if member.device().is_some() && from < u64::MAX {
+            if member.device().is_some() && from < MemberByte::MAX {
                 let lacks = bitmap.clone().filter(|_| member.by_bitmap());
                 targets.push(Target { role, from, replacement: false, lacks });
             }
             if let Some(replacement) =
                 member.replacement().filter(|replacement| !replacement.is_faulty())
             {
-                let from = replacement.slot().filled.0.saturating_mul(512).min(size);
+                let from = replacement.slot().filled.byte().min(size);
                 targets.push(Target { role, from, replacement: true, lacks: None });
             }
         }
@@ -140,16 +161,16 @@ impl Array {
     /// Returns true if the target lacks data in this unit.
     fn lacks_in(&self, target: &Target, unit: u64) -> bool {
         let unit_bytes = self.unit_bytes();
-        let end = (unit + 1) * unit_bytes;
+        let end = MemberByte(unit_bytes.times(unit + 1).0);
         let Some(bitmap) = &target.lacks else { return end > target.from };
         let place = match &self.map {
             Map::Raid10(map) => map.chunk_at(target.role, unit),
             _ => Some(unit),
         };
-        let sectors = unit_bytes / 512;
+        let sector = |unit: u64| SyncSector(unit_bytes.sectors().times(unit).0);
         place.is_some_and(|unit| {
-            let first = bitmap.bit_of(unit * sectors);
-            let last = bitmap.bit_of((unit + 1) * sectors - 1);
+            let first = bitmap.bit_of(sector(unit));
+            let last = bitmap.bit_of(sector(unit + 1).minus(Sectors(1)));
             (first..=last).any(|bit| bitmap.get(bit))
         })
     }
@@ -157,7 +178,7 @@ impl Array {
     fn prefetch_rebuild(&self, unit: u64, targets: &[Target]) {
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
-            let span = self.span(unit, 0..len);
+            let span = self.span(unit, Column(0).range(len));
             // A copy that is not compared needs only the replaced member itself.
             match targets {
                 [Target { role, replacement: true, .. }]
@@ -181,89 +202,98 @@ impl Array {
         }
     }
 
-    /// Returns where a unit lies on a member, and its length, in bytes.
-    fn place(&self, unit: u64) -> (u64, u64) {
-        let at = unit * self.unit_bytes();
-        (at, self.unit_bytes().min(self.component_bytes().saturating_sub(at)))
+    /// Returns where a unit lies on a member, and its length.
+    fn place(&self, unit: u64) -> (MemberByte, ByteLen) {
+        let at = MemberByte(self.unit_bytes().times(unit).0);
+        (at, self.unit_bytes().min(self.component_end().saturating_distance_from(at)))
     }
 
     /// Returns where in the array the data of this unit of a mirror's member lie.
-    fn mirrored(&self, role: usize, unit: u64) -> Option<u64> {
+    fn mirrored(&self, role: usize, unit: u64) -> Option<ByteOffset> {
         match &self.map {
-            Map::Raid10(map) => map.chunk_at(role, unit).map(|chunk| chunk * self.unit_bytes()),
-            _ => Some(unit * self.unit_bytes()),
+            Map::Raid10(map) => map.chunk_at(role, unit).map(|chunk| self.mirror_start(chunk)),
+            _ => Some(self.mirror_start(unit)),
         }
     }
 
-    /// Fills a unit of the targets. Returns how many bytes no member can deliver.
-    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<u64> {
+    /// Fills a unit of the targets. Returns how much no member can deliver.
+    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<ByteLen> {
         let targets: Vec<&Target> =
             targets.iter().filter(|target| self.lacks_in(target, unit)).collect();
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
             return self.rebuild_stripe(unit, &targets);
         }
-        let mut bytes = 0;
+        let mut missing = ByteLen(0);
         for target in targets {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
-            let _alone = self.lock_stripe(offset / self.mirror_unit());
-            let mut out = vec![0; index(len)];
-            let lost = self.copy_of(offset, &mut out);
-            self.fill(target, at, &out, &lost)?;
-            bytes += lost.iter().map(|lost| lost.end - lost.start).sum::<u64>();
+            let _alone = self.lock_stripe(offset.whole(self.mirror_unit()));
+            let mut out = vec![0; len.index()];
+            let bad = self.copy_of(target, at, offset, &mut out);
+            self.fill(target, at, &out, &bad)?;
+            missing = missing.plus(lost_bytes(&bad));
         }
-        Ok(bytes)
+        Ok(missing)
     }
 
-    fn rebuild_stripe(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
+    fn rebuild_stripe(&self, unit: u64, targets: &[&Target]) -> Result<ByteLen> {
         let (at, len) = self.place(unit);
         let _alone = self.lock_stripe(unit);
         // A member and its replacement get the same data, computed once.
         let (once, again): (Vec<&Target>, Vec<&Target>) =
             targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
-        let mut memory = vec![0; once.len() * index(len)];
-        let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
-        let lost = self.fill_stripe(unit, &once, &mut outs);
+        let mut memory = vec![0; once.len() * len.index()];
+        let mut outs: Vec<&mut [u8]> = memory.chunks_mut(len.index()).collect();
+        let bad = self.fill_stripe(unit, &once, &mut outs);
         for (i, (target, out)) in once.iter().zip(outs).enumerate() {
-            let own = lost.iter().filter(|(target, _)| *target == i);
-            let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
+            let own: Vec<BadRange> = bad.iter().filter(|bad| bad.target == i).cloned().collect();
             self.fill(target, at, out, &own)?;
             let second = again.iter().find(|second| second.role == target.role);
             second.map_or(Ok(()), |second| self.fill(second, at, out, &own))?;
         }
-        Ok(lost.iter().map(|(_, range)| range.end - range.start).sum())
+        Ok(lost_bytes(&bad))
     }
 
     /// Computes what the targets should hold of a stripe, each in its own buffer. Works page by
     /// page where the whole cannot be read.
-    fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
-        let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
-        let slice = index(self.slice_bytes().min(whole.len()));
+    fn fill_stripe(
+        &self,
+        stripe: u64,
+        targets: &[&Target],
+        outs: &mut [&mut [u8]],
+    ) -> Vec<BadRange> {
+        let whole = self.span(stripe, self.whole_chunk());
+        let slice = self.slice_bytes().min(whole.len()).index();
         let mut memory = vec![0; whole.layout.data_disks() * slice];
-        let mut lost = Lost::new();
+        let mut bad = Vec::new();
+        let undecided = |(target, range)| BadRange { target, range, is_undecided: true };
         for span in whole.cut(self.slice_bytes()) {
-            if self.fill_span(&span, targets, outs, &mut memory).is_empty() {
+            let filled = self.fill_span(&span, targets, outs, &mut memory);
+            if filled.lacking.is_empty() {
+                bad.extend(filled.undecided.into_iter().map(undecided));
                 continue;
             }
             for page in span.cut(PAGE) {
-                let lacking = self.fill_span(&page, targets, outs, &mut memory);
-                lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
+                let filled = self.fill_span(&page, targets, outs, &mut memory);
+                let range = page.columns.clone();
+                let lost = |target| BadRange { target, range: range.clone(), is_undecided: false };
+                bad.extend(filled.lacking.into_iter().map(lost));
+                bad.extend(filled.undecided.into_iter().map(undecided));
             }
         }
-        lost
+        bad
     }
 
-    /// Computes what the targets should hold of one span. Returns the targets whose data cannot be
-    /// read.
+    /// Computes what the targets should hold of one span.
     fn fill_span(
         &self,
         span: &Span,
         targets: &[&Target],
         outs: &mut [&mut [u8]],
         memory: &mut [u8],
-    ) -> Vec<usize> {
-        let (at, len) = (self.member_at(span), index(span.len()));
-        let start = index(span.columns.start);
+    ) -> SpanFill {
+        let (at, len) = (self.member_at(span), span.len().index());
+        let start = span.columns.start.distance_from(Column(0)).index();
         let (mut rest, mut lacking) = (Vec::new(), Vec::new());
         for (i, (target, out)) in targets.iter().zip(outs.iter_mut()).enumerate() {
             let buf = &mut out[start..start + len];
@@ -275,19 +305,36 @@ impl Array {
             }
         }
         if rest.is_empty() {
-            return Vec::new();
+            return SpanFill::default();
         }
         let mut data: Vec<&mut [u8]> =
             memory.chunks_mut(len).take(span.layout.data_disks()).collect();
         let read = match self.verifier.get() {
             Some(verifier) => self.read_locked_stripe(verifier, span, &mut data),
-            None => self.read_stripe(span, &mut data, &[]),
+            None => self.read_stripe(span, &mut data, &[]).map(|()| Vec::new()),
         };
-        if read.is_err() {
-            return lacking;
-        }
+        let Ok(pages) = read else { return SpanFill { lacking, ..SpanFill::default() } };
         self.fill_parts(span, &data, rest);
-        Vec::new()
+        let computed = pages.iter().flat_map(|page| lacking.iter().map(|i| (*i, page.clone())));
+        let chunk = self.place(span.stripe).0;
+        let undecided =
+            computed.filter(|(i, page)| !self.copy_own(targets[*i], chunk, page, outs[*i]));
+        SpanFill { lacking: Vec::new(), undecided: undecided.collect() }
+    }
+
+    /// Reads, into the same part of `out`, a page of what the member holds from `at` on that a
+    /// target is to replace. Returns false if there is none, or it cannot be read.
+    fn copy_own(
+        &self,
+        target: &Target,
+        at: MemberByte,
+        page: &Range<Column>,
+        out: &mut [u8],
+    ) -> bool {
+        let start = page.start.distance_from(Column(0));
+        let buf = &mut out[start.index()..start.plus(page.length()).index()];
+        let job = ReadJob { role: target.role, at: at.plus(start), buf };
+        target.replacement && self.fetch(&mut [job]).is_empty()
     }
 
     /// Fills what each of these roles holds in a span whose data are given.
@@ -302,7 +349,7 @@ impl Array {
                 Part::Q => q = Some(out),
             }
         }
-        let bytes = data.len() as u64 * span.len();
+        let bytes = span.len().times(data.len() as u64);
         match (p, q) {
             (None, None) => return,
             (Some(p), None) => {
@@ -321,13 +368,21 @@ impl Array {
     }
 
     /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
-    /// unit's lock is held. Returns what no copy delivers.
-    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
-        let verified = self.verifier.get();
-        if verified.is_some_and(|verifier| self.read_locked_copies(verifier, offset, out).is_ok()) {
-            return Vec::new();
+    /// unit's lock is held. Returns the ranges that become bad blocks of `target`.
+    fn copy_of(
+        &self,
+        target: &Target,
+        at: MemberByte,
+        offset: ByteOffset,
+        out: &mut [u8],
+    ) -> Vec<BadRange> {
+        let bad = |range, is_undecided| BadRange { target: 0, range, is_undecided };
+        let read = |verifier| self.read_locked_copies(verifier, offset, out).ok();
+        if let Some(pages) = self.verifier.get().and_then(read) {
+            let undecided = pages.into_iter().filter(|page| !self.copy_own(target, at, page, out));
+            return undecided.map(|page| bad(page, true)).collect();
         }
-        let from_any = |offset: u64, buf: &mut [u8]| {
+        let from_any = |offset: ByteOffset, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *buf };
                 self.fetch(&mut [job]).is_empty()
@@ -337,44 +392,56 @@ impl Array {
             return Vec::new();
         }
         let mut lost = Vec::new();
-        let mut at = 0;
-        for page in out.chunks_mut(index(PAGE)) {
-            let end = at + page.len() as u64;
-            if !from_any(offset + at, page) {
-                lost.push(at..end);
+        let mut at = Column(0);
+        for page in out.chunks_mut(PAGE.index()) {
+            let columns = at.range(ByteLen::of(page));
+            at = columns.end;
+            if !from_any(offset.plus(columns.start.distance_from(Column(0))), page) {
+                lost.push(bad(columns, false));
             }
-            at = end;
         }
         lost
     }
 
-    /// Writes what a target should hold from `at` on. Records lost ranges as bad blocks.
-    fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
+    /// Writes what a target should hold from `at` on, and records its bad blocks.
+    fn fill(
+        &self,
+        target: &Target,
+        at: MemberByte,
+        content: &[u8],
+        bad: &[BadRange],
+    ) -> Result<()> {
         let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
             member.replacement().map_or(Ok(()), |replacement| replacement.write(at, content))?;
-            self.clear_replacement_badblocks(role, at, content.len() as u64)?;
+            self.clear_replacement_badblocks(role, at, ByteLen::of(content))?;
         } else {
             let results = member.write_batch(std::iter::once((at, content)));
             match results.into_iter().flatten().find_map(Result::err) {
                 Some(error) => return self.fail_member(role, error),
-                None => self.clear_badblocks(role, at, content.len() as u64)?,
+                None => self.clear_badblocks(role, at, ByteLen::of(content))?,
             }
         }
-        for range in lost {
-            let (start, len) = (at + range.start, range.end - range.start);
-            if !self.record_badblock(role, target.replacement, start, len) {
+        for BadRange { range, is_undecided, .. } in &merged(bad) {
+            let start = at.plus(range.start.distance_from(Column(0)));
+            let len = range.length();
+            if self.record_badblock(role, target.replacement, start, len) {
+                continue;
+            }
+            let Some(verifier) = self.verifier.get().filter(|_| *is_undecided) else {
                 let name = member.name();
                 let why =
                     format!("no member has it, and the bad-block log of {name} is full or missing");
-                return Err(io_error("rebuild", start, index(len), why));
-            }
+                return Err(io_error("rebuild", ByteOffset(start.0), len, why));
+            };
+            self.forget_badblock(role, target.replacement, start, len);
+            verifier.record_unlisted(len);
         }
         Ok(())
     }
 
     /// Makes what the targets received so far durable, and records it in their superblocks.
-    fn mark_filled(&self, targets: &[Target], done: u64) -> Result<()> {
+    fn mark_filled(&self, targets: &[Target], done: MemberByte) -> Result<()> {
         for target in targets {
             let member = &self.members[target.role];
             let flushed = match member.replacement().filter(|_| target.replacement) {
@@ -386,7 +453,7 @@ impl Array {
                 Err(error) => return Err(error),
                 Ok(()) => {}
             }
-            let until = MemberSector(done.max(target.from) / 512);
+            let until = done.max(target.from).sector_floor();
             self.update_metadata(|metadata| {
                 metadata.set_recovery_offset(target.role, target.replacement, until)
             })?;
@@ -415,11 +482,33 @@ impl Array {
             });
         }
         if member.device().is_some() {
-            member.set_readable_until(u64::MAX);
+            member.set_readable_until(MemberByte::MAX);
             self.update_metadata(|metadata| metadata.finish_recovery(target.role))?;
         }
         Ok(())
     }
+}
+
+/// Returns the ranges with those that touch merged: each one that is recorded costs a flush.
+fn merged(bad: &[BadRange]) -> Vec<BadRange> {
+    let mut merged: Vec<BadRange> = Vec::new();
+    for next in bad {
+        match merged.last_mut() {
+            Some(last)
+                if last.range.end == next.range.start && last.is_undecided == next.is_undecided =>
+            {
+                last.range.end = next.range.end;
+            }
+            _ => merged.push(next.clone()),
+        }
+    }
+    merged
+}
+
+/// Returns how many bytes no member can deliver.
+fn lost_bytes(bad: &[BadRange]) -> ByteLen {
+    let lost = bad.iter().filter(|bad| !bad.is_undecided);
+    lost.map(|bad| bad.range.length()).fold(ByteLen(0), ByteLen::plus)
 }
 
 /// Returns whether the member of this role is among the targets.

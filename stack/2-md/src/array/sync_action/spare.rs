@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Result};
-use xfskit_units::{MemberSector, Sectors};
+use xfskit_units::{MemberByte, MemberSector, Sectors};
 
 use crate::array::member::Member;
 use crate::array::metadata::MemberMetadata;
@@ -154,7 +154,7 @@ impl Array {
     /// Returns true if all data remain readable without this role and without the roles that are
     /// not completely filled.
     pub(in crate::array) fn survives_without(&self, role: usize) -> bool {
-        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let size = |role| MemberByte(self.geometry.member_size(role).byte_len().0);
         let lacks = |r: &usize| {
             let member = &self.members[*r];
             *r == role || member.device().is_none() || member.readable_until() < size(*r)

@@ -421,7 +421,7 @@ impl<D: Driver> Work<'_, D> {
 mod tests {
     use super::*;
     use crate::driver::mounted::Mounted;
-    use crate::driver::record::Recorder;
+    use crate::driver::testing::Recorder;
 
     /// Small options that do not drop the machine's caches.
     fn small() -> Options {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::driver::mounted::Mounted;
     use crate::driver::null::Null;
-    use crate::driver::record::Recorder;
+    use crate::driver::testing::Recorder;
 
     fn quietly<D: Driver>(driver: &D, load: &Load, options: &Options) -> io::Result<Outcome> {
         run(driver, load, options, &mut |_| Ok(()))

@@ -59,7 +59,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::record::Recorder;
+    use crate::driver::testing::Recorder;
     use crate::suite::testing::{Heard, settings};
     use crate::testbed::Job;
 

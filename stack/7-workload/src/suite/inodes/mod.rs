@@ -178,7 +178,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::record::Recorder;
+    use crate::driver::testing::Recorder;
     use crate::suite::testing::{Heard, settings};
 
     const OPTIONS: Options =

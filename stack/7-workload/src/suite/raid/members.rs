@@ -229,9 +229,9 @@ impl RaidArray {
     /// Returns the sum of the counters of the legs.
     pub(super) fn io_stats(&self) -> IoStats {
         self.legs.iter().map(|leg| leg.io_stats()).fold(IoStats::default(), |sum, of| IoStats {
-            read: sum.read + of.read,
-            loaded: sum.loaded + of.loaded,
-            stored: sum.stored + of.stored,
+            read: sum.read.plus(of.read),
+            loaded: sum.loaded.plus(of.loaded),
+            stored: sum.stored.plus(of.stored),
         })
     }
 }

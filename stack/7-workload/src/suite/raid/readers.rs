@@ -154,7 +154,7 @@ impl Reading<'_> {
         let mut filled = 0;
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
             let watch = |step: xfskit_md::array::sync_action::Progress| {
-                filled = step.done;
+                filled = step.done.0;
                 if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             leg.rebuild(watch).map_err(io::Error::other)?;
@@ -222,9 +222,9 @@ pub(super) fn run(
             bytes: after.0 - before.0,
             usage: usage?,
             io_stats: IoStats {
-                read: after.1.read - before.1.read,
-                loaded: after.1.loaded - before.1.loaded,
-                stored: after.1.stored - before.1.stored,
+                read: after.1.read.minus(before.1.read),
+                loaded: after.1.loaded.minus(before.1.loaded),
+                stored: after.1.stored.minus(before.1.stored),
             },
             members: members.collect(),
             rebuilt,

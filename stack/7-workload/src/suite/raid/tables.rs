@@ -2,6 +2,7 @@
 
 use xfskit_md::array::IoStats;
 use xfskit_parity::{Operation, measure};
+use xfskit_units::ByteLen;
 
 use super::members::Plan;
 use super::readers::{Outcome, State};
@@ -69,7 +70,7 @@ fn line<'p>(
 /// Returns the cells of rate, spread, ratio to the healthy array, and cost per byte.
 fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     let Outcome { io_stats: IoStats { read, loaded, stored }, .. } = point.last;
-    let each = |bytes| Cell::Number(point.last.per_byte(bytes), 2);
+    let each = |bytes: ByteLen| Cell::Number(point.last.per_byte(bytes.0), 2);
     vec![
         Cell::Number(point.rate.median(), 0),
         Cell::Number(point.rate.spread() * 100.0, 1),

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use xfskit::{ErrorKind, File, NewFile, OpenOptions, Result};
 
-use super::arguments::Owner;
 use super::{Session, Stopped};
 use crate::exit::Failure;
+use crate::grammar::arguments::Owner;
 use crate::grammar::change::{Fallocate, Truncate};
 
 /// `xfskit truncate`

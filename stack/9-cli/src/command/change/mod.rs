@@ -8,12 +8,9 @@
 //! | [`put`] | `put`, `cp` |
 //! | [`content`] | `truncate`, `fallocate` |
 //! | [`shell`] | `shell` |
-//! | [`mode`], [`arguments`] | permissions, owners and times as words |
 
-pub(crate) mod arguments;
 mod attributes;
 mod content;
-pub(crate) mod mode;
 mod names;
 mod put;
 mod shell;

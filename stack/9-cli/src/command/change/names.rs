@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use xfskit::{ErrorKind, NewFile, RenameMode, Result};
 
-use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Ln, Mkdir, Mknod, Mv, NodeKind, Rm};
+use crate::grammar::mode::ModeChange;
 use crate::show;
 
 /// `xfskit mkdir`

@@ -1,249 +1,138 @@
-//! `xfskit md guess`: finds the array of members without superblocks.
+//! `xfskit md guess`: finds the array of members without superblocks, from the volume on them.
 //!
-//! The members are searched for [`evidence`](mod@target::evidence), [`guess`] finds the arrays that
-//! explain it, and [`judge`] checks the volumes on them. A doubtful guess is not a result. Equally
-//! good guesses are all printed and are not a result either; [`content`] shows whether they read
-//! the same.
-
-mod content;
-mod judge;
-
-use std::ops::ControlFlow;
+//! A doubtful guess is not a result. Equally good guesses are all printed and are not a result
+//! either; the notes say whether they read the same.
 
 use serde_json::json;
-use xfskit::raw::block::OpenMode;
-use xfskit::raw::md::Member;
-use xfskit::raw::md::guess::{self, Evidence, Guess, MemberDevices};
-use xfskit::raw::target::{self, ArrayName, Base, Part, Target};
+use xfskit::ErrorKind;
+use xfskit::md::{Candidate, Confidence, Guess, GuessStep, Guessed};
 
-use crate::command::open;
+use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
-use judge::{JudgedGuess, Sureness};
-
-/// Number of guesses that are checked.
-const CHECKED_MAX: usize = 128;
-/// Guesses with this many more contradictions are not reported.
-const MARGIN: u64 = 3;
-/// Number of members that may be missing without being named `missing`, for a hint.
-const MORE_MAX: usize = 2;
 
 /// `xfskit md guess`. Exit code 1 if there is no guess, if all are doubtful, or if several are
 /// equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
-    let members = members(names)?;
-    let device = |member: &Member| member.device.clone();
-    let devices: Vec<_> = members.iter().map(|member| member.as_ref().map(device)).collect();
-    let progress = Progress::new(out, "searching", "bytes");
-    let told = |done, total| {
-        progress.set(done, total);
-        stop.flow()
-    };
-    let found = target::find_evidence(&devices, scan, &told);
-    drop(progress);
-    let evidence = match found {
-        ControlFlow::Break(()) => return Err(Failure::stopped()),
-        ControlFlow::Continue(None) => {
-            out.note("no XFS volume is found on them that could tell");
-            return Ok(ExitStatus::Problem);
-        }
-        ControlFlow::Continue(Some(evidence)) => evidence,
-    };
-    let mut best = best(guess::guess(&devices, &evidence), &members, &stop, out)?;
+    let search = Progress::new(out, "searching", "bytes");
+    let check = Progress::new(out, "checking", "bytes");
+    let guess = Guess::new().scan(scan).cancel(stop.token()).progress(|step, at| match step {
+        GuessStep::Search => search.set(at.done, at.total),
+        _ => check.set(at.done, at.total),
+    });
+    let array = super::array_target(names)?.to_string();
+    let guessed = guess.run(names).map_err(|e| match e.kind() {
+        ErrorKind::Cancelled => Failure::stopped(),
+        _ => failed(&array, &e),
+    })?;
+    drop(guess);
+    (search.finish(), check.finish());
+    if guessed.pieces_found == 0 {
+        out.note("no XFS volume is found on them that could tell");
+        return Ok(ExitStatus::Problem);
+    }
     let mut is_answered = false;
-    for judged in best.equals.iter_mut().take(COMPARED_MAX) {
-        judge::compare(judged, &members, &stop);
+    for candidate in &guessed.candidates {
+        is_answered |= report(candidate, &guessed, out)?;
     }
-    for judged in &best.equals {
-        is_answered |= say(judged, &best, &members, out)?;
-    }
-    best.say_equals(out);
+    report_equals(&guessed, out);
     if !is_answered {
-        let found = evidence.found.len();
-        if best.equals.is_empty() {
+        let found = guessed.pieces_found;
+        if guessed.candidates.is_empty() {
             out.note(&format!(
                 "no array of these members explains half of the {found} pieces found"
             ));
         }
-        let astray = best.equals.first().map_or(found, |judged| judged.guess.astray());
-        hint_at_missing(&devices, &evidence, astray, out);
+        if let Some(with) = guessed.with_missing {
+            out.note(&format!(
+                "with {} more, {} of {found} pieces would lie right: give the word missing for \
+                 each member that is not there",
+                with.missing, with.pieces_right
+            ));
+        }
     }
     Ok(ExitStatus::of(is_answered))
 }
 
-/// Returns the members that these arguments name, with patterns expanded; `None` for `missing`.
-fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
-    let name = super::array_target(names)?.to_string();
-    let target = Target::parse(&name).map_err(|e| open::not_opened(&name, &e.into()))?;
-    let Base::Array(array) = &target.base else {
-        return Err(Failure::cannot(format!("{name}: not an array")));
-    };
-    target::members(array, OpenMode::ReadOnly).map_err(|e| open::not_opened(&name, &e.into()))
+/// Returns true if the candidates are all of the best ones, and read the same.
+fn reads_same(guessed: &Guessed) -> bool {
+    guessed.unchecked == 0 && is_same(guessed)
 }
 
-/// Number of equal guesses whose stripes are compared.
-const COMPARED_MAX: usize = 4;
-
-/// The guesses that are better than all others.
-struct Best {
-    equals: Vec<JudgedGuess>,
-    /// By how many contradictions all others are worse.
-    margin: u64,
-    /// Number of guesses that may be as good and were not checked.
-    unchecked: usize,
+/// Returns true if all candidates read the same.
+fn is_same(guessed: &Guessed) -> bool {
+    guessed.candidates.windows(2).all(|two| two[0].digest == two[1].digest)
 }
 
-impl Best {
-    /// Returns true if all best guesses read the same.
-    fn reads_same(&self) -> bool {
-        let digest = |judged: &JudgedGuess| judged.checked.map(|checked| checked.content.digest);
-        self.unchecked == 0 && self.equals.windows(2).all(|two| digest(&two[0]) == digest(&two[1]))
+/// Reports several equal guesses.
+fn report_equals(guessed: &Guessed, out: &Out) {
+    let Guessed { candidates, unchecked, .. } = guessed;
+    if let [first, _, ..] = &candidates[..] {
+        let what = comparison(first, is_same(guessed));
+        out.note(&format!("undecided: these {} candidates {what}", candidates.len()));
     }
-
-    /// Reports several equal guesses.
-    fn say_equals(&self, out: &Out) {
-        let count = self.equals.len();
-        if count + self.unchecked < 2 {
-            return;
-        }
-        let partial = |judged: &JudgedGuess| judged.checked.is_some_and(|c| c.content.is_partial);
-        let what = match (self.reads_same(), self.equals.iter().any(partial)) {
-            (true, false) => "read the same: for reading, any of them will do",
-            (true, true) => "read the same as far as files were compared",
-            (false, _) => "differ in what their files hold: look at the files that each gives",
-        };
-        out.note(&format!("undecided: these {count} candidates {what}"));
-        if self.unchecked > 0 {
-            out.note(&format!("{} more may be as good, and were not checked", self.unchecked));
-        }
+    if *unchecked > 0 && !candidates.is_empty() {
+        out.note(&format!("at least {unchecked} more may be as good, and were not checked"));
     }
 }
 
-/// Checks guesses, the best first, until the others are known to be worse.
-fn best(
-    guesses: Vec<Guess>,
-    members: &[Option<Member>],
-    stop: &Stop,
-    out: &Out,
-) -> Result<Best, Failure> {
-    let mut judged: Vec<JudgedGuess> = Vec::new();
-    let (mut least, mut next_least, mut unchecked) = (u64::MAX, u64::MAX, 0);
-    for guess in guesses {
-        stop.check()?;
-        let known = guess.contradictions() as u64;
-        if known > least.saturating_add((least / 8).max(MARGIN)) {
-            next_least = next_least.min(known);
-            break;
-        }
-        if judged.len() == CHECKED_MAX {
-            unchecked += usize::from(is_equal(known, least));
-            continue;
-        }
-        let target = target(&guess, members)?;
-        let guess = judge::judge(guess, target, stop, out);
-        stop.check()?;
-        if let Some(contradictions) = guess.contradictions() {
-            least = least.min(contradictions);
-            judged.push(guess);
-        }
+/// Returns what the comparison of the files shows, and what was compared.
+fn comparison(first: &Candidate, is_same: bool) -> String {
+    let (files, bytes) = first.files;
+    let compared = format!("{files} files, {bytes} bytes");
+    match (is_same, first.is_content_complete) {
+        (false, _) => "differ in what their files hold: look at the files that each gives".into(),
+        (true, true) => format!(
+            "read the same, all files compared ({compared}): for reading, any of them will do"
+        ),
+        (true, false) => format!("read the same as far as files were compared: {compared}"),
     }
-    let others = judged.iter().filter_map(JudgedGuess::contradictions);
-    let others = others.filter(|contradictions| !is_equal(*contradictions, least));
-    next_least = others.fold(next_least, u64::min);
-    judged.retain(|guess| guess.contradictions().is_some_and(|c| is_equal(c, least)));
-    // Blocks of files are seldom zero.
-    let blank = |guess: &JudgedGuess| guess.checked.map_or(0, |checked| checked.content.blank);
-    let fewest = judged.iter().map(blank).min().unwrap_or(0);
-    judged.retain(|guess| blank(guess) <= fewest * 2 + BLANK_MIN);
-    judged.sort_by_key(|guess| (guess.contradictions(), blank(guess)));
-    let margin = next_least.saturating_sub(least);
-    Ok(Best { equals: judged, margin, unchecked })
-}
-
-/// Number of zero blocks in files that does not show a wrong guess.
-const BLANK_MIN: u64 = 8;
-
-/// Returns true if the contradictions are hardly more than the least.
-fn is_equal(contradictions: u64, least: u64) -> bool {
-    contradictions <= least.saturating_add(least / 8)
 }
 
 /// Prints a guess, unless it is doubtful, and the evidence against it. Returns true if it is the
 /// result.
-fn say(
-    judged: &JudgedGuess,
-    best: &Best,
-    members: &[Option<Member>],
-    out: &Out,
-) -> Result<bool, Failure> {
-    let (guess, target) = (&judged.guess, &judged.target);
-    let others = best.equals.len() - 1 + best.unchecked;
-    let sureness = judged.sureness(others, best.margin);
-    let against = judged.against(others, members);
-    let is_answer = matches!(sureness, Sureness::Certain | Sureness::Likely);
-    if sureness != Sureness::Doubtful {
-        let content = judged.checked.map(|checked| checked.content).unwrap_or_default();
+fn report(candidate: &Candidate, guessed: &Guessed, out: &Out) -> Result<bool, Failure> {
+    let (target, confidence) = (&candidate.target, candidate.confidence);
+    let others = guessed.candidates.len() - 1 + guessed.unchecked;
+    let is_answer = matches!(confidence, Confidence::Certain | Confidence::Likely);
+    if confidence != Confidence::Doubtful {
         let object = json!({
             "target": target,
-            "sureness": sureness.word(),
-            "certain": sureness == Sureness::Certain,
+            "confidence": confidence.to_string(),
+            "certain": confidence == Confidence::Certain,
             "candidates": others + 1,
-            "reads_same": best.reads_same(),
-            "pieces_right": guess.right,
-            "pieces_found": guess.found,
-            "samples_compared": guess.agreement.compared,
-            "samples_wrong": guess.agreement.wrong,
-            "check_errors": judged.checked.map(|checked| checked.errors),
-            "check_complete": judged.checked.is_some_and(|checked| checked.is_complete),
-            "ends_compared": content.ends_seen,
-            "ends_wrong": content.ends_wrong,
-            "rows_compared": judged.rows_compared,
-            "rows_wrong": judged.rows_wrong,
-            "against": against,
+            "candidates_listed": guessed.candidates.len(),
+            "candidates_unchecked": guessed.unchecked,
+            "reads_same": reads_same(guessed),
+            "files_compared": candidate.files.0,
+            "bytes_compared": candidate.files.1,
+            "files_complete": candidate.is_content_complete,
+            "pieces_right": candidate.pieces_right,
+            "pieces_found": guessed.pieces_found,
+            "samples_compared": candidate.samples.0,
+            "samples_wrong": candidate.samples.1,
+            "check_errors": candidate.check_errors,
+            "check_complete": candidate.is_check_complete,
+            "ends_compared": candidate.ends.0,
+            "ends_wrong": candidate.ends.1,
+            "stripes_compared": candidate.stripes.0,
+            "stripes_wrong": candidate.stripes.1,
+            "against": candidate.against,
         });
         out.result(&object, |_| format!("{target}\n"))?;
     }
-    let what = match sureness {
-        Sureness::Doubtful => format!("no answer: doubtful is {target}"),
-        Sureness::Undecided if others > 0 => return Ok(false),
-        sure => format!("this is {}", sure.word()),
+    let what = match confidence {
+        Confidence::Doubtful => format!("no answer: doubtful is {target}"),
+        Confidence::Undecided if others > 0 => return Ok(false),
+        sure => format!("this is {sure}"),
     };
-    let (right, found) = (guess.right, guess.found);
+    let (right, found) = (candidate.pieces_right, guessed.pieces_found);
     out.note(&format!("{what}; {right} of {found} pieces that were found lie where they should"));
-    for why in &against {
+    for why in &candidate.against {
         out.note(&format!("against it: {why}"));
     }
     Ok(is_answer)
-}
-
-/// Prints a hint if an array with missing members leaves fewer than `astray` pieces
-/// unexplained.
-fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, astray: usize, out: &Out) {
-    for more in 1..=MORE_MAX {
-        let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
-        let guesses = guess::guess(&with, evidence);
-        if let Some(best) = guesses.first().filter(|best| best.astray() < astray) {
-            out.note(&format!(
-                "with {more} more, {} of {} pieces would lie right: give the word missing for each member \
-                 that is not there",
-                best.right, best.found
-            ));
-            return;
-        }
-    }
-}
-
-/// Returns the target of a guess.
-fn target(guess: &Guess, members: &[Option<Member>]) -> Result<String, Failure> {
-    let named = |role: &Option<usize>| match role.and_then(|i| members[i].as_ref()) {
-        None => Ok(None),
-        Some(member) => Target::parse(&member.name).map(Some),
-    };
-    let members: Result<Vec<_>, _> = guess.order.iter().map(named).collect();
-    let members = members.map_err(|e| Failure::cannot(e.to_string()))?;
-    let base = Base::Array(Box::new(ArrayName::new(Some(guess.manual), members)));
-    Ok(Target { base, part: Part::parse(&guess.part) }.to_string())
 }

@@ -1,0 +1,7 @@
+//! All integration tests of this crate, in one program: it is linked once, and its tests share the
+//! processors.
+
+mod btree;
+mod owners;
+mod space;
+mod support;

@@ -1,0 +1,109 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::driver::testing::Recorder;
+use crate::driver::tree::walk;
+use crate::suite::testing;
+
+const SMALL: Options =
+    Options { files: Some(20), passes: Some(1), runs: Some(15), trees: 2, tree_files: 30 };
+
+fn settings(seed: u64) -> Settings {
+    Settings { seed, ..testing::settings() }
+}
+
+/// Returns the calls of `work`, by directory and file.
+fn calls_of(work: impl FnOnce(&mut Recorder)) -> BTreeMap<String, Vec<String>> {
+    let mut recorder = Recorder::default();
+    work(&mut recorder);
+    let mut calls = recorder.calls();
+    // All clients create the same directories; the seed does not determine which one is first.
+    for shared in ["", "/clients"] {
+        calls.entry(shared.into()).or_default().sort();
+    }
+    calls
+}
+
+/// Returns the calls of all programs.
+fn calls(seed: u64) -> [BTreeMap<String, Vec<String>>; 3] {
+    let settings = settings(seed);
+    let files = calls_of(|recorder| {
+        let plan = plan(&settings, 20);
+        for step in STEPS {
+            step::Work { step, plan: &plan }.run(recorder).expect("no errors");
+        }
+    });
+    let clients = calls_of(|recorder| {
+        let load = dbench_load(&settings).expect("a load");
+        let options = dbench::Options { verify_status: false, ..dbench_options(&settings, 1) };
+        Dbench { load: &load, options: &options }.run(recorder).expect("no errors");
+    });
+    let trees = calls_of(|recorder| {
+        let options = compilebench_options(&settings, 15, &SMALL);
+        Compilebench(&options).run(recorder).expect("no errors");
+    });
+    [files, clients, trees]
+}
+
+#[test]
+fn the_same_seed_gives_the_same_calls_of_every_program() {
+    let (first, again, other) = (calls(1), calls(1), calls(2));
+    for n in 0..first.len() {
+        assert!(first[n].len() > 4, "many directories and files");
+        assert!(first[n] == again[n], "program {n}: the same seed");
+        assert!(first[n] != other[n], "program {n}: another seed");
+    }
+}
+
+/// Lists every name on a volume with its size, in order.
+struct Listed;
+
+impl Job for Listed {
+    type Output = Vec<(Vec<u8>, u64)>;
+
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Output> {
+        let mut names = Vec::new();
+        walk(&*driver, &driver.root()?, &mut |dir, name, _| {
+            names.push((name.to_vec(), driver.stat(dir, name)?.size));
+            Ok(())
+        })?;
+        names.sort();
+        Ok(names)
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tree() {
+    let tree = |seed, column: Column| {
+        let settings = settings(seed);
+        let _selected = column.select();
+        let mut volume = settings.volume(Implementation::Engine).expect("a volume");
+        let plan = plan(&settings, 20);
+        step::run(&mut volume, Step::Create, &plan).expect("files");
+        let options = compilebench_options(&settings, 15, &SMALL);
+        volume.run(&mut Compilebench(&options)).expect("trees");
+        volume.run(&mut Listed).expect("names")
+    };
+    let first = tree(1, Column::Best);
+    assert!(first.len() > 60, "{}", first.len());
+    assert!(first == tree(1, Column::Best));
+    assert!(first == tree(1, Column::Table), "with any routine");
+    assert!(first != tree(2, Column::Best));
+}
+
+#[test]
+fn sections_plot_the_figures_of_their_tables() {
+    let mut heard = testing::Heard::default();
+    let settings = Settings { repetitions: 2, ..settings(1) };
+    let mut study = Study {
+        settings: &settings,
+        columns: vec![Column::Best, Column::Table],
+        observer: &mut heard,
+    };
+    let section = study.fs_mark(20).expect("files");
+    assert_eq!(section.plots.len(), 2);
+    let lines = &section.plots[0].lines;
+    assert_eq!(lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [2, 2]);
+    let section = study.compilebench(10, &SMALL).expect("trees");
+    assert_eq!(section.plots.len(), 1);
+}

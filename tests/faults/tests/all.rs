@@ -1,0 +1,5 @@
+//! All integration tests of this crate, in one program: it is linked once, and its tests share the
+//! processors.
+
+mod io_errors;
+mod silent;

@@ -1,0 +1,13 @@
+//! All integration tests of this crate, in one program: it is linked once, and its tests share the
+//! processors.
+
+mod chains;
+mod intents;
+mod kept;
+mod kernel;
+mod logprint;
+mod newer;
+mod pieces;
+mod stress;
+mod torn;
+mod writer;
