@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use xfskit_md::assemble::{AssembledMember, Freshness, ManualGeometry};
 use xfskit_md::{Assembly, Layout, Level};
-use xfskit_units::{ByteLen, Sectors};
+use xfskit_units::Sectors;
 
 use crate::error::{Error, Result};
 use crate::name::{ArrayName, Base, FORCE, MISSING, OVERLAY, Part, Target};

@@ -9,6 +9,8 @@ use xfskit_md::array::Array as RunningArray;
 use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::array::sync_action::{self, Completion, ScrubProgress};
 
+use xfskit_units::ByteLen;
+
 use super::Array;
 use crate::cause::array::ArrayError;
 use crate::progress::{Control, Report};
@@ -135,14 +137,14 @@ impl<'c> Scrub<'c> {
         let watch = |at: ScrubProgress| {
             throttle.keep(at.progress.done);
             result.next = at.next;
-            result.unchecked_sectors = at.progress.bad;
+            result.unchecked_sectors = at.progress.bad.0;
             for mismatch in &at.mismatches {
                 result.pages += 1;
-                result.mismatch_cnt += mismatch.counted;
+                result.mismatch_cnt += mismatch.counted.0;
                 result.repaired += u64::from(mismatch.repaired);
                 found(mismatch);
             }
-            self.control.at(at.progress.done, at.progress.total)
+            self.control.at(at.progress.done.0, at.progress.total.0)
         };
         let ended = running.scrub(self.from..running.scrub_stripes(), self.repair, watch)?;
         running.close()?;
@@ -269,7 +271,7 @@ impl<'c> Rebuild<'c> {
         running.rebuild(|sync_action::Progress { done, total, bad }| {
             self.at(SyncAction::Recover, done, total);
             throttle.keep(done);
-            bad_sectors = bad;
+            bad_sectors = bad.0;
             match self.cancel.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -278,7 +280,7 @@ impl<'c> Rebuild<'c> {
         Ok(bad_sectors)
     }
 
-    fn at(&self, action: SyncAction, done: u64, total: u64) {
+    fn at(&self, action: SyncAction, ByteLen(done): ByteLen, ByteLen(total): ByteLen) {
         if let Some(report) = &self.report {
             report(action, Progress { done, total });
         }
@@ -318,7 +320,7 @@ pub(super) fn corrected(array: &RunningArray, pages: &[Mismatch]) -> Vec<Correct
 /// Limits the rate of a sync action.
 struct Throttle {
     rate: Option<u64>,
-    begun: Option<(Instant, u64)>,
+    begun: Option<(Instant, ByteLen)>,
 }
 
 impl Throttle {
@@ -327,10 +329,10 @@ impl Throttle {
     }
 
     /// Waits until `done` bytes are allowed by the rate.
-    fn keep(&mut self, done: u64) {
+    fn keep(&mut self, done: ByteLen) {
         let Some(rate) = self.rate else { return };
         let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));
-        let micros = u128::from(done.saturating_sub(from)) * 1_000_000 / u128::from(rate);
+        let micros = u128::from(done.0.saturating_sub(from.0)) * 1_000_000 / u128::from(rate);
         let due = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         thread::sleep(due.saturating_sub(begun.elapsed()));
     }
