@@ -57,10 +57,7 @@ pub(super) fn orders(
             true if candidates.len() < ORDERS_TRIED => candidates.push((agreement(&order), order)),
             true => untried += 1,
         }
-        match untried < ORDERS_COUNTED {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
+        if untried < ORDERS_COUNTED { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     candidates.sort_by_key(|(agreement, _)| (agreement.wrong, agreement.located));
     let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);

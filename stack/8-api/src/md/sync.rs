@@ -272,9 +272,10 @@ impl<'c> Rebuild<'c> {
             self.at(SyncAction::Recover, done, total);
             throttle.keep(done);
             bad_sectors = bad.0;
-            match self.cancel.is_cancelled() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if self.cancel.is_cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         Ok(bad_sectors)
