@@ -45,6 +45,25 @@ image v5 64M -m rmapbt=1 -i nrext64=1
 image v5-1k 64M -b size=1024 -n size=4096 -m rmapbt=1
 image v5-plain 64M -m finobt=0,reflink=0,bigtime=0,inobtcount=0 -i sparse=0
 
+# Volumes that only some checks need: with a realtime device, and with metadata directories (xfsprogs 6.13 on the PATH).
+truncate -s 64M "$work/i" "$work/rt"; mkfs -r rtdev="$work/rt",extsize=64k "$work/i"; keep "$work/i" v5-rt; rm "$work/i"
+truncate -s 64M "$work/i"; mkfs -m metadir=1 "$work/i"; keep "$work/i" v5-metadir; rm "$work/i"
+
+# Trees of groups and extent maps of several levels, parent pointers, and a quota file that python3 writes and xfs_repair takes out of
+# its directory (xfsprogs 6.13).
+truncate -s 64M "$work/i"; mkfs -m rmapbt=1 -b size=1024 -n parent=1,size=4096 -i nrext64=1 -d agcount=2 -l size=5m "$work/i"
+mount -o loop "$work/i" "$mnt"
+python3 "$here/dquots.py" >"$mnt/quota"; quota=$(stat -c %i "$mnt/quota")
+mkdir "$mnt/many"; for i in $(seq 4500); do : >"$mnt/many/$i"; done; for i in $(seq 32 64 4500); do rm "$mnt/many/$i"; done
+fallocate -l 1500k "$mnt/pieces"; for i in $(seq 1 2 1499); do fallocate -p -o "${i}k" -l 1k "$mnt/pieces"; done
+for i in $(seq 0 2 500); do echo "$i" | dd of="$mnt/shared" bs=1k seek="$i" conv=notrunc status=none; done
+cp --reflink=always "$mnt/shared" "$mnt/shared-too"
+mkdir "$mnt/sub" "$mnt/sub/below"; ln -s "$(printf 'x%.0s' $(seq 900))" "$mnt/symlink-remote"; ln -s "$(printf 'y%.0s' $(seq 1000))" "$mnt/symlink-two"
+umount "$mnt"
+xfs_db -x -c 'sb 0' -c "write -d uquotino $quota" -c 'write -d qflags 1' -c 'write -d versionnum 0xb4f5' -c "inode $quota" -c 'write -d core.size 0' "$work/i"
+xfs_repair -L "$work/i"
+keep "$work/i" v5-tall; rm "$work/i"
+
 # A dirty log: everything up to the shutdown is in the journal, little of it in place.
 truncate -s 64M "$work/i"; mkfs -m rmapbt=1 "$work/i"
 mount -o loop "$work/i" "$mnt"; fill "$mnt"; xfs_io -x -c 'shutdown -f' "$mnt"; umount "$mnt"

@@ -2,8 +2,8 @@
 //!
 //! Arithmetic on numbers from a disk is checked: these types have no operators, only `checked_add`
 //! and the like, so an overflow cannot pass unnoticed. Positions and their lengths also have plain
-//! arithmetic, [`ByteOffset::plus`] and its kin, for numbers that were checked before: it costs what
-//! integers cost, and debug builds panic on overflow.
+//! arithmetic, [`ByteOffset::plus`] and its kin, for numbers that were checked before. It costs
+//! what integers cost, and debug builds panic on overflow.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,8 @@
 //! default methods, because a wrapper that forgets one would change the device silently: reads
 //! would no longer heal, holes would be read. So an implementation names each method, and writes
 //! it, [`forward!`](crate::forward)s it to the device below, or takes it as a
-//! [`plain!`](macro@crate::plain) disk has it.
+//! [`plain!`](macro@crate::plain) disk has it. Crates for delegation serve worse: `ambassador`
+//! forwards a trait as a whole, and `delegate` takes the signatures again at each wrapper.
 
 use std::sync::Arc;
 

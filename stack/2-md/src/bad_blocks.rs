@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{MemberSector, index};
+use xfskit_units::{MemberSector, Sectors, index};
 
 use crate::superblock::{MemberRange, Superblock};
 
@@ -21,8 +21,8 @@ const LONGEST: u64 = 512;
 pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     let (entries, _) = bytes.as_chunks::<8>();
     let entries = entries.iter().map(|entry| u64::from_le_bytes(*entry));
-    let scale = |units: u64| units.checked_shl(u32::from(shift)).unwrap_or(u64::MAX);
-    let mut ranges: Vec<Range<u64>> = entries
+    let scale = |units: u64| MemberSector(units.checked_shl(u32::from(shift)).unwrap_or(u64::MAX));
+    let mut ranges: Vec<Range<MemberSector>> = entries
         .take_while(|entry| *entry != END)
         .map(|entry| scale(entry >> 10)..scale((entry >> 10) + (entry & 0x3ff)))
         .filter(|range| range.start < range.end)
@@ -31,8 +31,8 @@ pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     let mut joined: Vec<Range<MemberSector>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.start <= last.end.0 => last.end.0 = last.end.0.max(range.end),
-            _ => joined.push(MemberSector(range.start)..MemberSector(range.end)),
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
         }
     }
     joined
@@ -41,10 +41,10 @@ pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
 /// Encodes `ranges` for a log of `len` bytes. Returns `None` if they do not fit. A range that
 /// begins or ends within a unit takes the whole unit.
 pub fn encode(ranges: &[Range<MemberSector>], shift: u8, len: usize) -> Option<Vec<u8>> {
-    let unit = 1u64.checked_shl(u32::from(shift))?;
+    let unit = Sectors(1u64.checked_shl(u32::from(shift))?);
     let mut bytes = Vec::with_capacity(len);
     for range in ranges {
-        let (mut start, end) = (range.start.0 / unit, range.end.0.div_ceil(unit));
+        let (mut start, end) = (range.start.whole(unit), range.end.div_ceil(unit));
         while start < end && bytes.len() < len {
             let length = (end - start).min(LONGEST);
             let entry = start.checked_mul(1 << 10)? | length;

@@ -13,14 +13,14 @@ use xfskit_units::{ByteLen, MemberSector, Sectors};
 use crate::layout::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 use crate::superblock::MemberRange;
 
-/// The maximum size of a member or an array, in sectors: 2^63 bytes.
-const MAX_SECTORS: u64 = 1 << 54;
+/// The maximum size of a member or an array: 2^63 bytes.
+const MAX_SECTORS: Sectors = Sectors(1 << 54);
 
 /// The most members that a 1.x superblock has room for (`dev_roles` of 4096 bytes).
 pub const MAX_RAID_DISKS: u32 = 1920;
 
-/// The smallest unit of parity levels and the step of every chunk size, in sectors: 4 KiB.
-pub const PAGE_SECTORS: u64 = 8;
+/// The smallest unit of parity levels and the step of every chunk size: 4 KiB.
+pub const PAGE_SECTORS: Sectors = Sectors(8);
 
 /// Why numbers make no array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -257,7 +257,11 @@ impl Layout {
 
 /// Checks that a size is neither zero nor beyond the maximum.
 fn check_size(size: Sectors) -> Result<Sectors, GeometryError> {
-    if (1..=MAX_SECTORS).contains(&size.0) { Ok(size) } else { Err(GeometryError::Size { size }) }
+    if (Sectors(1)..=MAX_SECTORS).contains(&size) {
+        Ok(size)
+    } else {
+        Err(GeometryError::Size { size })
+    }
 }
 
 /// Rounds `size` down to whole chunks.
@@ -269,9 +273,9 @@ fn round(size: Sectors, chunk: Sectors) -> Result<Sectors, GeometryError> {
 fn check_chunk(level: Level, chunk: Sectors) -> Result<(), GeometryError> {
     let expected = match level {
         Level::Linear | Level::Raid1 => return Ok(()),
-        Level::Raid0 if chunk.0 > 0 && chunk.0.is_multiple_of(PAGE_SECTORS) => return Ok(()),
+        Level::Raid0 if chunk.0 > 0 && chunk.0.is_multiple_of(PAGE_SECTORS.0) => return Ok(()),
         Level::Raid0 => "a multiple of 4 KiB",
-        _ if chunk.0 >= PAGE_SECTORS && chunk.0.is_power_of_two() => return Ok(()),
+        _ if chunk >= PAGE_SECTORS && chunk.0.is_power_of_two() => return Ok(()),
         _ => "a power of two, at least 4 KiB",
     };
     Err(GeometryError::Chunk { level, chunk, expected })

@@ -6,7 +6,7 @@
 
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_units::{ArraySector, ByteLen, ByteOffset, index};
+use xfskit_units::{ArraySector, ByteLen, ByteOffset};
 
 use crate::array::Array;
 
@@ -23,16 +23,14 @@ pub struct ReshapingDevice {
 impl ReshapingDevice {
     /// Returns a device that reads `first` up to `position` and `second` from there on.
     pub fn new(first: Array, second: Array, position: ArraySector) -> Self {
-        Self { first, second, position: ByteOffset(position.0.saturating_mul(512)) }
+        Self { first, second, position: position.byte_offset() }
     }
 
-    /// Returns the array that holds the byte at `offset`, and how many bytes from there on it
-    /// holds.
-    fn part(&self, offset: ByteOffset) -> (&Array, u64) {
-        match self.position.since(offset) {
-            Some(rest @ 1..) => (&self.first, rest),
-            _ => (&self.second, u64::MAX),
-        }
+    /// Returns the array that holds the byte at `offset`, and how far it holds the bytes from there
+    /// on.
+    fn part(&self, offset: ByteOffset) -> (&Array, ByteLen) {
+        let rest = self.position.saturating_distance_from(offset);
+        if rest.is_zero() { (&self.second, ByteLen(u64::MAX)) } else { (&self.first, rest) }
     }
 }
 
@@ -61,7 +59,7 @@ impl BlockDevice for ReshapingDevice {
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         let (array, rest) = self.part(offset);
-        let (here, there) = buf.split_at_mut(buf.len().min(index(rest)));
+        let (here, there) = buf.split_at_mut(buf.len().min(rest.index()));
         array.read_at(offset, here)?;
         if there.is_empty() {
             return Ok(());

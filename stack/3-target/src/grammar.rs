@@ -137,6 +137,11 @@ impl ArrayName {
         Self::new(None, members)
     }
 
+    /// Returns the name of the array of these members, without options.
+    pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
+        Self { manual, force: false, overlay: None, members }
+    }
+
     /// Parses the text after `md:`. The second value is the part of the array.
     pub(crate) fn parse(text: &str, depth: usize) -> Result<(Self, Option<Part>)> {
         if depth >= DEPTH_MAX {

@@ -73,13 +73,6 @@ impl Target {
     }
 }
 
-impl ArrayName {
-    /// Returns the name of the array of these members, without options.
-    pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
-        Self { manual, force: false, overlay: None, members }
-    }
-}
-
 impl Part {
     /// Parses the text after the `#`. Returns `None` if it is not a part.
     pub fn parse(text: &str) -> Option<Self> {

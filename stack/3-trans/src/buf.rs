@@ -273,8 +273,8 @@ impl BufCache {
         self.item(&BufMap::single(daddr, len)).read(self.parking()).unmaterialized_cluster()
     }
 
-    /// Records that transactions that may be parked in `parking` change blocks from now on. Read-ahead then fills the
-    /// system's page cache only.
+    /// Records that transactions that may be parked in `parking` change blocks from now on.
+    /// Read-ahead then fills the system's page cache only.
     pub(crate) fn attach(&self, parking: Arc<Parking>) {
         // A cache has one engine, so this happens once.
         let _first = self.parking.set(parking);

@@ -6,7 +6,8 @@
 //!   in ascending rank. Debug builds record the ranks that each thread holds and panic where the
 //!   order is broken, so a test finds a deadlock that could happen even in a run in which it does
 //!   not.
-//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`]. A transaction waits for them in ascending position only. Out of order it only tries, and
+//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`]. A transaction waits for
+//!   them in ascending position only. Out of order it only tries, and
 //!   [`TransError::Busy`](crate::TransError::Busy) makes the caller undo the transaction, wait and
 //!   run it again. All of them come after [`LockRank::CilContext`] and before [`LockRank::Cil`].
 //!

@@ -94,7 +94,8 @@ impl WriteBack {
     }
 
     /// Writes the oldest items in place by [`push`](Self::push), a portion at a time, until
-    /// `is_enough` returns true, so that a thread that waits for the journal's tail waits no longer than necessary.
+    /// `is_enough` returns true, so that a thread that waits for the journal's tail waits no longer
+    /// than necessary.
     ///
     /// # Errors
     /// As [`push`](Self::push).

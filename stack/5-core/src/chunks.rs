@@ -8,9 +8,9 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{ParallelBridge, ParallelIterator};
 use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
@@ -93,8 +93,8 @@ impl Volume {
     /// chunks, or if the device fails.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): the
-    /// first error of any thread.
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): an
+    /// error of any thread.
     pub fn bulkstat(
         &self,
         threads: usize,
@@ -104,28 +104,22 @@ impl Volume {
         for agno in self.geo().ags() {
             leaves.extend(self.inobt_leaves(agno)?);
         }
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let failed = Mutex::new(None);
-        let work = || {
-            let mut bufs = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                let Some(leaf) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                let result = self.stat_leaf(leaf, &mut bufs, &visit);
-                if !matches!(result, Ok(ControlFlow::Continue(()))) {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                if let Err(err) = result {
-                    failed.lock().get_or_insert(err);
-                }
-            }
+        // `None` is the visitor's wish to stop.
+        let stat = |bufs: &mut _, leaf| match self.stat_leaf(leaf, bufs, &visit) {
+            Ok(ControlFlow::Continue(())) => Ok(()),
+            Ok(ControlFlow::Break(())) => Err(None),
+            Err(error) => Err(Some(error)),
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(leaves.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        failed.into_inner().map_or(Ok(()), Err)
+        let threads = threads.min(leaves.len());
+        let pool = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build());
+        let ended = if let Some(Ok(pool)) = pool {
+            // Threads take the leaves in order, which is that of the disk.
+            pool.install(|| leaves.iter().par_bridge().try_for_each_init(Vec::new, stat))
+        } else {
+            let mut bufs = Vec::new();
+            leaves.iter().try_for_each(|leaf| stat(&mut bufs, leaf))
+        };
+        ended.or_else(|error| error.map_or(Ok(()), Err))
     }
 
     // ---- the tree ----------------------------------------------------------------------------

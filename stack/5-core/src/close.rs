@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 
 use xfskit_trans::Stats;
 
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::orphan::Orphan;
 use crate::superblock_edit;
 use crate::volume::Volume;
@@ -25,6 +23,17 @@ impl Closed {
     /// Returns true if the journal is clean: nothing is left to be done at the next opening.
     pub fn is_clean(&self) -> bool {
         self.orphans_left.is_empty()
+    }
+
+    /// Returns the statistics of a volume whose journal is clean now.
+    ///
+    /// # Errors
+    /// [`Error::LeftDirty`] names the orphans for which it is not.
+    pub fn into_clean(self) -> Result<Stats> {
+        if self.is_clean() {
+            return Ok(self.stats);
+        }
+        Err(Error::LeftDirty(self.orphans_left))
     }
 }
 
@@ -46,16 +55,17 @@ impl Volume {
     /// nothing for a volume that is open for reading.
     ///
     /// # Errors
-    /// [`Error::Trans`] if the volume was shut down, or if this call shuts it down.
+    /// [`Error::Trans`] if the volume was shut down, or if this call shuts it down;
+    /// [`Error::LeftDirty`] if it is closed and its journal stays dirty.
     pub fn close(self) -> Result<()> {
-        self.close_counted().map(drop)
+        self.close_counted()?.into_clean().map(drop)
     }
 
     /// Closes like [`close`](Self::close), and returns the statistics since the volume was opened
     /// and the orphans that keep the journal dirty.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// [`Error::Trans`].
     pub fn close_counted(self) -> Result<Closed> {
         self.close_shared()
     }
@@ -65,7 +75,7 @@ impl Volume {
     /// running.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// [`Error::Trans`].
     pub fn close_shared(&self) -> Result<Closed> {
         self.check_open()?;
         if let Ok(engine) = self.engine() {

@@ -40,6 +40,10 @@ pub(crate) struct DaBuf {
     pub(crate) buf: Arc<Buf>,
 }
 
+/// The callback of a walk over leaves: each leaf with the hash that its parent has for it, and each
+/// part that cannot be read.
+pub(crate) type EachLeaf<'e> = dyn FnMut(Result<(&DaBuf, Option<u32>)>) -> ControlFlow<()> + 'e;
+
 /// Verifies a block of the tree, node or leaf.
 pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult {
     if da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic) {
@@ -176,33 +180,50 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         &self,
         each: &mut dyn FnMut(Result<&DaBuf>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        self.each_leaf_with_hash(&mut |leaf| each(leaf.map(|(leaf, _)| leaf)))
+    }
+
+    /// Passes every leaf to `each` as [`each_leaf`](Self::each_leaf) does, with the last hash that
+    /// its parent has for it; `None` if it has no parent. Nodes whose last hash is not the one that
+    /// their parent has are passed as errors.
+    pub(crate) fn each_leaf_with_hash(&self, each: &mut EachLeaf<'_>) -> ControlFlow<()> {
         let root = match self.read_tree(da::root(self.geo(), self.fork)) {
             Ok(root) => root,
             Err(err) => return each(Err(err)),
         };
         let mut budget = self.budget();
-        self.each_leaf_below(&root, &mut budget, each)
+        self.each_leaf_below((&root, None), &mut budget, each)
     }
 
     /// The depth of this recursion is the level of the root, which a verified node bounds.
     fn each_leaf_below(
         &self,
-        block: &DaBuf,
+        (block, hash): (&DaBuf, Option<u32>),
         budget: &mut u64,
-        each: &mut dyn FnMut(Result<&DaBuf>) -> ControlFlow<()>,
+        each: &mut EachLeaf<'_>,
     ) -> ControlFlow<()> {
-        let Some(node) = self.node(block) else { return each(Ok(block)) };
+        let Some(node) = self.node(block) else { return each(Ok((block, hash))) };
+        let last = node.btree.last().map(|child| child.hashval.get());
+        if let (Some(expected), Some(last)) = (hash, last) {
+            let at = self.at("da node", FileOff(block.dablk.0.into()));
+            if let Err(fault) = self.vol.ctx(at).eq("da.node.hashval", expected, last) {
+                each(Err(fault.into()))?;
+            }
+        }
         for group in node.btree.chunks(READ_AHEAD) {
             self.read_ahead(group.iter().map(|child| FileOff(child.before.get().into())));
             for child in group {
                 let Some(left) = budget.checked_sub(1) else { return ControlFlow::Break(()) };
                 *budget = left;
-                let child = self.read_tree(DaBlock(child.before.get())).and_then(|child| {
-                    self.expect_level(&child, node.level.saturating_sub(1))?;
-                    Ok(child)
+                let block = self.read_tree(DaBlock(child.before.get())).and_then(|block| {
+                    self.expect_level(&block, node.level.saturating_sub(1))?;
+                    Ok(block)
                 });
-                match child {
-                    Ok(child) => self.each_leaf_below(&child, budget, each)?,
+                match block {
+                    Ok(block) => {
+                        let hash = Some(child.hashval.get());
+                        self.each_leaf_below((&block, hash), budget, each)?;
+                    }
                     Err(err) => each(Err(err))?,
                 }
             }

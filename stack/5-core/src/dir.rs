@@ -14,6 +14,7 @@
 
 mod direct;
 pub(crate) mod fork;
+pub mod index;
 mod leaves;
 mod lookup;
 pub(crate) mod names;

@@ -8,6 +8,8 @@ use xfskit_recovery::JournalDamage;
 use xfskit_trans::{BufError, TransError};
 use xfskit_units::{AgNumber, Ino};
 
+use crate::orphan::Orphan;
+
 /// An error of a volume.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -60,6 +62,10 @@ pub enum Error {
     /// The volume was closed.
     #[error("the volume is closed")]
     Closed,
+    /// The volume is closed, and its journal stays dirty: deleted inodes could not be freed. The
+    /// next opening for writing tries again.
+    #[error("the journal stays dirty: {}", list(.0))]
+    LeftDirty(Vec<Orphan>),
     /// No space, of this kind: blocks, inodes.
     #[error("no {0} left on the volume")]
     NoSpace(&'static str),
@@ -89,6 +95,17 @@ pub enum Error {
     /// A feature of the format that this code does not support, by name.
     #[error("{0} is not supported")]
     Unsupported(String),
+}
+
+/// Orphans that a message names one by one.
+const NAMED_MAX: usize = 8;
+
+fn list(orphans: &[Orphan]) -> String {
+    let mut named: Vec<String> = orphans.iter().take(NAMED_MAX).map(Orphan::to_string).collect();
+    if orphans.len() > NAMED_MAX {
+        named.push(format!("and {} more", orphans.len() - NAMED_MAX));
+    }
+    named.join("; ")
 }
 
 /// The result of an operation on a volume.

@@ -17,7 +17,7 @@ pub struct Orphan {
 impl Orphan {
     fn what(&self) -> String {
         let what = |ino| format!("inode {ino}, which is deleted,");
-        self.ino.map_or_else(|| "deleted files".into(), what)
+        self.ino.map_or_else(|| "a group's unlinked lists, with its deleted files,".into(), what)
     }
 
     pub(crate) fn new(ino: Option<Ino>, error: &Error) -> Self {

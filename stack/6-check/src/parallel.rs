@@ -1,36 +1,25 @@
-//! A work queue: each thread takes the next piece of work until there is none left.
+//! Pieces of work on several threads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{ParallelBridge, ParallelIterator};
 
 /// Runs `work` for every number below `count`, on up to `threads` threads. Each thread makes its
-/// own state with `state`. Returns all states when the queue is empty.
+/// own state with `state`, and takes the next number whenever it is free, so that the device is
+/// read in order. Returns all states.
+///
+/// # Panics
+/// If the system gives no thread.
 pub(crate) fn for_each<S: Send>(
     threads: usize,
     count: usize,
     state: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, usize) + Sync,
 ) -> Vec<S> {
-    let next = AtomicUsize::new(0);
-    let run = || {
-        let mut own = state();
-        loop {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= count {
-                return own;
-            }
-            work(&mut own, piece);
-        }
+    let fold = |mut own, piece| {
+        work(&mut own, piece);
+        own
     };
-    let helpers = threads.min(count).saturating_sub(1);
-    std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
-        let mut states = vec![run()];
-        for handle in handles {
-            match handle.join() {
-                Ok(state) => states.push(state),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        states
-    })
+    let pool = ThreadPoolBuilder::new().num_threads(threads.min(count).max(1)).build();
+    let pool = pool.expect("threads for a check");
+    pool.install(|| (0..count).par_bridge().fold(&state, fold).collect())
 }

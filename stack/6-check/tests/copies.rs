@@ -75,3 +75,59 @@ fn a_sound_copy_is_used_instead_of_a_damaged_one() {
     let ids: Vec<_> = check_all(&dev).1.iter().map(|f| f.corruption.check.0).collect();
     assert_eq!(ids, ["inode.magic"], "the inode is known all the same");
 }
+
+#[test]
+fn a_primary_that_asks_for_an_unknown_feature_is_refused_where_a_copy_is_sound() {
+    let image = Image::kept("v5");
+    let dev = Mirror([image.damaged(image.header(0, 0), |sb| sb[216] = 0x80), image.copy()]);
+    let ids: Vec<_> = check_all(&dev).1.iter().map(|f| f.corruption.check.0).collect();
+    assert_eq!(ids, ["sb.refused"]);
+}
+
+/// A device that fails to read one block.
+#[derive(Debug)]
+struct Failing(OverlayDevice, ByteOffset);
+
+impl BlockDevice for Failing {
+    xfskit_block::plain!(
+        logical_block_size,
+        physical_block_size,
+        topology,
+        is_read_only,
+        read_batch,
+        write_batch,
+        write_fua,
+        discard,
+        write_zeroes,
+        will_need,
+        skip_hole,
+        alternatives,
+        read_alternative,
+        heal
+    );
+    fn size(&self) -> ByteLen {
+        self.0.size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        let (start, end) = (offset.0, offset.0 + buf.len() as u64);
+        if (start..end).contains(&self.1.0) {
+            return Err(xfskit_block::Error::ReadOnly);
+        }
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
+        Err(xfskit_block::Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_fatal() {
+    let image = Image::kept("v5");
+    let leaf = image.magic(b"AB3B", 1);
+    let (report, findings) = check_all(&Failing(image.copy(), ByteOffset(leaf.offset as u64)));
+    let ids: Vec<_> = findings.iter().map(|f| f.corruption.check.0).collect();
+    assert_eq!((ids, report.fatals), (vec!["device.read"], 1));
+}

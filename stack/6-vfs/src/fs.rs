@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
+use xfskit_core::dir::index::{Digest, Unindexed};
 use xfskit_core::{Inode, Volume};
-use xfskit_format::Fork;
 use xfskit_format::inode::FileType;
+use xfskit_format::{Fork, Location};
 use xfskit_trans::Shared;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Daddr, FileOff, Ino, Sectors};
@@ -70,6 +71,8 @@ pub struct Portion {
     pub next: Option<u64>,
     /// Errors of entries that could not be read. All sound entries are returned.
     pub errors: Vec<Error>,
+    /// Of the entries, to be compared with the directory's index.
+    pub(crate) digest: Digest,
 }
 
 /// Memory of a result that is returned whole.
@@ -136,15 +139,17 @@ impl Fs {
     /// Makes all changes durable, writes them in place, and marks the journal clean.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// As [`sync`](Self::sync); [`LeftDirty`](xfskit_core::Error::LeftDirty) if the volume is
+    /// closed and its journal stays dirty.
     pub fn close(self) -> Result<()> {
-        self.close_counted().map(drop)
+        Ok(self.close_counted()?.into_clean().map(drop)?)
     }
 
-    /// Closes the volume like [`close`](Self::close), and returns its statistics.
+    /// Closes the volume like [`close`](Self::close), and returns its statistics and the orphans
+    /// for which the journal stays dirty.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// As [`sync`](Self::sync).
     pub fn close_counted(self) -> Result<xfskit_core::Closed> {
         Ok(self.volume.close_counted()?)
     }
@@ -154,7 +159,7 @@ impl Fs {
     /// change is running.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
+    /// As [`sync`](Self::sync).
     pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
         self.give_back_held();
         Ok(self.volume.close_shared()?)
@@ -309,7 +314,26 @@ impl Fs {
         let mut names = Names::default();
         names.add(&portion.entries);
         portion.errors.splice(0..0, names.repeated(&self.volume, dir.ino()));
+        if cookie == 0 && portion.next.is_none() {
+            portion.errors.extend(self.unindexed(dir, portion.digest));
+        }
         portion
+    }
+
+    /// Returns an error if the index of `dir`, of which `listed` is a whole listing, does not lead
+    /// to every name.
+    pub(crate) fn unindexed(&self, dir: &Inode, listed: Digest) -> Option<Error> {
+        let (_shared, dir) = self.now(dir).ok()?;
+        let indexed = self.volume.index_digest(&dir);
+        if indexed.is_ok_and(|indexed| indexed.is_none_or(|indexed| indexed == listed)) {
+            return None;
+        }
+        // Damage, or the directory changed between the portions.
+        let Unindexed { count, first } = self.volume.unindexed_names(&dir).ok()??;
+        let found = format!("{count} others, {:?} first", String::from_utf8_lossy(&first));
+        let ctx = self.volume.ctx(Location::of("directory").ino(dir.ino()));
+        let fault = ctx.fail("dir.leaf.missing", "names that can be looked up", found).err()?;
+        Some(Error::Core(fault.into()))
     }
 
     /// Returns a portion like [`read_dir_from`](Self::read_dir_from), without a check for repeated
@@ -325,6 +349,9 @@ impl Fs {
         };
         let mut whole = Whole::new(self.whole_max);
         let listed = self.volume.readdir(&dir, cookie, &mut |entry| {
+            if let Ok(entry) = &entry {
+                portion.digest.add(self.volume.geo(), entry);
+            }
             let len = match entry {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => 0,
                 Ok(entry) => {

@@ -1,7 +1,8 @@
 //! Read-ahead of small files by other threads.
 //!
 //! A thread that copies files one by one waits until each is found, opened and read. A few threads
-//! read ahead in the order of the tree, up to a bound on memory.
+//! read ahead in the order of the tree, up to a bound on memory: a pipeline in which readers wait
+//! for the copy, and the copy for readers, so its threads are not those of a pool.
 //!
 //! 1. Files are begun in ascending order, and a begun file is read to its end even beyond the
 //!    bound. So the file that the copy waits for is always being read.

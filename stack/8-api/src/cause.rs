@@ -240,7 +240,7 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::Exists => ErrorKind::AlreadyExists,
         Core::NotEmpty => ErrorKind::DirectoryNotEmpty,
         Core::Trans(TransError::ShutDown(_)) => ErrorKind::Shutdown,
-        Core::Trans(_) | Core::AttrBit => ErrorKind::Other,
+        Core::Trans(_) | Core::AttrBit | Core::LeftDirty(_) => ErrorKind::Other,
     }
 }
 

@@ -133,9 +133,16 @@ impl Drop for Shared {
         if !is_open || std::thread::panicking() {
             return;
         }
-        if let Err(error) = self.fs.close_shared() {
-            let error: &vfs::Error = &error;
-            tracing::error!(%error, "the volume could not be closed: changes since the last sync may be lost");
+        match self.fs.close_shared() {
+            Ok(closed) => {
+                for orphan in closed.orphans_left {
+                    tracing::error!(%orphan, "the journal stays dirty");
+                }
+            }
+            Err(error) => {
+                let error: &vfs::Error = &error;
+                tracing::error!(%error, "the volume could not be closed: changes since the last sync may be lost");
+            }
         }
     }
 }

@@ -210,7 +210,7 @@ fn a_volume_its_superblock_and_its_journal_describe_themselves() {
     assert_eq!(volume.uuid(), volume.geometry().uuid);
     assert!(volume.features().contains(&"crc"), "{:?}", volume.features());
     let blocks: u64 = volume.groups().unwrap().iter().map(|group| u64::from(group.blocks)).sum();
-    assert_eq!(blocks, volume.geometry().dblocks);
+    assert_eq!(blocks, volume.geometry().dblocks.0);
     let dump = volume.inspect("agf 0").unwrap();
     assert!(dump.to_string().contains("seqno = 0") && dump.to_json()["seqno"] == 0, "{dump}");
     assert_eq!(volume.inspect("agf 99").unwrap_err().kind(), ErrorKind::NotFound);

@@ -25,7 +25,10 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     let failure = failure(error, &grammar, &words);
     if words.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         let Failure { message, hint, exit } = &failure;
-        println!("{}", json!({ "error": { "message": message, "hint": hint, "exit": exit } }));
+        let object = json!({ "error": { "message": message, "hint": hint, "exit": exit } });
+        if let Err(unwritten) = write(&format!("{object}\n")) {
+            eprintln!("xfskit: {failure}; {unwritten}");
+        }
     } else if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
     } else {
@@ -35,18 +38,27 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     ExitCode::from(failure.exit)
 }
 
-/// Prints the requested help or version.
+/// Prints the requested help or version, and returns the exit code.
 fn help(error: &clap::Error) -> ExitCode {
-    let text = error.render();
-    let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
-    let written = Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush());
-    match written.map_err(stdout_failed) {
+    match print(error) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("xfskit: {failure}");
             ExitCode::from(failure.exit)
         }
     }
+}
+
+/// Prints the requested help or version.
+pub(crate) fn print(error: &clap::Error) -> Result<(), Failure> {
+    let text = error.render();
+    let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+    write(&text)
+}
+
+fn write(text: &str) -> Result<(), Failure> {
+    let written = Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush());
+    written.map_err(stdout_failed)
 }
 
 /// Returns the error in `words`, with a hint.

@@ -4,7 +4,13 @@ mod common;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use common::{Bench, expect, objects, shown, xfskit};
 
@@ -194,6 +200,26 @@ fn an_answer_that_cannot_be_written_is_not_a_success() {
         let silent = ["mkdir", &image, &dir];
         let (code, said) = redirected(&silent, redirection);
         assert_eq!(code, Some(0), "{redirection}: there was nothing to print: {said}");
+        let (code, said) = redirected(&["ls", "--json", "--no-such-option"], redirection);
+        assert_eq!(code, Some(2), "{redirection}: {said}");
+        assert!(said.contains("--no-such-option"), "{redirection}: {said}");
+    }
+}
+
+#[test]
+fn help_in_the_shell_that_cannot_be_written_is_not_a_success() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    for line in ["help", "help ls", "ls --help", "xattr set --help"] {
+        let script = shown(&bench.file("script", format!("{line}\n").as_bytes()));
+        let (code, said) = redirected(&["shell", &image], &format!("<'{script}'"));
+        assert_eq!(code, Some(0), "{line}: {said}");
+        for redirection in [">&-", "1</dev/null", ">/dev/full"] {
+            let redirection = format!("<'{script}' {redirection}");
+            let (code, said) = redirected(&["shell", &image], &redirection);
+            assert!(code.is_some_and(|code| code > 0), "{line} {redirection}: {said}");
+            assert!(said.contains("standard output"), "{line} {redirection}: {said}");
+        }
     }
 }
 
@@ -225,4 +251,80 @@ fn get_does_not_follow_existing_links() {
         assert_eq!(run.code, 2, "{}", run.stderr);
     }
     assert_eq!(fs::read_dir(&aside).unwrap().count(), 1);
+}
+
+/// Seconds of the race below: `XFSKIT_RACE_SECONDS`, or 4.
+fn race_time() -> Duration {
+    let seconds = std::env::var("XFSKIT_RACE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(4))
+}
+
+/// Exchanges each directory in `dest`, as soon as it is there, with a symbolic link to `outside`,
+/// and back. Returns the number of exchanges.
+fn swap_directories(dest: &Path, outside: &Path, stop: &AtomicBool) -> u64 {
+    let link = dest.with_extension("link");
+    std::os::unix::fs::symlink(outside, &link).unwrap();
+    let mut swaps = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for dir in ["dir0", "dir1", "dir2", "dir0/below", "dir1/below"] {
+            let path = dest.join(dir);
+            for _ in 0..2 {
+                let flags = RenameFlags::EXCHANGE;
+                swaps += u64::from(renameat_with(CWD, &link, CWD, &path, flags).is_ok());
+            }
+        }
+    }
+    swaps
+}
+
+#[test]
+fn get_writes_nothing_through_a_link_put_in_place_of_a_directory_while_it_runs() {
+    let bench = Bench::new();
+    for n in 0..120 {
+        let below = ["dir0", "dir1", "dir2", "dir0/below", "dir1/below"][n % 5];
+        let dir = bench.path("tree").join(below);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("file{n}")), vec![b'x'; 3000]).unwrap();
+        fs::hard_link(dir.join(format!("file{n}")), dir.join(format!("link{n}"))).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.join(format!("symlink{n}"))).unwrap();
+    }
+    let image = shown(&bench.path("v.img"));
+    expect(0, &["mkfs", "-q", "--from", &shown(&bench.path("tree")), &image]);
+    let outside = bench.path("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file0"), b"untouched").unwrap();
+    let outside_now = || {
+        let meta = fs::metadata(&outside).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let file = fs::metadata(outside.join("file0")).unwrap();
+        (
+            names,
+            meta.mode(),
+            meta.mtime_nsec(),
+            file.nlink(),
+            fs::read(outside.join("file0")).unwrap(),
+        )
+    };
+    let before = outside_now();
+    let (end, mut turns, mut failed, mut swaps) = (Instant::now() + race_time(), 0, 0, 0);
+    while Instant::now() < end {
+        let dest = bench.path(&format!("dest{turns}"));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let swapping = scope.spawn(|| swap_directories(&dest, &outside, &stop));
+            let run = xfskit(&["get", "-q", &image, "/", &shown(&dest)]);
+            stop.store(true, Ordering::Relaxed);
+            swaps += swapping.join().unwrap();
+            assert!(matches!(run.code, 0 | 1), "{}: {}", run.code, run.stderr);
+            failed += u64::from(run.code == 1);
+        });
+        assert_eq!(outside_now(), before, "after {turns} turns and {swaps} exchanges");
+        turns += 1;
+        let _ = fs::remove_file(dest.with_extension("link"));
+        let _ = fs::remove_dir_all(&dest.with_extension("link"));
+        fs::remove_dir_all(&dest).unwrap();
+    }
+    eprintln!("{turns} copies, {failed} of them named an error, {swaps} exchanges");
+    assert!(turns > 0 && swaps > 0);
 }

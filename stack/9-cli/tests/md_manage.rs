@@ -361,6 +361,59 @@ fn a_rebuild_from_members_that_disagree_fails_and_names_the_stripes() {
     );
     // The array is whole all the same.
     assert_eq!(answer["missing"], serde_json::json!([]));
+    assert_eq!(answer["undecided_unlisted_sectors"], 0, "{}", run.stdout);
+}
+
+/// Returns the bad blocks that mdadm finds on a member: first sector and count of each range.
+fn bad_blocks(name: &str) -> Option<Vec<(u64, u64)>> {
+    let Ok(output) = Command::new("mdadm").args(["--examine-badblocks", name]).output() else {
+        eprintln!("skipped: the bad blocks that mdadm finds on {name} (there is no mdadm)");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let range = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (start, _, count) = (words.next()?, words.next()?, words.next()?);
+        Some((start.parse().ok()?, count.parse().ok()?))
+    };
+    Some(text.lines().filter_map(range).collect())
+}
+
+#[test]
+fn a_scrub_after_a_rebuild_does_not_take_the_wrong_member_for_right() {
+    for (level, chunk) in [("6", 64u64 << 10), ("1", 0)] {
+        let bench = Bench::new();
+        let chunks = format!("{}K", chunk >> 10);
+        let mut words = vec!["--level", level, "--assume-clean", "--data-offset", "1M"];
+        words.extend(if chunk > 0 { vec!["--chunk", &*chunks] } else { vec![] });
+        let (names, content) = filled(&bench, &words, if chunk > 0 { 5 } else { 3 });
+        // In every stripe: roles rotate, so parity is rebuilt from the wrong data, too.
+        for stripe in 0..8 {
+            let at = (1 << 20) + stripe * (64 << 10) + 8192;
+            damage(names[1].as_ref(), at, b"not what it should be");
+        }
+        expect(0, &["md", "fail", "--later", &format!("md:{}", names.join(",")), &names[2]]);
+        let left = [&names[..2], &names[3..]].concat();
+        let new = shown(&bench.path("new.img"));
+        let target = format!("md:{}", left.join(","));
+        let run = expect(1, &["md", "add", "--member-size", "9M", &target, &new]);
+        assert!(
+            run.stderr.contains("they are bad blocks of the rebuilt members"),
+            "{}",
+            run.stderr
+        );
+        let listed = bad_blocks(&new);
+        let pages: Vec<(u64, u64)> = (0..8).map(|stripe| (stripe * 128 + 16, 8)).collect();
+        assert!(listed.is_none_or(|listed| listed == pages), "{level}: {:?}", bad_blocks(&new));
+
+        let target = format!("{target},{new}");
+        let run = expect(1, &["md", "scrub", "--repair", "--json", &target]);
+        assert_eq!(objects(&run).last().unwrap()["repaired"], 0, "{}", run.stdout);
+        // Without the wrong member, the others still have what was written.
+        let others = [&left[..1], &left[2..], &[new.clone()][..]].concat();
+        let others = if chunk > 0 { others } else { left[..1].to_vec() };
+        holds(&format!("md:{}", others.join(",")), &content);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Every check of floor 1 has a test that makes it fail: a test of `1-format` expects each id that
-//! a verifier of that crate can return.
+//! a verifier of that crate can return. And the table of checks, `1-format/src/checks`, has every id
+//! that the code of any floor names, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,8 +17,16 @@ const OTHER_NAMES: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_def
 /// Macros that make several ids: the suffixes that each appends to its argument.
 type Macros = BTreeMap<String, Vec<String>>;
 
+fn stack() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stack")
+}
+
 fn crate_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stack/1-format")
+    stack().join("1-format")
+}
+
+fn table() -> PathBuf {
+    crate_root().join("src/checks")
 }
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -36,7 +45,7 @@ fn split(path: &Path) -> (String, String) {
     let text = fs::read_to_string(path).expect("UTF-8");
     let code = |line: &&str| !line.trim_start().starts_with("//");
     let text: String = text.lines().filter(code).flat_map(|line| [line, "\n"]).collect();
-    let name = path.strip_prefix(crate_root()).expect("below the crate");
+    let name = path.strip_prefix(stack()).expect("below the stack");
     let tests_dir = name.components().any(|part| part.as_os_str() == "tests");
     if tests_dir || name.ends_with("tests.rs") || name.ends_with("testing.rs") {
         return (String::new(), text);
@@ -47,9 +56,9 @@ fn split(path: &Path) -> (String, String) {
 }
 
 /// Returns whether the literal has the form of an id, such as "agf.flcount" and
-/// "dir.data.bestfree".
+/// "block.claimed-twice".
 fn is_id(literal: &str) -> bool {
-    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
     let word = |word: &str| !word.is_empty() && word.chars().all(known);
     literal.contains('.') && literal.split('.').all(word) && !OTHER_NAMES.contains(&literal)
 }
@@ -95,6 +104,7 @@ fn every_check_of_the_format_crate_has_a_test_that_expects_its_id() {
     let mut files = Vec::new();
     rust_files(&crate_root().join("src"), &mut files);
     rust_files(&crate_root().join("tests"), &mut files);
+    files.retain(|path| !path.starts_with(table()));
     let (ships, tests): (Vec<String>, Vec<String>) = files.iter().map(|path| split(path)).unzip();
     let all = |parts: &[String]| {
         let macros = parts.iter().flat_map(|text| macros(text)).collect();
@@ -114,4 +124,39 @@ fn every_check_of_the_format_crate_has_a_test_that_expects_its_id() {
     let unknown: Vec<_> =
         expected.difference(&used).filter(|id| families.contains(&family(id))).collect();
     assert!(unknown.is_empty(), "expected by tests, but no check: {unknown:#?}");
+}
+
+/// Returns the ids of the table: the first literal of each row.
+fn listed() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    rust_files(&table(), &mut files);
+    let mut listed = BTreeSet::new();
+    for path in files.iter().filter(|path| !path.ends_with("mod.rs")) {
+        let text = fs::read_to_string(path).expect("UTF-8");
+        let row = |line: &str| Some(line.strip_prefix("        \"")?.split_once('"')?.0.to_owned());
+        listed.extend(text.lines().filter_map(row));
+    }
+    listed
+}
+
+#[test]
+fn the_table_of_checks_has_every_id_of_the_code_and_no_other() {
+    let mut files = Vec::new();
+    for floor in fs::read_dir(stack()).into_iter().flatten().flatten() {
+        rust_files(&floor.path().join("src"), &mut files);
+    }
+    files.retain(|path| !path.starts_with(table()));
+    let texts: Vec<String> = files.iter().map(|path| split(path).0).collect();
+    let macros = texts.iter().flat_map(|text| macros(text)).collect();
+    let named: BTreeSet<String> = texts.iter().flat_map(|text| ids(text, &macros)).collect();
+    let listed = listed();
+    assert!(listed.len() > 500, "only {} rows: does this test still see them?", listed.len());
+    let family = |id: &String| id.split('.').next().unwrap_or("").to_owned();
+    let families: BTreeSet<String> = listed.iter().map(family).collect();
+    let named: BTreeSet<_> =
+        named.into_iter().filter(|id| families.contains(&family(id))).collect();
+    let unlisted: Vec<_> = named.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "not in stack/1-format/src/checks: {unlisted:#?}");
+    let idle: Vec<_> = listed.difference(&named).collect();
+    assert!(idle.is_empty(), "in the table, but no check: {idle:#?}");
 }

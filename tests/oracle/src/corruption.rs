@@ -190,7 +190,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
         "bnobt.rec.startblock",
         "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].startblock 950",
     ).by("bnobt.order"),
-    detected("bnobt.numrecs", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d numrecs 87").by("bnobt.order"),
+    detected("bnobt.numrecs", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d numrecs 87"),
     detected("bnobt.level", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d level 1"),
     detected("bnobt.bno", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d bno 7"),
     detected(
@@ -219,7 +219,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     // Inode trees.
     detected("inobt.rec.freecount", "agi 0; addr root; addr ptrs[1]; write -d recs[2].freecount 3").by("inobt.freecount"),
     detected("inobt.rec.free", "agi 0; addr root; addr ptrs[1]; write -d recs[2].free 4").by("inobt.free"),
-    detected("inobt.rec.startino", "agi 0; addr root; addr ptrs[1]; write -d recs[4].startino 256").by("inode.magic"),
+    detected("inobt.rec.startino", "agi 0; addr root; addr ptrs[1]; write -d recs[4].startino 256").by("inobt.chunk"),
     detected("inobt.rec.count", "agi 0; addr root; addr ptrs[1]; write -d recs[2].count 32").by("inobt.count"),
     detected("inobt.rec.holemask", "agi 0; addr root; addr ptrs[1]; write -d recs[2].holemask 255").by("inobt.holemask"),
     missed("inobt.key", "agi 0; addr root; write -d keys[2].startino 63616"),
@@ -281,7 +281,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     detected("inode.nextents", "inode {files/many-extents/9}; write -d core.nextents 8").by("inode.nblocks"),
     detected("inode.naextents", "inode {attributes/counts/30}; write -d core.naextents 9"),
     detected("inode.forkoff", "inode {attributes/counts/30}; write -d core.forkoff 60"),
-    detected("inode.format", "inode {files/sizes/8192}; write -d core.format 3").by("inode.nextents.btree"),
+    detected("inode.format", "inode {files/sizes/8192}; write -d core.format 3"),
     detected("inode.size.directory", "inode {directories/sizes/links100}; write -d core.size 1024").by("inode.size"),
     detected("inode.size.symlink", "inode {files/symlinks/1023}; write -d core.size 1000").by("symlink.bytes"),
     detected("inode.mode", "inode {files/sizes/8192}; write -d core.mode 040644").by("dir.entry.ftype"),
@@ -367,11 +367,11 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     detected(
         "dir.block.namelen",
         "inode {directories/sizes/links100}; dblock 0; write -d bu[4].namelen 200",
-    ).by("dir.data.tag"),
+    ).by("dir.data.namelen"),
     detected(
         "dir.block.name",
         "inode {directories/sizes/links100}; dblock 0; write -d bu[4].name \"f/\"",
-    ).by("dir.block.hashval"),
+    ).by("dir.name"),
     detected(
         "dir.block.bestfree",
         "inode {directories/sizes/links100}; dblock 0; write -d bhdr.bestfree[0].length 0x600",
@@ -415,7 +415,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     detected(
         "dir.node.hashval",
         "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].hashval 0x160c1806",
-    ).by("da.leaf.hashval"),
+    ).by("da.node.hashval"),
     detected(
         "dir.node.before",
         "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].before 33554452",
@@ -439,7 +439,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     // Attributes.
     detected("attr.sf.count", "inode {files/sizes/100}; write -d a.sfattr.hdr.count 2"),
     detected("attr.sf.totsize", "inode {files/sizes/100}; write -d a.sfattr.hdr.totsize 30"),
-    detected("attr.sf.namelen", "inode {files/sizes/100}; write -d a.sfattr.list[0].namelen 200").by("attr.sf.count"),
+    detected("attr.sf.namelen", "inode {files/sizes/100}; write -d a.sfattr.list[0].namelen 200"),
     detected(
         "attr.leaf.hashval",
         "inode {attributes/counts/300}; ablock 1; write -d entries[3].hashval 0x1db955c1",
@@ -447,7 +447,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     detected(
         "attr.leaf.nameidx",
         "inode {attributes/counts/300}; ablock 1; write -d entries[3].nameidx 960",
-    ).by("attr.leaf.namelen"),
+    ),
     detected(
         "attr.leaf.usedbytes",
         "inode {attributes/counts/300}; ablock 1; write -d hdr.usedbytes 300",
@@ -477,7 +477,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
     detected(
         "attr.node.hashval",
         "inode {attributes/counts/300}; ablock 0; write -d btree[3].hashval 0x55711d59",
-    ).by("da.leaf.hashval"),
+    ).by("da.node.hashval"),
     detected(
         "attr.node.before",
         "inode {attributes/counts/300}; ablock 0; write -d btree[3].before 62",

@@ -1,12 +1,14 @@
 //! `xfskit check` sees what `xfs_repair -n` sees, and what it does not, and names the field.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use xfskit_test_oracle::corruption::{
     self, INJECTED_FAULTS, InjectedFault, OLDER_VOLUME, Repair, VOLUME,
 };
 use xfskit_test_support::ours::CheckReport;
-use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, note, ours};
 
 /// The checks that failed.
 fn checks(verdict: &CheckReport) -> BTreeSet<&str> {
@@ -14,46 +16,89 @@ fn checks(verdict: &CheckReport) -> BTreeSet<&str> {
     findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
 }
 
-/// Writes each of `faults` to `image`, in turn. Returns what `check` or, in the long runs,
-/// `xfs_repair` of `judge` did not see as the table has it.
-fn judge<'f>(
+/// What became of one fault.
+enum Judged {
+    /// Both tools see it as the table has it.
+    AsListed,
+    /// The volume has no such field, or another check names the fault: the kernel chooses where
+    /// trees lie, so a few faults meet another record than the table has in mind.
+    Elsewhere(String),
+    /// `check` or `xfs_repair` does not see it as the table has it.
+    Wrong(String),
+}
+
+/// Writes `fault` to `image`, asks `check`, in the long runs also `xfs_repair` of `judge`, and takes
+/// it back.
+fn judge_one(
+    image: &Image,
+    judge: &Xfsprogs,
+    fault: &InjectedFault,
+    commands: &[String],
+) -> Judged {
+    let writer = Xfsprogs::newer().expect("needed");
+    let name = fault.name;
+    let Some(damage) = fault.write(&writer, image, commands) else {
+        return Judged::Elsewhere(format!("{name}: the volume has no such field"));
+    };
+    let verdict = ours::check(image);
+    let found = checks(&verdict);
+    let agrees = !long() || judge.repair_n(image, &[]).is_ok() == (fault.repair == Repair::Misses);
+    drop(damage);
+    let line = || format!("{name}: due {}, found {found:?}", fault.due);
+    match (found.contains(fault.due), agrees) {
+        (true, true) => Judged::AsListed,
+        (false, true) if !found.is_empty() => Judged::Elsewhere(line()),
+        (false, _) => Judged::Wrong(line()),
+        (true, false) => {
+            let version = &judge.version;
+            Judged::Wrong(format!("{name}: not what xfs_repair {version} makes of it"))
+        }
+    }
+}
+
+/// Judges `faults` on `image`, each thread on a copy of its own. Returns those that are not as the
+/// table has them.
+fn judge(
     image: &Image,
     scratch: &Scratch,
     judge: &Xfsprogs,
-    faults: impl Iterator<Item = &'f InjectedFault>,
+    faults: &[&InjectedFault],
 ) -> Vec<String> {
-    let writer = Xfsprogs::newer().expect("needed");
     judge.repair_n(image, &[]).expect("healthy before");
     let before = ours::check(image);
     assert!(before.is_clean(), "check complains of a healthy volume: {before:#?}");
-
     let mount = Mount::read_only(image, scratch).unwrap();
-    let faults: Vec<_> = faults.map(|fault| (fault, fault.commands_for(&mount))).collect();
+    let commands: Vec<_> = faults.iter().map(|fault| fault.commands_for(&mount)).collect();
     mount.unmount().unwrap();
+
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let copies: Vec<Image> = (0..threads).map(|n| image.copy(&format!("copy-{n}"))).collect();
+    let (next, judged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for copy in &copies {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(fault) = faults.get(n) else { break };
+                    let one = judge_one(copy, judge, fault, &commands[n]);
+                    judged.lock().expect("no panic").push(one);
+                }
+                assert!(ours::check(copy).is_clean(), "every fault is taken back");
+            });
+        }
+    });
     let (mut wrong, mut elsewhere) = (Vec::new(), Vec::new());
-    let count = faults.len();
-    for (fault, commands) in faults {
-        let Some(damage) = fault.write(&writer, image, &commands) else {
-            elsewhere.push(format!("{}: the volume has no such field", fault.name));
-            continue;
-        };
-        let verdict = ours::check(image);
-        let found = checks(&verdict);
-        if !found.contains(fault.due) {
-            let line = format!("{}: due {}, found {found:?}", fault.name, fault.due);
-            let kind = if found.is_empty() { &mut wrong } else { &mut elsewhere };
-            kind.push(line);
+    for judged in judged.into_inner().expect("no panic") {
+        match judged {
+            Judged::AsListed => {}
+            Judged::Elsewhere(line) => elsewhere.push(line),
+            Judged::Wrong(line) => wrong.push(line),
         }
-        if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Misses) {
-            let version = &judge.version;
-            wrong.push(format!("{}: not what xfs_repair {version} makes of it", fault.name));
-        }
-        drop(damage);
     }
-    assert!(ours::check(image).is_clean(), "every fault is taken back");
-    // The kernel chooses where trees lie, so a few faults meet another record than the table has in
-    // mind, and then another check names them.
-    if elsewhere.len() > count / 20 {
+    for line in &elsewhere {
+        note(line);
+    }
+    if elsewhere.len() > faults.len() / 20 {
         wrong.append(&mut elsewhere);
     }
     wrong
@@ -67,7 +112,7 @@ fn check_names_every_fault_that_repair_sees_and_those_it_is_blind_to() {
     let scratch = Scratch::new("faults");
     let Some(image) = corruption::volume(&scratch, VOLUME) else { return };
     let newer = Xfsprogs::newer().expect("needed");
-    let wrong = judge(&image, &scratch, &newer, INJECTED_FAULTS.iter());
+    let wrong = judge(&image, &scratch, &newer, &INJECTED_FAULTS.iter().collect::<Vec<_>>());
     assert!(
         wrong.is_empty(),
         "{} of {}:\n{}",
@@ -85,8 +130,9 @@ fn check_names_every_fault_that_an_older_repair_sees() {
     let scratch = Scratch::new("older-faults");
     let Some(image) = corruption::volume(&scratch, OLDER_VOLUME) else { return };
     let installed = Xfsprogs::installed().expect("needed");
-    let faults = INJECTED_FAULTS.iter().filter(|fault| !fault.name.starts_with("parent."));
-    let wrong = judge(&image, &scratch, &installed, faults);
+    let known = |fault: &&InjectedFault| !fault.name.starts_with("parent.");
+    let faults: Vec<_> = INJECTED_FAULTS.iter().filter(known).collect();
+    let wrong = judge(&image, &scratch, &installed, &faults);
     assert!(
         wrong.is_empty(),
         "{} of {}:\n{}",

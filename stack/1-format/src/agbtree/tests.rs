@@ -112,7 +112,7 @@ type Case<'a> = (&'a str, usize, &'a [u8]);
 
 macro_rules! linux {
     ($name:literal) => {
-        golden(1024, include_str!(concat!("golden/", $name, ".txt")))
+        golden(1024, include_str!(concat!("../golden/", $name, ".txt")))
     };
 }
 

@@ -10,7 +10,7 @@ fn extent(startoff: u64, startblock: u64, blockcount: u64, unwritten: bool) -> E
 
 #[test]
 fn records_survive_decoding_and_encoding() {
-    let bytes = golden(512, include_str!("golden/inode-extents.txt"));
+    let bytes = golden(512, include_str!("../golden/inode-extents.txt"));
     let recs = records(&bytes[176..], 3);
     let expected =
         [extent(0, 4118, 3, false), extent(10, 4121, 1, false), extent(20, 4131, 2, true)];
@@ -55,7 +55,7 @@ fn limits_agree_with_the_format_notes() {
 fn the_root_that_linux_wrote_leads_to_its_child_and_each_break_is_named() {
     let geo = geo_v5();
     let ctx = Ctx::new(&geo, Location::of("inode").ino(Ino(138)));
-    let inode = golden(512, include_str!("golden/inode-btree.txt"));
+    let inode = golden(512, include_str!("../golden/inode-btree.txt"));
     let room = &inode[176..176 + 192];
     let root = BmdrRoot::verify(room, &ctx, Fork::Data).unwrap();
     assert_eq!((root.level, root.keys, root.ptrs), (2, &[0.into()][..], &[4035.into()][..]));
@@ -79,7 +79,7 @@ fn a_node_that_linux_wrote_lists_its_leaves_and_each_break_is_named() {
     let geo = geo_v5();
     let at = Location::of("bmbt block").ino(Ino(138)).daddr(Daddr(32280), Sectors(8));
     let ctx = Ctx::new(&geo, at).log_head(Some(Lsn(0x1_0000_0100)));
-    let block = golden(4096, include_str!("golden/bmbt-node.txt"));
+    let block = golden(4096, include_str!("../golden/bmbt-node.txt"));
     let node = BmbtBlock::verify(&block, &ctx, Fork::Data).unwrap();
     assert_eq!((node.level, node.numrecs, node.leftsib), (1, 16, None));
     assert_eq!((node.keys()[1].get(), node.ptrs()[15].get()), (0x104, 0xfcd));
@@ -110,7 +110,7 @@ fn a_node_that_linux_wrote_lists_its_leaves_and_each_break_is_named() {
 fn a_leaf_that_linux_wrote_lists_its_extents() {
     let geo = geo_v5();
     let at = Location::of("bmbt block").ino(Ino(141)).daddr(Daddr(32632), Sectors(8));
-    let block = golden(4096, include_str!("golden/bmbt-leaf.txt"));
+    let block = golden(4096, include_str!("../golden/bmbt-leaf.txt"));
     let leaf = BmbtBlock::verify(&block, &Ctx::new(&geo, at), Fork::Data).unwrap();
     assert_eq!((leaf.recs().len(), leaf.keys().len(), leaf.ptrs().len()), (36, 0, 0));
     assert!(leaf.recs().is_sorted_by_key(|rec| rec.decode().startoff));

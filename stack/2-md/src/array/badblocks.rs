@@ -35,9 +35,8 @@ impl Array {
         if !member.bad().clear(at, len) {
             return Ok(());
         }
-        let ranges = member.bad().sectors();
         self.update_metadata(|metadata| {
-            metadata.write_bad_blocks(role, false, &ranges).unwrap_or_default()
+            metadata.write_bad_blocks(role, false, member.bad()).unwrap_or_default()
         })
     }
 
@@ -57,8 +56,24 @@ impl Array {
         };
         bad.add(at, len);
         self.is_optimal.store(false, Ordering::Release);
-        let recorded = metadata.write_bad_blocks(role, replacement, &bad.sectors());
+        let recorded = metadata.write_bad_blocks(role, replacement, bad);
         recorded.is_some_and(|failures| failures.is_empty())
+    }
+
+    /// Removes a range that could not be recorded from the bad blocks of a member or its
+    /// replacement.
+    pub(super) fn forget_badblock(
+        &self,
+        role: usize,
+        replacement: bool,
+        at: MemberByte,
+        len: ByteLen,
+    ) {
+        let member = &self.members[role];
+        match member.replacement() {
+            Some(active) if replacement => active.bad().clear(at, len),
+            _ => member.bad().clear(at, len),
+        };
     }
 
     /// Removes a range that was written from the replacement's bad blocks.
@@ -72,9 +87,8 @@ impl Array {
         if !replacement.bad().clear(at, len) {
             return Ok(());
         }
-        let ranges = replacement.bad().sectors();
         self.update_metadata(|metadata| {
-            metadata.write_bad_blocks(role, true, &ranges).unwrap_or_default()
+            metadata.write_bad_blocks(role, true, replacement.bad()).unwrap_or_default()
         })
     }
 

@@ -31,8 +31,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_units::{ByteLen, JournalSector, MemberSector, Sectors, SyncSector, index};
+use xfskit_units::{ByteLen, JournalSector, Sectors, SyncSector, index};
 
+use super::badblock_list::BadBlockList;
 use crate::bad_blocks;
 use crate::bitmap::{Bitmap, HEAD_BYTES};
 use crate::superblock::{MemberRange, Superblock};
@@ -258,13 +259,15 @@ impl ArrayMetadata {
         &self,
         role: usize,
         replacement: bool,
-        ranges: &[Range<MemberSector>],
+        bad: &BadBlockList,
     ) -> Option<Failures> {
         let mut state = self.state.lock();
         let member = state.list(replacement).iter_mut().find(|member| member.role == role)?;
         let Superblock::V1(sb) = &member.superblock else { return None };
+        // Read under this lock, so that the newest list is the last to be written.
+        let ranges = bad.sectors();
         let MemberRange { at, len } = sb.bad_blocks()?;
-        let log = bad_blocks::encode(ranges, sb.bblog_shift, index(len.byte_len().0))?;
+        let log = bad_blocks::encode(&ranges, sb.bblog_shift, index(len.byte_len().0))?;
         member.superblock.set_has_bad_blocks(!ranges.is_empty());
         let superblock = member.superblock.own_bytes();
         let work = || {

@@ -34,8 +34,8 @@ impl Array {
     }
 
     /// Makes everything agree that a crash may have left different: the regions that the bitmap
-    /// names, or without a bitmap all from where the last resync ended. `progress` receives how much
-    /// of the sync space is done, and how much lies between the first and the last region. It
+    /// names, or without a bitmap all from where the last resync ended. `progress` receives how
+    /// much of the sync space is done, and how much lies between the first and the last region. It
     /// returns whether to continue. A resync that was stopped or killed continues from there the
     /// next time. Returns true if the array is in sync then.
     ///

@@ -1,4 +1,7 @@
 //! RAID4, 5 and 6: requests, cut into stripes.
+//!
+//! A large read of a degraded array gets threads of its own, fewer while other requests compute. In
+//! a shared pool, a request that waits for a slow member would hold up all others.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -13,11 +13,12 @@
 //! data, so that a member with wrong data can still be named afterwards.
 //!
 //! A rebuild reads in the same way if reads are verified, so that wrong data of one member does not
-//! silently become the content of another.
+//! silently become the content of another. Undecided pages become bad blocks of what is rebuilt.
 //!
 //! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use parking_lot::Mutex;
 use xfskit_block::Result;
@@ -33,12 +34,12 @@ use super::{Array, Map};
 const RECORDED_MAX: usize = 100_000;
 
 /// How a comparison of a span's members ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The members agree now.
     Right,
-    /// Some page does not, and no member can be named.
-    Undecided,
+    /// These pages do not, and no member can be named: bytes within the chunk.
+    Undecided(Vec<Range<Column>>),
     /// Nothing is left to compare with.
     Unchecked,
 }
@@ -52,6 +53,9 @@ pub struct VerifyReport {
     pub more: u64,
     /// Something was delivered that had nothing to be compared with.
     pub unchecked: bool,
+    /// Undecided sectors of rebuilt members that their bad-block logs have no room for. A later
+    /// scrub may take them for right.
+    pub unlisted_sectors: u64,
 }
 
 /// Records the findings of verified reads. A leaf lock.
@@ -64,6 +68,7 @@ struct VerifyLog {
     pages: BTreeMap<(u64, MemberSector), Mismatch>,
     more: u64,
     unchecked: bool,
+    unlisted_sectors: u64,
 }
 
 impl Verifier {
@@ -80,6 +85,11 @@ impl Verifier {
     fn record_unchecked(&self) {
         self.0.lock().unchecked = true;
     }
+
+    /// Records an undecided range of a rebuilt member that could not be listed as bad, in bytes.
+    pub(super) fn record_unlisted(&self, len: ByteLen) {
+        self.0.lock().unlisted_sectors += len.sectors().0;
+    }
 }
 
 impl Array {
@@ -93,7 +103,8 @@ impl Array {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
         let log = verifier.0.lock();
         let pages = log.pages.values().cloned().collect();
-        VerifyReport { pages, more: log.more, unchecked: log.unchecked }
+        let VerifyLog { more, unchecked, unlisted_sectors, .. } = *log;
+        VerifyReport { pages, more, unchecked, unlisted_sectors }
     }
 
     pub(super) fn read_verified(
@@ -113,6 +124,11 @@ impl Array {
     /// wrong.
     fn is_range_synced(&self, offset: ByteOffset, len: ByteLen) -> bool {
         self.is_synced(self.sync_sectors(offset, len).end)
+    }
+
+    fn is_stripe_synced(&self, span: &Span) -> bool {
+        let start = self.array_byte(span.stripe, 0, Column(0));
+        self.is_range_synced(start, self.stripe_bytes())
     }
 
     /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
@@ -171,48 +187,54 @@ impl Array {
         data: &mut [&mut [u8]],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(span.stripe);
-        self.read_locked_stripe(verifier, span, data)
+        self.read_locked_stripe(verifier, span, data).map(drop)
     }
 
-    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. The stripe's lock
-    /// is held.
+    /// Fills `data` as [`read_stripe_verified`](Self::read_stripe_verified) does. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     pub(super) fn read_locked_stripe(
         &self,
         verifier: &Verifier,
         span: &Span,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<Column>>> {
+        let mut undecided = Vec::new();
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
             let members = self.read_span(&slice);
             if !members.failed || slice.len() <= PAGE {
-                self.deliver(verifier, &slice, members, &mut parts)?;
+                undecided.extend(self.deliver(verifier, &slice, members, &mut parts)?);
                 continue;
             }
             for page in slice.cut(PAGE) {
                 let mut parts = part_of(data, span, &page);
-                self.deliver(verifier, &page, self.read_span(&page), &mut parts)?;
+                let members = self.read_span(&page);
+                undecided.extend(self.deliver(verifier, &page, members, &mut parts)?);
             }
         }
-        Ok(())
+        Ok(undecided)
     }
 
-    /// Compares the members' data and delivers them, with located errors corrected. The stripe's
-    /// lock is held.
+    /// Compares the members' data and delivers them, with located errors corrected. Returns the
+    /// undecided pages where no resync is due: bytes within the chunk. The stripe's lock is held.
     fn deliver(
         &self,
         verifier: &Verifier,
         span: &Span,
         mut members: SpanData,
         data: &mut [&mut [u8]],
-    ) -> Result<()> {
-        if self.correct(verifier, span, &mut members) == Verdict::Unchecked {
-            return self.read_stripe(span, data, &[]);
+    ) -> Result<Vec<Range<Column>>> {
+        let verdict = self.correct(verifier, span, &mut members);
+        if verdict == Verdict::Unchecked {
+            return self.read_stripe(span, data, &[]).map(|()| Vec::new());
         }
         for (d, buf) in data.iter_mut().enumerate() {
             buf.copy_from_slice(members.chunk(span, d));
         }
-        Ok(())
+        Ok(match verdict {
+            Verdict::Undecided(pages) if self.is_stripe_synced(span) => pages,
+            _ => Vec::new(),
+        })
     }
 
     /// Writes some data chunks' part of a span if the verdict on what is there is
@@ -247,16 +269,17 @@ impl Array {
             verifier.record_unchecked();
             return Verdict::Unchecked;
         };
-        let start = self.array_byte(span.stripe, 0, Column(0));
-        let synced = self.is_range_synced(start, self.stripe_bytes());
-        let (mut corrected, mut undecided) = (false, false);
+        let synced = self.is_stripe_synced(span);
+        let (mut corrected, mut undecided) = (false, Vec::new());
         for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            undecided |= role.is_none();
             if let Some((role, right)) = wrong {
                 memory[role * len..][page.clone()].copy_from_slice(&right);
                 corrected = true;
+            } else {
+                let start = span.columns.start.plus(ByteLen(page.start as u64));
+                undecided.push(start.range(ByteLen(page.len() as u64)));
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
             let counted = sectors.length();
@@ -272,7 +295,7 @@ impl Array {
             // The missing chunk was computed from wrong data.
             let _ = self.parity_errors(span, memory, missing);
         }
-        if undecided { Verdict::Undecided } else { Verdict::Right }
+        if undecided.is_empty() { Verdict::Right } else { Verdict::Undecided(undecided) }
     }
 
     fn read_verified_copies(
@@ -299,28 +322,30 @@ impl Array {
         buf: &mut [u8],
     ) -> Result<()> {
         let _shared = self.lock_stripe_shared(at.whole(self.mirror_unit()));
-        self.read_locked_copies(verifier, at, buf)
+        self.read_locked_copies(verifier, at, buf).map(drop)
     }
 
-    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. The unit's lock is held.
+    /// Reads as [`read_piece_of_copies`](Self::read_piece_of_copies) does. Returns the undecided
+    /// pages where no resync is due: bytes within `buf`. The unit's lock is held.
     pub(super) fn read_locked_copies(
         &self,
         verifier: &Verifier,
         at: ByteOffset,
         buf: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<Column>>> {
         let unit = self.mirror_unit();
         let stripe = at.whole(unit);
         let start = self.mirror_start(stripe);
         let first = start.plus(PAGE.times(at.distance_from(start).whole(PAGE)));
-        let end = at.plus(ByteLen::of(buf)).round_up(PAGE);
+        let wanted = at.range(ByteLen::of(buf));
+        let end = wanted.end.round_up(PAGE);
         let end = end.min(start.plus(unit)).min(self.end());
         let len = end.distance_from(first).index();
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
         let readable = self.read_copies(&copies, &mut memory, len);
-        let mut content = vec![0; len];
+        let (mut content, mut undecided) = (vec![0; len], Vec::new());
         for page in scrub::pages(len) {
             let held = scrub::held(&copies, &memory, &readable, &page);
             let Some(((_, _, given), others)) = held.split_first() else {
@@ -339,8 +364,16 @@ impl Array {
             let synced = self.is_range_synced(first, end.distance_from(first));
             let wrong = self.differing_copy(&held).filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
-            if let Some((_, right)) = wrong {
-                content[page.clone()].copy_from_slice(&right);
+            match wrong {
+                Some((_, right)) => content[page.clone()].copy_from_slice(&right),
+                None if !synced => {}
+                None => {
+                    let within = |byte: usize| {
+                        let byte = first.plus(ByteLen(byte as u64));
+                        Column(0).plus(byte.clamp(at, wanted.end).distance_from(at))
+                    };
+                    undecided.push(within(page.start)..within(page.end));
+                }
             }
             let at = copies.first().map_or(MemberByte(0), |copy| copy.at);
             let sectors = scrub::sectors(at, &page);
@@ -349,6 +382,6 @@ impl Array {
         }
         let start = at.distance_from(first).index();
         buf.copy_from_slice(&content[start..start + buf.len()]);
-        Ok(())
+        Ok(undecided)
     }
 }

@@ -123,7 +123,7 @@ impl Array {
         // Members that disagree go on doing so after an update of the parity. Computed from all
         // data, it would hide that one of them is wrong.
         let modify = (reads < layout.data_disks() - new.len()
-            || verdict == Some(Verdict::Undecided))
+            || matches!(verdict, Some(Verdict::Undecided(_))))
             && self.is_synced(SyncSector(self.member_at(span).plus(span.len()).sector_ceil().0))
             && old.into_iter().all(|role| self.is_role_readable(span, role));
         if modify && self.modify_span(span, new, &parities)? {

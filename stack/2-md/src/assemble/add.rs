@@ -12,7 +12,7 @@ use crate::array::sync_action::{ReAddCandidate, Spare};
 use crate::bad_blocks;
 use crate::create::member_layout::{BitmapSpace, MemberLayout};
 use crate::create::{self, NewMember};
-use crate::geometry::Replacement;
+use crate::geometry::{PAGE_SECTORS, Replacement};
 use crate::ppl;
 use crate::superblock::v1::{ROLE_SPARE, SuperblockV1};
 use crate::superblock::{Role, Superblock};
@@ -59,7 +59,9 @@ impl Assembly {
         array: &SuperblockV1,
     ) -> Result<MemberLayout, create::Error> {
         let bitmap = match &self.bitmap {
-            Some(bitmap) => BitmapSpace::Now(bitmap.encode().len().div_ceil(4096) as u64 * 8),
+            Some(bitmap) => {
+                BitmapSpace::Now(PAGE_SECTORS.times(bitmap.encode().len().div_ceil(4096) as u64))
+            }
             None => BitmapSpace::Later,
         };
         let (size, chunk) = (new.device.size(), self.geometry.chunk());

@@ -15,14 +15,14 @@ use super::Error;
 use crate::bitmap::HEAD_BYTES;
 use crate::superblock::Version;
 
-/// Sectors of a superblock, and of an empty bad-block log.
-const UNIT: u64 = 8;
+/// The size of a superblock, and of an empty bad-block log.
+const UNIT: Sectors = Sectors(8);
 /// The data of 1.1 and 1.2 begin at a multiple of this.
-const ALIGN: u64 = 2048;
+const ALIGN: Sectors = Sectors(2048);
 /// The largest headroom: 128 MiB.
-const HEADROOM: u64 = 262_144;
+const HEADROOM: Sectors = Sectors(262_144);
 /// Unit of reshapes and of rounding on levels without a chunk: 64 KiB.
-const NO_CHUNK: u64 = 128;
+const NO_CHUNK: Sectors = Sectors(128);
 /// The default number of bytes that a bit of the bitmap covers.
 pub const BITMAP_CHUNK: u32 = 64 << 20;
 /// mdadm creates a bitmap by default if members have more than this: 100 GiB.
@@ -51,16 +51,16 @@ pub enum BitmapSpace {
     /// There is no bitmap, but one may be added.
     Later,
     /// The bitmap takes this many sectors.
-    Now(u64),
+    Now(Sectors),
 }
 
 impl BitmapSpace {
-    fn sectors(self, device: u64) -> u64 {
+    fn sectors(self, device: Sectors) -> Sectors {
         match self {
-            Self::Never => 0,
+            Self::Never => Sectors(0),
             Self::Now(sectors) => sectors,
-            Self::Later if device > (200 << 21) + 128 => 256,
-            Self::Later if device > (8 << 21) + UNIT => 128,
+            Self::Later if device > Sectors((200 << 21) + 128) => Sectors(256),
+            Self::Later if device > Sectors(8 << 21).plus(UNIT) => Sectors(128),
             Self::Later => UNIT,
         }
     }
@@ -77,17 +77,17 @@ impl MemberLayout {
         bitmap: BitmapSpace,
         data_offset: Option<Sectors>,
     ) -> Result<Self, Error> {
-        let sectors = size.0 / 512;
+        let sectors = size.whole_sectors();
         let small = || Error::Small { name: name.to_owned(), size };
         let superblock = version.superblock_sector(size).ok_or_else(small)?;
         let space = bitmap.sectors(sectors);
-        let offset = |sectors: u64| i32::try_from(sectors).unwrap_or(i32::MAX);
+        let offset = |sectors: Sectors| i32::try_from(sectors.0).unwrap_or(i32::MAX);
         if version == Version::V1_0 {
-            let taken = space + UNIT;
+            let taken = space.plus(UNIT);
             let behind = data_offset.unwrap_or(Sectors(0));
-            let data_size = superblock.0.checked_sub(taken + behind.0).ok_or_else(small)?;
+            let data_size = superblock.0.checked_sub(taken.plus(behind).0).ok_or_else(small)?;
             let bitmap_offset = match bitmap {
-                BitmapSpace::Now(sectors) => -offset(sectors + UNIT),
+                BitmapSpace::Now(sectors) => -offset(sectors.plus(UNIT)),
                 _ => 0,
             };
             let data_size = Sectors(data_size);
@@ -100,46 +100,44 @@ impl MemberLayout {
                 data_size,
             });
         }
-        let metadata = superblock.0 + UNIT + space + UNIT;
+        let metadata = Sectors(superblock.0).plus(UNIT).plus(space).plus(UNIT);
         let data_offset = match data_offset {
-            Some(Sectors(at)) if at < metadata => {
-                return Err(Error::DataOffset { at: Sectors(at), least: Sectors(metadata) });
-            }
-            Some(Sectors(at)) => at,
-            None => (metadata + headroom(sectors, chunk)).next_multiple_of(ALIGN),
+            Some(at) if at < metadata => return Err(Error::DataOffset { at, least: metadata }),
+            Some(at) => at,
+            None => ALIGN.times(metadata.plus(headroom(sectors, chunk)).div_ceil(ALIGN)),
         };
-        let data_size = sectors.checked_sub(data_offset).filter(|left| *left > 0);
+        let data_size = sectors.checked_sub(data_offset.0).filter(|left| !left.is_zero());
         Ok(Self {
             superblock,
             bitmap_offset: offset(UNIT),
-            bblog_offset: offset(UNIT + space),
-            data_offset: Sectors(data_offset),
-            data_size: Sectors(data_size.ok_or_else(small)?),
+            bblog_offset: offset(UNIT.plus(space)),
+            data_offset,
+            data_size: data_size.ok_or_else(small)?,
         })
     }
 }
 
 /// Returns the sectors reserved before the data: about a thousandth of the member, at least two
 /// chunks.
-fn headroom(device: u64, chunk: Sectors) -> u64 {
-    let chunk = if chunk.0 == 0 { NO_CHUNK } else { chunk.0 };
+fn headroom(device: Sectors, chunk: Sectors) -> Sectors {
+    let chunk = if chunk.is_zero() { NO_CHUNK } else { chunk };
     let mut headroom = HEADROOM;
-    while headroom << 10 > device && headroom > 2 * chunk {
-        headroom /= 2;
+    while headroom.times(1024) > device && headroom > chunk.times(2) {
+        headroom = Sectors(headroom.0 / 2);
     }
     headroom
 }
 
 /// Returns the size that each member contributes: whole chunks of the smallest.
 pub fn rounded(size: Sectors, chunk: Sectors) -> Sectors {
-    let unit = if chunk.0 == 0 { NO_CHUNK } else { chunk.0 };
-    Sectors(size.0 / unit * unit)
+    let unit = if chunk.is_zero() { NO_CHUNK } else { chunk };
+    unit.times(size.whole(unit))
 }
 
 /// Returns the sectors of a bitmap that covers so many sectors: head and bits, in whole pages.
-pub fn bitmap_sectors(covered: Sectors, chunk: u32) -> u64 {
+pub fn bitmap_sectors(covered: Sectors, chunk: u32) -> Sectors {
     let bits = covered.byte_len().0.div_ceil(u64::from(chunk));
-    (HEAD_BYTES as u64 + bits.div_ceil(8)).div_ceil(4096) * UNIT
+    UNIT.times((HEAD_BYTES as u64 + bits.div_ceil(8)).div_ceil(4096))
 }
 
 #[cfg(test)]
@@ -157,8 +155,9 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_mdadm() {
-        use BitmapSpace::{Later, Never, Now};
+        use BitmapSpace::{Later, Never};
         use Version::{V1_0, V1_1, V1_2};
+        let now = |sectors| BitmapSpace::Now(Sectors(sectors));
         for (size, version, chunk, bitmap, expected) in [
             (3 * MIB, V1_2, 1024, Later, (4096, 2048, 8, 16)),
             (16 * MIB, V1_2, 1024, Later, (4096, 28672, 8, 16)),
@@ -171,20 +170,20 @@ mod tests {
             (9 * GIB, V1_2, 1024, Later, (18432, 18_855_936, 8, 136)),
             (200 * GIB, V1_2, 1024, Later, (264_192, 419_166_208, 8, 136)),
             (1024 * GIB, V1_2, 1024, Later, (264_192, 2_147_219_456, 8, 264)),
-            (9216 * GIB, V1_2, 1024, Now(40), (264_192, 19_327_088_640, 8, 48)),
+            (9216 * GIB, V1_2, 1024, now(40), (264_192, 19_327_088_640, 8, 48)),
             (200 * GIB, V1_2, 1024, Never, (264_192, 419_166_208, 8, 8)),
-            (16 * MIB, V1_1, 0, Now(8), (2048, 30720, 8, 16)),
+            (16 * MIB, V1_1, 0, now(8), (2048, 30720, 8, 16)),
             (16 * MIB, V1_0, 1024, Later, (0, 32736, 0, -8)),
-            (16 * MIB, V1_0, 0, Now(8), (0, 32736, -16, -8)),
+            (16 * MIB, V1_0, 0, now(8), (0, 32736, -16, -8)),
             (16 * MIB, V1_0, 1024, Never, (0, 32744, 0, -8)),
             (200 * GIB, V1_0, 0, Later, (0, 419_430_248, 0, -8)),
-            (9216 * GIB, V1_0, 1024, Now(40), (0, 19_327_352_768, -48, -8)),
+            (9216 * GIB, V1_0, 1024, now(40), (0, 19_327_352_768, -48, -8)),
         ] {
             assert_eq!(on(size, version, chunk, bitmap), expected, "{size} {version} {chunk}");
         }
-        assert_eq!(bitmap_sectors(Sectors(2 * 9_663_544_320), BITMAP_CHUNK), 40);
-        assert_eq!(bitmap_sectors(Sectors(2 * 14_495_316_480), BITMAP_CHUNK), 56);
-        assert_eq!(bitmap_sectors(Sectors(100), BITMAP_CHUNK), 8);
+        assert_eq!(bitmap_sectors(Sectors(2 * 9_663_544_320), BITMAP_CHUNK), Sectors(40));
+        assert_eq!(bitmap_sectors(Sectors(2 * 14_495_316_480), BITMAP_CHUNK), Sectors(56));
+        assert_eq!(bitmap_sectors(Sectors(100), BITMAP_CHUNK), Sectors(8));
     }
 
     #[test]

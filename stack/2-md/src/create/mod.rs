@@ -292,9 +292,8 @@ impl CreateOptions {
         let members = if self.layout.level() == Level::Raid10 { all.len() as u64 } else { 1 };
         let covered = Sectors(size.0.saturating_mul(members));
         let sectors = member_layout::bitmap_sectors(covered, chunk);
-        let most =
-            layouts.iter().map(|layout| layout.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
-        if sectors > most {
+        let before_data = layouts.iter().map(|layout| layout.data_offset.max(Sectors(2048)));
+        if sectors.times(2) > before_data.min().unwrap_or(Sectors(0)) {
             return Err(Error::Bitmap(chunk));
         }
         let layouts = on(BitmapSpace::Now(sectors))?;

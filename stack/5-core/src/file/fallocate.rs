@@ -58,7 +58,7 @@ impl Content {
         if grows { Ok(()) } else { self.free_from(vol, vol.geo().byte_to_fileoff_ceil(end)) }
     }
 
-    /// Prepares for the new end `end`: data in memory behind it is dropped, and the rest of its last
+    /// Prepares for the new end: data in memory behind it is dropped, and the rest of its last
     /// block zeroed.
     fn cut(&self, vol: &Volume, state: &mut State, end: ByteOffset) -> Result<()> {
         let edge = vol.geo().byte_to_fileoff_ceil(end);

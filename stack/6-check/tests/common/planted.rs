@@ -26,22 +26,34 @@ use super::{Block, Image, damage};
 
 /// One planted fault.
 pub struct Fault<'t> {
+    /// Its number in the list, from 0.
+    pub number: usize,
+    /// Its row.
+    pub row: &'t str,
+    /// The id that it yields.
     pub id: &'t str,
+    /// Name of the kept image.
     pub image: &'t str,
     edits: &'t str,
 }
 
-/// Returns the faults of `text`.
-pub fn parse(text: &str) -> Vec<Fault<'_>> {
-    let rows = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-    rows.filter(|row| !row.is_empty()).map(Fault::of).collect()
+/// Returns all planted faults.
+pub fn all() -> Vec<Fault<'static>> {
+    let lines = include_str!("../planted.txt").lines();
+    let rows = lines.map(|line| line.split('#').next().unwrap_or("").trim());
+    rows.filter(|row| !row.is_empty()).enumerate().map(Fault::of).collect()
 }
 
 impl<'t> Fault<'t> {
-    fn of(row: &'t str) -> Self {
+    fn of((number, row): (usize, &'t str)) -> Self {
         let mut parts = row.splitn(3, '|').map(str::trim);
         let mut part = || parts.next().unwrap_or_else(|| panic!("three parts: {row}"));
-        Self { id: part(), image: part(), edits: part() }
+        Self { number, row, id: part(), image: part(), edits: part() }
+    }
+
+    /// Returns true if the image yields the id as it is.
+    pub fn is_none(&self) -> bool {
+        self.edits.is_empty()
     }
 
     /// Returns `image` with the fault.

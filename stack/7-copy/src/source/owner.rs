@@ -171,7 +171,8 @@ fn words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Converts a path pattern to a regular expression.
+/// Converts a path pattern to a regular expression. `globset` would not do: a pattern may hold any
+/// bytes, and `/**` at its end matches the directory too.
 fn glob(pattern: &[u8]) -> Result<Regex, String> {
     if pattern.first() != Some(&b'/') {
         return Err(format!("a pattern begins with a slash: {}", pattern.escape_ascii()));

@@ -1,4 +1,5 @@
-//! Reads a directory with everything below it, on a few threads.
+//! Reads a directory with everything below it, on a few threads of std: the newest task is always
+//! next, on whichever thread, so that the depth of the tree bounds the open directories.
 //!
 //! The work is a heap of tasks: list a directory, or examine some of its names. The results of a
 //! task go into the draft in one step, under the one lock. The order of tasks differs from run to

@@ -238,7 +238,7 @@ impl<'c> Compare<'c> {
         }
         if self.repair {
             let resynced = array.resync(|done, total| {
-                self.report(SyncAction::Resync, done, total);
+                self.report(SyncAction::Resync, done.0, total.0);
                 !self.cancel.is_cancelled()
             });
             resynced.map_err(|source| failed(nested, source))?;
@@ -246,8 +246,8 @@ impl<'c> Compare<'c> {
         }
         let mut unchecked = Sectors(0);
         let watch = |found: ScrubProgress| {
-            self.report(SyncAction::Check, found.progress.done, found.progress.total);
-            unchecked = found.progress.bad;
+            self.report(SyncAction::Check, found.progress.done.0, found.progress.total.0);
+            unchecked = found.progress.bad.0;
             level.add(found.mismatches);
             if self.cancel.is_cancelled() {
                 std::ops::ControlFlow::Break(())

@@ -9,8 +9,6 @@ use xfskit_md::array::Array as RunningArray;
 use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::array::sync_action::{self, Completion, ScrubProgress};
 
-use xfskit_units::ByteLen;
-
 use super::Array;
 use crate::cause::array::ArrayError;
 use crate::progress::{Control, Report};
@@ -135,7 +133,7 @@ impl<'c> Scrub<'c> {
         let mut result = Scrubbed { next: self.from, ..Scrubbed::default() };
         let mut throttle = Throttle::new(self.rate);
         let watch = |at: ScrubProgress| {
-            throttle.keep(at.progress.done);
+            throttle.keep(at.progress.done.0);
             result.next = at.next;
             result.unchecked_sectors = at.progress.bad.0;
             for mismatch in &at.mismatches {
@@ -192,6 +190,9 @@ pub struct Rebuilt {
     pub undecided_pages: u64,
     /// Their stripes, a thousand at most.
     pub undecided_stripes: Vec<u64>,
+    /// Sectors of these pages that are not bad blocks of the rebuilt members, because their logs
+    /// are full or missing.
+    pub undecided_unlisted_sectors: u64,
     /// The bytes of the array that may be wrong, a thousand ranges at most.
     pub undecided_bytes: Vec<Range<u64>>,
 }
@@ -248,8 +249,8 @@ impl<'c> Rebuild<'c> {
         running.activate_spares()?;
         let mut throttle = Throttle::new(self.rate);
         running.resync(|done, total| {
-            self.at(SyncAction::Resync, done, total);
-            throttle.keep(done);
+            self.at(SyncAction::Resync, done.0, total.0);
+            throttle.keep(done.0);
             !self.cancel.is_cancelled()
         })?;
         if running.needs_rebuild() && running.can_be_scrubbed() {
@@ -269,8 +270,8 @@ impl<'c> Rebuild<'c> {
         let mut bad_sectors = 0;
         let mut throttle = Throttle::new(self.rate);
         running.rebuild(|sync_action::Progress { done, total, bad }| {
-            self.at(SyncAction::Recover, done, total);
-            throttle.keep(done);
+            self.at(SyncAction::Recover, done.0, total.0);
+            throttle.keep(done.0);
             bad_sectors = bad.0;
             if self.cancel.is_cancelled() {
                 ControlFlow::Break(())
@@ -281,7 +282,7 @@ impl<'c> Rebuild<'c> {
         Ok(bad_sectors)
     }
 
-    fn at(&self, action: SyncAction, ByteLen(done): ByteLen, ByteLen(total): ByteLen) {
+    fn at(&self, action: SyncAction, done: u64, total: u64) {
         if let Some(report) = &self.report {
             report(action, Progress { done, total });
         }
@@ -292,7 +293,11 @@ impl Rebuilt {
     /// Returns the mismatches that the verified reads of `array` found.
     fn of(array: &RunningArray) -> Self {
         let report = array.verify_report();
-        let mut found = Self { undecided_pages: report.more, ..Self::default() };
+        let mut found = Self {
+            undecided_pages: report.more,
+            undecided_unlisted_sectors: report.unlisted_sectors,
+            ..Self::default()
+        };
         for page in report.pages.iter().filter(|page| page.role.is_none()) {
             found.undecided_pages += 1;
             let stripes = &mut found.undecided_stripes;
@@ -321,7 +326,7 @@ pub(super) fn corrected(array: &RunningArray, pages: &[Mismatch]) -> Vec<Correct
 /// Limits the rate of a sync action.
 struct Throttle {
     rate: Option<u64>,
-    begun: Option<(Instant, ByteLen)>,
+    begun: Option<(Instant, u64)>,
 }
 
 impl Throttle {
@@ -330,10 +335,10 @@ impl Throttle {
     }
 
     /// Waits until `done` bytes are allowed by the rate.
-    fn keep(&mut self, done: ByteLen) {
+    fn keep(&mut self, done: u64) {
         let Some(rate) = self.rate else { return };
         let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));
-        let micros = u128::from(done.0.saturating_sub(from.0)) * 1_000_000 / u128::from(rate);
+        let micros = u128::from(done.saturating_sub(from)) * 1_000_000 / u128::from(rate);
         let due = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         thread::sleep(due.saturating_sub(begun.elapsed()));
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use xfskit::{Replay, Volume};
+use xfskit::{Orphan, Replay, Volume};
 
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -29,14 +29,17 @@ struct Report {
     left_unfinished: Vec<String>,
     unlinked_lists: u64,
     damaged_orphans: Vec<String>,
+    /// Deleted files for which the journal stays dirty.
+    left_dirty: Vec<String>,
     torn: Option<String>,
 }
 
 impl Report {
-    fn new(replay: &Replay, damaged_orphans: Vec<String>, written: bool) -> Self {
+    fn new(replay: &Replay, damaged: &[Orphan], left: &[Orphan], written: bool) -> Self {
+        let names = |orphans: &[Orphan]| orphans.iter().map(Orphan::to_string).collect();
         let items = &replay.items;
         let unfinished = replay.unfinished.iter();
-        let names = unfinished.map(|i| format!("{} {:#x}", i.family.intent_name(), i.id));
+        let intents = unfinished.map(|i| format!("{} {:#x}", i.family.intent_name(), i.id));
         Self {
             clean: replay.clean,
             written: written && !replay.clean,
@@ -51,25 +54,30 @@ impl Report {
             freed_later: items.cancelled,
             quota_records: items.quota,
             finished: replay.finished,
-            left_unfinished: names.collect(),
+            left_unfinished: intents.collect(),
             unlinked_lists: replay.unlinked_lists,
-            damaged_orphans,
+            damaged_orphans: names(damaged),
+            left_dirty: names(left),
             torn: replay.torn.as_ref().map(|torn| torn.corruption.to_string()),
         }
     }
 
     /// Returns the inodes that stay on the unlinked lists.
     fn kept(&self) -> String {
-        self.damaged_orphans.iter().fold(String::new(), |mut text, orphan| {
+        let mut text = String::new();
+        for orphan in &self.damaged_orphans {
             let _ = writeln!(text, "{:12} {orphan}; it keeps its space until repaired", "damaged");
-            text
-        })
+        }
+        for orphan in &self.left_dirty {
+            let _ = writeln!(text, "{:12} {orphan}", "not freed");
+        }
+        text
     }
 
     fn text(&self) -> String {
         let mut text = self.kept();
         if self.clean {
-            return text + "The journal is clean: nothing to recover.\n";
+            return text + self.last_line("The journal is clean: nothing to recover.\n");
         }
         let mut row = |name: &str, value: String| {
             let _ = writeln!(text, "{name:12} {value}");
@@ -97,7 +105,18 @@ impl Report {
         if let Some(fault) = &self.torn {
             row("cut off", format!("a record not written to its end: {fault}"));
         }
-        text + if self.written { "The journal is clean.\n" } else { "Nothing was written.\n" }
+        text + match self.written {
+            true => self.last_line("The journal is clean.\n"),
+            false => "Nothing was written.\n",
+        }
+    }
+
+    /// Returns `clean` if the journal is clean now.
+    fn last_line(&self, clean: &'static str) -> &'static str {
+        match self.left_dirty.is_empty() {
+            true => clean,
+            false => "The journal stays dirty: the next opening for writing tries again.\n",
+        }
     }
 }
 
@@ -108,20 +127,16 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     } else {
         open::volume_to_change(&args.target, out)?
     };
-    let orphans = volume.damaged_orphans();
-    let orphans: Vec<_> = orphans.iter().map(ToString::to_string).collect();
-    let status = if orphans.is_empty() { ExitStatus::Success } else { ExitStatus::Problem };
-    let report = report(&volume, orphans, !args.dry_run)?;
-    if !args.dry_run {
-        let name = &*args.target.name;
-        volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
-    }
-    out.result(&report, Report::text)?;
-    Ok(status)
+    let damaged = volume.damaged_orphans();
+    let missing = || Failure::cannot("the end of the volume is missing, its journal with it");
+    let replay = volume.replay().cloned().ok_or_else(missing)?;
+    let left = if args.dry_run { Vec::new() } else { closed(volume, &args.target.name)? };
+    out.result(&Report::new(&replay, &damaged, &left, !args.dry_run), Report::text)?;
+    Ok(ExitStatus::of(damaged.is_empty() && left.is_empty()))
 }
 
-fn report(volume: &Volume, orphans: Vec<String>, written: bool) -> Result<Report, Failure> {
-    let replay = volume.replay();
-    let missing = || Failure::cannot("the end of the volume is missing, its journal with it");
-    Ok(Report::new(replay.ok_or_else(missing)?, orphans, written))
+/// Closes the volume. Returns the deleted files for which its journal stays dirty.
+fn closed(volume: Volume, name: &str) -> Result<Vec<Orphan>, Failure> {
+    let closed = volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
+    Ok(closed.orphans_left)
 }

@@ -108,7 +108,7 @@ fn values_of_three_quarters_of_a_leaf_are_remote() {
 #[test]
 fn a_leaf_of_linux_with_holes_is_packed_when_needed() {
     let geo = geo_v5_1k();
-    let golden = crate::testing::golden(1024, include_str!("golden/leaf-v5.hex"));
+    let golden = crate::testing::golden(1024, include_str!("../golden/leaf-v5.hex"));
     let mut block = golden.clone();
     let before: Vec<_> = Leaf::parse(&golden, &geo).unwrap().attrs().collect();
     remove(&mut block, &geo, 5);

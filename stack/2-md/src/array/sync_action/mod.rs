@@ -7,6 +7,9 @@
 //! parity nor parity for disks. After each window the caller receives the progress and may stop or
 //! delay the action. Superblocks record from time to time where to continue ([`MARK_MAX`]).
 //!
+//! Each window is a barrier, and its first unit that fails decides the error. Threads of std do
+//! that as shortly as a pool would, and starting them costs little beside megabytes of parity.
+//!
 //! | module | action |
 //! | --- | --- |
 //! | `rebuild` | md's `recover`: members that lack data, and replacements, are filled |

@@ -7,11 +7,13 @@
 //! members, filled or not.
 //!
 //! If reads are verified ([`verify`](crate::array::verify)) and redundancy is left, what is read is
-//! compared with it. A wrong member that is located does not count; pages where it cannot be
-//! located are filled as the members have them, and recorded.
+//! compared with it. A wrong member that is located does not count. A page where it cannot be
+//! located becomes a bad block of the rebuilt member: it would agree with the wrong one, and a
+//! scrub that compares them all would call another member wrong. A replacement gets what its member
+//! has there.
 //!
 //! A page that no member can deliver, for example because another member lists it as bad, becomes a
-//! bad block of the rebuilt member, and the rebuild continues, as in md.
+//! bad block of the rebuilt member, too, and the rebuild continues, as in md.
 
 use std::ops::{ControlFlow, Range};
 
@@ -28,8 +30,25 @@ use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
 use crate::layout::parity::Part;
 
-/// Ranges of a unit that no member can deliver, with the index of the target.
-type Lost = Vec<(usize, Range<Column>)>;
+/// A range that becomes a bad block of a target.
+#[derive(Clone, Debug)]
+struct BadRange {
+    /// The index of the target.
+    target: usize,
+    /// The range within the unit.
+    range: Range<Column>,
+    /// Members that disagree deliver it; otherwise no member does.
+    is_undecided: bool,
+}
+
+/// What is bad of a span that was computed for targets.
+#[derive(Debug, Default)]
+struct SpanFill {
+    /// Targets whose data cannot be read.
+    lacking: Vec<usize>,
+    /// Targets with a page that members disagree on.
+    undecided: Vec<(usize, Range<Column>)>,
+}
 
 /// A device that is filled.
 #[derive(Clone, Debug)]
@@ -210,9 +229,9 @@ impl Array {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
             let _alone = self.lock_stripe(offset.whole(self.mirror_unit()));
             let mut out = vec![0; len.index()];
-            let lost = self.copy_of(offset, &mut out);
-            self.fill(target, at, &out, &lost)?;
-            missing = lost.iter().map(Range::length).fold(missing, ByteLen::plus);
+            let bad = self.copy_of(target, at, offset, &mut out);
+            self.fill(target, at, &out, &bad)?;
+            missing = missing.plus(lost_bytes(&bad));
         }
         Ok(missing)
     }
@@ -225,45 +244,54 @@ impl Array {
             targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
         let mut memory = vec![0; once.len() * len.index()];
         let mut outs: Vec<&mut [u8]> = memory.chunks_mut(len.index()).collect();
-        let lost = self.fill_stripe(unit, &once, &mut outs);
+        let bad = self.fill_stripe(unit, &once, &mut outs);
         for (i, (target, out)) in once.iter().zip(outs).enumerate() {
-            let own = lost.iter().filter(|(target, _)| *target == i);
-            let own: Vec<Range<Column>> = own.map(|(_, range)| range.clone()).collect();
+            let own: Vec<BadRange> = bad.iter().filter(|bad| bad.target == i).cloned().collect();
             self.fill(target, at, out, &own)?;
             let second = again.iter().find(|second| second.role == target.role);
             second.map_or(Ok(()), |second| self.fill(second, at, out, &own))?;
         }
-        Ok(lost.iter().map(|(_, range)| range.length()).fold(ByteLen(0), ByteLen::plus))
+        Ok(lost_bytes(&bad))
     }
 
     /// Computes what the targets should hold of a stripe, each in its own buffer. Works page by
     /// page where the whole cannot be read.
-    fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
+    fn fill_stripe(
+        &self,
+        stripe: u64,
+        targets: &[&Target],
+        outs: &mut [&mut [u8]],
+    ) -> Vec<BadRange> {
         let whole = self.span(stripe, self.whole_chunk());
         let slice = self.slice_bytes().min(whole.len()).index();
         let mut memory = vec![0; whole.layout.data_disks() * slice];
-        let mut lost = Lost::new();
+        let mut bad = Vec::new();
+        let undecided = |(target, range)| BadRange { target, range, is_undecided: true };
         for span in whole.cut(self.slice_bytes()) {
-            if self.fill_span(&span, targets, outs, &mut memory).is_empty() {
+            let filled = self.fill_span(&span, targets, outs, &mut memory);
+            if filled.lacking.is_empty() {
+                bad.extend(filled.undecided.into_iter().map(undecided));
                 continue;
             }
             for page in span.cut(PAGE) {
-                let lacking = self.fill_span(&page, targets, outs, &mut memory);
-                lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
+                let filled = self.fill_span(&page, targets, outs, &mut memory);
+                let range = page.columns.clone();
+                let lost = |target| BadRange { target, range: range.clone(), is_undecided: false };
+                bad.extend(filled.lacking.into_iter().map(lost));
+                bad.extend(filled.undecided.into_iter().map(undecided));
             }
         }
-        lost
+        bad
     }
 
-    /// Computes what the targets should hold of one span. Returns the targets whose data cannot be
-    /// read.
+    /// Computes what the targets should hold of one span.
     fn fill_span(
         &self,
         span: &Span,
         targets: &[&Target],
         outs: &mut [&mut [u8]],
         memory: &mut [u8],
-    ) -> Vec<usize> {
+    ) -> SpanFill {
         let (at, len) = (self.member_at(span), span.len().index());
         let start = span.columns.start.distance_from(Column(0)).index();
         let (mut rest, mut lacking) = (Vec::new(), Vec::new());
@@ -277,19 +305,36 @@ impl Array {
             }
         }
         if rest.is_empty() {
-            return Vec::new();
+            return SpanFill::default();
         }
         let mut data: Vec<&mut [u8]> =
             memory.chunks_mut(len).take(span.layout.data_disks()).collect();
         let read = match self.verifier.get() {
             Some(verifier) => self.read_locked_stripe(verifier, span, &mut data),
-            None => self.read_stripe(span, &mut data, &[]),
+            None => self.read_stripe(span, &mut data, &[]).map(|()| Vec::new()),
         };
-        if read.is_err() {
-            return lacking;
-        }
+        let Ok(pages) = read else { return SpanFill { lacking, ..SpanFill::default() } };
         self.fill_parts(span, &data, rest);
-        Vec::new()
+        let computed = pages.iter().flat_map(|page| lacking.iter().map(|i| (*i, page.clone())));
+        let chunk = self.place(span.stripe).0;
+        let undecided =
+            computed.filter(|(i, page)| !self.copy_own(targets[*i], chunk, page, outs[*i]));
+        SpanFill { lacking: Vec::new(), undecided: undecided.collect() }
+    }
+
+    /// Reads, into the same part of `out`, a page of what the member holds from `at` on that a
+    /// target is to replace. Returns false if there is none, or it cannot be read.
+    fn copy_own(
+        &self,
+        target: &Target,
+        at: MemberByte,
+        page: &Range<Column>,
+        out: &mut [u8],
+    ) -> bool {
+        let start = page.start.distance_from(Column(0));
+        let buf = &mut out[start.index()..start.plus(page.length()).index()];
+        let job = ReadJob { role: target.role, at: at.plus(start), buf };
+        target.replacement && self.fetch(&mut [job]).is_empty()
     }
 
     /// Fills what each of these roles holds in a span whose data are given.
@@ -323,11 +368,19 @@ impl Array {
     }
 
     /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
-    /// unit's lock is held. Returns what no copy delivers.
-    fn copy_of(&self, offset: ByteOffset, out: &mut [u8]) -> Vec<Range<Column>> {
-        let verified = self.verifier.get();
-        if verified.is_some_and(|verifier| self.read_locked_copies(verifier, offset, out).is_ok()) {
-            return Vec::new();
+    /// unit's lock is held. Returns the ranges that become bad blocks of `target`.
+    fn copy_of(
+        &self,
+        target: &Target,
+        at: MemberByte,
+        offset: ByteOffset,
+        out: &mut [u8],
+    ) -> Vec<BadRange> {
+        let bad = |range, is_undecided| BadRange { target: 0, range, is_undecided };
+        let read = |verifier| self.read_locked_copies(verifier, offset, out).ok();
+        if let Some(pages) = self.verifier.get().and_then(read) {
+            let undecided = pages.into_iter().filter(|page| !self.copy_own(target, at, page, out));
+            return undecided.map(|page| bad(page, true)).collect();
         }
         let from_any = |offset: ByteOffset, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
@@ -344,19 +397,19 @@ impl Array {
             let columns = at.range(ByteLen::of(page));
             at = columns.end;
             if !from_any(offset.plus(columns.start.distance_from(Column(0))), page) {
-                lost.push(columns);
+                lost.push(bad(columns, false));
             }
         }
         lost
     }
 
-    /// Writes what a target should hold from `at` on. Records lost ranges as bad blocks.
+    /// Writes what a target should hold from `at` on, and records its bad blocks.
     fn fill(
         &self,
         target: &Target,
         at: MemberByte,
         content: &[u8],
-        lost: &[Range<Column>],
+        bad: &[BadRange],
     ) -> Result<()> {
         let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
@@ -369,15 +422,20 @@ impl Array {
                 None => self.clear_badblocks(role, at, ByteLen::of(content))?,
             }
         }
-        for range in lost {
+        for BadRange { range, is_undecided, .. } in &merged(bad) {
             let start = at.plus(range.start.distance_from(Column(0)));
             let len = range.length();
-            if !self.record_badblock(role, target.replacement, start, len) {
+            if self.record_badblock(role, target.replacement, start, len) {
+                continue;
+            }
+            let Some(verifier) = self.verifier.get().filter(|_| *is_undecided) else {
                 let name = member.name();
                 let why =
                     format!("no member has it, and the bad-block log of {name} is full or missing");
                 return Err(io_error("rebuild", ByteOffset(start.0), len, why));
-            }
+            };
+            self.forget_badblock(role, target.replacement, start, len);
+            verifier.record_unlisted(len);
         }
         Ok(())
     }
@@ -429,6 +487,28 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// Returns the ranges with those that touch merged: each one that is recorded costs a flush.
+fn merged(bad: &[BadRange]) -> Vec<BadRange> {
+    let mut merged: Vec<BadRange> = Vec::new();
+    for next in bad {
+        match merged.last_mut() {
+            Some(last)
+                if last.range.end == next.range.start && last.is_undecided == next.is_undecided =>
+            {
+                last.range.end = next.range.end;
+            }
+            _ => merged.push(next.clone()),
+        }
+    }
+    merged
+}
+
+/// Returns how many bytes no member can deliver.
+fn lost_bytes(bad: &[BadRange]) -> ByteLen {
+    let lost = bad.iter().filter(|bad| !bad.is_undecided);
+    lost.map(|bad| bad.range.length()).fold(ByteLen(0), ByteLen::plus)
 }
 
 /// Returns whether the member of this role is among the targets.

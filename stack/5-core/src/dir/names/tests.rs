@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use xfskit_format::inode::FileType;
-use xfskit_test_support::{Random, seeds};
-use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
+use xfskit_test_support::seeds;
+use xfskit_units::{DaBlock, FileOff, Ino};
 
-use crate::dir::names::{EntryTarget, Form, Names};
+use crate::dir::names::{Form, Names};
 use crate::dir::testing::Fixture;
 use crate::dir_cache::FreeSpaceIndex;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use xfskit_bulk::dir::{DirPlan, NewEntry};
-use xfskit_test_trees::dir::{self as testing, Found, INO, Names as Model, PARENT, home};
+use xfskit_test_trees::dir::{self as testing, INO, PARENT, home};
 
 /// Names of 1 to about 60 bytes; one in five has many others of its hash.
 fn name(n: usize) -> Vec<u8> {

@@ -88,7 +88,7 @@ fn one(
         }
         _ => {}
     }
-    let Some(Cli { command, output }) = parse(grammar, target, words)? else {
+    let Some(Cli { command, output }) = parse(session.out, grammar, target, words)? else {
         return Ok(ExitStatus::Success);
     };
     // A line may have output options of its own.
@@ -125,6 +125,7 @@ fn not_verified() -> Result<(), Failure> {
 
 /// Parses the words; `None` if they requested help, which is printed.
 fn parse(
+    out: &Out,
     grammar: &mut clap::Command,
     target: &str,
     words: &[OsString],
@@ -139,8 +140,8 @@ fn parse(
     match matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
-            let _ = error.print();
-            Ok(None)
+            out.flush()?;
+            usage::print(&error).map(|()| None)
         }
         Err(error) => Err(usage::failure(&error, grammar, words)),
     }

@@ -135,6 +135,7 @@ fn complete(
         "corrected_pages": rebuilt.corrected.iter().map(|wrong| wrong.pages).sum::<u64>(),
         "undecided_pages": rebuilt.undecided_pages,
         "undecided_stripes": rebuilt.undecided_stripes,
+        "undecided_unlisted_sectors": rebuilt.undecided_unlisted_sectors,
         "undecided_bytes":
             rebuilt.undecided_bytes.iter().map(|r| [r.start, r.end]).collect::<Vec<_>>(),
     });
@@ -184,9 +185,16 @@ fn undecided(rebuilt: &Rebuilt, name: &str) -> Option<Failure> {
     let stripes = &rebuilt.undecided_stripes;
     let named: Vec<String> = stripes.iter().take(NOTED_MAX).map(ToString::to_string).collect();
     let more = if stripes.len() > NOTED_MAX { ", …" } else { "" };
+    let outcome = match rebuilt.undecided_unlisted_sectors {
+        0 => "they are bad blocks of the rebuilt members".to_owned(),
+        sectors => format!(
+            "{sectors} sectors of them are not in a bad-block log, which is full or missing: a \
+             later scrub cannot tell that they are doubtful"
+        ),
+    };
     let message = format!(
         "{name}: {} pages were rebuilt from members that disagree, and which of them is wrong is \
-         not known: stripes {}{more}",
+         not known: stripes {}{more}; {outcome}",
         rebuilt.undecided_pages,
         named.join(", ")
     );
