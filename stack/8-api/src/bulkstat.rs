@@ -69,7 +69,7 @@ impl Bulkstat {
         let entry = |entry: &Entry<'_>| {
             let metadata = match &entry.inode {
                 Ok(core) if !self.internal && volume.is_internal(entry.ino, core) => return None,
-                Ok(core) => Ok(Stat::of(entry.ino, core, volume.geo()).into()),
+                Ok(core) => Ok(Metadata::of(Stat::of(entry.ino, core, volume.geo()))),
                 Err(fault) => Err(Error::new(xfskit_core::Error::Corrupt(fault.clone()))),
             };
             Some(BulkstatEntry { ino: entry.ino.0, metadata })

@@ -122,7 +122,7 @@ impl DirEntry {
     /// Returns the type that the directory gives the entry, without reading the inode.
     /// [`FileType::Unknown`] on the few volumes whose directories have none.
     pub fn file_type(&self) -> FileType {
-        self.entry.file_type.into()
+        FileType::of(self.entry.file_type)
     }
 
     /// Returns what is known about the file. A symbolic link is not followed.
@@ -130,7 +130,7 @@ impl DirEntry {
     /// # Errors
     /// [`StaleHandle`](crate::ErrorKind::StaleHandle) where the file was removed since.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.with_inode(|inode| Ok(self.owner.stat(inode).into()))
+        self.with_inode(|inode| Ok(Metadata::of(self.owner.stat(inode))))
     }
 
     /// Returns where a symbolic link points.

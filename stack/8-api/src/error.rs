@@ -154,12 +154,6 @@ impl std::error::Error for Error {
     }
 }
 
-impl<C: Into<Cause>> From<C> for Error {
-    fn from(cause: C) -> Self {
-        Self::new(cause)
-    }
-}
-
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)

@@ -173,7 +173,7 @@ impl File {
     pub fn metadata(&self) -> Result<Metadata> {
         let _running = self.owner.enter()?;
         let inode = self.owner.inode(self.ino).map_err(Error::new)?;
-        Ok(self.owner.stat(&inode).into())
+        Ok(Metadata::of(self.owner.stat(&inode)))
     }
 
     /// Sets the permissions.

@@ -68,8 +68,9 @@ impl serde::Serialize for FileType {
     }
 }
 
-impl From<vfs::FileType> for FileType {
-    fn from(file_type: vfs::FileType) -> Self {
+impl FileType {
+    /// Returns the type that the floor below calls `file_type`.
+    pub(crate) fn of(file_type: vfs::FileType) -> Self {
         match file_type {
             vfs::FileType::Regular => Self::File,
             vfs::FileType::Directory => Self::Dir,
@@ -113,17 +114,11 @@ impl Permissions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata(Stat);
 
-impl From<Stat> for Metadata {
-    fn from(stat: Stat) -> Self {
-        Self(stat)
-    }
-}
-
 #[allow(clippy::len_without_is_empty)] // as std::fs::Metadata
 impl Metadata {
     /// Returns the type of the file.
     pub fn file_type(&self) -> FileType {
-        self.0.file_type.into()
+        FileType::of(self.0.file_type)
     }
 
     /// Returns true for a directory.
@@ -259,6 +254,10 @@ impl Metadata {
     /// Returns [`created`](Self::created) as the disk holds it.
     pub fn btime(&self) -> Option<Timestamp> {
         self.0.btime
+    }
+
+    pub(crate) fn of(stat: Stat) -> Self {
+        Self(stat)
     }
 
     pub(crate) fn stat(&self) -> &Stat {

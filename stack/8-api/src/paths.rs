@@ -84,7 +84,9 @@ impl Volume {
     }
 
     fn look(&self, path: &Path, follow: Follow) -> Result<Metadata> {
-        self.at("stat", path, |owner, path| Ok(owner.stat(&owner.resolve(path, follow)?).into()))
+        self.at("stat", path, |owner, path| {
+            Ok(Metadata::of(owner.stat(&owner.resolve(path, follow)?)))
+        })
     }
 
     /// Returns true if the path names something that can be read. A symbolic link is followed.

@@ -85,7 +85,7 @@ impl Target {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it has one already, or the path
     /// cannot be a part of a name.
     pub fn with_overlay(self, path: &str) -> Result<Self> {
-        Ok(Self::new(self.parsed.with_overlay(path)?))
+        Ok(Self::new(self.parsed.with_overlay(path).map_err(Error::new)?))
     }
 
     /// Returns the target, to be assembled by force: an array takes stale members where there are
@@ -94,7 +94,7 @@ impl Target {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not an array with superblocks.
     pub fn with_force(self) -> Result<Self> {
-        Ok(Self::new(self.parsed.with_force()?))
+        Ok(Self::new(self.parsed.with_force().map_err(Error::new)?))
     }
 
     /// Returns true for an array.
@@ -121,7 +121,7 @@ impl Target {
     /// # Errors
     /// Those of opening the devices, and of an overlay that was made for others.
     pub fn overlay_warnings(&self) -> Result<Vec<String>> {
-        Ok(target::overlay_warnings(&self.parsed)?)
+        target::overlay_warnings(&self.parsed).map_err(Error::new)
     }
 
     /// Returns what a reader of an array should know: members that are left out, parity that may be
@@ -132,7 +132,7 @@ impl Target {
     pub fn array_warnings(&self) -> Result<Vec<String>> {
         match self.array_name() {
             Some(name) if name.manual.is_none() => {
-                Ok(target::assemble(name, OpenMode::ReadOnly)?.warnings)
+                Ok(target::assemble(name, OpenMode::ReadOnly).map_err(Error::new)?.warnings)
             }
             _ => Ok(Vec::new()),
         }
@@ -202,7 +202,7 @@ impl Device {
     }
 
     fn open_mode(target: &Path, mode: OpenMode) -> Result<Self> {
-        Ok(Self(target::open_unchecked(&parse(target.as_os_str())?, mode)?))
+        Ok(Self(target::open_unchecked(&parse(target.as_os_str())?, mode).map_err(Error::new)?))
     }
 
     /// Returns the size in bytes.
@@ -215,7 +215,7 @@ impl Device {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where the range leaves the device, or the device fails.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        Ok(self.0.read_at(ByteOffset(offset), buf)?)
+        self.0.read_at(ByteOffset(offset), buf).map_err(Error::new)
     }
 
     /// Writes all of `buf` from the byte at `offset` on. It is durable after [`sync`](Self::sync).
@@ -224,7 +224,7 @@ impl Device {
     /// As [`read_exact_at`](Self::read_exact_at); [`ReadOnly`](crate::ErrorKind::ReadOnly) where
     /// the device is open for reading.
     pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        Ok(self.0.write_at(ByteOffset(offset), buf)?)
+        self.0.write_at(ByteOffset(offset), buf).map_err(Error::new)
     }
 
     /// Makes all writes durable that have returned.
@@ -232,7 +232,7 @@ impl Device {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where the device fails.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.0.flush()?)
+        self.0.flush().map_err(Error::new)
     }
 }
 
@@ -269,7 +269,7 @@ pub struct Found {
 /// Those of opening the disk.
 pub fn discover(target: impl AsRef<Path>) -> Result<Vec<Found>> {
     let target = parse(target.as_ref().as_os_str())?;
-    let disk = target::open_unchecked(&target, OpenMode::ReadOnly)?;
+    let disk = target::open_unchecked(&target, OpenMode::ReadOnly).map_err(Error::new)?;
     let whole = target.whole();
     let part = |found: target::Found| Found {
         target: Target {
@@ -295,7 +295,7 @@ pub fn discover(target: impl AsRef<Path>) -> Result<Vec<Found>> {
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not a size, or exceeds 64 bits.
 pub fn parse_size(text: &str) -> Result<u64> {
-    Ok(target::size::parse(text).map_err(target::Error::from)?.0)
+    Ok(target::size::parse(text).map_err(target::Error::from).map_err(Error::new)?.0)
 }
 
 /// Formats a size in bytes for people: `1.46 TiB`.

@@ -55,7 +55,7 @@ impl Iterator for WalkDir {
             match self.walk.next()? {
                 Ok(entry) if entry.depth < self.min_depth => {}
                 Ok(entry) => {
-                    let metadata = self.owner.stat(&entry.inode).into();
+                    let metadata = Metadata::of(self.owner.stat(&entry.inode));
                     let path = std::ffi::OsString::from_vec(entry.path).into();
                     let (depth, is_last) = (entry.depth, entry.last);
                     return Some(Ok(WalkEntry { path, depth, metadata, is_last }));

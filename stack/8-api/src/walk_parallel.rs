@@ -151,13 +151,13 @@ impl FoundEntry<'_> {
     /// metadata was not asked for.
     pub fn file_type(&self) -> FileType {
         let inode = self.child.inode.as_ref().and_then(|inode| inode.core().file_type());
-        inode.unwrap_or(self.child.entry.file_type).into()
+        FileType::of(inode.unwrap_or(self.child.entry.file_type))
     }
 
     /// Returns what is known about the file; `None` where
     /// [metadata was not asked for](WalkParallel::with_metadata), unless it is a directory.
     pub fn metadata(&self) -> Option<Metadata> {
-        self.child.inode.as_ref().map(|inode| self.owner.stat(inode).into())
+        self.child.inode.as_ref().map(|inode| Metadata::of(self.owner.stat(inode)))
     }
 
     /// Returns the extended attributes; none where metadata was not asked for.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use xfskit_md::Level;
 use xfskit_md::assemble;
 
-use crate::ErrorKind;
+use crate::{Error, ErrorKind};
 
 /// Why an array cannot do what was asked of it.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +140,11 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
+    /// Returns the error of this crate that carries it.
+    pub(crate) fn error(self) -> Error {
+        Error::new(self)
+    }
+
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
             Self::NotMember { .. }

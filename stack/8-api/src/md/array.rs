@@ -52,10 +52,10 @@ impl ArrayOptions {
     pub fn open(&self, target: impl AsRef<Path>) -> Result<Array> {
         let target = Target::parse(target)?;
         let Some(name) = target.array_name().filter(|name| name.manual.is_none()) else {
-            return Err(ArrayError::NotArray(target.to_string()).into());
+            return Err(ArrayError::NotArray(target.to_string()).error());
         };
         let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-        let assembly = target::assemble(name, mode)?;
+        let assembly = target::assemble(name, mode).map_err(Error::new)?;
         Ok(Array { name: name.clone(), mode, time: self.time, assembly, running: None })
     }
 }
@@ -300,7 +300,7 @@ impl Array {
         let role = self.role(&word)?;
         let (level, raid_disks) = (self.level(), self.raid_disks());
         let failed = self.start()?.fail(role);
-        failed.map_err(|_| ArrayError::Needed { member: word, level, raid_disks }.into())
+        failed.map_err(|_| ArrayError::Needed { member: word, level, raid_disks }.error())
     }
 
     /// Gives roles without a member to spares, as far as there are any. Returns the roles, and the
@@ -309,7 +309,7 @@ impl Array {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where superblocks cannot be written.
     pub fn activate_spares(&mut self) -> Result<Vec<(usize, String)>> {
-        Ok(self.start()?.activate_spares()?)
+        self.start()?.activate_spares().map_err(Error::new)
     }
 
     /// Has a spare replace a member, which serves until [`Rebuild`](super::Rebuild) has filled the
@@ -321,8 +321,8 @@ impl Array {
         let word = member.as_ref().display().to_string();
         let role = self.role(&word)?;
         let with = with.map(|with| Ok::<_, Error>(self.member(with)?.name.clone())).transpose()?;
-        let spare = self.start()?.replace(role, with.as_deref())?;
-        spare.ok_or_else(|| ArrayError::NoSpare(word).into())
+        let spare = self.start()?.replace(role, with.as_deref()).map_err(Error::new)?;
+        spare.ok_or_else(|| ArrayError::NoSpare(word).error())
     }
 
     /// Removes a spare or a failed member from the array.
@@ -335,13 +335,15 @@ impl Array {
         let found = self.member(&word)?;
         let (freshness, number) = (found.freshness, found.superblock.dev_number());
         match freshness {
-            Freshness::Spare => erase(&found.device, None)?,
+            Freshness::Spare => erase(&found.device, None).map_err(Error::new)?,
             Freshness::Stale { .. } | Freshness::Faulty => {
-                self.start()?.remove(number)?;
+                self.start()?.remove(number).map_err(Error::new)?;
                 self.stop()?;
             }
             _ => {
-                return Err(ArrayError::InUse { member: word, state: freshness.to_string() }.into());
+                return Err(
+                    ArrayError::InUse { member: word, state: freshness.to_string() }.error()
+                );
             }
         }
         let name = normal(&word)?;
@@ -359,7 +361,7 @@ impl Array {
     pub fn add(&mut self, device: impl AsRef<Path>, options: &NewDevices) -> Result<bool> {
         self.refuse_without_redundancy()?;
         if self.name.overlay.is_some() {
-            return Err(ArrayError::Overlaid.into());
+            return Err(ArrayError::Overlaid.error());
         }
         self.stop()?;
         let target = Target::parse(&device)?;
@@ -372,10 +374,11 @@ impl Array {
             Some((Freshness::Stale { .. } | Freshness::Faulty, device)) => device.clone(),
             Some((freshness, _)) => {
                 let (member, state) = (device.as_ref().display().to_string(), freshness);
-                return Err(ArrayError::IsMember { member, state: state.to_string() }.into());
+                return Err(ArrayError::IsMember { member, state: state.to_string() }.error());
             }
             None if self.owns(&target) => {
-                let device = target::open_unchecked(target.parsed(), OpenMode::ReadWrite)?;
+                let device = target::open_unchecked(target.parsed(), OpenMode::ReadWrite)
+                    .map_err(Error::new)?;
                 self.name.members.push(Some(target.parsed().clone()));
                 self.reassemble(|_| true, Some(NamedDevice { name, device }))?;
                 return self.add(target, options);
@@ -384,7 +387,7 @@ impl Array {
         };
         let uuid = *Uuid::new_v4().as_bytes();
         let new = NewMember { name: name.clone(), device: device.clone(), uuid };
-        self.assembly.add(&new, self.now())?;
+        self.assembly.add(&new, self.now()).map_err(Error::new)?;
         let added = NamedDevice { name: name.clone(), device };
         if !self.assembly.members.iter().any(|member| member.name == name) {
             self.name.members.push(Some(target.into_parsed()));
@@ -423,23 +426,23 @@ impl Array {
         let array = self.name.to_string();
         if self.mode == OpenMode::ReadOnly {
             let running = self.assembly.open_array();
-            return running.map_err(|source| ArrayError::NotRunning { array, source }.into());
+            return running.map_err(|source| ArrayError::NotRunning { array, source }.error());
         }
         if let Some(why) = self.assembly.write_refusal() {
-            return Err(target::Error::NotWritable { target: array, why }.into());
+            return Err(Error::new(target::Error::NotWritable { target: array, why }));
         }
         let running = self.assembly.open_writable(self.now());
-        running.map_err(|source| ArrayError::NotWritable { array, source }.into())
+        running.map_err(|source| ArrayError::NotWritable { array, source }.error())
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.running.take().map_or(Ok(()), |running| Ok(running.close()?))
+        self.running.take().map_or(Ok(()), |running| running.close().map_err(Error::new))
     }
 
     fn refuse_without_redundancy(&self) -> Result<()> {
         match self.level() {
             level @ (Level::Linear | Level::Raid0) => {
-                Err(ArrayError::NoRedundancy { array: self.name(), level }.into())
+                Err(ArrayError::NoRedundancy { array: self.name(), level }.error())
             }
             _ => Ok(()),
         }
@@ -450,7 +453,7 @@ impl Array {
         let name = normal(word)?;
         let found = self.assembly.members.iter().find(|member| member.name == name);
         let (member, array) = (word.to_owned(), self.name());
-        found.ok_or_else(|| ArrayError::NotMember { member, array }.into())
+        found.ok_or_else(|| ArrayError::NotMember { member, array }.error())
     }
 
     /// Returns the role that a member serves.
@@ -462,7 +465,7 @@ impl Array {
             }
             freshness => {
                 let (member, state) = (word.to_owned(), freshness.to_string());
-                Err(ArrayError::NoRole { member, state }.into())
+                Err(ArrayError::NoRole { member, state }.error())
             }
         }
     }
@@ -472,7 +475,7 @@ impl Array {
         self.start()?;
         let candidate = self.assembly.re_add_candidate(name);
         if let (Some(candidate), Some(running)) = (candidate, &self.running) {
-            running.re_add(&candidate)?;
+            running.re_add(&candidate).map_err(Error::new)?;
         }
         Ok(true)
     }
@@ -503,7 +506,7 @@ impl Array {
         } else {
             xfskit_md::assemble(members)
         };
-        self.assembly = assembled.map_err(target::Error::from)?;
+        self.assembly = assembled.map_err(target::Error::from).map_err(Error::new)?;
         Ok(())
     }
 

@@ -173,7 +173,7 @@ impl<'c> Compare<'c> {
     pub fn run(&self, target: impl AsRef<Path>) -> Result<Option<Compared>> {
         let target = Target::parse(target)?;
         let Some(name) = target.array_name() else { return Ok(None) };
-        if target::is_reshaped(name)? {
+        if target::is_reshaped(name).map_err(Error::new)? {
             self.note("the array is being reshaped: nothing but checksums is compared");
             return Ok(None);
         }
@@ -189,7 +189,7 @@ impl<'c> Compare<'c> {
         if self.repair {
             let volume = options.open_device(Arc::clone(&stack.device), options.log_device()?)?;
             if volume.owner.volume().replay().is_some_and(|replay| !replay.clean) {
-                return Err(ArrayError::DirtyJournal(target.to_string()).into());
+                return Err(ArrayError::DirtyJournal(target.to_string()).error());
             }
         }
         let levels = stack.arrays.iter().map(|nested| self.compare(nested));
@@ -304,7 +304,7 @@ impl Compared {
     /// Resolves mismatches of the journal first: the check does not verify a clean journal.
     fn heal_journal(&self) -> Result<()> {
         let device = &*self.stack.device;
-        let geo = read_superblock(device)?.geometry();
+        let geo = read_superblock(device).map_err(Error::new)?.geometry();
         let Some(start) = geo.log_daddr() else { return Ok(()) };
         let first = start.byte_offset().0;
         let journal = first..first.saturating_add(u64::from(geo.log_bbs()) * 512);
@@ -315,7 +315,8 @@ impl Compared {
             .filter(|place| !place.is_empty())
             .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         let Some(bytes) = doubtful else { return Ok(()) };
-        Log::heal_blocks(device, start, &geo, bytes.start - first..bytes.end - first)?;
+        Log::heal_blocks(device, start, &geo, bytes.start - first..bytes.end - first)
+            .map_err(Error::new)?;
         Ok(())
     }
 
@@ -440,5 +441,5 @@ fn options(log: Option<&Path>) -> VolumeOptions {
 }
 
 fn failed(nested: &Nested, source: xfskit_block::Error) -> Error {
-    ArrayError::Device { array: nested.name.to_string(), source }.into()
+    ArrayError::Device { array: nested.name.to_string(), source }.error()
 }

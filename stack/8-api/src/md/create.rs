@@ -12,9 +12,9 @@ use xfskit_units::{Sectors, Uuid};
 
 use super::array::seconds;
 use super::new_device::{NewDevices, new_file};
-use crate::Result;
 use crate::cause::array::ArrayError;
 use crate::target::Target;
+use crate::{Error, Result};
 
 /// Bytes of a chunk, unless they are set.
 const CHUNK: u64 = 512 << 10;
@@ -181,11 +181,14 @@ impl Create {
         let taken: Vec<Option<NewMember>> =
             roles.iter().map(|role| role.as_ref().and_then(|_| opened.next())).collect();
         let spares: Vec<NewMember> = opened.collect();
-        let geometry = options.create(&taken, &spares).inspect_err(|_| {
-            for path in &made {
-                let _ = fs::remove_file(path);
-            }
-        })?;
+        let geometry = options
+            .create(&taken, &spares)
+            .inspect_err(|_| {
+                for path in &made {
+                    let _ = fs::remove_file(path);
+                }
+            })
+            .map_err(Error::new)?;
         Ok(created(ArrayName::new(None, roles).to_string(), options.uuid, &geometry))
     }
 
@@ -220,10 +223,11 @@ impl Create {
         };
         let mut roles = members.into_iter().map(target).collect::<Result<Vec<_>>>()?;
         let Some(count) = roles.len().checked_sub(self.spares) else {
-            return Err(ArrayError::Spares("there are more spares than devices").into());
+            return Err(ArrayError::Spares("there are more spares than devices").error());
         };
         let spares: Option<Vec<_>> = roles.split_off(count).into_iter().collect();
-        let spares = spares.ok_or(ArrayError::Spares("a spare cannot be missing"))?;
+        let spares =
+            spares.ok_or_else(|| ArrayError::Spares("a spare cannot be missing").error())?;
         Ok((roles, spares))
     }
 
@@ -255,6 +259,6 @@ fn sectors(what: &'static str, bytes: u64) -> Result<Sectors> {
     if bytes.is_multiple_of(512) {
         Ok(Sectors(bytes / 512))
     } else {
-        Err(ArrayError::Sectors { what, bytes }.into())
+        Err(ArrayError::Sectors { what, bytes }.error())
     }
 }

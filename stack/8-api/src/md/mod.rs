@@ -61,6 +61,6 @@ pub fn format_uuid(uuid: [u8; 16]) -> String {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it is not one.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).collect();
-    let uuid = Uuid::parse_str(&digits).map_err(|_| ArrayError::Uuid(text.to_owned()))?;
+    let uuid = Uuid::parse_str(&digits).map_err(|_| ArrayError::Uuid(text.to_owned()).error())?;
     Ok(*uuid.as_bytes())
 }

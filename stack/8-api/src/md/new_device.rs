@@ -8,8 +8,8 @@ use xfskit_mkfs::existing;
 use xfskit_target::{self as target, Base};
 use xfskit_units::ByteLen;
 
-use crate::Result;
 use crate::cause::array::ArrayError;
+use crate::{Error, Result};
 
 /// How devices become members: whether their content may be lost, and whether files are made.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl NewDevices {
     /// Opens a device that exists; `None` for a file that is to be created.
     pub(super) fn existing(&self, target: &target::Target) -> Result<Option<Arc<dyn BlockDevice>>> {
         match new_file(target) {
-            Some(path) if self.size.is_none() => Err(ArrayError::NoFile(path).into()),
+            Some(path) if self.size.is_none() => Err(ArrayError::NoFile(path).error()),
             Some(_) => Ok(None),
             None => self.empty(target).map(Some),
         }
@@ -56,17 +56,17 @@ impl NewDevices {
 
     /// Creates a file.
     pub(super) fn made(&self, target: &target::Target) -> Result<Arc<dyn BlockDevice>> {
-        Ok(target::create(target, ByteLen(self.size.unwrap_or(0)))?)
+        target::create(target, ByteLen(self.size.unwrap_or(0))).map_err(Error::new)
     }
 
     /// Opens a device for writing. One with content is refused without `force`.
     fn empty(&self, target: &target::Target) -> Result<Arc<dyn BlockDevice>> {
-        let device = target::open_unchecked(target, OpenMode::ReadWrite)?;
+        let device = target::open_unchecked(target, OpenMode::ReadWrite).map_err(Error::new)?;
         if self.force {
             return Ok(device);
         }
-        match existing::find(&device)? {
-            Some(what) => Err(ArrayError::Occupied { name: target.to_string(), what }.into()),
+        match existing::find(&device).map_err(Error::new)? {
+            Some(what) => Err(ArrayError::Occupied { name: target.to_string(), what }.error()),
             None => Ok(device),
         }
     }

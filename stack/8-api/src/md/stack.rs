@@ -14,7 +14,7 @@ use xfskit_target::{self as target, Nested};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 use crate::target::Target;
-use crate::{Result, VolumeOptions};
+use crate::{Error, Result, VolumeOptions};
 
 /// A part of a file whose content may be wrong: members of the array below disagree there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl ArrayStack {
     /// Opens the volume on `target`. Returns `None` if that is no array.
     pub(super) fn open(target: &Target, mode: OpenMode) -> Result<Option<Self>> {
         let Some(name) = target.array_name() else { return Ok(None) };
-        let arrays = target::open_nested(name, mode)?;
+        let arrays = target::open_nested(name, mode).map_err(Error::new)?;
         let disk = Arc::clone(&arrays[0].array) as Arc<dyn BlockDevice>;
-        let pieces = target::pieces(target.parsed(), &disk)?;
-        let device = target::part_of(target.parsed(), disk)?;
+        let pieces = target::pieces(target.parsed(), &disk).map_err(Error::new)?;
+        let device = target::part_of(target.parsed(), disk).map_err(Error::new)?;
         Ok(Some(Self { arrays, device, pieces }))
     }
 

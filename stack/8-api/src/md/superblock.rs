@@ -224,12 +224,12 @@ pub struct DeviceEntry {
 pub fn examine<M: AsRef<Path>>(members: impl IntoIterator<Item = M>) -> Result<Vec<Examined>> {
     let target = Target::array(members)?;
     let name: &ArrayName =
-        target.array_name().ok_or_else(|| ArrayError::NotArray(target.to_string()))?;
-    let members = target::members(name, OpenMode::ReadOnly)?;
+        target.array_name().ok_or_else(|| ArrayError::NotArray(target.to_string()).error())?;
+    let members = target::members(name, OpenMode::ReadOnly).map_err(Error::new)?;
     let examined = |member: xfskit_md::Member| Examined {
         superblock: superblock::read(&member.device)
             .map(|found| found.map(|found| Superblock::of(&*member.device, &found)))
-            .map_err(Error::from),
+            .map_err(Error::new),
         name: member.name,
     };
     Ok(members.into_iter().flatten().map(examined).collect())

@@ -12,7 +12,7 @@ use xfskit_md::array::sync_action::{self, Completion, ScrubProgress};
 use super::Array;
 use crate::cause::array::ArrayError;
 use crate::progress::{Control, Report};
-use crate::{CancelToken, Progress, Result};
+use crate::{CancelToken, Error, Progress, Result};
 
 /// Stripes and ranges that are listed one by one.
 const LISTED_MAX: usize = 1000;
@@ -128,7 +128,7 @@ impl<'c> Scrub<'c> {
         let name = array.name();
         let running = array.start()?;
         if !running.can_be_scrubbed() {
-            return Err(ArrayError::NothingToCompare(name).into());
+            return Err(ArrayError::NothingToCompare(name).error());
         }
         let mut result = Scrubbed { next: self.from, ..Scrubbed::default() };
         let mut throttle = Throttle::new(self.rate);
@@ -144,8 +144,10 @@ impl<'c> Scrub<'c> {
             }
             self.control.at(at.progress.done.0, at.progress.total.0)
         };
-        let ended = running.scrub(self.from..running.scrub_stripes(), self.repair, watch)?;
-        running.close()?;
+        let ended = running
+            .scrub(self.from..running.scrub_stripes(), self.repair, watch)
+            .map_err(Error::new)?;
+        running.close().map_err(Error::new)?;
         result.finished = ended == Completion::Finished;
         Ok(result)
     }
@@ -246,18 +248,20 @@ impl<'c> Rebuild<'c> {
     /// [`Device`](crate::ErrorKind::Device) where members cannot be written.
     pub fn run(&self, array: &mut Array) -> Result<Rebuilt> {
         let running = array.start()?;
-        running.activate_spares()?;
+        running.activate_spares().map_err(Error::new)?;
         let mut throttle = Throttle::new(self.rate);
-        running.resync(|done, total| {
-            self.at(SyncAction::Resync, done.0, total.0);
-            throttle.keep(done.0);
-            !self.cancel.is_cancelled()
-        })?;
+        running
+            .resync(|done, total| {
+                self.at(SyncAction::Resync, done.0, total.0);
+                throttle.keep(done.0);
+                !self.cancel.is_cancelled()
+            })
+            .map_err(Error::new)?;
         if running.needs_rebuild() && running.can_be_scrubbed() {
             running.verify_reads();
         }
         let bad_sectors = self.fill(running)?;
-        running.close()?;
+        running.close().map_err(Error::new)?;
         let finished = !self.cancel.is_cancelled();
         Ok(Rebuilt { finished, bad_sectors, ..Rebuilt::of(running) })
     }
@@ -269,16 +273,17 @@ impl<'c> Rebuild<'c> {
         }
         let mut bad_sectors = 0;
         let mut throttle = Throttle::new(self.rate);
-        running.rebuild(|sync_action::Progress { done, total, bad }| {
-            self.at(SyncAction::Recover, done.0, total.0);
-            throttle.keep(done.0);
-            bad_sectors = bad.0;
-            if self.cancel.is_cancelled() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
+        running
+            .rebuild(|sync_action::Progress { done, total, bad }| {
+                self.at(SyncAction::Recover, done.0, total.0);
+                throttle.keep(done.0);
+                bad_sectors = bad.0;
+                match self.cancel.is_cancelled() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+            .map_err(Error::new)?;
         Ok(bad_sectors)
     }
 

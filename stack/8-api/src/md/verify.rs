@@ -13,7 +13,7 @@ use super::stack::{ArrayStack, DoubtfulContent};
 use super::sync::{Corrected, corrected};
 use crate::cause::array::ArrayError;
 use crate::target::{Device, Target};
-use crate::{Check, Result};
+use crate::{Check, Error, Result};
 
 /// A volume on an array whose reads are compared with the array's redundancy.
 ///
@@ -97,12 +97,12 @@ impl VerifiedArray {
 
     fn open_mode(target: &Target, mode: OpenMode) -> Result<Self> {
         let name = || target.to_string();
-        let array = target.array_name().ok_or_else(|| ArrayError::NotVerifiable(name()))?;
-        if target::is_reshaped(array)? {
-            return Err(ArrayError::Reshaped(name()).into());
+        let array = target.array_name().ok_or_else(|| ArrayError::NotVerifiable(name()).error())?;
+        if target::is_reshaped(array).map_err(Error::new)? {
+            return Err(ArrayError::Reshaped(name()).error());
         }
         let stack = ArrayStack::open(target, mode)?;
-        let stack = stack.ok_or_else(|| ArrayError::NotVerifiable(name()))?;
+        let stack = stack.ok_or_else(|| ArrayError::NotVerifiable(name()).error())?;
         let is_redundant = |nested: &&Nested| nested.array.scrub_stripes() > 0;
         let (can, cannot): (Vec<_>, Vec<_>) = stack
             .arrays
@@ -110,7 +110,7 @@ impl VerifiedArray {
             .filter(is_redundant)
             .partition(|nested| nested.array.can_be_scrubbed());
         if can.is_empty() {
-            return Err(ArrayError::NothingLeft(name()).into());
+            return Err(ArrayError::NothingLeft(name()).error());
         }
         for nested in can {
             nested.array.verify_reads();

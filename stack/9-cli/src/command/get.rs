@@ -29,19 +29,17 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     }
     let progress = Progress::new(out, "get", "files");
     let skipped = Mutex::new(Vec::<String>::new());
-    let notice = |notice: Notice<'_>| match notice {
-        Notice::Problem(problem) => {
-            let path = problem.path.as_os_str().as_bytes();
-            match problem.kind {
-                ProblemKind::Volume(error) => progress.aside(|| out.fault(path, &error)),
-                ProblemKind::Skipped(what) => {
-                    let line = format!("{} left out: {what}", show::name(path));
-                    skipped.lock().push(line);
-                }
-                kind => progress.aside(|| out.fault_in(path, &kind, None, None)),
+    let notice = |notice: Notice<'_>| {
+        let Notice::Problem(problem) = notice else { return };
+        let path = problem.path.as_os_str().as_bytes();
+        match problem.kind {
+            ProblemKind::Volume(error) => progress.aside(|| out.fault(path, &error)),
+            ProblemKind::Skipped(what) => {
+                let line = format!("{} left out: {what}", show::name(path));
+                skipped.lock().push(line);
             }
+            kind => progress.aside(|| out.fault_in(path, &kind, None, None)),
         }
-        _ => {}
     };
     let extract = Extract::new(volume, path)
         .threads(args.threads)

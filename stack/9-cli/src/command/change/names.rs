@@ -116,12 +116,10 @@ pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
 pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
     let volume = session.volume;
     session.each(&args.paths, |path| {
-        let metadata = match volume.symlink_metadata(path) {
+        match volume.remove_file(path) {
             Err(error) if error.kind() == ErrorKind::NotFound && args.force => return Ok(()),
-            metadata => metadata?,
-        };
-        if !metadata.is_dir() {
-            return Ok(volume.remove_file(path)?);
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {}
+            removed => return Ok(removed?),
         }
         if !args.recursive {
             let hint = "-r removes a directory with its contents.";
