@@ -346,7 +346,7 @@ impl Array {
                 );
             }
         }
-        let name = self.normal(&word)?;
+        let name = normal(&word)?;
         self.reassemble(|member| member.name != name, None)
     }
 
@@ -450,7 +450,7 @@ impl Array {
 
     /// Returns the member that `word` names.
     fn member(&self, word: &str) -> Result<&AssembledMember> {
-        let name = self.normal(word)?;
+        let name = normal(word)?;
         let found = self.assembly.members.iter().find(|member| member.name == name);
         let (member, array) = (word.to_owned(), self.name());
         found.ok_or_else(|| ArrayError::NotMember { member, array }.error())
@@ -468,11 +468,6 @@ impl Array {
                 Err(ArrayError::NoRole { member, state }.error())
             }
         }
-    }
-
-    /// Returns the name of a member as members have it.
-    fn normal(&self, word: &str) -> Result<String> {
-        Ok(Target::parse(word)?.to_string())
     }
 
     /// Lets a former member serve its role again.
@@ -518,6 +513,11 @@ impl Array {
     fn now(&self) -> u64 {
         seconds(self.time)
     }
+}
+
+/// Returns the name of a member as members have it.
+fn normal(word: &str) -> Result<String> {
+    Ok(Target::parse(word)?.to_string())
 }
 
 /// Returns seconds since 1970.
