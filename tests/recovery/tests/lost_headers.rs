@@ -98,10 +98,10 @@ fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Result<Ending, S
             let expected = shown(&theirs, scratch).without_blocks();
             let found = shown(&ours, scratch).without_blocks();
             let differences = expected.differences(&found, 10);
-            match differences.is_empty() {
-                true => Ok(Ending::SameTree),
-                false => Err(format!("{name}:\n{}", differences.join("\n"))),
+            if differences.is_empty() {
+                return Ok(Ending::SameTree);
             }
+            Err(format!("{name}:\n{}", differences.join("\n")))
         }
     }
 }
