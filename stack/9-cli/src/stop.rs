@@ -1,7 +1,6 @@
 //! Ctrl-C, and the other signals that request an end: the current step is finished, and no other is
 //! begun.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -37,11 +36,6 @@ impl Stop {
             return Ok(());
         }
         Err(Failure::stopped())
-    }
-
-    /// Returns `Break` if the user requested an end.
-    pub(crate) fn flow(&self) -> ControlFlow<()> {
-        if self.0.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Returns the token that the request cancels.

@@ -136,14 +136,6 @@ pub(super) fn doubtful_content(
     array.doubtful_content(&check).ok()
 }
 
-/// Returns the number of threads; 0 requests one per processor.
-pub(crate) fn threads(wanted: usize) -> usize {
-    match wanted {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    }
-}
-
 fn summary(name: &str, report: &CheckReport) -> String {
     let status = match (report.clean(), report.warnings) {
         (true, 0) => "clean".to_owned(),
