@@ -23,9 +23,9 @@ fn parsed(path: &Path) -> syn::File {
 fn modules(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("raw") {
+        if path.is_dir() {
             modules(&path, found);
-        } else if path.extension().is_some_and(|ext| ext == "rs") {
+        } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("raw.rs") {
             found.push(path);
         }
     }
