@@ -17,7 +17,7 @@ use xfskit::{
     Acl, AclEntry, AclTag, ErrorKind, FileTimes, FileType, Permissions, RenameMode, SetXattrMode,
     Volume, VolumeOptions,
 };
-use xfskit_test_oracle::verify;
+use xfskit_test_support::verify;
 
 fn kind<T: std::fmt::Debug>(result: xfskit::Result<T>) -> ErrorKind {
     result.unwrap_err().kind()

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{kept, unpacked};
 use xfskit::{Build, CancelToken, Check, ErrorKind, Extract, Mkfs, Volume};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::verify;
 
 /// A small tree on this machine.
 fn tree(root: &Path) {

@@ -66,7 +66,7 @@ fn build_from_tar_makes_a_volume_with_the_files_of_the_archive() {
     output("build_from_tar", &[archive.as_os_str(), image.as_os_str()], dir.path());
     let volume = Volume::open(&image).unwrap();
     assert_eq!(volume.walk_dir("/").unwrap().map(Result::unwrap).count(), 201);
-    xfskit_test_oracle::verify::file(&image).unwrap();
+    xfskit_test_support::verify::file(&image).unwrap();
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn change_in_place_writes_from_all_of_its_threads() {
     let log = volume.read_to_string("/var/log/threads").unwrap();
     assert_eq!(log.lines().count(), 8, "{log}");
     assert_eq!(volume.read_dir("/var/log").unwrap().count(), 9);
-    xfskit_test_oracle::verify::file(&image).unwrap();
+    xfskit_test_support::verify::file(&image).unwrap();
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn create_array_makes_one_whose_members_agree() {
     let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
     device.read_exact_at(&mut bytes, 0).unwrap();
     std::fs::write(&whole, bytes).unwrap();
-    xfskit_test_oracle::verify::file(&whole).unwrap();
+    xfskit_test_support::verify::file(&whole).unwrap();
 }
 
 #[test]

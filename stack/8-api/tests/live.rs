@@ -10,7 +10,7 @@ use xfskit::raw::units::ByteLen;
 use xfskit::raw::vfs::{Clock, Fs, Stat};
 use xfskit::raw::{VolumeExt as _, VolumeOptionsExt as _};
 use xfskit::{ErrorKind, File, FileTimes, OpenOptions, RenameMode, Volume, VolumeOptions};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::{Random, verify};
 
 fn made() -> (Arc<dyn BlockDevice>, Volume) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(300 << 20)));
@@ -290,17 +290,6 @@ struct Slot {
     handle: Option<File>,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 impl Slot {
     fn path(&self) -> &str {
         &self.names[self.name]
@@ -310,7 +299,7 @@ impl Slot {
     fn change(&mut self, volume: &Volume, tag: u8, random: &mut Random) {
         let path = self.path().to_owned();
         let Some(mut content) = self.content.take() else {
-            let new = vec![tag; usize::try_from(random.below(50_000)).unwrap()];
+            let new = vec![tag; random.below(50_000)];
             volume.write(&path, &new).unwrap();
             self.content = Some(new);
             return;
@@ -334,7 +323,7 @@ impl Slot {
             }
             4 => drop(self.handle.take()),
             5 => {
-                content = vec![tag; usize::try_from(random.below(30_000)).unwrap()];
+                content = vec![tag; random.below(30_000)];
                 volume.write(&path, &content).unwrap();
             }
             6 => {
@@ -383,9 +372,9 @@ fn threads_see_each_others_files_whole() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let work = |seed: u64| {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             for _ in 0..STEPS {
-                let n = usize::try_from(random.below(SLOTS as u64)).unwrap();
+                let n = random.below(SLOTS);
                 let mut slot = slots[n].lock().unwrap();
                 slot.change(&volume, tag(n), &mut random);
                 slot.check(&volume);

@@ -24,7 +24,7 @@ const READERS: &[(&str, &[&str])] = &[
 #[test]
 fn commands_that_change_refuse_a_read_only_device() {
     use std::process::Command;
-    if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
+    if !xfskit_test_support::needs(&[xfskit_test_support::Need::Mount]) {
         return;
     }
     let bench = Bench::new();

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
-use xfskit_test_oracle::{Image, Mount, Scratch, verify};
+use xfskit_test_support::{Image, Mount, Scratch, verify};
 
 /// A volume that is checked at the end.
 struct Made {
@@ -402,7 +402,7 @@ fn truncate_and_fallocate_change_ranges() {
 
 #[test]
 fn blocks_behind_the_end_of_a_file_are_kept_and_freed_as_on_linux() {
-    if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
+    if !xfskit_test_support::needs(&[xfskit_test_support::Need::Mount]) {
         return;
     }
     let v = Made::new();

@@ -210,7 +210,7 @@ fn patched(bench: &Bench, name: &str) -> PathBuf {
     let image = bench.kept("hostile/base");
     let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../../tests/images/hostile/{name}.patch.zst"));
-    let patch = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+    let patch = xfskit_test_support::kept::decompress(&packed);
     let patch: BTreeMap<String, String> = serde_json::from_slice(&patch).unwrap();
     for (offset, hex) in patch {
         let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();

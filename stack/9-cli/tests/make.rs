@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, json, shown, signal};
-use xfskit_test_oracle::{Image, Scratch, verify};
+use xfskit_test_support::{Image, Scratch, verify};
 
 #[test]
 fn a_new_image_is_made_when_its_size_is_given() {

@@ -12,7 +12,7 @@ use std::process::Command;
 use common::{Bench, damage, expect, json, objects, shown};
 use xfskit::raw::units::ByteOffset;
 use xfskit_test_arrays::{Fixture, manifest};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::verify;
 
 /// The members of an array as files with holes.
 fn unpack(bench: &Bench, fixture: &Fixture) -> Vec<String> {

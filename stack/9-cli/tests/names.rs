@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use common::{Bench, Run, expect, feed, json, objects, shown, xfskit};
+use xfskit_test_support::Random;
 
 /// Makes an image with a directory whose name moves the cursor, and one that is not UTF-8.
 fn odd(bench: &Bench) -> String {
@@ -169,12 +170,8 @@ fn the_shell_prints_the_wrong_line() {
     assert_eq!(lines, [1, 3, 4, 5]);
 }
 
-/// A word of any kind, from the numbers of `random`.
-fn word(
-    random: &mut impl FnMut(usize) -> usize,
-    images: &[String],
-    options: &[String],
-) -> OsString {
+/// Returns a word of any kind.
+fn word(random: &mut Random, images: &[String], options: &[String]) -> OsString {
     let odd: [&[u8]; 12] = [
         b"",
         b"-",
@@ -189,10 +186,10 @@ fn word(
         b"1k",
         b"a=b:c,d",
     ];
-    match random(4) {
-        0 => images[random(images.len())].clone().into(),
-        1 => OsStr::from_bytes(odd[random(odd.len())]).into(),
-        _ => options[random(options.len())].clone().into(),
+    match random.below(4) {
+        0 => images[random.below(images.len())].clone().into(),
+        1 => OsStr::from_bytes(random.pick(&odd)).into(),
+        _ => options[random.below(options.len())].clone().into(),
     }
 }
 
@@ -224,12 +221,7 @@ fn any_command_line_ends_and_an_error_in_json_is_json() {
         "nonsense",
     ];
     let before = std::fs::read(&kept).unwrap();
-    let mut state = 17_u64;
-    let mut random = |below: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = Random::of_test(1);
     for command in commands {
         let help = xfskit(&[command, "--help"]).stdout;
         let mut options: Vec<String> = help
@@ -240,7 +232,7 @@ fn any_command_line_ends_and_an_error_in_json_is_json() {
         options.push("list".into());
         for _ in 0..12 {
             let mut words = vec![OsString::from(command), "--json".into()];
-            words.extend((0..random(6)).map(|_| word(&mut random, &images, &options)));
+            words.extend((0..random.below(6)).map(|_| word(&mut random, &images, &options)));
             let run = xfskit(&words);
             assert!([0, 1, 2].contains(&run.code), "{words:?}: {}", run.code);
             if run.code == 2 {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Bench, expect, json, shown};
 use serde_json::Value;
-use xfskit_test_oracle::skip;
+use xfskit_test_support::skip;
 
 /// Returns the counted operations of a dbench, and how often each ran.
 fn counts(results: &[Value]) -> Vec<(String, u64)> {

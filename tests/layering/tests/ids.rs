@@ -1,5 +1,5 @@
 //! Every check of floor 1 has a test that makes it fail: a test of `1-format` expects each id that
-//! a verifier of that crate can return. And the table of checks, `1-format/src/checks`, has every id
+//! a verifier of that crate can return. The table of checks, `1-format/src/checks`, has every id
 //! that the code of any floor names, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use crate::image::{Image, Mount, Scratch};
-use crate::matrix::{Case, named};
-use crate::tools::Xfsprogs;
-use crate::trees::{self, Shape};
+use xfskit_test_support::image::{Image, Mount, Scratch};
+use xfskit_test_support::matrix::{Case, named};
+use xfskit_test_support::tools::Xfsprogs;
+use xfskit_test_support::trees::{self, Shape};
 
 /// The result of `xfs_repair -n` for an injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

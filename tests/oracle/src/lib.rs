@@ -10,5 +10,3 @@
 //! of them. The rest is in `tests/support`.
 
 pub mod corruption;
-
-pub use xfskit_test_support::*;

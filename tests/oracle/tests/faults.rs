@@ -27,8 +27,8 @@ enum Judged {
     Wrong(String),
 }
 
-/// Writes `fault` to `image`, asks `check`, in the long runs also `xfs_repair` of `judge`, and takes
-/// it back.
+/// Writes `fault` to `image`, asks `check`, in the long runs `xfs_repair` of `judge` too, and takes
+/// the fault back.
 fn judge_one(
     image: &Image,
     judge: &Xfsprogs,
@@ -56,7 +56,7 @@ fn judge_one(
     }
 }
 
-/// Judges `faults` on `image`, each thread on a copy of its own. Returns those that are not as the
+/// Checks `faults` on `image`, each thread on a copy of its own. Returns those that are not as the
 /// table has them.
 fn judge(
     image: &Image,

@@ -6,6 +6,7 @@ mod intents;
 mod kept;
 mod kernel;
 mod logprint;
+mod lost_headers;
 mod newer;
 mod pieces;
 mod stress;

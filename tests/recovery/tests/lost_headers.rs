@@ -9,9 +9,8 @@ use std::path::Path;
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::superblock::read_superblock;
 use xfskit_log::Log;
-use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, dirty, long, needs};
 use xfskit_test_recovery::{open, recover, shown};
+use xfskit_test_support::{Image, Mount, Need, Scratch, dirty, long, needs};
 use xfskit_units::ByteOffset;
 
 /// Journals that Linux left: their names in [`dirty::CRASHES`].

@@ -9,15 +9,11 @@ use xfskit::raw::VolumeOptionsExt as _;
 use xfskit::raw::block::{BlockDevice, MemDevice};
 use xfskit::raw::units::ByteLen;
 use xfskit::{Volume, VolumeOptions};
-use xfskit_test_oracle::verify;
+use xfskit_test_support::{kept, verify};
 
 /// Unpacks a kept image, which the kernel filled.
 pub(crate) fn unpacked(name: &str, dir: &Path) -> PathBuf {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images");
-    let packed = std::fs::File::open(packed.join(format!("{name}.img.zst"))).unwrap();
-    let path = dir.join(format!("{name}.img"));
-    std::fs::write(&path, zstd::decode_all(packed).unwrap()).unwrap();
-    path
+    kept::file(name, dir)
 }
 
 /// A volume that the kernel filled, open for reading.

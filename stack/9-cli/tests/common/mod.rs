@@ -29,12 +29,7 @@ impl Bench {
 
     /// Unpacks the kept image `name`.
     pub fn kept(&self, name: &str) -> PathBuf {
-        let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../tests/images/{name}.img.zst"));
-        let bytes = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
-        let path = self.path(&format!("{}.img", name.replace('/', "-")));
-        fs::write(&path, bytes).unwrap();
-        path
+        xfskit_test_support::kept::file(name, self.dir.path())
     }
 
     /// Makes a file with these bytes.
