@@ -203,8 +203,8 @@ impl Volume {
         self.set_xattr_at(path.as_ref(), name.as_ref(), value.as_ref(), mode, Follow::Yes)
     }
 
-    /// Sets an extended attribute, as [`set_xattr_with`](Self::set_xattr_with) does. A symbolic link
-    /// is not followed.
+    /// Sets an extended attribute, as [`set_xattr_with`](Self::set_xattr_with) does. A symbolic
+    /// link is not followed.
     ///
     /// # Errors
     /// As [`set_xattr_with`](Self::set_xattr_with).

@@ -221,7 +221,7 @@ impl<'c> Build<'c> {
     /// fit, and those of reading the sources.
     pub fn create(&self, target: impl AsRef<Path>) -> Result<Built> {
         let target = parse(target.as_ref().as_os_str())?;
-        let problems = Problems::of(&self.control);
+        let problems = Problems::of(&self.control.notices);
         let mut tree = self.read(&target)?;
         let mut skipped = problems.of_reading(&mut tree);
         let plan = self.plan(&target, &tree)?;

@@ -59,7 +59,7 @@ struct Run<'r, 'c> {
 impl<'r, 'c> Run<'r, 'c> {
     fn of(extract: &'r Extract<'c>) -> Self {
         let (owner, control) = (&extract.volume.owner, &extract.control);
-        Self { owner, control, problems: Problems::of(control), done: AtomicU64::new(0) }
+        Self { owner, control, problems: Problems::of(&control.notices), done: AtomicU64::new(0) }
     }
 
     fn take(&self, event: Event<'_>) {

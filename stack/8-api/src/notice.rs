@@ -11,7 +11,6 @@ use xfskit_copy::SkippedCount;
 use xfskit_copy::source::{SourceError, Tree, Unread};
 
 use crate::Error;
-use crate::progress::Control;
 
 /// Something that a copy left out, or copied in part only.
 #[derive(Debug)]
@@ -66,9 +65,11 @@ pub enum Notice<'n> {
     Note(&'n str),
 }
 
+type OnNotice<'c> = Box<dyn Fn(Notice<'_>) + Sync + 'c>;
+
 /// The callback that receives the notices, if there is one.
 #[derive(Default)]
-pub(crate) struct Notices<'c>(Option<Box<dyn Fn(Notice<'_>) + Sync + 'c>>);
+pub(crate) struct Notices<'c>(Option<OnNotice<'c>>);
 
 impl<'c> Notices<'c> {
     pub(crate) fn new(receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
@@ -91,8 +92,8 @@ pub(crate) struct Problems<'r, 'c> {
 }
 
 impl<'r, 'c> Problems<'r, 'c> {
-    pub(crate) fn of(control: &'r Control<'c>) -> Self {
-        Self { notices: &control.notices, kept: Mutex::default() }
+    pub(crate) fn of(notices: &'r Notices<'c>) -> Self {
+        Self { notices, kept: Mutex::default() }
     }
 
     fn say(&self, notice: Notice<'_>) {
@@ -118,7 +119,8 @@ impl<'r, 'c> Problems<'r, 'c> {
     pub(crate) fn of_reading(&self, tree: &mut Tree) -> Vec<SkippedCount> {
         let skipped = tree.notes().skipped();
         for error in tree.take_left_out() {
-            self.add(&error.path().to_vec(), ProblemKind::LeftOut(error));
+            let path = error.path().to_vec();
+            self.add(&path, ProblemKind::LeftOut(error));
         }
         self.say(Notice::Skipped(&skipped));
         if tree.notes().whiteouts > 0 {

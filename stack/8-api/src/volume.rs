@@ -86,7 +86,7 @@ impl Volume {
     /// replays the journal. For tests, and for programs that do not want their changes any more.
     ///
     /// Later calls through files, iterators and other clones fail with
-    /// [`Closed`](crate::ErrorKind::Closed). Within an operation of the same volume nothing happens.
+    /// [`Closed`](crate::ErrorKind::Closed). Nothing happens within an operation of the volume.
     pub fn abandon(self) {
         // Closed already: there is nothing to abandon.
         let _ended = self.owner.end();

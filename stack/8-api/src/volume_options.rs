@@ -80,8 +80,8 @@ impl VolumeOptions {
         self
     }
 
-    /// Returns the default of [`cache_bytes`](Self::cache_bytes): a quarter of the machine's memory.
-    /// Where the system does not say how much there is, returns the engine's own default.
+    /// Returns the default of [`cache_bytes`](Self::cache_bytes): a quarter of the machine's
+    /// memory. Where the system does not say how much there is, returns the engine's own default.
     pub fn default_cache_bytes() -> usize {
         let otherwise = xfskit_core::OpenOptions::default().cache_bytes;
         let info = rustix::system::sysinfo();

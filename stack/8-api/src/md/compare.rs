@@ -25,7 +25,7 @@ use xfskit_log::Log;
 use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::array::sync_action::{Completion, ScrubProgress};
 use xfskit_target::{self as target, Nested};
-use xfskit_units::{ByteLen, ByteOffset, Sectors};
+use xfskit_units::ByteOffset;
 
 use super::stack::{ArrayStack, DoubtfulContent};
 use super::sync::SyncAction;
@@ -210,7 +210,7 @@ impl<'c> Compare<'c> {
         }
     }
 
-    fn report(&self, action: SyncAction, ByteLen(done): ByteLen, ByteLen(total): ByteLen) {
+    fn report(&self, action: SyncAction, done: u64, total: u64) {
         if let Some(report) = &self.progress {
             report(action, Progress { done, total });
         }
@@ -244,7 +244,7 @@ impl<'c> Compare<'c> {
             resynced.map_err(|source| failed(nested, source))?;
             self.check_cancelled()?;
         }
-        let mut unchecked = Sectors(0);
+        let mut unchecked = 0;
         let watch = |found: ScrubProgress| {
             self.report(SyncAction::Check, found.progress.done.0, found.progress.total.0);
             unchecked = found.progress.bad.0;
@@ -260,7 +260,7 @@ impl<'c> Compare<'c> {
         if ended == Completion::Stopped {
             self.check_cancelled()?;
         }
-        level.compared = unchecked == Sectors(0) && level.count <= PAGES_MAX;
+        level.compared = unchecked == 0 && level.count <= PAGES_MAX;
         Ok(level)
     }
 }

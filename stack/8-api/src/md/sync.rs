@@ -278,9 +278,10 @@ impl<'c> Rebuild<'c> {
                 self.at(SyncAction::Recover, done.0, total.0);
                 throttle.keep(done.0);
                 bad_sectors = bad.0;
-                match self.cancel.is_cancelled() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if self.cancel.is_cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             })
             .map_err(Error::new)?;

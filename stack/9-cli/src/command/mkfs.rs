@@ -71,7 +71,9 @@ fn choose_features(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Result<xfskit:
         args.readers.iter().map(|name| name.parse()).collect();
     let readers = readers.map_err(|e| Failure::cannot(format!("--target: {e}")))?;
     let (mkfs, left_out) = mkfs.readers(&readers, args.target_max);
-    left_out.iter().for_each(|left_out| out.note(&left_out.to_string()));
+    for left_out in &left_out {
+        out.note(&left_out.to_string());
+    }
     Ok(mkfs)
 }
 

@@ -105,17 +105,20 @@ impl Report {
         if let Some(fault) = &self.torn {
             row("cut off", format!("a record not written to its end: {fault}"));
         }
-        text + match self.written {
-            true => self.last_line("The journal is clean.\n"),
-            false => "Nothing was written.\n",
-        }
+        let last = if self.written {
+            self.last_line("The journal is clean.\n")
+        } else {
+            "Nothing was written.\n"
+        };
+        text + last
     }
 
     /// Returns `clean` if the journal is clean now.
     fn last_line(&self, clean: &'static str) -> &'static str {
-        match self.left_dirty.is_empty() {
-            true => clean,
-            false => "The journal stays dirty: the next opening for writing tries again.\n",
+        if self.left_dirty.is_empty() {
+            clean
+        } else {
+            "The journal stays dirty: the next opening for writing tries again.\n"
         }
     }
 }

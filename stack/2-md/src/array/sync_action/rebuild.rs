@@ -41,7 +41,7 @@ struct BadRange {
     is_undecided: bool,
 }
 
-/// What is bad of a span that was computed for targets.
+/// The bad parts of a span that was computed for targets.
 #[derive(Debug, Default)]
 struct SpanFill {
     /// Targets whose data cannot be read.

@@ -62,8 +62,8 @@ impl EvaluatedGuess {
         Some(self.guess.contradictions() as u64 + errors + healed + content.ends_wrong)
     }
 
-    /// Returns how reliable it is, with so many others that are as good, where everything else has at least so
-    /// many more contradictions.
+    /// Returns how reliable it is, with so many others that are as good, where everything else has
+    /// at least so many more contradictions.
     ///
     /// A quarter of the pieces astray, half of the files without their end, or errors in each of
     /// several equal guesses, are signs of another array: of one with more members, for example,

@@ -1,7 +1,7 @@
 //! Arrays whose superblocks are lost, found by the XFS volume on them.
 //!
-//! The members are searched for [evidence](xfskit_target::evidence), [`guess`] finds the arrays that
-//! explain it, and [`evaluate`] checks the volumes on them. A doubtful guess is not a result.
+//! The members are searched for [evidence](xfskit_target::evidence), [`guess`] finds the arrays
+//! that explain it, and [`evaluate`] checks the volumes on them. A doubtful guess is not a result.
 //! Equally good guesses are not a result either; [`content`] shows whether they read the same.
 
 mod content;

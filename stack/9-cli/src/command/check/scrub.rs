@@ -114,7 +114,7 @@ fn to_change(args: &Check) -> change::Target {
     change::Target {
         name: args.target.name.clone(),
         logdev: args.target.logdev.clone(),
-        journal: Default::default(),
+        journal: xfskit::JournalOptions::default(),
         cache: args.target.cache,
         stats: false,
     }

@@ -29,7 +29,8 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         _ => failed(&array, &e),
     })?;
     drop(guess);
-    (search.finish(), check.finish());
+    search.finish();
+    check.finish();
     if guessed.pieces_found == 0 {
         out.note("no XFS volume is found on them that could tell");
         return Ok(ExitStatus::Problem);

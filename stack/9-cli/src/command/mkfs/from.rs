@@ -127,15 +127,13 @@ fn of_file(path: &Path, error: &dyn Display) -> Failure {
 /// Parses the size of `--free`.
 fn free<'c>(build: Build<'c>, text: &str) -> Result<Build<'c>, Failure> {
     let bad = |why: &str| Failure::cannot(format!("--free {text}: {why}"));
-    match text.strip_suffix('%') {
-        Some(percent) => match percent.parse() {
-            Ok(percent) if percent < 100 => Ok(build.free_percent(percent)),
-            _ => Err(bad("a share is from 0% to 99%")),
-        },
-        None => {
-            let bytes = show::parse_size(text).map_err(|why| bad(&why))?;
-            Ok(build.free_bytes(bytes))
-        }
+    let Some(percent) = text.strip_suffix('%') else {
+        let bytes = show::parse_size(text).map_err(|why| bad(&why))?;
+        return Ok(build.free_bytes(bytes));
+    };
+    match percent.parse() {
+        Ok(percent) if percent < 100 => Ok(build.free_percent(percent)),
+        _ => Err(bad("a share is from 0% to 99%")),
     }
 }
 
