@@ -330,7 +330,11 @@ impl Fs {
         }
         // Damage, or the directory changed between the portions.
         let Unindexed { count, first } = self.volume.unindexed_names(&dir).ok()??;
-        let found = format!("{count} others, {:?} first", String::from_utf8_lossy(&first));
+        let first = String::from_utf8_lossy(&first);
+        let found = match count {
+            1 => format!("the name {first:?} cannot be looked up"),
+            _ => format!("{count} names cannot be looked up, {first:?} first"),
+        };
         let ctx = self.volume.ctx(Location::of("directory").ino(dir.ino()));
         let fault = ctx.fail("dir.leaf.missing", "names that can be looked up", found).err()?;
         Some(Error::Core(fault.into()))

@@ -339,3 +339,42 @@ fn a_named_pipe_without_a_writer_is_not_waited_for_against_a_signal() {
     ended(130, child, &args);
     assert!(!Path::new(&image).exists());
 }
+
+#[test]
+fn a_name_that_cannot_be_looked_up_is_reported_by_every_command_that_lists_it() {
+    // A byte of the name changes, and its hash in the leaf stays.
+    for (kept, magic, crc) in [("v4", b"XD2D", None), ("v5", b"XDD3", Some(4))] {
+        let bench = Bench::new();
+        let image = bench.kept(kept);
+        let all = fs::read(&image).unwrap();
+        let wanted = b"\x0elink-number-56";
+        let (n, at) = (0..)
+            .zip(all.chunks(4096))
+            .filter(|(_, block)| block.starts_with(magic))
+            .find_map(|(n, block)| {
+                Some((n, block.windows(15).position(|name| name == wanted)? + 1))
+            })
+            .unwrap();
+        match crc {
+            Some(crc) => edit(&image, n * 4096, crc, |block| block[at] = b'X'),
+            None => damage(&image, n * 4096 + at as u64, b"X"),
+        }
+        let (image, out) = (shown(&image), shown(&bench.path("out")));
+        for args in [
+            &["ls", "-R", &image][..],
+            &["ls", &image, "/leaf"],
+            &["find", &image, "/"],
+            &["tree", &image],
+            &["du", &image],
+            &["get", &image, "/", &out],
+            &["get", &image, "/leaf", "-"],
+        ] {
+            let run = xfskit(args);
+            assert_eq!(run.code, 1, "{kept} {args:?}: {}", run.stderr);
+            let said = "the name \"Xink-number-56\" cannot be looked up";
+            assert!(run.stderr.contains(said), "{kept} {args:?}: {}", run.stderr);
+        }
+        // The file is there all the same.
+        assert!(bench.path("out/leaf/Xink-number-56").exists(), "{kept}");
+    }
+}

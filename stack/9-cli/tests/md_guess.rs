@@ -87,6 +87,9 @@ enum Said {
     Nothing,
 }
 
+/// What a note says if there is no result.
+const REASONS: [&str; 3] = ["against it", "no XFS", "no array of these members explains half"];
+
 /// Returns the output for a case, or the error in it.
 fn said(case: &Case) -> Result<Said, String> {
     let bench = Bench::new();
@@ -108,9 +111,7 @@ fn said(case: &Case) -> Result<Said, String> {
             Ok(Said::Right)
         }
         (Some("undecided"), 1) if guesses.iter().any(is_right) => Ok(Said::Undecided),
-        (None, 1) if run.stderr.contains("against it") || run.stderr.contains("no XFS") => {
-            Ok(Said::Nothing)
-        }
+        (None, 1) if REASONS.iter().any(|reason| run.stderr.contains(reason)) => Ok(Said::Nothing),
         (Some("certain" | "likely"), _) => wrong("sure and wrong"),
         (Some("undecided"), _) => wrong("the right one is not among the equals"),
         _ => wrong("nothing, without a reason"),
@@ -191,6 +192,7 @@ fn a_raid5_with_a_garbage_member_is_never_sure_and_wrong() {
     });
     let said = all_said(&cases.collect::<Vec<_>>());
     eprintln!("{said:?}");
+    assert!(said.contains(&Said::Right), "{said:?}");
 }
 
 #[test]
@@ -245,24 +247,23 @@ fn a_comparison_of_files_tells_how_many_were_compared() {
 }
 
 #[test]
-fn roles_that_are_open_in_too_many_ways_are_listed_in_part_and_counted() {
-    // An empty volume has its headers on two of eight members: nothing tells the order of the rest.
+fn candidates_that_are_listed_and_those_that_are_not_are_counted() {
+    // An empty volume has its headers on some of the members: nothing tells the order of the rest.
     let bench = Bench::new();
     let case = Case { files: 0, ..case("5", "left-symmetric", "64K", 9) };
     let (names, _) = case.made(&bench);
     let (guesses, notes) = guessed(1, &names, &[8, 3, 0, 4, 2, 1, 5, 7, 6]);
-    assert!((1..=128).contains(&guesses.len()), "{} {notes}", guesses.len());
+    assert!((2..=128).contains(&guesses.len()), "{} {notes}", guesses.len());
     let (listed, all) = (guesses.len() as u64, guesses[0]["candidates"].as_u64().unwrap());
-    assert!(all > listed, "{:#} {notes}", guesses[0]);
     for guess in &guesses {
         assert_eq!(guess["confidence"], "undecided", "{guess:#}");
         assert_eq!(guess["candidates_listed"], listed, "{guess:#}");
         assert_eq!(guess["candidates_unchecked"], all - listed, "{guess:#}");
-        assert_eq!(guess["reads_same"], false, "{guess:#}");
+        assert_eq!(guess["reads_same"], all == listed, "{guess:#}");
         assert!(guess["against"].to_string().contains("nothing tells the place of"), "{guess:#}");
     }
     let more = format!("at least {} more may be as good, and were not checked", all - listed);
-    assert!(notes.contains(&more), "{notes}");
+    assert_eq!(notes.contains(&more), all > listed, "{notes}");
 }
 
 #[test]

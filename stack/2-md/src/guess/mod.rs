@@ -142,10 +142,11 @@ struct Candidate<'a> {
 /// fewest contradictions first. Each explains at least half of the blocks.
 pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Guesses {
     let samples = Samples::new(members, &evidence.found);
+    let mut tries = proof::TRIES;
     let mut guesses: Vec<(Guess, &Placement)> = candidates(members, evidence)
         .iter()
         .flat_map(|candidate| {
-            let guesses = guesses(candidate, members, evidence, &samples);
+            let guesses = guesses(candidate, members, evidence, &samples, &mut tries);
             guesses.into_iter().map(|guess| (guess, candidate.placement))
         })
         .filter(|(guess, _)| guess.right * 2 >= guess.found)
@@ -252,13 +253,14 @@ fn guesses(
     members: &MemberDevices,
     evidence: &Evidence,
     samples: &Samples<'_>,
+    tries: &mut usize,
 ) -> Vec<Guess> {
     let Candidate { shape, placement, offset, .. } = candidate;
     let found: Vec<&FoundBlock> = evidence.found.iter().collect();
     let places = places_of(shape, placement, &found);
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
     let proof::Orders { best: orders, agreement, open, omitted } =
-        proof::orders(shape, *offset, &votes, members, samples);
+        proof::orders(shape, *offset, &votes, members, samples, tries);
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
     let is_open = |role: &usize| differ(role) || omitted > 0 && open.contains(role);
     let open: Vec<usize> = (0..members.len()).filter(is_open).collect();

@@ -16,8 +16,11 @@ use crate::layout::Layout;
 
 /// At most this many orders of one shape are compared with the samples: all those of six members.
 const ORDERS_TRIED: usize = 720;
-/// At most this many orders of one shape are counted: all those of eight members.
-const ORDERS_COUNTED: usize = 40_320;
+/// At most this many orders of all shapes are compared with the samples; of each shape at least one
+/// is.
+pub(super) const TRIES: usize = 10_000;
+/// At most this many more orders of one shape are counted: as many as seven members have.
+const ORDERS_COUNTED: usize = 5040;
 /// At most this many orders of one shape are kept.
 const ORDERS_MAX: usize = 128;
 /// Groups of the volume whose headers are checked.
@@ -37,12 +40,14 @@ pub(super) struct Orders {
 }
 
 /// Returns the orders that the votes leave, of these those with which the members agree best.
+/// `tries` is how many may still be compared with the samples.
 pub(super) fn orders(
     shape: &Shape,
     offset: u64,
     votes: &Votes,
     devices: &MemberDevices,
     samples: &Samples<'_>,
+    tries: &mut usize,
 ) -> Orders {
     let first = in_groups(shape, votes.assign_roles(devices));
     let groups = groups(shape);
@@ -50,15 +55,17 @@ pub(super) fn orders(
     let open = votes.open_roles(&first, is_same);
     let agreement = |order: &[Option<usize>]| samples.agreement(shape, offset, order);
     let (mut candidates, mut seen, mut untried) = (Vec::new(), HashSet::new(), 0);
+    let limit = (*tries).clamp(1, ORDERS_TRIED);
     let _all_or_enough = votes.visit_orders(&first, &open, &mut |order| {
         let order = in_groups(shape, order.to_vec());
         match seen.insert(order.clone()) {
             false => {}
-            true if candidates.len() < ORDERS_TRIED => candidates.push((agreement(&order), order)),
+            true if candidates.len() < limit => candidates.push((agreement(&order), order)),
             true => untried += 1,
         }
         if untried < ORDERS_COUNTED { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
+    *tries = tries.saturating_sub(candidates.len());
     candidates.sort_by_key(|(agreement, _)| (agreement.wrong, agreement.located));
     let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);
     // A member that is partly wrong leaves disagreement in every order.

@@ -173,3 +173,39 @@ impl Votes {
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(|a| (0..a).map(move |b| (b, a)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the orders that explain as much as `first`, of members of which `data` tells the
+    /// roles.
+    fn orders(data: Vec<usize>, first: &[Option<usize>]) -> Vec<Vec<Option<usize>>> {
+        let members = first.len();
+        let votes = Votes { members, data, parity: vec![0; members * members], found: 0 };
+        let (mut orders, open) = (Vec::new(), (0..members).collect::<Vec<_>>());
+        let flow = votes.visit_orders(first, &open, &mut |order| {
+            orders.push(order.to_vec());
+            ControlFlow::Continue(())
+        });
+        assert!(flow.is_continue());
+        orders
+    }
+
+    #[test]
+    fn every_order_that_explains_as_much_is_visited_once() {
+        let first: Vec<Option<usize>> = (0..7).map(Some).collect();
+        let all = orders(vec![0; 49], &first);
+        let different: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!((all.len(), different.len(), &all[0]), (5040, 5040, &first));
+
+        // Member 3 was found in role 3; members 5 and 6 are missing.
+        let mut data = vec![0; 49];
+        data[3 * 7 + 3] = 9;
+        let first = [Some(0), Some(1), Some(2), Some(3), Some(4), None, None];
+        let some = orders(data, &first);
+        let different: std::collections::HashSet<_> = some.iter().collect();
+        assert_eq!((some.len(), different.len()), (720 / 2, 720 / 2));
+        assert!(some.iter().all(|order| order[3] == Some(3)));
+    }
+}

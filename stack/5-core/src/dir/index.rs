@@ -24,10 +24,19 @@ use crate::volume::Volume;
 
 /// A digest of the names of a directory, in any order: of the hash of each, and its position. It is
 /// keyed, so that a damaged directory cannot be made to have the right one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
+    key: u64,
     names: u64,
     sum: u64,
+}
+
+impl Default for Digest {
+    fn default() -> Self {
+        static KEY: OnceLock<u64> = OnceLock::new();
+        let key = *KEY.get_or_init(|| RandomState::new().hash_one(0));
+        Self { key, names: 0, sum: 0 }
+    }
 }
 
 impl Digest {
@@ -46,18 +55,13 @@ impl Digest {
 
     #[inline]
     fn add_pair(&mut self, hash: u32, address: u64) {
-        let pair = u64::from(hash) << 32 ^ address ^ key();
+        let pair = u64::from(hash) << 32 ^ address ^ self.key;
         // Two rounds of multiplication and folding: every bit of the pair reaches every bit.
         let mixed = (pair ^ pair >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         self.names += 1;
         self.sum = self.sum.wrapping_add(mixed ^ mixed >> 32);
     }
-}
-
-fn key() -> u64 {
-    static KEY: OnceLock<u64> = OnceLock::new();
-    *KEY.get_or_init(|| RandomState::new().hash_one(0))
 }
 
 /// Names that are listed and cannot be looked up.
