@@ -106,9 +106,10 @@ impl Cause {
             Self::Put(error) => kind_of_put(error),
             Self::Extract(error) => kind_of_extract(error),
             Self::Journal(error) => kind_of_journal(error),
-            Self::Output(error) => kind_of_io(error),
             Self::Within => ErrorKind::ResourceBusy,
-            Self::Archive(xfskit_copy::ArchiveError::Write(error)) => kind_of_io(error),
+            Self::Output(error) | Self::Archive(xfskit_copy::ArchiveError::Write(error)) => {
+                kind_of_io(error)
+            }
             Self::Array(error) => error.kind(),
             Self::MdCreate(xfskit_md::create::Error::Device { source, .. }) => {
                 kind_of_device(source)
@@ -127,8 +128,9 @@ impl Cause {
     /// Returns the error without an operation and its path.
     pub(crate) fn reason(&self) -> &(dyn std::error::Error + 'static) {
         match self {
-            Self::Volume(error) => error.reason(),
-            Self::Put(xfskit_copy::PutError::Volume { error, .. }) => error.reason(),
+            Self::Volume(error) | Self::Put(xfskit_copy::PutError::Volume { error, .. }) => {
+                error.reason()
+            }
             Self::Put(xfskit_copy::PutError::Source(error))
             | Self::Build(xfskit_copy::build::BuildError::Source(error)) => error,
             Self::Build(xfskit_copy::build::BuildError::Mkfs(error)) | Self::Mkfs(error) => error,
@@ -179,9 +181,10 @@ impl Cause {
 
     pub(crate) fn corruption(&self) -> Option<&Corruption> {
         match self {
-            Self::Volume(error) => error.corruption(),
+            Self::Volume(error) | Self::Put(xfskit_copy::PutError::Volume { error, .. }) => {
+                error.corruption()
+            }
             Self::Check(xfskit_check::Error::Superblock(SbError::Corrupt(fault))) => Some(fault),
-            Self::Put(xfskit_copy::PutError::Volume { error, .. }) => error.corruption(),
             _ => None,
         }
     }
@@ -287,9 +290,10 @@ fn kind_of_build(error: &xfskit_copy::build::BuildError) -> ErrorKind {
         BuildError::Stopped => ErrorKind::Cancelled,
         BuildError::Source(error) => kind_of_source(error),
         BuildError::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
-        BuildError::Mkfs(xfskit_mkfs::Error::Device(error)) => kind_of_device(error),
+        BuildError::Mkfs(xfskit_mkfs::Error::Device(error)) | BuildError::Device(error) => {
+            kind_of_device(error)
+        }
         BuildError::Mkfs(_) => ErrorKind::InvalidInput,
-        BuildError::Device(error) => kind_of_device(error),
         _ => ErrorKind::Other,
     }
 }

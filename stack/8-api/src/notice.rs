@@ -68,7 +68,9 @@ pub enum Notice<'n> {
 
 /// The callback that receives the notices, if there is one.
 #[derive(Default)]
-pub(crate) struct Notices<'c>(Option<Box<dyn Fn(Notice<'_>) + Sync + 'c>>);
+pub(crate) struct Notices<'c>(Option<Receiver<'c>>);
+
+type Receiver<'c> = Box<dyn Fn(Notice<'_>) + Sync + 'c>;
 
 impl<'c> Notices<'c> {
     pub(crate) fn new(receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
@@ -118,7 +120,8 @@ impl<'r, 'c> Problems<'r, 'c> {
     pub(crate) fn of_reading(&self, tree: &mut Tree) -> Vec<SkippedCount> {
         let skipped = tree.notes().skipped();
         for error in tree.take_left_out() {
-            self.add(&error.path().to_vec(), ProblemKind::LeftOut(error));
+            let path = error.path().to_vec();
+            self.add(&path, ProblemKind::LeftOut(error));
         }
         self.say(Notice::Skipped(&skipped));
         if tree.notes().whiteouts > 0 {

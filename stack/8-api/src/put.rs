@@ -34,7 +34,7 @@ pub struct Put<'c> {
     volume: Volume,
     sources: Vec<Source>,
     options: SourceOptions,
-    put: PutOptions,
+    rules: PutOptions,
     owner: Option<(u32, u32)>,
     control: Control<'c>,
 }
@@ -94,7 +94,7 @@ impl<'c> Put<'c> {
             volume: volume.clone(),
             sources: Vec::new(),
             options: SourceOptions::default(),
-            put: PutOptions::default(),
+            rules: PutOptions::default(),
             owner: None,
             control: Control::default(),
         }
@@ -128,7 +128,7 @@ impl<'c> Put<'c> {
     /// Gives everything this owner and group.
     pub fn owner(mut self, uid: u32, gid: u32) -> Self {
         self.owner = Some((uid, gid));
-        self.put.owners = Some(Owners::all(uid, gid));
+        self.rules.owners = Some(Owners::all(uid, gid));
         self
     }
 
@@ -138,7 +138,7 @@ impl<'c> Put<'c> {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
     pub fn owner_map(mut self, rules: impl AsRef<[u8]>) -> Result<Self> {
-        self.put.owners = Some(Owners::parse(rules.as_ref()).map_err(Error::new)?);
+        self.rules.owners = Some(Owners::parse(rules.as_ref()).map_err(Error::new)?);
         Ok(self)
     }
 
@@ -147,7 +147,7 @@ impl<'c> Put<'c> {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
     pub fn selinux_contexts(mut self, contexts: impl AsRef<[u8]>) -> Result<Self> {
-        self.put.labels = Some(Labels::parse(contexts.as_ref()).map_err(Error::new)?);
+        self.rules.labels = Some(Labels::parse(contexts.as_ref()).map_err(Error::new)?);
         Ok(self)
     }
 
@@ -220,7 +220,7 @@ impl<'c> Put<'c> {
         let to = Destination { dir: place.dir, path: &place.path, name, set_root };
         let total = tree.len() as u64;
         let on_put = |done: Counts| self.control.at(done.names, total);
-        let put = copy::put(owner, &tree, &to, &self.put, &on_put);
+        let put = copy::put(owner, &tree, &to, &self.rules, &on_put);
         skipped.extend(problems.of_content(&tree));
         let copied = put.map_err(Error::new)?;
         Ok(Copied { problems: problems.end(), skipped, ..Copied::of(copied) })

@@ -83,7 +83,7 @@ impl WalkParallel {
         })?;
         let path = crate::volume::inside(&self.path);
         let (metadata, stopped) = (self.metadata, AtomicBool::new(false));
-        let visit = Visit { owner, visit, metadata, stopped };
+        let visit = Visit { owner, pass: visit, metadata, stopped };
         owner.sweep((&path, start), path.as_ref().into(), self.threads, &visit);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl WalkParallel {
 /// A running visit.
 struct Visit<'w, F> {
     owner: &'w Owner,
-    visit: F,
+    pass: F,
     metadata: bool,
     stopped: AtomicBool,
 }
@@ -100,7 +100,7 @@ struct Visit<'w, F> {
 impl<F: Fn(Result<&[FoundEntry<'_>]>) -> ControlFlow<()> + Sync> Visit<'_, F> {
     fn pass(&self, found: Result<&[FoundEntry<'_>]>) {
         let _inside = self.owner.inside();
-        if (self.visit)(found).is_break() {
+        if (self.pass)(found).is_break() {
             self.stopped.store(true, Ordering::Relaxed);
         }
     }

@@ -20,7 +20,6 @@ use crate::cause::Cause;
 use crate::cause::array::ArrayError;
 use crate::target::Target;
 use crate::{CancelToken, Error, Progress, Result};
-use content::Content;
 use evaluate::EvaluatedGuess;
 
 /// Bytes of each member that are searched, unless they are set.
