@@ -78,7 +78,7 @@ fn by_us(image: &Path, files: usize) -> Result<Duration, Box<dyn std::error::Err
             let name = format!("file{n:08}");
             volume.fs().make(dirs[n % DIRS], name.as_bytes(), &NewNode::file(0o644))?;
         }
-        volume.sync()
+        Ok::<_, Box<dyn std::error::Error>>(volume.sync()?)
     });
     done?;
     volume.close()?;

@@ -322,7 +322,7 @@ fn get_writes_nothing_through_a_link_put_in_place_of_a_directory_while_it_runs()
         assert_eq!(outside_now(), before, "after {turns} turns and {swaps} exchanges");
         turns += 1;
         let _ = fs::remove_file(dest.with_extension("link"));
-        let _ = fs::remove_dir_all(&dest.with_extension("link"));
+        let _ = fs::remove_dir_all(dest.with_extension("link"));
         fs::remove_dir_all(&dest).unwrap();
     }
     eprintln!("{turns} copies, {failed} of them named an error, {swaps} exchanges");
