@@ -265,7 +265,7 @@ pub const INJECTED_FAULTS: &[InjectedFault] = &[
         "refcntbt.rec.cowflag",
         "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].cowflag 1",
     ).by("refcountbt.cow"),
-    missed("refcntbt.key", "agf 1; addr refcntroot; write -d keys[2].startblock 34120").by("refcountbt.key"),
+    detected("refcntbt.key", "agf 1; addr refcntroot; write -d keys[2].startblock 34120").by("refcountbt.key"),
     missed(
         "refcntbt.rightsib",
         "agf 1; addr refcntroot; addr ptrs[1]; write -d rightsib 0xffffffff",
