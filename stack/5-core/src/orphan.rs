@@ -1,8 +1,8 @@
 //! Unlinked inodes that stay on their lists.
 
-use xfskit_units::Ino;
+use std::fmt::Display;
 
-use crate::error::Error;
+use xfskit_units::Ino;
 
 /// An unlinked inode that cannot be freed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ impl Orphan {
         self.ino.map_or_else(|| "a group's unlinked lists, with its deleted files,".into(), what)
     }
 
-    pub(crate) fn new(ino: Option<Ino>, error: &Error) -> Self {
+    pub(crate) fn new(ino: Option<Ino>, error: &impl Display) -> Self {
         Self { ino, error: error.to_string() }
     }
 }
