@@ -192,7 +192,7 @@ fn owners_times_and_attributes_are_set_with_and_without_following_links() {
     let again = volume.set_xattr_with("/l", "user.k", "w", SetXattrMode::Create);
     assert_eq!(kind(again), ErrorKind::AlreadyExists);
     let missing = volume.set_xattr_with("/l", "user.x", "w", SetXattrMode::Replace);
-    assert_eq!(kind(missing), ErrorKind::NotFound);
+    assert_eq!(kind(missing), ErrorKind::NoAttribute);
     assert_eq!(kind(volume.set_xattr("/f", "nonsense", "v")), ErrorKind::InvalidInput);
     volume.close().unwrap();
     let volume = reopened(&device);

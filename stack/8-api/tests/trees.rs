@@ -179,8 +179,8 @@ fn what_a_source_does_not_give_is_a_problem_with_its_path_and_kind() {
     let (_device, volume) = made();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("shrinks");
-    std::fs::write(&file, vec![1; 100_000]).unwrap();
-    // It shrinks between the reading of the tree and that of its content.
+    std::fs::write(&file, vec![1; 64 << 20]).unwrap();
+    // It shrinks after the tree was read, and is more than what is read ahead.
     let shrink = |at: xfskit::Progress| {
         if at.total > 0 {
             std::fs::write(&file, "").unwrap();
