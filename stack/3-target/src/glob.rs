@@ -24,7 +24,7 @@ pub(crate) fn expand(pattern: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns true if each hidden part of `path` belongs to a part of `pattern` that begins with a dot.
+/// Returns true if each hidden part of `path` stands for a part of `pattern` with a leading dot.
 fn shows(pattern: &Path, path: &Path) -> bool {
     let is_hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
     let mut parts = path.components().rev().zip(pattern.components().rev());
