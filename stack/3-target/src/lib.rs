@@ -11,8 +11,8 @@
 //! | `md:MEMBER,MEMBER,…` | an md array; [`grammar`] has the whole grammar |
 //! | `[TARGET]#p2` | brackets group a target |
 //!
-//! [`Target::parse`] parses a name, [`open()`] opens it, [`discover()`] lists the parts of a disk. A
-//! disk that is not a volume itself but has parts is refused with their names.
+//! [`Target::parse`] parses a name, [`open()`] opens it, [`discover()`] lists the parts of a disk.
+//! A disk that is not a volume itself but has parts is refused with their names.
 //!
 //! The tables of a disk are untrusted, so their parsers ([`partition`], [`lvm`]) are our own.
 //! Existing crates use an entry count from the disk as the size of an allocation, or follow a chain
