@@ -299,7 +299,7 @@ fn refcountbt() {
 
 fn shared(random: &mut Random) -> refcount::Rec {
     refcount::Rec {
-        startblock: u32::try_from(random.below(1 << 32)).unwrap().into(),
+        startblock: u32::try_from(random.below(1_u64 << 32)).unwrap().into(),
         blockcount: 1.into(),
         refcount: u32::try_from(random.below(9)).unwrap().into(),
     }
