@@ -343,3 +343,26 @@ fn a_file_of_very_many_extents_comes_and_goes() {
     vol.close().unwrap();
     check_all(&scratch, &image, &[model]);
 }
+
+#[test]
+fn closing_a_deleted_file_leaves_the_open_file_that_has_its_number() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("number");
+    let (image, inos) = made(&scratch, 256, "-m rmapbt=0,reflink=0", 1);
+    let vol = open(&image);
+    let deleted = vol.open_content(inos[0]).unwrap();
+    let second = Arc::clone(&deleted);
+    vol.discard_content(inos[0]).unwrap();
+    let new = vol.open_content(inos[0]).unwrap();
+    vol.close_content(deleted).unwrap();
+    new.write(&vol, ByteOffset(0), b"new", NOW).unwrap();
+    assert_eq!(vol.iget_live(inos[0]).unwrap().core().size(), ByteLen(3));
+    drop(second);
+    vol.flush_contents().unwrap();
+    assert_eq!(vol.iget(inos[0]).unwrap().core().size(), ByteLen(3), "a sync writes it");
+    vol.close_content(new).unwrap();
+    vol.close().unwrap();
+    check_all(&scratch, &image, &[b"new".to_vec()]);
+}

@@ -18,6 +18,7 @@
 //! 3. The part of the last block behind the end of the file is zero in memory and on the device, or
 //!    is zeroed before the file grows.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -95,12 +96,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns true if there is no other handle of the file. A deleted file is not in the table any
-    /// more.
+    /// Returns true if there is no other handle of the file.
     pub(super) fn is_last(&self, content: &Arc<Content>) -> bool {
-        let open = self.contents.open.lock();
-        let listed = open.get(&content.ino).is_some_and(|known| Arc::ptr_eq(known, content));
-        listed && Arc::strong_count(content) == 2
+        is_last_of(&self.contents.open.lock(), content)
     }
 
     /// Discards the data of a deleted file. Nothing of it will be written any more.
@@ -140,8 +138,7 @@ impl Volume {
 
     pub(super) fn forget_if_last(&self, content: Arc<Content>) {
         let mut open = self.contents.open.lock();
-        // One reference is the table's, one ours.
-        if Arc::strong_count(&content) == 2 && content.state.read().is_clean() {
+        if is_last_of(&open, &content) && content.state.read().is_clean() {
             open.remove(&content.ino);
             self.contents.closed.fetch_add(1, Ordering::Release);
         }
@@ -213,6 +210,14 @@ impl Volume {
         let back = std::mem::replace(&mut state.reserved, keep).minus(keep);
         self.space().unreserve(back.0);
     }
+}
+
+/// Returns true if `content` is in the table, and has no other handle than the caller's. A deleted
+/// file is not in the table any more; another file may be there by its number.
+fn is_last_of(open: &HashMap<Ino, Arc<Content>>, content: &Arc<Content>) -> bool {
+    let listed = open.get(&content.ino).is_some_and(|known| Arc::ptr_eq(known, content));
+    // One reference is the table's, one the caller's.
+    listed && Arc::strong_count(content) == 2
 }
 
 // ---- reading ---------------------------------------------------------------------------------
