@@ -13,7 +13,7 @@ fn device() -> Arc<MemDevice> {
 }
 
 fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> VerifyResult {
-    move |bytes, ctx| ctx.eq("test.block", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
+    move |bytes, ctx| ctx.eq("dir.data.bno", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
 }
 
 #[test]
