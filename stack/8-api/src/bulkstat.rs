@@ -34,7 +34,7 @@ pub struct Bulkstat {
 pub struct BulkstatEntry {
     /// The inode number.
     pub ino: u64,
-    /// What is known about it, or the check that it fails.
+    /// Its metadata, or the finding that keeps it from being read.
     pub metadata: Result<Metadata>,
 }
 

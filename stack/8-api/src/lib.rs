@@ -80,7 +80,7 @@
 //! | [`WalkParallel`], [`Bulkstat`] | everything, as fast as the device allows |
 //! | [`NewFile`] | files of every type created, with their owner |
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
-//! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, and within; [`Problem`] says what could not be |
+//! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, within; [`Problem`]s on the way |
 //! | [`Check`] | a volume checked, finding by finding |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |

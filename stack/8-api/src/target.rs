@@ -7,7 +7,7 @@
 //! | `IMAGE`, `/dev/sdb1` | a file or a block device, whole |
 //! | `IMAGE#p2` | partition 2 of a disk with an MBR or a GPT |
 //! | `IMAGE#lv:vg/root` | the logical volume `root` of the group `vg` |
-//! | `md:MEMBER,MEMBER,…` | an md array, by its members in any order; `missing` for one that is lost |
+//! | `md:MEMBER,MEMBER,…` | an md array, its members in any order; `missing` for a lost one |
 //! | `md:level=6,chunk=512K:A,B,…` | an array without superblocks, its members in role order |
 //! | `mem:SIZE` | memory, all zeroes |
 //! | `overlay=FILE:TARGET` | the target, with all changes in FILE |

@@ -12,7 +12,7 @@
 //! | | [`tools`] | the installed xfsprogs, and the newer version beside it |
 //! | | [`image`] | scratch directories, sparse images, mounts that end with their guard |
 //! | | [`verify`] | verification of a volume by all tools |
-//! | | [`manifest`] | one comparable record for each file of a tree, and the differences of two trees |
+//! | | [`manifest`] | a comparable record for each file of a tree; differences of two trees |
 //! | | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
 //! | | [`ours`] | xfskit's view of a volume |
 //! | | [`matrix`] | one volume for each option of mkfs.xfs |

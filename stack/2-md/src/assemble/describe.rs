@@ -6,7 +6,7 @@ use super::{AssembledMember, Assembly, Freshness};
 use crate::layout::Level;
 
 impl Assembly {
-    /// Returns the state of the array in mdadm's words: `clean`, `active, degraded, recovering`, ….
+    /// Returns the state of the array in mdadm's words, such as `active, degraded, recovering`.
     pub fn state(&self) -> String {
         let mut words = vec![if self.is_dirty() { "active" } else { "clean" }];
         words.extend(self.is_degraded().then_some("degraded"));

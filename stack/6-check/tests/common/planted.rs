@@ -10,7 +10,7 @@
 //! | structure | meaning |
 //! | --- | --- |
 //! | `sb:1` `agf:0` `agi:0` `agfl:0` | a header of that group |
-//! | `leaf:AB3B:0` `node:AB3B:0` | a block of a btree with that magic, on level 0 or above, and its number |
+//! | `leaf:AB3B:0` `node:AB3B:0` | the n-th btree block with that magic, on level 0 or above |
 //! | `block:XDD3:0` | another block with that magic |
 //! | `at:0/2695` | the block with a magic at that group and block |
 //! | `da:3df1:0` | a block of a hash btree with that magic |

@@ -114,7 +114,7 @@ pub struct ResolvedPage {
     pub files: Option<Vec<DoubtfulContent>>,
 }
 
-/// What was found on one of several nested arrays.
+/// The mismatches of one of several nested arrays.
 #[derive(Default)]
 struct Level {
     /// True if all of it was compared.

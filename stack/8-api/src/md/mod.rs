@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`Create`] | a new array |
 //! | [`examine`] | what the superblock of each member says |
-//! | [`Array`], [`ArrayOptions`] | the array that members form; failing, adding, replacing members |
+//! | [`Array`], [`ArrayOptions`] | the array of its members; fails, adds, replaces members |
 //! | [`Guess`] | the array of members whose superblocks are lost |
 //! | [`Rebuild`] | members that lack data are filled |
 //! | [`Scrub`] | members are compared |
