@@ -389,6 +389,39 @@ impl Superblock {
         Ok(sb)
     }
 
+    /// Verifies that the journal of the volume `before` may replace its superblock by this one: the
+    /// sizes of structures, the place of the journal, the features and the identity are the same,
+    /// and no group is gone. A volume may have grown or shrunk within its last group, and has other
+    /// counters, labels and quota.
+    ///
+    /// # Errors
+    /// The first of these fields that differs.
+    pub fn verify_successor(&self, before: &Self) -> VerifyResult {
+        let (old, new) = (before.geometry(), self.geometry());
+        let at = Location::of("superblock in the log").ag(AgNumber(0));
+        let ctx = Ctx::new(&old, at);
+        ctx.eq("sb.versionnum", before.version(), self.version())?;
+        ctx.eq("sb.blocklog", old.blocklog, new.blocklog)?;
+        ctx.eq("sb.sectlog", old.sectlog, new.sectlog)?;
+        ctx.eq("sb.inodelog", old.inodelog, new.inodelog)?;
+        ctx.eq("sb.dirblklog", old.dirblklog, new.dirblklog)?;
+        ctx.eq("sb.agblocks", old.agblocks, new.agblocks)?;
+        ctx.at_least("sb.agcount", old.agcount, new.agcount)?;
+        ctx.eq("sb.logstart", before.logstart.get(), self.logstart.get())?;
+        ctx.eq("sb.logblocks", old.logblocks, new.logblocks)?;
+        ctx.eq("sb.logsectlog", old.logsectlog, new.logsectlog)?;
+        ctx.eq("sb.logsunit", old.logsunit, new.logsunit)?;
+        ctx.eq("sb.inoalignmt", old.inoalignmt, new.inoalignmt)?;
+        ctx.eq("sb.spino_align", old.spino_align, new.spino_align)?;
+        ctx.eq("sb.rootino", old.rootino, new.rootino)?;
+        ctx.eq("sb.metadirino", before.metadirino.get(), self.metadirino.get())?;
+        ctx.eq("sb.uuid", old.uuid.to_string(), new.uuid.to_string())?;
+        ctx.eq("sb.uuid", old.meta_uuid.to_string(), new.meta_uuid.to_string())?;
+        let (old, new) = (&old.features, &new.features);
+        ctx.eq_hex("sb.features_incompat", old.incompat.bits(), new.incompat.bits())?;
+        ctx.eq_hex("sb.features_ro_compat", old.ro_compat.bits(), new.ro_compat.bits())
+    }
+
     fn verify_sizes(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let v5 = self.version() == 5;
         ctx.within("sb.blocklog", if v5 { 10 } else { 9 }..=16, self.blocklog)?;

@@ -4,10 +4,9 @@ use std::ops::Range;
 
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::Buf;
-use xfskit_format::log::item::buf::BufType;
 use xfskit_format::log::item::inode::NEXT_UNLINKED_OFFSET;
 use xfskit_format::sb::Superblock;
-use xfskit_format::{Ctx, Location, inode};
+use xfskit_format::{Ctx, inode};
 use xfskit_units::{AgNumber, Daddr, Sectors};
 
 use crate::error::Result;
@@ -48,18 +47,24 @@ impl Pass<'_> {
         if buf.buf_type().is_dir() && buf.byte_len() < self.geo.dirblksize() {
             self.pieces.changed(daddr, self.lsn, &bytes, &self.geo);
         }
-        if buf.buf_type() == BufType::Superblock && daddr == Daddr(0) {
+        if daddr == Daddr(0) {
             self.take_superblock(bytes)?;
         }
         self.queue.stamp_later(daddr, sectors, buf.buf_type());
         Ok(())
     }
 
-    /// Fails if the buffer is not on the volume.
+    /// Fails if the buffer is not on the volume, or overlaps the journal, which changes nothing of
+    /// itself by its items.
     pub(crate) fn check_range(&self, daddr: Daddr, sectors: Sectors, ctx: &Ctx<'_>) -> Result<()> {
         let end = daddr.0.saturating_add(sectors.0);
         let inside = end <= self.geo.data_bytes().sectors().0;
-        Ok(ctx.require("log.buf.blkno", inside, "blocks of the volume", daddr)?)
+        ctx.require("log.buf.blkno", inside, "blocks of the volume", daddr)?;
+        let in_log = self.geo.log_daddr().is_some_and(|Daddr(log)| {
+            let blocks = u64::from(self.geo.logblocks);
+            end > log && daddr.0 < log.saturating_add(blocks * self.geo.block_sectors().0)
+        });
+        Ok(ctx.require("log.buf.blkno", !in_log, "blocks outside the journal", daddr)?)
     }
 
     /// Returns true if the block on disk is as new as the present transaction. A block without
@@ -77,17 +82,16 @@ impl Pass<'_> {
     }
 
     /// Takes over a logged superblock. The volume may have grown, so later items are verified with
-    /// the new superblock.
+    /// the new superblock. What says where things are must be as it was: with another start of the
+    /// journal, the next record would overwrite file data.
     fn take_superblock(&mut self, mut sector: Vec<u8>) -> Result<()> {
         if let Some(stamp) = Stamp::of(&sector, &self.geo) {
             stamp.write(&mut sector, self.lsn);
         }
-        let geo = Superblock::verify(&sector, AgNumber(0))?.geometry();
-        let ctx = Ctx::new(&self.geo, Location::of("superblock in the log").ag(AgNumber(0)));
-        ctx.at_least("sb.agcount", self.geo.agcount, geo.agcount)?;
-        ctx.eq("sb.blocklog", self.geo.blocklog, geo.blocklog)?;
-        ctx.eq("sb.agblocks", self.geo.agblocks, geo.agblocks)?;
-        self.geo = geo;
+        let sb = Superblock::verify(&sector, AgNumber(0))?;
+        sb.verify_successor(&self.sb)?;
+        self.geo = sb.geometry();
+        *self.sb = sb.clone();
         Ok(())
     }
 

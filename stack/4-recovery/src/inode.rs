@@ -88,6 +88,9 @@ impl Pass<'_> {
     pub(crate) fn replay_icreate(&mut self, item: &Icreate, ctx: &Ctx<'_>) -> Result<()> {
         let ctx = Ctx::new(&self.geo, ctx.at);
         let (agno, agbno, length) = item.verify(&ctx)?;
+        let daddr = self.geo.agb_to_daddr(agno, agbno);
+        let whole = Sectors(self.geo.block_sectors().0 * u64::from(length.0));
+        self.check_range(daddr, whole, &ctx)?;
         let cluster = self.geo.cluster_blocks();
         let sectors = Sectors(self.geo.block_sectors().0 * u64::from(cluster));
         let end = agbno.0 + length.0;

@@ -3,6 +3,7 @@
 use xfskit_block::BlockDevice;
 use xfskit_format::Ctx;
 use xfskit_format::log::item::{Item, split};
+use xfskit_format::sb::Superblock;
 use xfskit_log::Transaction;
 use xfskit_units::{Daddr, Geometry, Lsn};
 
@@ -61,6 +62,8 @@ fn rank(item: &Item<'_>) -> u8 {
 /// The second pass.
 pub(crate) struct Pass<'d> {
     pub(crate) geo: Geometry,
+    /// The superblock that `geo` comes from.
+    pub(crate) sb: Box<Superblock>,
     pub(crate) queue: Queue<'d>,
     pub(crate) cancelled: Cancelled,
     pub(crate) pieces: Pieces,
@@ -70,9 +73,10 @@ pub(crate) struct Pass<'d> {
 }
 
 impl<'d> Pass<'d> {
-    pub(crate) fn new(dev: &'d dyn BlockDevice, geo: Geometry, cancelled: Cancelled) -> Self {
+    pub(crate) fn new(dev: &'d dyn BlockDevice, sb: &Superblock, cancelled: Cancelled) -> Self {
         Self {
-            geo,
+            geo: sb.geometry(),
+            sb: Box::new(sb.clone()),
             queue: Queue::new(dev),
             cancelled,
             pieces: Pieces::default(),

@@ -119,7 +119,7 @@ pub fn replay_if<E: From<Error>>(
     let (cancelled, intents) = first_pass(&log, options)?;
     report.unfinished = intents.unfinished();
     verify(&report.unfinished)?;
-    let pass = Pass::new(dev, geo.clone(), cancelled);
+    let pass = Pass::new(dev, sb, cancelled);
     second_pass(pass, &log, options, &mut report)?;
     dev.flush().map_err(Error::from)?;
     Ok(report)

@@ -14,7 +14,7 @@ table! {
         "log.attri.old_name" "the old name of a logged attribute change";
         "log.attri.op_flags" "the operation of a logged attribute change";
         "log.attri.value" "the value of a logged attribute change";
-        "log.buf.blkno" "a logged buffer lies in the volume";
+        "log.buf.blkno" "a logged buffer lies in the volume, outside the journal";
         "log.buf.format" "the type of a logged buffer";
         "log.buf.len" "the length of a logged buffer";
         "log.buf.map" "the map of the logged chunks of a buffer";

@@ -179,3 +179,45 @@ fn unreadable_superblocks_are_refused_with_the_reason() {
     let refused = Superblock::verify(&bad, AgNumber(0)).unwrap_err().to_string();
     assert!(refused.contains("features2 feature bits 0x4"), "{refused}");
 }
+
+#[test]
+fn a_journal_moves_nothing_that_says_where_things_are() {
+    let sector = golden(512, PRIMARY_1G);
+    let before = Superblock::verify(&sector, AgNumber(0)).unwrap();
+    let changed = |change: fn(&mut Superblock)| {
+        let mut sb = before.clone();
+        change(&mut sb);
+        sb.verify_successor(before).map_err(|corruption| corruption.check.0)
+    };
+    // Growth, shrinking, a label, counters, quota and the bits that are set by use.
+    let allowed: [fn(&mut Superblock); 7] = [
+        |sb| sb.dblocks = (sb.dblocks.get() + 70_000).into(),
+        |sb| sb.dblocks = (sb.dblocks.get() - 1).into(),
+        |sb| sb.agcount = 6.into(),
+        |sb| sb.fname = *b"another name",
+        |sb| (sb.icount, sb.fdblocks) = (128.into(), 1.into()),
+        |sb| sb.versionnum = (sb.versionnum.get() | 0x50).into(),
+        |sb| sb.features_log_incompat = 1.into(),
+    ];
+    for change in allowed {
+        assert_eq!(changed(change), Ok(()));
+    }
+    let refused: [(&str, fn(&mut Superblock)); 13] = [
+        ("sb.logstart", |sb| sb.logstart = (sb.logstart.get() + 256).into()),
+        ("sb.logstart", |sb| sb.logstart = 0.into()),
+        ("sb.logblocks", |sb| sb.logblocks = (sb.logblocks.get() - 1).into()),
+        ("sb.logsunit", |sb| sb.logsunit = 4096.into()),
+        ("sb.agblocks", |sb| sb.agblocks = (sb.agblocks.get() + 1).into()),
+        ("sb.agcount", |sb| sb.agcount = 3.into()),
+        ("sb.dirblklog", |sb| sb.dirblklog = 1),
+        ("sb.inodelog", |sb| sb.inodelog = 10),
+        ("sb.inoalignmt", |sb| sb.inoalignmt = 4.into()),
+        ("sb.rootino", |sb| sb.rootino = 131.into()),
+        ("sb.uuid", |sb| sb.uuid[3] ^= 1),
+        ("sb.features_incompat", |sb| sb.features_incompat = 0x0b.into()),
+        ("sb.features_ro_compat", |sb| sb.features_ro_compat = 7.into()),
+    ];
+    for (check, change) in refused {
+        assert_eq!(changed(change), Err(check));
+    }
+}
