@@ -297,6 +297,7 @@ fn version_2_breaks_are_named() {
             ("inode.magic", 0, b"XX"),
             ("inode.version", 4, &[3]),
             ("inode.version", 4, &[0]),
+            ("inode.onlink", 6, &[8]),
             ("inode.nblocks", 0x4f, &[2]),
             ("inode.nextents", 0x40, &[0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 10]),
         ],

@@ -66,7 +66,8 @@ impl<'a> Dinode<'a> {
     /// Checks that the old link count is 0 (metadata files keep their type there), and that the
     /// unlinked list continues within the group.
     fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
-        if self.v3.is_some() {
+        // Version 1 has its link count there.
+        if self.v3.is_some() || (self.core.version > 1 && !self.is_free()) {
             let onlink = self.core.onlink.get();
             if self.flags2().contains(InodeFlags2::METADATA) {
                 ctx.at_most("inode.metatype", MAX_METATYPE, onlink)?;
