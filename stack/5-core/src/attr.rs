@@ -21,7 +21,7 @@ use xfskit_format::{Ctx, Fork, hash, inode};
 use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 
 use crate::bmap::{ExtentList, Mapping};
-use crate::da::DaFork;
+use crate::da::{DaBuf, DaFork};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
@@ -232,14 +232,44 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         let _stopped = match self.short_form() {
             Some((fork, ctx)) => each_short(fork, &ctx, each),
             None if self.da.extents.is_empty() => ControlFlow::Continue(()),
-            None => self.da.each_leaf(&mut |block| match block {
-                Ok(block) => Leaf::parse(&block.buf, self.geo())
-                    .into_iter()
-                    .flat_map(|leaf| leaf.attrs())
-                    .try_for_each(|attr| tell(&attr, each)),
+            None => self.da.each_leaf_with_hash(&mut |leaf| match leaf {
+                Ok((block, due)) => self.each_in_leaf(block, due, each),
                 Err(err) => each(Err(err)),
             }),
         };
+    }
+
+    /// Passes the complete attributes of a leaf to `each`; `due` is its last hash by its parent. An
+    /// attribute that its hash does not lead to is passed with a fault before it: Linux lists such
+    /// a name and does not find it.
+    fn each_in_leaf(
+        &self,
+        block: &DaBuf,
+        due: Option<u32>,
+        each: &mut EachPlace<'_>,
+    ) -> ControlFlow<()> {
+        let Some(leaf) = Leaf::parse(&block.buf, self.geo()) else {
+            return ControlFlow::Continue(());
+        };
+        let at = self.da.at("attribute tree", FileOff(block.dablk.0.into()));
+        let ctx = self.da.vol.ctx(at);
+        if let (Some(due), Some(last)) = (due, leaf.last_hash())
+            && let Err(fault) = ctx.eq_hex("da.node.hashval", last, due)
+        {
+            each(Err(fault.into()))?;
+        }
+        let attrs = leaf.entries.iter().enumerate();
+        for (index, entry, attr) in attrs.filter_map(|(i, e)| Some((i, e, leaf.attr(e)?))) {
+            let found = entry.hashval.get();
+            let result = ctx.entry(index).eq_hex("attr.leaf.hashval", attr.hash(self.geo()), found);
+            if let Err(fault) = result
+                && !attr.is_incomplete()
+            {
+                each(Err(fault.into()))?;
+            }
+            tell(&attr, each)?;
+        }
+        ControlFlow::Continue(())
     }
 
     /// Passes the leaves in the order of their hashes to `each`, until it breaks. Tests use this to

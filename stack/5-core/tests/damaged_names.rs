@@ -102,6 +102,38 @@ fn damage(
     dev.write_at(at, &bytes).unwrap();
 }
 
+/// Linux lists such names and does not find them. Where a node leads to the wrong leaf, the names of
+/// another are not listed at all.
+#[test]
+fn attributes_that_their_hashes_do_not_lead_to_are_faults() {
+    for (image, entries, crc) in [("v4", 16, None), ("v5", 64, Some(12))] {
+        for (fileoff, check) in [(1, "attr.leaf.hashval"), (0, "da.node.hashval")] {
+            let dev = device(image);
+            let vol = open(Arc::clone(&dev));
+            let inode = walk(&vol, "/attr-node");
+            let block = place(&vol, &inode, Fork::Attr, FileOff(fileoff));
+            let mut bytes = vec![0; block.1];
+            dev.read_at(block.0, &mut bytes).unwrap();
+            if fileoff == 0 {
+                let second = &bytes[entries + 12..entries + 16];
+                damage(&*dev, block, entries + 4, second, crc);
+            } else {
+                let name = bytes.windows(4).position(|name| name == b"name").unwrap();
+                damage(&*dev, block, name, b"f", crc);
+            }
+            let mut faults = Vec::new();
+            open(dev)
+                .attrs_with_values(&inode, &mut |attr| {
+                    let found = attr.err().and_then(|err| Some(err.corruption()?.check.0));
+                    faults.extend(found);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            assert_eq!(faults, [check], "{image}");
+        }
+    }
+}
+
 #[test]
 fn a_torn_directory_block_costs_only_the_names_that_are_gone() {
     let dev = device("v5");
