@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, Location, bytes};
+use xfskit_format::{Corruption, Ctx, Fork, Location, bytes};
 use xfskit_units::{FileOff, FsBlock};
 
 use crate::volume::Volume;
@@ -46,13 +46,10 @@ pub(crate) fn walk(
     let rules = ExtentRules::of(inode, fork);
     match inode.fork_format(fork) {
         Some(Format::Extents) => {
-            let count = usize::try_from(inode.fork_nextents(fork)).unwrap_or(usize::MAX);
-            let records = bmbt::records(room, count);
-            let id = if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" };
-            let written = records.iter().rposition(|rec| (rec.l0.get(), rec.l1.get()) != (0, 0));
-            let written = written.map_or(0, |last| last + 1);
+            let records = records(inode, fork, room);
+            let written = written(records);
             // If the last records are blank, the counter is wrong, not each of them.
-            if !vol.sink.error(ctx.eq(id, written, records.len())) {
+            if !vol.sink.error(ctx.eq(counter(fork), written, records.len())) {
                 check_records(vol, &ctx, &records[..written], rules, &mut FileOff(0), each);
                 return false;
             }
@@ -67,6 +64,33 @@ pub(crate) fn walk(
         }
         _ => true,
     }
+}
+
+/// Returns the id of the counter of a fork's extents.
+pub(crate) fn counter(fork: Fork) -> &'static str {
+    if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" }
+}
+
+/// Returns the records in the inode, as many as it counts and has room for.
+fn records<'b>(inode: &Dinode<'_>, fork: Fork, room: &'b [u8]) -> &'b [bmbt::Rec] {
+    let count = usize::try_from(inode.fork_nextents(fork)).unwrap_or(usize::MAX);
+    bmbt::records(room, count)
+}
+
+/// Returns the number of records up to the last one that is not blank.
+fn written(records: &[bmbt::Rec]) -> usize {
+    let last = records.iter().rposition(|rec| (rec.l0.get(), rec.l1.get()) != (0, 0));
+    last.map_or(0, |last| last + 1)
+}
+
+/// Returns the corruption of an inode that counts more extents than it has. Its verifier, which
+/// sees the counters only, finds too few blocks.
+pub(crate) fn blank_extents(inode: &Dinode<'_>, ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
+    [Fork::Data, Fork::Attr].into_iter().find_map(|fork| {
+        let room = inode.fork(fork).filter(|_| inode.fork_format(fork) == Some(Format::Extents))?;
+        let records = records(inode, fork, room);
+        ctx.eq(counter(fork), written(records), records.len()).err()
+    })
 }
 
 /// Checks records one after the other. `end` is the end of the last one.

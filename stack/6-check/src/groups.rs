@@ -61,7 +61,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber) -> Group {
     let mut entered = HashSet::new();
     claim_fixed(vol, agno, &group);
     if let Some((agf, list_sound)) = check_agf(vol, agno) {
-        let blocks = check_agfl(vol, agno, &agf, &group);
+        let blocks = check_agfl(vol, agno, &agf, list_sound, &group);
         group.agfl_blocks = blocks.filter(|_| list_sound);
         check_free_space(vol, agno, &agf, &mut group, &mut entered);
         group.agf = Some(agf);
@@ -139,14 +139,22 @@ fn free_list_window(vol: &Volume<'_>, agf: &Agf) -> u32 {
     if past >= first { past - first } else { slots.saturating_sub(first).saturating_add(past) }
 }
 
-/// Checks the blocks of the free list. Returns `None` if one is impossible.
-fn check_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &Group) -> Option<u32> {
+/// Checks the blocks of the free list. Returns `None` if one is impossible. Where the list's length
+/// is not `sound`, slots that only `flcount` counts are not part of it.
+fn check_agfl(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    agf: &Agf,
+    sound: bool,
+    group: &Group,
+) -> Option<u32> {
+    let slots = if sound { usize::MAX } else { free_list_window(vol, agf) as usize };
     let ctx = vol.ctx(agfl::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     let mut claims = Vec::new();
     let sound = vol.verify(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
         let mut sound = true;
-        for (index, agbno) in Agfl::verify(bytes, &ctx, agno)?.active(agf).enumerate() {
+        for (index, agbno) in Agfl::verify(bytes, &ctx, agno)?.active(agf).take(slots).enumerate() {
             if vol.sink.error(ctx.entry(index).agbno("agfl.bno", agno, agbno.0)) {
                 claims.push(UsedExtent::special(agbno.0, 1, owner::AG));
             } else {

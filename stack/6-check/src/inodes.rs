@@ -267,11 +267,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         let mut copy = bytes.to_vec();
         let verified = vol.verify_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
             let inode = Dinode::verify(bytes, ctx, slot.ino).map_err(|corruption| {
-                if slot.in_use {
-                    missing_mode(bytes, ctx).unwrap_or(corruption)
-                } else {
-                    corruption
-                }
+                if slot.in_use { wrong_field(bytes, ctx, corruption) } else { corruption }
             })?;
             self.check_verified(&inode, ctx, slot);
             Ok(())
@@ -482,8 +478,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             });
         gather.flush();
         if sound {
-            let id = if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" };
-            vol.sink.error(ctx.eq(id, extents, inode.fork_nextents(fork)));
+            vol.sink.error(ctx.eq(forks::counter(fork), extents, inode.fork_nextents(fork)));
         }
         (sound, blocks)
     }
@@ -571,11 +566,17 @@ pub(crate) fn is_unknown(shared: &Context<'_, '_>, ino: Ino) -> bool {
     group.is_some_and(|group| !group.chunks.complete)
 }
 
-/// Returns the corruption of an inode in use whose mode is 0, if its checksum is right. The
-/// verifier takes such an inode for a free one, and its message would mislead.
-fn missing_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
-    let inode = Dinode::parse(bytes, ctx.geo)?;
-    let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
-    let starts = bytes.starts_with(b"IN") && inode.is_free();
-    (whole && starts).then(|| mode_corruption(ctx))
+/// Returns the field that is wrong in an inode in use, where the verifier found `corruption` and the
+/// checksum is right. A mode of 0 makes an inode look free, and a counter of extents that is too
+/// large makes the number of blocks look too small.
+fn wrong_field(bytes: &[u8], ctx: &Ctx<'_>, corruption: Box<Corruption>) -> Box<Corruption> {
+    let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok() && bytes.starts_with(b"IN");
+    let Some(inode) = Dinode::parse(bytes, ctx.geo).filter(|_| whole) else { return corruption };
+    if inode.is_free() {
+        mode_corruption(ctx)
+    } else if corruption.check.0 == "inode.nblocks" {
+        forks::blank_extents(&inode, ctx).unwrap_or(corruption)
+    } else {
+        corruption
+    }
 }
