@@ -89,7 +89,15 @@ pub fn copy_within(
                 let new = new_node_like(fs, &stat).map_err(at)?;
                 replace(fs, (parent, &item.name), there.is_some(), &new, at, |ino| {
                     if stat.file_type == FileType::Regular {
-                        content(fs, item.ino, ino, reflink).map_err(at)?;
+                        let before = done;
+                        let look = |bytes: u64| {
+                            let bytes = before.bytes.saturating_add(bytes);
+                            on_put(Put { bytes, ..before })
+                        };
+                        let whole = content(fs, item.ino, ino, reflink, &look).map_err(at)?;
+                        if whole.is_break() {
+                            return Err(PutError::Stopped);
+                        }
                     }
                     set_metadata(fs, &stat, ino).map_err(at)
                 })?
@@ -150,8 +158,15 @@ fn new_node_like(fs: &Fs, stat: &Stat) -> Result<NewNode, Error> {
     Ok(NewNode { mode, uid, gid, rdev, target, brings_acls: true, ..NewNode::default() })
 }
 
-/// Copies, or shares, the content of `from`; holes stay holes.
-fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
+/// Copies, or shares, the content of `from`; holes stay holes. `look` is called with the bytes
+/// copied so far, and may end the copy.
+fn content(
+    fs: &Fs,
+    from: Ino,
+    to: Ino,
+    reflink: bool,
+    look: &dyn Fn(u64) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Error> {
     let (source, copy) = (fs.open(from)?, fs.open(to)?);
     let size = source.size();
     if reflink {
@@ -159,10 +174,10 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
             copy.share(0, &source, 0..size)?;
         }
         source.close()?;
-        return copy.close();
+        return copy.close().map(ControlFlow::Continue);
     }
     let mut piece = vec![0; PIECE];
-    let mut at = 0;
+    let (mut at, mut copied) = (0, 0);
     while let Some(data) = source.seek(at, Seek::Data)? {
         let end = source.seek(data, Seek::Hole)?.unwrap_or(size).min(size);
         at = data;
@@ -174,6 +189,10 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
             }
             copy.write(at, &piece[..read])?;
             at += read as u64;
+            copied += read as u64;
+            if look(copied).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
         if at >= size {
             break;
@@ -184,7 +203,7 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
         copy.truncate(size)?;
     }
     source.close()?;
-    copy.close()
+    copy.close().map(ControlFlow::Continue)
 }
 
 /// Sets a copy's metadata to that of the file. Times come last.

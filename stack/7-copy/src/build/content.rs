@@ -14,6 +14,8 @@ use crate::source::Tree;
 /// Collects bytes that are contiguous on the device, to write them in one call.
 pub(super) struct WriteBuffer<'d> {
     device: &'d dyn BlockDevice,
+    /// Called before each write; an error stops a file of any size.
+    look: &'d dyn Fn() -> Result<(), BuildError>,
     /// Offset of the collected bytes on the device.
     start: u64,
     bytes: AlignedBuf,
@@ -22,8 +24,12 @@ pub(super) struct WriteBuffer<'d> {
 
 impl<'d> WriteBuffer<'d> {
     /// Makes a buffer that writes at most `capacity` bytes at once, a multiple of all block sizes.
-    pub(super) fn new(device: &'d dyn BlockDevice, capacity: usize) -> Self {
-        Self { device, start: 0, bytes: AlignedBuf::new(capacity), len: 0 }
+    pub(super) fn new(
+        device: &'d dyn BlockDevice,
+        capacity: usize,
+        look: &'d dyn Fn() -> Result<(), BuildError>,
+    ) -> Self {
+        Self { device, look, start: 0, bytes: AlignedBuf::new(capacity), len: 0 }
     }
 
     /// Returns the maximum length of a [`slot`](Self::slot).
@@ -52,6 +58,7 @@ impl<'d> WriteBuffer<'d> {
     /// Writes the collected bytes.
     pub(super) fn flush(&mut self) -> Result<(), BuildError> {
         if self.len > 0 {
+            (self.look)()?;
             self.device.write_at(ByteOffset(self.start), &self.bytes[..self.len])?;
         }
         self.len = 0;

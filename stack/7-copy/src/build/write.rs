@@ -6,12 +6,12 @@
 //! 3. Headers and btrees of all groups are written.
 //! 4. A flush, and the primary superblock without "in progress".
 //!
-//! Batches are taken in order, and those that have begun are finished: so the error that is
-//! returned is that of the first batch that fails, whatever the threads. A pool of `rayon` returns
-//! any of them.
+//! Batches are taken in order, and those that have begun are finished, unless the caller stops: so
+//! the error that is returned is that of the first batch that fails, whatever the threads. A pool of
+//! `rayon` returns any of them.
 
 use std::num::NonZero;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -120,8 +120,12 @@ fn write_batches(
     let total = blueprint.inodes();
     let (next, done, stop) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let failure: Mutex<Option<(usize, BuildError)>> = Mutex::new(None);
+    let look = || match progress(Progress { inodes: done.load(Ordering::Relaxed), total }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(BuildError::Stopped),
+    };
     let work = || {
-        let mut buffer = WriteBuffer::new(data, WRITE_BUFFER);
+        let mut buffer = WriteBuffer::new(data, WRITE_BUFFER, &look);
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(batch) = batches.get(number) else { break };
@@ -130,11 +134,8 @@ fn write_batches(
             }
             let count = batch.places.len() as u64;
             let result = write_batch(data, &mut buffer, blueprint, batch).and_then(|()| {
-                let inodes = done.fetch_add(count, Ordering::Relaxed) + count;
-                match progress(Progress { inodes, total }) {
-                    std::ops::ControlFlow::Continue(()) => Ok(()),
-                    std::ops::ControlFlow::Break(()) => Err(BuildError::Stopped),
-                }
+                done.fetch_add(count, Ordering::Relaxed);
+                look()
             });
             if let Err(error) = result {
                 stop.store(true, Ordering::Relaxed);
