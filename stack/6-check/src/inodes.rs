@@ -566,7 +566,7 @@ pub(crate) fn is_unknown(shared: &Context<'_, '_>, ino: Ino) -> bool {
     group.is_some_and(|group| !group.chunks.complete)
 }
 
-/// Returns the field that is wrong in an inode in use, where the verifier found `corruption` and the
+/// Returns the field that is wrong in an inode in use whose verifier found `corruption`, if the
 /// checksum is right. A mode of 0 makes an inode look free, and a counter of extents that is too
 /// large makes the number of blocks look too small.
 fn wrong_field(bytes: &[u8], ctx: &Ctx<'_>, corruption: Box<Corruption>) -> Box<Corruption> {

@@ -6,9 +6,9 @@
 //! 3. Headers and btrees of all groups are written.
 //! 4. A flush, and the primary superblock without "in progress".
 //!
-//! Batches are taken in order, and those that have begun are finished, unless the caller stops: so
-//! the error that is returned is that of the first batch that fails, whatever the threads. A pool of
-//! `rayon` returns any of them.
+//! Batches are taken in order, and those that have begun are finished, unless the caller stops. So
+//! the error that is returned is that of the first batch that fails, whatever the threads. A pool
+//! of `rayon` returns any of them.
 
 use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
