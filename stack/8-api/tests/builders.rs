@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{kept, unpacked};
-use xfskit::{Build, CancelToken, Check, ErrorKind, Extract, Mkfs, Volume};
+use xfskit::{
+    Build, CancelToken, Check, CopyTree, ErrorKind, Extract, Mkfs, Volume, VolumeOptions,
+};
 use xfskit_test_support::verify;
 
 /// A small tree on this machine.
@@ -119,4 +121,34 @@ fn a_check_replays_the_journal_in_memory_and_counts_what_it_sees() {
     let empty = dir.path().join("empty");
     std::fs::write(&empty, vec![0; 1 << 20]).unwrap();
     assert_eq!(Check::new().run(&empty).unwrap_err().kind(), ErrorKind::NotXfs);
+}
+
+/// A caller can stop while a file of any size is written.
+#[test]
+fn progress_is_reported_within_a_large_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("large"), vec![7; 64 << 20]).unwrap();
+    let calls = AtomicU64::new(0);
+    let count = |_| {
+        calls.fetch_add(1, Ordering::Relaxed);
+    };
+    let image = dir.path().join("large.img");
+    Build::new()
+        .mkfs(Mkfs::new().size(400 << 20))
+        .dir(&root)
+        .progress(count)
+        .create(&image)
+        .unwrap();
+    assert!(calls.swap(0, Ordering::Relaxed) >= 32, "{calls:?}");
+    let volume = VolumeOptions::new().write(true).open(&image).unwrap();
+    CopyTree::new(&volume, "/large").progress(count).to("/copy").unwrap();
+    assert!(calls.load(Ordering::Relaxed) >= 32, "{calls:?}");
+    let token = CancelToken::new();
+    let cancel = |_| token.cancel();
+    let copied = CopyTree::new(&volume, "/large").progress(cancel).cancel(&token).to("/cut");
+    assert_eq!(copied.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(!volume.exists("/cut"));
+    volume.close().unwrap();
 }

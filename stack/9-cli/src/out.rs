@@ -188,12 +188,18 @@ impl Out {
         }
     }
 
-    /// Reports what a copy left out. What not every such copy leaves out leads to exit code 1.
+    /// Reports what a copy left out. What not every such copy leaves out leads to exit code 1, and
+    /// is no mere note.
     pub(crate) fn skipped(&self, skipped: &[SkippedCount]) {
         for SkippedCount { what, count, usual } in skipped {
             let times = if *count == 1 { "time" } else { "times" };
-            self.note(&format!("not copied: {what}, {count} {times}"));
-            self.inner.lock().faults += u64::from(!usual);
+            let text = format!("not copied: {what}, {count} {times}");
+            if *usual {
+                self.note(&text);
+            } else {
+                self.inner.lock().faults += 1;
+                self.complain(&text);
+            }
         }
     }
 

@@ -85,6 +85,12 @@ fn mkdir_makes_directories_and_missing_parents() {
     let run = v.run(1, "mkdir @ /tmp /none/x relative /last");
     assert_eq!(run.stderr.lines().count(), 3, "{}", run.stderr);
     assert_eq!(v.ls("/"), "a last tmp");
+    // A file in the way.
+    v.run(0, "touch @ /file");
+    for path in ["/file/x", "/file/x/y"] {
+        let run = v.run_with(1, "mkdir -p @", &[path]);
+        assert!(run.stderr.contains("not a directory"), "{}", run.stderr);
+    }
     v.run(2, "mkdir -m rwx @ /y");
     v.run(1, &format!("mkdir @ /{}", "n".repeat(256)));
 }

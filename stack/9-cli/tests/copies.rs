@@ -50,6 +50,9 @@ fn metadata_that_a_copy_cannot_restore_is_counted_and_exits_with_1() {
     let skipped = &objects(&run)[0]["skipped"][0];
     assert_eq!((skipped["count"].as_u64(), skipped["usual"].as_bool()), (Some(1), Some(false)));
     assert!(run.stderr.contains("not copied: user. attributes"), "{}", run.stderr);
+    // The reason of exit code 1 is no note.
+    let run = expect(1, &["get", "-q", &image, "/", &shown(&bench.path("quiet"))]);
+    assert!(run.stderr.contains("not copied: user. attributes"), "{}", run.stderr);
     let name = shown(&bench.path("out.tar"));
     let run = expect(0, &["get", "--json", "--tar", &image, "/", &name]);
     assert_eq!(objects(&run)[0]["files"].as_u64(), Some(2));

@@ -378,3 +378,54 @@ fn a_name_that_cannot_be_looked_up_is_reported_by_every_command_that_lists_it() 
         assert!(bench.path("out/leaf/Xink-number-56").exists(), "{kept}");
     }
 }
+
+/// An attribute that Linux lists and does not find, as its hash leads elsewhere: a byte of its name
+/// is another one, or a node leads to the wrong leaf, so that others are not listed at all.
+#[test]
+fn an_attribute_that_cannot_be_looked_up_is_reported_by_every_command_that_reads_it() {
+    // Magics of leaf and node in a block's bytes 8 and 9, and where entries and checksum are.
+    let kinds = [("v4", 0xfbee, 0xfebe, 16, None), ("v5", 0x3bee, 0x3ebe, 64, Some(12))];
+    for (kept, leaf, node, head, crc) in kinds {
+        let bench = Bench::new();
+        let base = bench.kept(kept);
+        let all = fs::read(&base).unwrap();
+        let blocks = || (0_u64..).zip(all.chunks(4096));
+        let word =
+            |block: &[u8], at: usize| u32::from_be_bytes(block[at..at + 4].try_into().unwrap());
+        let has = |block: &[u8], magic: u16| block[8..10] == magic.to_be_bytes();
+        let name = blocks().find_map(|(n, block)| {
+            let at = block.windows(7).position(|name| name == b"name154")?;
+            has(block, leaf).then_some((n, at, 1))
+        });
+        // The first two leaves of the attribute fork's root; a directory's are far away.
+        let leaves = blocks().find_map(|(n, block)| {
+            let is_attr = has(block, node) && word(block, head + 4) < 1 << 20;
+            is_attr.then_some((n, head + 4, 4))
+        });
+        let checks = ["[attr.leaf.hashval]", "[da.node.hashval]"];
+        for ((n, at, len), check) in [name, leaves].map(Option::unwrap).into_iter().zip(checks) {
+            let image = bench.path("damaged.img");
+            fs::copy(&base, &image).unwrap();
+            let mut block = bytes(&image, n * 4096, 4096);
+            if len == 1 {
+                block[at] = b'f';
+            } else {
+                block.copy_within(at + 8..at + 12, at);
+            }
+            if let Some(crc) = crc {
+                xfskit_crc::update(&mut block, crc);
+            }
+            damage(&image, n * 4096, &block);
+            let (image, out) = (shown(&image), shown(&bench.path(check)));
+            for args in [
+                &["xattr", "list", &image, "/attr-node"][..],
+                &["get", &image, "/attr-node", &out],
+                &["get", &image, "/attr-node", "-"],
+            ] {
+                let run = xfskit(args);
+                assert_eq!(run.code, 1, "{kept} {args:?}: {}", run.stderr);
+                assert!(run.stderr.contains(check), "{kept} {args:?}: {}", run.stderr);
+            }
+        }
+    }
+}

@@ -28,13 +28,17 @@ pub(super) fn mkdir(session: &Session<'_>, args: &Mkdir) -> Result<(), Failure> 
     })
 }
 
-/// Makes the missing directories before the last name of `path`.
+/// Makes the missing directories before the last name of `path`. A file among them is not replaced;
+/// what would come below it fails.
 fn make_missing(session: &Session<'_>, path: &Path, new: &NewFile) -> Result<()> {
     let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
     above.pop(); // the root
     for dir in above.into_iter().rev() {
-        if !session.is_dir(dir) {
-            session.volume.create_node(dir, new)?;
+        if !session.is_dir(dir)
+            && let Err(error) = session.volume.create_node(dir, new)
+            && error.kind() != ErrorKind::AlreadyExists
+        {
+            return Err(error);
         }
     }
     Ok(())
