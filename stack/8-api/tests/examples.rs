@@ -18,7 +18,15 @@ fn examples() -> &'static Path {
         let test = std::env::current_exe().unwrap();
         let profile = test.parent().unwrap().parent().unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--examples", "--manifest-path"]);
+        // With the features of the whole workspace, so that what is built serves all its tests.
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--workspace",
+            "--examples",
+            "--manifest-path",
+        ]);
         cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         if profile.ends_with("release") {
             cargo.arg("--release");
