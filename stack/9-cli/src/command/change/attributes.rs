@@ -22,7 +22,7 @@ pub(super) fn chmod(session: &Session<'_>, args: &Chmod) -> Result<(), Failure> 
         }
         let old = file.metadata().permissions().mode();
         let new = args.mode.apply(old, file.file_type().is_dir());
-        session.volume.set_permissions(file.path(), Permissions::from_mode(new))
+        file.set_permissions(Permissions::from_mode(new))
     };
     on_trees(session, &args.paths, args.recursive, true, &change)
 }
@@ -34,7 +34,7 @@ pub(super) fn chown(session: &Session<'_>, args: &Chown) -> Result<(), Failure> 
         let (uid, gid) = (args.owner.uid, args.owner.gid);
         match file.depth() {
             0 if follow => session.volume.chown(file.path(), uid, gid),
-            _ => session.volume.lchown(file.path(), uid, gid),
+            _ => file.chown(uid, gid),
         }
     };
     on_trees(session, &args.paths, args.recursive, follow, &change)
