@@ -11,7 +11,7 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Get;
 use crate::out::{Out, io_cause};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 
 /// Bytes that are collected before an archive is written.
@@ -27,7 +27,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
             .hint("Write the archive to a file: xfskit get --tar --json TARGET PATH FILE.tar"));
     }
-    let progress = Progress::new(out, "get", "files");
+    let progress = Progress::new(out, "get", Unit::Count("files"));
     let skipped = Mutex::new(Vec::<String>::new());
     let notice = |notice: Notice<'_>| {
         let Notice::Problem(problem) = notice else { return };

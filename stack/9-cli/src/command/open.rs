@@ -12,7 +12,7 @@ use xfskit::{ErrorKind, Replay, SecondarySuperblock, Superblock, Volume, VolumeO
 use crate::exit::Failure;
 use crate::grammar;
 use crate::out::{Out, chain};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 
 /// Number of unfinished intents of a journal that are listed.
 const UNFINISHED_MAX: usize = 10;
@@ -174,7 +174,7 @@ fn opened_to_change(
 
 /// Shows the progress of the journal's replay while a volume is opened.
 fn show_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progress>) {
-    let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
+    let progress = Arc::new(Progress::new(out, "replaying the journal", Unit::Count("blocks")));
     let shown = Arc::clone(&progress);
     (options.progress(move |at| shown.set(at.done, at.total)), progress)
 }

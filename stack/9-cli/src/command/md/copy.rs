@@ -10,7 +10,7 @@ use super::failed;
 use crate::command::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Bytes that are read and written at once.
@@ -22,7 +22,7 @@ pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> O
     let device = Device::open(name).map_err(|e| failed(name, &e))?;
     let size = device.size();
     let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
-    let progress = Progress::beside_output(out, "dump", "bytes");
+    let progress = Progress::beside_output(out, "dump", Unit::Bytes);
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     while at < end {
@@ -48,7 +48,7 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
         _ => Box::new(File::open(file).map_err(unreadable)?),
     };
     let device = Device::open_writable(name).map_err(|e| failed(name, &e))?;
-    let progress = Progress::new(out, "load", "bytes");
+    let progress = Progress::new(out, "load", Unit::Bytes);
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     loop {

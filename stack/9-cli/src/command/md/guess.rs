@@ -10,15 +10,15 @@ use xfskit::md::{Candidate, Confidence, Guess, GuessStep, Guessed};
 use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// `xfskit md guess`. Exit code 1 if there is no guess, if all are doubtful, or if several are
 /// equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
-    let search = Progress::new(out, "searching", "bytes");
-    let check = Progress::new(out, "checking", "bytes");
+    let search = Progress::new(out, "searching", Unit::Bytes);
+    let check = Progress::new(out, "checking", Unit::Bytes);
     let guess = Guess::new().scan(scan).cancel(stop.token()).progress(|step, at| match step {
         GuessStep::Search => search.set(at.done, at.total),
         _ => check.set(at.done, at.total),

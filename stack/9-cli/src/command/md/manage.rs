@@ -10,7 +10,7 @@ use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::{Add, Fail, RateOptions, Rebuild, Remove, Replace};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Number of stripes that are printed in a note.
@@ -160,8 +160,8 @@ fn complete(
 fn run(array: &mut Array, rate_options: &RateOptions, out: &Out) -> Result<Rebuilt, Failure> {
     let name = array.name();
     let stop = Stop::on_signals()?;
-    let resync = Progress::new(out, "resync", "bytes");
-    let recover = Progress::new(out, "rebuild", "bytes");
+    let resync = Progress::new(out, "resync", Unit::Bytes);
+    let recover = Progress::new(out, "rebuild", Unit::Bytes);
     let shown = |action, at: xfskit::Progress| match action {
         SyncAction::Resync => resync.set(at.done, at.total),
         _ => recover.set(at.done, at.total),

@@ -7,7 +7,7 @@ use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::Scrub;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Mismatches that are reported one by one.
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
 }
 
 fn scrub(args: &Scrub, array: &mut Array, stop: &Stop, out: &Out) -> Result<Scrubbed, Failure> {
-    let progress = Progress::new(out, "scrub", "bytes");
+    let progress = Progress::new(out, "scrub", Unit::Bytes);
     let members = array.members();
     let (mut count, mut reported) = (0, Ok(()));
     let token = stop.token();

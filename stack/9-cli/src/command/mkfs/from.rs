@@ -14,7 +14,7 @@ use super::{failure, source_date};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::make::Mkfs;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 use crate::stop::Stop;
 
@@ -50,8 +50,8 @@ pub(super) fn run(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Outcome {
         None => build,
     };
     let stop = Stop::on_signals()?;
-    let reading = Progress::new(out, "reading", "names");
-    let writing = Progress::new(out, "writing", "files");
+    let reading = Progress::new(out, "reading", Unit::Count("names"));
+    let writing = Progress::new(out, "writing", Unit::Count("files"));
     let reported = Reported::new(out);
     let built = build
         .cancel(stop.token())
