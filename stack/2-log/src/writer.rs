@@ -93,8 +93,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Flushes of a data device that is not the journal's.
     pub data_flushes: u64,
-    /// Cycles spent on the records' checksums, while [`xfskit_crc::meter`] is on.
-    pub sum_cycles: u64,
+    /// The cost of the records' checksums, while [`xfskit_crc::meter`] is on.
+    pub sums: meter::Cost,
 }
 
 /// The writer at the head of a journal.
@@ -369,7 +369,7 @@ impl LogWriter {
         record::wrap(bytes, (self.geo.log_bbs() - self.head.block().0) as usize);
         let before = meter::of_thread();
         record::sum(bytes, headers);
-        self.stats.sum_cycles += meter::of_thread() - before;
+        self.stats.sums = self.stats.sums + (meter::of_thread() - before);
         self.prev = self.head.block().0;
         self.advance(total);
     }

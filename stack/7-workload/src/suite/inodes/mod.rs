@@ -104,7 +104,7 @@ pub fn run(
         for row in &rows {
             observer.result(row.to_json(&plan))?;
         }
-        sections.push(tables::section(&plan, &rows));
+        sections.push(tables::section(&plan, &rows)?);
     }
     if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
         first.text.insert(0, why);
@@ -146,8 +146,9 @@ fn add(rows: &mut Vec<Row>, step: Step, driver: &str, storage: &str, done: StepO
 
 impl Row {
     fn to_json(&self, plan: &Plan) -> serde_json::Value {
-        let StepOutcome { operations, usage, peak_memory, cold, counters, fs_mark, checker } =
-            &self.last;
+        let StepOutcome {
+            operations, usage, peak_memory, cold, counters, fs_mark, checker, ..
+        } = &self.last;
         json!({ "inodes": {
             "shape": plan.shape,
             "step": self.step,
@@ -161,7 +162,9 @@ impl Row {
             "operations_per_second": self.rate,
             "user_seconds": usage.user.as_secs_f64(),
             "system_seconds": usage.system.as_secs_f64(),
+            "changes": counters.as_ref().and_then(|counted| counted.changes),
             "commits": counters.as_ref().map(|counted| counted.commits),
+            "checkpoints": counters.as_ref().and_then(|counted| counted.checkpoints),
             "log_bytes": counters.as_ref().map(|counted| counted.log_bytes),
             "peak_memory_bytes": peak_memory,
             "fs_mark": fs_mark.iter().map(|line| json!({
@@ -224,14 +227,36 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_counts_commits_and_bytes_of_the_journal() {
+    fn the_engine_counts_changes_commits_and_checkpoints_apart() {
         let options = Options { shapes: vec![Shape::Shared], ..OPTIONS };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         let create = &heard.0[0]["inodes"];
         let count = |what: &str| create[what].as_u64().expect("a count");
-        assert!(count("commits") >= 160, "a transaction for each file: {create}");
+        assert!(count("changes") >= 160, "a change for each file: {create}");
+        let [changes, commits, checkpoints] = ["changes", "commits", "checkpoints"].map(count);
+        assert!(commits < changes, "a commit holds several changes: {create}");
+        assert!((1..=commits).contains(&checkpoints), "{create}");
         assert!(count("log_bytes") > 160 * 128, "at least a chunk of each inode: {create}");
+    }
+
+    #[test]
+    fn published_rates_stand_beside_rates_by_wall_time_only() {
+        let options = Options { shapes: vec![Shape::Separate], ..OPTIONS };
+        let sections = run(&options, &settings(), &mut Heard::default()).expect("a study");
+        let published = |table: &&crate::report::Table| {
+            table.rows.iter().any(|row| row.source == crate::report::Source::Published)
+        };
+        let titles: Vec<&str> =
+            sections[0].tables.iter().filter(published).map(|table| table.title.as_str()).collect();
+        let expected = [
+            "Creates: files over wall time, final sync included",
+            "Published wall times of the steps",
+        ];
+        assert_eq!(titles, expected);
+        let lines =
+            sections[0].tables.iter().find(|table| table.title.starts_with("Output of fs_mark"));
+        assert!(lines.is_some_and(|table| table.rows.len() >= 2));
     }
 
     #[test]
