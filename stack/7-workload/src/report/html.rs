@@ -102,7 +102,9 @@ fn section(page: &mut String, n: usize, section: &Section) {
     let plots: Vec<&Plot> = section.plots.iter().filter(|plot| plot.has_shape()).collect();
     if !plots.is_empty() {
         page.push_str("<div class=plots>\n");
-        plots.into_iter().for_each(|part| plot(page, part));
+        for part in plots {
+            plot(page, part);
+        }
         page.push_str("</div>\n");
     }
     section.tables.iter().for_each(|part| table(page, part));

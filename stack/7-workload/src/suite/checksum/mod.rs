@@ -446,7 +446,7 @@ fn answer(figures: &Figures) -> Option<Answer> {
     let [published_create, published_walk] =
         [CREATE, WALK].map(|row| published::FS_MARK.iter().find(|pair| pair.name == row));
     let percent =
-        |pair: Option<&published::Pair>| pair.map_or(f64::NAN, |p| p.difference_percent());
+        |pair: Option<&published::Pair>| pair.map_or(f64::NAN, published::Pair::difference_percent);
     Some(Answer {
         question: "What do checksums of metadata cost?".into(),
         verdict,
