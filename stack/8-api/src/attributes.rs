@@ -45,8 +45,8 @@ impl WalkEntry {
     /// ACL follows the permissions.
     ///
     /// # Errors
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`StaleHandle`](crate::ErrorKind::StaleHandle) for a
-    /// file that was removed.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`StaleHandle`](crate::ErrorKind::StaleHandle) for
+    /// a file that was removed.
     pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
         let set = SetAttr { perm: Some(permissions.bits()), ..SetAttr::default() };
         self.change("set the permissions of", |fs, ino| fs.set_attr(ino, &set))

@@ -204,7 +204,7 @@ fn a_journal_moves_nothing_that_says_where_things_are() {
     for change in allowed {
         assert_eq!(changed(change), Ok(()));
     }
-    let refused: [(&str, Change); 13] = [
+    let refused: [(&str, Change); 14] = [
         ("sb.logstart", |sb| sb.logstart = (sb.logstart.get() + 256).into()),
         ("sb.logstart", |sb| sb.logstart = 0.into()),
         ("sb.logblocks", |sb| sb.logblocks = (sb.logblocks.get() - 1).into()),
@@ -215,6 +215,7 @@ fn a_journal_moves_nothing_that_says_where_things_are() {
         ("sb.inodelog", |sb| sb.inodelog = 10),
         ("sb.inoalignmt", |sb| sb.inoalignmt = 4.into()),
         ("sb.rootino", |sb| sb.rootino = 131.into()),
+        ("sb.metadirino", |sb| sb.metadirino = 132.into()),
         ("sb.uuid", |sb| sb.uuid[3] ^= 1),
         ("sb.features_incompat", |sb| sb.features_incompat = 0x0b.into()),
         ("sb.features_ro_compat", |sb| sb.features_ro_compat = 7.into()),
