@@ -63,6 +63,20 @@ fn a_member_that_is_partly_garbage_is_named() {
 }
 
 #[test]
+fn an_array_that_begins_with_the_logical_volume_is_no_equal_of_one_that_explains_lvm() {
+    // The logical volume begins with a stripe, so an array may begin there. Both read the same, and
+    // the garbage speaks against both.
+    for (members, garbage) in [(6, 1), (6, 4)] {
+        let bench = Bench::new();
+        let case = case("6", "left-symmetric", "64K", members);
+        let case = Case { disk: Some(LVM), garbage: Some(garbage), ..case };
+        let (names, target) = case.made(&bench);
+        let (guesses, notes) = guessed(0, &names, &[1, 0, 4, 3, 2, 5]);
+        assert_eq!(guesses[0]["target"], *target, "{guesses:#?} {notes}");
+    }
+}
+
+#[test]
 fn a_guess_that_does_not_fit_the_members_is_no_answer() {
     let bench = Bench::new();
     let (names, target) = case("6", "left-symmetric", "64K", 5).made(&bench);
