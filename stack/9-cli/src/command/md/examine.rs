@@ -13,7 +13,8 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
 use crate::show;
 
-/// `xfskit md examine`. Exit code 1 if a member has no superblock, or a damaged one.
+/// `xfskit md examine`: prints the superblock of each member. Exit code 1 if a member has no
+/// superblock, or a damaged one.
 pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
     let mut whole = true;
     let array = super::array_target(names)?.to_string();
