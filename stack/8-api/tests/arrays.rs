@@ -1,9 +1,9 @@
 //! Arrays: made, managed and compared. mdadm reads what they are then.
 
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
+use crate::common::array::{examined, members};
 use xfskit::ErrorKind;
 use xfskit::md::{
     Array, ArrayOptions, Create, Created, Freshness, Level, NewDevices, Rebuild, Role, Scrub,
@@ -13,10 +13,6 @@ use xfskit::md::{
 /// Bytes of a member.
 const MEMBER: u64 = 16 << 20;
 
-fn members(dir: &Path, count: usize) -> Vec<PathBuf> {
-    (0..count).map(|i| dir.join(format!("m{i}.img"))).collect()
-}
-
 fn made(level: Level, members: &[PathBuf]) -> Created {
     let devices = NewDevices::new().create(MEMBER);
     Create::new(level).assume_clean(true).devices(devices).create(members).unwrap()
@@ -24,13 +20,6 @@ fn made(level: Level, members: &[PathBuf]) -> Created {
 
 fn to_write(created: &Created) -> Array {
     ArrayOptions::new().write(true).open(&created.target).unwrap()
-}
-
-/// Asks mdadm about a member.
-fn examined(member: &Path) -> String {
-    let output = Command::new("mdadm").arg("--examine").arg(member).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
