@@ -137,7 +137,7 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Keeps a new image that could not be finished. Its superblock says that it is not.
+    /// Keeps a new image that could not be finished. Its superblock marks it as unfinished.
     pub fn keep_unfinished(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
@@ -167,7 +167,7 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Makes the volume as `mkfs` says: its size, label, features, time.
+    /// Makes the volume with the options of `mkfs`: size, label, features, time.
     pub fn mkfs(mut self, mkfs: Mkfs) -> Self {
         self.mkfs = mkfs;
         self

@@ -100,7 +100,7 @@ impl<'c> Check<'c> {
     }
 
     /// Reads every copy of each block that the device has too: the mirrors of an array, and what
-    /// its parity says.
+    /// its parity gives.
     pub fn copies(mut self, copies: bool) -> Self {
         self.copies = copies;
         self

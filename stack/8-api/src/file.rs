@@ -337,7 +337,8 @@ impl File {
         Ok(map.map_err(Error::new)?.data())
     }
 
-    /// Returns where the content lies on the device, ascending. What is in memory is written first.
+    /// Returns where the content lies on the device, ascending. Writes content that is only in memory
+    /// first.
     ///
     /// # Errors
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).

@@ -1,4 +1,4 @@
-//! What the superblock of one member says.
+//! The superblock of one member.
 
 use std::ops::Range;
 use std::path::Path;
@@ -28,12 +28,12 @@ pub struct Examined {
     pub superblock: Result<Option<Superblock>>,
 }
 
-/// The superblock of a member: what it says of itself, and of its array. It is as it is on disk:
-/// [`corruption`](Self::corruption) says whether it can be used.
+/// The superblock of a member as it is on disk, with the fields of the member and of its array.
+/// [`corruption`](Self::corruption) is the reason why it cannot be used, if there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// The version, which says where it lies.
+    /// The version, which decides where it lies.
     pub version: Version,
     /// The first field that is impossible, if there is one.
     pub corruption: Option<Corruption>,
