@@ -120,13 +120,17 @@ impl<'c> Scrub<'c> {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_with(
+    pub fn run_with(&self, array: &mut Array, found: impl FnMut(&Mismatch)) -> Result<Scrubbed> {
+        let name = array.name();
+        array.with_running(|running| self.scrub(running, name, found))?
+    }
+
+    fn scrub(
         &self,
-        array: &mut Array,
+        running: &RunningArray,
+        name: String,
         mut found: impl FnMut(&Mismatch),
     ) -> Result<Scrubbed> {
-        let name = array.name();
-        let running = array.start()?;
         if !running.can_be_scrubbed() {
             return Err(ArrayError::NothingToCompare(name).error());
         }
@@ -247,7 +251,10 @@ impl<'c> Rebuild<'c> {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where members cannot be written.
     pub fn run(&self, array: &mut Array) -> Result<Rebuilt> {
-        let running = array.start()?;
+        array.with_running(|running| self.complete(running))?
+    }
+
+    fn complete(&self, running: &RunningArray) -> Result<Rebuilt> {
         running.activate_spares().map_err(Error::new)?;
         let mut throttle = Throttle::new(self.rate);
         running
