@@ -221,8 +221,8 @@ impl Volume {
         self.set_xattr_with(path, name, value, SetMode::Any)
     }
 
-    /// Sets an extended attribute; `mode` decides whether it must exist, or must not. A symbolic link
-    /// is followed.
+    /// Sets an extended attribute; `mode` decides whether it must exist, or must not. A symbolic
+    /// link is followed.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr); [`AlreadyExists`](crate::ErrorKind::AlreadyExists),

@@ -337,8 +337,8 @@ impl File {
         Ok(map.map_err(Error::new)?.data())
     }
 
-    /// Returns where the content lies on the device, ascending. Writes content that is only in memory
-    /// first.
+    /// Returns where the content lies on the device, ascending. Writes content that is only in
+    /// memory first.
     ///
     /// # Errors
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).

@@ -96,6 +96,7 @@ mod acl;
 pub mod allocator;
 mod attributes;
 mod build;
+mod builder;
 mod bulkstat;
 mod cause;
 mod check;

@@ -100,8 +100,8 @@ impl Volume {
         })
     }
 
-    /// Creates a file of the type in `mode`: `S_IFIFO | 0o600`, a regular file, a socket, or a device with
-    /// major and minor number `rdev`.
+    /// Creates a file of the type in `mode`: `S_IFIFO | 0o600`, a regular file, a socket, or a
+    /// device with major and minor number `rdev`.
     ///
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists);
