@@ -430,7 +430,6 @@ impl State {
         }
         let in_doubt = self.active && !self.journaled;
         let resync_offset = if in_doubt { Some(SyncSector(0)) } else { self.resync_offset };
-        let resync_offset = resync_offset.map(|at| Sectors(at.0));
         let events = self.events;
         for member in &mut self.members {
             member.superblock.set_state(events, resync_offset);

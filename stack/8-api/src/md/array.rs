@@ -11,7 +11,7 @@ use xfskit_md::create::{NewMember, erase};
 use xfskit_md::superblock::{Reshape, Time, Version};
 use xfskit_md::{Assembly, Layout, Level, Member as NamedDevice, superblock};
 use xfskit_target::{self as target, ArrayName};
-use xfskit_units::{Sectors, Uuid, index};
+use xfskit_units::{MemberSector, Sectors, SyncSector, Uuid, index};
 
 use super::new_device::NewDevices;
 use crate::cause::array::ArrayError;
@@ -107,8 +107,8 @@ pub struct Member {
     pub data_offset: Sectors,
     /// How much of it can hold data.
     pub data_size: Sectors,
-    /// How much of the data is valid; all where it is `None`.
-    pub recovery_offset: Option<Sectors>,
+    /// Where the part of the data begins that is not valid; `None` if all of it is.
+    pub recovery_offset: Option<MemberSector>,
 }
 
 impl Array {
@@ -247,8 +247,8 @@ impl Array {
         self.assembly.state()
     }
 
-    /// Returns where a resync has to begin, in sectors of each member (on RAID10, of the array).
-    pub fn resync_offset(&self) -> Option<Sectors> {
+    /// Returns where a resync has to begin; `None` if the array is clean.
+    pub fn resync_offset(&self) -> Option<SyncSector> {
         self.assembly.superblock().resync_offset()
     }
 

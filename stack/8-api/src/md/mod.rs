@@ -43,7 +43,7 @@ pub use xfskit_md::assemble::Freshness;
 pub use xfskit_md::create::BitmapOption;
 pub use xfskit_md::superblock::{Corruption as SuperblockCorruption, Reshape, Role, Time, Version};
 pub use xfskit_md::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
-pub use xfskit_units::{Daddr, MemberSector, Sectors};
+pub use xfskit_units::{ArraySector, Daddr, MemberSector, Sectors, SyncSector};
 
 use xfskit_units::Uuid;
 

@@ -12,7 +12,7 @@ use xfskit_md::superblock::{
 };
 use xfskit_md::{Layout, Level, bad_blocks, ppl};
 use xfskit_target::{self as target, ArrayName};
-use xfskit_units::{Daddr, MemberSector, Sectors};
+use xfskit_units::{Daddr, MemberSector, Sectors, SyncSector};
 
 use crate::cause::array::ArrayError;
 use crate::target::Target;
@@ -68,9 +68,9 @@ pub struct Superblock {
     /// The number of changes of the array. The largest is the newest.
     pub events: u64,
     /// Where a resync has to begin; `None` if the array is clean.
-    pub resync_offset: Option<Sectors>,
-    /// How many sectors of this member are rebuilt; `None` for all.
-    pub recovery_offset: Option<Sectors>,
+    pub resync_offset: Option<SyncSector>,
+    /// Where the part of this member begins that is not rebuilt; `None` if all of it is.
+    pub recovery_offset: Option<MemberSector>,
     /// The number of this device in the role table.
     pub dev_number: u32,
     /// What this device is.

@@ -117,16 +117,20 @@ impl<'c> Scrub<'c> {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_with(&self, array: &mut Array, found: impl FnMut(&Mismatch)) -> Result<Scrubbed> {
+    pub fn run_with(
+        &self,
+        array: &mut Array,
+        mut found: impl FnMut(&Mismatch),
+    ) -> Result<Scrubbed> {
         let name = array.name();
-        array.with_running(|running| self.scrub(running, name, found))?
+        array.with_running(|running| self.scrub(running, name, &mut found))?
     }
 
     fn scrub(
         &self,
         running: &RunningArray,
         name: String,
-        mut found: impl FnMut(&Mismatch),
+        found: &mut dyn FnMut(&Mismatch),
     ) -> Result<Scrubbed> {
         if !running.can_be_scrubbed() {
             return Err(ArrayError::NothingToCompare(name).error());

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use xfskit_units::{MemberSector, Sectors, index};
+use xfskit_units::{MemberSector, SyncSector, index};
 use zerocopy::little_endian::U16;
 
 use super::{ArrayMetadata, Failures, MemberMetadata, State};
@@ -133,9 +133,10 @@ impl ArrayMetadata {
         let state = &mut *self.state.lock();
         let at = state.replacements.iter().position(|member| member.role == role);
         let Some(at) = at else { return Vec::new() };
+        // The replacement is still on its list, so its role table lists the old member as failed.
+        state.drop_members(role);
         let mut new = state.replacements.remove(at);
         clear_recovery(&mut new.superblock);
-        state.drop_members(role);
         let mut failures = state.write_bitmap(&new);
         state.members.push(new);
         failures.extend(state.publish_recovered());
@@ -198,7 +199,7 @@ impl State {
 
     /// Writes the superblocks of replacements. A replacement that fails is dropped from the list
     /// and becomes stale.
-    pub(super) fn write_replacements(&mut self, resync_offset: Option<Sectors>) {
+    pub(super) fn write_replacements(&mut self, resync_offset: Option<SyncSector>) {
         let events = self.events;
         let failed = self.replacements.extract_if(.., |member| {
             member.superblock.set_state(events, resync_offset);

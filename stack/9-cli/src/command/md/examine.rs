@@ -130,7 +130,7 @@ fn sizes(text: &mut String, sb: &Superblock, format: &FormatV1) -> std::fmt::Res
 
 fn reshape(text: &mut String, sb: &Superblock) -> std::fmt::Result {
     let Some(reshape) = sb.reshape else { return Ok(()) };
-    let position = reshape.position;
+    let position = reshape.position.0;
     row!(text, "Reshape pos'n", "{}{}", position / 2, sized(position))?;
     let (delta, disks) = (reshape.delta_disks, i64::from(sb.raid_disks));
     let other = disks - i64::from(delta.unsigned_abs());
