@@ -38,8 +38,8 @@ macro_rules! cancel_method {
     };
 }
 
-/// What is copied into a volume, and how: of a builder with `sources`, their `options`, and a field
-/// that has `owners` and `labels`.
+/// The sources of a copy into a volume, and how they are read: of a builder with `sources`, their
+/// `options`, and a field that has `owners` and `labels`.
 macro_rules! source_methods {
     (owners and labels in $of:ident) => {
         /// Adds what is in a directory, without the directory's name. A later source replaces

@@ -184,7 +184,7 @@ fn shared_methods(name: &str) -> Vec<ImplItemFn> {
     block.items.into_iter().map(function).collect()
 }
 
-/// What is within braces.
+/// Returns the tokens within braces.
 fn braced(token: TokenTree) -> Option<TokenStream> {
     match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.stream()),

@@ -27,8 +27,8 @@ enum Outcome {
     Wrong(String),
 }
 
-/// Writes `fault` to `image`, asks `check`, in the long runs `xfs_repair` of `repair` too, and takes
-/// the fault back.
+/// Writes `fault` to `image`, runs `check`, in the long runs `xfs_repair` of `repair` too, and
+/// removes the fault.
 fn try_fault(
     image: &Image,
     repair: &Xfsprogs,

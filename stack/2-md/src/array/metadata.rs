@@ -247,8 +247,8 @@ impl ArrayMetadata {
         failures
     }
 
-    /// Returns the superblock of a device as it is now, if the device was a member at any time since
-    /// the array was opened.
+    /// Returns the superblock of a device as it is now, if the device was a member at any time
+    /// since the array was opened.
     pub(super) fn superblock_on(&self, device: &Arc<dyn BlockDevice>) -> Option<Superblock> {
         let state = self.state.lock();
         let mut all = state.members.iter().chain(&state.replacements).chain(&state.failed);
