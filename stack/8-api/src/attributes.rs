@@ -221,8 +221,8 @@ impl Volume {
         self.set_xattr_with(path, name, value, SetMode::Any)
     }
 
-    /// Sets an extended attribute; `mode` says whether it must exist, or must not. A symbolic link
-    /// is followed.
+    /// Sets an extended attribute; `mode` decides whether it must exist, or must not. A symbolic
+    /// link is followed.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr); [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
@@ -307,7 +307,7 @@ impl Volume {
         if is_there { Ok(()) } else { Err(Error::at(Cause::NoAttribute, path)) }
     }
 
-    /// Returns the access ACL of a file; `None` where its permissions say all.
+    /// Returns the access ACL of a file; `None` if it has only its permissions.
     ///
     /// # Errors
     /// As [`get_xattr`](Self::get_xattr).
@@ -330,8 +330,8 @@ impl Volume {
         })
     }
 
-    /// Sets the access ACL of a file; `None` removes it. The permissions follow the ACL, and one
-    /// that says no more than they do is not kept.
+    /// Sets the access ACL of a file; `None` removes it. The permissions follow the ACL. An
+    /// ACL that has nothing beyond the permissions is not stored.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an ACL that Linux rejects: without

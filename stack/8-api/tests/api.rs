@@ -1,14 +1,12 @@
 //! Paths: what the kernel wrote is read, and what std::fs does is done.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{kept, made, reopened};
+use crate::common::{kept, made, reopened};
 use xfskit::raw::core::uuid::NewUuid;
 use xfskit::raw::units::{ByteLen, Uuid};
 use xfskit::raw::vfs::{NewNode, SetMode};

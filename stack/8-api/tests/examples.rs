@@ -1,13 +1,11 @@
 //! Every example is run.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::unpacked;
+use crate::common::unpacked;
 use xfskit::Volume;
 use xfskit_test_arrays::{Fixture, content};
 

@@ -10,7 +10,8 @@ mod made;
 use std::fmt::Write as _;
 
 use common::{Bench, damage, expect, objects, shown, xfskit};
-use made::{Case, GPT, LVM, Random, case, guessed};
+use made::{Case, GPT, LVM, case, guessed, shuffled};
+use xfskit_test_support::Random;
 
 #[test]
 fn a_volume_at_the_start_of_an_array_tells_what_the_array_is() {
@@ -108,7 +109,7 @@ const REASONS: [&str; 3] = ["against it", "no XFS", "no array of these members e
 fn said(case: &Case) -> Result<Said, String> {
     let bench = Bench::new();
     let (names, target) = case.made(&bench);
-    let order = Random(case.seed ^ 0xff).shuffled(names.len());
+    let order = shuffled(names.len(), &mut Random::of_test(case.seed ^ 0xff));
     let words = order.iter().map(|i| names[*i].as_str());
     let words: Vec<&str> = ["md", "guess", "--json"].into_iter().chain(words).collect();
     let run = xfskit(&words);

@@ -24,7 +24,7 @@ struct Count {
     space: u64,
 }
 
-/// `xfskit bulkstat`
+/// `xfskit bulkstat`: lists every inode from the inode btrees.
 pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
     let writer = if args.count { None } else { args.rows.writer(false, out)? };
     let volume = open::volume(&args.target, out)?;

@@ -39,7 +39,7 @@ impl<'a> Phases<'a> {
     }
 }
 
-/// `xfskit check`
+/// `xfskit check`: checks every structure of the volume, and prints the findings.
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = &*args.target.name;
     if !args.repair {

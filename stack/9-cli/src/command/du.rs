@@ -28,7 +28,7 @@ struct Sum {
     bytes: u64,
 }
 
-/// `xfskit du`
+/// `xfskit du`: prints how much space files take, directory by directory.
 pub(crate) fn run(volume: &Volume, args: &Du, out: &Out) -> Outcome {
     let progress = Progress::beside_output(out, "du", Unit::Count("files"));
     let mut usage = Usage { args, out, counted: HashSet::new(), open: Vec::new() };

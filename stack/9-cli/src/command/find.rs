@@ -153,7 +153,7 @@ fn kind_of(kind: Kind) -> FileType {
     }
 }
 
-/// `xfskit find`
+/// `xfskit find`: lists the files that meet all conditions.
 pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     let conditions = Conditions::parse(volume, args)?;
     let start = metadata(volume, &args.path)?;

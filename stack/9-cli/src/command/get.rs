@@ -17,7 +17,7 @@ use crate::show;
 /// Bytes that are collected before an archive is written.
 const BUFFER: usize = 1 << 20;
 
-/// `xfskit get`
+/// `xfskit get`: copies a file or a tree out of the volume, or writes it as a tar archive.
 pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     // `get IMAGE /link/ …` copies the target of the link; without the slash, the link.
     let path = open::inside(&args.path)?;

@@ -123,7 +123,7 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    Ok(said_of_changed(volume_to_change(target, out)?, target, out))
+    Ok(with_replay_notes(volume_to_change(target, out)?, target, out))
 }
 
 /// Opens the volume on a device that is open already for writing, and prints notes.
@@ -133,11 +133,12 @@ pub(crate) fn volume_for_writing_on(
     out: &Out,
 ) -> Result<Volume, Failure> {
     let volume = opened_to_change(target, |options| options.open_on(device), out)?;
-    Ok(said_of_changed(volume, target, out))
+    Ok(with_replay_notes(volume, target, out))
 }
 
-/// Prints notes on a volume that is open for writing.
-fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
+/// Prints notes on a volume that is open for writing: what its replay did, and orphans that stay.
+/// Returns the volume.
+fn with_replay_notes(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
     if let Some(replay) = volume.replay() {
         note_torn(replay, out);
         if !replay.clean {

@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-/// `xfskit recover`
+/// `xfskit recover`: replays and finishes the journal, as opening the volume for writing does.
 pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     let volume = if args.dry_run {
         open::volume_quietly(&args.target.to_read(), out)?

@@ -164,7 +164,7 @@ impl Counters {
     }
 }
 
-/// `xfskit stats`
+/// `xfskit stats`: prints figures of the volume, and counters of the work of this process.
 pub(super) fn run(volume: &Volume, _: &read::Stats, out: &Out) -> Outcome {
     let groups = volume.groups().map_err(|error| super::open::failure(&error))?;
     let counters = Counters::from(&volume.stats());

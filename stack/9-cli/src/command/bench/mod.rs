@@ -23,7 +23,7 @@ use crate::grammar::bench::{
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// `xfskit bench`
+/// `xfskit bench`: runs the chosen study, and prints its figures.
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
         Suite::Checksum(args) => report("What checksums cost", &args.options, out, |observer| {

@@ -118,7 +118,8 @@ pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
     inodes::run(&options, &settings, observer)
 }
 
-/// Two groups for each thread at least, unless `groups` says otherwise, and a large journal.
+/// Makes a testbed for many threads: `groups` groups, or at least two for each thread, and a large
+/// journal.
 fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) {
     let least = u32::try_from(threads * 2).unwrap_or(u32::MAX);
     let usual = testbed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);

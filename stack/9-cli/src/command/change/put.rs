@@ -16,7 +16,7 @@ use crate::out::without_path;
 use crate::progress::{Progress, Unit};
 use crate::show;
 
-/// `xfskit put`
+/// `xfskit put`: copies files, trees and archives into the volume.
 pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     let Some((dest, sources)) = args.paths.split_last() else { return Ok(()) };
     let dest = open::inside(dest.as_os_str())?;
@@ -121,7 +121,7 @@ fn after(stopped: Failure, names: u64, of: Option<u64>) -> Failure {
     Failure { message: format!("stopped; {names}{of} names {verb} written"), ..stopped }
 }
 
-/// `xfskit cp`
+/// `xfskit cp`: copies within the volume.
 pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
     let volume = session.volume;
     let (from, to) = (open::inside(&args.from)?, open::inside(&args.to)?);

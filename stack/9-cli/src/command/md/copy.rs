@@ -16,7 +16,7 @@ use crate::stop::Stop;
 /// Bytes that are read and written at once.
 const PIECE: usize = 4 << 20;
 
-/// `xfskit md dump`
+/// `xfskit md dump`: writes bytes of an array to standard output.
 pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> Outcome {
     open::warn(name, out)?;
     let device = Device::open(name).map_err(|e| failed(name, &e))?;
@@ -35,7 +35,7 @@ pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> O
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md load`
+/// `xfskit md load`: writes a file, or standard input, into an array.
 pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out) -> Outcome {
     if !write {
         return Err(Failure::cannot(format!("{name} would be overwritten"))

@@ -13,7 +13,8 @@ use crate::stop::Stop;
 /// Mismatches that are reported one by one.
 const REPORTED_MAX: u64 = 1000;
 
-/// `xfskit md scrub`
+/// `xfskit md scrub`: compares the members of an array, and with `--repair` corrects the wrong
+/// ones.
 pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let name = &*args.array.target;
     let stop = Stop::on_signals()?;

@@ -36,7 +36,7 @@ pub(super) fn is_auto(args: &Mkfs) -> bool {
     !args.from.is_empty() && args.size.as_deref() == Some("auto")
 }
 
-/// `xfskit mkfs --from`
+/// `xfskit mkfs --from`: makes a volume that holds a tree.
 pub(super) fn run(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Outcome {
     let build = builder(args, mkfs)?;
     let tree_decides = build.tree_decides(&*args.target).map_err(|e| failure(args, &e))?;
