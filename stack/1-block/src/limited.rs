@@ -2,11 +2,11 @@
 //!
 //! The disk has one timeline. A request is scheduled after all earlier ones and completes when its
 //! bytes have been transferred. An announcement ([`BlockDevice::will_need`]) is scheduled at once,
-//! as by the kernel's read-ahead; the read that follows waits only for the remainder. Bytes that are
-//! announced again before they are read are on their way already, and are not transferred again: an
-//! array of arrays announces a read at each of its levels. Every read uses up what was announced of
-//! its range, so bytes that are read twice are transferred twice. Writes return at once while the
-//! backlog fits into the disk's buffer; a flush waits for all of them.
+//! as by the kernel's read-ahead; the read that follows waits only for the remainder. Bytes that
+//! are announced again before they are read are on their way already, and are not transferred
+//! again: an array of arrays announces a read at each of its levels. Every read uses up what was
+//! announced of its range, so bytes that are read twice are transferred twice. Writes return at
+//! once while the backlog fits into the disk's buffer; a flush waits for all of them.
 
 use std::ops::Range;
 use std::sync::Arc;

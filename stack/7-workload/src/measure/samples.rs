@@ -1,8 +1,8 @@
 //! The turns of one measurement.
 //!
-//! The turn, an independent repetition, is the unit of statistics. What repeats within a turn shares
-//! its volume, its memory and the load on the machine, so it gives one sample: its mean or median.
-//! One turn shows no spread and has no interval.
+//! The turn, an independent repetition, is the unit of statistics. What repeats within a turn
+//! shares its volume, its memory and the load on the machine, so it gives one sample: its mean or
+//! median. One turn shows no spread and has no interval.
 
 use std::time::Duration;
 
@@ -103,8 +103,8 @@ impl Samples {
     }
 }
 
-/// Returns the number of turns from which on a 95 percent interval of a median is one: all turns lie
-/// on one side of the median with a probability of 2 to the power of 1 - turns.
+/// Returns the number of turns from which on a 95 percent interval of a median is one: all turns
+/// lie on one side of the median with a probability of 2 to the power of 1 - turns.
 const TURNS_MIN: usize = 6;
 
 /// Describes the interval of a median that was measured in this number of turns.

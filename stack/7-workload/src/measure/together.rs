@@ -1,8 +1,8 @@
 //! The rate of several threads that work at the same time.
 //!
-//! The rate is all work over wall time, from the first thread's start to the last one's end. The sum
-//! of the threads' own rates is no such rate: threads that run one after the other on one processor
-//! would each show the whole of it.
+//! The rate is all work over wall time, from the first thread's start to the last one's end. The
+//! sum of the threads' own rates is no such rate: threads that run one after the other on one
+//! processor would each show the whole of it.
 
 use std::time::{Duration, Instant};
 

@@ -102,22 +102,21 @@ fn section(page: &mut String, n: usize, section: &Section) {
     let plots: Vec<&Plot> = section.plots.iter().filter(|plot| plot.has_shape()).collect();
     if !plots.is_empty() {
         page.push_str("<div class=plots>\n");
-        for part in plots {
-            plot(page, part);
-        }
+        let frame = if plots.len() == 1 { Frame::WIDE } else { Frame::HALF };
+        plots.into_iter().for_each(|part| plot(page, part, frame));
         page.push_str("</div>\n");
     }
     section.tables.iter().for_each(|part| table(page, part));
     page.push_str("</section>\n");
 }
 
-/// Writes the plot twice; the style sheet shows the one that fits.
-fn plot(page: &mut String, plot: &Plot) {
+/// Writes the plot twice, for a desktop and for a phone; the style sheet shows the one that fits.
+fn plot(page: &mut String, plot: &Plot, desktop: Frame) {
     let _ = writeln!(
         page,
         "<figure>\n<figcaption>{}</figcaption>\n<div class=wide>{}</div>\n<div class=narrow>{}</div>\n</figure>",
         escaped(&plot.title),
-        svg::plot(plot, Frame::WIDE),
+        svg::plot(plot, desktop),
         svg::plot(plot, Frame::NARROW),
     );
 }

@@ -22,9 +22,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// For a page on a desktop.
+    /// For the whole width of a page on a desktop.
     pub const WIDE: Self =
-        Self { width: 960.0, height: 400.0, left: 84.0, bottom: 48.0, slanted: false };
+        Self { width: 1280.0, height: 420.0, left: 84.0, bottom: 48.0, slanted: false };
+    /// For a plot beside another one.
+    pub const HALF: Self =
+        Self { width: 640.0, height: 360.0, left: 84.0, bottom: 92.0, slanted: true };
     /// For a page on a phone.
     pub const NARROW: Self =
         Self { width: 400.0, height: 360.0, left: 64.0, bottom: 92.0, slanted: true };

@@ -18,8 +18,8 @@ const SIZES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 const ALIGNMENTS: [usize; 3] = [0, 8, 1];
 /// Offset of the checksum in the block: as in an inode.
 const FIELD: usize = 100;
-/// Measurements of each method in a turn; the methods alternate. Their median is one sample, because
-/// they share a block of memory.
+/// Measurements of each method in a turn; the methods alternate. Their median is one sample,
+/// because they share a block of memory.
 const MEASUREMENTS: usize = 30;
 /// Rounds between two readings of the clock.
 const ROUNDS: usize = 16;

@@ -115,17 +115,17 @@ struct Held {
     taken: Vec<Taken>,
 }
 
-/// Returns the median time of a hand-over in nanoseconds: of acquisitions by a thread other than the
-/// one that held the lock before, less a reading of the clock. `None` if there are too few.
+/// Returns the median time of a hand-over in nanoseconds: of acquisitions by a thread other than
+/// the one that held the lock before, less a reading of the clock. `None` if there are too few.
 fn of_hand_overs(taken: &[Taken], clock: f64) -> Option<f64> {
     let others = taken.iter().filter(|one| one.from != one.by);
     let times: Samples = others.map(|one| one.nanos).collect();
     (times.count() >= HAND_OVERS_MIN).then(|| (times.median() - clock).max(1.0))
 }
 
-/// Measures the hand-over of a lock between two threads that provably alternate: the holder releases
-/// the lock only when the other thread has announced that it waits, and waits itself only when the
-/// other one has the lock. `None` with a single processor, where a hand-over waits for the
+/// Measures the hand-over of a lock between two threads that provably alternate: the holder
+/// releases the lock only when the other thread has announced that it waits, and waits itself only
+/// when the other one has the lock. `None` with a single processor, where a hand-over waits for the
 /// scheduler.
 fn hand_over(kind: Kind, each: Duration, clock: f64) -> Option<f64> {
     if thread::available_parallelism().map_or(1, usize::from) < 2 {

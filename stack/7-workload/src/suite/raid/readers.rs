@@ -83,8 +83,8 @@ impl Outcome {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
-    /// Returns true if so few requests were completed that the rate is an accident. A request counts
-    /// when it is complete, so each reader may add or lack a part of one.
+    /// Returns true if so few requests were completed that the rate is an accident. A request
+    /// counts when it is complete, so each reader may add or lack a part of one.
     pub(super) fn is_too_short(&self, readers: usize) -> bool {
         self.requests < REQUESTS_MIN.max(2 * readers as u64)
     }

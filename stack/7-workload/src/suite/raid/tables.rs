@@ -107,8 +107,8 @@ fn published_caches() -> Line {
     Line { name: "md, 24 SSDs, one failed".into(), source: Source::Published, points }
 }
 
-/// Makes a line of a plot; `x` gives the position of each point. Points that were too short are left
-/// out.
+/// Makes a line of a plot; `x` gives the position of each point. Points that were too short are
+/// left out.
 #[allow(clippy::cast_precision_loss)] // of sizes
 fn line<'p>(
     name: &str,
