@@ -228,6 +228,7 @@ const TURN_TOGETHER: Duration = Duration::from_millis(5);
 /// Measures P+Q on `threads` threads, each with a stripe of its own. Returns the bytes per second
 /// of wall time, in the upper quartile of turns in which all threads ran: other load takes
 /// processors away in some turns, so the median is useless. `None` if they did not run together.
+#[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn pq_on(threads: usize, data: usize, len: usize) -> Option<f64> {
     let (barrier, since) = (Barrier::new(threads), Instant::now());
     let all: Vec<Vec<Piece>> = std::thread::scope(|scope| {

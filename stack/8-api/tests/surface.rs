@@ -161,7 +161,7 @@ fn shared_methods(name: &str) -> Vec<ImplItemFn> {
     let items = parsed(&root().join("src/builder.rs")).items;
     let body = items.into_iter().find_map(|item| match item {
         Item::Macro(item) if item.ident.as_ref().is_some_and(|ident| ident == name) => {
-            item.mac.tokens.into_iter().filter_map(braced).next()
+            item.mac.tokens.into_iter().find_map(braced)
         }
         _ => None,
     });

@@ -68,9 +68,8 @@ fn a_partial_write_does_not_hide_the_wrong_member() {
     let mut expected = array.file.clone();
     expected[usize::try_from(41 * PAGE).unwrap()..][..page.len()].copy_from_slice(&page);
     // The others give the content without the wrong member.
-    let names = array.members.iter().enumerate().map(|(i, member)| match i == role {
-        true => "missing".to_owned(),
-        false => member.display().to_string(),
+    let names = array.members.iter().enumerate().map(|(i, member)| {
+        if i == role { "missing".to_owned() } else { member.display().to_string() }
     });
     let degraded = format!("md:{}", names.collect::<Vec<_>>().join(","));
     assert!(Volume::open(&degraded).unwrap().read("/file").unwrap() == expected);

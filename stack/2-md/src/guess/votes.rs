@@ -10,6 +10,9 @@ use super::evidence::FoundBlock;
 use super::shape::{Place, Shape};
 use crate::layout::parity::Part;
 
+/// Receives an order of the members, and whether each of its roles has its member.
+type Visitor<'v> = dyn FnMut(&[Option<usize>], bool) -> ControlFlow<()> + 'v;
+
 /// Most members whose roles are exchanged in pairs to find an order that explains more.
 const EXCHANGED_MAX: usize = 64;
 /// At most this many roles are given a member in a search for orders, over all orders.
@@ -153,7 +156,7 @@ impl Votes {
         open: &[usize],
         most: &[usize],
         needed: usize,
-        visit: &mut dyn FnMut(&[Option<usize>], bool) -> ControlFlow<()>,
+        visit: &mut Visitor<'_>,
     ) -> ControlFlow<()> {
         if needed > most[0] {
             return ControlFlow::Continue(());

@@ -103,7 +103,9 @@ fn section(page: &mut String, n: usize, section: &Section) {
     if !plots.is_empty() {
         page.push_str("<div class=plots>\n");
         let frame = if plots.len() == 1 { Frame::WIDE } else { Frame::HALF };
-        plots.into_iter().for_each(|part| plot(page, part, frame));
+        for part in plots {
+            plot(page, part, frame);
+        }
         page.push_str("</div>\n");
     }
     section.tables.iter().for_each(|part| table(page, part));

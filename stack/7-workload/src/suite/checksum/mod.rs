@@ -432,7 +432,7 @@ fn rate_of(inode_size: u32) -> String {
     format!("inodes of {inode_size} bytes, throughput (MB/s)")
 }
 
-/// Answers the question of the study from the times of fs_mark.
+/// Returns the answer to the study's question, from the times of fs_mark.
 fn answer(figures: &Figures) -> Option<Answer> {
     let [create, walk] = [figures.difference(CREATE)?, figures.difference(WALK)?];
     let sure = [create, walk].iter().all(|[_, _, most]| *most <= GOAL);

@@ -256,7 +256,7 @@ impl MeasuredShares {
         }
     }
 
-    /// Answers the question of the study.
+    /// Returns the answer to the study's question.
     fn answer(&self) -> Option<Answer> {
         if self.engine.count() == 0 {
             return None;

@@ -162,7 +162,7 @@ fn goal_text(row: &Row, rows: &[Row]) -> io::Result<Option<String>> {
     )))
 }
 
-/// Answers the question of the study from the rates of creates.
+/// Returns the answer to the study's question, from the rates of creates.
 fn answer(rows: &[Row]) -> Option<Answer> {
     let created = |driver: &str| {
         let same = |row: &&Row| row.step == Step::Create && row.driver == driver;

@@ -88,7 +88,7 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
     section
 }
 
-/// Answers the question of the study at the largest number of threads.
+/// Returns the answer to the study's question, at the largest number of threads.
 fn answer(points: &[Point]) -> Option<Answer> {
     let long = || points.iter().filter(|point| point.kind.is_some() && !point.is_too_short());
     let threads = long().map(|point| point.threads).max()?;

@@ -71,7 +71,7 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::
     Ok(section)
 }
 
-/// Answers the question of the study from the requests of a full stripe.
+/// Returns the answer to the study's question, from the requests of a full stripe.
 fn answer(rows: &[Point]) -> Option<Answer> {
     let of = |state| {
         rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())

@@ -91,7 +91,7 @@ pub(super) fn section(
     Ok(section)
 }
 
-/// Answers the question of the study from the case that wastes most.
+/// Returns the answer to the study's question, from the case that wastes most.
 fn answer(results: &[CaseResult]) -> Option<Answer> {
     let wasted = |result: &CaseResult| result.leaves.percent(result.leaves.wasted);
     let most = |of: Implementation| {
