@@ -383,10 +383,10 @@ mod tests {
 
     #[test]
     fn a_sparse_map_ends_with_the_size() {
-        let map = sparse_map(&[(4096..8192), (65536..65540)], 1 << 20);
+        let bytes = |range: std::ops::Range<u64>| ByteOffset(range.start)..ByteOffset(range.end);
+        let map = sparse_map(&[bytes(4096..8192), bytes(65536..65540)], 1 << 20);
         assert_eq!(map.len(), BLOCK);
         assert!(map.starts_with(b"3\n4096\n4096\n65536\n4\n1048576\n0\n\0"));
-        let whole = 0..10;
-        assert!(sparse_map(std::slice::from_ref(&whole), 10).starts_with(b"1\n0\n10\n\0"));
+        assert!(sparse_map(&[bytes(0..10)], 10).starts_with(b"1\n0\n10\n\0"));
     }
 }
