@@ -48,14 +48,19 @@ pub(crate) fn volume_on(
 
 /// Prints notes on an opened volume.
 fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
-    if let Some(secondary) = volume.secondary_superblock() {
-        note_secondary(&target.name, secondary, out);
-    }
+    note_superblock(&volume, &target.name, out);
     for fault in volume.faults() {
         out.fault_at(&target.name, fault, Some(fault));
     }
     note_replay(&volume, out);
     volume
+}
+
+/// Prints a note if the volume is read by a secondary superblock.
+pub(crate) fn note_superblock(volume: &Volume, name: &str, out: &Out) {
+    if let Some(secondary) = volume.secondary_superblock() {
+        note_secondary(name, secondary, out);
+    }
 }
 
 /// Prints the secondary superblock by which a volume with a damaged primary is read.
