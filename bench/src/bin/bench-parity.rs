@@ -15,6 +15,8 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use xfskit_workload::measure::together::{self, Piece};
+
 /// Numbers of data members and block sizes, among them the shapes of ISA-L and snapraid.
 const SHAPES: [(usize, usize); 6] =
     [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
@@ -219,35 +221,41 @@ fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
     for_x.iter().copied().chain(for_y).collect()
 }
 
+/// Turns of several threads, and their length: far longer than it takes to wake a thread.
+const TURNS_TOGETHER: usize = 40;
+const TURN_TOGETHER: Duration = Duration::from_millis(5);
+
 /// Measures P+Q on `threads` threads, each with a stripe of its own. Returns the bytes per second
-/// of all, in the upper quartile of turns: other load takes processors away in some turns, so the
-/// median is useless.
-fn together(threads: usize, data: usize, len: usize) -> f64 {
-    let barrier = Barrier::new(threads);
-    let mut sums = vec![0.0; TURNS];
-    let all: Vec<Vec<f64>> = std::thread::scope(|scope| {
+/// of wall time, in the upper quartile of turns in which all threads ran: other load takes
+/// processors away in some turns, so the median is useless. `None` if they did not run together.
+#[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
+fn pq_on(threads: usize, data: usize, len: usize) -> Option<f64> {
+    let (barrier, since) = (Barrier::new(threads), Instant::now());
+    let all: Vec<Vec<Piece>> = std::thread::scope(|scope| {
         let one = || {
             let mut members = Members::new(data, len);
             let mut blocks = members.split();
             let (chunks, rest) = blocks.split_at_mut(data);
             let [p, q, ..] = rest else { unreachable!("four blocks behind the data") };
             let whole = as_sources(chunks);
-            let rates = (0..TURNS).map(|_| {
+            let calls = (2_000_000 / (data * len)).max(1);
+            let pieces = (0..TURNS_TOGETHER).map(|_| {
                 barrier.wait();
-                turn(data * len, || xfskit_parity::pq(black_box(&whole), p, q))
+                Piece::of(since, TURN_TOGETHER, || {
+                    (0..calls).for_each(|_| xfskit_parity::pq(black_box(&whole), p, q));
+                    (calls * data * len) as f64
+                })
             });
-            rates.collect()
+            pieces.collect()
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         running.into_iter().map(|r| r.join().expect("a thread of ours")).collect()
     });
-    for rates in all {
-        for (sum, rate) in sums.iter_mut().zip(rates) {
-            *sum += rate;
-        }
-    }
-    sums.sort_by(f64::total_cmp);
-    sums[TURNS * 3 / 4]
+    let turn = |n: usize| all.iter().map(|pieces| pieces[n]).collect();
+    let turns: Vec<Vec<Piece>> = (0..TURNS_TOGETHER).map(turn).collect();
+    let mut rates = together::rates(&turns)?.values().to_vec();
+    rates.sort_by(f64::total_cmp);
+    Some(rates[rates.len() * 3 / 4])
 }
 
 /// Runs `snapraid -T` and returns its fastest P+Q and two-member recovery in bytes per second.
@@ -279,14 +287,17 @@ fn main() {
     let fastest = routines()[0];
     assert!(xfskit_parity::select(fastest));
     println!(
-        "\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of all, upper quartile"
+        "\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of wall time, upper quartile"
     );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut one = 0.0;
+    let one = pq_on(1, 22, 4096);
     for threads in 1..=cores {
-        let all = together(threads, 22, 4096);
-        one = if threads == 1 { all } else { one };
-        println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
+        match (pq_on(threads, 22, 4096), one) {
+            (Some(all), Some(one)) => {
+                println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
+            }
+            _ => println!("{threads} threads: no figure, they did not run at the same time"),
+        }
     }
     if std::env::args().any(|a| a == "--snapraid") {
         println!("\nsnapraid -T, and ours on a stripe of its shape (8 of 262144 bytes)");

@@ -34,6 +34,7 @@ use xfskit::{Volume, VolumeOptions};
 use xfskit_bench::kernel::{self, IoCounters, Mount};
 use xfskit_bench::turns::{spread, time};
 use xfskit_crc::{meter, routines, select};
+use xfskit_workload::measure::share::percent_of;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -373,7 +374,7 @@ struct Appends {
     /// Seconds of all turns.
     costs: IoCounters,
     /// Cost of the log's checksums, if they are counted.
-    sum_cycles: u64,
+    sums: meter::Cost,
 }
 
 fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
@@ -433,7 +434,7 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     sum.costs.flushes += log.flushes + log.data_flushes + log.writes + stats.ail.flushes;
     sum.costs.log_writes += log.writes;
     sum.costs.log_bytes += log.bytes;
-    sum.sum_cycles += log.sum_cycles;
+    sum.sums = sum.sums + log.sums;
     volume.close()?;
     Ok(())
 }
@@ -481,11 +482,17 @@ fn checksums(image: &Path, files: usize, turns: usize) -> Result<()> {
         let mut appends = Appends::default();
         fsyncs_by_us(image, 500, &mut appends)?;
         let elapsed = appends.took[0].as_secs_f64() * cores;
-        let share = appends.sum_cycles as f64 / cycles_per_second() / elapsed * 100.0;
+        let seconds = scaled(appends.sums)? / cycles_per_second();
+        let share = percent_of("checksums of the log", seconds, elapsed)?;
         println!("  {routine:<8} fsync: the log's {share:.4} % of elapsed time");
         meter::turn_on(false);
     }
     Ok(())
+}
+
+/// Returns the cycles of all checksums.
+fn scaled(cost: meter::Cost) -> Result<f64> {
+    Ok(cost.scaled_cycles().ok_or("every checksum was interrupted: no cost of one is known")?)
 }
 
 fn cycles_per_second() -> f64 {
@@ -517,11 +524,11 @@ fn sums_of_creates(image: &Path, files: usize) -> Result<Sums> {
     let cost = meter::cost();
     volume.close()?;
     let per_second = cycles_per_second();
-    let seconds = (cost.cycles - before.cycles) as f64 / per_second;
+    let seconds = scaled(cost - before)? / per_second;
     let each = |count: u64| count as f64 / files as f64;
     let sums = each(cost.sums - before.sums);
     Ok(Sums {
-        busy: seconds / taken.iter().sum::<f64>() * 100.0,
+        busy: percent_of("checksums of the creates", seconds, taken.iter().sum())?,
         nanos: seconds * 1e9 / files as f64,
         clock: clock_cycles() / per_second * 1e9 * sums,
         count: sums,

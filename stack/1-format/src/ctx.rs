@@ -63,7 +63,7 @@ impl<'a> Ctx<'a> {
         })
     }
 
-    /// Fails. Reports print `sentence` alone; `expected` goes into the data beside it.
+    /// Returns an error whose report is `sentence` alone; `expected` goes into the data beside it.
     ///
     /// # Errors
     /// Always.

@@ -11,7 +11,7 @@
 //! that a later mount wrote with another record size. Here each record states its own.
 
 use xfskit_format::log::RecordHeader;
-use xfskit_format::log::op::{OpHeader, UNMOUNT};
+use xfskit_format::log::op::{OpFlags, OpHeader};
 use xfskit_format::log::record::{BLOCK, MAGIC, cycle_of, next_cycle};
 use xfskit_format::{Corruption, Expected, Value};
 use xfskit_units::{LogBlock, Lsn};
@@ -228,8 +228,8 @@ fn is_unmount(
     }
     let headers = u32::try_from(header.header_blocks()).unwrap_or(u32::MAX);
     let payload = ring.read_blocks(ring.forward(at, headers), 1)?;
-    let unmount = OpHeader::ref_from_prefix(&payload).is_ok_and(|(op, _)| op.flags & UNMOUNT != 0);
-    Ok(unmount)
+    let op = OpHeader::ref_from_prefix(&payload);
+    Ok(op.is_ok_and(|(op, _)| op.flags.contains(OpFlags::UNMOUNT)))
 }
 
 /// Checks that the tail lies in this cycle before the head, or in the previous one after it.

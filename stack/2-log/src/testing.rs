@@ -1,7 +1,7 @@
 //! A writer of journals for tests. It knows all positions, so tests can compare the reader with it.
 
 use xfskit_block::{BlockDevice, MemDevice};
-use xfskit_format::log::op::{self, OpHeader, TransHeader};
+use xfskit_format::log::op::{self, OpFlags, OpHeader, TransHeader};
 use xfskit_format::log::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
 use xfskit_format::log::unmount_record;
 use xfskit_units::features::VersionNum;
@@ -24,7 +24,15 @@ pub(crate) fn geo(version: Version, logblocks: u32, logsunit: u32) -> Geometry {
 }
 
 /// An operation as a test writes it: transaction id, flags, bytes.
-pub(crate) type TestOp<'a> = (u32, u8, &'a [u8]);
+pub(crate) type TestOp<'a> = (u32, OpFlags, &'a [u8]);
+
+/// An operation without flags: a whole region.
+pub(crate) const NONE: OpFlags = OpFlags::empty();
+pub(crate) const START: OpFlags = OpFlags::START;
+pub(crate) const COMMIT: OpFlags = OpFlags::COMMIT;
+pub(crate) const CONTINUE: OpFlags = OpFlags::CONTINUE;
+pub(crate) const WAS_CONT: OpFlags = OpFlags::WAS_CONT;
+pub(crate) const END: OpFlags = OpFlags::END;
 
 /// A journal in memory and its writer.
 #[derive(Debug)]
@@ -106,7 +114,7 @@ impl Writer {
         let header = trans_header(tid);
         let region = vec![0xaa; len];
         let ops: &[TestOp<'_>] =
-            &[(tid, op::START, &[]), (tid, 0, &header), (tid, 0, &region), (tid, op::COMMIT, &[])];
+            &[(tid, START, &[]), (tid, NONE, &header), (tid, NONE, &region), (tid, COMMIT, &[])];
         self.append(tail, ops)
     }
 

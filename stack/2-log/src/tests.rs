@@ -1,10 +1,11 @@
 //! Journals whose head, tail and transactions are known.
 
 use xfskit_block::BlockDevice;
-use xfskit_format::log::op::{COMMIT, CONTINUE, END, START, WAS_CONT};
 use xfskit_units::{ByteOffset, LogBlock, Lsn, Version};
 
-use crate::testing::{Writer, geo, trans_header};
+use crate::testing::{
+    COMMIT, CONTINUE, END, NONE, START, TestOp, WAS_CONT, Writer, geo, trans_header,
+};
 use crate::{Error, Log};
 
 /// `logsunit` that stands for a version 1 journal.
@@ -228,7 +229,7 @@ fn a_region_split_between_records_is_assembled() {
     let (cut, other) = (header.split_at(4), trans_header(8));
     let first = writer.append(None, &[(7, START, &[]), (7, CONTINUE, cut.0), (8, START, &[])]);
     let tail = Some(first);
-    writer.append(tail, &[(8, 0, &other), (7, WAS_CONT | END, cut.1), (7, CONTINUE, b"ab__")]);
+    writer.append(tail, &[(8, NONE, &other), (7, WAS_CONT | END, cut.1), (7, CONTINUE, b"ab__")]);
     writer.append(tail, &[(7, WAS_CONT | CONTINUE, b"cd__"), (8, COMMIT, &[])]);
     let last = writer.append(tail, &[(7, WAS_CONT | END, b"ef__"), (7, COMMIT, &[])]);
     let log = writer.open().unwrap();
@@ -245,16 +246,16 @@ fn fragments_and_uncommitted_transactions_are_ignored() {
     let header = trans_header(2);
     let first = writer.append(
         None,
-        &[(1, 0, b"from"), (1, WAS_CONT, b"fore"), (1, COMMIT, &[]), (2, START, &[])],
+        &[(1, NONE, b"from"), (1, WAS_CONT, b"fore"), (1, COMMIT, &[]), (2, START, &[])],
     );
-    writer.append(Some(first), &[(2, 0, &header)]);
+    writer.append(Some(first), &[(2, NONE, &header)]);
     let log = writer.open().unwrap();
     assert_eq!(tids(&log), [0u32; 0]);
 }
 
 #[test]
 fn inconsistent_operations_are_refused() {
-    type Ops<'a> = &'a [(u32, u8, &'a [u8])];
+    type Ops<'a> = &'a [TestOp<'a>];
     let cases: [(&str, Ops<'_>); 2] = [
         ("log.op.flags", &[(1, START, &[]), (1, START, &[])]),
         ("log.op.flags", &[(1, START, &[]), (1, WAS_CONT, b"more")]),

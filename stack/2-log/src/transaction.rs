@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use xfskit_format::log::op::{COMMIT, Op, START, TransHeader, WAS_CONT};
+use xfskit_format::log::op::{Op, OpFlags, TransHeader};
 use xfskit_format::{Ctx, VerifyResult};
 use xfskit_units::{LogBlock, Lsn};
 
@@ -72,9 +72,14 @@ impl Transaction {
         }
         self.bytes.extend_from_slice(op.data);
         match self.ends.last_mut() {
-            Some(end) if op.has(WAS_CONT) => *end = self.bytes.len(),
-            None if op.has(WAS_CONT) => {
-                return ctx.require("log.op.flags", false, "a region to continue", WAS_CONT);
+            Some(end) if op.has(OpFlags::WAS_CONT) => *end = self.bytes.len(),
+            None if op.has(OpFlags::WAS_CONT) => {
+                return ctx.require(
+                    "log.op.flags",
+                    false,
+                    "a region to continue",
+                    OpFlags::WAS_CONT.bits(),
+                );
             }
             _ => self.ends.push(self.bytes.len()),
         }
@@ -139,12 +144,17 @@ impl<'r, 'd> Transactions<'r, 'd> {
 
     fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         let tid = op.header.tid.get();
-        if op.has(START) {
+        if op.has(OpFlags::START) {
             ctx.at_most("log.trans.open", OPEN_MAX, self.open.len())?;
             let again = self.open.insert(tid, Transaction::new(tid, record)).is_some();
-            return ctx.require("log.op.flags", !again, "one START of a transaction", START);
+            return ctx.require(
+                "log.op.flags",
+                !again,
+                "one START of a transaction",
+                OpFlags::START.bits(),
+            );
         }
-        if op.has(COMMIT) {
+        if op.has(OpFlags::COMMIT) {
             if let Some(mut transaction) = self.open.remove(&tid) {
                 self.open_bytes = self.open_bytes.saturating_sub(transaction.byte_len());
                 transaction.commit_lsn = record.lsn();

@@ -23,9 +23,7 @@ use std::sync::Arc;
 
 use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_crc::meter;
-use xfskit_format::log::op::{
-    self, CLIENT_TRANSACTION, COMMIT, CONTINUE, END, OpHeader, START, TransHeader, WAS_CONT,
-};
+use xfskit_format::log::op::{self, CLIENT_TRANSACTION, OpFlags, OpHeader, TransHeader};
 use xfskit_format::log::record::{
     self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader, SIZE_MAX, next_cycle, previous_cycle,
 };
@@ -93,8 +91,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Flushes of a data device that is not the journal's.
     pub data_flushes: u64,
-    /// Cycles spent on the records' checksums, while [`xfskit_crc::meter`] is on.
-    pub sum_cycles: u64,
+    /// The cost of the records' checksums, while [`xfskit_crc::meter`] is on.
+    pub sums: meter::Cost,
 }
 
 /// The writer at the head of a journal.
@@ -369,7 +367,7 @@ impl LogWriter {
         record::wrap(bytes, (self.geo.log_bbs() - self.head.block().0) as usize);
         let before = meter::of_thread();
         record::sum(bytes, headers);
-        self.stats.sum_cycles += meter::of_thread() - before;
+        self.stats.sums = self.stats.sums + (meter::of_thread() - before);
         self.prev = self.head.block().0;
         self.advance(total);
     }
@@ -437,15 +435,18 @@ impl<'p> Ops<'p> {
     fn add(&mut self, record: &mut AlignedBuf, end: usize) -> bool {
         let payload = self.payload;
         let trans;
-        let (flags, region): (u8, &[u8]) = match self.next {
-            0 => (START, &[]),
+        let (flags, region): (OpFlags, &[u8]) = match self.next {
+            0 => (OpFlags::START, &[]),
             1 => {
                 trans = trans_header(self.tid, payload.lens.len());
-                (0, &trans)
+                (OpFlags::empty(), &trans)
             }
             next => match payload.lens.get(next - 2) {
-                Some(&len) => (0, &payload.bytes[self.offset..self.offset + len as usize]),
-                None => (COMMIT, &[]),
+                Some(&len) => {
+                    let region = &payload.bytes[self.offset..self.offset + len as usize];
+                    (OpFlags::empty(), region)
+                }
+                None => (OpFlags::COMMIT, &[]),
             },
         };
         let rest = &region[self.cut..];
@@ -456,10 +457,10 @@ impl<'p> Ops<'p> {
         let piece = rest.len().min((room - op::LEN) / 4 * 4);
         let (first, last) = (self.cut == 0, piece == rest.len());
         let cut = match (first, last) {
-            (true, true) => 0,
-            (true, false) => CONTINUE,
-            (false, false) => WAS_CONT | CONTINUE,
-            (false, true) => WAS_CONT | END,
+            (true, true) => OpFlags::empty(),
+            (true, false) => OpFlags::CONTINUE,
+            (false, false) => OpFlags::WAS_CONT | OpFlags::CONTINUE,
+            (false, true) => OpFlags::WAS_CONT | OpFlags::END,
         };
         let header = OpHeader {
             tid: self.tid.into(),

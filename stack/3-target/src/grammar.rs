@@ -207,7 +207,8 @@ fn split(list: &str) -> Option<Vec<&str>> {
     (depth == 0).then_some(members)
 }
 
-/// `level=…,layout=…,chunk=…,offset=…,size=…`
+/// Parses the geometry of an array without superblocks:
+/// `level=…,layout=…,chunk=…,offset=…,size=…`.
 fn parse_manual(text: &str) -> Result<ManualGeometry> {
     let (mut level, mut layout, mut chunk, mut offset, mut size) = (None, None, None, 0, None);
     for option in text.split(',') {

@@ -45,7 +45,7 @@ impl Journal {
         }
     }
 
-    /// See [`Engine::release_tail`].
+    /// Releases the tail of the replayed journal: see [`Engine::release_tail`].
     pub(crate) fn release_tail(&mut self) {
         self.recovery_tail = None;
     }

@@ -7,7 +7,10 @@ use crate::lock::{LockPosition, LockStats};
 /// Counters of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transactions {
-    /// Changes committed that changed something.
+    /// Changes that changed something and were committed. A transaction holds one or, if its
+    /// thread's next changes joined it while it was parked, several.
+    pub changes: u64,
+    /// Transactions committed: what Linux counts in `trans`.
     pub committed: u64,
     /// Changes committed that changed nothing.
     pub empty: u64,
@@ -58,6 +61,7 @@ impl Tally {
     pub(crate) fn take(&mut self, other: &mut Self) {
         let other = std::mem::take(other);
         let (mine, theirs) = (&mut self.transactions, other.transactions);
+        mine.changes += theirs.changes;
         mine.committed += theirs.committed;
         mine.empty += theirs.empty;
         mine.undone += theirs.undone;

@@ -345,7 +345,8 @@ impl Work {
         let (tally, fresh) = (&mut cil_items.tally.transactions, cil_items.items.len() as u64);
         tally.items += fresh;
         tally.relogged += relogged;
-        tally.committed += complete.changes;
+        tally.changes += complete.changes;
+        tally.committed += u64::from(complete.changes > 0);
         tally.empty += complete.empty;
         cil.insert(cil_items);
         cil.counters.add(complete.delta);

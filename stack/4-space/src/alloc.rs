@@ -20,12 +20,12 @@ use crate::tx::SpaceTx;
 /// many more are wanted.
 const GOOD: u32 = 1 << 14;
 
-/// How hard to try.
+/// The two rounds of a search over the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Groups whose locks are free, for the whole request.
+    /// Groups whose locks are free, for the wanted length or [`GOOD`].
     Easy,
-    /// Every group, for anything that is of use.
+    /// Every group, for an extent of the smallest length.
     Hard,
 }
 

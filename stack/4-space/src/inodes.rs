@@ -107,7 +107,7 @@ impl SpaceTx<'_> {
     }
 }
 
-/// Returns true for the chunk with the root directory, which is never freed: it is never all free.
+/// Returns true for the chunk that holds the root directory. It is never freed.
 fn is_root_chunk(geo: &Geometry, agno: AgNumber, chunk: &Chunk) -> bool {
     let first = geo.agino_to_ino(agno, chunk.startino).0;
     (first..first + INODES_PER_CHUNK).contains(&geo.rootino.0)

@@ -2,7 +2,7 @@
 //! counts.
 //!
 //! A [`Space`] is the part of a volume that allocation needs: geometry, buffer cache, engine, and
-//! what is remembered about each group. A [`SpaceTx`] is a transaction that may allocate and free.
+//! hints about each group. A [`SpaceTx`] is a transaction that may allocate and free.
 //! Inodes, forks and names are above: this crate knows an inode as a number in a chunk, and a file
 //! as the [`Owner`] of an extent.
 //!

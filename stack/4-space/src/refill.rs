@@ -16,9 +16,9 @@ use crate::tx::SpaceTx;
 /// Brings the list of a group to the length that it needs, as far as free space permits. The caller
 /// holds the AGF.
 ///
-/// That changes the trees, which may then need more, or free blocks, so it proceeds in rounds. A
-/// list that is slightly too short or long in the end is acceptable, because each call corrects it
-/// again.
+/// Each round changes the trees, which may then need more blocks or free some, so several rounds
+/// may be needed. A list that is slightly too short or long in the end is acceptable, because each
+/// call corrects it again.
 pub(crate) fn fix(tx: &mut SpaceTx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
     let geo = tx.space().geo();
     let slots = format_agfl::slots(geo);

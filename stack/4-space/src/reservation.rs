@@ -8,8 +8,8 @@
 //! reservation, but only from what is neither reserved nor withheld, and their blocks count as
 //! reserved until the transaction commits ([`BlockReservation`]). Reservations are worst-case
 //! estimates. A transaction that consumes a reservation
-//! [says so](crate::SpaceTx::set_uses_reservation). So does one that frees space and needs a block
-//! for that, which is what Linux keeps its reserve pool for.
+//! is [marked](crate::SpaceTx::set_uses_reservation). So is one that frees space and needs a block
+//! for that; Linux keeps its reserve pool for this case.
 
 use crate::error::Result;
 use crate::space::Space;

@@ -27,7 +27,7 @@ pub(crate) fn held_back(geo: &Geometry, agno: AgNumber, agf: &[u8]) -> u32 {
 impl Space {
     /// Returns the number of free blocks that Linux reserves for the volume itself: the difference
     /// between its `statfs` and the superblock's counter. A group whose headers cannot be read
-    /// counts with all that it may come to need.
+    /// counts with the most that it can need.
     pub(crate) fn withheld(&self) -> u64 {
         let geo = self.geo();
         let of_group = |agno| match (self.agf(agno), self.agi(agno)) {

@@ -42,7 +42,7 @@ pub struct Space {
     pub(crate) hints: Hints,
     /// The group for the next directory.
     rotor: Rotor,
-    /// Where the records of the newest inodes stand.
+    /// The positions of the newest inodes' records in their trees.
     pub(crate) record_cache: RecordCache,
     /// Free blocks that are reserved.
     pub(crate) reserved: Reserved,

@@ -195,7 +195,8 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         self.each_leaf_below((&root, None), &mut budget, each)
     }
 
-    /// The depth of this recursion is the level of the root, which a verified node bounds.
+    /// Passes the leaves below `block` to `each`. The depth of the recursion is the level of the
+    /// root, which a verified node bounds.
     fn each_leaf_below(
         &self,
         (block, hash): (&DaBuf, Option<u32>),

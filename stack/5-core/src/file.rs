@@ -198,7 +198,7 @@ impl FileExtents {
         Ok(len.index())
     }
 
-    /// As [`File::data_ranges`].
+    /// Returns the ranges of bytes that hold data: see [`File::data_ranges`].
     fn data_ranges(&self, vol: &Volume) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         let whole = ByteOffset(0).range(self.size);

@@ -83,7 +83,7 @@ fn check_quota(shared: &Context<'_, '_>, ino: Ino, kind: dquot::Kind) {
         if !vol.read(at, &mut buf) {
             continue;
         }
-        let verdicts = |bytes: &[u8]| -> Vec<VerifyResult> {
+        let results = |bytes: &[u8]| -> Vec<VerifyResult> {
             let slots = bytes.chunks_exact(size_of::<Dqblk>()).take(per_block).enumerate();
             let check = |(slot, bytes): (usize, &[u8])| {
                 let id = number.saturating_mul(per_block as u64).saturating_add(slot as u64);
@@ -92,9 +92,9 @@ fn check_quota(shared: &Context<'_, '_>, ino: Ino, kind: dquot::Kind) {
             };
             slots.map(check).collect()
         };
-        let found = verdicts(&buf);
+        let found = results(&buf);
         let Some(Err(corruption)) = found.iter().find(|result| result.is_err()) else { continue };
-        let sound = |bytes: &[u8]| verdicts(bytes).into_iter().collect::<VerifyResult>();
+        let sound = |bytes: &[u8]| results(bytes).into_iter().collect::<VerifyResult>();
         if let Some(((), healing)) = vol.read_alternatives(at, &mut buf, sound) {
             vol.sink.report_healed(corruption.clone(), healing);
             continue;

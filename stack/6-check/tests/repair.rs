@@ -57,8 +57,9 @@ fn without_numbers(line: &str) -> String {
     text
 }
 
-/// Returns what `xfs_repair` says of the fault, without numbers, and whether it found anything.
-fn said(repair: &Path, image: &Image, fault: &Fault<'_>) -> (String, bool) {
+/// Returns the output of `xfs_repair -n` for the fault, without numbers, and whether it found
+/// anything.
+fn repair_output(repair: &Path, image: &Image, fault: &Fault<'_>) -> (String, bool) {
     let name = format!("xfskit-planted.{}.{}.img", std::process::id(), fault.number);
     let path = std::env::temp_dir().join(name);
     write(&fault.plant(image), &path);
@@ -89,7 +90,7 @@ fn xfs_repair_says_of_each_planted_fault_what_the_table_has() {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (text, found) = said(&repair, &images[fault.image], fault);
+                    let (text, found) = repair_output(&repair, &images[fault.image], fault);
                     let words = checks::find(fault.id).expect("a check").repair;
                     let same = words.is_some_and(|words| text.contains(words));
                     *named.lock().unwrap().entry(fault.id).or_insert(false) |= same;

@@ -17,6 +17,7 @@ use xfskit_format::log::op::{self, Op};
 use xfskit_format::{Ctx, VerifyResult};
 use xfskit_log::record::Crc;
 use xfskit_log::{Log, Record, Records, Transaction, Transactions};
+use xfskit_units::flags::FlagWord;
 
 use node::{Node, hex};
 
@@ -187,16 +188,7 @@ fn op_node(index: usize, op: &Op<'_>) -> Node {
 }
 
 fn op_flags(op: &Op<'_>) -> String {
-    let names = [
-        (op::START, "START"),
-        (op::COMMIT, "COMMIT"),
-        (op::CONTINUE, "CONTINUE"),
-        (op::WAS_CONT, "WAS_CONT"),
-        (op::END, "END"),
-        (op::UNMOUNT, "UNMOUNT"),
-    ];
-    let set: Vec<&str> =
-        names.iter().filter(|(flag, _)| op.has(*flag)).map(|(_, name)| *name).collect();
+    let set: Vec<&str> = op.header.flags.names().collect();
     if set.is_empty() { "none".into() } else { set.join("|") }
 }
 

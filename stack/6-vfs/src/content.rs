@@ -12,60 +12,61 @@ use xfskit_block::IoRead;
 use xfskit_core::Inode;
 use xfskit_core::file::Seek;
 use xfskit_format::bmbt::Extent;
-use xfskit_units::{ByteOffset, Geometry, index};
+use xfskit_units::{ByteLen, ByteOffset, FileOff, Geometry, PositionRange};
 
 use crate::{Error, Fs, Handle, Result};
 
 /// Bytes of one read of a long piece.
-const CHUNK: u64 = 1 << 20;
-/// Maximum distance on disk of pieces that are read together, in bytes.
-const JOIN_GAP: u64 = 32 << 10;
-/// Longest joined read, in bytes.
-const JOIN_MAX: u64 = 4 << 20;
+const CHUNK: ByteLen = ByteLen(1 << 20);
+/// Maximum distance on disk of pieces that are read together.
+const JOIN_GAP: ByteLen = ByteLen(32 << 10);
+/// Longest joined read.
+const JOIN_MAX: ByteLen = ByteLen(4 << 20);
 
 /// Bytes of a file that are stored contiguously.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Range of the file.
-    pub file: Range<u64>,
+    pub file: Range<ByteOffset>,
     /// Location of the first byte on the data device; `None` on a volume that is open for writing,
     /// where content moves.
     pub device: Option<ByteOffset>,
 }
 
 impl Piece {
-    fn len(&self) -> u64 {
-        self.file.end - self.file.start
+    fn len(&self) -> ByteLen {
+        self.file.length()
     }
 
     /// Returns its range on the device, if it does not move.
-    fn on_device(&self) -> Option<Range<u64>> {
-        let start = self.device?.0;
-        Some(start..start.saturating_add(self.len()))
+    fn on_device(&self) -> Option<Range<ByteOffset>> {
+        let start = self.device?;
+        Some(start..start.saturating_plus(self.len()))
     }
 }
 
 /// The stored ranges of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMap {
-    size: u64,
+    size: ByteLen,
     pieces: Vec<Piece>,
 }
 
 impl FileMap {
-    /// Makes the map of a file of `size` bytes from `extents`, ascending, as the volume verified
-    /// them.
-    fn new(geo: &Geometry, extents: &[Extent], size: u64) -> Self {
+    /// Makes the map of a file of `size` from `extents`, ascending, as the volume verified them.
+    fn new(geo: &Geometry, extents: &[Extent], size: ByteLen) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for extent in extents.iter().filter(|e| !e.unwritten) {
             let Some(device) = geo.fsb_to_byte(extent.startblock) else { continue };
-            let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog).min(size);
-            let file = bytes(extent.startoff.0)..bytes(extent.end().0);
+            let byte = |blocks: FileOff| {
+                ByteOffset(blocks.0.saturating_mul(1 << geo.blocklog).min(size.0))
+            };
+            let file = byte(extent.startoff)..byte(extent.end());
             match pieces.last_mut() {
                 _ if file.is_empty() => {}
                 Some(p)
                     if p.file.end == file.start
-                        && p.on_device().is_some_and(|there| there.end == device.0) =>
+                        && p.on_device().is_some_and(|there| there.end == device) =>
                 {
                     p.file.end = file.end;
                 }
@@ -77,9 +78,10 @@ impl FileMap {
 
     /// Makes the map of a file that may change: its present data.
     fn live(file: &Handle<'_>) -> Result<Self> {
-        let (mut pieces, mut at, size) = (Vec::new(), 0, file.size());
-        while let Some(start) = file.seek(at, Seek::Data)?.filter(|&start| start < size) {
-            at = file.seek(start, Seek::Hole)?.unwrap_or(size).min(size);
+        let (mut pieces, mut at, size) = (Vec::new(), ByteOffset(0), ByteLen(file.size()));
+        let (data, end) = (|at| file.seek(at, Seek::Data), ByteOffset(size.0));
+        while let Some(start) = data(at.0)?.map(ByteOffset).filter(|&start| start < end) {
+            at = file.seek(start.0, Seek::Hole)?.map_or(end, ByteOffset).min(end);
             pieces.push(Piece { file: start..at, device: None });
             if at <= start {
                 break;
@@ -88,8 +90,8 @@ impl FileMap {
         Ok(Self { size, pieces })
     }
 
-    /// Returns the length of the file in bytes.
-    pub fn size(&self) -> u64 {
+    /// Returns the length of the file.
+    pub fn size(&self) -> ByteLen {
         self.size
     }
 
@@ -99,8 +101,8 @@ impl FileMap {
     }
 
     /// Returns the stored ranges of the file; neighbours are joined even if they are apart on disk.
-    pub fn data(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+    pub fn data(&self) -> Vec<Range<ByteOffset>> {
+        let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         for Piece { file, .. } in &self.pieces {
             match ranges.last_mut() {
                 Some(last) if last.end == file.start => last.end = file.end,
@@ -123,8 +125,8 @@ impl ReadAhead {
         let device = piece.device?;
         let after = self.runs.partition_point(|(start, _)| *start <= device);
         let (start, bytes) = self.runs.get(after.checked_sub(1)?)?;
-        let from = index(device.0 - start.0);
-        bytes.get(from..from.checked_add(index(piece.len()))?)
+        let from = device.distance_from(*start).index();
+        bytes.get(from..from.checked_add(piece.len().index())?)
     }
 }
 
@@ -140,7 +142,7 @@ pub enum ReadError {
 }
 
 /// Receives content: the offset in the file, and the bytes.
-pub type Sink<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
+pub type Sink<'a> = &'a mut dyn FnMut(ByteOffset, &[u8]) -> io::Result<()>;
 
 impl Fs {
     /// Returns the map of a regular file.
@@ -152,36 +154,36 @@ impl Fs {
             return FileMap::live(&self.open_to_read(inode)?);
         }
         let file = self.volume().open_file(inode)?;
-        Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size().0))
+        Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size()))
     }
 
     /// Reads all content of `maps` into memory, neighbours on disk in one read. What cannot be read
     /// now is left out, and [`read_piece`](Self::read_piece) tries it again.
     pub fn read_ahead_content<'m>(&self, maps: impl Iterator<Item = &'m FileMap>) -> ReadAhead {
-        let mut wanted: Vec<Range<u64>> =
+        let mut wanted: Vec<Range<ByteOffset>> =
             maps.flat_map(FileMap::pieces).filter_map(Piece::on_device).collect();
         wanted.sort_unstable_by_key(|range| range.start);
-        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut runs: Vec<Range<ByteOffset>> = Vec::new();
         for range in wanted {
             match runs.last_mut() {
                 Some(run)
-                    if range.start <= run.end.saturating_add(JOIN_GAP)
-                        && range.end.max(run.end) - run.start <= JOIN_MAX =>
+                    if range.start <= run.end.saturating_plus(JOIN_GAP)
+                        && range.end.max(run.end).distance_from(run.start) <= JOIN_MAX =>
                 {
                     run.end = run.end.max(range.end);
                 }
                 _ => runs.push(range),
             }
         }
-        let mut bufs: Vec<_> = runs.iter().map(|r| vec![0; index(r.end - r.start)]).collect();
+        let mut bufs: Vec<_> = runs.iter().map(|run| vec![0; run.length().index()]).collect();
         let mut batch: Vec<IoRead<'_>> = runs
             .iter()
             .zip(&mut bufs)
-            .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
+            .map(|(run, buf)| IoRead { offset: run.start, buf })
             .collect();
         let results = self.volume().device().read_batch(&mut batch);
         let read = runs.into_iter().zip(bufs).zip(results).filter(|(_, result)| result.is_ok());
-        ReadAhead { runs: read.map(|((run, buf), _)| (ByteOffset(run.start), buf)).collect() }
+        ReadAhead { runs: read.map(|((run, buf), _)| (run.start, buf)).collect() }
     }
 
     /// Passes the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` if they
@@ -199,45 +201,20 @@ impl Fs {
         if let Some(bytes) = ahead.get(piece) {
             return Ok(sink(piece.file.start, bytes)?);
         }
-        let mut buf = vec![0; index(piece.len().min(CHUNK))];
-        let mut done = 0;
+        let mut buf = vec![0; piece.len().min(CHUNK).index()];
+        let mut done = ByteLen(0);
         while done < piece.len() {
-            let part = &mut buf[..index((piece.len() - done).min(CHUNK))];
-            let offset = piece.file.start + done;
+            let part = &mut buf[..piece.len().minus(done).min(CHUNK).index()];
+            let offset = piece.file.start.plus(done);
             if let Some(device) = piece.device {
-                let read = self.volume().device().read_at(ByteOffset(device.0 + done), part);
+                let read = self.volume().device().read_at(device.plus(done), part);
                 read.map_err(|e| Error::Core(e.into()))?;
             } else {
-                let len = self.reader(inode)?.read_at(offset, part)?;
+                let len = self.reader(inode)?.read_at(offset.0, part)?;
                 part[len..].fill(0);
             }
             sink(offset, part)?;
-            done += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Passes bytes `range` of a regular file to `sink`, in order, holes as zeroes.
-    ///
-    /// # Errors
-    /// [`ReadError::Volume`] if the volume fails, [`ReadError::Sink`] if `sink` does.
-    pub fn read_range(
-        &self,
-        inode: &Inode,
-        range: Range<u64>,
-        sink: Sink<'_>,
-    ) -> std::result::Result<(), ReadError> {
-        let file = self.reader(inode)?;
-        let mut at = range.start;
-        let mut buf = vec![0; index(range.end.saturating_sub(at).min(CHUNK))];
-        while at < range.end {
-            let wanted = index((range.end - at).min(CHUNK));
-            let read = file.read_at(at, &mut buf[..wanted])?;
-            if read == 0 {
-                break;
-            }
-            sink(at, &buf[..read])?;
-            at += read as u64;
+            done = done.plus(ByteLen::of(part));
         }
         Ok(())
     }

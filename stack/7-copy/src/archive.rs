@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use tar::{EntryType, Header};
+use xfskit_units::{ByteLen, ByteOffset, PositionRange};
 use xfskit_vfs::{Error, FileType, Fs, Ino, Inode, ReadError, Stat, Timestamp, WalkFault, Xattr};
 
 use crate::{Event, Report, Skipped, acl};
@@ -155,7 +156,7 @@ impl<W: Write> Archive<'_, W> {
             }
         };
         let ranges = map.data();
-        let held: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+        let held: u64 = ranges.iter().map(|range| range.length().0).sum();
         if held == stat.size {
             self.header(EntryType::Regular, name, b"", stat, pax, stat.size)?;
         } else {
@@ -173,7 +174,7 @@ impl<W: Write> Archive<'_, W> {
             let mut at = piece.file.start;
             let read = fs.read_piece(inode, piece, &ahead, &mut |offset, bytes| {
                 self.out.write_all(bytes)?;
-                at = offset + bytes.len() as u64;
+                at = offset.plus(ByteLen::of(bytes));
                 Ok(())
             });
             match read {
@@ -181,8 +182,8 @@ impl<W: Write> Archive<'_, W> {
                 Err(ReadError::Sink(error)) => return Err(error),
                 Err(ReadError::Volume(error)) => {
                     self.fault(path, error);
-                    let missing = piece.file.end - at;
-                    io::copy(&mut io::Read::take(io::repeat(0), missing), &mut self.out)?;
+                    let missing = piece.file.end.distance_from(at);
+                    io::copy(&mut io::Read::take(io::repeat(0), missing.0), &mut self.out)?;
                 }
             }
         }
@@ -258,13 +259,13 @@ fn sparse_name(name: &[u8]) -> Vec<u8> {
 
 /// Returns the map of sparse format 1.0: the number of ranges, then offset and length of each, a
 /// decimal number per line, padded to a block. An empty last range has the file's size.
-fn sparse_map(ranges: &[std::ops::Range<u64>], size: u64) -> Vec<u8> {
+fn sparse_map(ranges: &[std::ops::Range<ByteOffset>], size: u64) -> Vec<u8> {
     use std::fmt::Write;
-    let tail = ranges.last().is_none_or(|last| last.end < size);
+    let tail = ranges.last().is_none_or(|last| last.end < ByteOffset(size));
     let mut map = format!("{}\n", ranges.len() + usize::from(tail));
     // Writing to a string cannot fail.
     for range in ranges {
-        let _ = write!(map, "{}\n{}\n", range.start, range.end - range.start);
+        let _ = write!(map, "{}\n{}\n", range.start, range.length());
     }
     if tail {
         let _ = write!(map, "{size}\n0\n");
@@ -382,10 +383,10 @@ mod tests {
 
     #[test]
     fn a_sparse_map_ends_with_the_size() {
-        let map = sparse_map(&[(4096..8192), (65536..65540)], 1 << 20);
+        let bytes = |range: std::ops::Range<u64>| ByteOffset(range.start)..ByteOffset(range.end);
+        let map = sparse_map(&[bytes(4096..8192), bytes(65536..65540)], 1 << 20);
         assert_eq!(map.len(), BLOCK);
         assert!(map.starts_with(b"3\n4096\n4096\n65536\n4\n1048576\n0\n\0"));
-        let whole = 0..10;
-        assert!(sparse_map(std::slice::from_ref(&whole), 10).starts_with(b"1\n0\n10\n\0"));
+        assert!(sparse_map(&[bytes(0..10)], 10).starts_with(b"1\n0\n10\n\0"));
     }
 }

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use rustix::fs;
 use rustix::io::Errno;
 use serde::Serialize;
+use xfskit_units::{ByteLen, ByteOffset};
 use xfskit_vfs::{
     Child, Error, FileMap, FileType, Fs, Inode, ReadAhead, ReadError, Stat, Visitor, Xattr, join,
 };
@@ -301,7 +302,7 @@ fn batches(maps: &[Option<FileMap>]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (index, map) in maps.iter().enumerate() {
-        let more = map.as_ref().map_or(0, FileMap::size);
+        let more = map.as_ref().map_or(0, |map| map.size().0);
         if more > AHEAD.saturating_sub(bytes) && index > start {
             batches.push(start..index);
             (start, bytes) = (index, 0);
@@ -440,12 +441,12 @@ impl<'e> Copy<'_, 'e> {
             }
         };
         let mut written = 0;
-        let mut end = 0;
+        let mut end = ByteOffset(0);
         for piece in map.pieces() {
-            let write = &mut |offset: u64, bytes: &[u8]| {
-                write_all_at(file, offset, bytes)?;
+            let write = &mut |offset: ByteOffset, bytes: &[u8]| {
+                write_all_at(file, offset.0, bytes)?;
                 written += bytes.len() as u64;
-                end = offset + bytes.len() as u64;
+                end = offset.plus(ByteLen::of(bytes));
                 Ok(())
             };
             match self.vfs.read_piece(inode, piece, ahead, write) {
@@ -454,8 +455,8 @@ impl<'e> Copy<'_, 'e> {
                 Err(ReadError::Volume(error)) => self.shared.fault(path, error),
             }
         }
-        if end < map.size() {
-            fs::ftruncate(file, map.size())?;
+        if end < ByteOffset(map.size().0) {
+            fs::ftruncate(file, map.size().0)?;
         }
         Ok(written)
     }

@@ -10,7 +10,7 @@ use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, Follow, Fs, SetAttr, SetMode};
 
 use crate::cause::Cause;
-use crate::{Acl, Error, FileTimes, Permissions, Result, Volume, Xattrs};
+use crate::{Acl, Error, FileTimes, Permissions, Result, Volume, WalkEntry, Xattrs};
 
 const PERMISSIONS: u16 = 0o7777;
 const SETUID: u16 = 0o4000;
@@ -23,6 +23,54 @@ fn there(changed: vfs::Result<()>) -> vfs::Result<bool> {
     match changed {
         Err(vfs::Error::Core(Core::NoEntry)) => Ok(false),
         changed => changed.map(|()| true),
+    }
+}
+
+/// Sets owner and group of an inode, which the caller holds.
+fn set_owner(fs: &Fs, ino: Ino, uid: Option<u32>, gid: Option<u32>) -> vfs::Result<()> {
+    let mut set = SetAttr { uid, gid, ..SetAttr::default() };
+    let inode = fs.inode(ino)?;
+    if inode.core().file_type() == Some(vfs::FileType::Regular) {
+        let mode = inode.core().mode();
+        // Without execution by the group, setgid has another meaning.
+        let setgid = if mode & GROUP_EXECUTES != 0 { SETGID } else { 0 };
+        set.perm = Some(mode & PERMISSIONS & !SETUID & !setgid);
+    }
+    fs.set_attr(ino, &set)?;
+    there(fs.remove_xattr(ino, CAPABILITIES)).map(drop)
+}
+
+impl WalkEntry {
+    /// Sets the permissions of the file that the walk found, also if it has another name by now. An
+    /// ACL follows the permissions.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`StaleHandle`](crate::ErrorKind::StaleHandle) for
+    /// a file that was removed.
+    pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
+        let set = SetAttr { perm: Some(permissions.bits()), ..SetAttr::default() };
+        self.change("set the permissions of", |fs, ino| fs.set_attr(ino, &set))
+    }
+
+    /// Sets owner and group of the file that the walk found, as [`Volume::lchown`] does.
+    ///
+    /// # Errors
+    /// As [`set_permissions`](Self::set_permissions).
+    pub fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change("set the owner of", |fs, ino| set_owner(fs, ino, uid, gid))
+    }
+
+    fn change(
+        &self,
+        operation: &'static str,
+        change: impl Fn(&Fs, Ino) -> vfs::Result<()>,
+    ) -> Result<()> {
+        let volume = Volume { owner: self.owner.clone() };
+        volume.at(operation, self.path(), |fs, _| {
+            fs.volume().engine()?;
+            let file = fs.hold_inode(&self.inode)?;
+            change(fs, file.ino())
+        })
     }
 }
 
@@ -85,21 +133,7 @@ impl Volume {
         gid: Option<u32>,
         follow: Follow,
     ) -> Result<()> {
-        self.change_at("set the owner of", path, follow, |fs, ino| {
-            let mut set = SetAttr { uid, gid, ..SetAttr::default() };
-            let inode = fs.inode(ino)?;
-            if inode.core().file_type() == Some(vfs::FileType::Regular) {
-                let mode = inode.core().mode();
-                // Without execution by the group, setgid has another meaning.
-                let setgid = if mode & GROUP_EXECUTES != 0 { SETGID } else { 0 };
-                set.perm = Some(mode & PERMISSIONS & !SETUID & !setgid);
-            }
-            fs.set_attr(ino, &set)?;
-            match fs.remove_xattr(ino, CAPABILITIES) {
-                Err(vfs::Error::Core(Core::NoEntry)) => Ok(()),
-                removed => removed,
-            }
-        })
+        self.change_at("set the owner of", path, follow, |fs, ino| set_owner(fs, ino, uid, gid))
     }
 
     /// Sets the times of a file that `times` names. A symbolic link is followed.
@@ -187,8 +221,8 @@ impl Volume {
         self.set_xattr_with(path, name, value, SetMode::Any)
     }
 
-    /// Sets an extended attribute; `mode` says whether it must exist, or must not. A symbolic link
-    /// is followed.
+    /// Sets an extended attribute; `mode` decides whether it must exist, or must not. A symbolic
+    /// link is followed.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr); [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
@@ -273,7 +307,7 @@ impl Volume {
         if is_there { Ok(()) } else { Err(Error::at(Cause::NoAttribute, path)) }
     }
 
-    /// Returns the access ACL of a file; `None` where its permissions say all.
+    /// Returns the access ACL of a file; `None` if it has only its permissions.
     ///
     /// # Errors
     /// As [`get_xattr`](Self::get_xattr).
@@ -296,8 +330,8 @@ impl Volume {
         })
     }
 
-    /// Sets the access ACL of a file; `None` removes it. The permissions follow the ACL, and one
-    /// that says no more than they do is not kept.
+    /// Sets the access ACL of a file; `None` removes it. The permissions follow the ACL. An
+    /// ACL that has nothing beyond the permissions is not stored.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an ACL that Linux rejects: without

@@ -11,10 +11,11 @@ use xfskit_mkfs::{self as mkfs, DeviceFacts, Plan, Summary};
 use xfskit_target::Target;
 use xfskit_units::ByteLen;
 
+use crate::builder::{cancel_method, notices_method, progress_method, source_methods};
 use crate::cause::Cause;
 use crate::mkfs::{data_device, image_path};
-use crate::notice::{Notice, Notices, Problems};
-use crate::progress::{Control, Report};
+use crate::notice::{Notice, Problems};
+use crate::progress::Control;
 use crate::volume_options::parse;
 use crate::{CancelToken, Error, Mkfs, Problem, Progress, Result};
 
@@ -67,17 +68,7 @@ impl<'c> Build<'c> {
         Self::default()
     }
 
-    /// Adds a directory with everything below it. A later source replaces entries of earlier ones.
-    pub fn dir(mut self, path: impl AsRef<Path>) -> Self {
-        self.sources.push(Source::Dir(path.as_ref().to_owned()));
-        self
-    }
-
-    /// Adds a tar archive: plain, or compressed with gzip, zstd or xz.
-    pub fn tar(mut self, path: impl AsRef<Path>) -> Self {
-        self.sources.push(Source::Tar(path.as_ref().to_owned()));
-        self
-    }
+    source_methods!(owners and labels in options);
 
     /// Adds what `path` names: a directory as [`dir`](Self::dir), `-` an archive on standard input,
     /// and anything else an archive.
@@ -86,35 +77,10 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Sets owners by rules, one a line: `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
-    pub fn owner_map(mut self, rules: impl AsRef<[u8]>) -> Result<Self> {
-        self.options.owners = Some(Owners::parse(rules.as_ref()).map_err(Error::new)?);
-        Ok(self)
-    }
-
-    /// Sets SELinux labels by path: the content of a policy's `file_contexts`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
-    pub fn selinux_contexts(mut self, contexts: impl AsRef<[u8]>) -> Result<Self> {
-        self.options.labels = Some(Labels::parse(contexts.as_ref()).map_err(Error::new)?);
-        Ok(self)
-    }
-
     /// Sets all times after `time` to it, as `SOURCE_DATE_EPOCH` asks for, and access times, which
     /// every reading changes, to the modification times.
     pub fn clamp_times(mut self, time: SystemTime) -> Self {
         self.options.epoch = Some(crate::time::timestamp(time));
-        self
-    }
-
-    /// Bounds the memory for names and attributes of archives, in bytes. By default the bound
-    /// depends on the size of the archives.
-    pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.options.memory_limit = Some(bytes);
         self
     }
 
@@ -137,16 +103,14 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Keeps a new image that could not be finished. Its superblock says that it is not.
+    /// Keeps a new image that could not be finished. Its superblock marks it as unfinished.
     pub fn keep_unfinished(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Receives what is not part of the volume, as it is met.
-    pub fn notices(mut self, receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
-        self.control.notices = Notices::new(receive);
-        self
+    notices_method! {
+        /// Receives what is not part of the volume, as it is met.
     }
 
     /// Gives everything this owner and group.
@@ -155,19 +119,7 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Applies the whiteouts of OCI layers in place of copying them as files.
-    pub fn whiteouts(mut self, whiteouts: bool) -> Self {
-        self.options.whiteouts = whiteouts;
-        self
-    }
-
-    /// Fails where something cannot be read, in place of leaving it out.
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.options.strict = strict;
-        self
-    }
-
-    /// Makes the volume as `mkfs` says: its size, label, features, time.
+    /// Makes the volume with the options of `mkfs`: size, label, features, time.
     pub fn mkfs(mut self, mkfs: Mkfs) -> Self {
         self.mkfs = mkfs;
         self
@@ -185,19 +137,14 @@ impl<'c> Build<'c> {
         self
     }
 
-    /// Receives the progress: with a total of 0 the names that were read, then the inodes that were
-    /// written.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress: with a total of 0 the names that were read, then the inodes that
+        /// were written.
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). A new image
-    /// is removed then.
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.options.stdin = token.stdin();
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). A new
+        /// image is removed then.
     }
 
     /// Returns true if the tree decides the size of the volume on `target`: what
@@ -267,6 +214,7 @@ impl<'c> Build<'c> {
         let options = SourceOptions {
             exclude: image_path(target).cloned().into_iter().collect(),
             content_limit: self.content_limit(target)?,
+            stdin: self.control.cancel.stdin(),
             ..self.options.clone()
         };
         let on_progress = |at: source::Progress| self.control.at(at.names, 0);

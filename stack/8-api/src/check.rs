@@ -10,6 +10,7 @@ use xfskit_format::Corruption;
 use xfskit_target as target;
 use xfskit_units::{ByteLen, ByteOffset};
 
+use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
 use crate::progress::{Control, Report};
 use crate::volume_options::parse;
@@ -33,7 +34,7 @@ pub struct Check<'c> {
     threads: usize,
     copies: bool,
     heal: bool,
-    phases: OnPhase<'c>,
+    phases: Report<'c, (CheckPhase, Progress)>,
     control: Control<'c>,
 }
 
@@ -51,16 +52,6 @@ impl Checked {
     /// Returns true if nothing worse than a warning was found.
     pub fn is_clean(&self) -> bool {
         self.report.clean()
-    }
-}
-
-/// The callback that receives the progress phase by phase, if there is one.
-#[derive(Default)]
-struct OnPhase<'c>(Option<Box<dyn Fn(CheckPhase, Progress) + Sync + 'c>>);
-
-impl std::fmt::Debug for OnPhase<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OnPhase")
     }
 }
 
@@ -100,7 +91,7 @@ impl<'c> Check<'c> {
     }
 
     /// Reads every copy of each block that the device has too: the mirrors of an array, and what
-    /// its parity says.
+    /// its parity gives.
     pub fn copies(mut self, copies: bool) -> Self {
         self.copies = copies;
         self
@@ -114,20 +105,16 @@ impl<'c> Check<'c> {
 
     /// Receives the progress of each phase, with the phase.
     pub fn phases(mut self, report: impl Fn(CheckPhase, Progress) + Sync + 'c) -> Self {
-        self.phases = OnPhase(Some(Box::new(report)));
+        self.phases = Report::new(move |(phase, progress)| report(phase, progress));
         self
     }
 
-    /// Receives the progress of each phase, in units of the phase.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress of each phase, in units of the phase.
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled).
     }
 
     /// Checks the volume on `target`. Damage is a finding, not an error.
@@ -233,9 +220,7 @@ impl<'c> Check<'c> {
         let cancel = &self.control.cancel;
         let device = CancelDevice { below: to_check.device, cancel };
         let progress = |phase: CheckPhase, done, total| {
-            if let OnPhase(Some(report)) = &self.phases {
-                report(phase, Progress { done, total });
-            }
+            self.phases.report((phase, Progress { done, total }));
             self.control.report(done, total);
         };
         let options = check::Options {

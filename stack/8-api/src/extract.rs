@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_copy::{self as copy, Event, GetOptions, SkippedCount};
 use xfskit_vfs::{Follow, Inode};
 
+use crate::builder::{cancel_method, notices_method, progress_method};
 use crate::cause::Cause;
-use crate::notice::{Notice, Notices, ProblemKind, Problems};
-use crate::progress::{Control, Report};
+use crate::notice::{Notice, ProblemKind, Problems};
+use crate::progress::Control;
 use crate::shared::Owner;
 use crate::{CancelToken, Error, Problem, Progress, Result, Volume};
 
@@ -97,23 +98,17 @@ impl<'c> Extract<'c> {
         self
     }
 
-    /// Receives the progress, in files.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress, in files.
     }
 
-    /// Receives what could not be copied, from many threads, as it is met.
-    pub fn notices(mut self, receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
-        self.control.notices = Notices::new(receive);
-        self
+    notices_method! {
+        /// Receives what could not be copied, from many threads, as it is met.
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
-    /// copied is still there.
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
+        /// copied is still there.
     }
 
     /// Copies to `dest`, which does not exist, or is an empty directory for a directory.

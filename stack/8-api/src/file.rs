@@ -334,10 +334,12 @@ impl File {
     fn data(&self) -> Result<Vec<Range<u64>>> {
         let _running = self.owner.enter()?;
         let map = self.owner.inode(self.ino).and_then(|inode| self.owner.file_map(&inode));
-        Ok(map.map_err(Error::new)?.data())
+        let data = map.map_err(Error::new)?.data();
+        Ok(data.into_iter().map(|range| range.start.0..range.end.0).collect())
     }
 
-    /// Returns where the content lies on the device, ascending. What is in memory is written first.
+    /// Returns where the content lies on the device, ascending. Writes content that is only in
+    /// memory first.
     ///
     /// # Errors
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).

@@ -90,12 +90,19 @@
 //! | [`raw`] | the floors below, without any promise |
 //!
 //! `examples/` has programs of ten lines for the usual jobs.
+//!
+//! # Features
+//!
+//! This crate has no cargo features: all of the above needs a device and nothing else of the
+//! machine. A crate that needs more, such as a mount or a server, is added as a builder behind a
+//! feature that is off by default.
 
 mod about;
 mod acl;
 pub mod allocator;
 mod attributes;
 mod build;
+mod builder;
 mod bulkstat;
 mod cause;
 mod check;

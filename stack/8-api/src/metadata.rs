@@ -89,7 +89,7 @@ impl FileType {
 pub struct Permissions(u16);
 
 impl Permissions {
-    /// Returns the permissions that the low twelve bits of `mode` say: `0o644`.
+    /// Returns the permissions of the low twelve bits of `mode`, such as `0o644`.
     #[allow(clippy::cast_possible_truncation)] // twelve bits
     pub fn from_mode(mode: u32) -> Self {
         Self((mode & 0o7777) as u16)
@@ -265,7 +265,7 @@ impl Metadata {
     }
 }
 
-/// Times to set on a file: a builder. What is not named stays.
+/// Times to set on a file: a builder. A time that is not set stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "times are set by `set_times`"]
 pub struct FileTimes {

@@ -100,8 +100,8 @@ impl Volume {
         })
     }
 
-    /// Creates what `mode` says: `S_IFIFO | 0o600`, a regular file, a socket, or a device with
-    /// major and minor number `rdev`.
+    /// Creates a file of the type in `mode`: `S_IFIFO | 0o600`, a regular file, a socket, or a
+    /// device with major and minor number `rdev`.
     ///
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists);
@@ -140,8 +140,8 @@ impl Volume {
         })
     }
 
-    /// Gives what is at `from` the name `to`. What is there is replaced: a file, or an empty
-    /// directory by a directory.
+    /// Renames `from` to `to`. A file at `to` is replaced, and an empty directory if `from` is a
+    /// directory.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound),
@@ -153,7 +153,7 @@ impl Volume {
         self.rename_with(from, to, RenameMode::Replace)
     }
 
-    /// Renames, as [`rename`](Self::rename) does; `mode` says what becomes of what is at `to`.
+    /// Renames, as [`rename`](Self::rename) does; `mode` decides what happens to a file at `to`.
     ///
     /// # Errors
     /// As [`rename`](Self::rename); [`AlreadyExists`](crate::ErrorKind::AlreadyExists).

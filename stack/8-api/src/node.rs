@@ -81,7 +81,7 @@ impl NewFile {
 }
 
 impl Volume {
-    /// Creates what `new` says at `path`, and returns its inode number.
+    /// Creates the file that `new` describes at `path`, and returns its inode number.
     ///
     /// # Errors
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists),

@@ -38,8 +38,8 @@ pub enum ProblemKind {
     /// The source cannot be read there: nothing of it is copied.
     #[error(transparent)]
     LeftOut(SourceError),
-    /// The file changed, or failed, while it was read: [`end`](Unread::end) says up to where its
-    /// content is copied.
+    /// The file changed, or failed, while it was read: [`end`](Unread::end) is the
+    /// end of the content that is copied.
     #[error(transparent)]
     Unread(Unread),
 }

@@ -37,7 +37,7 @@ impl Volume {
         self.open_with(path, OpenOptions::new().read(true).write(true).create_new(true))
     }
 
-    /// Opens a regular file as `options` say.
+    /// Opens a regular file with `options`.
     ///
     /// # Errors
     /// As [`create`](Self::create); [`InvalidInput`](ErrorKind::InvalidInput) for options that make

@@ -58,17 +58,29 @@ impl From<Arc<AtomicBool>> for CancelToken {
     }
 }
 
-/// The callback that receives the progress, if there is one.
-#[derive(Default)]
-pub(crate) struct Report<'c>(Option<Box<dyn Fn(Progress) + Sync + 'c>>);
+/// The callback that receives the progress, if there is one. In an operation of several steps, `P`
+/// has the step, too.
+pub(crate) struct Report<'c, P = Progress>(Option<Box<dyn Fn(P) + Sync + 'c>>);
 
-impl<'c> Report<'c> {
-    pub(crate) fn new(report: impl Fn(Progress) + Sync + 'c) -> Self {
+impl<'c, P> Report<'c, P> {
+    pub(crate) fn new(report: impl Fn(P) + Sync + 'c) -> Self {
         Self(Some(Box::new(report)))
+    }
+
+    pub(crate) fn report(&self, progress: P) {
+        if let Self(Some(report)) = self {
+            report(progress);
+        }
     }
 }
 
-impl fmt::Debug for Report<'_> {
+impl<P> Default for Report<'_, P> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<P> fmt::Debug for Report<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Report")
     }
@@ -84,9 +96,7 @@ pub(crate) struct Control<'c> {
 
 impl Control<'_> {
     pub(crate) fn report(&self, done: u64, total: u64) {
-        if let Report(Some(report)) = &self.report {
-            report(Progress { done, total });
-        }
+        self.report.report(Progress { done, total });
     }
 
     /// Reports the progress. Breaks where the operation is cancelled.

@@ -11,9 +11,10 @@ use xfskit_core::Error as Core;
 use xfskit_target::{Base, Target};
 use xfskit_vfs::{self as vfs, FileType, Follow, Ino, NewNode};
 
+use crate::builder::{cancel_method, notices_method, progress_method, source_methods};
 use crate::cause::Cause;
-use crate::notice::{Notice, Notices, Problems};
-use crate::progress::{Control, Report};
+use crate::notice::{Notice, Problems};
+use crate::progress::Control;
 use crate::shared::Owner;
 use crate::{CancelToken, Error, Problem, Progress, Result, Volume};
 
@@ -106,18 +107,7 @@ impl<'c> Put<'c> {
         self
     }
 
-    /// Adds what is in a directory, without the directory's name. A later source replaces entries
-    /// of earlier ones.
-    pub fn dir(mut self, path: impl AsRef<Path>) -> Self {
-        self.sources.push(Source::Dir(path.as_ref().to_owned()));
-        self
-    }
-
-    /// Adds a tar archive: plain, or compressed with gzip, zstd or xz.
-    pub fn tar(mut self, path: impl AsRef<Path>) -> Self {
-        self.sources.push(Source::Tar(path.as_ref().to_owned()));
-        self
-    }
+    source_methods!(owners and labels in how);
 
     /// Adds a tar archive that standard input brings.
     pub fn tar_stdin(mut self) -> Self {
@@ -132,44 +122,6 @@ impl<'c> Put<'c> {
         self
     }
 
-    /// Sets owners by rules, one a line: `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`, with
-    /// paths in the volume.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
-    pub fn owner_map(mut self, rules: impl AsRef<[u8]>) -> Result<Self> {
-        self.how.owners = Some(Owners::parse(rules.as_ref()).map_err(Error::new)?);
-        Ok(self)
-    }
-
-    /// Sets SELinux labels by path in the volume: the content of a policy's `file_contexts`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a line that is no rule.
-    pub fn selinux_contexts(mut self, contexts: impl AsRef<[u8]>) -> Result<Self> {
-        self.how.labels = Some(Labels::parse(contexts.as_ref()).map_err(Error::new)?);
-        Ok(self)
-    }
-
-    /// Applies the whiteouts of OCI layers within the sources, in place of copying them as files.
-    pub fn whiteouts(mut self, whiteouts: bool) -> Self {
-        self.options.whiteouts = whiteouts;
-        self
-    }
-
-    /// Fails where something cannot be read, in place of leaving it out.
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.options.strict = strict;
-        self
-    }
-
-    /// Bounds the memory for names and attributes of archives, in bytes. By default the bound
-    /// depends on the size of the archives.
-    pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.options.memory_limit = Some(bytes);
-        self
-    }
-
     /// Leaves out the file that `target` names, wherever a source has it: for the image that is
     /// written.
     pub fn exclude(mut self, target: impl AsRef<Path>) -> Self {
@@ -178,25 +130,18 @@ impl<'c> Put<'c> {
         self
     }
 
-    /// Receives the progress in names: with a total of 0 those that were read, then those that were
-    /// copied.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress in names: with a total of 0 those that were read, then those that
+        /// were copied.
     }
 
-    /// Receives what could not be copied, as it is met.
-    pub fn notices(mut self, receive: impl Fn(Notice<'_>) + Sync + 'c) -> Self {
-        self.control.notices = Notices::new(receive);
-        self
+    notices_method! {
+        /// Receives what could not be copied, as it is met.
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
-    /// copied is still there.
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.options.stdin = token.stdin();
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
+        /// copied is still there.
     }
 
     /// Copies the sources to `dest`. A directory there receives them. Else an
@@ -228,7 +173,8 @@ impl<'c> Put<'c> {
 
     fn read(&self) -> Result<Tree> {
         let content_limit = Some(self.volume.owner.volume().geo().data_bytes().0);
-        let options = SourceOptions { content_limit, ..self.options.clone() };
+        let stdin = self.control.cancel.stdin();
+        let options = SourceOptions { content_limit, stdin, ..self.options.clone() };
         let on_progress = |at: source::Progress| self.control.at(at.names, 0);
         source::read_tree(&self.sources, &options, &on_progress).map_err(|error| {
             // A stream that was stopped while waiting is incomplete.
@@ -309,17 +255,13 @@ impl<'c> CopyTree<'c> {
         self
     }
 
-    /// Receives the progress, in names.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress, in names.
     }
 
-    /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
-    /// copied is still there.
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled). What was
+        /// copied is still there.
     }
 
     /// Makes `to` the copy. A directory there is filled, a file is replaced when the new one is

@@ -42,7 +42,7 @@ pub fn cause(error: &Error) -> &Cause {
     error.cause()
 }
 
-/// Returns all that the inode says, in the form of the floor below.
+/// Returns all metadata of the inode, in the form of the floor below.
 pub fn stat(metadata: &Metadata) -> &vfs::Stat {
     metadata.stat()
 }
@@ -78,7 +78,7 @@ impl VolumeExt for Volume {
 
 /// More ways to open a volume.
 pub trait VolumeOptionsExt: Sized {
-    /// Says how a dirty journal is replayed.
+    /// Sets how a dirty journal is replayed.
     #[must_use]
     fn replay(self, replay: core::ReplayOptions) -> Self;
 

@@ -1,4 +1,4 @@
-//! What the superblock says, without opening the volume.
+//! The superblock, read without opening the volume.
 
 use std::path::Path;
 

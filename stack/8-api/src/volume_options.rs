@@ -81,7 +81,7 @@ impl VolumeOptions {
     }
 
     /// Returns the default of [`cache_bytes`](Self::cache_bytes): a quarter of the machine's
-    /// memory. Where the system does not say how much there is, returns the engine's own default.
+    /// memory. If the system does not report how much there is, returns the engine's own default.
     pub fn default_cache_bytes() -> usize {
         let otherwise = xfskit_core::OpenOptions::default().cache_bytes;
         let info = rustix::system::sysinfo();
@@ -89,7 +89,7 @@ impl VolumeOptions {
         usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(otherwise)
     }
 
-    /// Says how the journal is written, in the words of mount(8):
+    /// Sets how the journal is written, in the words of mount(8):
     /// `"logbsize=256k,wsync".parse()`.
     pub fn journal(mut self, journal: JournalOptions) -> Self {
         self.journal = journal;

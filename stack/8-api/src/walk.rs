@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use xfskit_vfs::{TreeWalk, WalkFault};
+use xfskit_vfs::{Inode, TreeWalk, WalkFault};
 
 use crate::shared::Owner;
 use crate::{Error, FileType, Metadata, Result};
@@ -22,7 +22,7 @@ pub struct WalkDir {
 }
 
 impl WalkDir {
-    pub(crate) fn new(owner: Owner, path: &[u8], start: xfskit_vfs::Inode) -> Self {
+    pub(crate) fn new(owner: Owner, path: &[u8], start: Inode) -> Self {
         let walk = TreeWalk::new(owner.clone(), path, start, usize::MAX);
         Self { owner, walk, min_depth: 0 }
     }
@@ -58,7 +58,8 @@ impl Iterator for WalkDir {
                     let metadata = Metadata::of(self.owner.stat(&entry.inode));
                     let path = std::ffi::OsString::from_vec(entry.path).into();
                     let (depth, is_last) = (entry.depth, entry.last);
-                    return Some(Ok(WalkEntry { path, depth, metadata, is_last }));
+                    let (owner, inode) = (self.owner.clone(), entry.inode);
+                    return Some(Ok(WalkEntry { path, depth, metadata, is_last, owner, inode }));
                 }
                 Err(WalkFault { path, error }) => {
                     return Some(Err(Error::at(error, Path::new(OsStr::from_bytes(&path)))));
@@ -75,6 +76,8 @@ pub struct WalkEntry {
     depth: usize,
     metadata: Metadata,
     is_last: bool,
+    pub(crate) owner: Owner,
+    pub(crate) inode: Inode,
 }
 
 impl WalkEntry {

@@ -1,14 +1,12 @@
 //! Paths: what the kernel wrote is read, and what std::fs does is done.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{kept, made, reopened};
+use crate::common::{kept, made, reopened};
 use xfskit::raw::core::uuid::NewUuid;
 use xfskit::raw::units::{ByteLen, Uuid};
 use xfskit::raw::vfs::{NewNode, SetMode};
@@ -331,4 +329,30 @@ fn damage_in_a_directory_is_an_item_and_the_rest_is_listed() {
     let (files, damage): (Vec<_>, Vec<_>) = walked.partition(Result::is_ok);
     assert_eq!(files.len(), names.len() + 2);
     assert!(!damage.is_empty());
+}
+
+#[test]
+fn an_entry_of_a_walk_changes_the_file_that_was_found_and_no_other() {
+    let (device, volume) = made();
+    volume.write("/stays", b"a").unwrap();
+    volume.write("/goes", b"b").unwrap();
+    let found: Vec<_> = volume.walk_dir("/").unwrap().map(Result::unwrap).collect();
+    let entry = |name: &str| found.iter().find(|entry| entry.file_name() == name).unwrap();
+    volume.rename("/stays", "/renamed").unwrap();
+    volume.remove_file("/goes").unwrap();
+    volume.write("/new", b"c").unwrap();
+    let new = volume.metadata("/new").unwrap();
+    assert_eq!(new.ino(), entry("goes").metadata().ino(), "the number is another file's");
+
+    entry("stays").set_permissions(Permissions::from_mode(0o640)).unwrap();
+    entry("stays").chown(Some(7), None).unwrap();
+    let renamed = volume.metadata("/renamed").unwrap();
+    assert_eq!((renamed.permissions().mode() & 0o7777, renamed.uid()), (0o640, 7));
+    let goes = entry("goes");
+    assert_eq!(kind(goes.set_permissions(Permissions::from_mode(0))), ErrorKind::StaleHandle);
+    assert_eq!(kind(goes.chown(Some(7), None)), ErrorKind::StaleHandle);
+    let after = volume.metadata("/new").unwrap();
+    assert_eq!((after.permissions(), after.uid()), (new.permissions(), new.uid()));
+    volume.close().unwrap();
+    reopened(&device);
 }

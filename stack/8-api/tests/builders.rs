@@ -1,11 +1,9 @@
 //! What the builders make, find and copy, and how they report, fail and stop.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{kept, unpacked};
+use crate::common::{kept, unpacked};
 use xfskit::{
     Build, CancelToken, Check, CopyTree, ErrorKind, Extract, Mkfs, Volume, VolumeOptions,
 };

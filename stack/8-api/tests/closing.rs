@@ -1,13 +1,11 @@
 //! How a volume ends, and what that means for those who still have it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{kept, made, reopened};
+use crate::common::{kept, made, reopened};
 use xfskit::raw::block::{
     BlockDevice, CountingDevice, Error as DeviceError, IoRead, MemDevice, Result as DeviceResult,
 };

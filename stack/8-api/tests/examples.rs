@@ -1,13 +1,11 @@
 //! Every example is run.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::unpacked;
+use crate::common::unpacked;
 use xfskit::Volume;
 use xfskit_test_arrays::{Fixture, content};
 
@@ -18,7 +16,15 @@ fn examples() -> &'static Path {
         let test = std::env::current_exe().unwrap();
         let profile = test.parent().unwrap().parent().unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--examples", "--manifest-path"]);
+        // With the features of the whole workspace, so that what is built serves all its tests.
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--workspace",
+            "--examples",
+            "--manifest-path",
+        ]);
         cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         if profile.ends_with("release") {
             cargo.arg("--release");

@@ -1,12 +1,10 @@
 //! Open files: as std::fs::File, and beyond it.
 
-mod common;
-
 use std::io::{BufRead, BufReader, ErrorKind as Io, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use common::{kept, made, reopened};
+use crate::common::{kept, made, reopened};
 use xfskit::{ErrorKind, File, OpenOptions, Volume};
 
 #[test]

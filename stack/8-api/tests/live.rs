@@ -371,8 +371,7 @@ fn threads_see_each_others_files_whole() {
     let tag = |n: usize| b'a' + u8::try_from(n).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let work = |seed: u64| {
-            let mut random = Random::new(seed);
+        let work = |mut random: Random| {
             for _ in 0..STEPS {
                 let n = random.below(SLOTS);
                 let mut slot = slots[n].lock().unwrap();
@@ -384,7 +383,11 @@ fn threads_see_each_others_files_whole() {
                 }
             }
         };
-        let workers = [77, 78, 79].map(|seed| scope.spawn(move || work(seed)));
+        let mut random = Random::of_test(77);
+        let workers = [(); 3].map(|()| {
+            let random = random.fork();
+            scope.spawn(move || work(random))
+        });
         // Beside them, without any order.
         let (volume, done) = (&volume, &done);
         scope.spawn(move || {

@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use quote::ToTokens;
-use syn::{Attribute, ImplItem, Item, Type, UseTree, Visibility};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::{Attribute, ImplItem, ImplItemFn, Item, ItemImpl, Type, UseTree, Visibility};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -138,13 +139,56 @@ fn impl_lines(item: &syn::ItemImpl, names: &BTreeSet<String>, lines: &mut Vec<St
     if !names.contains(&base) {
         return;
     }
+    let function_line = |function: &ImplItemFn| {
+        let attributes = spaced(&kept(&function.attrs));
+        format!("{base}: {attributes}{}", text(&function.sig))
+    };
     for member in &item.items {
-        if let ImplItem::Fn(function) = member
-            && is_public(&function.vis)
-        {
-            let attributes = spaced(&kept(&function.attrs));
-            lines.push(format!("{base}: {attributes}{}", text(&function.sig)));
+        match member {
+            ImplItem::Fn(function) if is_public(&function.vis) => {
+                lines.push(function_line(function));
+            }
+            ImplItem::Macro(call) => {
+                lines.extend(shared_methods(&text(&call.mac.path)).iter().map(function_line));
+            }
+            _ => {}
         }
+    }
+}
+
+/// The methods that a macro of `builder.rs` stands for. Their bodies are empty.
+fn shared_methods(name: &str) -> Vec<ImplItemFn> {
+    let items = parsed(&root().join("src/builder.rs")).items;
+    let body = items.into_iter().find_map(|item| match item {
+        Item::Macro(item) if item.ident.as_ref().is_some_and(|ident| ident == name) => {
+            item.mac.tokens.into_iter().find_map(braced)
+        }
+        _ => None,
+    });
+    let body = body.unwrap_or_else(|| panic!("{name}! is not a macro of builder.rs"));
+    let mut items = TokenStream::new();
+    let mut tokens = body.into_iter();
+    while let Some(token) = tokens.next() {
+        match token {
+            // `$(#[$doc])*`
+            TokenTree::Punct(punct) if punct.as_char() == '$' => drop(tokens.by_ref().nth(1)),
+            token if braced(token.clone()).is_some() => items.extend(quote!({})),
+            token => items.extend([token]),
+        }
+    }
+    let block: ItemImpl = syn::parse2(quote!(impl Builder { #items })).unwrap();
+    let function = |item| match item {
+        ImplItem::Fn(function) => function,
+        _ => panic!("{name}! has something else than functions"),
+    };
+    block.items.into_iter().map(function).collect()
+}
+
+/// Returns the tokens within braces.
+fn braced(token: TokenTree) -> Option<TokenStream> {
+    match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.stream()),
+        _ => None,
     }
 }
 

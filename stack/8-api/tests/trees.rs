@@ -1,13 +1,11 @@
 //! Trees listed in every way, copied in and within; and what the facade says about a whole volume.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use common::{kept, made, reopened, unpacked};
+use crate::common::{kept, made, reopened, unpacked};
 use xfskit::{
     Bulkstat, CopyTree, ErrorKind, Journal, NewFile, Notice, ProblemKind, Put, Superblock, Volume,
     WalkParallel, compat,

@@ -9,16 +9,53 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::out::Out;
+use crate::show::human;
 
 /// Time before the first progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Seconds between plain lines.
 const LINE_EVERY: u64 = 5;
 
+/// What a job counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// Bytes, printed with a suffix: `1.46 GiB`.
+    Bytes,
+    /// Files, blocks, …: their name in the plural.
+    Count(&'static str),
+}
+
+impl Unit {
+    /// Returns the number without its unit, or a size.
+    fn amount(self, n: u64) -> String {
+        match self {
+            Self::Bytes => human(n),
+            Self::Count(_) => HumanCount(n).to_string(),
+        }
+    }
+
+    /// Returns what is printed behind the number: nothing behind a size.
+    fn name(self) -> String {
+        match self {
+            Self::Bytes => String::new(),
+            Self::Count(name) => format!(" {name}"),
+        }
+    }
+
+    /// Returns a rate: whole units, and one digit more below ten.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative, below 2^63
+    fn rate(self, per_second: f64) -> String {
+        match self {
+            Self::Count(_) if per_second < 9.95 => format!("{per_second:.1}/s"),
+            _ => format!("{}/s", self.amount(per_second.round() as u64)),
+        }
+    }
+}
+
 /// Progress of one job.
 pub(crate) struct Progress {
     job: &'static str,
-    unit: &'static str,
+    unit: Unit,
     begun: Instant,
     done: AtomicU64,
     total: AtomicU64,
@@ -33,8 +70,8 @@ enum Form {
 }
 
 impl Progress {
-    /// Begins a job that counts `unit`s.
-    pub(crate) fn new(out: &Out, job: &'static str, unit: &'static str) -> Self {
+    /// Begins a job that counts `unit`.
+    pub(crate) fn new(out: &Out, job: &'static str, unit: Unit) -> Self {
         let form = if out.quiet() || out.json() {
             Form::Silent
         } else if std::io::stderr().is_terminal() {
@@ -48,7 +85,7 @@ impl Progress {
     }
 
     /// Begins a job that prints its results as it goes. On a terminal no other progress is shown.
-    pub(crate) fn beside_output(out: &Out, job: &'static str, unit: &'static str) -> Self {
+    pub(crate) fn beside_output(out: &Out, job: &'static str, unit: Unit) -> Self {
         let mut progress = Self::new(out, job, unit);
         if out.terminal() {
             progress.form = Form::Silent;
@@ -118,36 +155,36 @@ impl Progress {
         if self.last_line.fetch_max(period, Ordering::Relaxed) >= period {
             return;
         }
-        let (job, unit) = (self.job, self.unit);
+        let (job, name, done) = (self.job, self.unit.name(), self.unit.amount(done));
         match total {
-            0 => eprintln!("{job}: {done} {unit}"),
-            _ => eprintln!("{job}: {done} of {total} {unit}"),
+            0 => eprintln!("{job}: {done}{name}"),
+            _ => eprintln!("{job}: {done} of {}{name}", self.unit.amount(total)),
         }
     }
 
     fn style(&self, total: u64) -> ProgressStyle {
-        let (job, unit) = (self.job, self.unit);
+        let (job, unit, name) = (self.job, self.unit, self.unit.name());
         let template = if total > 0 {
-            format!("{job} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit} {{rate}} {{eta}}")
+            format!("{job} [{{bar:40}}] {{done}}/{{all}}{name} {{rate}} {{eta}}")
         } else {
-            format!("{job} {{spinner}} {{human_pos}} {unit} {{rate}}")
+            format!("{job} {{spinner}} {{done}}{name} {{rate}}")
+        };
+        let write = |text: &mut dyn Write, number: String| {
+            // A bar without one of its numbers is no loss.
+            let _ = text.write_str(&number);
         };
         ProgressStyle::with_template(&template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
-                // A bar without its rate is no loss.
-                let _ = text.write_str(&rate(state.per_sec()));
+            .with_key("done", move |state: &ProgressState, text: &mut dyn Write| {
+                write(text, unit.amount(state.pos()));
+            })
+            .with_key("all", move |state: &ProgressState, text: &mut dyn Write| {
+                write(text, unit.amount(state.len().unwrap_or_default()));
+            })
+            .with_key("rate", move |state: &ProgressState, text: &mut dyn Write| {
+                write(text, unit.rate(state.per_sec()));
             })
     }
-}
-
-/// Formats a rate: whole units, and one digit more below ten.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative, and far below 2^63
-fn rate(per_second: f64) -> String {
-    if per_second < 9.95 {
-        return format!("{per_second:.1}/s");
-    }
-    format!("{}/s", HumanCount(per_second.round() as u64))
 }
 
 impl Drop for Progress {
@@ -158,11 +195,15 @@ impl Drop for Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::rate;
+    use super::Unit;
 
     #[test]
-    fn rates_are_rounded() {
-        assert_eq!(rate(119_312.120_5), "119,312/s");
-        assert_eq!((rate(0.26), rate(9.96)), ("0.3/s".into(), "10/s".into()));
+    fn amounts_and_rates_are_for_people() {
+        let files = Unit::Count("files");
+        assert_eq!(files.rate(119_312.120_5), "119,312/s");
+        assert_eq!((files.rate(0.26), files.rate(9.96)), ("0.3/s".into(), "10/s".into()));
+        assert_eq!(Unit::Bytes.rate(159_907_840.4), "152.5 MiB/s");
+        assert_eq!(Unit::Bytes.amount(1 << 30) + &Unit::Bytes.name(), "1 GiB");
+        assert_eq!(files.amount(54_000) + &files.name(), "54,000 files");
     }
 }

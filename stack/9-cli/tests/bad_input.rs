@@ -55,8 +55,8 @@ fn every_command_refuses_a_device_without_a_volume() {
             let json = expect(2, &[&[*command, "--json", target], *more].concat());
             assert_eq!(objects(&json)[0]["error"]["exit"], 2, "{command} {target}");
         }
-        let judged = xfskit(&["check", target]).code;
-        assert!(judged == 1 || judged == 2, "check {target}: {judged}");
+        let code = xfskit(&["check", target]).code;
+        assert!(code == 1 || code == 2, "check {target}: {code}");
     }
 }
 

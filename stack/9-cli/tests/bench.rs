@@ -57,14 +57,20 @@ fn the_inode_test_runs_all_its_steps() {
 }
 
 #[test]
-fn every_kind_of_lock_is_measured_and_the_model_is_marked() {
-    let results = json(&["bench", "locks", "--quick", "--at", "1", "--processors", "8", "--json"]);
-    let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
-    // The model: beside the measured figures, and for eight processors with sharded locks and
-    // without.
-    assert_eq!((of("locks"), of("locks_model"), of("report")), (5, 5 + 5 + 5, 1));
-    let report = &results.last().unwrap()["report"];
-    assert_eq!(report["sections"][1]["tables"][3]["rows"][0]["source"], "model");
+fn every_kind_of_lock_is_measured_and_a_model_without_validation_is_not_extrapolated() {
+    let some = ["--quick", "--time", "0.05", "--at", "1", "--processors", "8", "--json"];
+    let results = json(&[&["bench", "locks"][..], &some].concat());
+    let of = |key: &str| results.iter().filter_map(|result| result.get(key)).collect::<Vec<_>>();
+    let measured = of("locks");
+    assert_eq!((measured.len(), of("report").len()), (5, 1));
+    // One number of threads leaves no point to validate with.
+    assert!(of("locks_model").iter().all(|point| point["threads"] == 1), "{results:?}");
+    let tables = results.last().unwrap()["report"]["sections"][1]["tables"].as_array().unwrap();
+    assert_eq!(tables[0]["title"], "The model and its validation");
+    for row in tables[0]["rows"].as_array().unwrap() {
+        assert_eq!(row["source"], "model");
+        assert!(row["cells"][4].as_str().unwrap().starts_with("no: "), "{row}");
+    }
 }
 
 #[test]
@@ -74,8 +80,28 @@ fn an_array_without_parity_is_only_read_whole() {
     let states: Vec<_> =
         results.iter().filter_map(|result| result["raid"]["state"].as_str()).collect();
     assert_eq!(states, ["healthy", "healthy"], "requests of a full stripe, and small ones");
+    for wrong in ["0", "-1", "NaN", "x"] {
+        let run = expect(2, &["bench", "raid", "--quick", &format!("--time={wrong}")]);
+        assert!(run.stderr.contains("not a number of seconds above 0"), "{}", run.stderr);
+    }
     let run = expect(2, &["bench", "raid", "--quick", "--level", "raid7"]);
     assert!(run.stderr.contains("raid7 is not a level of md"), "{}", run.stderr);
+}
+
+#[test]
+fn a_point_that_is_too_short_has_no_figures() {
+    let some = ["--quick", "--time", "0.000001", "--members", "4", "--readers", "50"];
+    let all = [&["bench", "raid", "--json", "--file-size", "4M"][..], &some].concat();
+    let results = json(&all);
+    let points: Vec<_> = results.iter().filter_map(|result| result.get("raid")).collect();
+    assert!(points.len() > 8);
+    for point in points {
+        let count = |what: &str| point[what].as_u64().unwrap();
+        let short = count("requests") < (2 * count("readers")).max(10);
+        assert_eq!(point["too_short"], short, "{point}");
+        let figures = point["mb_per_second"]["values"].as_array().unwrap();
+        assert_eq!(figures.is_empty(), point["too_short"] == true, "{point}");
+    }
 }
 
 #[test]
@@ -96,6 +122,9 @@ fn every_program_runs_without_and_with_checksums_and_shares_are_printed() {
     let shares: Vec<_> = results.iter().filter_map(|line| line.get("checksum_share")).collect();
     assert_eq!(shares.len(), 6, "three steps by two routines");
     assert!(shares.iter().all(|share| share["sums"].as_u64() > Some(0)), "{shares:?}");
+    // None if the step was too short.
+    let percent = shares.iter().filter_map(|share| share["percent"].as_f64());
+    assert!(percent.into_iter().all(|percent| percent <= 100.0), "{shares:?}");
     some = "bench checksum --quick --json --repetitions 1 --only dbench --only compilebench \
             --runs 6 --trees 2 --tree-files 20 --threads 1";
     let results = json(&some.split(' ').collect::<Vec<_>>());

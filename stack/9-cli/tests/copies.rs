@@ -84,6 +84,25 @@ fn files_that_are_shorter_than_they_say_are_copied_as_far_as_they_go_and_named()
 }
 
 #[test]
+fn sources_are_named_with_one_slash_between_the_parts_of_a_path() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("v.img"));
+    expect(0, &["mkfs", "-q", "--size", "300M", &image]);
+    let run = expect(2, &["put", &image, "/no-such-file", "/"]);
+    assert!(run.stderr.contains(": /no-such-file: "), "{}", run.stderr);
+    let source = "/sys/devices/system/cpu";
+    if !Path::new(source).join("online").exists() {
+        return eprintln!("skipped: no sysfs here");
+    }
+    for source in [source, &format!("{source}/")] {
+        let run = expect(2, &["put", "--strict", &image, &format!("{source}/online"), "/"]);
+        assert!(run.stderr.contains(": /sys/devices/system/cpu/online: "), "{}", run.stderr);
+        let run = expect(1, &["put", "--json", &image, source, "/tree"]);
+        assert!(!run.stdout.contains("cpu//"), "{}", run.stdout);
+    }
+}
+
+#[test]
 fn whiteouts_copied_as_files_and_foreign_attributes_are_reported_once() {
     let bench = Bench::new();
     let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));

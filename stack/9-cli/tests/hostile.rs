@@ -43,7 +43,7 @@ fn disordered(bench: &Bench) -> PathBuf {
 }
 
 /// Returns the output of `check`, without numbers that a harmless change moves.
-fn verdict(image: &Path) -> Vec<String> {
+fn findings(image: &Path) -> Vec<String> {
     let run = xfskit(&["check", &shown(image)]);
     run.stdout.lines().filter(|line| line.contains(" [")).map(str::to_owned).collect()
 }
@@ -57,7 +57,7 @@ fn names_the_order(run: &Run) {
 fn a_disordered_extent_tree_fails_changes_and_is_not_changed() {
     let bench = Bench::new();
     let image = shown(&disordered(&bench));
-    let before = verdict(Path::new(&image));
+    let before = findings(Path::new(&image));
     let grown = (3_u64 << 30).to_string();
     for args in [
         &["cat", &image, "/frag"][..],
@@ -75,7 +75,7 @@ fn a_disordered_extent_tree_fails_changes_and_is_not_changed() {
         assert!(!copies.contains("copy") && !copies.contains(".xfskit"), "{args:?}: {copies}");
         let stat = expect(0, &["stat", "--json", &image, "/frag"]).stdout;
         assert!(stat.contains("\"size\":4911104"), "{args:?}: {stat}");
-        assert_eq!(verdict(Path::new(&image)), before, "{args:?}");
+        assert_eq!(findings(Path::new(&image)), before, "{args:?}");
     }
 }
 

@@ -46,6 +46,7 @@ fn every_reading_command_uses_a_secondary_and_prints_the_same() {
             &["bulkstat", &image],
             &["info", "--compat", &image],
             &["log", &image],
+            &["recover", "-n", &image],
         ] {
             assert_warned(&expect(0, args).stderr);
         }

@@ -66,9 +66,9 @@ fn features_that_a_target_does_not_support_are_left_out_and_named() {
     let run = expect(0, &["mkfs", "--target", "linux-5.4,grub-2.04", "--size", "300M", &image]);
     assert!(run.stderr.contains("bigtime is left out for linux-5.4"), "{}", run.stderr);
     verify::file(&path).unwrap();
-    let verdicts = json(&["info", "--compat", "--json", &image]);
+    let readers = json(&["info", "--compat", "--json", &image]);
     let access =
-        |target: &str| verdicts.iter().find(|v| v["target"] == target).unwrap()["access"].clone();
+        |target: &str| readers.iter().find(|v| v["target"] == target).unwrap()["access"].clone();
     assert_eq!(
         (access("linux-5.4"), access("grub-2.04")),
         ("read-write".into(), "read-only".into())

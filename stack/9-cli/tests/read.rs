@@ -347,8 +347,8 @@ fn log_prints_the_journal() {
 fn info_compat_lists_readers_and_what_stops_the_others() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5"));
-    let verdicts = json(&["info", "--compat", "--json", &image]);
-    let of = |target: &str| verdicts.iter().find(|v| v["target"] == target).unwrap();
+    let readers = json(&["info", "--compat", "--json", &image]);
+    let of = |target: &str| readers.iter().find(|v| v["target"] == target).unwrap();
     assert_eq!(of("linux-6.12")["access"], "read-write");
     assert_eq!(of("linux-5.4")["access"], "no");
     let text = expect(0, &["info", "--compat", &image]).stdout;

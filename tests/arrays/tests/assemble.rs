@@ -168,7 +168,7 @@ fn stale_members_spares_and_journals_are_classified() {
     assert_eq!(all_freshness("raid5-journal")[3], Freshness::Journal);
     let rebuilding = all_freshness("raid5-rebuilding");
     assert!(matches!(rebuilding[2], Freshness::Stale { .. }), "{rebuilding:?}");
-    let until = xfskit_units::Sectors(1024);
+    let until = xfskit_units::MemberSector(1024);
     assert_eq!(rebuilding[4], Freshness::Rebuilding { role: 2, until });
 }
 

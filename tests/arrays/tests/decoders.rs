@@ -56,7 +56,7 @@ fn compare_v1(sb: &Superblock, reported: &BTreeMap<&str, &str>) {
     let log = format!("{entries} entries available at offset {offset} sectors");
     assert!(reported["Bad Block Log"].starts_with(&log), "{log}: {}", reported["Bad Block Log"]);
     if let Some(reshape) = sb.reshape() {
-        assert_eq!(reported["Reshape pos'n"], (reshape.position / 2).to_string());
+        assert_eq!(reported["Reshape pos'n"], (reshape.position.0 / 2).to_string());
         assert_eq!(first(reported["Delta Devices"]), reshape.delta_disks.to_string());
     }
 }

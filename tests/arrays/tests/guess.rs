@@ -2,9 +2,12 @@
 
 #![allow(missing_docs)]
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
 use xfskit_block::BlockDevice;
 use xfskit_md::guess::evidence::{Address, FoundBlock, FoundBlocks};
-use xfskit_md::guess::{Evidence, Guess, guess};
+use xfskit_md::guess::{Evidence, Guess, Guesses, guess};
 use xfskit_md::superblock;
 use xfskit_md::{Layout, Raid6Layout};
 use xfskit_test_arrays::Fixture;
@@ -31,8 +34,31 @@ fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
 /// Returns the guesses for the roles in this order.
 fn guessed(roles: &[Option<std::sync::Arc<dyn BlockDevice>>], order: &[usize]) -> Vec<Guess> {
     let members: Vec<_> = order.iter().map(|role| roles[*role].clone()).collect();
-    Evidence::of_whole(&members, 1 << 30)
-        .map_or_else(Vec::new, |clues| guess(&members, &clues).best)
+    let Some(evidence) = Evidence::of_whole(&members, 1 << 30) else { return Vec::new() };
+    match guess(&members, &evidence, &|_, _| ControlFlow::Continue(())) {
+        ControlFlow::Continue(Guesses { best, .. }) => best,
+        ControlFlow::Break(()) => unreachable!("the search is not stopped"),
+    }
+}
+
+#[test]
+fn a_search_ends_at_once_where_it_is_stopped() {
+    let members = wiped("raid6-xfs-clean");
+    let evidence = Evidence::of_whole(&members, 1 << 30).unwrap();
+    let steps = Cell::new(0);
+    let stopped_at = |stop: u64| {
+        steps.set(0);
+        guess(&members, &evidence, &|_, _| {
+            steps.set(steps.get() + 1);
+            if steps.get() > stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    };
+    assert!(stopped_at(u64::MAX).is_continue());
+    let all = steps.get();
+    assert!(all > 1000, "{all} times asked");
+    for stop in [0, 1, all / 4, all / 2, all - 1] {
+        assert!(stopped_at(stop).is_break() && steps.get() <= stop + 2, "stopped at {stop}");
+    }
 }
 
 #[test]

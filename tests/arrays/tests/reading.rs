@@ -33,7 +33,7 @@ fn assemble(fixture: &Fixture) -> (Geometry, Vec<Slot>) {
         let slot = &mut slots[index(u64::from(role))];
         *slot = Slot::new(Arc::clone(device), name, sb.data_offset(), sb.data_size());
         if let Some(offset) = sb.recovery_offset() {
-            slot.readable_until = MemberSector(offset.0);
+            slot.readable_until = offset;
         }
         slot.bad_blocks = bad_blocks::read(&**device, sb).unwrap();
         slot.write_mostly = sb.write_mostly();

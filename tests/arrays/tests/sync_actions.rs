@@ -18,7 +18,7 @@ use xfskit_test_arrays::member_set::{
     MIB, MemberSet, create_array, create_options, fill, layout, run_to_end,
 };
 use xfskit_test_arrays::{Fixture, NOW, content, is_consistent};
-use xfskit_units::{ByteLen, ByteOffset, MemberByte, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, MemberByte, MemberSector, Sectors, index};
 
 /// Asserts that the array is complete, clean, and has this content, also without any one of its
 /// members.
@@ -65,7 +65,7 @@ fn a_spare_takes_over_while_the_array_is_written_and_is_rebuilt() {
         array.close().unwrap();
         drop(array);
         let freshness = set.assembly().members[members].freshness;
-        assert_eq!(freshness, Freshness::Rebuilding { role: 1, until: Sectors(0) }, "{what}");
+        assert_eq!(freshness, Freshness::Rebuilding { role: 1, until: MemberSector(0) }, "{what}");
         assert!(matches!(set.assembly().members[1].freshness, Freshness::Stale { .. }), "{what}");
         assert!(content(&*set.assembly().open().unwrap()) == expected, "{what}");
         let array = set.open();
@@ -121,7 +121,7 @@ fn a_stopped_rebuild_continues_where_it_was() {
         else {
             panic!("{what}: {:?}", set.assembly().members);
         };
-        assert_eq!(until.byte_len().0, at.0, "{what}");
+        assert_eq!(until.byte().0, at.0, "{what}");
         assert!(until.0 >= 12 << 11, "{what}");
         // Writes below and above the rebuild's position.
         let array = set.open();

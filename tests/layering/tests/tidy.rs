@@ -132,13 +132,6 @@ const OPENERS: &[(&str, &str)] = &[
     ("Nobody", "no thread, no component"),
     ("Somebody", "a thread, a caller"),
     ("Answers", "Returns"),
-];
-
-/// The crate of the facade.
-const FACADE: &str = "stack/8-api/";
-
-/// More such openers. The crate of the facade still has some.
-const MORE_OPENERS: &[(&str, &str)] = &[
     ("What is", "the noun"),
     ("The same,", "the verb, and the function that it differs from"),
     ("The same.", "the verb, and the function that it differs from"),
@@ -182,8 +175,7 @@ fn comments_are_plain_english_and_fit_the_column_limit() {
             if columns > COMMENT_COLUMNS && is_breakable {
                 found.push(format!("{name}:{number}: {columns} columns, {COMMENT_COLUMNS} fit"));
             }
-            let more = MORE_OPENERS.iter().filter(|_| !name.starts_with(FACADE));
-            for (opener, better) in OPENERS.iter().chain(more) {
+            for (opener, better) in OPENERS {
                 if sentences(comment).any(|sentence| begins_with(sentence, opener)) {
                     found
                         .push(format!("{name}:{number}: \"{opener}\" begins a sentence: {better}"));

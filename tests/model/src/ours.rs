@@ -227,7 +227,8 @@ impl Ours {
                 ours.truncate(len);
                 same_bytes(id, &ours, &content.bytes)?;
                 let map = self.fs.file_map(&inode).map_err(|error| error.to_string())?;
-                may_hold(id, &content.data, map.data(), self.facts().block)
+                let data = map.data().into_iter().map(|range| range.start.0..range.end.0);
+                may_hold(id, &content.data, data, self.facts().block)
             }
             Kind::Symlink(target) => {
                 let ours = self.fs.read_link(&inode).map_err(|error| error.to_string())?;

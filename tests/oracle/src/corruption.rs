@@ -25,7 +25,7 @@ pub struct InjectedFault {
     pub name: &'static str,
     /// The `xfs_db` commands, separated by `; `. `{PATH}` stands for the inode number of that file.
     pub commands: &'static str,
-    /// The verdict of `xfs_repair -n`, 6.1 and 6.13.
+    /// Whether `xfs_repair -n` reports it, 6.1 and 6.13.
     pub repair: Repair,
     /// The check of `xfskit check` that names it.
     pub due: &'static str,

@@ -11,13 +11,13 @@ use xfskit_test_support::ours::CheckReport;
 use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, note, ours};
 
 /// The checks that failed.
-fn checks(verdict: &CheckReport) -> BTreeSet<&str> {
-    let findings = verdict.errors.iter().chain(&verdict.warnings);
+fn checks(report: &CheckReport) -> BTreeSet<&str> {
+    let findings = report.errors.iter().chain(&report.warnings);
     findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
 }
 
-/// What became of one fault.
-enum Judged {
+/// The result of one fault.
+enum Outcome {
     /// Both tools see it as the table has it.
     AsListed,
     /// The volume has no such field, or another check names the fault: the kernel chooses where
@@ -27,44 +27,44 @@ enum Judged {
     Wrong(String),
 }
 
-/// Writes `fault` to `image`, asks `check`, in the long runs `xfs_repair` of `judge` too, and takes
-/// the fault back.
-fn judge_one(
+/// Writes `fault` to `image`, runs `check`, in the long runs `xfs_repair` of `repair` too, and
+/// removes the fault.
+fn try_fault(
     image: &Image,
-    judge: &Xfsprogs,
+    repair: &Xfsprogs,
     fault: &InjectedFault,
     commands: &[String],
-) -> Judged {
+) -> Outcome {
     let writer = Xfsprogs::newer().expect("needed");
     let name = fault.name;
     let Some(damage) = fault.write(&writer, image, commands) else {
-        return Judged::Elsewhere(format!("{name}: the volume has no such field"));
+        return Outcome::Elsewhere(format!("{name}: the volume has no such field"));
     };
-    let verdict = ours::check(image);
-    let found = checks(&verdict);
-    let agrees = !long() || judge.repair_n(image, &[]).is_ok() == (fault.repair == Repair::Misses);
+    let report = ours::check(image);
+    let found = checks(&report);
+    let agrees = !long() || repair.repair_n(image, &[]).is_ok() == (fault.repair == Repair::Misses);
     drop(damage);
     let line = || format!("{name}: due {}, found {found:?}", fault.due);
     match (found.contains(fault.due), agrees) {
-        (true, true) => Judged::AsListed,
-        (false, true) if !found.is_empty() => Judged::Elsewhere(line()),
-        (false, _) => Judged::Wrong(line()),
+        (true, true) => Outcome::AsListed,
+        (false, true) if !found.is_empty() => Outcome::Elsewhere(line()),
+        (false, _) => Outcome::Wrong(line()),
         (true, false) => {
-            let version = &judge.version;
-            Judged::Wrong(format!("{name}: not what xfs_repair {version} makes of it"))
+            let version = &repair.version;
+            Outcome::Wrong(format!("{name}: not what xfs_repair {version} makes of it"))
         }
     }
 }
 
 /// Checks `faults` on `image`, each thread on a copy of its own. Returns those that are not as the
 /// table has them.
-fn judge(
+fn wrong_faults(
     image: &Image,
     scratch: &Scratch,
-    judge: &Xfsprogs,
+    repair: &Xfsprogs,
     faults: &[&InjectedFault],
 ) -> Vec<String> {
-    judge.repair_n(image, &[]).expect("healthy before");
+    repair.repair_n(image, &[]).expect("healthy before");
     let before = ours::check(image);
     assert!(before.is_clean(), "check complains of a healthy volume: {before:#?}");
     let mount = Mount::read_only(image, scratch).unwrap();
@@ -73,26 +73,26 @@ fn judge(
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let copies: Vec<Image> = (0..threads).map(|n| image.copy(&format!("copy-{n}"))).collect();
-    let (next, judged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for copy in &copies {
             scope.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(fault) = faults.get(n) else { break };
-                    let one = judge_one(copy, judge, fault, &commands[n]);
-                    judged.lock().expect("no panic").push(one);
+                    let one = try_fault(copy, repair, fault, &commands[n]);
+                    outcomes.lock().expect("no panic").push(one);
                 }
                 assert!(ours::check(copy).is_clean(), "every fault is taken back");
             });
         }
     });
     let (mut wrong, mut elsewhere) = (Vec::new(), Vec::new());
-    for judged in judged.into_inner().expect("no panic") {
-        match judged {
-            Judged::AsListed => {}
-            Judged::Elsewhere(line) => elsewhere.push(line),
-            Judged::Wrong(line) => wrong.push(line),
+    for outcome in outcomes.into_inner().expect("no panic") {
+        match outcome {
+            Outcome::AsListed => {}
+            Outcome::Elsewhere(line) => elsewhere.push(line),
+            Outcome::Wrong(line) => wrong.push(line),
         }
     }
     for line in &elsewhere {
@@ -112,7 +112,7 @@ fn check_names_every_fault_that_repair_sees_and_those_it_is_blind_to() {
     let scratch = Scratch::new("faults");
     let Some(image) = corruption::volume(&scratch, VOLUME) else { return };
     let newer = Xfsprogs::newer().expect("needed");
-    let wrong = judge(&image, &scratch, &newer, &INJECTED_FAULTS.iter().collect::<Vec<_>>());
+    let wrong = wrong_faults(&image, &scratch, &newer, &INJECTED_FAULTS.iter().collect::<Vec<_>>());
     assert!(
         wrong.is_empty(),
         "{} of {}:\n{}",
@@ -132,7 +132,7 @@ fn check_names_every_fault_that_an_older_repair_sees() {
     let installed = Xfsprogs::installed().expect("needed");
     let known = |fault: &&InjectedFault| !fault.name.starts_with("parent.");
     let faults: Vec<_> = INJECTED_FAULTS.iter().filter(known).collect();
-    let wrong = judge(&image, &scratch, &installed, &faults);
+    let wrong = wrong_faults(&image, &scratch, &installed, &faults);
     assert!(
         wrong.is_empty(),
         "{} of {}:\n{}",

@@ -67,12 +67,12 @@ fn stress(bytes: u64, steps: usize) {
     let homes: Vec<Ino> = (0..WRITERS).map(|n| make(format!("home{n}"))).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (1..)
-            .zip(&homes)
-            .map(|(seed, &own)| {
-                let fs = &fs;
+        let mut random = Random::of_test(1);
+        let writers: Vec<_> = homes
+            .iter()
+            .map(|&own| {
+                let (fs, mut random) = (&fs, random.fork());
                 scope.spawn(move || {
-                    let mut random = Random::new(seed);
                     for _ in 0..steps {
                         if let Err(error) = write(fs, shared, own, &mut random) {
                             // EIO and EUCLEAN are failures. Other errors depend on the order of the

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OnReplay, OpenOptions, ReplayOptions, Volume};
+use xfskit_format::log::RecordHeader;
 use xfskit_format::log::item::kind;
+use xfskit_format::log::op::{self, OpFlags};
 use xfskit_format::log::record::{self, BLOCK};
-use xfskit_format::log::{RecordHeader, op};
 use xfskit_recovery::{open_log, replay};
 use xfskit_test_recovery::{complaints, replay_in_place};
 use xfskit_test_support::{Image, Need, Random, Scratch, Xfsprogs, kept, needs, seeds, verify};
@@ -92,15 +93,18 @@ fn a_second_replay_changes_nothing() {
 fn append(dev: &dyn BlockDevice, item: &[u8]) {
     let geo = read_superblock(dev).expect("superblock").geometry();
     let log = open_log(dev, None, &geo).expect("log");
-    let op = |flags: u8, data: &[u8]| {
+    let op = |flags: OpFlags, data: &[u8]| {
         let mut bytes = 0x7777u32.to_be_bytes().to_vec();
         bytes.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
-        bytes.extend([op::CLIENT_TRANSACTION, flags, 0, 0]);
+        bytes.extend([op::CLIENT_TRANSACTION, flags.bits(), 0, 0]);
         bytes.extend(data);
         bytes
     };
     let header = [op::TRANS_MAGIC, op::TRANS_CHECKPOINT, 0x7777, 1].map(u32::to_le_bytes).concat();
-    let payload = [op(op::START, &[]), op(0, &header), op(0, item), op(op::COMMIT, &[])].concat();
+    let region = OpFlags::empty();
+    let payload =
+        [op(OpFlags::START, &[]), op(region, &header), op(region, item), op(OpFlags::COMMIT, &[])]
+            .concat();
     let last = log.ring().read_blocks(log.last_record().unwrap(), 1).expect("memory");
     let mut record = last[..BLOCK].to_vec();
     let head = RecordHeader::mut_from_bytes(&mut record).unwrap();

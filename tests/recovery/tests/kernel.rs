@@ -15,6 +15,7 @@ const QUICK: &[&str] = &[
     "synced-then-changed",
     "open-but-removed",
     "wrapped",
+    "shrunk-and-labelled",
 ];
 
 #[test]

@@ -138,6 +138,7 @@ pub const CRASHES: &[Crash] = &[
     crash("open-but-removed", "default-newer", open_but_removed, End::Flushed),
     crash("wrapped", "default-newer", wrapped, End::Flushed),
     crash("wrapped-cut", "default", wrapped, End::Cut),
+    crash("shrunk-and-labelled", "default-newer", shrunk_and_labelled, End::Flushed),
 ];
 
 const fn crash(name: &'static str, volume: &'static str, work: Work, end: End) -> Crash {
@@ -222,6 +223,24 @@ fn open_but_removed(dir: &Path) -> io::Result<Vec<File>> {
         fs::remove_file(dir.join(format!("held-{number}")))?;
     }
     Ok(held)
+}
+
+/// Takes a few blocks from the end of the volume and gives it a label: the log holds superblocks
+/// with another size.
+fn shrunk_and_labelled(dir: &Path) -> io::Result<Vec<File>> {
+    fs::write(dir.join("before"), "")?;
+    let mount = dir.parent().expect("below the mount point");
+    let output = run(Command::new("xfs_growfs").arg("-n").arg(mount)).map_err(io::Error::other)?;
+    let data = output.lines().find(|line| line.starts_with("data ")).unwrap_or_default();
+    let blocks = data.split_once("blocks=").and_then(|(_, rest)| rest.split(',').next());
+    let blocks: u64 =
+        blocks.and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let shrink = (blocks - 64).to_string();
+    run(Command::new("xfs_growfs").args(["-D", &shrink]).arg(mount)).map_err(io::Error::other)?;
+    run(Command::new("xfs_io").args(["-c", "label -s smaller"]).arg(mount))
+        .map_err(io::Error::other)?;
+    fs::write(dir.join("after"), "")?;
+    Ok(Vec::new())
 }
 
 /// Does more work than the log holds, so that the log wraps.

@@ -231,7 +231,8 @@ impl<'a> Leaf<'a> {
         Some(Self { info, usedbytes, firstused, holes, freemap: &hdr.freemap, entries, block })
     }
 
-    /// Where several names lie below `firstused`, it is wrong and not each of them.
+    /// Checks that no name lies below `firstused`. If several do, `firstused` is wrong, and not the
+    /// offset of each name.
     fn verify_firstused(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let places = self.entries.iter().map(|entry| usize::from(entry.nameidx.get()));
         let below = places.filter(|place| *place < self.firstused);

@@ -11,18 +11,25 @@ pub const CLIENT_TRANSACTION: u8 = 0x69;
 /// Writer of an operation: the journal itself (unmount).
 pub const CLIENT_LOG: u8 = 0xaa;
 
-/// `flags`: opens a transaction; no payload.
-pub const START: u8 = 0x01;
-/// `flags`: closes a transaction; no payload.
-pub const COMMIT: u8 = 0x02;
-/// `flags`: the region is split here and continues in the next record.
-pub const CONTINUE: u8 = 0x04;
-/// `flags`: a further piece of a split region.
-pub const WAS_CONT: u8 = 0x08;
-/// `flags`: the last piece of a split region.
-pub const END: u8 = 0x10;
-/// `flags`: the journal is clean from here.
-pub const UNMOUNT: u8 = 0x20;
+xfskit_units::flag_word! {
+    /// The `flags` of an operation, named as `xfs_logprint` prints them.
+    #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(transparent)]
+    pub struct OpFlags: u8 {
+        /// Opens a transaction; no payload.
+        START = 1 << 0, "START";
+        /// Closes a transaction; no payload.
+        COMMIT = 1 << 1, "COMMIT";
+        /// The region is split here and continues in the next record.
+        CONTINUE = 1 << 2, "CONTINUE";
+        /// A further piece of a split region.
+        WAS_CONT = 1 << 3, "WAS_CONT";
+        /// The last piece of a split region.
+        END = 1 << 4, "END";
+        /// The journal is clean from here.
+        UNMOUNT = 1 << 5, "UNMOUNT";
+    }
+}
 
 /// The header, as it is on disk. `xfs_logprint` calls the fields `oh_tid` and so on.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -34,8 +41,8 @@ pub struct OpHeader {
     pub len: U32,
     /// [`CLIENT_TRANSACTION`] or [`CLIENT_LOG`].
     pub clientid: u8,
-    /// [`START`], [`COMMIT`], ….
-    pub flags: u8,
+    /// The role of the operation in its transaction.
+    pub flags: OpFlags,
     /// Zero.
     pub res2: U16,
 }
@@ -57,8 +64,8 @@ pub struct Op<'a> {
 
 impl Op<'_> {
     /// Returns true if all of `flags` are set.
-    pub fn has(&self, flags: u8) -> bool {
-        self.header.flags & flags == flags
+    pub fn has(&self, flags: OpFlags) -> bool {
+        self.header.flags.contains(flags)
     }
 }
 

@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use super::item::attri::AttrOp;
 use super::item::intent::Work;
 use super::item::{Family, Item, buf::BufType, kind, split};
-use super::op::{self, COMMIT, START, TransHeader};
+use super::op::{self, OpFlags, TransHeader};
 use super::record::{self, BLOCK};
 use super::{RecordHeader, Stamp};
 use crate::corruption::{Corruption, Location};
@@ -32,7 +32,8 @@ pub(super) fn regions(payload: &[u8]) -> Vec<&[u8]> {
     let geo = geo_v5();
     let ctx = Ctx::new(&geo, Location::of("log record"));
     let ops = op::ops(payload, 14, &ctx).map(Result::unwrap);
-    ops.filter(|op| !op.has(START) && !op.has(COMMIT)).map(|op| op.data).collect()
+    let is_region = |op: &op::Op<'_>| !op.header.flags.intersects(OpFlags::START | OpFlags::COMMIT);
+    ops.filter(is_region).map(|op| op.data).collect()
 }
 
 fn check_of<T>(result: Result<T, Box<Corruption>>) -> &'static str {

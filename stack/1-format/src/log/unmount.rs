@@ -6,7 +6,7 @@
 use xfskit_units::{Geometry, LogBlock, Lsn, Uuid};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::op::{CLIENT_LOG, LEN, OpHeader, UNMOUNT};
+use super::op::{CLIENT_LOG, LEN, OpFlags, OpHeader};
 use super::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
 
 /// The body of the unmount operation: "Un" in the writer's byte order, then zeroes.
@@ -51,7 +51,7 @@ fn record(uuid: Uuid, lsn: Lsn, prev_block: u32, logsunit: u32, logv2: bool) -> 
         tid: SEED_TID.into(),
         len: 8.into(),
         clientid: CLIENT_LOG,
-        flags: UNMOUNT,
+        flags: OpFlags::UNMOUNT,
         res2: 0.into(),
     };
     let mut header = RecordHeader::new_zeroed();

@@ -9,7 +9,7 @@ use xfskit_test_support::Random;
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Version};
 
 use super::*;
-use crate::testing::{self, Writer};
+use crate::testing::{self, COMMIT, CONTINUE, END, NONE, START, WAS_CONT, Writer};
 use crate::{Log, Transaction};
 
 /// Makes a payload of up to `most` bytes in regions of all lengths.
@@ -140,7 +140,7 @@ fn records_are_as_linux_reads_them() {
             assert_eq!(op.data.is_empty(), empty, "never a piece of nothing");
             assert_eq!(op.data.len() % 4, 0);
             assert!(
-                [0, START, COMMIT, CONTINUE, WAS_CONT | CONTINUE, WAS_CONT | END]
+                [NONE, START, COMMIT, CONTINUE, WAS_CONT | CONTINUE, WAS_CONT | END]
                     .contains(&op.header.flags)
             );
         }

@@ -68,6 +68,9 @@ struct State {
     members: Vec<MemberMetadata>,
     /// Replacements that are being filled. They receive all metadata updates, too.
     replacements: Vec<MemberMetadata>,
+    /// Members and replacements that failed or were replaced since the array was opened, with the
+    /// last superblocks that they received.
+    failed: Vec<MemberMetadata>,
     events: u64,
     active: bool,
     /// Writes so far, writes at the last idle check, and writes in flight.
@@ -116,6 +119,7 @@ impl ArrayMetadata {
         let state = State {
             members,
             replacements: Vec::new(),
+            failed: Vec::new(),
             events,
             active: false,
             writes: 0,
@@ -229,17 +233,8 @@ impl ArrayMetadata {
 
     /// Records on the other members that the member of `role` failed.
     pub(super) fn fail(&self, role: usize) -> Failures {
-        let mut state = self.state.lock();
-        let number = |member: &MemberMetadata| member.superblock.dev_number();
-        let removed: Vec<u32> =
-            state.members.iter().filter(|member| member.role == role).map(number).collect();
-        state.members.retain(|member| member.role != role);
-        let state = &mut *state;
-        for member in state.members.iter_mut().chain(&mut state.replacements) {
-            for number in &removed {
-                member.superblock.set_failed(*number);
-            }
-        }
+        let state = &mut *self.state.lock();
+        state.drop_members(role);
         state.degraded = true;
         state.may_rewind_events = false;
         // Two steps instead of one by two: a member that misses only the last update in a crash is
@@ -250,6 +245,15 @@ impl ArrayMetadata {
             failures.extend(state.write_superblocks());
         }
         failures
+    }
+
+    /// Returns the superblock of a device as it is now, if the device was a member at any time
+    /// since the array was opened.
+    pub(super) fn superblock_on(&self, device: &Arc<dyn BlockDevice>) -> Option<Superblock> {
+        let state = self.state.lock();
+        let mut all = state.members.iter().chain(&state.replacements).chain(&state.failed);
+        let found = all.find(|member| Arc::ptr_eq(&member.device, device));
+        found.map(|member| member.superblock.clone())
     }
 
     /// Writes a member's bad-block log. Flushes the member first, because ranges that left the list
@@ -371,6 +375,19 @@ impl ArrayMetadata {
 }
 
 impl State {
+    /// Takes the members of `role` off the list, and lists them as failed in the role tables of the
+    /// others.
+    fn drop_members(&mut self, role: usize) {
+        let dropped = self.members.extract_if(.., |member| member.role == role);
+        let dropped: Vec<MemberMetadata> = dropped.collect();
+        for member in self.members.iter_mut().chain(&mut self.replacements) {
+            for failed in &dropped {
+                member.superblock.set_failed(failed.superblock.dev_number());
+            }
+        }
+        self.failed.extend(dropped);
+    }
+
     /// Writes superblocks that say the array is clean.
     fn mark_clean(&mut self) -> Failures {
         self.active = false;
@@ -413,7 +430,6 @@ impl State {
         }
         let in_doubt = self.active && !self.journaled;
         let resync_offset = if in_doubt { Some(SyncSector(0)) } else { self.resync_offset };
-        let resync_offset = resync_offset.map(|at| Sectors(at.0));
         let events = self.events;
         for member in &mut self.members {
             member.superblock.set_state(events, resync_offset);

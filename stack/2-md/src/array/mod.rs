@@ -42,8 +42,8 @@
 //! 4. Metadata are durable before the data that they announce change.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::device::check_range;
@@ -55,6 +55,7 @@ use crate::journal::JournalWriter;
 use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
+use crate::superblock::Superblock;
 
 mod badblock_list;
 mod badblocks;
@@ -362,6 +363,12 @@ impl Array {
             Some(_) => MemberState::Recovering(member.readable_until()),
         };
         self.members.iter().enumerate().map(state).collect()
+    }
+
+    /// Returns the superblock of a device as it is now, if the array maintains superblocks and the
+    /// device was a member at any time since the array was opened.
+    pub(crate) fn superblock_on(&self, device: &Arc<dyn BlockDevice>) -> Option<Superblock> {
+        self.metadata.as_ref()?.superblock_on(device)
     }
 
     /// Returns the number of failed reads of the member with this role.

@@ -33,9 +33,9 @@ use super::{Array, Map};
 /// Pages that are recorded one by one; further pages are only counted.
 const RECORDED_MAX: usize = 100_000;
 
-/// How a comparison of a span's members ended.
+/// What a comparison of a span's members shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SpanState {
     /// The members agree now.
     Right,
     /// These pages do not, and no member can be named: bytes within the chunk.
@@ -224,31 +224,31 @@ impl Array {
         mut members: SpanData,
         data: &mut [&mut [u8]],
     ) -> Result<Vec<Range<Column>>> {
-        let verdict = self.correct(verifier, span, &mut members);
-        if verdict == Verdict::Unchecked {
+        let state = self.correct(verifier, span, &mut members);
+        if state == SpanState::Unchecked {
             return self.read_stripe(span, data, &[]).map(|()| Vec::new());
         }
         for (d, buf) in data.iter_mut().enumerate() {
             buf.copy_from_slice(members.chunk(span, d));
         }
-        Ok(match verdict {
-            Verdict::Undecided(pages) if self.is_stripe_synced(span) => pages,
+        Ok(match state {
+            SpanState::Undecided(pages) if self.is_stripe_synced(span) => pages,
             _ => Vec::new(),
         })
     }
 
-    /// Writes some data chunks' part of a span if the verdict on what is there is
-    /// [`Verdict::Right`]: parity is computed from the corrected data. Otherwise writes nothing.
-    /// Returns the verdict; `None` on an array that does not verify reads. The stripe's lock is
+    /// Writes some data chunks' part of a span if a comparison of what is there shows
+    /// [`SpanState::Right`]: parity is computed from the corrected data. Otherwise writes nothing.
+    /// Returns what it shows; `None` on an array that does not verify reads. The stripe's lock is
     /// held.
-    pub(super) fn write_verified(&self, span: &Span, new: &[New<'_>]) -> Result<Option<Verdict>> {
+    pub(super) fn write_verified(&self, span: &Span, new: &[New<'_>]) -> Result<Option<SpanState>> {
         let Some(verifier) = self.verifier.get() else { return Ok(None) };
         let mut members = self.read_span(span);
         if members.failed {
-            return Ok(Some(Verdict::Unchecked));
+            return Ok(Some(SpanState::Unchecked));
         }
-        let verdict = self.correct(verifier, span, &mut members);
-        if verdict == Verdict::Right {
+        let state = self.correct(verifier, span, &mut members);
+        if state == SpanState::Right {
             let chunks = (0..span.layout.data_disks()).map(|d| members.chunk(span, d));
             let mut whole: Vec<New<'_>> =
                 chunks.enumerate().map(|(d, buf)| New { d, buf }).collect();
@@ -258,16 +258,16 @@ impl Array {
             let (p, q) = self.parity_of(span, &whole);
             self.store_with_parity(span, new, &p, &q)?;
         }
-        Ok(Some(verdict))
+        Ok(Some(state))
     }
 
     /// Compares the members' data, records what disagrees, and corrects what can be located.
-    fn correct(&self, verifier: &Verifier, span: &Span, members: &mut SpanData) -> Verdict {
+    fn correct(&self, verifier: &Verifier, span: &Span, members: &mut SpanData) -> SpanState {
         let len = span.len().index();
         let SpanData { memory, missing, .. } = members;
         let Some(pages) = self.page_mismatches(span, memory, missing) else {
             verifier.record_unchecked();
-            return Verdict::Unchecked;
+            return SpanState::Unchecked;
         };
         let synced = self.is_stripe_synced(span);
         let (mut corrected, mut undecided) = (false, Vec::new());
@@ -295,7 +295,7 @@ impl Array {
             // The missing chunk was computed from wrong data.
             let _ = self.parity_errors(span, memory, missing);
         }
-        if undecided.is_empty() { Verdict::Right } else { Verdict::Undecided(undecided) }
+        if undecided.is_empty() { SpanState::Right } else { SpanState::Undecided(undecided) }
     }
 
     fn read_verified_copies(

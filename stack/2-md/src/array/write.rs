@@ -23,7 +23,7 @@ use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, SyncSector};
 use super::Array;
 use super::io::{ReadJob, WriteJob};
 use super::stripes::{New, Span, places};
-use super::verify::Verdict;
+use super::verify::SpanState;
 
 /// What all members' slices of a partial write may take together.
 const SLICES: ByteLen = ByteLen(4 << 20);
@@ -116,14 +116,14 @@ impl Array {
         if parities.is_empty() && self.journal.is_none() {
             return self.store(&self.data_jobs(span, new));
         }
-        let verdict = self.write_verified(span, new)?;
-        if verdict == Some(Verdict::Right) {
+        let state = self.write_verified(span, new)?;
+        if state == Some(SpanState::Right) {
             return Ok(());
         }
         // Members that disagree go on doing so after an update of the parity. Computed from all
         // data, it would hide that one of them is wrong.
         let modify = (reads < layout.data_disks() - new.len()
-            || matches!(verdict, Some(Verdict::Undecided(_))))
+            || matches!(state, Some(SpanState::Undecided(_))))
             && self.is_synced(SyncSector(self.member_at(span).plus(span.len()).sector_ceil().0))
             && old.into_iter().all(|role| self.is_role_readable(span, role));
         if modify && self.modify_span(span, new, &parities)? {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xfskit_units::{Sectors, index};
+use xfskit_units::{MemberSector, Sectors, index};
 use zerocopy::FromZeros;
 
 use super::{AssembledMember, Assembly, Error, Freshness};
@@ -16,7 +16,6 @@ use crate::geometry::{PAGE_SECTORS, Replacement};
 use crate::ppl;
 use crate::superblock::v1::{ROLE_SPARE, SuperblockV1};
 use crate::superblock::{Role, Superblock};
-use xfskit_units::MemberSector;
 
 impl Assembly {
     /// Makes a device a spare of the array: writes superblock, bitmap and bad-block log to it, and
@@ -125,13 +124,13 @@ impl Assembly {
         };
         let failed = |source| Error::Device { name: member.name.clone(), source };
         let bad_blocks = bad_blocks::read(&member.device, &member.superblock).map_err(failed)?;
-        let filled = member.superblock.recovery_offset().map_or(u64::MAX, |at| at.0);
-        let filled = if self.is_dirty() { 0 } else { filled };
+        let filled = member.superblock.recovery_offset().unwrap_or(MemberSector::MAX);
+        let filled = if self.is_dirty() { MemberSector(0) } else { filled };
         Ok(Some(Replacement {
             device: Arc::clone(&member.device),
             name: member.name.clone(),
             data_offset: member.superblock.data_offset(),
-            filled: MemberSector(filled),
+            filled,
             bad_blocks,
             ppl: member.superblock.ppl(),
         }))

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{AssembledMember, Assembly, Freshness};
 use crate::layout::Level;
+use xfskit_units::MemberSector;
 
 impl Assembly {
     /// Returns the state of the array in mdadm's words, such as `active, degraded, recovering`.
@@ -20,14 +21,14 @@ impl Assembly {
     /// of the one with the least. Returns `None` if there are none.
     pub fn rebuilt_percent(&self) -> Option<u64> {
         let has = |member: &AssembledMember| match member.freshness {
-            Freshness::Rebuilding { until, .. } => Some(until.0),
+            Freshness::Rebuilding { until, .. } => Some(until),
             Freshness::Replacement { .. } => {
-                Some(member.superblock.recovery_offset().map_or(u64::MAX, |until| until.0))
+                Some(member.superblock.recovery_offset().unwrap_or(MemberSector::MAX))
             }
             _ => None,
         };
         let least = self.members.iter().filter_map(has).min()?;
-        Some(percent(least, self.geometry.component_size().0))
+        Some(percent(least.0, self.geometry.component_size().0))
     }
 
     /// Returns the part of the array that is in sync after an unclean shutdown, in percent. Returns

@@ -1,7 +1,7 @@
 //! What each member is to the array.
 
 use serde::Serialize;
-use xfskit_units::Sectors;
+use xfskit_units::{MemberSector, Sectors};
 
 use super::{AssembledMember, Assembly, Error, Reshaped, bitmap_of, geometry};
 use crate::geometry::Geometry;
@@ -21,8 +21,8 @@ pub enum Freshness {
     Rebuilding {
         /// The role.
         role: u32,
-        /// Sectors from the start of its data that are valid.
-        until: Sectors,
+        /// Where the part begins that is not valid.
+        until: MemberSector,
     },
     /// It is to replace the member of a role.
     Replacement {
@@ -155,7 +155,7 @@ fn wide(sectors: Sectors) -> i64 {
 }
 
 fn position(sb: &Superblock) -> i64 {
-    sb.reshape().map_or(-1, |reshape| wide(Sectors(reshape.position)))
+    sb.reshape().map_or(-1, |reshape| wide(Sectors(reshape.position.0)))
 }
 
 /// Refuses two halves that each went on alone and are equally new.

@@ -17,6 +17,7 @@
 //! | `open` | from an assembly to a device |
 //! | `describe` | an assembly in words and figures |
 //! | `add` | adding and re-adding devices |
+//! | `update` | an assembly while its array runs |
 //! | `replay` | replaying logs onto the members |
 //! | [`manual`] | arrays without superblocks: the caller gives the geometry |
 
@@ -26,6 +27,7 @@ mod error;
 mod force;
 mod open;
 mod replay;
+mod update;
 
 pub mod freshness;
 pub mod manual;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{ArraySector, MemberSector, Sectors, SyncSector};
+use xfskit_units::{MemberSector, Sectors, SyncSector};
 
 use super::{AssembledMember, Assembly, Error, Freshness, new_data_offset};
 use crate::array::Array;
@@ -24,7 +24,7 @@ impl Assembly {
         let Some(reshaped) = &self.reshaped else { return Ok(Arc::new(array)) };
         let new = slots(self, &reshaped.geometry, Some(&reshaped.reshape))?;
         let new = Array::open(reshaped.geometry.clone(), new)?;
-        let position = ArraySector(reshaped.reshape.position);
+        let position = reshaped.reshape.position;
         let (first, second) = if reshaped.reshape.backwards { (array, new) } else { (new, array) };
         Ok(Arc::new(ReshapingDevice::new(first, second, position)))
     }
@@ -89,7 +89,7 @@ impl Assembly {
         }
         let all = self.bitmap_is_stale.then_some(SyncSector(0));
         let recorded = self.superblock().resync_offset().filter(|_| self.is_dirty());
-        all.or(recorded.map(|at| SyncSector(at.0)))
+        all.or(recorded)
     }
 
     /// Opens the array as its superblocks describe it, with its logs replayed (in memory if members
@@ -144,7 +144,7 @@ fn slot(member: &AssembledMember, reshape: Option<&Reshape>) -> Result<Slot, Err
         MemberSector(sector.0.saturating_add(offset.0).saturating_sub(moved.0))
     };
     let readable_until = match member.freshness {
-        Freshness::Rebuilding { until, .. } => MemberSector(until.0),
+        Freshness::Rebuilding { until, .. } => until,
         _ => Slot::ALL_READABLE,
     };
     // The data area grows by what lies before the data, and shrinks by what moves behind them.

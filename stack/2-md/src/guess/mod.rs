@@ -19,11 +19,15 @@
 //! | `votes` | the roles that blocks give to members |
 //! | `redundancy` | whether members agree |
 //! | `proof` | orders that votes leave open, and the volume's headers |
+//! | `twins` | guesses by which the volume lies in the same places |
+//! | `steps` | the progress of all this, and a request to end it |
 
 pub mod evidence;
 mod proof;
 mod redundancy;
 mod shape;
+mod steps;
+mod twins;
 mod votes;
 
 use std::ops::ControlFlow;
@@ -33,10 +37,11 @@ use xfskit_block::BlockDevice;
 use xfskit_units::Sectors;
 
 use crate::assemble::ManualGeometry;
-use evidence::{Address, FoundBlock, FoundBlocks, Placement, Volume, Volumes, scan};
+use evidence::{Address, FoundBlock, FoundBlocks, Placement, ScanProgress, Volume, Volumes, scan};
 pub use redundancy::Agreement;
 use redundancy::Samples;
 use shape::{Place, Shape, most_common, shapes};
+use steps::Steps;
 use votes::Votes;
 
 /// Blocks by which candidates are selected, before all blocks are used.
@@ -140,51 +145,71 @@ struct Candidate<'a> {
 
 /// Returns the arrays that exactly these members may form, `None` for a missing one: those with the
 /// fewest contradictions first. Each explains at least half of the blocks.
-pub fn guess(members: &MemberDevices, evidence: &Evidence) -> Guesses {
-    let samples = Samples::new(members, &evidence.found);
+///
+/// `progress` receives how many geometries are compared and how many are known to be left. Where it
+/// breaks, the search ends at once.
+pub fn guess(
+    members: &MemberDevices,
+    evidence: &Evidence,
+    progress: &ScanProgress<'_>,
+) -> ControlFlow<(), Guesses> {
+    let steps = Steps::new(progress);
+    let samples = Samples::new(members, &evidence.found, &steps)?;
     let mut tries = proof::TRIES;
-    let mut guesses: Vec<(Guess, &Placement)> = candidates(members, evidence)
-        .iter()
-        .flat_map(|candidate| {
-            let guesses = guesses(candidate, members, evidence, &samples, &mut tries);
-            guesses.into_iter().map(|guess| (guess, candidate.placement))
-        })
-        .filter(|(guess, _)| guess.right * 2 >= guess.found)
-        .collect();
+    let mut guesses: Vec<(Guess, &Placement)> = Vec::new();
+    let candidates = candidates(members, evidence, &steps)?;
+    steps.expect(candidates.len());
+    for candidate in &candidates {
+        steps.advance()?;
+        let orders = guesses_of(candidate, members, evidence, &samples, &mut tries, &steps)?;
+        let explains_half = orders.into_iter().filter(|guess| guess.right * 2 >= guess.found);
+        guesses.extend(explains_half.map(|guess| (guess, candidate.placement)));
+    }
     guesses.sort_by_key(|(guess, _)| guess.contradictions());
     let last = guesses.get(GUESSES_MAX - 1).map(|(guess, _)| guess.contradictions());
     let rest = guesses.iter().skip(GUESSES_MAX);
     let omitted = rest.take_while(|(guess, _)| Some(guess.contradictions()) == last).count();
     guesses.truncate(GUESSES_MAX);
-    let with_headers = |(mut guess, placement): (Guess, &Placement)| {
-        guess.headers_missing =
-            proof::missing_headers(&guess, members, &evidence.volume, placement);
-        guess
-    };
-    let mut best: Vec<Guess> = guesses.into_iter().map(with_headers).collect();
+    steps.expect(guesses.len());
+    for (guess, placement) in &mut guesses {
+        steps.advance()?;
+        guess.headers_missing = proof::missing_headers(guess, members, &evidence.volume, placement);
+    }
+    twins::remove_worse(&mut guesses, &evidence.volume);
+    let mut best: Vec<Guess> = guesses.into_iter().map(|(guess, _)| guess).collect();
     best.sort_by_key(|guess| (guess.contradictions(), guess.part.is_empty(), !guess.certain));
-    Guesses { best, omitted }
+    ControlFlow::Continue(Guesses { best, omitted })
 }
 
 /// Returns the candidates that leave the fewest blocks unexplained, or hardly more.
-fn candidates<'a>(members: &MemberDevices, evidence: &'a Evidence) -> Vec<Candidate<'a>> {
+fn candidates<'a>(
+    members: &MemberDevices,
+    evidence: &'a Evidence,
+    steps: &Steps<'_>,
+) -> ControlFlow<(), Vec<Candidate<'a>>> {
     let missing = members.iter().filter(|member| member.is_none()).count();
     let shapes = shapes(members.len(), missing, &evidence.found);
     let step = evidence.found.len().div_ceil(SCREENED).max(1);
     let some: Vec<&FoundBlock> = evidence.found.iter().step_by(step).collect();
     let all: Vec<&FoundBlock> = evidence.found.iter().collect();
-    let mut candidates: Vec<Candidate<'_>> = evidence
-        .placements
-        .iter()
-        .flat_map(|placement| shapes.iter().map(move |shape| (shape, placement)))
-        .filter_map(|(shape, placement)| candidate(shape, placement, members, &some))
-        .collect();
-    retain_best(&mut candidates, some.len() / 20 + 2);
-    let again = |c: Candidate<'a>| candidate(&c.shape, c.placement, members, &all);
-    let mut candidates: Vec<Candidate<'_>> = candidates.into_iter().filter_map(again).collect();
+    let mut screened = Vec::new();
+    steps.expect(shapes.len() * evidence.placements.len());
+    for placement in &evidence.placements {
+        for shape in &shapes {
+            steps.advance()?;
+            screened.extend(candidate(shape, placement, members, &some));
+        }
+    }
+    retain_best(&mut screened, some.len() / 20 + 2);
+    let mut candidates = Vec::new();
+    steps.expect(screened.len());
+    for Candidate { shape, placement, .. } in &screened {
+        steps.advance()?;
+        candidates.extend(candidate(shape, placement, members, &all));
+    }
     retain_best(&mut candidates, all.len() / 50 + 2);
     candidates.truncate(CANDIDATES_MAX);
-    candidates
+    ControlFlow::Continue(candidates)
 }
 
 /// Retains the candidates that leave at most so many more blocks unexplained than the best; the
@@ -248,19 +273,20 @@ fn candidate<'a>(
 }
 
 /// Returns the guesses of a candidate: one for each order of the members that fits equally well.
-fn guesses(
+fn guesses_of(
     candidate: &Candidate<'_>,
     members: &MemberDevices,
     evidence: &Evidence,
     samples: &Samples<'_>,
     tries: &mut usize,
-) -> Vec<Guess> {
+    steps: &Steps<'_>,
+) -> ControlFlow<(), Vec<Guess>> {
     let Candidate { shape, placement, offset, .. } = candidate;
     let found: Vec<&FoundBlock> = evidence.found.iter().collect();
     let places = places_of(shape, placement, &found);
     let votes = Votes::new(shape, *offset, &with_places(&found, &places));
     let proof::Orders { best: orders, agreement, open, omitted } =
-        proof::orders(shape, *offset, &votes, members, samples, tries);
+        proof::orders(shape, *offset, &votes, members, samples, tries, steps)?;
     let differ = |role: &usize| orders.iter().any(|order| order[*role] != orders[0][*role]);
     let is_open = |role: &usize| differ(role) || omitted > 0 && open.contains(role);
     let open: Vec<usize> = (0..members.len()).filter(is_open).collect();
@@ -285,5 +311,5 @@ fn guesses(
             orders_omitted: omitted,
         }
     };
-    orders.iter().map(guess).collect()
+    ControlFlow::Continue(orders.iter().map(guess).collect())
 }

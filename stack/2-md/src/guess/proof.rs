@@ -9,6 +9,7 @@ use xfskit_units::{ArraySector, ByteOffset};
 use super::evidence::{Address, Placement, Volume};
 use super::redundancy::{Agreement, Samples};
 use super::shape::Shape;
+use super::steps::Steps;
 use super::votes::Votes;
 use super::{Guess, MemberDevices};
 use crate::assemble::Member;
@@ -35,7 +36,7 @@ pub(super) struct Orders {
     /// Roles that votes leave open.
     pub(super) open: Vec<usize>,
     /// Orders that may be as good and are not among the best, because they are too many. At
-    /// [`ORDERS_COUNTED`], there may be more.
+    /// [`ORDERS_COUNTED`], or where the search for orders did not end, there may be more.
     pub(super) omitted: usize,
 }
 
@@ -48,7 +49,8 @@ pub(super) fn orders(
     devices: &MemberDevices,
     samples: &Samples<'_>,
     tries: &mut usize,
-) -> Orders {
+    steps: &Steps<'_>,
+) -> ControlFlow<(), Orders> {
     let first = in_groups(shape, votes.assign_roles(devices));
     let groups = groups(shape);
     let is_same = |a: usize, b: usize| groups.iter().any(|g| g.contains(&a) && g.contains(&b));
@@ -56,7 +58,8 @@ pub(super) fn orders(
     let agreement = |order: &[Option<usize>]| samples.agreement(shape, offset, order);
     let (mut candidates, mut seen, mut untried) = (Vec::new(), HashSet::new(), 0);
     let limit = (*tries).clamp(1, ORDERS_TRIED);
-    let _all_or_enough = votes.visit_orders(&first, &open, &mut |order| {
+    let flow = votes.visit_orders(&first, &open, &mut |order| {
+        steps.poll()?;
         let order = in_groups(shape, order.to_vec());
         match seen.insert(order.clone()) {
             false => {}
@@ -65,6 +68,8 @@ pub(super) fn orders(
         }
         if untried < ORDERS_COUNTED { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
+    steps.poll()?;
+    let untried = if flow.is_break() { untried.max(1) } else { untried };
     *tries = tries.saturating_sub(candidates.len());
     candidates.sort_by_key(|(agreement, _)| (agreement.wrong, agreement.located));
     let best = candidates.first().map_or_else(Agreement::default, |(agreement, _)| *agreement);
@@ -73,7 +78,7 @@ pub(super) fn orders(
     let omitted = untried + candidates.len().saturating_sub(ORDERS_MAX);
     candidates.truncate(ORDERS_MAX);
     let orders = candidates.into_iter().map(|(_, order)| order).collect();
-    Orders { best: orders, agreement: best, open, omitted }
+    ControlFlow::Continue(Orders { best: orders, agreement: best, open, omitted })
 }
 
 /// Returns the roles that hold the same, and whose members can therefore be exchanged.

@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
@@ -15,6 +16,7 @@ use xfskit_units::ByteOffset;
 use super::MemberDevices;
 use super::evidence::FoundBlock;
 use super::shape::Shape;
+use super::steps::Steps;
 use crate::layout::Layout;
 use crate::layout::parity::StripeLayout;
 
@@ -67,7 +69,11 @@ impl Comparison {
 
 impl<'a> Samples<'a> {
     /// Selects the samples.
-    pub(super) fn new(devices: &'a MemberDevices, found: &[FoundBlock]) -> Self {
+    pub(super) fn new(
+        devices: &'a MemberDevices,
+        found: &[FoundBlock],
+        steps: &Steps<'_>,
+    ) -> ControlFlow<(), Self> {
         let mut samples = Self { devices, at: Vec::new(), sectors: RefCell::default() };
         let step = found.len().div_ceil(SAMPLES_MAX).max(1);
         samples.at.extend(found.iter().step_by(step).map(|block| block.at.0));
@@ -78,13 +84,16 @@ impl<'a> Samples<'a> {
             filled.filter(|sector| **sector != [0; 512]).count() > 1
         };
         let step = (end / SEARCHED).max(8);
-        let places = (0..end / step).map(|i| i * step);
-        let filled: Vec<u64> = places.filter(is_filled).collect();
+        let mut filled = Vec::new();
+        for at in (0..end / step).map(|i| i * step) {
+            steps.poll()?;
+            filled.extend(Some(at).filter(is_filled));
+        }
         let step = filled.len().div_ceil(SAMPLES_MAX).max(1);
         samples.at.extend(filled.iter().step_by(step));
         samples.at.sort_unstable();
         samples.at.dedup();
-        samples
+        ControlFlow::Continue(samples)
     }
 
     fn sector(&self, member: usize, at: u64) -> Option<Arc<Sector>> {

@@ -10,8 +10,13 @@ use super::evidence::FoundBlock;
 use super::shape::{Place, Shape};
 use crate::layout::parity::Part;
 
+/// Receives an order of the members, and whether each of its roles has its member.
+type Visitor<'v> = dyn FnMut(&[Option<usize>], bool) -> ControlFlow<()> + 'v;
+
 /// Most members whose roles are exchanged in pairs to find an order that explains more.
 const EXCHANGED_MAX: usize = 64;
+/// At most this many roles are given a member in a search for orders, over all orders.
+const STEPS_MAX: usize = 1 << 20;
 
 /// The numbers of blocks that vote for each pair of member and role.
 pub(super) struct Votes {
@@ -113,7 +118,8 @@ impl Votes {
     }
 
     /// Calls `visit` with each order of the members in the `open` roles that explains at least as
-    /// much as `first`, until it breaks.
+    /// much as `first`, until it breaks. Breaks, too, where votes for many roles leave more to try
+    /// than [`STEPS_MAX`] roles.
     pub(super) fn visit_orders(
         &self,
         first: &[Option<usize>],
@@ -130,23 +136,33 @@ impl Votes {
             most[i] = most[i + 1] + best(open[i]);
         }
         let needed = open.iter().map(|role| self.worth(first[*role], *role)).sum();
-        self.visit_from(&mut first.to_vec(), open, &most, needed, visit)
+        let mut steps = 0;
+        self.visit_from(&mut first.to_vec(), open, &most, needed, &mut |order, is_complete| {
+            steps += 1;
+            match (is_complete, steps > STEPS_MAX) {
+                (_, true) => ControlFlow::Break(()),
+                (true, false) => visit(order),
+                (false, false) => ControlFlow::Continue(()),
+            }
+        })
     }
 
     /// Tries every member of the roles in `open` for the first of them, if `needed` blocks can
-    /// still be explained. `most` has how many the roles from each one on explain at most.
+    /// still be explained. `most` has how many the roles from each one on explain at most. `visit`
+    /// receives every order, and whether all of its roles have their member.
     fn visit_from(
         &self,
         order: &mut [Option<usize>],
         open: &[usize],
         most: &[usize],
         needed: usize,
-        visit: &mut dyn FnMut(&[Option<usize>]) -> ControlFlow<()>,
+        visit: &mut Visitor<'_>,
     ) -> ControlFlow<()> {
         if needed > most[0] {
             return ControlFlow::Continue(());
         }
-        let Some((role, rest)) = open.split_first() else { return visit(order) };
+        visit(order, open.is_empty())?;
+        let Some((role, rest)) = open.split_first() else { return ControlFlow::Continue(()) };
         for i in 0..open.len() {
             // Missing members are all the same.
             let is_missing = |other: &usize| order[*other].is_none();
@@ -207,5 +223,29 @@ mod tests {
         let different: std::collections::HashSet<_> = some.iter().collect();
         assert_eq!((some.len(), different.len()), (720 / 2, 720 / 2));
         assert!(some.iter().all(|order| order[3] == Some(3)));
+    }
+
+    #[test]
+    fn a_search_ends_where_one_member_would_explain_most_in_every_role() {
+        // Member 0 explains ten blocks in each role, so no order of the others can be excluded
+        // until it is complete. None but the first explains as much.
+        let n = 20;
+        let votes = |i: usize| match (i / n, i % n) {
+            (0, _) => 10,
+            (member, role) => usize::from(member == role),
+        };
+        let votes = Votes {
+            members: n,
+            data: (0..n * n).map(votes).collect(),
+            parity: vec![0; n * n],
+            found: 0,
+        };
+        let (first, open): (Vec<_>, Vec<_>) = (0..n).map(|i| (Some(i), i)).unzip();
+        let mut orders = 0;
+        let flow = votes.visit_orders(&first, &open, &mut |_| {
+            orders += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(flow.is_break() && orders > 0, "{orders} orders");
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::Serialize;
 use xfskit_block::BlockDevice;
-use xfskit_units::{ByteLen, Daddr, Sectors};
+use xfskit_units::{ArraySector, ByteLen, Daddr, MemberSector, Sectors, SyncSector};
 
 pub use v1::SuperblockV1;
 pub use v090::SuperblockV090;
@@ -121,8 +121,8 @@ impl Time {
 /// A reshape that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reshape {
-    /// Its position, in sectors of the array.
-    pub position: u64,
+    /// Its position in the array.
+    pub position: ArraySector,
     /// It runs from the end to the start.
     pub backwards: bool,
     /// Roles after minus roles before.
@@ -389,9 +389,8 @@ impl Superblock {
         }
     }
 
-    /// Returns where a resync has to begin, in sectors of each member (on RAID10, of the array);
-    /// `None` if the array is clean.
-    pub fn resync_offset(&self) -> Option<Sectors> {
+    /// Returns where a resync has to begin; `None` if the array is clean.
+    pub fn resync_offset(&self) -> Option<SyncSector> {
         match self {
             // On RAID10 this counts sectors of the array, which is larger than a member.
             Self::V1(sb) if sb.level.get() == 10 => {
@@ -400,15 +399,15 @@ impl Superblock {
             Self::V1(sb) => Some(sb.resync_offset.get()).filter(|at| *at < sb.size.get()),
             Self::V090(sb) => sb.resync_offset(),
         }
-        .map(Sectors)
+        .map(SyncSector)
     }
 
-    /// Returns how many sectors of this member are rebuilt; `None` for all.
-    pub fn recovery_offset(&self) -> Option<Sectors> {
+    /// Returns where the part of this member begins that is not rebuilt; `None` if all of it is.
+    pub fn recovery_offset(&self) -> Option<MemberSector> {
         match self {
-            Self::V1(sb) if sb.has(FeatureMap::RECOVERY_BITMAP) => Some(Sectors(0)),
+            Self::V1(sb) if sb.has(FeatureMap::RECOVERY_BITMAP) => Some(MemberSector(0)),
             Self::V1(sb) if sb.has(FeatureMap::RECOVERY_OFFSET) => {
-                Some(Sectors(sb.recovery_offset.get()))
+                Some(MemberSector(sb.recovery_offset.get()))
             }
             _ => None,
         }
@@ -465,7 +464,7 @@ impl Superblock {
     pub fn reshape(&self) -> Option<Reshape> {
         match self {
             Self::V1(sb) => sb.has(FeatureMap::RESHAPE_ACTIVE).then(|| Reshape {
-                position: sb.reshape_position.get(),
+                position: ArraySector(sb.reshape_position.get()),
                 backwards: sb.has(FeatureMap::RESHAPE_BACKWARDS) || sb.delta_disks.get() < 0,
                 delta_disks: sb.delta_disks.get(),
                 new_level: sb.new_level.get(),
@@ -474,7 +473,7 @@ impl Superblock {
                 new_offset: if sb.has(FeatureMap::NEW_OFFSET) { sb.new_offset.get() } else { 0 },
             }),
             Self::V090(sb) => sb.reshaping().then(|| Reshape {
-                position: sb.reshape_position(),
+                position: ArraySector(sb.reshape_position()),
                 backwards: sb.fields.delta_disks.get() < 0,
                 delta_disks: sb.fields.delta_disks.get(),
                 new_level: sb.fields.new_level.get(),

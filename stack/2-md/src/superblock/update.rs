@@ -1,6 +1,6 @@
 //! The changes that writing an array makes to superblocks.
 
-use xfskit_units::{Sectors, index};
+use xfskit_units::{SyncSector, index};
 use zerocopy::little_endian::U32;
 
 use super::v1::{FeatureMap, IN_SYNC, ROLE_FAULTY};
@@ -15,9 +15,9 @@ impl Superblock {
         }
     }
 
-    /// Sets the event count, and where a resync would have to begin, in sectors of the members: 0
-    /// while the array is active, `None` if it is clean.
-    pub fn set_state(&mut self, events: u64, resync_offset: Option<Sectors>) {
+    /// Sets the event count, and where a resync would have to begin: 0 while the array is active,
+    /// `None` if it is clean.
+    pub fn set_state(&mut self, events: u64, resync_offset: Option<SyncSector>) {
         match self {
             Self::V1(sb) => {
                 sb.events.set(events);

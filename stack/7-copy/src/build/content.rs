@@ -129,7 +129,7 @@ fn put_at(
     Ok(())
 }
 
-/// Each extent of a long target has a header.
+/// Writes the target of a symbolic link. Each extent of a long target has a header.
 fn write_target(
     buffer: &mut WriteBuffer<'_>,
     geo: &Geometry,

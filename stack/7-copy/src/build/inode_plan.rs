@@ -309,7 +309,8 @@ impl<'a> PlanInput<'a> {
             .map_err(|error: PlanError| BuildError::unfit(self.tree, id, error.to_string()))
     }
 
-    /// Without large counters an attribute fork has at most 2^15 - 1 extents.
+    /// Checks the number of extents of the attribute fork: without large counters it is at most
+    /// 2^15 - 1.
     fn check_counts(&self, id: NodeId, attr: &[Extent]) -> Result<(), BuildError> {
         if !self.geo().features.nrext64() && attr.len() > i16::MAX.unsigned_abs().into() {
             let what = "its attributes take more extents than a volume without nrext64 can count";

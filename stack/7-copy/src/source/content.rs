@@ -285,7 +285,7 @@ fn read_as_far(file: &File, offset: u64, buf: &mut [u8]) -> (usize, Option<io::E
     (len, None)
 }
 
-/// The difference fits, because it is within a buffer.
+/// Returns an offset within a buffer as an index.
 #[allow(clippy::cast_possible_truncation)]
 fn to_usize(within: u64) -> usize {
     within as usize

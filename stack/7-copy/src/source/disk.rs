@@ -20,6 +20,14 @@ const PATH_ONLY: OFlags =
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
+/// Appends `path` to that of its directory, which may end in a slash, as `/` does.
+pub(super) fn push_path(dir: &mut Vec<u8>, path: &[u8]) {
+    if !dir.ends_with(b"/") {
+        dir.push(b'/');
+    }
+    dir.extend_from_slice(path);
+}
+
 /// The root of a source directory.
 #[derive(Debug)]
 pub(super) struct Root {
@@ -47,8 +55,7 @@ impl Root {
     pub(super) fn show(&self, to: &mut Vec<u8>, path: &[u8]) {
         to.extend_from_slice(self.path.as_os_str().as_bytes());
         if !path.is_empty() {
-            to.push(b'/');
-            to.extend_from_slice(path);
+            push_path(to, path);
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use xfskit_format::timestamp::Timestamp;
 
 use super::content::ContentLocation;
-use super::disk::{PATH_MAX, Root};
+use super::disk::{PATH_MAX, Root, push_path};
 use super::draft::{Draft, DraftKind, InodeId};
 use super::tree::{Meta, Xattr, XattrsId};
 use super::xattr::Xattrs;
@@ -446,8 +446,7 @@ impl Buffers {
         if path.len() + 1 + name.len() >= PATH_MAX {
             path = format!("/proc/self/fd/{}", dir.fd.as_raw_fd()).into_bytes();
         }
-        path.push(b'/');
-        path.extend_from_slice(name);
+        push_path(&mut path, name);
         let result = self.xattrs(&path, mode);
         self.path = path;
         result

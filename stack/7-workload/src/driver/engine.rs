@@ -254,8 +254,11 @@ impl Driver for Engine {
             mutexes: counted.mutexes,
         };
         Some(Counters {
+            changes: Some(stats.transactions.changes),
             commits: stats.transactions.committed,
+            checkpoints: Some(stats.log.checkpoints),
             log_bytes: stats.log.bytes,
+            log_sums: stats.log.sums,
             locks: stats.locks.iter().map(lock).collect(),
         })
     }

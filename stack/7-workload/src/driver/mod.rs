@@ -21,6 +21,8 @@ pub mod tree;
 use std::io;
 use std::time::Duration;
 
+use xfskit_crc::meter;
+
 /// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -50,10 +52,17 @@ pub struct Stat {
 /// The filesystem's own counters since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Changes committed, such as one new file; a transaction may hold several. `None` if the
+    /// filesystem does not count them.
+    pub changes: Option<u64>,
     /// Transactions committed.
     pub commits: u64,
+    /// Checkpoints written to the journal. `None` if the filesystem does not count them.
+    pub checkpoints: Option<u64>,
     /// Bytes written to the journal.
     pub log_bytes: u64,
+    /// The checksums of the journal's records, if they are metered.
+    pub log_sums: meter::Cost,
     /// Contended locks; empty if the filesystem does not count them.
     pub locks: Vec<Lock>,
 }
@@ -78,6 +87,9 @@ pub struct Lock {
 impl Counters {
     /// Returns the difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
+        let less = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+        };
         let of = |name: &str| before.locks.iter().find(|lock| lock.name == name);
         let locks = self.locks.iter().map(|lock| {
             let before = of(&lock.name).cloned().unwrap_or_default();
@@ -91,8 +103,11 @@ impl Counters {
             }
         });
         Self {
+            changes: less(self.changes, before.changes),
             commits: self.commits.saturating_sub(before.commits),
+            checkpoints: less(self.checkpoints, before.checkpoints),
             log_bytes: self.log_bytes.saturating_sub(before.log_bytes),
+            log_sums: self.log_sums - before.log_sums,
             locks: locks.collect(),
         }
     }

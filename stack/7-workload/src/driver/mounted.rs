@@ -122,7 +122,7 @@ fn parse_kernel_stats(text: &str) -> Counters {
     Counters {
         commits: trans.iter().take(2).sum(),
         log_bytes: log.get(1).map_or(0, |blocks| blocks * 512),
-        locks: Vec::new(),
+        ..Counters::default()
     }
 }
 
@@ -319,6 +319,7 @@ mod tests {
         let text = "extent_alloc 0 0 0 0\ntrans 3 40 500\nlog 7 100 1 2 3\n";
         let counters = parse_kernel_stats(text);
         assert_eq!((counters.commits, counters.log_bytes), (43, 51_200));
+        assert_eq!((counters.changes, counters.checkpoints), (None, None), "not counted");
         assert_eq!(parse_kernel_stats(""), Counters::default());
     }
 }

@@ -8,13 +8,17 @@
 //! | [`usage`] | wall, user and system time of this process; peak memory |
 //! | [`phase`] | one piece of work on many threads that start together |
 //! | [`profile`] | functions in which the time is spent, by perf if it is installed |
+//! | [`share`] | parts of a whole, which are never larger than it; the meter of checksums |
+//! | [`together`] | the rate of threads that work at the same time, over wall time |
 //! | [`samples`] | the turns of one measurement: median, spread, ratio with confidence interval |
 
 pub mod phase;
 pub mod profile;
 pub mod samples;
+pub mod share;
+pub mod together;
 pub mod usage;
 
 pub use phase::{Phase, parallel};
-pub use samples::{Ratio, Samples};
+pub use samples::{Ratio, Samples, interval_note};
 pub use usage::Usage;

@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use serde::Serialize;
+use xfskit_crc::meter;
 
 use super::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
 
@@ -44,6 +45,8 @@ pub struct Measured<T> {
     pub usage: Usage,
     /// Peak memory of this process in bytes.
     pub peak_memory: Option<u64>,
+    /// Checksums of all threads in that time, if [`meter`] is on.
+    pub sums: meter::Cost,
     /// Outputs in the order of the thread numbers.
     pub outputs: Vec<T>,
 }
@@ -75,12 +78,14 @@ pub fn parallel<T: Send>(
             })
             .collect();
         let watch = Stopwatch::start();
+        let before = meter::cost();
         start.wait();
         let outputs: io::Result<Vec<T>> =
             running.into_iter().map(|thread| thread.join().expect("no panic")).collect();
         let outputs = outputs?;
         finish()?;
-        Ok(Measured { usage: watch?.read()?, peak_memory: peak_memory(), outputs })
+        let sums = meter::cost() - before;
+        Ok(Measured { usage: watch?.read()?, peak_memory: peak_memory(), sums, outputs })
     })
 }
 

@@ -1,4 +1,5 @@
-//! Profiles this process by function with perf, if it is installed and permitted.
+//! Profiles by function with perf, if it is installed and permitted: of this process, or of the
+//! whole machine, whose samples include the threads of the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,11 +9,25 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::share::percent_of;
+
 /// Samples per second and thread.
 const RATE: &str = "499";
 
 /// The time that perf may take to write its data and exit.
 const PERF_EXIT_MAX: Duration = Duration::from_secs(60);
+
+/// Fewer samples than these give no shares.
+pub const SAMPLES_MIN: u64 = 200;
+
+/// What perf samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This process, with the time that the kernel spends on its calls.
+    Process,
+    /// Everything that runs on the machine.
+    Machine,
+}
 
 /// A running perf.
 #[derive(Debug)]
@@ -21,16 +36,33 @@ pub struct Profile {
     data: PathBuf,
 }
 
+/// The samples of one function in the threads of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Number of samples.
+    pub samples: u64,
+    /// Name of the threads.
+    pub threads: String,
+    /// Name of the function.
+    pub function: String,
+}
+
 impl Profile {
-    /// Starts perf on this process.
+    /// Starts perf.
     ///
     /// # Errors
     /// If perf cannot be started.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(scope: Scope) -> io::Result<Self> {
         let own = std::process::id().to_string();
         let data = std::env::temp_dir().join(format!("xfskit-perf-{own}.data"));
+        let of: &[&str] = match scope {
+            Scope::Process => &["-p", &own],
+            Scope::Machine => &["-a"],
+        };
         let perf = Command::new("perf")
-            .args(["record", "-q", "-F", RATE, "-p", &own, "-o"])
+            .args(["record", "-q", "-F", RATE])
+            .args(of)
+            .arg("-o")
             .arg(&data)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -39,21 +71,21 @@ impl Profile {
         Ok(Self { perf, data })
     }
 
-    /// Stops perf, and returns functions with their percentage of the samples, largest first.
+    /// Stops perf, and returns the functions with their samples.
     ///
     /// # Errors
     /// If perf was not permitted to sample, or took no samples.
-    pub fn stop(mut self) -> io::Result<Vec<(String, f64)>> {
+    pub fn stop(mut self) -> io::Result<Vec<Sampled>> {
         self.end_sampling()?;
         let report = Command::new("perf")
-            .args(["report", "-q", "--stdio", "--no-inline", "-F", "overhead,symbol", "-i"])
+            .args(["report", "-q", "--stdio", "--no-inline", "-F", "sample,comm,symbol", "-i"])
             .arg(&self.data)
             .output()?;
-        let functions = functions(&String::from_utf8_lossy(&report.stdout));
-        if functions.is_empty() {
+        let sampled = parse(&String::from_utf8_lossy(&report.stdout));
+        if sampled.is_empty() {
             return Err(io::Error::other("perf took no samples"));
         }
-        Ok(functions)
+        Ok(sampled)
     }
 
     /// Makes perf write its data and waits until it has exited.
@@ -81,24 +113,99 @@ impl Drop for Profile {
     }
 }
 
-/// Parses lines such as `  12.34%  [.] function`.
-fn functions(report: &str) -> Vec<(String, f64)> {
+/// Parses lines such as `  12  threads  [.] function`.
+fn parse(report: &str) -> Vec<Sampled> {
     let line = |line: &str| {
-        let (percent, rest) = line.trim().split_once('%')?;
-        let name = rest.split_once(']')?.1.trim();
-        Some((name.to_owned(), percent.parse().ok()?))
+        let (samples, rest) = line.trim().split_once(char::is_whitespace)?;
+        let (threads, function) = rest.split_once(" [")?;
+        let function = function.split_once(']')?.1.trim().to_owned();
+        Some(Sampled {
+            samples: samples.parse().ok()?,
+            threads: threads.trim().to_owned(),
+            function,
+        })
     };
     report.lines().filter_map(line).collect()
+}
+
+/// Returns the functions with their samples in all threads, most samples first.
+pub fn by_function(sampled: &[Sampled]) -> Vec<(&str, u64)> {
+    let mut functions: Vec<(&str, u64)> = Vec::new();
+    for one in sampled {
+        match functions.iter_mut().find(|(name, _)| *name == one.function) {
+            Some((_, samples)) => *samples += one.samples,
+            None => functions.push((&one.function, one.samples)),
+        }
+    }
+    functions.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+    functions
+}
+
+/// Returns the number of samples.
+pub fn count(sampled: &[Sampled]) -> u64 {
+    sampled.iter().map(|one| one.samples).sum()
+}
+
+/// Returns the samples whose function's name contains `word`, in percent of `sampled`. `None` if
+/// there are fewer than [`SAMPLES_MIN`] samples.
+///
+/// # Errors
+/// As [`percent_of`].
+#[allow(clippy::cast_precision_loss)] // of a share
+pub fn share(sampled: &[Sampled], word: &str) -> io::Result<Option<f64>> {
+    let all = count(sampled);
+    if all < SAMPLES_MIN {
+        return Ok(None);
+    }
+    let part: u64 =
+        sampled.iter().filter(|one| one.function.contains(word)).map(|one| one.samples).sum();
+    percent_of(word, part as f64, all as f64).map(Some)
+}
+
+/// Returns the samples of this process and of the kernel's threads that work for its filesystem:
+/// workers, the AIL's, and those of loop devices.
+pub fn of_filesystem(sampled: Vec<Sampled>) -> Vec<Sampled> {
+    let own = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let kernel = ["kworker", "xfsaild", "loop"];
+    let counts =
+        |name: &str| name == own.trim() || kernel.iter().any(|prefix| name.starts_with(prefix));
+    sampled.into_iter().filter(|one| counts(&one.threads)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const REPORT: &str = "# nothing\n\n   150  xfskit          [.] alpha::beta\n     \
+        50  kworker/1:2-xfs  [k] crc32c_x86_3way\n   100  loop3  [k] do_syscall_64\n     \
+        80  rustc  [.] alpha::beta\n";
+
     #[test]
-    fn report_lines_give_functions_and_percentages() {
-        let report = "# nothing\n\n    12.34%  [.] alpha::beta\n     0.50%  [k] do_syscall_64\n";
-        let expected = [("alpha::beta".to_owned(), 12.34), ("do_syscall_64".to_owned(), 0.5)];
-        assert_eq!(functions(report), expected);
+    fn report_lines_give_samples_threads_and_functions() {
+        let sampled = parse(REPORT);
+        assert_eq!(sampled.len(), 4);
+        let second = Sampled {
+            samples: 50,
+            threads: "kworker/1:2-xfs".into(),
+            function: "crc32c_x86_3way".into(),
+        };
+        assert_eq!(sampled[1], second);
+        let expected = [("alpha::beta", 230), ("do_syscall_64", 100), ("crc32c_x86_3way", 50)];
+        assert_eq!(by_function(&sampled), expected);
+    }
+
+    #[test]
+    fn shares_are_of_samples_and_need_enough_of_them() {
+        let sampled = parse(REPORT);
+        assert_eq!(share(&sampled, "do_syscall").unwrap(), Some(100.0 / 380.0 * 100.0));
+        assert_eq!(share(&sampled[1..3], "crc32c").unwrap(), None, "150 samples");
+    }
+
+    #[test]
+    fn other_programs_are_no_part_of_the_filesystem() {
+        let threads: Vec<String> =
+            of_filesystem(parse(REPORT)).into_iter().map(|one| one.threads).collect();
+        assert!(threads.contains(&"loop3".into()) && threads.contains(&"kworker/1:2-xfs".into()));
+        assert!(!threads.contains(&"rustc".into()));
     }
 }

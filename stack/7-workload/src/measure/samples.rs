@@ -1,4 +1,8 @@
 //! The turns of one measurement.
+//!
+//! The turn, an independent repetition, is the unit of statistics. What repeats within a turn
+//! shares its volume, its memory and the load on the machine, so it gives one sample: its mean or
+//! median. One turn shows no spread and has no interval.
 
 use std::time::Duration;
 
@@ -20,9 +24,10 @@ pub struct Samples {
 pub struct Ratio {
     /// Ratio of the medians.
     pub ratio: f64,
-    /// Lower end of the 95 percent confidence interval.
+    /// Lower end of the 95 percent confidence interval; NaN with a single turn.
     pub low: f64,
-    /// Upper end of the interval. With few turns the interval is the spread of the samples.
+    /// Upper end of the interval. With few turns the interval is the range of the samples, and
+    /// [`interval_note`] says what it is worth.
     pub high: f64,
 }
 
@@ -63,8 +68,12 @@ impl Samples {
         self.values.iter().copied().fold(f64::NAN, f64::max)
     }
 
-    /// Returns half of the range as a fraction of the median.
+    /// Returns half of the range as a fraction of the median; NaN with less than two turns, which
+    /// show no spread.
     pub fn spread(&self) -> f64 {
+        if self.count() < 2 {
+            return f64::NAN;
+        }
         (self.max() - self.min()) / 2.0 / self.median()
     }
 
@@ -72,7 +81,7 @@ impl Samples {
     /// and the middle 95 percent of the ratios are the interval.
     pub fn ratio_to(&self, base: &Self) -> Ratio {
         let ratio = self.median() / base.median();
-        if self.count() == 0 || base.count() == 0 {
+        if self.count().min(base.count()) < 2 {
             return Ratio { ratio, low: f64::NAN, high: f64::NAN };
         }
         let mut random = Random::new(1);
@@ -84,13 +93,32 @@ impl Samples {
     /// Returns the median ratio of paired turns, each measured beside its partner. Noise that slows
     /// down both partners does not widen the interval.
     pub fn paired_ratio_to(&self, base: &Self) -> Ratio {
-        if self.count() != base.count() || self.count() == 0 {
+        if self.count() != base.count() || self.count() < 2 {
             return self.ratio_to(base);
         }
         let turns: Vec<f64> = self.values.iter().zip(&base.values).map(|(a, b)| a / b).collect();
         let mut random = Random::new(1);
         let (low, high) = interval(|| median(&mut resample(&turns, &mut random)));
         Ratio { ratio: median(&mut turns.clone()), low, high }
+    }
+}
+
+/// Returns the number of turns from which on a 95 percent interval of a median is one: all turns
+/// lie on one side of the median with a probability of 2 to the power of 1 - turns.
+const TURNS_MIN: usize = 6;
+
+/// Describes the interval of a median that was measured in this number of turns.
+pub fn interval_note(turns: usize) -> String {
+    match turns {
+        0 | 1 => "One turn shows no spread and has no confidence interval.".into(),
+        2..TURNS_MIN => format!(
+            "At least and at most are the range of {turns} turns, which contains the median with a confidence of {} \
+             percent; 95 percent need {TURNS_MIN} turns.",
+            100 - (200 >> turns)
+        ),
+        _ => {
+            format!("At least and at most are the 95 percent confidence interval of {turns} turns.")
+        }
     }
 }
 
@@ -135,6 +163,29 @@ mod tests {
     }
 
     #[test]
+    fn one_turn_shows_no_spread_and_no_interval() {
+        let one = Samples::from_iter([5.45]);
+        assert!(one.spread().is_nan() && Samples::default().spread().is_nan());
+        for ratio in [one.ratio_to(&one), one.paired_ratio_to(&one)] {
+            assert_eq!(ratio.ratio, 1.0);
+            assert!(ratio.low.is_nan() && ratio.high.is_nan(), "{ratio:?}");
+        }
+        let two = Samples::from_iter([4.0, 6.0]);
+        assert_eq!(two.spread(), 0.2);
+        assert!(two.ratio_to(&one).low.is_nan(), "no interval against a single turn");
+    }
+
+    #[test]
+    fn the_note_says_what_an_interval_is_worth() {
+        assert!(interval_note(1).contains("no confidence interval"));
+        for (turns, percent) in [(2, 50), (3, 75), (4, 88), (5, 94)] {
+            let note = interval_note(turns);
+            assert!(note.contains(&format!("confidence of {percent} percent")), "{note}");
+        }
+        assert!(interval_note(6).contains("95 percent confidence interval of 6 turns"));
+    }
+
+    #[test]
     fn the_interval_contains_one_only_for_equal_samples() {
         let slow: Samples = (0..9).map(|n| 100.0 + f64::from(n)).collect();
         let fast: Samples = (0..9).map(|n| 50.0 + f64::from(n) / 2.0).collect();
@@ -153,6 +204,6 @@ mod tests {
         let near = |ratio: f64| (ratio - 1.02).abs() < 1e-9;
         assert!(near(paired.ratio) && near(paired.low) && near(paired.high), "{paired:?}");
         let fewer: Samples = [100.0].into_iter().collect();
-        assert_eq!(fewer.paired_ratio_to(&base), fewer.ratio_to(&base), "no pairs");
+        assert_eq!(fewer.paired_ratio_to(&base).ratio, 100.0 / 120.0, "no pairs");
     }
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::share;
+
 /// Ticks per second of the times in `/proc`, the same on every architecture of Linux.
 const TICKS: u64 = 100;
 
@@ -24,6 +26,29 @@ pub struct Usage {
     pub processor: Duration,
     /// Busy time of all processors. It includes kernel threads, but also other programs.
     pub machine: Duration,
+    /// Busy and idle time of all processors, by the same clock as `machine`.
+    pub machine_all: Duration,
+}
+
+impl Usage {
+    /// Returns the part of all processors that was busy, in percent; `None` if the time is too
+    /// short.
+    ///
+    /// # Errors
+    /// If more time was busy than there was.
+    pub fn busy_percent(&self) -> io::Result<Option<f64>> {
+        share::of_time("busy processors", self.machine, self.machine_all)
+    }
+
+    /// Returns the part of all processors that other programs and the kernel's threads used, in
+    /// percent; `None` if the time is too short.
+    ///
+    /// # Errors
+    /// As [`busy_percent`](Self::busy_percent).
+    pub fn others_percent(&self) -> io::Result<Option<f64>> {
+        let others = self.machine.saturating_sub(self.processor);
+        share::of_time("processors used by other programs", others, self.machine_all)
+    }
 }
 
 impl Sub for Usage {
@@ -36,6 +61,7 @@ impl Sub for Usage {
             system: self.system.saturating_sub(before.system),
             processor: self.processor.saturating_sub(before.processor),
             machine: self.machine.saturating_sub(before.machine),
+            machine_all: self.machine_all.saturating_sub(before.machine_all),
         }
     }
 }
@@ -78,13 +104,19 @@ fn usage_so_far() -> io::Result<Usage> {
     let words: Vec<&str> =
         own.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let (user, system) = (ticks(words.get(11).copied()), ticks(words.get(12).copied()));
-    // user, nice, system, (idle, iowait,) irq, softirq of all processors.
     let all = fs::read_to_string("/proc/stat")?;
-    let words: Vec<&str> = all.lines().next().unwrap_or("").split_whitespace().collect();
-    let machine = [1, 2, 3, 6, 7].iter().map(|&n| ticks(words.get(n).copied())).sum();
+    let (machine, machine_all) = machine_time(all.lines().next().unwrap_or(""));
     let processor = clock_gettime(ClockId::ProcessCPUTime);
     let processor = Duration::try_from(processor).unwrap_or_default();
-    Ok(Usage { wall: Duration::ZERO, user, system, processor, machine })
+    Ok(Usage { wall: Duration::ZERO, user, system, processor, machine, machine_all })
+}
+
+/// Returns the busy time of all processors, and their whole time, from the first line of
+/// `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. User includes guests.
+fn machine_time(line: &str) -> (Duration, Duration) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let sum = |fields: &[usize]| fields.iter().map(|&n| ticks(words.get(n).copied())).sum();
+    (sum(&[1, 2, 3, 6, 7]), sum(&[1, 2, 3, 4, 5, 6, 7, 8]))
 }
 
 /// Returns the processor time of the calling thread so far.
@@ -120,6 +152,20 @@ mod tests {
         let usage = watch.read().expect("/proc");
         assert!(usage.wall >= Duration::from_millis(60));
         assert!(usage.machine >= usage.processor / 2, "{usage:?}");
+    }
+
+    #[test]
+    fn busy_time_is_a_part_of_the_time_of_the_same_clock() {
+        let (busy, all) = machine_time("cpu  100 10 40 300 20 5 5 20 7 0");
+        assert_eq!((busy, all), (Duration::from_millis(1600), Duration::from_secs(5)));
+        let usage = Usage { machine: busy, machine_all: all, ..Usage::default() };
+        assert_eq!(usage.busy_percent().expect("a part"), Some(32.0));
+        // This process used 1.1 of the 1.6 seconds.
+        let usage = Usage { processor: Duration::from_millis(1100), ..usage };
+        assert_eq!(usage.others_percent().expect("a part"), Some(10.0));
+        let wrong = Usage { machine_all: Duration::from_secs(1), ..usage };
+        assert!(wrong.busy_percent().is_err());
+        assert_eq!(Usage::default().busy_percent().expect("too short"), None);
     }
 
     #[test]

@@ -420,7 +420,7 @@ impl<'d, D: Driver> Run<'d, D> {
         if self.iteration == self.options.loops {
             return Ok(None);
         }
-        let Measured { usage, peak_memory, outputs } =
+        let Measured { usage, peak_memory, outputs, .. } =
             parallel(self.options.threads, |thread| self.work(thread), || Ok(()))?;
         let full = outputs.iter().any(|result| result.full);
         if full && !self.options.until_full {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::escape::escaped;
-use super::{Cell, Plot, Report, Section, Source, Table, svg};
+use super::svg::Frame;
+use super::{Answer, Cell, Plot, Report, Section, Source, Table, svg};
 
 /// The style sheet; light or dark as the reader's system prefers.
 const STYLE: &str = include_str!("page.css");
@@ -16,13 +17,37 @@ pub fn report(report: &Report) -> String {
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{title}</h1>\n"
     );
-    environment(&mut page, report);
+    summary(&mut page, report);
     contents(&mut page, report);
+    environment(&mut page, report);
     for (n, part) in report.sections.iter().enumerate() {
         section(&mut page, n, part);
     }
     page.push_str("</main>\n</html>\n");
     page
+}
+
+/// Writes the table of all answers, each with a link to its section.
+fn summary(page: &mut String, report: &Report) {
+    let answers = report.answers();
+    if answers.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<div class=table><table class=summary>\n<thead><tr><th class=words>Question</th><th class=words>Verdict</th>\
+         <th class=words>Figure</th><th class=words>Published, other hardware</th></tr></thead>\n<tbody>\n",
+    );
+    for (n, answer) in answers {
+        let [question, verdict, figure, published] =
+            [&answer.question, &answer.verdict, &answer.figure, &answer.published]
+                .map(|text| escaped(text));
+        let _ = writeln!(
+            page,
+            "<tr><th scope=row><a href=\"#s{n}\">{question}</a></th><td class=words>{verdict}</td>\
+             <td class=words>{figure}</td><td class=words>{published}</td></tr>",
+        );
+    }
+    page.push_str("</tbody>\n</table></div>\n");
 }
 
 fn environment(page: &mut String, report: &Report) {
@@ -51,28 +76,70 @@ fn contents(page: &mut String, report: &Report) {
     }
     page.push_str("<nav><ol>\n");
     for (n, part) in report.sections.iter().enumerate() {
-        let _ = writeln!(page, "<li><a href=\"#s{n}\">{}</a></li>", escaped(&part.title));
+        let verdict = part.answer.as_ref().map_or(String::new(), |answer| {
+            format!(" <span class=verdict>{}</span>", escaped(&answer.verdict))
+        });
+        let _ = writeln!(page, "<li><a href=\"#s{n}\">{}</a>{verdict}</li>", escaped(&part.title));
     }
     page.push_str("</ol></nav>\n");
 }
 
 fn section(page: &mut String, n: usize, section: &Section) {
     let _ = writeln!(page, "<section id=s{n}>\n<h2>{}</h2>", escaped(&section.title));
+    if let Some(Answer { question, verdict, figure, published }) = &section.answer {
+        let _ = writeln!(
+            page,
+            "<p class=answer><b>{}</b> {} <b>{}</b> <span class=verdict>Published: {}</span></p>",
+            escaped(question),
+            escaped(verdict),
+            escaped(figure),
+            escaped(published),
+        );
+    }
     for paragraph in &section.text {
         let _ = writeln!(page, "<p>{}</p>", escaped(paragraph));
     }
-    section.plots.iter().for_each(|part| plot(page, part));
+    let plots: Vec<&Plot> = section.plots.iter().filter(|plot| plot.has_shape()).collect();
+    if !plots.is_empty() {
+        page.push_str("<div class=plots>\n");
+        let frame = if plots.len() == 1 { Frame::WIDE } else { Frame::HALF };
+        for part in plots {
+            plot(page, part, frame);
+        }
+        page.push_str("</div>\n");
+    }
     section.tables.iter().for_each(|part| table(page, part));
     page.push_str("</section>\n");
 }
 
-fn plot(page: &mut String, plot: &Plot) {
+/// Writes the plot twice, for a desktop and for a phone; the style sheet shows the one that fits.
+fn plot(page: &mut String, plot: &Plot, desktop: Frame) {
     let _ = writeln!(
         page,
-        "<figure>\n<figcaption>{}</figcaption>\n{}</figure>",
+        "<figure>\n<figcaption>{}</figcaption>\n<div class=wide>{}</div>\n<div class=narrow>{}</div>\n</figure>",
         escaped(&plot.title),
-        svg::plot(plot)
+        svg::plot(plot, desktop),
+        svg::plot(plot, Frame::NARROW),
     );
+}
+
+/// Provenance with more characters than this is a footnote.
+const PROVENANCE_MAX: usize = 32;
+
+/// The footnotes of a table: each text once, with a letter.
+#[derive(Default)]
+struct Footnotes(Vec<String>);
+
+impl Footnotes {
+    /// Returns the letter of a text: a, b, …, z, aa.
+    fn letter(&mut self, text: &str) -> String {
+        let n = self.0.iter().position(|known| known == text).unwrap_or_else(|| {
+            self.0.push(text.into());
+            self.0.len() - 1
+        });
+        let letter = |n: usize| char::from(b"abcdefghijklmnopqrstuvwxyz"[n % 26]);
+        std::iter::repeat_n(letter(n), n / 26 + 1).collect()
+    }
 }
 
 fn table(page: &mut String, table: &Table) {
@@ -89,6 +156,7 @@ fn table(page: &mut String, table: &Table) {
         let _ = write!(page, "<th>{}{unit}</th>", escaped(&column.name));
     }
     page.push_str("<th class=words>storage</th></tr></thead>\n<tbody>\n");
+    let mut footnotes = Footnotes::default();
     for row in &table.rows {
         let class = if row.source == Source::Measured { "" } else { " class=other" };
         let _ = write!(page, "<tr{class}><th scope=row>{}</th>", escaped(&row.name));
@@ -97,9 +165,18 @@ fn table(page: &mut String, table: &Table) {
             let _ = write!(page, "<td{class}>{}</td>", escaped(&cell.to_string()));
         }
         let mark = row.source.mark().map(|mark| format!(" <em>{mark}</em>")).unwrap_or_default();
-        let _ = writeln!(page, "<td class=words>{}{mark}</td></tr>", escaped(&row.storage));
+        let storage = if row.storage.chars().count() > PROVENANCE_MAX {
+            format!("<sup>{}</sup>", footnotes.letter(&row.storage))
+        } else {
+            escaped(&row.storage)
+        };
+        let _ = writeln!(page, "<td class=words>{storage}{mark}</td></tr>");
     }
     page.push_str("</tbody>\n</table></div>\n");
+    for text in footnotes.0.clone() {
+        let letter = footnotes.letter(&text);
+        let _ = writeln!(page, "<p class=note><sup>{letter}</sup> {}</p>", escaped(&text));
+    }
     for note in &table.notes {
         let _ = writeln!(page, "<p class=note>{}</p>", escaped(note));
     }
@@ -108,6 +185,62 @@ fn table(page: &mut String, table: &Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Axis, Line};
+
+    #[test]
+    fn long_provenance_is_a_footnote_once() {
+        let long = "md of Linux, RAID6 of 24 SSDs, chunk 512 KiB, 50 dd";
+        let mut shown = Table::new("t", &[("a", "")]);
+        shown.published("healthy", long, vec![Cell::None]);
+        shown.published("one failed", long, vec![Cell::None]);
+        shown.row("ours", "memory", vec![Cell::None]);
+        let mut page = String::new();
+        table(&mut page, &shown);
+        assert_eq!(page.matches(long).count(), 1, "{page}");
+        assert_eq!(page.matches("<sup>a</sup>").count(), 3, "two rows and the note: {page}");
+        assert!(page.contains("<td class=words>memory</td>"), "{page}");
+    }
+
+    #[test]
+    fn the_page_begins_with_the_answers_and_links_to_their_sections() {
+        let mut first = Section::new("methods");
+        first.paragraph("no question");
+        let mut second = Section::new("reads");
+        second.answer = Some(Answer {
+            question: "What does a read cost?".into(),
+            verdict: "Half < all.".into(),
+            figure: "1,234 MB/s.".into(),
+            published: "200 MB/s.".into(),
+        });
+        let report = Report {
+            title: "All studies".into(),
+            environment: crate::Environment::now(),
+            sections: vec![first, second],
+        };
+        let page = super::report(&report);
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
+        assert!(at("<a href=\"#s1\">What does a read cost?</a>") < at("<nav>"), "{page}");
+        assert!(at("<nav>") < at("<dl class=environment>"));
+        assert_eq!(page.matches("Half &lt; all.").count(), 3, "summary, contents, section");
+        let text = crate::report::text::report(&report);
+        assert!(text.contains("Summary") && text.contains("see reads"), "{text}");
+    }
+
+    #[test]
+    fn a_section_shows_only_plots_with_a_shape() {
+        let of = |title: &str, points: &[(f64, f64)]| Plot {
+            title: title.into(),
+            x: Axis::linear("turn"),
+            y: Axis::linear("s"),
+            lines: vec![Line { name: "a".into(), source: Source::Measured, points: points.into() }],
+        };
+        let mut part = Section::new("a");
+        part.plots = vec![of("dot", &[(1.0, 1.0)]), of("line", &[(1.0, 1.0), (2.0, 3.0)])];
+        let mut page = String::new();
+        section(&mut page, 0, &part);
+        assert!(!page.contains("dot") && page.contains("<figcaption>line"), "{page}");
+        assert_eq!(page.matches("<svg").count(), 2, "for a desktop and for a phone");
+    }
 
     #[test]
     fn text_is_escaped_in_markup() {

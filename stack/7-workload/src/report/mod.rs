@@ -38,12 +38,28 @@ pub struct Report {
 pub struct Section {
     /// The question, or the title of the results.
     pub title: String,
+    /// The answer to the question of the study, if this section has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// Explanations and conclusions, a paragraph each.
     pub text: Vec<String>,
     /// Tables of figures.
     pub tables: Vec<Table>,
     /// Plots of the figures.
     pub plots: Vec<Plot>,
+}
+
+/// The question of a study, and its answers in a few words each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The question.
+    pub question: String,
+    /// The answer that follows from the figures of this run.
+    pub verdict: String,
+    /// The figure that carries the answer, with its unit.
+    pub figure: String,
+    /// The published answer, which was found on other hardware.
+    pub published: String,
 }
 
 /// The origin of figures. Everything without a label was measured in this run.
@@ -204,6 +220,42 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Report {
+    /// Returns the sections that answer a question, with their positions.
+    pub fn answers(&self) -> Vec<(usize, &Answer)> {
+        self.sections
+            .iter()
+            .enumerate()
+            .filter_map(|(n, section)| Some((n, section.answer.as_ref()?)))
+            .collect()
+    }
+
+    /// Returns the table of all answers; `None` without any.
+    pub fn summary(&self) -> Option<Table> {
+        let columns = [("verdict", ""), ("figure", ""), ("published", "other hardware")];
+        let mut table = Table::new("Summary", &columns);
+        for (n, answer) in self.answers() {
+            let Answer { question, verdict, figure, published } = answer.clone();
+            let cells = [verdict, figure, published].map(Cell::Text).to_vec();
+            table.row(question, format!("see {}", self.sections[n].title), cells);
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+}
+
+impl Plot {
+    /// Returns true if the plot shows more than the tables do: a line with two points, or two bars.
+    pub fn has_shape(&self) -> bool {
+        let finite = |line: &Line| {
+            line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()).count()
+        };
+        if self.x.names.is_empty() {
+            return self.lines.iter().any(|line| finite(line) > 1);
+        }
+        self.lines.iter().map(finite).sum::<usize>() > 1
+    }
+}
+
 impl Table {
     /// Creates an empty table with columns of these names and units.
     pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
@@ -274,6 +326,23 @@ mod tests {
         assert_eq!(Cell::Number(0.5, 0).to_string(), "0");
         assert_eq!(Cell::Number(-0.04, 1).to_string(), "0.0");
         assert_eq!(Cell::Number(f64::NAN, 2).to_string(), "–");
+    }
+
+    #[test]
+    fn one_dot_is_no_plot() {
+        let line = |points: &[(f64, f64)]| Line {
+            name: "a".into(),
+            source: Source::Measured,
+            points: points.to_vec(),
+        };
+        let plot = |x: Axis, lines| Plot { title: "p".into(), x, y: Axis::linear("s"), lines };
+        let linear = || Axis::linear("turn");
+        assert!(!plot(linear(), vec![line(&[(1.0, 2.0)]), line(&[(1.0, 3.0)])]).has_shape());
+        assert!(!plot(linear(), vec![line(&[(1.0, 2.0), (2.0, f64::NAN)])]).has_shape());
+        assert!(plot(linear(), vec![line(&[(1.0, 2.0), (2.0, 2.0)])]).has_shape());
+        let named = || Axis::named("step", vec!["a".into()]);
+        assert!(!plot(named(), vec![line(&[(1.0, 2.0)])]).has_shape());
+        assert!(plot(named(), vec![line(&[(1.0, 2.0)]), line(&[(1.0, 3.0)])]).has_shape());
     }
 
     #[test]

@@ -8,18 +8,50 @@ use std::fmt::Write;
 use super::escape::escaped;
 use super::{Axis, Line, Plot, Source};
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 360.0;
-/// Margins for numbers and labels.
-const LEFT: f64 = 84.0;
-const RIGHT: f64 = 16.0;
+/// The size of a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frame {
+    width: f64,
+    height: f64,
+    /// Margin for the numbers of the vertical axis.
+    left: f64,
+    /// Margin for the numbers or names of the horizontal axis.
+    bottom: f64,
+    /// Names at the horizontal axis are slanted, to fit beside each other.
+    slanted: bool,
+}
+
+impl Frame {
+    /// For the whole width of a page on a desktop.
+    pub const WIDE: Self =
+        Self { width: 1280.0, height: 420.0, left: 84.0, bottom: 48.0, slanted: false };
+    /// For a plot beside another one.
+    pub const HALF: Self =
+        Self { width: 640.0, height: 360.0, left: 84.0, bottom: 92.0, slanted: true };
+    /// For a page on a phone.
+    pub const NARROW: Self =
+        Self { width: 400.0, height: 360.0, left: 64.0, bottom: 92.0, slanted: true };
+
+    /// Returns the right end of the horizontal axis.
+    fn right(&self) -> f64 {
+        self.width - 16.0
+    }
+
+    /// Returns the position of the horizontal axis.
+    fn base(&self) -> f64 {
+        self.height - self.bottom
+    }
+}
+
+/// Margin above the plot.
 const TOP: f64 = 12.0;
-const BOTTOM: f64 = 48.0;
 /// Height of a legend line.
 const LEGEND: f64 = 20.0;
 /// Widths of a legend character, and of the marker with its gap.
 const CHARACTER: f64 = 6.6;
 const BEFORE: f64 = 28.0;
+/// Part of the distance between two names that their bars take together.
+const BARS: f64 = 0.76;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#777777"];
 
@@ -102,10 +134,36 @@ impl Scale<'_> {
         let name = self.axis.names.get((tick - 1.0).max(0.0) as usize);
         name.map_or_else(|| short(tick), |name| escaped(name))
     }
+
+    /// Returns the ticks with their labels. Labels of different numbers differ.
+    fn labels(&self) -> Vec<(f64, String)> {
+        let ticks = self.ticks();
+        if !self.axis.names.is_empty() {
+            return ticks.iter().map(|tick| (*tick, self.shown(*tick))).collect();
+        }
+        let shown = |digits| -> Vec<String> {
+            ticks.iter().map(|tick| short_with(*tick, digits)).collect()
+        };
+        let differ = |labels: &Vec<String>| {
+            labels.iter().collect::<std::collections::BTreeSet<_>>().len() == labels.len()
+        };
+        let labels = (DIGITS..=DIGITS_MAX).map(shown).find(differ);
+        let labels = labels.unwrap_or_else(|| shown(DIGITS_MAX));
+        ticks.iter().copied().zip(labels).collect()
+    }
 }
+
+/// Decimals of an axis label, and most decimals if labels would be the same otherwise.
+const DIGITS: usize = 2;
+const DIGITS_MAX: usize = 9;
 
 /// Formats a number as an axis label: 250k, 1.5M, 0.02.
 fn short(value: f64) -> String {
+    short_with(value, DIGITS)
+}
+
+/// Formats a number as an axis label with at most this number of decimals.
+fn short_with(value: f64, decimals: usize) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
         _ if size >= 1e9 => (value / 1e9, "G"),
@@ -113,69 +171,81 @@ fn short(value: f64) -> String {
         _ if size >= 1e4 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    let shown = if size > 0.0 && size < 0.01 {
-        format!("{scaled:e}")
+    let shown = if size > 0.0 && size < 0.001 {
+        format!("{scaled:.*e}", decimals - DIGITS)
     } else {
-        let digits = format!("{scaled:.2}");
+        let digits = format!("{scaled:.decimals$}");
         digits.trim_end_matches('0').trim_end_matches('.').to_owned()
     };
     shown + suffix
 }
 
-/// Formats the plot as an `svg` element.
-pub fn plot(plot: &Plot) -> String {
+/// Formats the plot as an `svg` element. Values with names are bars, all others lines.
+pub fn plot(plot: &Plot, frame: Frame) -> String {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
-    let x = Scale::new(&plot.x, points().map(|p| p.0), LEFT, WIDTH - RIGHT);
-    let y = Scale::new(&plot.y, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
+    let x = Scale::new(&plot.x, points().map(|p| p.0), frame.left, frame.right());
+    let mut y = Scale::new(&plot.y, points().map(|p| p.1), frame.base(), TOP);
+    let bars = !plot.x.names.is_empty();
+    if bars && plot.y.logarithmic {
+        // The smallest bar has a height, too.
+        y.min /= 3.0;
+    }
+    let columns = legend_columns(&plot.lines, &frame);
     #[allow(clippy::cast_precision_loss)] // a handful of lines
-    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(legend_columns(&plot.lines)) as f64;
+    let height = frame.height + LEGEND * plot.lines.len().div_ceil(columns) as f64;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
+        "<svg viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">\n",
+        frame.width,
         escaped(&plot.title)
     );
-    axes(&mut svg, &x, &y);
+    axes(&mut svg, &x, &y, &frame);
     for (n, line) in plot.lines.iter().enumerate() {
-        draw(&mut svg, n, line, &x, &y);
-        legend(&mut svg, n, line, legend_columns(&plot.lines));
+        if bars {
+            draw_bars(&mut svg, (n, plot.lines.len()), line, &x, &y);
+        } else {
+            draw(&mut svg, n, line, &x, &y);
+        }
+        legend(&mut svg, n, line, columns, &frame);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
-    for tick in y.ticks() {
+fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>, frame: &Frame) {
+    let (left, right, base) = (frame.left, frame.right(), frame.base());
+    for (tick, label) in y.labels() {
         let at = y.position(tick);
         let _ = writeln!(
             svg,
-            "<line class=grid x1={LEFT} x2={} y1={at:.1} y2={at:.1} />\
-             <text class=tick x={} y={:.1} text-anchor=end>{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 8.0,
+            "<line class=grid x1={left} x2={right} y1={at:.1} y2={at:.1} />\
+             <text class=tick x={} y={:.1} text-anchor=end>{label}</text>",
+            left - 8.0,
             at + 4.0,
-            short(tick)
         );
     }
-    let base = HEIGHT - BOTTOM;
-    for tick in x.ticks() {
-        let at = x.position(tick);
+    let slanted = frame.slanted && !x.axis.names.is_empty();
+    for (tick, label) in x.labels() {
+        let (at, below) = (x.position(tick), base + 19.0);
+        let place = if slanted {
+            format!("transform=\"translate({at:.1} {below}) rotate(-40)\" text-anchor=end")
+        } else {
+            format!("x={at:.1} y={below} text-anchor=middle")
+        };
         let _ = writeln!(
             svg,
             "<line class=axis x1={at:.1} x2={at:.1} y1={base} y2={} />\
-             <text class=tick x={at:.1} y={} text-anchor=middle>{}</text>",
+             <text class=tick {place}>{label}</text>",
             base + 5.0,
-            base + 19.0,
-            x.shown(tick)
         );
     }
     let middle = f64::midpoint(TOP, base);
     let _ = writeln!(
         svg,
-        "<line class=axis x1={LEFT} x2={} y1={base} y2={base} />\
+        "<line class=axis x1={left} x2={right} y1={base} y2={base} />\
          <text class=label x={} y={} text-anchor=middle>{}</text>\
          <text class=label transform=\"translate(16 {middle}) rotate(-90)\" text-anchor=middle>{}</text>",
-        WIDTH - RIGHT,
-        f64::midpoint(LEFT, WIDTH - RIGHT),
-        base + 40.0,
+        f64::midpoint(left, right),
+        frame.height - 8.0,
         escaped(&x.axis.label),
         escaped(&y.axis.label),
     );
@@ -201,6 +271,46 @@ fn mark_end(n: usize) -> &'static str {
     }
 }
 
+/// Draws the values of line `n` of `all` as bars, side by side with those of the other lines.
+/// Bars that were not measured in this run are outlines.
+#[allow(clippy::cast_precision_loss)] // a handful of lines
+fn draw_bars(
+    svg: &mut String,
+    (n, all): (usize, usize),
+    line: &Line,
+    x: &Scale<'_>,
+    y: &Scale<'_>,
+) {
+    let colour = COLOURS[n % COLOURS.len()];
+    let fill = match line.source {
+        Source::Measured => format!("fill=\"{colour}\""),
+        Source::Published | Source::Model => {
+            format!(
+                "fill=\"{colour}\" fill-opacity=0.25 stroke=\"{colour}\" stroke-dasharray=\"4 3\""
+            )
+        }
+    };
+    let group = (x.position(2.0) - x.position(1.0)) * BARS;
+    let width = group / all as f64;
+    // Bars begin at zero, or at the lower end of a logarithmic axis.
+    let zero = y.position(if y.axis.logarithmic { y.min } else { 0.0 });
+    for &(a, b) in line.points.iter().filter(|(a, b)| a.is_finite() && b.is_finite()) {
+        if y.axis.logarithmic && b <= 0.0 {
+            continue;
+        }
+        let (left, at) = (x.position(a) - group / 2.0 + width * n as f64, y.position(b));
+        let label = format!("{}: {}, {}", line.name, x.shown(a), short(b));
+        let _ = writeln!(
+            svg,
+            "<rect x={left:.1} y={:.1} width={:.1} height={:.1} {fill}><title>{}</title></rect>",
+            at.min(zero),
+            (width - 2.0).max(1.0),
+            (at - zero).abs().max(1.0),
+            escaped(&label),
+        );
+    }
+}
+
 fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
     let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
     let positions: Vec<(f64, f64, f64, f64)> =
@@ -208,8 +318,6 @@ fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
     let path: Vec<String> = positions.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
     let dash = if line.source == Source::Measured { "" } else { " stroke-dasharray=\"6 4\"" };
     let colour = COLOURS[n % COLOURS.len()];
-    // Named positions are not connected by a visible line.
-    let dash = if x.axis.names.is_empty() { dash } else { " stroke-opacity=0.25" };
     let _ = writeln!(
         svg,
         "<polyline points=\"{}\" fill=none stroke=\"{colour}\" stroke-width=2{dash} />",
@@ -237,20 +345,22 @@ fn legend_text(line: &Line) -> String {
 }
 
 /// Returns how many legend entries fit beside each other.
-fn legend_columns(lines: &[Line]) -> usize {
+fn legend_columns(lines: &[Line], frame: &Frame) -> usize {
     let widest = lines.iter().map(|line| legend_text(line).chars().count()).max().unwrap_or(0);
     let fits = |n: &u32| {
         let widest = f64::from(u32::try_from(widest).unwrap_or(u32::MAX));
-        (widest * CHARACTER + BEFORE) * f64::from(*n) <= WIDTH - LEFT
+        (widest * CHARACTER + BEFORE) * f64::from(*n) <= frame.width - frame.left
     };
     (2..=4).rev().find(fits).unwrap_or(1) as usize
 }
 
 #[allow(clippy::cast_precision_loss)] // a handful of lines
-fn legend(svg: &mut String, n: usize, line: &Line, legend_columns: usize) {
-    let width = (WIDTH - LEFT) / legend_columns as f64;
-    let x = LEFT + width * (n % legend_columns) as f64;
-    let y = HEIGHT + LEGEND * (n / legend_columns) as f64 + 6.0;
+fn legend(svg: &mut String, n: usize, line: &Line, legend_columns: usize, frame: &Frame) {
+    // A single column is as wide as the picture.
+    let left = if legend_columns == 1 { 8.0 } else { frame.left };
+    let width = (frame.width - left) / legend_columns as f64;
+    let x = left + width * (n % legend_columns) as f64;
+    let y = frame.height + LEGEND * (n / legend_columns) as f64 + 6.0;
     let text = legend_text(line);
     let _ = writeln!(
         svg,
@@ -283,6 +393,50 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_different_ticks_differ() {
+        for most in [0.004, 0.021, 0.03, 0.9, 7.0, 10_100.0, 1_040_000.0] {
+            for axis in [Axis::linear("s"), Axis::logarithmic("s")] {
+                let scale = Scale::new(&axis, [most * 0.97, most].into_iter(), 0.0, 1.0);
+                let mut labels: Vec<String> =
+                    scale.labels().into_iter().map(|tick| tick.1).collect();
+                let all = labels.len();
+                labels.sort();
+                labels.dedup();
+                assert_eq!(labels.len(), all, "{most}: {labels:?}");
+            }
+        }
+        let axis = Axis::linear("s");
+        let labels = Scale::new(&axis, [0.021].into_iter(), 0.0, 1.0).labels();
+        let labels: Vec<&str> = labels.iter().map(|tick| tick.1.as_str()).collect();
+        assert_eq!(labels, ["0", "0.005", "0.01", "0.015", "0.02"]);
+    }
+
+    #[test]
+    fn categories_are_bars_that_no_line_joins() {
+        let line = |name: &str, source, points: &[(f64, f64)]| Line {
+            name: name.into(),
+            source,
+            points: points.to_vec(),
+        };
+        let mut bars = Plot {
+            title: "rates".into(),
+            x: Axis::named("step", vec!["create".into(), "rm".into()]),
+            y: Axis::logarithmic("1/s"),
+            lines: vec![
+                line("ours", Source::Measured, &[(1.0, 500.0), (2.0, f64::NAN)]),
+                line("theirs", Source::Published, &[(1.0, 40.0), (2.0, 20.0)]),
+            ],
+        };
+        for frame in [Frame::WIDE, Frame::NARROW] {
+            let svg = plot(&bars, frame);
+            assert!(!svg.contains("<polyline") && !svg.contains("NaN"), "{svg}");
+            assert_eq!(svg.matches("<title>").count(), 3);
+        }
+        bars.x = Axis::linear("threads");
+        assert_eq!(plot(&bars, Frame::WIDE).matches("<polyline").count(), 2);
+    }
+
+    #[test]
     fn numbers_on_axes_are_short() {
         let cases =
             [(250_000.0, "250k"), (1.5e6, "1.5M"), (0.0, "0"), (0.25, "0.25"), (512.0, "512")];
@@ -299,11 +453,8 @@ mod tests {
         assert_eq!(scale.shown(2.0), "a &lt; b");
         let line =
             |name: &str| Line { name: name.into(), source: Source::Measured, points: vec![] };
-        assert_eq!(legend_columns(&[line("set"), line("removed")]), 4);
-        assert_eq!(
-            legend_columns(&[line("n1000000-20-255-40-220-60-200-80-150-100-120-d25, kernel XFS")]),
-            1
-        );
+        let columns = |name: &str| legend_columns(&[line("set"), line(name)], &Frame::NARROW);
+        assert_eq!((columns("removed"), columns(&"a long name ".repeat(5))), (4, 1));
     }
 
     #[test]
@@ -314,6 +465,6 @@ mod tests {
             y: Axis::linear("y"),
             lines: vec![Line { name: "none".into(), source: Source::Model, points: vec![] }],
         };
-        assert!(!plot(&empty).contains("NaN"));
+        assert!(!plot(&empty, Frame::WIDE).contains("NaN"));
     }
 }

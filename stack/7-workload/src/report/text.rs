@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Section, Table};
+use super::{Answer, Report, Section, Table};
 
 /// Width at which paragraphs are wrapped.
 const WIDTH: usize = 100;
@@ -11,6 +11,10 @@ const WIDTH: usize = 100;
 pub fn report(report: &Report) -> String {
     let mut text = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
     text.push_str(&environment(report));
+    if let Some(summary) = report.summary() {
+        text.push('\n');
+        text.push_str(&table(&summary));
+    }
     for part in &report.sections {
         text.push('\n');
         text.push_str(&section(part));
@@ -38,6 +42,9 @@ fn environment(report: &Report) -> String {
 /// Formats one section.
 pub fn section(section: &Section) -> String {
     let mut text = format!("{}\n{}\n", section.title, "-".repeat(section.title.chars().count()));
+    if let Some(Answer { question, verdict, figure, published }) = &section.answer {
+        text.push_str(&wrapped(&format!("{question} {verdict} {figure} Published: {published}")));
+    }
     for paragraph in &section.text {
         text.push_str(&wrapped(paragraph));
     }

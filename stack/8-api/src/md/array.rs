@@ -1,16 +1,17 @@
 //! An array: its members, and how they are managed.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xfskit_block::OpenMode;
-use xfskit_md::array::{Array as RunningArray, MemberState};
+use xfskit_md::array::Array as RunningArray;
 use xfskit_md::assemble::{AssembledMember, Freshness};
 use xfskit_md::create::{NewMember, erase};
 use xfskit_md::superblock::{Reshape, Time, Version};
 use xfskit_md::{Assembly, Layout, Level, Member as NamedDevice, superblock};
 use xfskit_target::{self as target, ArrayName};
-use xfskit_units::{Sectors, Uuid, index};
+use xfskit_units::{MemberSector, Sectors, SyncSector, Uuid, index};
 
 use super::new_device::NewDevices;
 use crate::cause::array::ArrayError;
@@ -72,8 +73,9 @@ impl ArrayOptions {
 /// # Ok(()) }
 /// ```
 ///
-/// What the array is, and what its members are to it, is said as it was when the array was opened.
-/// The files on an array are read and changed through [`Volume`](crate::Volume), the bytes through
+/// Its properties and its members are those of now: after [`fail`](Self::fail) the member is no
+/// longer in sync, and a spare that took its role is being rebuilt. The files on an array are read
+/// and changed through [`Volume`](crate::Volume), the bytes through
 /// [`Device`](crate::target::Device): both take the same target.
 ///
 /// An array is started by the first call that reads or writes more than superblocks, and marked
@@ -105,8 +107,8 @@ pub struct Member {
     pub data_offset: Sectors,
     /// How much of it can hold data.
     pub data_size: Sectors,
-    /// How much of the data is valid; all where it is `None`.
-    pub recovery_offset: Option<Sectors>,
+    /// Where the part of the data begins that is not valid; `None` if all of it is.
+    pub recovery_offset: Option<MemberSector>,
 }
 
 impl Array {
@@ -200,7 +202,8 @@ impl Array {
         self.assembly.reference()
     }
 
-    /// Returns the members, in the order in which they were named.
+    /// Returns the members as they are now, in the order in which they were named. Those that
+    /// [`add`](Self::add) brought come last.
     pub fn members(&self) -> Vec<Member> {
         let role = |i| self.assembly.roles.iter().position(|role| *role == Some(i));
         let member = |(i, member): (usize, &AssembledMember)| Member {
@@ -216,25 +219,17 @@ impl Array {
         self.assembly.members.iter().enumerate().map(member).collect()
     }
 
-    /// Returns the roles without a member: of an array that was started, those of now.
+    /// Returns the roles without a member.
     pub fn missing(&self) -> Vec<usize> {
-        let Some(running) = &self.running else { return self.assembly.missing() };
-        let is_absent =
-            |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
-        let states = running.states();
-        (0..states.len()).filter(|role| is_absent(&states[*role])).collect()
+        self.assembly.missing()
     }
 
-    /// Returns true if a member lacks data that it should have, or is to be replaced: of an array
-    /// that was started, now.
+    /// Returns true if a member lacks data that it should have, or is to be replaced.
     pub fn needs_rebuild(&self) -> bool {
         let lacks = |member: &AssembledMember| {
             matches!(member.freshness, Freshness::Rebuilding { .. } | Freshness::Replacement { .. })
         };
-        match &self.running {
-            Some(running) => running.needs_rebuild(),
-            None => self.assembly.members.iter().any(lacks),
-        }
+        self.assembly.members.iter().any(lacks)
     }
 
     /// Returns true if the array was shut down cleanly: its members agree.
@@ -252,8 +247,8 @@ impl Array {
         self.assembly.state()
     }
 
-    /// Returns where a resync has to begin, in sectors of each member (on RAID10, of the array).
-    pub fn resync_offset(&self) -> Option<Sectors> {
+    /// Returns where a resync has to begin; `None` if the array is clean.
+    pub fn resync_offset(&self) -> Option<SyncSector> {
         self.assembly.superblock().resync_offset()
     }
 
@@ -299,7 +294,7 @@ impl Array {
         let word = member.as_ref().display().to_string();
         let role = self.role(&word)?;
         let (level, raid_disks) = (self.level(), self.raid_disks());
-        let failed = self.start()?.fail(role);
+        let failed = self.with_running(|running| running.fail(role))?;
         failed.map_err(|_| ArrayError::Needed { member: word, level, raid_disks }.error())
     }
 
@@ -309,7 +304,7 @@ impl Array {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where superblocks cannot be written.
     pub fn activate_spares(&mut self) -> Result<Vec<(usize, String)>> {
-        self.start()?.activate_spares().map_err(Error::new)
+        self.with_running(RunningArray::activate_spares)?.map_err(Error::new)
     }
 
     /// Has a spare replace a member, which serves until [`Rebuild`](super::Rebuild) has filled the
@@ -321,8 +316,8 @@ impl Array {
         let word = member.as_ref().display().to_string();
         let role = self.role(&word)?;
         let with = with.map(|with| Ok::<_, Error>(self.member(with)?.name.clone())).transpose()?;
-        let spare = self.start()?.replace(role, with.as_deref()).map_err(Error::new)?;
-        spare.ok_or_else(|| ArrayError::NoSpare(word).error())
+        let spare = self.with_running(|running| running.replace(role, with.as_deref()))?;
+        spare.map_err(Error::new)?.ok_or_else(|| ArrayError::NoSpare(word).error())
     }
 
     /// Removes a spare or a failed member from the array.
@@ -335,7 +330,11 @@ impl Array {
         let found = self.member(&word)?;
         let (freshness, number) = (found.freshness, found.superblock.dev_number());
         match freshness {
-            Freshness::Spare => erase(&found.device, None).map_err(Error::new)?,
+            Freshness::Spare => {
+                let device = Arc::clone(&found.device);
+                self.stop()?;
+                erase(&device, None).map_err(Error::new)?;
+            }
             Freshness::Stale { .. } | Freshness::Faulty => {
                 self.start()?.remove(number).map_err(Error::new)?;
                 self.stop()?;
@@ -363,14 +362,18 @@ impl Array {
         if self.name.overlay.is_some() {
             return Err(ArrayError::Overlaid.error());
         }
-        self.stop()?;
+        if self.running.is_some() {
+            self.stop()?;
+            self.reassemble(|_| true, None)?;
+        }
         let target = Target::parse(&device)?;
         let name = target.to_string();
+        if let Some(candidate) = self.assembly.re_add_candidate(&name) {
+            self.with_running(|running| running.re_add(&candidate))?.map_err(Error::new)?;
+            return Ok(true);
+        }
         let known = self.assembly.members.iter().find(|member| member.name == name);
         let device = match known.map(|member| (member.freshness, &member.device)) {
-            Some(_) if self.assembly.re_add_candidate(&name).is_some() => {
-                return self.re_add(&name);
-            }
             Some((Freshness::Stale { .. } | Freshness::Faulty, device)) => device.clone(),
             Some((freshness, _)) => {
                 let (member, state) = (device.as_ref().display().to_string(), freshness);
@@ -400,8 +403,11 @@ impl Array {
     ///
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where more members fail than the level tolerates.
-    pub fn mark_clean(&self) -> Result<()> {
-        self.running.as_ref().map_or(Ok(()), RunningArray::close).map_err(Error::new)
+    pub fn mark_clean(&mut self) -> Result<()> {
+        if self.running.is_none() {
+            return Ok(());
+        }
+        self.with_running(RunningArray::close)?.map_err(Error::new)
     }
 
     /// Makes everything durable, marks the array clean, and ends it.
@@ -412,8 +418,17 @@ impl Array {
         self.stop()
     }
 
-    /// Returns the array, started, and what it is called.
-    pub(super) fn start(&mut self) -> Result<&RunningArray> {
+    /// Starts the array, runs `work` on it, and brings up to date what the members are.
+    pub(super) fn with_running<T>(&mut self, work: impl FnOnce(&RunningArray) -> T) -> Result<T> {
+        let done = work(self.start()?);
+        if let Some(running) = &self.running {
+            self.assembly.update(running).map_err(target::Error::from).map_err(Error::new)?;
+        }
+        Ok(done)
+    }
+
+    /// Returns the array, started.
+    fn start(&mut self) -> Result<&RunningArray> {
         self.refuse_without_redundancy()?;
         let running = match self.running.take() {
             Some(running) => running,
@@ -468,16 +483,6 @@ impl Array {
                 Err(ArrayError::NoRole { member, state }.error())
             }
         }
-    }
-
-    /// Lets a former member serve its role again.
-    fn re_add(&mut self, name: &str) -> Result<bool> {
-        self.start()?;
-        let candidate = self.assembly.re_add_candidate(name);
-        if let (Some(candidate), Some(running)) = (candidate, &self.running) {
-            running.re_add(&candidate).map_err(Error::new)?;
-        }
-        Ok(true)
     }
 
     /// Returns true if a device has a superblock of this array.

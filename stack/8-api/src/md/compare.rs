@@ -31,6 +31,7 @@ use super::stack::{ArrayStack, DoubtfulContent};
 use super::sync::SyncAction;
 use crate::cause::Cause;
 use crate::cause::array::ArrayError;
+use crate::progress::Report;
 use crate::target::{Device, Target};
 use crate::{CancelToken, Check, Checked, Error, Progress, Result, VolumeOptions};
 
@@ -39,7 +40,6 @@ const PAGES_MAX: usize = 100_000;
 /// Number of pages that are reported one by one.
 const REPORTED_MAX: usize = 1000;
 
-type OnProgress<'c> = Box<dyn Fn(SyncAction, Progress) + Sync + 'c>;
 type OnNote<'c> = Box<dyn Fn(&str) + Sync + 'c>;
 
 /// Compares the members of an array that a volume is on, and decides by the volume which of them
@@ -62,7 +62,7 @@ type OnNote<'c> = Box<dyn Fn(&str) + Sync + 'c>;
 pub struct Compare<'c> {
     repair: bool,
     log: Option<PathBuf>,
-    progress: Option<OnProgress<'c>>,
+    progress: Report<'c, (SyncAction, Progress)>,
     notes: Option<OnNote<'c>>,
     cancel: CancelToken,
 }
@@ -148,7 +148,7 @@ impl<'c> Compare<'c> {
 
     /// Receives the progress of each action, in bytes of each member.
     pub fn progress(mut self, report: impl Fn(SyncAction, Progress) + Sync + 'c) -> Self {
-        self.progress = Some(Box::new(report));
+        self.progress = Report::new(move |(action, progress)| report(action, progress));
         self
     }
 
@@ -211,9 +211,7 @@ impl<'c> Compare<'c> {
     }
 
     fn report(&self, action: SyncAction, done: u64, total: u64) {
-        if let Some(report) = &self.progress {
-            report(action, Progress { done, total });
-        }
+        self.progress.report((action, Progress { done, total }));
     }
 
     fn check_cancelled(&self) -> Result<()> {

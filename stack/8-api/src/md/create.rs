@@ -104,7 +104,7 @@ impl Create {
         self
     }
 
-    /// Sets the version of the superblocks, which says where they lie.
+    /// Sets the version of the superblocks, which decides where they lie.
     pub fn version(mut self, version: Version) -> Self {
         self.version = version;
         self
@@ -134,7 +134,7 @@ impl Create {
         self
     }
 
-    /// Says whether there is a write-intent bitmap.
+    /// Sets whether there is a write-intent bitmap.
     pub fn bitmap(mut self, bitmap: BitmapOption) -> Self {
         self.bitmap = bitmap;
         self
@@ -152,7 +152,7 @@ impl Create {
         self
     }
 
-    /// Says whether missing files are created, and whether devices with content are taken.
+    /// Sets whether missing files are created, and whether devices with content are taken.
     pub fn devices(mut self, devices: NewDevices) -> Self {
         self.devices = devices;
         self

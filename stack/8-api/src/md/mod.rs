@@ -6,12 +6,12 @@
 //! | | |
 //! | --- | --- |
 //! | [`Create`] | a new array |
-//! | [`examine`] | what the superblock of each member says |
+//! | [`examine`] | the superblock of each member |
 //! | [`Array`], [`ArrayOptions`] | the array of its members; fails, adds, replaces members |
 //! | [`Guess`] | the array of members whose superblocks are lost |
 //! | [`Rebuild`] | members that lack data are filled |
 //! | [`Scrub`] | members are compared |
-//! | [`Compare`] | members are compared, and the volume on them says which are wrong |
+//! | [`Compare`] | members are compared, and the volume on them shows which are wrong |
 //! | [`VerifiedArray`] | what is read is compared with the array's redundancy |
 //!
 //! The numbers of superblocks are in [`Sectors`] of 512 bytes, as md has them; all others are in
@@ -43,7 +43,7 @@ pub use xfskit_md::assemble::Freshness;
 pub use xfskit_md::create::BitmapOption;
 pub use xfskit_md::superblock::{Corruption as SuperblockCorruption, Reshape, Role, Time, Version};
 pub use xfskit_md::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
-pub use xfskit_units::{Daddr, MemberSector, Sectors};
+pub use xfskit_units::{ArraySector, Daddr, MemberSector, Sectors, SyncSector};
 
 use xfskit_units::Uuid;
 

@@ -1,4 +1,4 @@
-//! What the superblock of one member says.
+//! The superblock of one member.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +12,7 @@ use xfskit_md::superblock::{
 };
 use xfskit_md::{Layout, Level, bad_blocks, ppl};
 use xfskit_target::{self as target, ArrayName};
-use xfskit_units::{Daddr, MemberSector, Sectors};
+use xfskit_units::{Daddr, MemberSector, Sectors, SyncSector};
 
 use crate::cause::array::ArrayError;
 use crate::target::Target;
@@ -28,12 +28,12 @@ pub struct Examined {
     pub superblock: Result<Option<Superblock>>,
 }
 
-/// The superblock of a member: what it says of itself, and of its array. It is as it is on disk:
-/// [`corruption`](Self::corruption) says whether it can be used.
+/// The superblock of a member as it is on disk, with the fields of the member and of its array.
+/// [`corruption`](Self::corruption) is the reason why it cannot be used, if there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// The version, which says where it lies.
+    /// The version, which decides where it lies.
     pub version: Version,
     /// The first field that is impossible, if there is one.
     pub corruption: Option<Corruption>,
@@ -68,9 +68,9 @@ pub struct Superblock {
     /// The number of changes of the array. The largest is the newest.
     pub events: u64,
     /// Where a resync has to begin; `None` if the array is clean.
-    pub resync_offset: Option<Sectors>,
-    /// How many sectors of this member are rebuilt; `None` for all.
-    pub recovery_offset: Option<Sectors>,
+    pub resync_offset: Option<SyncSector>,
+    /// Where the part of this member begins that is not rebuilt; `None` if all of it is.
+    pub recovery_offset: Option<MemberSector>,
     /// The number of this device in the role table.
     pub dev_number: u32,
     /// What this device is.

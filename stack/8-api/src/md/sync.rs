@@ -10,6 +10,7 @@ use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::array::sync_action::{self, Completion, ScrubProgress};
 
 use super::Array;
+use crate::builder::{cancel_method, progress_method};
 use crate::cause::array::ArrayError;
 use crate::progress::{Control, Report};
 use crate::{CancelToken, Error, Progress, Result};
@@ -95,16 +96,12 @@ impl<'c> Scrub<'c> {
         self
     }
 
-    /// Receives the progress, in bytes of each member.
-    pub fn progress(mut self, report: impl Fn(Progress) + Sync + 'c) -> Self {
-        self.control.report = Report::new(report);
-        self
+    progress_method! {
+        /// Receives the progress, in bytes of each member.
     }
 
-    /// Stops when the token is cancelled. What was done until then is returned.
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.control.cancel = token.clone();
-        self
+    cancel_method! {
+        /// Stops when the token is cancelled. What was done until then is returned.
     }
 
     /// Compares the members of `array`.
@@ -126,7 +123,15 @@ impl<'c> Scrub<'c> {
         mut found: impl FnMut(&Mismatch),
     ) -> Result<Scrubbed> {
         let name = array.name();
-        let running = array.start()?;
+        array.with_running(|running| self.scrub(running, name, &mut found))?
+    }
+
+    fn scrub(
+        &self,
+        running: &RunningArray,
+        name: String,
+        found: &mut dyn FnMut(&Mismatch),
+    ) -> Result<Scrubbed> {
         if !running.can_be_scrubbed() {
             return Err(ArrayError::NothingToCompare(name).error());
         }
@@ -174,7 +179,7 @@ impl<'c> Scrub<'c> {
 #[must_use = "nothing is rebuilt until `run` is called"]
 pub struct Rebuild<'c> {
     rate: Option<u64>,
-    report: Option<Box<dyn Fn(SyncAction, Progress) + Sync + 'c>>,
+    report: Report<'c, (SyncAction, Progress)>,
     cancel: CancelToken,
 }
 
@@ -231,7 +236,7 @@ impl<'c> Rebuild<'c> {
 
     /// Receives the progress of each action, in bytes.
     pub fn progress(mut self, report: impl Fn(SyncAction, Progress) + Sync + 'c) -> Self {
-        self.report = Some(Box::new(report));
+        self.report = Report::new(move |(action, progress)| report(action, progress));
         self
     }
 
@@ -247,7 +252,10 @@ impl<'c> Rebuild<'c> {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where members cannot be written.
     pub fn run(&self, array: &mut Array) -> Result<Rebuilt> {
-        let running = array.start()?;
+        array.with_running(|running| self.complete(running))?
+    }
+
+    fn complete(&self, running: &RunningArray) -> Result<Rebuilt> {
         running.activate_spares().map_err(Error::new)?;
         let mut throttle = Throttle::new(self.rate);
         running
@@ -289,9 +297,7 @@ impl<'c> Rebuild<'c> {
     }
 
     fn at(&self, action: SyncAction, done: u64, total: u64) {
-        if let Some(report) = &self.report {
-            report(action, Progress { done, total });
-        }
+        self.report.report((action, Progress { done, total }));
     }
 }
 

@@ -1,6 +1,6 @@
-//! Volumes for the tests of the facade.
+//! Volumes and arrays for the tests of the facade.
 
-#![allow(dead_code)] // each test uses a part
+pub(crate) mod array;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

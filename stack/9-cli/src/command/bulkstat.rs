@@ -12,7 +12,7 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 
 /// Number of inodes, and the space that they take.
@@ -24,13 +24,13 @@ struct Count {
     space: u64,
 }
 
-/// `xfskit bulkstat`
+/// `xfskit bulkstat`: lists every inode from the inode btrees.
 pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
     let writer = if args.count { None } else { args.rows.writer(false, out)? };
     let volume = open::volume(&args.target, out)?;
     let now = volume.statfs().map_err(|error| open::failure(&error))?;
     let total = now.inodes.saturating_sub(now.inodes_free);
-    let progress = Progress::beside_output(out, "bulkstat", "inodes");
+    let progress = Progress::beside_output(out, "bulkstat", Unit::Count("inodes"));
     let counts = Mutex::new(BTreeMap::<&'static str, Count>::new());
     let failed = Mutex::new(None);
     let visit = |entries: &[BulkstatEntry]| {

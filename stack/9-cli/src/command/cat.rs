@@ -11,7 +11,7 @@ use crate::grammar::read::Cat;
 use crate::out::Out;
 use crate::show;
 
-/// `xfskit cat`
+/// `xfskit cat`: writes the content of a file to standard output.
 pub(crate) fn run(volume: &Volume, args: &Cat, out: &Out) -> Outcome {
     let path = open::inside(&args.path)?;
     let metadata = volume.metadata(path).map_err(|error| open::failure(&error))?;

@@ -13,7 +13,7 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar;
 use crate::grammar::metadata::Check;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 use findings::Findings;
 
@@ -31,7 +31,7 @@ impl<'a> Phases<'a> {
     fn show(&self, phase: CheckPhase, at: xfskit::Progress) {
         let mut now = self.now.lock();
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
-            *now = Some((phase, Progress::new(self.out, phase.title(), "done")));
+            *now = Some((phase, Progress::new(self.out, phase.title(), Unit::Count("done"))));
         }
         if let Some((_, progress)) = &*now {
             progress.set(at.done, at.total);
@@ -39,7 +39,7 @@ impl<'a> Phases<'a> {
     }
 }
 
-/// `xfskit check`
+/// `xfskit check`: checks every structure of the volume, and prints the findings.
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = &*args.target.name;
     if !args.repair {

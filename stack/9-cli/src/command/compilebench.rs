@@ -13,7 +13,8 @@ use crate::grammar::programs::Compilebench;
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// `xfskit compilebench`
+/// `xfskit compilebench`: ages a filesystem with source trees as compilebench does, and prints the
+/// rates.
 pub(crate) fn run(args: &Compilebench, out: &Out) -> Outcome {
     let options = Options {
         initial: args.initial,

@@ -18,7 +18,7 @@ use crate::grammar::programs::Dbench;
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// `xfskit dbench`
+/// `xfskit dbench`: runs the load of dbench, and prints the throughput.
 pub(crate) fn run(args: &Dbench, out: &Out) -> Outcome {
     if args.print_load {
         out.raw(mix::text(args.seed).as_bytes())?;

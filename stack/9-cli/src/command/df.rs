@@ -39,7 +39,7 @@ impl Usage {
     }
 }
 
-/// `xfskit df`
+/// `xfskit df`: prints how full the volume is.
 pub(crate) fn run(volume: &Volume, args: &Df, out: &Out) -> Outcome {
     let usage = Usage::of(volume)?;
     let name = &args.target.name;

@@ -11,7 +11,7 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Du;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show::{self, Named};
 
 /// One file or directory, for JSON.
@@ -28,9 +28,9 @@ struct Sum {
     bytes: u64,
 }
 
-/// `xfskit du`
+/// `xfskit du`: prints how much space files take, directory by directory.
 pub(crate) fn run(volume: &Volume, args: &Du, out: &Out) -> Outcome {
-    let progress = Progress::beside_output(out, "du", "files");
+    let progress = Progress::beside_output(out, "du", Unit::Count("files"));
     let mut usage = Usage { args, out, counted: HashSet::new(), open: Vec::new() };
     for path in &args.paths {
         let walk = volume.walk_dir_nofollow(open::inside(path)?);

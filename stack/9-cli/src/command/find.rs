@@ -14,7 +14,7 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::{Find, Kind};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 
 /// A comparison.
@@ -153,7 +153,7 @@ fn kind_of(kind: Kind) -> FileType {
     }
 }
 
-/// `xfskit find`
+/// `xfskit find`: lists the files that meet all conditions.
 pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     let conditions = Conditions::parse(volume, args)?;
     let start = metadata(volume, &args.path)?;
@@ -162,7 +162,7 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
         out,
         end: if args.print0 { 0 } else { b'\n' },
         writer: args.rows.writer(true, out)?,
-        progress: Progress::beside_output(out, "find", "files"),
+        progress: Progress::beside_output(out, "find", Unit::Count("files")),
         failed: Mutex::new(None),
     };
     let path = open::inside(&args.path)?;

@@ -17,7 +17,7 @@ use crate::grammar::bench::FsMark;
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// `xfskit fs_mark`
+/// `xfskit fs_mark`: makes small files as fs_mark does, and prints the rates.
 pub(crate) fn run(args: &FsMark, out: &Out) -> Outcome {
     let log = args.log.as_deref().map(open_log).transpose()?;
     let mut work = Work { args, out, stop: Stop::on_signals()?, log };

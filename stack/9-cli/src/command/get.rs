@@ -11,13 +11,13 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Get;
 use crate::out::{Out, io_cause};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 
 /// Bytes that are collected before an archive is written.
 const BUFFER: usize = 1 << 20;
 
-/// `xfskit get`
+/// `xfskit get`: copies a file or a tree out of the volume, or writes it as a tar archive.
 pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     // `get IMAGE /link/ …` copies the target of the link; without the slash, the link.
     let path = open::inside(&args.path)?;
@@ -27,7 +27,7 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
             .hint("Write the archive to a file: xfskit get --tar --json TARGET PATH FILE.tar"));
     }
-    let progress = Progress::new(out, "get", "files");
+    let progress = Progress::new(out, "get", Unit::Count("files"));
     let skipped = Mutex::new(Vec::<String>::new());
     let notice = |notice: Notice<'_>| {
         let Notice::Problem(problem) = notice else { return };

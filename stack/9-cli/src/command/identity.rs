@@ -19,7 +19,7 @@ struct Identity {
     meta_uuid: Uuid,
 }
 
-/// `xfskit label TARGET`
+/// `xfskit label TARGET`: prints the label of the volume.
 pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
     let label = volume.label();
     if out.json() {
@@ -30,12 +30,12 @@ pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit uuid TARGET`
+/// `xfskit uuid TARGET`: prints the UUID of the volume.
 pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
     print_uuids(&Identity { uuid: volume.uuid(), meta_uuid: volume.meta_uuid() }, out)
 }
 
-/// `xfskit uuid TARGET UUID`
+/// `xfskit uuid TARGET UUID`: sets the UUID of the volume.
 pub(super) fn set_uuid(target: &Target, uuid: NewUuid, out: &Out) -> Outcome {
     let options = VolumeOptions::new().cache_bytes(target.cache.bytes());
     let options = target.log().iter().fold(options, VolumeOptions::log);

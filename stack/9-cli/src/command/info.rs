@@ -35,7 +35,7 @@ struct Journal {
     error: Option<String>,
 }
 
-/// `xfskit info`
+/// `xfskit info`: prints geometry, features, free space and the state of the journal.
 pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
     if args.compat {
         return readers(args, out);

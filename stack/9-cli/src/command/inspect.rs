@@ -7,7 +7,7 @@ use crate::exit::{Failure, Outcome};
 use crate::grammar::metadata::Inspect;
 use crate::out::Out;
 
-/// `xfskit inspect`
+/// `xfskit inspect`: prints a structure of the volume, decoded with xfs_db's field names.
 pub(crate) fn run(args: &Inspect, out: &Out) -> Outcome {
     let mut words = vec![args.structure.clone()];
     words.extend_from_slice(&args.arguments);

@@ -8,7 +8,7 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::metadata::{self, View};
 use crate::out::Out;
 
-/// `xfskit log`
+/// `xfskit log`: prints the journal, every item decoded.
 pub(crate) fn run(args: &metadata::Log, out: &Out) -> Outcome {
     let name = &*args.target.name;
     let superblock = open::superblock(name, out)?;

@@ -49,7 +49,7 @@ struct Brief {
     file_type: FileType,
 }
 
-/// `xfskit ls`
+/// `xfskit ls`: lists a directory, or prints one name.
 pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
     let path = open::inside(&args.path)?;
     let failure = |error: Error| open::failure(&error);

@@ -8,7 +8,7 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::{Cli, Completions, Man};
 use crate::out::Out;
 
-/// `xfskit completions`
+/// `xfskit completions`: prints the completions for a shell.
 pub(crate) fn completions(args: &Completions, out: &Out) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "xfskit", &mut script);
@@ -16,7 +16,7 @@ pub(crate) fn completions(args: &Completions, out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit man`
+/// `xfskit man`: writes the manual pages to a directory.
 pub(crate) fn man(args: &Man) -> Outcome {
     let failed = |e: std::io::Error| {
         Failure::cannot(format!("{}: {e}", args.dir.display()))

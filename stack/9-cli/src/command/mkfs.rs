@@ -15,7 +15,7 @@ use crate::grammar::make::Mkfs;
 use crate::out::Out;
 use crate::show;
 
-/// `xfskit mkfs`
+/// `xfskit mkfs`: makes an empty volume, or with `--from` one that holds a tree.
 pub(crate) fn run(args: &Mkfs, out: &Out) -> Outcome {
     let mkfs = choose_features(args, builder(args)?, out)?;
     if !args.from.is_empty() {

@@ -12,7 +12,7 @@ use xfskit::{ErrorKind, Replay, SecondarySuperblock, Superblock, Volume, VolumeO
 use crate::exit::Failure;
 use crate::grammar;
 use crate::out::{Out, chain};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 
 /// Number of unfinished intents of a journal that are listed.
 const UNFINISHED_MAX: usize = 10;
@@ -48,14 +48,19 @@ pub(crate) fn volume_on(
 
 /// Prints notes on an opened volume.
 fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
-    if let Some(secondary) = volume.secondary_superblock() {
-        note_secondary(&target.name, secondary, out);
-    }
+    note_superblock(&volume, &target.name, out);
     for fault in volume.faults() {
         out.fault_at(&target.name, fault, Some(fault));
     }
     note_replay(&volume, out);
     volume
+}
+
+/// Prints a note if the volume is read by a secondary superblock.
+pub(crate) fn note_superblock(volume: &Volume, name: &str, out: &Out) {
+    if let Some(secondary) = volume.secondary_superblock() {
+        note_secondary(name, secondary, out);
+    }
 }
 
 /// Prints the secondary superblock by which a volume with a damaged primary is read.
@@ -123,7 +128,7 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    Ok(said_of_changed(volume_to_change(target, out)?, target, out))
+    Ok(with_replay_notes(volume_to_change(target, out)?, target, out))
 }
 
 /// Opens the volume on a device that is open already for writing, and prints notes.
@@ -133,11 +138,12 @@ pub(crate) fn volume_for_writing_on(
     out: &Out,
 ) -> Result<Volume, Failure> {
     let volume = opened_to_change(target, |options| options.open_on(device), out)?;
-    Ok(said_of_changed(volume, target, out))
+    Ok(with_replay_notes(volume, target, out))
 }
 
-/// Prints notes on a volume that is open for writing.
-fn said_of_changed(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
+/// Prints notes on a volume that is open for writing: what its replay did, and orphans that stay.
+/// Returns the volume.
+fn with_replay_notes(volume: Volume, target: &grammar::change::Target, out: &Out) -> Volume {
     if let Some(replay) = volume.replay() {
         note_torn(replay, out);
         if !replay.clean {
@@ -174,7 +180,7 @@ fn opened_to_change(
 
 /// Shows the progress of the journal's replay while a volume is opened.
 fn show_replay(options: VolumeOptions, out: &Out) -> (VolumeOptions, Arc<Progress>) {
-    let progress = Arc::new(Progress::new(out, "replaying the journal", "blocks"));
+    let progress = Arc::new(Progress::new(out, "replaying the journal", Unit::Count("blocks")));
     let shown = Arc::clone(&progress);
     (options.progress(move |at| shown.set(at.done, at.total)), progress)
 }

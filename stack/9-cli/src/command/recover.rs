@@ -123,10 +123,12 @@ impl Report {
     }
 }
 
-/// `xfskit recover`
+/// `xfskit recover`: replays and finishes the journal, as opening the volume for writing does.
 pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     let volume = if args.dry_run {
-        open::volume_quietly(&args.target.to_read(), out)?
+        let volume = open::volume_quietly(&args.target.to_read(), out)?;
+        open::note_superblock(&volume, &args.target.name, out);
+        volume
     } else {
         open::volume_to_change(&args.target, out)?
     };

@@ -35,7 +35,7 @@ struct Piece {
     unwritten: bool,
 }
 
-/// `xfskit stat`
+/// `xfskit stat`: prints the metadata of a file.
 pub(crate) fn run(volume: &Volume, args: &read::Stat, out: &Out) -> Outcome {
     let path = open::inside(&args.path)?;
     let metadata = if args.follow { volume.metadata(path) } else { volume.symlink_metadata(path) };

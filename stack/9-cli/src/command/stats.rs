@@ -32,6 +32,7 @@ struct Counters {
 
 #[derive(Debug, Serialize)]
 struct Transactions {
+    changes: u64,
     committed: u64,
     empty: u64,
     undone: u64,
@@ -85,6 +86,7 @@ impl From<&Stats> for Counters {
         };
         Self {
             transactions: Transactions {
+                changes: tx.changes,
                 committed: tx.committed,
                 empty: tx.empty,
                 undone: tx.undone,
@@ -121,10 +123,11 @@ impl Counters {
     fn text(&self) -> String {
         let Self { transactions: tx, log, ail, buffers, locks } = self;
         let mut text = format!(
-            "transactions  {} committed, {} empty, {} undone; {} items listed, {} relogged\n\
+            "transactions  {} changes in {} committed, {} empty, {} undone; {} items listed, {} relogged\n\
              journal       {} checkpoints, {} records, {}; {} writes with FUA, {} flushes, {} of the data device\n\
              write-back    {} pushes, {} items, {}, {} flushes\n\
              buffers       {} look-ups, {} hits, {} misses, {} read, {} healed\n",
+            tx.changes,
             tx.committed,
             tx.empty,
             tx.undone,
@@ -161,7 +164,7 @@ impl Counters {
     }
 }
 
-/// `xfskit stats`
+/// `xfskit stats`: prints figures of the volume, and counters of the work of this process.
 pub(super) fn run(volume: &Volume, _: &read::Stats, out: &Out) -> Outcome {
     let groups = volume.groups().map_err(|error| super::open::failure(&error))?;
     let counters = Counters::from(&volume.stats());

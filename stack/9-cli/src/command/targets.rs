@@ -28,7 +28,8 @@ impl Line {
     }
 }
 
-/// `xfskit targets`. Exit code 1 if nothing is recognised.
+/// `xfskit targets`: lists the partitions and logical volumes of a disk image, and which of them
+/// hold XFS. Exit code 1 if nothing is recognised.
 pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
     let name = args.image.as_str();
     let found = target::discover(name).map_err(|e| open::not_opened(name, &e))?;

@@ -22,7 +22,7 @@ struct Line<'a> {
     file_type: FileType,
 }
 
-/// `xfskit tree`
+/// `xfskit tree`: draws the tree below a directory.
 pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
     let walk = volume.walk_dir(open::inside(&args.path)?);
     let walk = walk.map_err(|error| open::failure(&error))?;

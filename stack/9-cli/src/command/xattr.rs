@@ -21,7 +21,7 @@ struct Line<'a> {
     value: Named<'a>,
 }
 
-/// `xfskit xattr list`
+/// `xfskit xattr list`: lists names and values of extended attributes.
 pub(crate) fn list(volume: &Volume, args: &XattrList, out: &Out) -> Outcome {
     for xattr in &read(volume, &args.path, out)? {
         print(xattr, out)?;
@@ -29,7 +29,7 @@ pub(crate) fn list(volume: &Volume, args: &XattrList, out: &Out) -> Outcome {
     Ok(out.status())
 }
 
-/// `xfskit xattr get`
+/// `xfskit xattr get`: prints the value of an attribute, byte for byte.
 pub(crate) fn get(volume: &Volume, args: &XattrGet, out: &Out) -> Outcome {
     let xattrs = read(volume, &args.path, out)?;
     let Some(xattr) = xattrs.iter().find(|xattr| xattr.name() == args.name) else {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use xfskit_workload::suite::xattrs::case::Case;
@@ -240,8 +241,9 @@ pub(crate) enum Shape {
 #[command(after_help = "\
 The locks are parking (used by xfskit), test-and-set, test-and-set with back-off, ticket, queued. With
 more threads than processors, spinning locks wait for holders without a processor, as in a virtual
-machine. The model extends the measured times of holding and handing over to more processors; it is
-marked as a model.
+machine. The model extends the measured times of holding and handing over to more processors. It is
+marked as a model, fitted to points with up to 16 threads, compared with those held out, and refused
+if it is wrong there by more than 25 percent.
 
 Examples:
   xfskit bench locks
@@ -251,9 +253,9 @@ pub(crate) struct Locks {
     /// Number of threads; may be repeated [default: 1, and 1, 2 and 8 times the processors]
     #[arg(long, value_name = "THREADS")]
     pub at: Vec<NonZeroUsize>,
-    /// Seconds for each kind and number
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub time: f64,
+    /// Seconds for each kind and number [1; quick: 0.5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<Duration>,
     /// Number of processors of the model; may be repeated
     #[arg(long, value_name = "NUMBER", default_values_t = [8, 16, 32, 64, 128, 256].map(|n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)))]
     pub processors: Vec<NonZeroUsize>,
@@ -266,8 +268,8 @@ pub(crate) struct Locks {
 #[command(after_help = "\
 Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file from
 start to end, then another. Then one parameter at a time is varied: the stripe cache, chunks, the
-number of readers, each on one processor or not. RAID6 is compared with RAID50 of the same members. A
-point takes --time; a rebuild is measured for that long or until it ends.
+number of readers, each on one processor or not. RAID6 is compared with RAID50 of the same members, as
+two arrays and as four. A point takes --time; a rebuild is measured for that long or until it ends.
 
 Examples:
   xfskit bench raid --quick
@@ -284,12 +286,12 @@ pub(crate) struct Raid {
     /// Bytes of a chunk
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "512K")]
     pub chunk: u64,
-    /// Number of readers
-    #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN.saturating_add(49))]
-    pub readers: NonZeroUsize,
-    /// Average size of a file; there is one for each reader
-    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "48M")]
-    pub file_size: u64,
+    /// Number of readers [50; quick: 8]
+    #[arg(long, value_name = "NUMBER")]
+    pub readers: Option<NonZeroUsize>,
+    /// Average size of a file; there is one for each reader [48M; quick: 24M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub file_size: Option<u64>,
     /// Bytes of a small request; a large one is a whole stripe
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "1M")]
     pub request: u64,
@@ -302,9 +304,9 @@ pub(crate) struct Raid {
     /// Simulated members: microseconds until the first byte of a read
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     pub latency: u64,
-    /// Seconds for each point
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    pub time: f64,
+    /// Seconds for each point [2; quick: 0.5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<Duration>,
     #[command(flatten)]
     pub options: SuiteOptions,
 }
@@ -386,6 +388,12 @@ pub(crate) struct SuiteOptions {
     /// Write the report to this file, a page with plots
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// Parses a number of seconds above 0.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|n| Duration::try_from_secs_f64(n).ok());
+    seconds.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".into())
 }
 
 /// The baselines.

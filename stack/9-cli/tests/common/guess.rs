@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use serde_json::Value;
+use xfskit_test_support::Random;
 
 use crate::common::{Bench, damage, expect, objects, shown};
 
@@ -23,24 +24,11 @@ pub(crate) fn disk(bench: &Bench, name: &str) -> String {
     shown(&path)
 }
 
-/// Numbers that look random.
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        usize::try_from(self.0 >> 33).unwrap() % end
-    }
-
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        std::iter::repeat_with(|| u8::try_from(self.below(256)).unwrap()).take(len).collect()
-    }
-
-    pub(crate) fn shuffled(&mut self, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        (1..n).rev().for_each(|i| order.swap(i, self.below(i + 1)));
-        order
-    }
+/// Returns the numbers below `n` in random order.
+pub(crate) fn shuffled(n: usize, random: &mut Random) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    (1..n).rev().for_each(|i| order.swap(i, random.below(i + 1)));
+    order
 }
 
 /// A tree with so many files, in directories of twenty.
@@ -50,7 +38,7 @@ fn tree(bench: &Bench, files: usize, random: &mut Random) -> String {
     for file in 0..files {
         let dir = root.join(format!("dir{}", file / 20));
         fs::create_dir_all(&dir).unwrap();
-        let len = [300, 1500, 4000, 9000][random.below(4)];
+        let len = random.pick(&[300, 1500, 4000, 9000]);
         let content = random.bytes(len);
         fs::write(dir.join(format!("file-with-a-longer-name-{file}")), content).unwrap();
     }
@@ -103,7 +91,7 @@ impl Case {
         self.filled(bench, &target, &names);
         if let Some(i) = self.garbage {
             let (start, len) = self.garbage_mib;
-            damage(names[i].as_ref(), start << 20, &Random(self.seed).bytes(len << 20));
+            damage(names[i].as_ref(), start << 20, &Random::of_test(self.seed).bytes(len << 20));
         }
         if let Some(i) = self.missing {
             names[i] = "missing".into();
@@ -128,7 +116,7 @@ impl Case {
 
     /// Makes the volume, and erases the members' superblocks.
     pub(crate) fn filled(&self, bench: &Bench, target: &str, names: &[String]) {
-        let tree = tree(bench, self.files, &mut Random(self.seed));
+        let tree = tree(bench, self.files, &mut Random::of_test(self.seed));
         expect(0, &["mkfs", "-q", "-f", "--from", &tree, target]);
         for name in names {
             damage(name.as_ref(), 4096, &[0; 4096]);

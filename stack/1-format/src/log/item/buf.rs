@@ -18,16 +18,21 @@ pub const CHUNK: usize = 128;
 /// Longest buffer, in 512-byte units: a block, an inode cluster, a directory block.
 pub const LEN_MAX: u16 = 128;
 
-/// `flags`: an inode cluster of which only the unlinked pointers count.
-pub const INODE_BUF: u16 = 0x01;
-/// `flags`: the buffer was freed; earlier items for it must not be replayed.
-pub const CANCEL: u16 = 0x02;
-/// `flags`: user quota records.
-pub const UDQUOT_BUF: u16 = 0x04;
-/// `flags`: project quota records.
-pub const PDQUOT_BUF: u16 = 0x08;
-/// `flags`: group quota records.
-pub const GDQUOT_BUF: u16 = 0x10;
+xfskit_units::flag_word! {
+    /// The low 5 bits of a buffer item's `flags`. The high 5 are a [`BufType`].
+    pub struct BufFlags: u16 {
+        /// An inode cluster of which only the unlinked pointers count.
+        INODE_BUF = 1 << 0, "INODE_BUF";
+        /// The buffer was freed; earlier items for it must not be replayed.
+        CANCEL = 1 << 1, "CANCEL";
+        /// User quota records.
+        UDQUOT_BUF = 1 << 2, "UDQUOT_BUF";
+        /// Project quota records.
+        PDQUOT_BUF = 1 << 3, "PDQUOT_BUF";
+        /// Group quota records.
+        GDQUOT_BUF = 1 << 4, "GDQUOT_BUF";
+    }
+}
 
 /// The fixed part of an item's first region; the map follows.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -37,7 +42,7 @@ pub struct BufFormat {
     pub r#type: U16,
     /// Regions of the item.
     pub size: U16,
-    /// Flags in the low 5 bits, [`BufType`] in the high 5.
+    /// [`BufFlags`] in the low 5 bits, [`BufType`] in the high 5.
     pub flags: U16,
     /// Length of the buffer in 512-byte units.
     pub len: U16,
@@ -236,18 +241,23 @@ impl<'a> Buf<'a> {
         BufType::of(self.format.flags.get())
     }
 
+    fn flags(&self) -> BufFlags {
+        BufFlags::from_bits_retain(self.format.flags.get())
+    }
+
     /// Returns true if the item cancels the buffer.
     pub fn is_cancel(&self) -> bool {
-        self.format.flags.get() & CANCEL != 0
+        self.flags().contains(BufFlags::CANCEL)
     }
 
     /// Returns true if only the unlinked pointers of an inode cluster count.
     pub fn is_unlinked(&self) -> bool {
-        self.format.flags.get() & INODE_BUF != 0
+        self.flags().contains(BufFlags::INODE_BUF)
     }
 
     /// Returns true for quota records.
     pub fn is_dquot(&self) -> bool {
-        self.format.flags.get() & (UDQUOT_BUF | PDQUOT_BUF | GDQUOT_BUF) != 0
+        let dquots = BufFlags::UDQUOT_BUF | BufFlags::PDQUOT_BUF | BufFlags::GDQUOT_BUF;
+        self.flags().intersects(dquots)
     }
 }

@@ -19,7 +19,7 @@ use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, ExtLen, Geometry, Ino, Lsn, 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes, big_endian};
 
-use super::buf::{BufFormat, BufType, CANCEL, CHUNK, INODE_BUF, LEN_MAX};
+use super::buf::{BufFlags, BufFormat, BufType, CHUNK, LEN_MAX};
 use super::inode::{
     ABROOT, ADATA, AEXT, CORE, CORE_LEN, DBROOT, DDATA, DEV, DEXT, InodeFormat, LogDinode,
     NEXT_UNLINKED_OFFSET,
@@ -137,7 +137,7 @@ fn head(out: &mut impl Regions, (daddr, len): BufAddr, flags: u16, runs: &[Range
 /// Encodes that the buffer at `place` was freed. Each piece of a block in several pieces is
 /// cancelled by itself.
 pub fn cancel(out: &mut impl Regions, place: BufAddr) {
-    head(out, place, CANCEL, &[]);
+    head(out, place, BufFlags::CANCEL.bits(), &[]);
 }
 
 /// Encodes the unlinked pointers of some inodes of the cluster at `cluster`, in ascending order:
@@ -145,7 +145,7 @@ pub fn cancel(out: &mut impl Regions, place: BufAddr) {
 pub fn unlinked(out: &mut impl Regions, cluster: BufAddr, pointers: &[(usize, Option<AgIno>)]) {
     let chunk = |start: usize| start..start.saturating_add(CHUNK);
     let runs: Vec<_> = pointers.iter().map(|&(start, _)| chunk(start)).collect();
-    head(out, cluster, BufType::Inode.flags() | INODE_BUF, &runs);
+    head(out, cluster, BufType::Inode.flags() | BufFlags::INODE_BUF.bits(), &runs);
     for (_, next) in pointers {
         let next = next.map_or(inode::NULLAGINO, |agino| agino.0);
         let before = [0; NEXT_UNLINKED_OFFSET];

@@ -3,7 +3,7 @@
 use xfskit_units::{Geometry, LogBlock, Uuid};
 
 use super::{BLOCK, RecordHeader};
-use crate::log::op::{self, TransHeader};
+use crate::log::op::{self, OpFlags, TransHeader};
 use crate::log::record;
 use crate::testing::{each_check_fails, geo_v4_1k, geo_v5, geo_v5_1k, golden};
 use crate::{Ctx, Location};
@@ -59,7 +59,7 @@ fn records_read_as_linux_wrote_them() {
         let ops: Result<Vec<_>, _> = op::ops(&payload, num_logops, &ctx(&g.geo)).collect();
         let ops = ops.unwrap();
         assert_eq!(ops.len(), num_logops as usize);
-        assert!(ops[0].has(op::START) && ops[ops.len() - 1].has(op::COMMIT));
+        assert!(ops[0].has(OpFlags::START) && ops[ops.len() - 1].has(OpFlags::COMMIT));
         TransHeader::verify(ops[1].data, &ctx(&g.geo)).unwrap();
     }
 }

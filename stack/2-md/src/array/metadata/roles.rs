@@ -6,7 +6,9 @@
 //! Only version 1 superblocks support these changes: the table of 0.90 has no field for the
 //! progress of a rebuild.
 
-use xfskit_units::{MemberSector, Sectors, index};
+use std::sync::Arc;
+
+use xfskit_units::{MemberSector, SyncSector, index};
 use zerocopy::little_endian::U16;
 
 use super::{ArrayMetadata, Failures, MemberMetadata, State};
@@ -74,6 +76,7 @@ impl ArrayMetadata {
         let superblock = Superblock::V1(Box::new(superblock));
         let added = MemberMetadata { role, device: device.device, superblock };
         let mut failures = state.write_bitmap(&added);
+        state.failed.retain(|member| !Arc::ptr_eq(&member.device, &added.device));
         if mode == AddMode::Replacement {
             state.replacements.push(added);
         } else {
@@ -130,18 +133,12 @@ impl ArrayMetadata {
         let state = &mut *self.state.lock();
         let at = state.replacements.iter().position(|member| member.role == role);
         let Some(at) = at else { return Vec::new() };
+        // The replacement is still on its list, so its role table lists the old member as failed.
+        state.drop_members(role);
         let mut new = state.replacements.remove(at);
         clear_recovery(&mut new.superblock);
-        let removed = state.members.iter().filter(|member| member.role == role);
-        let removed: Vec<u32> = removed.map(|member| member.superblock.dev_number()).collect();
-        state.members.retain(|member| member.role != role);
         let mut failures = state.write_bitmap(&new);
         state.members.push(new);
-        for number in removed {
-            for member in &mut state.members {
-                member.superblock.set_failed(number);
-            }
-        }
         failures.extend(state.publish_recovered());
         failures
     }
@@ -202,12 +199,13 @@ impl State {
 
     /// Writes the superblocks of replacements. A replacement that fails is dropped from the list
     /// and becomes stale.
-    pub(super) fn write_replacements(&mut self, resync_offset: Option<Sectors>) {
+    pub(super) fn write_replacements(&mut self, resync_offset: Option<SyncSector>) {
         let events = self.events;
-        self.replacements.retain_mut(|member| {
+        let failed = self.replacements.extract_if(.., |member| {
             member.superblock.set_state(events, resync_offset);
-            write_one(member).is_ok()
+            write_one(member).is_err()
         });
+        self.failed.extend(failed);
     }
 }
 

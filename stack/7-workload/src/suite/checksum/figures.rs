@@ -57,6 +57,7 @@ impl Figures {
                 ("difference", "%"),
                 ("kernel XFS, CRC", ""),
                 ("turns", ""),
+                ("difference as published", ""),
             ],
         );
         for figure in &self.0 {
@@ -79,6 +80,7 @@ impl Figures {
                 Cell::Number(of_table, 1),
                 median(Column::Kernel),
                 Cell::Count(figure.columns[Column::Best as usize].count() as u64),
+                Cell::None,
             ];
             table.row(&figure.name, storage, cells);
         }
@@ -122,18 +124,28 @@ impl Figures {
                 .zip(known.iter().map(|(figure, _)| figure.difference(column)[0]))
                 .collect(),
         };
+        let pair = |name: &str| published::COMPILEBENCH.iter().find(|pair| pair.name == name);
+        let published = (1..)
+            .map(f64::from)
+            .zip(&known)
+            .filter_map(|(x, (figure, _))| Some((x, pair(&figure.name)?.difference_percent())));
         let short = |name: &str| {
             name.replace("initial create", "initial")
                 .replace("compiled tree", "comp.")
                 .replace(" tree", "")
         };
         Plot {
-            title: "With checksums against without, by operation".into(),
+            title: "compilebench: with checksums against without, by operation".into(),
             x: Axis::named("operation", known.iter().map(|(_, name)| short(name)).collect()),
             y: Axis::linear("difference, %"),
             lines: vec![
                 line(Column::Best.name(), Column::Best),
                 line(Column::Table.name(), Column::Table),
+                Line {
+                    name: "kernel XFS, 2013".into(),
+                    source: Source::Published,
+                    points: published.collect(),
+                },
             ],
         }
     }
@@ -165,11 +177,15 @@ impl Figure {
     }
 }
 
-/// Adds a row of published figures: without, with, difference.
-pub(super) fn published_row(table: &mut Table, name: &str, figures: [f64; 3], digits: u8) {
-    let [off, on, difference] = figures;
-    let mut cells =
-        vec![Cell::Number(off, digits), Cell::Number(on, digits), Cell::Number(difference, 1)];
-    cells.resize(table.columns.len(), Cell::None);
-    table.published(name, published::ON, cells);
+/// Adds a row of published figures: without, with, the difference computed from them, and the
+/// published difference.
+pub(super) fn published_row(table: &mut Table, pair: &published::Pair, digits: u8) {
+    let mut cells = vec![Cell::Number(pair.off, digits), Cell::Number(pair.on, digits)];
+    cells.push(Cell::Number(pair.difference_percent(), 1));
+    cells.resize(table.columns.len() - 1, Cell::None);
+    cells.push(match pair.as_published {
+        "" => Cell::None,
+        words => Cell::Text(words.into()),
+    });
+    table.published(pair.name, published::ON, cells);
 }

@@ -21,9 +21,10 @@ use std::io;
 use xfskit_crc::Skipping;
 
 use crate::Driver;
+use crate::measure::interval_note;
 use crate::program::compilebench;
 use crate::program::dbench::{self, load::Load, mix, tally::Outcome};
-use crate::report::{Cell, Section, Table};
+use crate::report::{Answer, Cell, Section, Table};
 use crate::suite::inodes::shape::{Plan, Shape};
 use crate::suite::inodes::step::{self, Step};
 use crate::suite::{Observer, Settings};
@@ -252,15 +253,21 @@ impl Study<'_> {
             plan.threads,
             Cell::Count(files),
         ));
+        section.answer = answer(&figures);
         section.paragraph(self.goal_text(&figures));
         let mut table = figures.table("Create, walk, unlink", &settings.testbed.storage());
-        for (name, off, on, difference) in published::FS_MARK {
-            published_row(&mut table, name, [off, on, difference], 0);
+        for pair in &published::FS_MARK {
+            published_row(&mut table, pair, 0);
         }
         table.note(TABLE_NOTE);
+        table.note(interval_note(self.settings.repetitions));
         section.tables.push(table);
-        for (row, title) in [(CREATE, "Create"), (WALK, "Walk")] {
-            section.plots.extend(figures.turns(row, &format!("{title}: each turn"), "time, s"));
+        for (row, title) in [(CREATE, "create"), (WALK, "walk")] {
+            section.plots.extend(figures.turns(
+                row,
+                &format!("fs_mark, {title}: time of each turn"),
+                "time, s",
+            ));
         }
         Ok(section)
     }
@@ -275,6 +282,10 @@ impl Study<'_> {
         ];
         let texts = rows.map(|(row, name)| {
             let Some([middle, least, most]) = figures.difference(row) else { return String::new() };
+            if least.is_nan() {
+                let word = if middle <= GOAL { "reached" } else { "missed" };
+                return format!("{name} {middle:+.1} %: {word} in one turn, which shows no spread");
+            }
             let word = if most <= GOAL {
                 "reached"
             } else if least > GOAL {
@@ -325,14 +336,14 @@ impl Study<'_> {
             self.settings.threads,
         ));
         let mut table = figures.table("Throughput and latency", &self.settings.testbed.storage());
-        for (name, rates, latencies) in published::DBENCH {
-            published_row(&mut table, &format!("{name}, throughput (MB/s)"), rates, 2);
-            published_row(&mut table, &format!("{name}, worst latency (ms)"), latencies, 3);
+        for pair in &published::DBENCH {
+            published_row(&mut table, pair, if pair.name.ends_with("(ms)") { 3 } else { 2 });
         }
         table.note(TABLE_NOTE);
+        table.note(interval_note(self.settings.repetitions));
         section.tables.push(table);
         for inode_size in INODE_SIZES {
-            let title = format!("Inodes of {inode_size} bytes: each turn");
+            let title = format!("dbench, inodes of {inode_size} bytes: throughput of each turn");
             section.plots.extend(figures.turns(&rate_of(inode_size), &title, "throughput, MB/s"));
         }
         Ok(section)
@@ -345,9 +356,9 @@ impl Study<'_> {
         let mut figures = Figures::default();
         let settings = self.settings;
         self.turns("compilebench", settings, |column, volume| {
-            for run in volume.run(&mut Compilebench(&options))? {
-                let digits = if run.kind.is_rate() { 2 } else { 3 };
-                figures.add(&row(run.kind), digits, column, run.figure());
+            for (kind, mean) in means(&volume.run(&mut Compilebench(&options))?) {
+                let digits = if kind.is_rate() { 2 } else { 3 };
+                figures.add(&row(kind), digits, column, mean);
             }
             Ok(())
         })?;
@@ -358,15 +369,16 @@ impl Study<'_> {
         let mut section = Section::new("Checksums: compilebench");
         section.paragraph(format!(
             "{trees} trees of {tree_files} files are created; then {runs} operations run on random trees, with cold caches. \
-             The trees are generated from a seed after the figures of compilebench's own. Figures are medians over all \
-             runs of an operation.",
+             The trees are generated from a seed after the figures of compilebench's own. The figure of a turn is the mean \
+             over its runs of an operation, as compilebench prints it; a turn is one sample, because its runs share a \
+             volume.",
         ));
         let mut table = figures.table("Source trees", &settings.testbed.storage());
-        for ((_, off, on), kind) in published::COMPILEBENCH.iter().zip(compilebench::Kind::ALL) {
-            let difference = (on / off - 1.0) * 100.0;
-            published_row(&mut table, &row(kind), [*off, *on, difference], 2);
+        for pair in &published::COMPILEBENCH {
+            published_row(&mut table, pair, 2);
         }
         table.note(TABLE_NOTE);
+        table.note(interval_note(self.settings.repetitions));
         section.tables.push(table);
         section.plots.push(figures.differences(&names));
         Ok(section)
@@ -399,8 +411,8 @@ impl Study<'_> {
         }
         let mut section = Section::new("Checksums: where the time goes");
         section.paragraph(
-            "Separate turns timed every checksum with the processor's time stamp counter. The time includes reading it, \
-             about 40 cycles for each checksum.",
+            "Measured: separate turns timed every checksum with the processor's time stamp counter. The time includes reading \
+             it, about 40 cycles for each checksum. Checksums and processor time are counted over the same interval.",
         );
         section.tables.push(share::table(&shares, &self.settings.testbed.storage()));
         section.plots.push(share::plot(&shares));
@@ -420,14 +432,52 @@ fn rate_of(inode_size: u32) -> String {
     format!("inodes of {inode_size} bytes, throughput (MB/s)")
 }
 
+/// Returns the answer to the study's question, from the times of fs_mark.
+fn answer(figures: &Figures) -> Option<Answer> {
+    let [create, walk] = [figures.difference(CREATE)?, figures.difference(WALK)?];
+    let sure = [create, walk].iter().all(|[_, _, most]| *most <= GOAL);
+    let median = [create, walk].iter().all(|[middle, ..]| *middle <= GOAL);
+    let verdict = match (median, sure) {
+        (true, true) => format!("At most {GOAL} % of the time."),
+        (true, false) if create[1].is_nan() => format!("At most {GOAL} % in one turn."),
+        (true, false) => format!("At most {GOAL} % in the median; the turns vary by more."),
+        (false, _) => format!("More than {GOAL} % in the median."),
+    };
+    let [published_create, published_walk] =
+        [CREATE, WALK].map(|row| published::FS_MARK.iter().find(|pair| pair.name == row));
+    let percent =
+        |pair: Option<&published::Pair>| pair.map_or(f64::NAN, published::Pair::difference_percent);
+    Some(Answer {
+        question: "What do checksums of metadata cost?".into(),
+        verdict,
+        figure: format!("Create {:+.1} %, walk {:+.1} %.", create[0], walk[0]),
+        published: format!(
+            "create {:+.1} %, walk {:+.1} %.",
+            percent(published_create),
+            percent(published_walk)
+        ),
+    })
+}
+
 /// The explanation of the table columns.
 const TABLE_NOTE: &str = "Medians over the turns. Difference: the median of the ratios of paired turns, with the best routine against \
-     none. At least and at most are its 95 percent confidence interval, as far as the number of turns supports it. \
-     The kernel's column has the processor time of the process only.";
+     none. The kernel's column has the processor time of the process only. The difference of published figures is computed \
+     from them; beside it stands the percentage that was published, which has another base.";
 
 fn row(kind: compilebench::Kind) -> String {
     let unit = if kind.is_rate() { "MB/s" } else { "s" };
     format!("{} ({unit})", kind.name())
+}
+
+/// Returns the mean figure of each operation that ran, over the runs of one turn.
+#[allow(clippy::cast_precision_loss)] // of a few runs
+fn means(runs: &[compilebench::Run]) -> Vec<(compilebench::Kind, f64)> {
+    let mean = |kind| {
+        let figures: Vec<f64> =
+            runs.iter().filter(|run| run.kind == kind).map(compilebench::Run::figure).collect();
+        (!figures.is_empty()).then(|| (kind, figures.iter().sum::<f64>() / figures.len() as f64))
+    };
+    compilebench::Kind::ALL.into_iter().filter_map(mean).collect()
 }
 
 struct Dbench<'d> {

@@ -1,13 +1,14 @@
 //! The share of processor time in checksums, and where the rest goes.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use xfskit_crc::meter;
+use xfskit_crc::meter::Cost;
 
 use super::{STEPS, published};
 use crate::Driver;
+use crate::measure::share::{Metering, TIME_MIN, of_time, percent_of};
 use crate::measure::{Samples, profile};
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::inodes::shape::Plan;
@@ -18,28 +19,40 @@ use crate::testbed::{Job, TestVolume};
 pub(super) struct Share {
     step: Step,
     routine: &'static str,
-    sums: u64,
-    bytes: u64,
-    /// Seconds in checksums, of all threads.
-    seconds: f64,
+    sums: Cost,
+    /// Processor time in checksums, of all threads.
+    time: Duration,
     /// Processor time of the step.
-    processor: f64,
+    processor: Duration,
+    /// `time` in percent of `processor`; `None` if the step was too short.
+    percent: Option<f64>,
 }
 
 impl Share {
-    fn percent(&self) -> f64 {
-        self.seconds * 100.0 / self.processor
+    /// # Errors
+    /// If the checksums took more time than the step.
+    fn new(
+        step: Step,
+        routine: &'static str,
+        sums: Cost,
+        time: Duration,
+        processor: Duration,
+    ) -> io::Result<Self> {
+        let percent =
+            of_time(&format!("checksums of {}, {routine}", step.name()), time, processor)?;
+        Ok(Self { step, routine, sums, time, processor, percent })
     }
 
     pub(super) fn to_json(&self) -> Value {
         json!({ "checksum_share": {
             "step": self.step,
             "routine": self.routine,
-            "sums": self.sums,
-            "bytes": self.bytes,
-            "seconds": self.seconds,
-            "processor_seconds": self.processor,
-            "percent": self.percent(),
+            "sums": self.sums.sums,
+            "bytes": self.sums.bytes,
+            "interrupted_sums": self.sums.interrupted_sums,
+            "seconds": self.time.as_secs_f64(),
+            "processor_seconds": self.processor.as_secs_f64(),
+            "percent": self.percent,
         }})
     }
 }
@@ -58,51 +71,51 @@ impl Job for WriteBack {
     }
 }
 
-/// Runs a step and times its checksums.
-#[allow(clippy::cast_precision_loss)] // of a share
+/// Runs a step and times its checksums. Checksums and processor time are of the same interval.
 pub(super) fn of_step(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::Result<Share> {
     volume.run(&mut WriteBack)?;
-    let (start, first, before) = (Instant::now(), meter::now(), meter::cost());
-    meter::turn_on(true);
-    let done = step::run(volume, step, plan);
-    meter::turn_on(false);
-    let (cycles, seconds) = (meter::now().saturating_sub(first), start.elapsed().as_secs_f64());
-    let after = meter::cost();
-    let done = done?.ok_or_else(|| io::Error::other("the engine cannot do this step"))?;
-    Ok(Share {
-        step,
-        routine: xfskit_crc::selected(),
-        sums: after.sums - before.sums,
-        bytes: after.bytes - before.bytes,
-        seconds: (after.cycles - before.cycles) as f64 * seconds / cycles.max(1) as f64,
-        processor: done.usage.processor.as_secs_f64(),
-    })
+    let metering = Metering::start();
+    let done = step::run(volume, step, plan)?;
+    let done = done.ok_or_else(|| io::Error::other("the engine cannot do this step"))?;
+    let time = metering.time(done.sums)?;
+    Share::new(step, xfskit_crc::selected(), done.sums, time, done.usage.processor)
 }
 
 #[allow(clippy::cast_precision_loss)] // of megabytes
 pub(super) fn table(shares: &[Share], storage: &str) -> Table {
     let mut table = Table::new(
         "Share of the processor in checksums",
-        &[("sums", ""), ("summed", "MB"), ("in sums", "ms"), ("processor", "ms"), ("share", "%")],
+        &[
+            ("sums", ""),
+            ("interrupted", ""),
+            ("summed", "MB"),
+            ("in sums", "ms"),
+            ("processor", "ms"),
+            ("share", "%"),
+        ],
     );
     for share in shares {
         let cells = vec![
-            Cell::Count(share.sums),
-            Cell::Number(share.bytes as f64 / 1e6, 1),
-            Cell::Number(share.seconds * 1e3, 2),
-            Cell::Number(share.processor * 1e3, 1),
-            Cell::Number(share.percent(), 2),
+            Cell::Count(share.sums.sums),
+            Cell::Count(share.sums.interrupted_sums),
+            Cell::Number(share.sums.bytes as f64 / 1e6, 1),
+            Cell::Number(share.time.as_secs_f64() * 1e3, 2),
+            Cell::Number(share.processor.as_secs_f64() * 1e3, 1),
+            share.percent.map_or(Cell::None, |percent| Cell::Number(percent, 2)),
         ];
         table.row(format!("{}, {}", share.step.name(), share.routine), storage, cells);
     }
     for (step, percent) in published::SHARES {
-        let mut cells = vec![Cell::None; 4];
+        let mut cells = vec![Cell::None; 5];
         cells.push(Cell::Number(percent, 2));
         table.push(step, published::ON, Source::Published, cells);
     }
-    table.note(
-        "The time of a preempted checksum includes the wait, so shares are too high on a busy machine.",
-    );
+    table.note(format!(
+        "Interrupted are checksums whose thread lost its processor meanwhile. They are recognised by their length; their \
+         time is not counted, and that of the others is scaled to all bytes. A step with less than {} ms of processor time \
+         has no share.",
+        TIME_MIN.as_millis(),
+    ));
     table
 }
 
@@ -112,7 +125,8 @@ pub(super) fn plot(shares: &[Share]) -> Plot {
     let steps = || STEPS.iter().zip((1..).map(f64::from));
     for share in shares {
         let Some((_, x)) = steps().find(|(step, _)| **step == share.step) else { continue };
-        let point = (x, share.percent());
+        let Some(percent) = share.percent else { continue };
+        let point = (x, percent);
         match lines.iter_mut().find(|line| line.name == share.routine) {
             Some(line) => line.points.push(point),
             None => lines.push(Line {
@@ -129,7 +143,7 @@ pub(super) fn plot(shares: &[Share]) -> Plot {
         points: published.collect(),
     });
     Plot {
-        title: "Share of the processor in checksums".into(),
+        title: "fs_mark: share of the processor in checksums, by step".into(),
         x: Axis::named("step", STEPS.iter().map(|step| step.name().to_owned()).collect()),
         y: Axis::linear("share, %"),
         lines,
@@ -182,7 +196,7 @@ pub(super) fn self_test() -> Table {
 #[allow(clippy::cast_precision_loss)] // of a share
 pub(super) fn profiles(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::Result<Vec<Table>> {
     let storage = volume.storage().to_owned();
-    let profile = profile::Profile::start();
+    let profile = profile::Profile::start(profile::Scope::Process);
     let done = step::run(volume, step, plan);
     let hot = profile.and_then(profile::Profile::stop);
     let done = done?;
@@ -204,19 +218,43 @@ pub(super) fn profiles(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::
     let mut tables = vec![locks];
     match hot {
         Ok(hot) => {
+            let all = profile::count(&hot);
             let mut table = Table::new(
                 format!("{}: processor time by function, from perf", step.name()),
-                &[("share", "%")],
+                &[("samples", ""), ("share", "%")],
             );
-            for (name, percent) in hot.into_iter().take(10) {
-                table.row(name, &storage, vec![Cell::Number(percent, 2)]);
+            for (name, samples) in profile::by_function(&hot).into_iter().take(10) {
+                let share = percent_of(name, samples as f64, all as f64)?;
+                table.row(name, &storage, vec![Cell::Count(samples), Cell::Number(share, 2)]);
             }
-            table.note(
-                "Samples of this process. They include the kernel and the dropping of caches.",
-            );
+            table.note(format!(
+                "{} samples of this process. They include the kernel and the dropping of caches.",
+                Cell::Count(all)
+            ));
             tables.push(table);
         }
         Err(err) => tables[0].note(format!("No profile by function: {err}")),
     }
     Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_above_the_whole_fails_and_a_step_that_is_too_short_has_none() {
+        let ms = Duration::from_millis;
+        let share = |time, all| Share::new(Step::Create, "table", Cost::default(), time, all);
+        let whole = share(ms(30), ms(200)).expect("a share");
+        assert_eq!(whole.percent, Some(15.0));
+        let short = share(ms(5), ms(50)).expect("no share");
+        assert_eq!(
+            (short.percent, short.to_json()["checksum_share"]["percent"].clone()),
+            (None, Value::Null)
+        );
+        assert_eq!(table(&[short], "memory").rows[0].cells[5], Cell::None);
+        let error = share(ms(226), ms(200)).err().expect("an error").to_string();
+        assert!(error.contains("create, table: 113.0 %"), "{error}");
+    }
 }

@@ -107,3 +107,32 @@ fn sections_plot_the_figures_of_their_tables() {
     let section = study.compilebench(10, &SMALL).expect("trees");
     assert_eq!(section.plots.len(), 1);
 }
+
+#[test]
+fn a_turn_of_compilebench_is_one_sample() {
+    use std::time::Duration;
+    let run = |kind, millis| {
+        let wall = Duration::from_millis(millis);
+        let usage = crate::measure::Usage { wall, ..Default::default() };
+        compilebench::Run { kind, tree: "a".into(), amount: 2_000_000, usage, cold: true }
+    };
+    let (create, stat) = (compilebench::Kind::ALL[0], compilebench::Kind::ALL[9]);
+    assert!(create.is_rate() && !stat.is_rate());
+    let runs = [run(create, 1000), run(create, 500), run(stat, 250), run(create, 1000)];
+    let expected = [(create, (2.0 + 4.0 + 2.0) / 3.0), (stat, 0.25)];
+    assert_eq!(means(&runs), expected);
+
+    let mut heard = testing::Heard::default();
+    let settings = Settings { repetitions: 2, ..settings(1) };
+    // Without checksums, other tests of this process would not verify theirs.
+    let columns = vec![Column::Best, Column::Table];
+    let mut study = Study { settings: &settings, columns, observer: &mut heard };
+    study.compilebench(15, &SMALL).expect("trees");
+    let counts =
+        heard.0.iter().map(|figure| figure["checksum"]["on"]["values"].as_array().map(Vec::len));
+    assert!(
+        counts.clone().count() > 3 && counts.clone().all(|count| count == Some(2)),
+        "{:?}",
+        heard.0
+    );
+}

@@ -14,8 +14,10 @@ use crate::driver::Counters;
 use crate::driver::null::Null;
 use crate::measure::Samples;
 use crate::measure::phase::parallel;
+use crate::measure::profile::{self, Profile, Scope};
+use crate::measure::share::{Metering, TIME_MIN, of_time};
 use crate::measure::usage::Usage;
-use crate::report::{Cell, Section, Source, Table};
+use crate::report::{Answer, Cell, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
 
@@ -86,6 +88,7 @@ pub(super) fn section(
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
     let mut rows: Vec<Row> = Vec::new();
+    let mut shares = MeasuredShares::default();
     let mut recovery = None;
     for turn in 1..=settings.repetitions {
         for &implementation in implementations {
@@ -99,6 +102,12 @@ pub(super) fn section(
                 recovery = recover(&mut volume)?;
             }
             add(&mut rows, implementation.name(), volume.storage(), outcome);
+            volume.unmount()?;
+            observer.progress(&format!(
+                "share of checksums on {}, turn {turn}",
+                implementation.name()
+            ))?;
+            shares.measure(work, settings, implementation)?;
         }
         let outcome = Work { ..*work }.run(&mut Null)?;
         add(&mut rows, Driver::name(&Null), Null.storage(), outcome);
@@ -114,20 +123,26 @@ pub(super) fn section(
             "processor_seconds": row.processor,
             "log_bytes": row.last.counters.as_ref().map(|counted| counted.log_bytes),
             "checksum_seconds_per_byte": seconds,
+            "checksum_percent": shares.json(row.driver),
         }}))?;
     }
     let mut section = Section::new("Appends with fsync");
     section.paragraph(format!(
         "{} threads each append {} bytes to a file of their own and call fsync, {} times. The share of checksums is \
-         computed: counted journal bytes, times the cost of a byte in blocks of {RECORD} bytes as measured in this run \
-         (one pass, and split as it was before), over the processor time of the process.",
+         measured in turns of its own: xfskit's by timing each checksum of the journal, the kernel's by sampling its \
+         functions with perf. Beside it, the share is computed: counted journal bytes, times the cost of a byte in blocks \
+         of {RECORD} bytes as measured in this run (one pass, and split as it was before), over the processor time of the \
+         process.",
         work.threads,
         work.bytes,
         Cell::Count(work.appends),
     ));
+    section.answer = shares.answer();
     section.tables.push(fsyncs(work, &rows));
-    section.tables.push(shares(&rows, seconds));
-    section.tables.extend(recovery.map(|recovery| recovered(&recovery, seconds)));
+    section.tables.push(shares_table(&rows, &shares, seconds)?);
+    if let Some(recovery) = &recovery {
+        section.tables.push(recovered(recovery, seconds)?);
+    }
     Ok(section)
 }
 
@@ -181,25 +196,134 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
 }
 
 /// Returns the checksum time of `bytes` in percent of `all`: in one pass, and split.
+///
+/// # Errors
+/// If it is longer than `all`.
 #[allow(clippy::cast_precision_loss)] // of a share
-fn share(bytes: u64, seconds: [f64; 2], all: Duration) -> Vec<Cell> {
-    let share = |each: f64| Cell::Number(bytes as f64 * each * 100.0 / all.as_secs_f64(), 4);
-    seconds.map(share).to_vec()
+fn computed_share(bytes: u64, seconds: [f64; 2], all: Duration) -> io::Result<Vec<Cell>> {
+    let share = |each: f64| {
+        let part = Duration::try_from_secs_f64(bytes as f64 * each).map_err(io::Error::other)?;
+        let percent = of_time("checksums of the journal, computed", part, all)?;
+        Ok(percent.map_or(Cell::None, |percent| Cell::Number(percent, 4)))
+    };
+    seconds.into_iter().map(share).collect()
 }
 
-fn shares(rows: &[Row], seconds: [f64; 2]) -> Table {
+/// The measured shares of checksums in processor time, in percent, of all turns.
+#[derive(Default)]
+struct MeasuredShares {
+    /// The checksums of xfskit's journal.
+    engine: Samples,
+    /// All CRC32c of the kernel.
+    kernel: Samples,
+    /// Why the kernel has no share.
+    kernel_missing: Option<String>,
+}
+
+impl MeasuredShares {
+    /// Runs the load once more on a new volume and measures the share.
+    fn measure(
+        &mut self,
+        work: &Work,
+        settings: &Settings,
+        implementation: Implementation,
+    ) -> io::Result<()> {
+        let mut volume = settings.volume(implementation)?;
+        if implementation == Implementation::Kernel {
+            match of_kernel(work, &mut volume)? {
+                Ok(percent) => self.kernel.add(percent),
+                Err(why) => self.kernel_missing = Some(why),
+            }
+            return volume.unmount();
+        }
+        let metering = Metering::start();
+        let outcome = volume.run(&mut Work { ..*work })?;
+        let counted = outcome.counters.unwrap_or_default();
+        let (time, all) = (metering.time(counted.log_sums)?, outcome.usage.processor);
+        drop(metering);
+        if let Some(percent) = of_time("checksums of the journal", time, all)? {
+            self.engine.add(percent);
+        }
+        volume.unmount()
+    }
+
+    /// Returns the shares of `driver` for JSON.
+    fn json(&self, driver: &str) -> serde_json::Value {
+        match driver {
+            "xfskit" => json!(self.engine),
+            "kernel XFS" => json!(self.kernel),
+            _ => serde_json::Value::Null,
+        }
+    }
+
+    /// Returns the answer to the study's question.
+    fn answer(&self) -> Option<Answer> {
+        if self.engine.count() == 0 {
+            return None;
+        }
+        let percent = self.engine.median();
+        Some(Answer {
+            question: "What do the journal's checksums cost a load of fsyncs, in one pass?".into(),
+            verdict: if percent < 0.1 {
+                "Less than 0.1 % of the processor's time, as published.".into()
+            } else {
+                "More than the published 0.1 % of the processor's time.".into()
+            },
+            figure: format!("{percent:.3} %, measured in {} turns.", self.engine.count()),
+            published: "1.11 % split, below 0.1 % in one pass.".into(),
+        })
+    }
+
+    fn rows(&self, rows: &[Row], table: &mut Table) {
+        for (driver, name, samples) in [
+            ("xfskit", "xfskit, the journal's, each one timed", &self.engine),
+            ("kernel XFS", "kernel XFS, all CRC32c, sampled by perf", &self.kernel),
+        ] {
+            let Some(row) = rows.iter().find(|row| row.driver == driver) else { continue };
+            let turns = samples.count() as u64;
+            let percent = if turns == 0 { Cell::None } else { Cell::Number(samples.median(), 4) };
+            table.row(name, row.storage.clone(), vec![percent, Cell::None, Cell::Count(turns)]);
+        }
+        if let Some(why) = &self.kernel_missing {
+            table.note(format!("The kernel's share was not measured: {why}."));
+        }
+    }
+}
+
+/// Runs the load on the kernel's volume and returns the share of CRC32c in the samples of this
+/// process and the kernel's threads, or why there is none.
+fn of_kernel(work: &Work, volume: &mut TestVolume) -> io::Result<Result<f64, String>> {
+    let profile = Profile::start(Scope::Machine);
+    volume.run(&mut Work { ..*work })?;
+    let sampled = match profile.and_then(Profile::stop) {
+        Ok(sampled) => profile::of_filesystem(sampled),
+        Err(err) => return Ok(Err(err.to_string())),
+    };
+    let few = || format!("{} samples are too few", profile::count(&sampled));
+    Ok(profile::share(&sampled, "crc32c")?.ok_or_else(few))
+}
+
+fn shares_table(rows: &[Row], shares: &MeasuredShares, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
-        "Journal checksums, share of processor time",
-        &[("one pass (now)", "%"), ("split (before)", "%")],
+        "Checksums, share of processor time",
+        &[("one pass (now)", "%"), ("split (before)", "%"), ("turns", "")],
     );
+    shares.rows(rows, &mut table);
     for row in rows {
         let Some(counted) = &row.last.counters else { continue };
-        let cells = share(counted.log_bytes, seconds, row.last.usage.processor);
-        table.push(row.driver, row.storage.clone(), Source::Model, cells);
+        let mut cells = computed_share(counted.log_bytes, seconds, row.last.usage.processor)?;
+        cells.push(Cell::None);
+        let name = format!("{}, the journal's, computed", row.driver);
+        table.push(name, row.storage.clone(), Source::Model, cells);
     }
-    let published = vec![Cell::Text("below 0.1".into()), Cell::Number(1.11, 2)];
+    let published = vec![Cell::Text("below 0.1".into()), Cell::Number(1.11, 2), Cell::None];
     table.published("MySQL-like fsync load", "kernel XFS of 2016, Power8", published);
-    table
+    table.note(format!(
+        "A turn with less than {} ms of processor time has no share. The kernel's is of the samples of this process, \
+         kworkers, xfsaild and loop devices; it includes the checksums of metadata.",
+        TIME_MIN.as_millis(),
+    ));
+    Ok(table)
 }
 
 /// Time and size of a journal replay.
@@ -225,7 +349,7 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
 }
 
 #[allow(clippy::cast_precision_loss)] // of megabytes
-fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> Table {
+fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
         "Recovery of that journal, in memory",
         &[("journal", "MB"), ("opened in", "ms")],
@@ -235,11 +359,27 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> Table {
         Cell::Number(recovery.time.as_secs_f64() * 1e3, 2),
     ];
     table.row("xfskit", recovery.storage.clone(), cells);
-    let shares = share(recovery.bytes, seconds, recovery.time);
-    let words: Vec<String> = shares.iter().map(ToString::to_string).collect();
-    table.note(format!(
-        "The checksums of these bytes, computed as above, take {} % of that time in one pass, and {} % split.",
-        words[0], words[1]
-    ));
-    table
+    let shares = computed_share(recovery.bytes, seconds, recovery.time)?;
+    if let [Cell::Number(one, _), Cell::Number(split, _)] = shares[..] {
+        table.note(format!(
+            "The checksums of these bytes, computed as above, take {one:.4} % of that time in one pass, and {split:.4} % \
+             split.",
+        ));
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_computed_share_above_the_whole_is_an_error() {
+        let second = Duration::from_secs(1);
+        let cells = computed_share(1_000_000, [1e-9, 4e-9], second).expect("shares");
+        assert_eq!(cells, [Cell::Number(0.1, 4), Cell::Number(0.4, 4)]);
+        assert!(computed_share(1_000_000_000, [1e-9, 2e-9], second).is_err());
+        let short = computed_share(1000, [1e-9, 2e-9], Duration::from_millis(1)).expect("none");
+        assert_eq!(short, [Cell::None, Cell::None]);
+    }
 }

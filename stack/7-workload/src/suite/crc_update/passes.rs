@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::measure::Samples;
+use crate::measure::{Samples, interval_note};
 use crate::random::Random;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
@@ -18,8 +18,9 @@ const SIZES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 const ALIGNMENTS: [usize; 3] = [0, 8, 1];
 /// Offset of the checksum in the block: as in an inode.
 const FIELD: usize = 100;
-/// Turns of each method; the methods alternate.
-const TURNS: usize = 30;
+/// Measurements of each method in a turn; the methods alternate. Their median is one sample,
+/// because they share a block of memory.
+const MEASUREMENTS: usize = 30;
 /// Rounds between two readings of the clock.
 const ROUNDS: usize = 16;
 
@@ -72,8 +73,8 @@ impl Method {
 pub(super) fn seconds_per_byte(size: usize) -> [f64; 2] {
     let mut block = vec![0x5a; size];
     Method::ALL.map(|method| {
-        let turns = (0..TURNS).map(|_| method.time(&mut block, Duration::from_micros(300)));
-        turns.collect::<Samples>().median() / size as f64
+        let times = (0..MEASUREMENTS).map(|_| method.time(&mut block, Duration::from_micros(300)));
+        times.collect::<Samples>().median() / size as f64
     })
 }
 
@@ -97,13 +98,20 @@ pub(super) fn section(
 ) -> io::Result<Section> {
     observer.progress("checksums in one pass and split")?;
     let chosen = xfskit_crc::selected();
-    let mut rates = Vec::new();
+    let mut rates: Vec<Rate> = Vec::new();
     for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
-        xfskit_crc::select(routine.name);
         for size in SIZES {
             for align in ALIGNMENTS {
-                rates.extend(measure(routine.name, size, align, turn, settings.seed));
+                rates
+                    .extend(Method::ALL.map(|method| Rate::new(routine.name, method, size, align)));
             }
+        }
+    }
+    for turn_number in 1..=settings.repetitions {
+        observer.progress(&format!("checksums of a block, turn {turn_number}"))?;
+        for pair in rates.chunks_exact_mut(Method::ALL.len()) {
+            xfskit_crc::select(pair[0].routine);
+            measure(pair, turn, settings.seed);
         }
     }
     xfskit_crc::select(chosen);
@@ -127,32 +135,29 @@ pub(super) fn section(
     Ok(section)
 }
 
-/// Measures both methods, alternating.
+impl Rate {
+    fn new(routine: &'static str, method: Method, size: usize, align: usize) -> Self {
+        Self { routine, method, size, align, gigabytes: Samples::default() }
+    }
+}
+
+/// Measures both methods, alternating, on new memory. Adds a sample to each.
 #[allow(clippy::cast_precision_loss)] // of a rate
-fn measure(
-    routine: &'static str,
-    size: usize,
-    align: usize,
-    turn: Duration,
-    seed: u64,
-) -> [Rate; 2] {
+fn measure(rates: &mut [Rate], turn: Duration, seed: u64) {
+    let Rate { size, align, .. } = rates[0];
     let mut random = Random::new(seed);
     let mut memory: Vec<u8> = (0..size + 128).map(|_| random.next_u64().to_le_bytes()[0]).collect();
     let start = memory.as_ptr().align_offset(64) + align;
     let block = &mut memory[start..start + size];
-    let mut rates = Method::ALL.map(|method| Rate {
-        routine,
-        method,
-        size,
-        align,
-        gigabytes: Samples::default(),
-    });
-    for _ in 0..TURNS {
-        for rate in &mut rates {
-            rate.gigabytes.add(size as f64 / rate.method.time(block, turn) / 1e9);
+    let mut of_turn = vec![Samples::default(); rates.len()];
+    for _ in 0..MEASUREMENTS {
+        for (rate, samples) in rates.iter().zip(&mut of_turn) {
+            samples.add(size as f64 / rate.method.time(block, turn) / 1e9);
         }
     }
-    rates
+    for (rate, samples) in rates.iter_mut().zip(of_turn) {
+        rate.gigabytes.add(samples.median());
+    }
 }
 
 fn table(rates: &[Rate]) -> Table {
@@ -197,11 +202,14 @@ fn table(rates: &[Rate]) -> Table {
             behind(1),
             Cell::Number(ratio.ratio, 2),
             Cell::Number(ratio.low, 2),
-            Cell::Count(TURNS as u64),
+            Cell::Count(rate.gigabytes.count() as u64),
         ];
         table.row(rate.routine, "processor's cache", cells);
     }
-    table.note("At least is the lower end of the 95 percent confidence interval.");
+    table.note(format!(
+        "The figure of a turn is the median of {MEASUREMENTS} measurements, in which the methods alternate."
+    ));
+    table.note(interval_note(rates.first().map_or(0, |rate| rate.gigabytes.count())));
     table
 }
 
@@ -225,7 +233,7 @@ fn plot(rates: &[Rate], chosen: &str) -> Plot {
         }
     }
     Plot {
-        title: "Checksums of a block".into(),
+        title: format!("One pass against split, by size of the block: {chosen} and table"),
         x: Axis::logarithmic("block, bytes"),
         y: Axis::logarithmic("GB/s"),
         lines,
@@ -235,6 +243,15 @@ fn plot(rates: &[Rate], chosen: &str) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_turn_is_one_sample() {
+        let mut rates = Method::ALL.map(|method| Rate::new("table", method, 512, 1));
+        for turns in 1..=2 {
+            measure(&mut rates, Duration::ZERO, 7);
+            assert!(rates.iter().all(|rate| rate.gigabytes.count() == turns), "{turns}");
+        }
+    }
 
     #[test]
     fn both_methods_give_the_same_checksum() {

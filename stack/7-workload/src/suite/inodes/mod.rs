@@ -104,7 +104,7 @@ pub fn run(
         for row in &rows {
             observer.result(row.to_json(&plan))?;
         }
-        sections.push(tables::section(&plan, &rows));
+        sections.push(tables::section(&plan, &rows)?);
     }
     if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
         first.text.insert(0, why);
@@ -146,8 +146,9 @@ fn add(rows: &mut Vec<Row>, step: Step, driver: &str, storage: &str, done: StepO
 
 impl Row {
     fn to_json(&self, plan: &Plan) -> serde_json::Value {
-        let StepOutcome { operations, usage, peak_memory, cold, counters, fs_mark, checker } =
-            &self.last;
+        let StepOutcome {
+            operations, usage, peak_memory, cold, counters, fs_mark, checker, ..
+        } = &self.last;
         json!({ "inodes": {
             "shape": plan.shape,
             "step": self.step,
@@ -161,7 +162,9 @@ impl Row {
             "operations_per_second": self.rate,
             "user_seconds": usage.user.as_secs_f64(),
             "system_seconds": usage.system.as_secs_f64(),
+            "changes": counters.as_ref().and_then(|counted| counted.changes),
             "commits": counters.as_ref().map(|counted| counted.commits),
+            "checkpoints": counters.as_ref().and_then(|counted| counted.checkpoints),
             "log_bytes": counters.as_ref().map(|counted| counted.log_bytes),
             "peak_memory_bytes": peak_memory,
             "fs_mark": fs_mark.iter().map(|line| json!({
@@ -176,91 +179,4 @@ impl Row {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::testing::Recorder;
-    use crate::suite::testing::{Heard, settings};
-
-    const OPTIONS: Options =
-        Options { shapes: Vec::new(), files: 40, loops: 2, file_size: 0, subdirs: 3 };
-
-    fn results(shape: Shape, file_size: u64) -> Vec<(String, String, u64)> {
-        let options = Options { shapes: vec![shape], file_size, ..OPTIONS };
-        let mut heard = Heard::default();
-        run(&options, &settings(), &mut heard).expect("a study");
-        let word = |value: &serde_json::Value| value.as_str().expect("a word").to_owned();
-        let rows = heard.0.iter().map(|row| &row["inodes"]);
-        rows.filter(|row| row["driver"] != "harness alone")
-            .map(|row| {
-                let operations = row["operations"].as_u64().expect("a count");
-                (word(&row["step"]), word(&row["driver"]), operations)
-            })
-            .collect()
-    }
-
-    #[test]
-    fn every_step_visits_every_name() {
-        // Two threads, 80 files each. The inodes are the root, three internal ones, directories,
-        // and files.
-        for (shape, made, names, dirs) in [
-            (Shape::Separate, 160, 166, 8),
-            (Shape::Shared, 160, 160, 1),
-            (Shape::Deep, 224, 224, 66),
-        ] {
-            let rows = results(shape, 1);
-            let steps: Vec<(&str, u64)> =
-                rows.iter().map(|(step, _, n)| (step.as_str(), *n)).collect();
-            let inodes = 160 + dirs + 3;
-            let expected = [
-                ("create", made),
-                ("check", inodes),
-                ("bulkstat", inodes),
-                ("find", names),
-                ("list", names),
-                ("remove", names),
-            ];
-            assert_eq!(steps, expected, "{shape:?}");
-        }
-    }
-
-    #[test]
-    fn the_engine_counts_commits_and_bytes_of_the_journal() {
-        let options = Options { shapes: vec![Shape::Shared], ..OPTIONS };
-        let mut heard = Heard::default();
-        run(&options, &settings(), &mut heard).expect("a study");
-        let create = &heard.0[0]["inodes"];
-        let count = |what: &str| create[what].as_u64().expect("a count");
-        assert!(count("commits") >= 160, "a transaction for each file: {create}");
-        assert!(count("log_bytes") > 160 * 128, "at least a chunk of each inode: {create}");
-    }
-
-    #[test]
-    fn racing_removal_leaves_no_file() {
-        let rows = results(Shape::Racing, 0);
-        // The root, two internal inodes, one directory.
-        assert_eq!(rows.iter().map(|row| row.2).collect::<Vec<_>>(), [160, 4]);
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_calls() {
-        for shape in [Shape::Separate, Shape::Shared, Shape::Deep, Shape::Racing] {
-            let calls = |seed| {
-                // One thread if all work in one directory: the seed does not determine the order of
-                // several.
-                let threads = if shape == Shape::Shared { 1 } else { 2 };
-                let plan = Plan { shape, threads, files: 30, loops: 2, size: 1, subdirs: 3, seed };
-                let mut recorder = Recorder::default();
-                Work { step: Step::Create, plan: &plan }.run(&mut recorder).expect("no errors");
-                let mut calls = recorder.calls();
-                if shape == Shape::Racing {
-                    for calls in calls.values_mut() {
-                        calls.sort();
-                    }
-                }
-                calls
-            };
-            assert_eq!(calls(1), calls(1), "{shape:?}");
-            assert_ne!(calls(1), calls(2), "{shape:?}");
-        }
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use serde::Serialize;
+use xfskit_crc::meter;
 
 use super::shape::{Plan, Shape, is_unsupported, iterations};
 use crate::Driver;
@@ -68,6 +69,8 @@ pub struct StepOutcome {
     pub usage: Usage,
     /// Peak memory of this process in bytes.
     pub peak_memory: Option<u64>,
+    /// Checksums in that time, if they are metered.
+    pub sums: meter::Cost,
     /// Caches were empty when the step began.
     pub cold: bool,
     /// Counters of the filesystem.
@@ -107,6 +110,7 @@ impl Job for Work<'_> {
             operations: Some(measured.outputs.iter().sum()),
             usage: measured.usage,
             peak_memory: measured.peak_memory,
+            sums: measured.sums,
             cold,
             counters,
             fs_mark,
@@ -137,10 +141,11 @@ impl Work<'_> {
         match plan.shape {
             Shape::Separate | Shape::Shared => {
                 let work = |_| iterations(&mut plan.fs_mark(driver)?);
-                let Measured { usage, peak_memory, outputs } = parallel(1, work, || driver.sync())?;
+                let Measured { usage, peak_memory, sums, outputs } =
+                    parallel(1, work, || driver.sync())?;
                 let all: Vec<Iteration> = outputs.into_iter().flatten().collect();
                 let outputs = all.iter().map(|iteration| iteration.files).collect();
-                Ok((Measured { usage, peak_memory, outputs }, all))
+                Ok((Measured { usage, peak_memory, sums, outputs }, all))
             }
             Shape::Deep => {
                 let work = |thread| plan.deep(driver, thread);
@@ -179,11 +184,12 @@ pub(crate) fn run(
         )));
     }
     let (fs_mark, counters) = (Vec::new(), None);
-    let checker = Some(checker);
+    let (checker, sums) = (Some(checker), meter::Cost::default());
     Ok(Some(StepOutcome {
         operations: inodes,
         usage,
         peak_memory,
+        sums,
         cold,
         counters,
         fs_mark,

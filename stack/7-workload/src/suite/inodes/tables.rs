@@ -1,38 +1,49 @@
 //! The tables and plots of the study.
 
+use std::io;
+
 use super::published;
 use super::shape::Plan;
 use super::step::{Step, StepOutcome};
 use super::{Row, Shape};
 use crate::driver::Lock;
-use crate::measure::usage::Usage;
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::measure::{Ratio, Samples, interval_note};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
+
+/// A step that takes less time than this has no rate: it is over before all threads run.
+const STEP_MIN: f64 = 0.010;
 
 /// Number of locks in the table.
 const HOTTEST: usize = 10;
 
 /// Formats the section of one tree.
-pub(super) fn section(plan: &Plan, rows: &[Row]) -> Section {
+///
+/// # Errors
+/// If a part is larger than its whole.
+pub(super) fn section(plan: &Plan, rows: &[Row]) -> io::Result<Section> {
     let mut section = Section::new(format!("Concurrent inodes: {}", plan.shape.describe()));
     section.paragraph(format!(
         "{} threads, {} iterations of {} files of {} bytes each. Caches are dropped before each step (cold), and the \
-         drivers alternate within it. The time of create and rm includes the final sync. Files/sec of fs_mark is the sum \
-         of the rates of the threads, so see the wall time too.",
+         drivers alternate within it. The time of create and rm includes the final sync.",
         plan.threads,
         plan.loops,
         Cell::Count(plan.files),
         Cell::Count(plan.size),
     ));
-    section.text.extend(rows.iter().filter_map(|row| goal_text(row, rows)));
+    section.answer = answer(rows);
+    for row in rows {
+        section.text.extend(goal_text(row, rows)?);
+    }
     section.tables.push(steps(plan, rows));
-    section.plots.push(rates(rows));
+    section.plots.push(rates(plan, rows));
     section.tables.extend(ratios(rows));
-    section.tables.extend(fs_mark(plan, rows));
+    section.tables.extend(fs_mark(rows));
+    section.tables.extend(creates(plan, rows));
     section.tables.extend(locks(rows));
     if plan.shape == Shape::Separate {
         section.tables.push(published_steps());
     }
-    section
+    Ok(section)
 }
 
 #[allow(clippy::cast_precision_loss)] // of rates
@@ -46,7 +57,9 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             ("user", "s"),
             ("system", "s"),
             ("rate", "op/s"),
+            ("changes", "1/s"),
             ("commits", "1/s"),
+            ("checkpoints", ""),
             ("log", "MB"),
             ("peak memory", "MB"),
             ("turns", ""),
@@ -61,16 +74,21 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
         };
         let counted =
             |number: Option<f64>, digits| number.map_or(Cell::None, |n| Cell::Number(n, digits));
-        let commits = counters.as_ref().map(|c| c.commits as f64 / usage.wall.as_secs_f64());
+        let rate = |count: Option<u64>| {
+            count.filter(|_| !row.is_too_short()).map(|n| n as f64 / usage.wall.as_secs_f64())
+        };
+        let counters = counters.as_ref();
         let cells = vec![
             operations.map_or(Cell::None, Cell::Count),
             Cell::Number(row.wall.median(), 3),
             Cell::Number(row.wall.spread() * 100.0, 1),
             seconds(usage.user),
             seconds(usage.system),
-            Cell::Number(row.rate.median(), 0),
-            counted(commits, 0),
-            counted(counters.as_ref().map(|c| c.log_bytes as f64 / 1e6), 1),
+            if row.is_too_short() { Cell::None } else { Cell::Number(row.rate.median(), 0) },
+            counted(rate(counters.and_then(|c| c.changes)), 0),
+            counted(rate(counters.map(|c| c.commits)), 0),
+            counters.and_then(|c| c.checkpoints).map_or(Cell::None, Cell::Count),
+            counted(counters.map(|c| c.log_bytes as f64 / 1e6), 1),
             counted(peak_memory.map(|bytes| bytes as f64 / 1e6), 0),
             Cell::Count(row.wall.count() as u64),
             Cell::Text(if *cold { "cold" } else { "warm" }.into()),
@@ -84,7 +102,13 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
         plan.steps().iter().map(|step| format!("{}: {}", step.name(), step.operation())).collect();
     table.note(format!("Operations are {}.", counted.join(", ")));
     table.note(
-        "Wall time and rate are medians over the turns; all other columns are of the last turn. Peak memory is that of \
+        "A change is one operation, such as a new file. xfskit keeps a transaction open for its thread's next changes, so one \
+         commit holds several. Commits are transactions committed, what Linux counts as trans; Linux rolls a transaction \
+         within an operation, and counts each part. A checkpoint writes all commits since the last one to the journal. \
+         Linux counts neither changes nor checkpoints.",
+    );
+    table.note(
+        "Steps of less than 10 ms have no rates. Wall time and rate are medians over the turns; all other columns are of the last turn. Peak memory is that of \
          this process with its cache, and with all disks if they are in its memory; the kernel's caches are not included.",
     );
     table
@@ -104,10 +128,13 @@ const CREATES: f64 = 350_000.0;
 
 /// Compares a step of xfskit with its goal, and names the bottleneck if the goal is missed.
 #[allow(clippy::cast_precision_loss)] // of rates
-fn goal_text(row: &Row, rows: &[Row]) -> Option<String> {
-    let kernel =
-        rows.iter().find(|other| other.step == row.step && other.driver == "kernel XFS")?;
-    let goal = goal(row.step).filter(|_| row.driver == "xfskit")?;
+fn goal_text(row: &Row, rows: &[Row]) -> io::Result<Option<String>> {
+    let kernel = rows.iter().find(|other| other.step == row.step && other.driver == "kernel XFS");
+    let goal = goal(row.step).filter(|_| row.driver == "xfskit");
+    let (Some(kernel), Some(goal)) = (kernel, goal) else { return Ok(None) };
+    if row.is_too_short() || kernel.is_too_short() {
+        return Ok(None);
+    }
     let (times, rate) = (kernel.wall.ratio_to(&row.wall).ratio, row.rate.median());
     let created = row.step != Step::Create || rate >= CREATES;
     let rate_goal = if row.step == Step::Create { " and 350,000/s" } else { "" };
@@ -117,11 +144,12 @@ fn goal_text(row: &Row, rows: &[Row]) -> Option<String> {
         Cell::Number(rate, 0),
     );
     if times >= goal && created {
-        return Some(format!("{text}. The goal is reached."));
+        return Ok(Some(format!("{text}. The goal is reached.")));
     }
-    let Usage { wall, processor, machine, .. } = row.last.usage;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let busy = machine.max(processor).as_secs_f64() / (wall.as_secs_f64() * processors) * 100.0;
+    let processor = row.last.usage.processor;
+    let busy = row.last.usage.busy_percent()?.map_or(String::new(), |percent| {
+        format!(", and the processors were {percent:.0} % busy in the last turn")
+    });
     let each = row.last.operations.map_or(0.0, |n| processor.as_secs_f64() * 1e6 / n.max(1) as f64);
     let locks = row.last.counters.iter().flat_map(|counters| &counters.locks);
     let hottest = locks.max_by_key(|lock| lock.wait).filter(|lock| !lock.wait.is_zero());
@@ -129,18 +157,47 @@ fn goal_text(row: &Row, rows: &[Row]) -> Option<String> {
         let ms = lock.wait.as_secs_f64() * 1e3;
         format!(". All threads together waited {ms:.0} ms for the lock {}", lock.name)
     });
-    Some(format!(
-        "{text}. The goal is missed. Bottleneck: each operation takes {each:.1} µs of processor time, and the processors \
-         were {busy:.0} % busy in the last turn{waited}."
-    ))
+    Ok(Some(format!(
+        "{text}. The goal is missed. Bottleneck: each operation takes {each:.1} µs of processor time{busy}{waited}."
+    )))
+}
+
+/// Returns the answer to the study's question, from the rates of creates.
+fn answer(rows: &[Row]) -> Option<Answer> {
+    let created = |driver: &str| {
+        let same = |row: &&Row| row.step == Step::Create && row.driver == driver;
+        rows.iter().find(same).filter(|row| !row.is_too_short())
+    };
+    let ours = created("xfskit")?;
+    let verdict = match created("kernel XFS") {
+        Some(kernel) => {
+            let Ratio { ratio, low, high } = kernel.wall.ratio_to(&ours.wall);
+            let sure = if low.is_nan() {
+                " in one turn".into()
+            } else {
+                format!(" ({low:.1} to {high:.1})")
+            };
+            format!("{ratio:.1} times as many as the kernel{sure}.")
+        }
+        None => "The kernel was not measured.".into(),
+    };
+    let published: Samples = published::LOCKS.iter().map(|(_, _, rate, _)| *rate).collect();
+    Some(Answer {
+        question: "How many files do many threads create in a second?".into(),
+        verdict,
+        figure: format!("{}/s.", Cell::Number(ours.rate.median(), 0)),
+        published: format!("{}/s on 120 processors.", Cell::Number(published.median(), 0)),
+    })
 }
 
 /// Plots the rates of all drivers by step.
 #[allow(clippy::cast_precision_loss)] // a handful of steps
-fn rates(rows: &[Row]) -> Plot {
+fn rates(plan: &Plan, rows: &[Row]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     let mut steps = Vec::new();
-    for row in rows.iter().filter(|row| row.driver != "harness alone" && row.rate.count() > 0) {
+    let plotted =
+        |row: &&Row| row.driver != "harness alone" && row.rate.count() > 0 && !row.is_too_short();
+    for row in rows.iter().filter(plotted) {
         if !steps.contains(&row.step) {
             steps.push(row.step);
         }
@@ -155,9 +212,22 @@ fn rates(rows: &[Row]) -> Plot {
             }),
         }
     }
+    let created = steps.iter().position(|step| *step == Step::Create);
+    if let Some(at) = created.filter(|_| plan.shape == Shape::Separate) {
+        let rates: Samples = published::LOCKS.iter().map(|(_, _, rate, _)| *rate).collect();
+        lines.push(Line {
+            name: "120 processors, 2015".into(),
+            source: Source::Published,
+            points: vec![((at + 1) as f64, rates.median())],
+        });
+    }
     let names = steps.iter().map(|step| step.name().to_owned()).collect();
     Plot {
-        title: "Operations per second".into(),
+        title: format!(
+            "Inodes, {}, {} threads: operations per second",
+            plan.shape.describe(),
+            plan.threads
+        ),
         x: Axis::named("step", names),
         y: Axis::logarithmic("operations/s"),
         lines,
@@ -172,7 +242,9 @@ fn ratios(rows: &[Row]) -> Option<Table> {
     );
     for row in rows.iter().filter(|row| row.driver == "kernel XFS") {
         let ours = rows.iter().find(|other| other.step == row.step && other.driver == "xfskit");
-        let Some(ours) = ours else { continue };
+        let Some(ours) = ours.filter(|ours| !ours.is_too_short() && !row.is_too_short()) else {
+            continue;
+        };
         let ratio = row.wall.ratio_to(&ours.wall);
         let cells = vec![
             Cell::Number(ratio.ratio, 2),
@@ -182,11 +254,14 @@ fn ratios(rows: &[Row]) -> Option<Table> {
         ];
         table.row(row.step.name(), row.storage.clone(), cells);
     }
-    table.note("At least and at most are the 95 percent confidence interval, as far as the number of turns supports it.");
+    let turns = rows.iter().map(|row| row.wall.count()).min().unwrap_or(0);
+    table.note(interval_note(turns));
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
+/// Formats the output of fs_mark as it prints it. Its Files/sec is the sum of the rates of the
+/// threads, each over its own time, so it is not compared with anything.
+fn fs_mark(rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(
         "Output of fs_mark in the last turn",
         &[("FSUse%", ""), ("Count", ""), ("Size", ""), ("Files/sec", ""), ("App Overhead", "µs")],
@@ -204,21 +279,36 @@ fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
             table.row(&row.driver, row.storage.clone(), cells);
         }
     }
-    if table.rows.is_empty() {
+    table.note(
+        "Files/sec is the sum over the threads, each over the time in its own calls. On a machine with fewer processors than \
+         threads it is many times the rate by wall time. The next table has the rates to compare.",
+    );
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Sets the rates of creates by wall time beside the published ones.
+fn creates(plan: &Plan, rows: &[Row]) -> Option<Table> {
+    let mut table = Table::new(
+        "Creates: files over wall time, final sync included",
+        &[("Count", ""), ("files/s", ""), ("turns", "")],
+    );
+    let created = |row: &&Row| row.step == Step::Create && row.driver != "harness alone";
+    for row in rows.iter().filter(created) {
+        let cells = vec![
+            row.last.operations.map_or(Cell::None, Cell::Count),
+            if row.is_too_short() { Cell::None } else { Cell::Number(row.rate.median(), 0) },
+            Cell::Count(row.rate.count() as u64),
+        ];
+        table.row(&row.driver, row.storage.clone(), cells);
+    }
+    if plan.shape != Shape::Separate || table.rows.is_empty() {
         return None;
     }
-    if plan.shape == Shape::Separate {
-        for (lock, count, rate, overhead) in published::LOCKS {
-            let cells = vec![
-                Cell::None,
-                Cell::Count(count),
-                Cell::Count(0),
-                Cell::Number(rate, 1),
-                Cell::Count(overhead),
-            ];
-            table.published(lock, published::LOCKS_ON, cells);
-        }
+    for (lock, count, rate, _) in published::LOCKS {
+        let cells = vec![Cell::Count(count), Cell::Number(rate, 1), Cell::None];
+        table.published(lock, published::LOCKS_ON, cells);
     }
+    table.note("The published rates are fs_mark's, of 16 processes on 120 processors.");
     Some(table)
 }
 
@@ -244,6 +334,13 @@ fn locks(rows: &[Row]) -> Option<Table> {
         }
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+impl Row {
+    /// Returns true if the step was over too soon to have a rate.
+    fn is_too_short(&self) -> bool {
+        self.wall.median() < STEP_MIN
+    }
 }
 
 fn published_steps() -> Table {

@@ -43,13 +43,6 @@ impl CreateOutcome {
     pub(super) fn per_processor(&self) -> f64 {
         self.files as f64 / self.usage.processor.as_secs_f64()
     }
-
-    /// Returns the fraction of the processors that other programs used meanwhile.
-    #[allow(clippy::cast_precision_loss)] // of a few processors
-    pub(super) fn other_programs(&self, processors: usize) -> f64 {
-        let Usage { wall, machine, processor, .. } = self.usage;
-        machine.saturating_sub(processor).as_secs_f64() / wall.as_secs_f64() / processors as f64
-    }
 }
 
 fn dir_name(thread: usize) -> Vec<u8> {

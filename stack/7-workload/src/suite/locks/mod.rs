@@ -10,9 +10,11 @@
 //! | `creates` | the workload |
 //! | `probe` | the cost of locks and threads on this machine |
 //! | `model` | a simulation of many processors |
+//! | `fit` | its fit to measured points, and its validation |
 //! | `tables` | the tables and plots |
 
 mod creates;
+mod fit;
 mod model;
 mod probe;
 mod tables;
@@ -28,6 +30,7 @@ use crate::report::Section;
 use crate::suite::{Observer, Settings};
 use crate::testbed::Implementation;
 use creates::{CreateOutcome, Creates};
+use fit::Factors;
 use model::{Class, ModelInputs, ModelRates, Scenario};
 use probe::Costs;
 
@@ -35,6 +38,8 @@ use probe::Costs;
 const RARE: f64 = 0.05;
 /// Limit of the simulated time in nanoseconds: many time slices.
 const LIFE: f64 = 2e8;
+/// The fit simulates this part of the events of a point.
+const FIT_EVENTS_PART: u64 = 5;
 
 /// The parameters of the study.
 #[derive(Clone, Debug)]
@@ -60,9 +65,9 @@ struct Point {
     rate: Samples,
     /// Files per second of processor time.
     per_processor: Samples,
-    /// Fraction of the processors that other programs used.
+    /// Part of the processors that other programs used, in percent.
     other_programs: Samples,
-    /// The outcome of the last turn.
+    /// The outcome of the last turn, of those that were long enough if any was.
     last: CreateOutcome,
 }
 
@@ -81,11 +86,27 @@ impl Point {
         }
     }
 
-    fn add(&mut self, done: CreateOutcome) {
+    /// # Errors
+    /// If more time was used than there was.
+    fn add(&mut self, done: CreateOutcome) -> io::Result<()> {
+        if done.usage.wall < time_min(self.threads, processors()) {
+            if self.is_too_short() {
+                self.last = done;
+            }
+            return Ok(());
+        }
         self.rate.add(done.rate());
         self.per_processor.add(done.per_processor());
-        self.other_programs.add(done.other_programs(processors()));
+        if let Some(percent) = done.usage.others_percent()? {
+            self.other_programs.add(percent);
+        }
         self.last = done;
+        Ok(())
+    }
+
+    /// Returns true if no turn was long enough: the point has no figures.
+    fn is_too_short(&self) -> bool {
+        self.rate.count() == 0
     }
 
     fn name(&self) -> &'static str {
@@ -105,6 +126,17 @@ struct ModelPoint {
 /// Returns the number of processors of this machine.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Length of a time slice that is assumed for [`time_min`].
+const SLICE: Duration = Duration::from_millis(3);
+/// Fewest slices in which each thread runs.
+const SLICES_MIN: usize = 10;
+
+/// Returns the shortest time of a point that means anything: each thread runs several times.
+fn time_min(threads: usize, processors: usize) -> Duration {
+    let rounds = threads.div_ceil(processors.max(1)) * SLICES_MIN;
+    SLICE * u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
 /// Runs the study.
@@ -127,34 +159,99 @@ pub fn run(
     observer.progress("the cost of locks and threads")?;
     let costs = Costs::measure(options.time / 20);
     let timed = create(LockConfig { timed: true, ..LockConfig::default() }, 1, options, settings)?;
-    let inputs = model_inputs(&timed.0, &points, &costs);
-    observer.progress("the model")?;
-    let model = |inputs: &ModelInputs, kind, processors, threads| {
-        let inputs = ModelInputs { hand_over: costs.contended(kind), ..inputs.clone() };
-        let (events, seed) = (options.events, settings.seed);
-        let scenario = Scenario { kind, processors, threads, time: LIFE, events, seed };
-        ModelPoint { kind, processors, threads, rates: model::simulate(&inputs, scenario) }
+    let model = Model {
+        inputs: model_inputs(&timed.0, &points, &costs),
+        costs,
+        events: options.events,
+        seed: settings.seed,
     };
-    let mut check = Vec::new();
-    for point in &points {
-        if let Some(kind) = point.kind {
-            check.push((point, model(&inputs, kind, processors(), point.threads)));
-        }
-    }
-    let single = inputs.unsharded();
-    let (mut many, mut unsharded) = (Vec::new(), Vec::new());
+    let mut validated = Vec::new();
     for kind in Kind::ALL {
         observer.progress(&format!("the model: {}", kind.name()))?;
-        many.extend(options.processors.iter().map(|&n| model(&inputs, kind, n, n)));
-        unsharded.extend(options.processors.iter().map(|&n| model(&single, kind, n, n)));
+        validated.extend(model.validate(kind, &points, &options.processors));
     }
-    for computed in check.iter().map(|(_, computed)| computed).chain(&many) {
-        observer.result(computed.to_json(true))?;
+    for one in &validated {
+        for computed in one.check.iter().map(|(_, computed)| computed).chain(&one.many) {
+            observer.result(computed.to_json(true))?;
+        }
+        for computed in &one.unsharded {
+            observer.result(computed.to_json(false))?;
+        }
     }
-    for computed in &unsharded {
-        observer.result(computed.to_json(false))?;
+    Ok(vec![measured, tables::model(&model, &validated)])
+}
+
+/// The model of all kinds of locks.
+struct Model {
+    inputs: ModelInputs,
+    costs: Costs,
+    events: u64,
+    seed: u64,
+}
+
+/// The model of one kind, fitted and validated.
+struct Validated<'p> {
+    kind: Kind,
+    factors: Factors,
+    /// Numbers of threads that the model was not fitted to.
+    held_out: Vec<usize>,
+    /// Largest error at these, in percent.
+    error: Option<f64>,
+    /// All points with what the model computes for them.
+    check: Vec<(&'p Point, ModelPoint)>,
+    /// More processors, with the mutexes as they are and with one of each kind; empty if the error
+    /// is too large.
+    many: Vec<ModelPoint>,
+    unsharded: Vec<ModelPoint>,
+}
+
+impl Model {
+    /// Fits the model of one kind, validates it and, if it is valid, computes more processors.
+    /// `None` if the hand-over of the kind could not be measured.
+    fn validate<'p>(
+        &self,
+        kind: Kind,
+        points: &'p [Point],
+        many: &[usize],
+    ) -> Option<Validated<'p>> {
+        let hand_over = self.costs.hand_over(kind)?;
+        let inputs = ModelInputs { hand_over, ..self.inputs.clone() };
+        let points: Vec<&Point> =
+            points.iter().filter(|p| p.kind == Some(kind) && !p.is_too_short()).collect();
+        let threads: Vec<usize> = points.iter().map(|point| point.threads).collect();
+        let (fitted, held_out) = fit::split(&threads);
+        let known: Vec<(usize, f64)> = points
+            .iter()
+            .filter(|point| fitted.contains(&point.threads))
+            .map(|point| (point.threads, point.rate.median()))
+            .collect();
+        let compute = |inputs: &ModelInputs, processors, threads, events| {
+            let scenario =
+                Scenario { kind, processors, threads, time: LIFE, events, seed: self.seed };
+            ModelPoint { kind, processors, threads, rates: model::simulate(inputs, scenario) }
+        };
+        let factors = fit::fit(&known, |factors, threads| {
+            let events = self.events / FIT_EVENTS_PART;
+            compute(&inputs.scaled(factors), processors(), threads, events).rates.rate
+        });
+        let inputs = inputs.scaled(factors);
+        let check: Vec<(&Point, ModelPoint)> = points
+            .iter()
+            .map(|point| (*point, compute(&inputs, processors(), point.threads, self.events)))
+            .collect();
+        let unseen: Vec<(f64, f64)> = check
+            .iter()
+            .filter(|(point, _)| held_out.contains(&point.threads))
+            .map(|(point, computed)| (point.rate.median(), computed.rates.rate))
+            .collect();
+        let error = fit::error(&unseen);
+        let more = |inputs: &ModelInputs| {
+            let wanted = many.iter().filter(|_| fit::is_valid(error));
+            wanted.map(|&n| compute(inputs, n, n, self.events)).collect()
+        };
+        let (many, unsharded) = (more(&inputs), more(&inputs.unsharded()));
+        Some(Validated { kind, factors, held_out, error, check, many, unsharded })
     }
-    Ok(vec![measured, tables::model(&inputs, &costs, &check, &many, &unsharded)])
 }
 
 /// Measures every kind with every number of threads in interleaved turns.
@@ -182,7 +279,7 @@ fn measure(
                     points.push(Point::new(kind, threads, storage));
                     points.len() - 1
                 });
-                points[at].add(last);
+                points[at].add(last)?;
             }
         }
     }
@@ -257,11 +354,14 @@ impl Point {
             "threads": self.threads,
             "files_per_second": self.rate,
             "files_per_processor_second": self.per_processor,
-            "other_programs_share": self.other_programs,
+            "other_programs_percent": self.other_programs,
+            "too_short": self.is_too_short(),
             "files": files,
             "wall_seconds": usage.wall.as_secs_f64(),
             "processor_seconds": usage.processor.as_secs_f64(),
+            "changes": counters.as_ref().and_then(|counters| counters.changes),
             "commits": counters.as_ref().map(|counters| counters.commits),
+            "checkpoints": counters.as_ref().and_then(|counters| counters.checkpoints),
         }})
     }
 }
@@ -290,17 +390,27 @@ mod tests {
     fn every_kind_is_measured_and_simulated() {
         let options = Options {
             threads: vec![1, 2],
-            time: Duration::from_millis(20),
+            time: Duration::from_millis(40),
             processors: vec![8, 16],
             events: 5_000,
         };
         let mut heard = Heard::default();
         let sections = run(&options, &settings(), &mut heard).expect("a study");
         let of = |what: &str| heard.0.iter().filter(|result| !result[what].is_null()).count();
-        assert_eq!((of("locks"), of("locks_model")), (5 * 2, 5 * 2 + 2 * 5 * 2));
+        assert_eq!(of("locks"), 5 * 2);
         assert!(
             heard.0.iter().filter_map(|result| result["locks"]["files"].as_u64()).all(|n| n > 0)
         );
+        // Each kind is compared with its points, or has none that is long enough; then each is
+        // extrapolated twice, or refused.
+        let model = &sections[1];
+        let rows = |title: &str| {
+            let table = model.tables.iter().find(|table| table.title.starts_with(title));
+            table.map_or(0, |table| table.rows.len())
+        };
+        assert_eq!(rows("The model and its validation"), 5);
+        let extrapolated = rows("The model, a thread on each processor");
+        assert_eq!(of("locks_model"), rows("The model against") + extrapolated * 2 * 2);
         assert_eq!(sections.len(), 2);
     }
 

@@ -26,6 +26,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use xfskit_lock::{Kind, PAUSES_MAX};
 
+use super::fit::Factors;
 use crate::random::Random;
 
 /// A time in picoseconds. Integer sums are exact, so the order of events is deterministic.
@@ -52,7 +53,7 @@ pub(super) struct ModelInputs {
     pub(super) think: f64,
     /// Processor time of the engine's own threads per file.
     pub(super) background: f64,
-    /// Time to take and release a lock that another processor wants.
+    /// From the release of a lock until the thread that waits for it has it.
     pub(super) hand_over: f64,
     pub(super) pause: f64,
     pub(super) spin: f64,
@@ -65,6 +66,15 @@ impl ModelInputs {
     pub(super) fn unsharded(&self) -> Self {
         let class = |class: &Class| Class { mutexes: 1, ..class.clone() };
         Self { classes: self.classes.iter().map(class).collect(), ..self.clone() }
+    }
+
+    /// Returns the same inputs with these factors.
+    pub(super) fn scaled(&self, factors: Factors) -> Self {
+        Self {
+            think: self.think * factors.work,
+            hand_over: self.hand_over * factors.hand_over,
+            ..self.clone()
+        }
     }
 
     /// Returns the delay of a file by the engine's own threads, which share the processors that are

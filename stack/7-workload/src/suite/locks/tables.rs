@@ -6,9 +6,9 @@ use xfskit_lock::Kind;
 
 use super::model::ModelInputs;
 use super::probe::Costs;
-use super::{ModelPoint, Point};
-use crate::measure::Samples;
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use super::{Model, ModelPoint, Point, Validated, fit, processors};
+use crate::measure::{Ratio, Samples};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::inodes::published;
 
 /// Formats the section on the measurements.
@@ -22,6 +22,8 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
          machine.",
         time.as_secs_f64()
     ));
+    section.answer = answer(points);
+    section.text.extend(ticket_text(points, processors()));
     let mut table = Table::new(
         "Files created",
         &[
@@ -50,6 +52,12 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
             Some(_) => Cell::Number(number, digits),
             None => Cell::None,
         };
+        if point.is_too_short() {
+            let mut cells = vec![Cell::None; table.columns.len()];
+            cells[0] = Cell::Count(point.threads as u64);
+            table.row(format!("{}, too short", point.name()), &point.storage, cells);
+            continue;
+        }
         let cells = vec![
             Cell::Count(point.threads as u64),
             Cell::Number(point.rate.median(), 0),
@@ -62,18 +70,51 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
         ];
         table.row(point.name(), &point.storage, cells);
     }
+    table.note("A turn in which each thread runs for fewer than ten time slices of 3 ms is too short and not counted.");
     table.note("Rates are medians over the turns; all other columns are of the last turn. Waits are those for the engine's mutexes.");
     section.tables.push(table);
     section.plots.push(Plot {
-        title: "Files created, by threads".into(),
+        title: format!("Locks: files created by threads, {} processors", processors()),
         x: Axis::logarithmic("threads"),
         y: Axis::logarithmic("files/s"),
         lines: lines(
-            points.iter().map(|point| (point.name(), point.threads, point.rate.median())),
+            points
+                .iter()
+                .filter(|point| !point.is_too_short())
+                .map(|point| (point.name(), point.threads, point.rate.median())),
             Source::Measured,
         ),
     });
     section
+}
+
+/// Returns the answer to the study's question, at the largest number of threads.
+fn answer(points: &[Point]) -> Option<Answer> {
+    let long = || points.iter().filter(|point| point.kind.is_some() && !point.is_too_short());
+    let threads = long().map(|point| point.threads).max()?;
+    let rate = |point: &&Point| point.rate.median();
+    let mut kinds: Vec<&Point> = long().filter(|point| point.threads == threads).collect();
+    kinds.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    let (first, last) = (kinds.first()?, kinds.last()?);
+    Some(Answer {
+        question: "How does the kind of lock affect concurrent creates?".into(),
+        verdict: format!(
+            "With {threads} threads on {} processors, {} is the fastest and {} the slowest.",
+            processors(),
+            first.name(),
+            last.name()
+        ),
+        figure: format!("{:.1} times.", rate(first) / rate(last)),
+        published: format!("ticket {:.2} times queued.", published_ticket()),
+    })
+}
+
+/// Returns the published rate of ticket locks over that of queued ones.
+fn published_ticket() -> f64 {
+    let rates = |lock: &str| -> Samples {
+        published::LOCKS.iter().filter(|row| row.0.starts_with(lock)).map(|row| row.2).collect()
+    };
+    rates("ticket").median() / rates("queued").median()
 }
 
 /// Makes a line for each name, in order of appearance.
@@ -91,30 +132,27 @@ fn lines<'p>(points: impl Iterator<Item = (&'p str, usize, f64)>, source: Source
 }
 
 /// Formats the section on the model.
-pub(super) fn model(
-    inputs: &ModelInputs,
-    costs: &Costs,
-    check: &[(&Point, ModelPoint)],
-    many: &[ModelPoint],
-    unsharded: &[ModelPoint],
-) -> Section {
+pub(super) fn model(model: &Model, validated: &[Validated<'_>]) -> Section {
     let mut section = Section::new("Locks: a model of hand-over for more processors");
     section.paragraph(
         "A model, not a measurement: threads think, take one of the engine's mutexes and hold it, on a number of processors \
-         with a scheduler. The frequency and the hold time of each mutex, the rest of a file's time, and the cost of a \
-         hand-over were measured in this run on this machine. The growth of the hand-over with waiting threads is assumed: \
-         proportional for test-and-set, half of that for ticket, none for the others. Memory, the single journal thread, \
-         group locks and the distance between sockets are left out: the model gives the cost of locks alone.",
+         with a scheduler. The frequency and the hold time of each mutex, the rest of a file's time, and the time of a \
+         hand-over between two threads that alternate were measured in this run on this machine. The growth of the \
+         hand-over with waiting threads is assumed: proportional for test-and-set, half of that for ticket, none for the \
+         others. Memory, the single journal thread, group locks and the distance between sockets are left out: the model \
+         gives the cost of locks alone.",
     );
-    section.paragraph(error_text(check));
-    section.tables.push(input_table(inputs));
-    section.tables.push(probed(costs));
-    section.tables.push(checked(check));
+    section.paragraph(error_text(validated));
+    section.tables.push(validation(validated));
+    section.tables.push(checked(validated));
     for (what, computed) in [
-        ("The model, a thread on each processor", many),
-        ("The model with one mutex of each kind", unsharded),
+        ("The model, a thread on each processor", of_all(validated, |one| &one.many)),
+        ("The model with one mutex of each kind", of_all(validated, |one| &one.unsharded)),
     ] {
-        section.tables.push(predicted(what, computed));
+        if computed.is_empty() {
+            continue;
+        }
+        section.tables.push(predicted(what, &computed));
         let points =
             computed.iter().map(|point| (point.kind.name(), point.processors, point.rates.rate));
         section.plots.push(Plot {
@@ -124,8 +162,47 @@ pub(super) fn model(
             lines: lines(points, Source::Model),
         });
     }
+    section.tables.push(input_table(&model.inputs));
+    section.tables.push(probed(&model.costs));
     section.tables.push(publication());
     section
+}
+
+fn of_all(
+    validated: &[Validated<'_>],
+    points: impl for<'a> Fn(&'a Validated<'_>) -> &'a [ModelPoint],
+) -> Vec<ModelPoint> {
+    validated.iter().flat_map(|one| points(one).to_vec()).collect()
+}
+
+/// Compares ticket and queued locks with the publication, in the point with the most threads.
+pub(super) fn ticket_text(points: &[Point], processors: usize) -> Option<String> {
+    let of = |kind, threads: usize| {
+        let same = |point: &&Point| point.kind == Some(kind) && point.threads == threads;
+        points.iter().filter(|point| !point.is_too_short()).find(same)
+    };
+    let threads = points.iter().map(|point| point.threads).filter(|n| *n > processors).max()?;
+    let (ticket, queued) = (of(Kind::Ticket, threads)?, of(Kind::Queued, threads)?);
+    let Ratio { ratio, low, high } = ticket.rate.ratio_to(&queued.rate);
+    let published = published_ticket();
+    let sure = if low.is_nan() {
+        "in one turn, which shows no spread".into()
+    } else {
+        format!("{low:.2} to {high:.2}")
+    };
+    let verdict = if low <= 1.0 && high >= 1.0 || low.is_nan() && (ratio - 1.0).abs() < 0.05 {
+        "Neither kind is faster here beyond the noise."
+    } else if ratio > 1.0 {
+        "The direction is the same, the cause is not."
+    } else {
+        "The direction is the opposite."
+    };
+    Some(format!(
+        "Published: with 16 threads on 120 processors, ticket locks were {published:.2} times as fast as queued ones. Here, \
+         with {threads} threads on {processors} processors, they are {ratio:.2} times as fast ({sure}). {verdict} There each \
+         thread had a processor, so the kinds differed by their hand-over. Here threads share processors: both kinds serve \
+         in order of arrival, the next in line may have no processor, and most hand-overs wait for the scheduler.",
+    ))
 }
 
 fn input_table(inputs: &ModelInputs) -> Table {
@@ -164,8 +241,11 @@ fn probed(costs: &Costs) -> Table {
     for (name, cost) in &costs.uncontended {
         row(format!("{name} lock taken and released, one thread"), *cost);
     }
-    for (name, cost) in &costs.contended {
-        row(format!("{name} lock taken and released, two threads"), *cost);
+    for (name, cost) in &costs.hand_over {
+        row(
+            format!("{name} lock handed over to the other of two threads"),
+            cost.unwrap_or(f64::NAN),
+        );
     }
     row("a pause while spinning".into(), costs.pause);
     row("spinning of a parking lock before it sleeps".into(), costs.spin);
@@ -184,32 +264,78 @@ fn error_percent(point: &Point, computed: &ModelPoint) -> [f64; 2] {
     ]
 }
 
-/// Summarizes the error of the model over all points.
-fn error_text(check: &[(&Point, ModelPoint)]) -> String {
-    let size = |which: usize| -> Samples {
-        check.iter().map(|(point, computed)| error_percent(point, computed)[which].abs()).collect()
+/// Summarizes the error of the model, and for which kinds it is extrapolated.
+fn error_text(validated: &[Validated<'_>]) -> String {
+    let points = || validated.iter().flat_map(|one| &one.check);
+    let others: Samples = points()
+        .map(|(point, _)| point.other_programs.median())
+        .filter(|percent| !percent.is_nan())
+        .collect();
+    let names = |valid: bool| -> Vec<&str> {
+        let of = validated.iter().filter(|one| fit::is_valid(one.error) == valid);
+        of.map(|one| one.kind.name()).collect()
     };
-    let other_programs: Samples =
-        check.iter().map(|(point, _)| point.other_programs.median() * 100.0).collect();
-    let [wall, processor] = [size(0), size(1)];
+    let list = |names: &[&str]| if names.is_empty() { "none".into() } else { names.join(", ") };
+    let others = if others.count() == 0 {
+        String::new()
+    } else {
+        format!(
+            " Other programs used {:.0} % of the processors meanwhile (median of the points), which the model does not \
+             include.",
+            others.median()
+        )
+    };
     format!(
-        "Over the {} measured points, the error of the model is {:.0} % in the median and {:.0} % at most per second of \
-         processor time, and {:.0} % and {:.0} % per second of wall time. Other programs used {:.0} % of the processors \
-         meanwhile (median of the points), which the model does not include.",
-        check.len(),
-        processor.median(),
-        processor.max(),
-        wall.median(),
-        wall.max(),
-        other_programs.median(),
+        "The model was fitted to points with up to 16 threads and validated on points that were held out. It is \
+         extrapolated only for kinds whose error there is at most {:.0} %: {}. Refused: {}.{others}",
+        fit::ERROR_MAX,
+        list(&names(true)),
+        list(&names(false)),
     )
 }
 
-fn checked(check: &[(&Point, ModelPoint)]) -> Table {
+fn validation(validated: &[Validated<'_>]) -> Table {
+    let mut table = Table::new(
+        "The model and its validation",
+        &[
+            ("work", "fitted factor"),
+            ("hand-over", "fitted factor"),
+            ("held out", "threads"),
+            ("largest error there", "%"),
+            ("extrapolated", ""),
+        ],
+    );
+    for kind in Kind::ALL {
+        let Some(one) = validated.iter().find(|one| one.kind == kind) else {
+            let mut cells = vec![Cell::None; 4];
+            cells.push(Cell::Text("no: two threads did not alternate".into()));
+            table.push(kind.name(), "this machine", Source::Model, cells);
+            continue;
+        };
+        let held_out: Vec<String> = one.held_out.iter().map(ToString::to_string).collect();
+        let word = match one.error {
+            error if fit::is_valid(error) => "yes",
+            Some(_) => "no: the error is too large",
+            None => "no: no point to validate with",
+        };
+        let cells = vec![
+            Cell::Number(one.factors.work, 2),
+            Cell::Number(one.factors.hand_over, 2),
+            Cell::Text(held_out.join(", ")),
+            one.error.map_or(Cell::None, |error| Cell::Number(error, 0)),
+            Cell::Text(word.into()),
+        ];
+        table.push(kind.name(), "this machine", Source::Model, cells);
+    }
+    table
+}
+
+fn checked(validated: &[Validated<'_>]) -> Table {
     let mut table = Table::new(
         "The model against the measurements",
         &[
             ("threads", ""),
+            ("used to", ""),
             ("measured", "files/s"),
             ("model", "files/s"),
             ("error", "%"),
@@ -219,17 +345,22 @@ fn checked(check: &[(&Point, ModelPoint)]) -> Table {
             ("others", "% of processors"),
         ],
     );
-    for (point, computed) in check {
+    let points = validated
+        .iter()
+        .flat_map(|one| one.check.iter().map(move |(p, computed)| (one, p, computed)));
+    for (one, point, computed) in points {
         let [rate, per_processor] = error_percent(point, computed);
+        let role = if one.held_out.contains(&point.threads) { "validate" } else { "fit" };
         let cells = vec![
             Cell::Count(point.threads as u64),
+            Cell::Text(role.into()),
             Cell::Number(point.rate.median(), 0),
             Cell::Number(computed.rates.rate, 0),
             Cell::Number(rate, 0),
             Cell::Number(point.per_processor.median(), 0),
             Cell::Number(computed.rates.per_processor, 0),
             Cell::Number(per_processor, 0),
-            Cell::Number(point.other_programs.median() * 100.0, 0),
+            Cell::Number(point.other_programs.median(), 0),
         ];
         table.push(point.name(), &point.storage, Source::Model, cells);
     }

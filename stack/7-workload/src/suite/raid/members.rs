@@ -70,6 +70,22 @@ impl Plan {
         format!("{}{zero}", self.level.name().to_uppercase())
     }
 
+    /// Returns the name with the number of members, or of legs and their members.
+    pub fn describe(&self) -> String {
+        match self.legs {
+            1 => format!("{} of {}", self.name(), self.members),
+            legs => format!("{} of {legs} times {}", self.name(), self.members_per_leg()),
+        }
+    }
+
+    /// Returns the RAID50 of the members of a RAID6: of two legs, and of four if each then has
+    /// three members or more.
+    pub(super) fn raid50s(&self) -> Vec<Self> {
+        let fits = |legs: &u32| self.members.is_multiple_of(*legs) && self.members / legs >= 3;
+        let legs = [2, 4].into_iter().filter(|legs| self.level == Level::Raid6 && fits(legs));
+        legs.map(|legs| Self { level: Level::Raid5, legs, ..*self }).collect()
+    }
+
     fn members_per_leg(&self) -> u32 {
         self.members / self.legs
     }
@@ -284,5 +300,49 @@ mod tests {
         let two_gone =
             member_set.array(&plan(Level::Raid5, 2), 2, false, ByteLen(0)).expect("one in each");
         two_gone.device.read_at(ByteOffset(0), &mut vec![0; 1 << 20]).expect("computed");
+    }
+
+    #[test]
+    fn raid50_is_of_two_legs_and_of_four() {
+        let names = |members| -> Vec<String> {
+            let plan = Plan { members, ..plan(Level::Raid6, 1) };
+            plan.raid50s().iter().map(Plan::describe).collect()
+        };
+        assert_eq!(names(24), ["RAID50 of 2 times 12", "RAID50 of 4 times 6"]);
+        assert_eq!(names(10), ["RAID50 of 2 times 5"]);
+        assert!(names(5).is_empty() && plan(Level::Raid5, 1).raid50s().is_empty());
+    }
+
+    /// Returns the bytes that the disks transfer for a read of one full stripe, and its length.
+    fn transferred(plan: Plan, missing: usize) -> (u64, u64) {
+        let disk = |_| {
+            let memory = Arc::new(MemDevice::new(ByteLen(1 << 20)));
+            Arc::new(LimitedDevice::new(memory, 1 << 40, Duration::ZERO))
+        };
+        let disks: Vec<Arc<LimitedDevice>> = (0..plan.members).map(disk).collect();
+        let member = |disk: &Arc<LimitedDevice>| {
+            Arc::new(Member::new(Arc::clone(disk) as Arc<dyn BlockDevice>))
+        };
+        let member_set = MemberSet {
+            members: disks.iter().map(member).collect(),
+            size: Sectors(2048),
+            files: Vec::new(),
+            storage: String::new(),
+        };
+        let array = member_set.array(&plan, missing, false, ByteLen(0)).expect("an array");
+        let mut stripe = vec![0; usize::try_from(array.stripe_bytes).expect("small")];
+        array.device.read_at(ByteOffset(0), &mut stripe).expect("read");
+        (disks.iter().map(|disk| disk.transferred().0).sum(), array.stripe_bytes)
+    }
+
+    #[test]
+    fn an_array_of_arrays_transfers_each_byte_once() {
+        let raid6 = plan(Level::Raid6, 1);
+        for plan in [vec![raid6], raid6.raid50s()].concat() {
+            for missing in 0..=2 {
+                let (bytes, stripe) = transferred(plan, missing);
+                assert_eq!(bytes, stripe, "{}, {missing} failed", plan.describe());
+            }
+        }
     }
 }

@@ -30,7 +30,6 @@ use crate::report::Section;
 use crate::suite::{Observer, Settings};
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
-use xfskit_md::Level;
 
 /// The size of members is a multiple of this many bytes, and so of any chunk size in the study.
 const ROUND: u64 = 4 << 20;
@@ -58,7 +57,7 @@ pub struct Options {
     pub chunks: Vec<u64>,
     /// Numbers of readers to measure.
     pub threads: Vec<usize>,
-    /// Measure the same members as RAID50, too.
+    /// Measure the same members as RAID50, too: as two arrays and as four.
     pub raid50: bool,
 }
 
@@ -66,8 +65,9 @@ pub struct Options {
 #[derive(Clone, Debug)]
 struct Point {
     setup: Setup,
+    /// MB/s of the turns that were long enough.
     rate: Samples,
-    /// The last turn.
+    /// The last turn that was long enough, if any was.
     last: Outcome,
 }
 
@@ -117,13 +117,10 @@ impl Study<'_> {
                     .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
                 let (time, seed) = (self.options.time, self.settings.seed);
                 let last = readers::run(&self.member_set, &self.files, setup, time, seed)?;
-                let rate = last.rate();
-                match points.get_mut(n) {
-                    Some(point) => {
-                        point.rate.add(rate);
-                        point.last = last;
-                    }
-                    None => points.push(Point { setup, rate: [rate].into_iter().collect(), last }),
+                if points.len() == n {
+                    points.push(Point::new(setup, last));
+                } else {
+                    points[n].add(last);
                 }
             }
         }
@@ -135,12 +132,32 @@ impl Study<'_> {
 }
 
 impl Point {
+    fn new(setup: Setup, first: Outcome) -> Self {
+        let mut point = Self { setup, rate: Samples::default(), last: first.clone() };
+        point.add(first);
+        point
+    }
+
+    /// Adds a turn, unless it was too short to mean anything.
+    fn add(&mut self, turn: Outcome) {
+        if !turn.is_too_short(self.setup.readers) {
+            self.rate.add(turn.rate());
+            self.last = turn;
+        }
+    }
+
+    /// Returns true if no turn was long enough: the point has no figures.
+    fn is_too_short(&self) -> bool {
+        self.rate.count() == 0
+    }
+
     fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
         let Setup { plan, state, readers, request, stripe_cache, pinned } = self.setup;
-        let Outcome { bytes, usage, io_stats, rebuilt, .. } = &self.last;
+        let Outcome { bytes, requests, usage, io_stats, rebuilt, .. } = &self.last;
         json!({ "raid": {
             "table": what,
             "array": plan.name(),
+            "legs": plan.legs,
             "members": plan.members,
             "chunk_bytes": plan.chunk,
             "state": state.name(),
@@ -150,7 +167,9 @@ impl Point {
             "stripe_cache_bytes": stripe_cache,
             "pinned": pinned,
             "mb_per_second": self.rate,
+            "too_short": self.is_too_short(),
             "bytes": bytes,
+            "requests": requests,
             "wall_seconds": usage.wall.as_secs_f64(),
             "processor_seconds": usage.processor.as_secs_f64(),
             "read_bytes": io_stats.read,
@@ -173,7 +192,9 @@ pub fn run(
     let plan = options.plan;
     let files = readers::files(options.readers.max(1), options.file_size, settings.seed);
     let room = files.last().map_or(0, |file| file.end);
-    let parity = u64::try_from(plan.tolerates()).unwrap_or(0);
+    // The array with the most parity holds all files as well.
+    let parity = plan.raid50s().iter().map(Plan::tolerates).max().unwrap_or(0);
+    let parity = u64::try_from(parity.max(plan.tolerates())).unwrap_or(0);
     let data = u64::from(plan.members).saturating_sub(parity).max(1);
     let size = room.div_ceil(data).next_multiple_of(ROUND);
     observer.progress(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
@@ -202,11 +223,16 @@ fn states(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section>
     let rows = study.measure("states, requests of a full stripe", of(plan, 0), observer)?;
     let small =
         study.measure("states, small requests", of(plan, study.options.request), observer)?;
-    let mut section = tables::states(study, &rows, &small);
-    let fifty = Plan { level: Level::Raid5, legs: 2, ..plan };
-    if study.options.raid50 && plan.level == Level::Raid6 && plan.members.is_multiple_of(2) {
-        let points = study.measure("RAID50, requests of a full stripe", of(fifty, 0), observer)?;
-        section.tables.push(tables::comparison(study, &rows, &points));
+    let mut section = tables::states(study, &rows, &small)?;
+    let fifties = if study.options.raid50 { plan.raid50s() } else { Vec::new() };
+    let mut arrays = vec![rows];
+    for fifty in fifties {
+        let what = format!("{}, requests of a full stripe", fifty.describe());
+        arrays.push(study.measure(&what, of(fifty, 0), observer)?);
+    }
+    if arrays.len() > 1 {
+        let arrays: Vec<&[Point]> = arrays.iter().map(Vec::as_slice).collect();
+        section.tables.push(tables::comparison(study, &arrays));
     }
     Ok(section)
 }
@@ -238,6 +264,7 @@ fn sweeps(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section>
 mod tests {
     use super::*;
     use crate::suite::testing::{Heard, settings};
+    use xfskit_md::Level;
 
     fn options(members: MemberKind) -> Options {
         Options {

@@ -11,8 +11,8 @@ pub const READ: [(&str, Option<u64>, f64); 3] = [
     ("one failed", Some(16_384), 1000.0),
 ];
 
-/// A member of the array with one failed member and the large cache: reads/s, MB/s, sectors per
-/// read, ms, % busy.
+/// A member of the array with one failed member and the large cache: reads/s, MB/s of
+/// 2^20 bytes, sectors per read, ms, % busy.
 pub const MEMBER: [f64; 5] = [205.0, 51.0, 511.0, 30.0, 91.0];
 
 /// Bytes of memory traffic per byte read from the healthy array, and per byte that was

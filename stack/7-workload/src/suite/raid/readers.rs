@@ -19,6 +19,9 @@ use crate::random::Random;
 /// Polling interval for the end of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Fewest requests of a point, however few readers it has.
+pub(super) const REQUESTS_MIN: u64 = 10;
+
 /// The state of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -64,6 +67,8 @@ pub(super) struct Setup {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) bytes: u64,
+    /// Requests completed.
+    pub(super) requests: u64,
     pub(super) usage: Usage,
     pub(super) io_stats: IoStats,
     pub(super) members: Vec<Reads>,
@@ -78,6 +83,12 @@ impl Outcome {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
+    /// Returns true if so few requests were completed that the rate is an accident. A request
+    /// counts when it is complete, so each reader may add or lack a part of one.
+    pub(super) fn is_too_short(&self, readers: usize) -> bool {
+        self.requests < REQUESTS_MIN.max(2 * readers as u64)
+    }
+
     /// Returns `count` per byte read; not finite if nothing was read.
     pub(super) fn per_byte(&self, count: u64) -> f64 {
         count as f64 / self.bytes as f64
@@ -88,9 +99,10 @@ impl Outcome {
         self.usage.processor.as_secs_f64() * 1e9 / self.bytes as f64
     }
 
-    /// Returns the rate of the rebuild in MB per second.
+    /// Returns the rate of the rebuild in MB per second; `None` if nothing was rebuilt.
     pub(super) fn rebuild_rate(&self) -> Option<f64> {
-        self.rebuilt.map(|bytes| bytes as f64 / 1e6 / self.usage.wall.as_secs_f64())
+        let rebuilt = self.rebuilt.filter(|bytes| *bytes > 0);
+        rebuilt.map(|bytes| bytes as f64 / 1e6 / self.usage.wall.as_secs_f64())
     }
 }
 
@@ -116,10 +128,16 @@ struct Reading<'r> {
     setup: Setup,
     seed: u64,
     bytes: AtomicU64,
+    requests: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Reading<'_> {
+    /// Returns the bytes and the requests so far.
+    fn done(&self) -> [u64; 2] {
+        [&self.bytes, &self.requests].map(|count| count.load(Ordering::Relaxed))
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -143,6 +161,7 @@ impl Reading<'_> {
                 let part = &mut buf[..usize::try_from(request.min(end - at)).unwrap_or(0)];
                 self.array.device.read_at(ByteOffset(at), part).map_err(io::Error::other)?;
                 self.bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+                self.requests.fetch_add(1, Ordering::Relaxed);
                 at += part.len() as u64;
             }
         }
@@ -193,6 +212,7 @@ pub(super) fn run(
         setup,
         seed,
         bytes: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
     thread::scope(|scope| {
@@ -201,7 +221,7 @@ pub(super) fn run(
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
         // The first moments are not counted: all readers start at the same time.
         thread::sleep(time / 4);
-        let before = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), member_set.reads());
+        let before = (reading.done(), array.io_stats(), member_set.reads());
         let watch = Stopwatch::start();
         let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
         let mut left = time;
@@ -211,7 +231,7 @@ pub(super) fn run(
             left = left.saturating_sub(LOOK);
         }
         let usage = watch.and_then(|watch| watch.read());
-        let after = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), member_set.reads());
+        let after = (reading.done(), array.io_stats(), member_set.reads());
         reading.stop.store(true, Ordering::Relaxed);
         for reader in readers {
             reader.join().expect("no panic")?;
@@ -219,7 +239,8 @@ pub(super) fn run(
         let rebuilt = filling.map(|filling| filling.join().expect("no panic")).transpose()?;
         let members = after.2.iter().zip(before.2).map(|(now, before)| now.since(before));
         Ok(Outcome {
-            bytes: after.0 - before.0,
+            bytes: after.0[0] - before.0[0],
+            requests: after.0[1] - before.0[1],
             usage: usage?,
             io_stats: IoStats {
                 read: after.1.read.minus(before.1.read),
@@ -236,15 +257,31 @@ pub(super) fn run(
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_cost_per_byte_is_not_finite_if_nothing_was_read() {
-        let outcome = Outcome {
-            bytes: 0,
+    fn outcome(bytes: u64, requests: u64) -> Outcome {
+        Outcome {
+            bytes,
+            requests,
             usage: Usage { processor: Duration::from_millis(1), ..Usage::default() },
             io_stats: IoStats::default(),
             members: Vec::new(),
-            rebuilt: None,
-        };
+            rebuilt: Some(0),
+        }
+    }
+
+    #[test]
+    fn the_cost_per_byte_is_not_finite_if_nothing_was_read() {
+        let outcome = outcome(0, 0);
         assert!(!outcome.processor().is_finite() && !outcome.per_byte(1).is_finite());
+        assert_eq!(outcome.rebuild_rate(), None, "nothing was rebuilt");
+    }
+
+    #[test]
+    fn a_point_needs_two_requests_of_each_reader_and_ten_in_all() {
+        for (requests, readers, short) in
+            [(0, 1, true), (9, 1, true), (10, 1, false), (99, 50, true), (100, 50, false)]
+        {
+            let outcome = outcome(requests << 20, requests);
+            assert_eq!(outcome.is_too_short(readers), short, "{requests} by {readers}");
+        }
     }
 }

@@ -1,21 +1,31 @@
 //! The tables and plots of the study.
 
+use std::io;
+
 use xfskit_md::array::IoStats;
 use xfskit_parity::{Operation, measure};
 use xfskit_units::ByteLen;
 
 use super::members::Plan;
-use super::readers::{Outcome, State};
+use super::readers::{Outcome, REQUESTS_MIN, Setup, State};
 use super::{Point, Study, published};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::measure::Ratio;
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// Bytes of a block for the routines, which fits the processor's cache.
 const BLOCK: usize = 4096;
 
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
+
 /// Formats the section on the array in every state.
-pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Section {
+///
+/// # Errors
+/// If a member was busy for longer than the time of the point.
+pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::Result<Section> {
     let (plan, options) = (study.options.plan, study.options);
     let mut section = Section::new(format!("Degraded reads: {} of {}", plan.name(), plan.members));
+    section.answer = answer(rows);
     section.paragraph(format!(
         "{} members, chunk {} KiB, {} concurrent readers. Each reads a file from start to end, and then another random \
          one. There are {} files around {} MB, which begin at a full stripe. MB are 10^6 bytes. The contents are not verified \
@@ -25,6 +35,10 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Sect
         options.readers,
         study.files.len(),
         options.file_size / 1_000_000,
+    ));
+    section.paragraph(format!(
+        "A turn in which the readers completed fewer than two requests each, or {REQUESTS_MIN} in all, is too short: it has \
+         no figures and is not counted.",
     ));
     section.tables.push(of_states(
         "Requests of a full stripe",
@@ -38,21 +52,63 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Sect
         options.stripe_cache >> 20
     );
     section.tables.push(of_states(&title, &study.member_set.storage, small, false));
-    if let Some(point) = rows.iter().find(|point| point.setup.state == State::Missing(1)) {
-        section.tables.push(members(point, &study.member_set.storage));
+    let one_failed = |point: &&Point| point.setup.state == State::Missing(1);
+    if let Some(point) = rows.iter().find(one_failed).filter(|point| !point.is_too_short()) {
+        section.tables.push(members(point, &study.member_set.storage)?);
     }
     let lines = [("requests of a full stripe", rows), ("small requests", small)];
     let names = rows.iter().map(|point| point.setup.state.name()).collect();
     section.plots.push(Plot {
-        title: "Throughput by state".into(),
+        title: format!("{}, {} readers: throughput by state", plan.describe(), options.readers),
         x: Axis::named("state", names),
         y: Axis::linear("throughput, MB/s"),
-        lines: lines.map(|(name, points)| line(name, points.iter(), |n, _| n + 1)).into(),
+        lines: lines
+            .map(|(name, points)| line(name, points.iter(), |n, _| n + 1))
+            .into_iter()
+            .chain([published_states()])
+            .collect(),
     });
-    section
+    Ok(section)
 }
 
-/// Makes a line of a plot; `x` gives the position of each point.
+/// Returns the answer to the study's question, from the requests of a full stripe.
+fn answer(rows: &[Point]) -> Option<Answer> {
+    let of = |state| {
+        rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())
+    };
+    let (healthy, failed) = (of(State::Missing(0))?, of(State::Missing(1))?);
+    let Ratio { ratio, low, high } = failed.rate.ratio_to(&healthy.rate);
+    let sure = if low.is_nan() { "in one turn".into() } else { format!("{low:.2} to {high:.2}") };
+    Some(Answer {
+        question: "What does a read cost if a member is missing?".into(),
+        verdict: format!("The array reads {ratio:.2} times what it reads healthy ({sure})."),
+        figure: format!(
+            "{} of {} MB/s.",
+            Cell::Number(failed.rate.median(), 0),
+            Cell::Number(healthy.rate.median(), 0)
+        ),
+        published: "200 to 1,000 of about 8,000 MB/s.".into(),
+    })
+}
+
+/// Returns the published rates by state, with the largest cache.
+fn published_states() -> Line {
+    let [(_, _, healthy), .., (_, _, failed)] = published::READ;
+    let points = vec![(1.0, healthy), (2.0, failed)];
+    Line { name: "md, 24 SSDs".into(), source: Source::Published, points }
+}
+
+/// Returns the published rates with one failed member, by stripe cache.
+fn published_caches() -> Line {
+    let point = |(_, stripes, rate): &(&str, Option<u64>, f64)| {
+        Some((f64::from(u32::try_from((*stripes)?).ok()?), *rate))
+    };
+    let points = published::READ.iter().filter_map(point).collect();
+    Line { name: "md, 24 SSDs, one failed".into(), source: Source::Published, points }
+}
+
+/// Makes a line of a plot; `x` gives the position of each point. Points that were too short are
+/// left out.
 #[allow(clippy::cast_precision_loss)] // of sizes
 fn line<'p>(
     name: &str,
@@ -63,12 +119,15 @@ fn line<'p>(
     Line {
         name: name.into(),
         source: Source::Measured,
-        points: points.enumerate().map(point).collect(),
+        points: points.enumerate().filter(|(_, point)| !point.is_too_short()).map(point).collect(),
     }
 }
 
 /// Returns the cells of rate, spread, ratio to the healthy array, and cost per byte.
 fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
+    if point.is_too_short() {
+        return [vec![Cell::None; COST.len() - 1], vec![Cell::Count(0)]].concat();
+    }
     let Outcome { io_stats: IoStats { read, loaded, stored }, .. } = point.last;
     let each = |bytes: ByteLen| Cell::Number(point.last.per_byte(bytes.0), 2);
     vec![
@@ -99,7 +158,8 @@ fn of_states(title: &str, storage: &str, points: &[Point], with_published: bool)
     let mut table = Table::new(title, &columns);
     let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
     for point in points {
-        let rebuilt = point.last.rebuild_rate().map_or(Cell::None, |rate| Cell::Number(rate, 0));
+        let rebuilt = point.last.rebuild_rate().filter(|_| !point.is_too_short());
+        let rebuilt = rebuilt.map_or(Cell::None, |rate| Cell::Number(rate, 0));
         let cells = [rebuilt].into_iter().chain(cost_cells(point, healthy)).collect();
         table.row(point.setup.state.name(), storage, cells);
     }
@@ -120,24 +180,24 @@ fn of_states(title: &str, storage: &str, points: &[Point], with_published: bool)
     table
 }
 
-/// Formats a table as iostat prints it.
+/// Formats a table as iostat prints it: its MB are 2^20 bytes.
 #[allow(clippy::cast_precision_loss)] // of rates
-fn members(point: &Point, storage: &str) -> Table {
+fn members(point: &Point, storage: &str) -> io::Result<Table> {
     let title = format!("Members, {}, requests of a full stripe", point.setup.state.name());
     let columns =
-        [("r/s", ""), ("rMB/s", ""), ("avgrq-sz", "sectors"), ("await", "ms"), ("util", "%")];
+        [("r/s", ""), ("rMB/s", "MiB/s"), ("avgrq-sz", "sectors"), ("await", "ms"), ("util", "%")];
     let mut table = Table::new(title, &columns);
-    let seconds = point.last.usage.wall.as_secs_f64();
     for (role, reads) in point.last.members.iter().enumerate() {
-        let count = (reads.count as f64).max(1.0);
+        let (count, seconds) = ((reads.count as f64).max(1.0), reads.elapsed.as_secs_f64());
+        let name = format!("m{role}");
         let cells = vec![
             Cell::Number(reads.count as f64 / seconds, 1),
-            Cell::Number(reads.bytes as f64 / 1e6 / seconds, 2),
+            Cell::Number(reads.bytes as f64 / MIB / seconds, 2),
             Cell::Number(reads.bytes as f64 / 512.0 / count, 0),
             Cell::Number(reads.waited.as_secs_f64() * 1e3 / count, 3),
-            Cell::Number(reads.busy.as_secs_f64() * 100.0 / seconds, 1),
+            Cell::Number(reads.utilisation(&name)?, 1),
         ];
-        table.row(format!("m{role}"), storage, cells);
+        table.row(name, storage, cells);
     }
     let cells = published::MEMBER.map(|figure| Cell::Number(figure, 0)).to_vec();
     table.published("each member, stripe_cache_size 16384", published::ON, cells);
@@ -145,21 +205,25 @@ fn members(point: &Point, storage: &str) -> Table {
         "The reads of the array. A read that was announced before waits only for the rest of its transfer. Busy is the time \
          in which at least one thread waited.",
     );
-    table
+    Ok(table)
 }
 
-/// Compares the array with another one of the same members.
-pub(super) fn comparison(study: &Study<'_>, one: &[Point], other: &[Point]) -> Table {
+/// Compares the array with others of the same members.
+pub(super) fn comparison(study: &Study<'_>, arrays: &[&[Point]]) -> Table {
     let mut table =
         Table::new("The same members as RAID6 and as RAID50, requests of a full stripe", &COST);
-    for points in [one, other] {
+    for points in arrays {
         let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
-        for point in points {
-            let name = format!("{}, {}", point.setup.plan.name(), point.setup.state.name());
+        for point in *points {
+            let Setup { plan, state, .. } = point.setup;
+            let name = format!("{}, {}", plan.describe(), state.name());
             table.row(name, &study.member_set.storage, cost_cells(point, healthy));
         }
     }
-    table.note("RAID50: two RAID5 of half the members each, striped by full stripes. Two failed means one failed in each.");
+    table.note(
+        "RAID50: several RAID5 with an equal part of the members each, striped by full stripes. Two failed means one failed \
+         in each of two. At equal members RAID50 of two has the capacity of RAID6, and of four that of two members less.",
+    );
     table
 }
 
@@ -184,9 +248,13 @@ pub(super) fn sweeps(
     }
     table.note("A stripe of md is 4 KiB of every member. The stripe cache serves requests smaller than a full stripe of a degraded array.");
     section.tables.push(table);
-    section.plots.push(sweep_plot("By stripe cache", "stripes of md", caches, |_, point| {
+    let array = study.options.plan.describe();
+    let title = |by: &str| format!("{array}: throughput by {by}");
+    let mut plot = sweep_plot(&title("stripe cache"), "stripes of md", caches, |_, point| {
         size(stripes(point))
-    }));
+    });
+    plot.lines.push(published_caches());
+    section.plots.push(plot);
     let kib = |point: &Point| point.setup.plan.chunk >> 10;
     section.tables.push(sweep(
         study,
@@ -195,7 +263,9 @@ pub(super) fn sweeps(
         chunks,
         |point| kib(point).to_string(),
     ));
-    section.plots.push(sweep_plot("By chunk", "chunk, KiB", chunks, |_, point| size(kib(point))));
+    section
+        .plots
+        .push(sweep_plot(&title("chunk"), "chunk, KiB", chunks, |_, point| size(kib(point))));
     let named = |point: &Point| {
         let pinned = if point.setup.pinned { " pinned" } else { "" };
         format!("{}{pinned}", point.setup.readers)
@@ -209,7 +279,7 @@ pub(super) fn sweeps(
     ));
     let (pinned, free): (Vec<Point>, Vec<Point>) =
         readers.iter().cloned().partition(|point| point.setup.pinned);
-    let mut plot = sweep_plot("By readers", "readers", &free, |_, point| point.setup.readers);
+    let mut plot = sweep_plot(&title("readers"), "readers", &free, |_, point| point.setup.readers);
     for mut line in sweep_plot("", "", &pinned, |_, point| point.setup.readers).lines {
         line.name.push_str(", pinned");
         plot.lines.push(line);
@@ -298,4 +368,46 @@ pub(super) fn routines(plan: &Plan) -> Section {
     table.note("MB of the blocks read, per second.");
     section.tables.push(table);
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::readers::Outcome;
+    use super::*;
+    use crate::measure::Usage;
+
+    fn point(requests: u64) -> Point {
+        let plan = Plan { level: xfskit_md::Level::Raid6, legs: 1, members: 24, chunk: 512 << 10 };
+        let state = State::Missing(0);
+        let setup = Setup { plan, state, readers: 50, request: 0, stripe_cache: 0, pinned: false };
+        let usage = Usage { wall: Duration::from_secs(1), ..Usage::default() };
+        let outcome = Outcome {
+            bytes: requests * 1_000_000,
+            requests,
+            usage,
+            io_stats: IoStats::default(),
+            members: Vec::new(),
+            rebuilt: None,
+        };
+        Point::new(setup, outcome)
+    }
+
+    #[test]
+    fn a_point_that_is_too_short_is_not_printed() {
+        let (long, short) = (point(500), point(40));
+        let shown: Vec<String> =
+            cost_cells(&long, 500.0)[..3].iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["500", "–", "1.000"], "one turn shows no spread");
+        let cells = cost_cells(&short, 500.0);
+        assert_eq!(cells[..7], vec![Cell::None; 7]);
+        assert_eq!(cells[7], Cell::Count(0));
+        let plotted = line("", [&long, &short, &long].into_iter(), |n, _| n + 1).points;
+        assert_eq!(plotted, [(1.0, 500.0), (3.0, 500.0)]);
+        assert_eq!(cost_cells(&long, short.rate.median())[2].to_string(), "–", "no ratio to it");
+        let mut turns = short;
+        turns.add(point(300).last);
+        assert_eq!((turns.rate.values(), turns.last.requests), (&[300.0][..], 300));
+    }
 }

@@ -167,7 +167,7 @@ pub(super) fn section(
     }
     section.tables.push(table);
     section.plots.push(Plot {
-        title: "Space used per leaf".into(),
+        title: format!("{} links: space used per leaf", Cell::Count(links)),
         x: Axis::linear("used bytes of a leaf, in steps of 128"),
         y: Axis::linear("leaves, % of all"),
         lines,

@@ -10,7 +10,7 @@ use super::published::{self, Row};
 use crate::Driver;
 use crate::measure::usage::{Stopwatch, Usage};
 use crate::random::Random;
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job};
 
@@ -85,9 +85,28 @@ pub(super) fn section(
          entry, and names with values. By the published measure a leaf with less than 2,700 bytes used is *below*, and \
          its free space is *wasted*. The column *free* counts the free space of all leaves.",
     );
+    section.answer = answer(&results);
     section.tables.push(table(&results));
     section.plots.extend(plots(&results));
     Ok(section)
+}
+
+/// Returns the answer to the study's question, from the case that wastes most.
+fn answer(results: &[CaseResult]) -> Option<Answer> {
+    let wasted = |result: &CaseResult| result.leaves.percent(result.leaves.wasted);
+    let most = |of: Implementation| {
+        let of_it = results.iter().filter(|result| result.implementation == of);
+        of_it.map(|result| (wasted(result), result)).max_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let (ours, worst) = most(Implementation::Engine)?;
+    let kernel = most(Implementation::Kernel)
+        .map_or(String::new(), |(percent, _)| format!(" The kernel wastes up to {percent:.1} %."));
+    Some(Answer {
+        question: "How much space do leaves of attributes waste?".into(),
+        verdict: format!("At most {ours:.1} %, in {}.{kernel}", worst.case),
+        figure: format!("{ours:.1} %."),
+        published: "18 to 45 %.".into(),
+    })
 }
 
 fn run(case: &Case, implementation: Implementation, settings: &Settings) -> io::Result<CaseResult> {
@@ -188,6 +207,8 @@ fn plots(results: &[CaseResult]) -> Vec<Plot> {
     };
     let mut plots = Vec::new();
     for some in results.chunks(LINES) {
+        let mut cases: Vec<String> = some.iter().map(|result| result.case.to_string()).collect();
+        cases.dedup();
         let mut plot =
             |title: &str, x: &str, y: &str, points: &dyn Fn(&Leaves) -> Vec<(f64, f64)>| {
                 let line = |result: &CaseResult| Line {
@@ -196,7 +217,7 @@ fn plots(results: &[CaseResult]) -> Vec<Plot> {
                     points: points(&result.leaves),
                 };
                 plots.push(Plot {
-                    title: title.into(),
+                    title: format!("{title}: {}", cases.join(", ")),
                     x: Axis::linear(x),
                     y: Axis::linear(y),
                     lines: some.iter().map(line).collect(),

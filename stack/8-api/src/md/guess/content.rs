@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use xfskit_block::BlockDevice;
-use xfskit_units::{ByteOffset, index};
+use xfskit_units::{ByteLen, ByteOffset, PositionRange, index};
 use xfskit_vfs::{Fs, Inode, Piece};
 
 use crate::CancelToken;
@@ -16,7 +16,7 @@ use crate::CancelToken;
 const BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 64 << 10;
 /// Bytes of one read.
-const PIECE: u64 = 1 << 20;
+const PIECE: ByteLen = ByteLen(1 << 20);
 /// Ends from which on a few wrong ones are a sign.
 const ENDS_MIN: u64 = 8;
 
@@ -82,15 +82,15 @@ impl<'a> Reader<'a> {
             return;
         }
         let Ok(map) = self.volume.file_map(inode) else { return self.digest.write_u8(1) };
-        self.digest.write_u64(map.size());
+        self.digest.write_u64(map.size().0);
         if map.pieces().iter().all(|piece| self.piece(piece)) {
             self.content.files += 1;
         } else {
             self.content.is_partial = true;
         }
-        let (size, rest) = (map.size(), map.size() % self.block);
-        let last = map.pieces().last().filter(|piece| piece.file.end == size && rest > 0);
-        let end = last.and_then(|last| last.device?.checked_add(size - last.file.start));
+        let (end, rest) = (ByteOffset(map.size().0), map.size().0 % self.block);
+        let last = map.pieces().last().filter(|piece| piece.file.end == end && rest > 0);
+        let end = last.and_then(|last| last.device?.checked_plus(last.file.length()));
         if let Some(end) = end {
             self.end(end, self.block - rest);
         }
@@ -101,13 +101,13 @@ impl<'a> Reader<'a> {
         let Some(device) = piece.device else { return true };
         let mut at = piece.file.start;
         while at < piece.file.end {
-            let len = (piece.file.end - at).min(PIECE);
-            let place = device.checked_add(at - piece.file.start);
+            let len = piece.file.end.distance_from(at).min(PIECE);
+            let place = device.checked_plus(at.distance_from(piece.file.start));
             let Some(place) = place.filter(|_| self.content.bytes < BYTES_MAX) else {
                 return false;
             };
-            self.bytes(place, len);
-            at += len;
+            self.bytes(place, len.0);
+            at = at.plus(len);
         }
         true
     }

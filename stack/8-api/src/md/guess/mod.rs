@@ -13,6 +13,7 @@ use std::path::Path;
 
 use xfskit_block::OpenMode;
 use xfskit_md::Member;
+use xfskit_md::guess::evidence::ScanProgress;
 use xfskit_md::guess::{self, Evidence, Guess as Geometry, Guesses, MemberDevices};
 use xfskit_target::{self as target, ArrayName, Base, Part};
 
@@ -61,9 +62,11 @@ impl fmt::Display for Confidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GuessStep {
-    /// Members are searched for pieces of a volume.
+    /// Members are searched for pieces of a volume, in bytes.
     Search,
-    /// The volume of a candidate is checked.
+    /// Geometries are compared with what was found.
+    Compare,
+    /// The volume of a candidate is checked, in bytes of metadata.
     Check,
 }
 
@@ -157,6 +160,31 @@ impl Watch<'_> {
     fn check_cancelled(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::new(Cause::Cancelled)) } else { Ok(()) }
     }
+
+    /// Runs a step that asks, all the time, whether it continues.
+    fn step<T>(
+        &self,
+        step: GuessStep,
+        run: impl FnOnce(&ScanProgress<'_>) -> ControlFlow<(), T>,
+    ) -> Result<T> {
+        let progress = |done, total| {
+            self.report(step, done, total);
+            if self.cancel.is_cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        match run(&progress) {
+            ControlFlow::Break(()) => Err(Error::new(Cause::Cancelled)),
+            ControlFlow::Continue(result) => Ok(result),
+        }
+    }
+
+    /// Returns the arrays that these members may form.
+    fn guess(&self, members: &MemberDevices, evidence: &Evidence) -> Result<Guesses> {
+        self.step(GuessStep::Compare, |progress| guess::guess(members, evidence, progress))
+    }
 }
 
 impl Default for Guess<'_> {
@@ -183,7 +211,7 @@ impl<'c> Guess<'c> {
         self
     }
 
-    /// Receives the progress of each step, in bytes.
+    /// Receives the progress of each step.
     pub fn progress(mut self, report: impl Fn(GuessStep, Progress) + Sync + 'c) -> Self {
         self.progress = Some(Box::new(report));
         self
@@ -208,24 +236,16 @@ impl<'c> Guess<'c> {
         let device = |member: &Member| member.device.clone();
         let devices: Vec<_> = members.iter().map(|member| member.as_ref().map(device)).collect();
         let watch = Watch { progress: self.progress.as_deref(), cancel: &self.cancel };
-        let searched = |done, total| {
-            watch.report(GuessStep::Search, done, total);
-            if self.cancel.is_cancelled() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        let evidence = match target::find_evidence(&devices, self.scan, &searched) {
-            ControlFlow::Break(()) => return Err(Error::new(Cause::Cancelled)),
-            ControlFlow::Continue(None) => return Ok(Guessed::default()),
-            ControlFlow::Continue(Some(evidence)) => evidence,
-        };
-        let mut best = best(guess::guess(&devices, &evidence), &members, &watch)?;
+        let evidence = watch.step(GuessStep::Search, |progress| {
+            target::find_evidence(&devices, self.scan, progress)
+        })?;
+        let Some(evidence) = evidence else { return Ok(Guessed::default()) };
+        let mut best = best(watch.guess(&devices, &evidence)?, &members, &watch)?;
         for evaluated in best.equals.iter_mut().take(COMPARED_MAX) {
             evaluate::compare(evaluated, &members, &watch);
         }
-        Ok(best.guessed(&devices, &evidence, &members))
+        watch.check_cancelled()?;
+        best.guessed(&devices, &evidence, &members, &watch)
     }
 }
 
@@ -244,7 +264,8 @@ impl Best {
         devices: &MemberDevices,
         evidence: &Evidence,
         members: &[Option<Member>],
-    ) -> Guessed {
+        watch: &Watch<'_>,
+    ) -> Result<Guessed> {
         let others = (self.equals.len() + self.unchecked).saturating_sub(1);
         let candidate = |guess: &EvaluatedGuess| guess.candidate(others, self.margin, members);
         let candidates: Vec<Candidate> = self.equals.iter().map(candidate).collect();
@@ -256,9 +277,9 @@ impl Best {
             None
         } else {
             let astray = self.equals.first().map_or(pieces_found, |guess| guess.guess.astray());
-            with_missing(devices, evidence, astray)
+            with_missing(devices, evidence, astray, watch)?
         };
-        Guessed { candidates, unchecked: self.unchecked, pieces_found, with_missing }
+        Ok(Guessed { candidates, unchecked: self.unchecked, pieces_found, with_missing })
     }
 }
 
@@ -350,14 +371,17 @@ fn with_missing(
     members: &MemberDevices,
     evidence: &Evidence,
     astray: usize,
-) -> Option<WithMissing> {
-    (1..=MORE_MAX).find_map(|missing| {
+    watch: &Watch<'_>,
+) -> Result<Option<WithMissing>> {
+    for missing in 1..=MORE_MAX {
         let with: Vec<_> =
             members.iter().cloned().chain(std::iter::repeat_n(None, missing)).collect();
-        let guesses = guess::guess(&with, evidence);
-        let best = guesses.best.first().filter(|best| best.astray() < astray)?;
-        Some(WithMissing { missing, pieces_right: best.right })
-    })
+        let guesses = watch.guess(&with, evidence)?;
+        if let Some(best) = guesses.best.first().filter(|best| best.astray() < astray) {
+            return Ok(Some(WithMissing { missing, pieces_right: best.right }));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the target of a guess.

@@ -23,7 +23,7 @@ use crate::grammar::bench::{
 use crate::out::Out;
 use crate::stop::Stop;
 
-/// `xfskit bench`
+/// `xfskit bench`: runs the chosen study, and prints its figures.
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
         Suite::Checksum(args) => report("What checksums cost", &args.options, out, |observer| {
@@ -59,25 +59,27 @@ pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
 /// Returns every suite with the defaults of its command.
 fn all(options: &SuiteOptions, observer: &mut dyn Observer) -> io::Result<Vec<Section>> {
     let mut sections =
-        suites::checksum(&Checksum { options: options.clone(), ..usual() }, observer)?;
-    sections.extend(suites::inodes(&Inodes { options: options.clone(), ..usual() }, observer)?);
-    sections.extend(suites::locks(&Locks { options: options.clone(), ..usual() }, observer)?);
-    sections.extend(suites::raid(&Raid { options: options.clone(), ..usual() }, observer)?);
-    sections.extend(suites::xattrs(&Xattrs { options: options.clone(), ..usual() }, observer)?);
-    sections
-        .extend(suites::crc_update(&CrcUpdate { options: options.clone(), ..usual() }, observer)?);
+        suites::checksum(&Checksum { options: options.clone(), ..usual("") }, observer)?;
+    sections.extend(suites::inodes(&Inodes { options: options.clone(), ..usual("") }, observer)?);
+    sections.extend(suites::locks(&Locks { options: options.clone(), ..usual("") }, observer)?);
+    sections.extend(suites::raid(&Raid { options: options.clone(), ..usual("") }, observer)?);
+    sections.extend(suites::xattrs(&Xattrs { options: options.clone(), ..usual("") }, observer)?);
+    sections.extend(suites::crc_update(
+        &CrcUpdate { options: options.clone(), ..usual("") },
+        observer,
+    )?);
     Ok(sections)
 }
 
-/// Returns the arguments of a command line without any.
-fn usual<T: clap::Args>() -> T {
+/// Returns the arguments of a command line with these words.
+fn usual<T: clap::Args>(words: &str) -> T {
     /// A parser of only these arguments.
     #[derive(Parser)]
     struct Only<T: clap::Args> {
         #[command(flatten)]
         args: T,
     }
-    Only::<T>::parse_from(["bench"]).args
+    Only::<T>::parse_from(["bench"].into_iter().chain(words.split_whitespace())).args
 }
 
 /// Runs a suite, and writes its report in every requested form.

@@ -1,6 +1,7 @@
 //! The studies and their sizes: converts command lines to parameters of suites.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use xfskit::VolumeOptions;
@@ -117,7 +118,8 @@ pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
     inodes::run(&options, &settings, observer)
 }
 
-/// Two groups for each thread at least, unless `groups` says otherwise, and a large journal.
+/// Makes a testbed for many threads: `groups` groups, or at least two for each thread, and a large
+/// journal.
 fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) {
     let least = u32::try_from(threads * 2).unwrap_or(u32::MAX);
     let usual = testbed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
@@ -127,28 +129,34 @@ fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) 
     }
 }
 
+/// Time of a point of the locks and the arrays in a quick run.
+const QUICK_TIME: Duration = Duration::from_millis(500);
+
 pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
     let mut settings = settings(&args.options, DISK)?;
-    let here = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = locks::Options {
-        threads: args.at.iter().map(|n| n.get()).collect(),
-        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
-        processors: args.processors.iter().map(|n| n.get()).collect(),
-        events: 2_000_000,
-    };
-    if options.threads.is_empty() {
-        options.threads = match args.options.threads {
-            Some(threads) => vec![1, threads.get()],
-            None => vec![1, here, 2 * here, 8 * here],
-        };
-        options.threads.dedup();
-    }
-    if args.options.quick {
-        (options.time, options.events) = (Duration::from_millis(100), 50_000);
-    }
+    let options = locks_options(args);
     let most = options.threads.iter().copied().max().unwrap_or(1);
     for_many_threads(&mut settings.testbed, most, None);
     locks::run(&options, &settings, observer)
+}
+
+fn locks_options(args: &Locks) -> locks::Options {
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let quick = args.options.quick;
+    let mut threads: Vec<usize> = args.at.iter().map(|n| n.get()).collect();
+    if threads.is_empty() {
+        threads = match args.options.threads {
+            Some(threads) => vec![1, threads.get()],
+            None => vec![1, here, 2 * here, 8 * here],
+        };
+        threads.dedup();
+    }
+    locks::Options {
+        threads,
+        time: args.time.unwrap_or(if quick { QUICK_TIME } else { Duration::from_secs(1) }),
+        processors: args.processors.iter().map(|n| n.get()).collect(),
+        events: if quick { 50_000 } else { 2_000_000 },
+    }
 }
 
 /// Sizes of the stripe cache, in stripes of md.
@@ -158,8 +166,20 @@ const QUICK_FILE: u64 = 24 << 20;
 /// Chunk sizes, in bytes.
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
+/// Readers of an array.
+const READERS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
+/// Readers of an array in a quick run: enough requests of each in a short time.
+const QUICK_READERS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// Bytes of a file on an array.
+const FILE: u64 = 48 << 20;
+
 pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
     let settings = settings(&args.options, DISK)?;
+    raid::run(&raid_options(args)?, &settings, observer)
+}
+
+fn raid_options(args: &Raid) -> io::Result<raid::Options> {
+    let quick = args.options.quick;
     let members = match (args.speed, &args.options.dir) {
         (Some(speed), _) => MemberKind::Simulated {
             speed: speed.max(1),
@@ -168,30 +188,29 @@ pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
         (None, Some(dir)) => MemberKind::Files(dir.clone()),
         (None, None) => MemberKind::Memory,
     };
-    let readers = args.options.threads.unwrap_or(args.readers).get();
+    let usual = if quick { QUICK_READERS } else { READERS };
+    let readers = args.options.threads.or(args.readers).unwrap_or(usual).get();
     let (level, legs) = level_of(&args.level)?;
     let mut options = raid::Options {
         plan: Plan { level, legs, members: args.members, chunk: args.chunk },
         members,
         readers,
-        file_size: args.file_size,
+        file_size: args.file_size.unwrap_or(if quick { QUICK_FILE } else { FILE }),
         request: args.request,
         stripe_cache: args.stripe_cache,
-        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
+        time: args.time.unwrap_or(if quick { QUICK_TIME } else { Duration::from_secs(2) }),
         caches: CACHES.into(),
         chunks: CHUNKS.into(),
         threads: [1, 2, 4, 8, readers].into_iter().filter(|n| *n <= readers).collect(),
         raid50: true,
     };
     options.threads.dedup();
-    if args.options.quick {
-        options.time = Duration::from_millis(100);
-        options.file_size = options.file_size.min(QUICK_FILE);
+    if quick {
         options.caches.retain(|stripes| [256, 4096, 32_768].contains(stripes));
         options.chunks.retain(|bytes| [64 << 10, 512 << 10].contains(bytes));
         options.threads.retain(|n| [1, 4].contains(n) || *n == readers);
     }
-    raid::run(&options, &settings, observer)
+    Ok(options)
 }
 
 /// Returns a level, and the number of arrays of it that are striped: RAID50 is two RAID5.
@@ -240,4 +259,36 @@ fn settings(options: &SuiteOptions, size: u64) -> io::Result<Settings> {
         seed: options.seed,
         repetitions: options.repetitions.map_or(1, usize::from),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::usual;
+    use super::*;
+
+    fn quick<T: clap::Args>(words: &str) -> T {
+        usual::<T>(&format!("--quick {words}"))
+    }
+
+    #[test]
+    fn given_numbers_count_in_a_quick_run_of_the_arrays() {
+        let options = |words| raid_options(&quick(words)).expect("options");
+        let usual = options("");
+        assert_eq!((usual.time, usual.readers, usual.file_size), (QUICK_TIME, 8, QUICK_FILE));
+        let given = options("--time 3 --readers 50 --file-size 100M --request 64K");
+        assert_eq!((given.time, given.readers), (Duration::from_secs(3), 50));
+        assert_eq!((given.file_size, given.request), (100 << 20, 64 << 10));
+        assert_eq!(options("--threads 5").readers, 5);
+        let full = raid_options(&super::super::usual("")).expect("options");
+        assert_eq!((full.time, full.readers, full.file_size), (Duration::from_secs(2), 50, FILE));
+    }
+
+    #[test]
+    fn given_numbers_count_in_a_quick_run_of_the_locks() {
+        let given = locks_options(&quick("--time 2.5 --at 3 --processors 9"));
+        assert_eq!(given.time, Duration::from_millis(2500));
+        assert_eq!((given.threads, given.processors), (vec![3], vec![9]));
+        assert_eq!(locks_options(&quick("")).time, QUICK_TIME);
+        assert_eq!(locks_options(&usual("")).time, Duration::from_secs(1));
+    }
 }

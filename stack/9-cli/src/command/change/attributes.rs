@@ -14,7 +14,7 @@ use crate::grammar::change::{Chmod, Chown, Touch};
 use crate::grammar::read::{XattrRm, XattrSet};
 use crate::show;
 
-/// `xfskit chmod`
+/// `xfskit chmod`: sets permissions.
 pub(super) fn chmod(session: &Session<'_>, args: &Chmod) -> Result<(), Failure> {
     let change = |file: &WalkEntry| {
         if file.file_type().is_symlink() {
@@ -22,19 +22,19 @@ pub(super) fn chmod(session: &Session<'_>, args: &Chmod) -> Result<(), Failure> 
         }
         let old = file.metadata().permissions().mode();
         let new = args.mode.apply(old, file.file_type().is_dir());
-        session.volume.set_permissions(file.path(), Permissions::from_mode(new))
+        file.set_permissions(Permissions::from_mode(new))
     };
     on_trees(session, &args.paths, args.recursive, true, &change)
 }
 
-/// `xfskit chown`
+/// `xfskit chown`: sets owners and groups.
 pub(super) fn chown(session: &Session<'_>, args: &Chown) -> Result<(), Failure> {
     let follow = !args.no_dereference;
     let change = |file: &WalkEntry| {
         let (uid, gid) = (args.owner.uid, args.owner.gid);
         match file.depth() {
             0 if follow => session.volume.chown(file.path(), uid, gid),
-            _ => session.volume.lchown(file.path(), uid, gid),
+            _ => file.chown(uid, gid),
         }
     };
     on_trees(session, &args.paths, args.recursive, follow, &change)
@@ -63,7 +63,7 @@ fn on_trees(
     })
 }
 
-/// `xfskit touch`
+/// `xfskit touch`: sets times, and creates missing files.
 pub(super) fn touch(session: &Session<'_>, args: &Touch) -> Result<(), Failure> {
     let time = args.date.unwrap_or_else(SystemTime::now);
     let mut times = FileTimes::new();
@@ -88,7 +88,7 @@ pub(super) fn touch(session: &Session<'_>, args: &Touch) -> Result<(), Failure> 
     })
 }
 
-/// `xfskit xattr set`
+/// `xfskit xattr set`: sets an attribute of a file.
 pub(super) fn set_xattr(session: &Session<'_>, args: &XattrSet) -> Result<(), Failure> {
     let value = value_of(args.value.as_bytes())?;
     let mode = match (args.create, args.replace) {
@@ -102,7 +102,7 @@ pub(super) fn set_xattr(session: &Session<'_>, args: &XattrSet) -> Result<(), Fa
     })
 }
 
-/// `xfskit xattr rm`
+/// `xfskit xattr rm`: removes attributes of a file.
 pub(super) fn remove_xattrs(session: &Session<'_>, args: &XattrRm) -> Result<(), Failure> {
     session.each(std::slice::from_ref(&args.path), |path| {
         for name in &args.names {
@@ -113,7 +113,7 @@ pub(super) fn remove_xattrs(session: &Session<'_>, args: &XattrRm) -> Result<(),
     })
 }
 
-/// `xfskit label TARGET LABEL`
+/// `xfskit label TARGET LABEL`: sets the label of the volume.
 pub(super) fn label(session: &Session<'_>, label: &OsStr) -> Result<(), Failure> {
     session.volume.set_label(label).map_err(|error| open::failure(&error))
 }

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::grammar::arguments::Owner;
 use crate::grammar::change::{Fallocate, Truncate};
 
-/// `xfskit truncate`
+/// `xfskit truncate`: sets the size of files.
 pub(super) fn truncate(session: &Session<'_>, args: &Truncate) -> Result<(), Failure> {
     let owner = (!args.no_create).then_some(args.owner);
     session.each(&args.paths, |path| {
@@ -21,7 +21,7 @@ pub(super) fn truncate(session: &Session<'_>, args: &Truncate) -> Result<(), Fai
     })
 }
 
-/// `xfskit fallocate`
+/// `xfskit fallocate`: allocates blocks for a range of a file, or frees them.
 pub(super) fn fallocate(session: &Session<'_>, args: &Fallocate) -> Result<(), Failure> {
     let needs_file = args.punch_hole || args.collapse_range || args.insert_range;
     let owner = (!needs_file).then_some(args.owner);

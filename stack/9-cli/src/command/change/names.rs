@@ -11,7 +11,7 @@ use crate::grammar::change::{Ln, Mkdir, Mknod, Mv, NodeKind, Rm};
 use crate::grammar::mode::ModeChange;
 use crate::show;
 
-/// `xfskit mkdir`
+/// `xfskit mkdir`: creates directories.
 pub(super) fn mkdir(session: &Session<'_>, args: &Mkdir) -> Result<(), Failure> {
     let (uid, gid) = (args.owner.uid, args.owner.gid);
     let between = NewFile::dir().owner(uid, gid);
@@ -52,7 +52,7 @@ fn with_mode(new: NewFile, mode: Option<&ModeChange>, is_dir: bool) -> NewFile {
     }
 }
 
-/// `xfskit mknod`
+/// `xfskit mknod`: creates a special file.
 pub(super) fn mknod(session: &Session<'_>, args: &Mknod) -> Result<(), Failure> {
     let new = match (args.kind, args.major.zip(args.minor)) {
         (NodeKind::Block, Some((major, minor))) => NewFile::block_device(major, minor),
@@ -75,7 +75,7 @@ pub(super) fn mknod(session: &Session<'_>, args: &Mknod) -> Result<(), Failure> 
     })
 }
 
-/// `xfskit ln`
+/// `xfskit ln`: creates links.
 pub(super) fn ln(session: &Session<'_>, args: &Ln) -> Result<(), Failure> {
     let old = Path::new(&args.old);
     session.each(std::slice::from_ref(&args.new), |new| {
@@ -95,7 +95,7 @@ pub(super) fn into_dir(session: &Session<'_>, to: &Path, file: &Path) -> PathBuf
     if session.is_dir(to) { to.join(last_name(file)) } else { to.to_owned() }
 }
 
-/// `xfskit mv`
+/// `xfskit mv`: renames files, or moves them into a directory.
 pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
     let Some((to, from)) = args.paths.split_last() else { return Ok(()) };
     let to = open::inside(to)?;
@@ -116,7 +116,7 @@ pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
     })
 }
 
-/// `xfskit rm`
+/// `xfskit rm`: removes files and trees.
 pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
     let volume = session.volume;
     session.each(&args.paths, |path| {

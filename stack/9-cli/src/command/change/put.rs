@@ -13,10 +13,10 @@ use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
 use crate::out::without_path;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 
-/// `xfskit put`
+/// `xfskit put`: copies files, trees and archives into the volume.
 pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     let Some((dest, sources)) = args.paths.split_last() else { return Ok(()) };
     let dest = open::inside(dest.as_os_str())?;
@@ -25,7 +25,7 @@ pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
         return Err(Failure::problem(format!("{dest}: not a directory"))
             .hint("Several sources can only go into a directory."));
     }
-    let progress = Progress::new(session.out, "put", "names");
+    let progress = Progress::new(session.out, "put", Unit::Count("names"));
     let mut all = Copied::default();
     for source in sources {
         session.stop.check()?;
@@ -89,7 +89,7 @@ fn one(
         (false, _, true) => put.dir(source),
         (false, _, false) => put.entry(source),
     };
-    let reading = Progress::new(session.out, "reading", "names");
+    let reading = Progress::new(session.out, "reading", Unit::Count("names"));
     let (names, total) = (AtomicU64::new(0), AtomicU64::new(0));
     let reported = Reported::new(session.out);
     let copied = put
@@ -121,7 +121,7 @@ fn after(stopped: Failure, names: u64, of: Option<u64>) -> Failure {
     Failure { message: format!("stopped; {names}{of} names {verb} written"), ..stopped }
 }
 
-/// `xfskit cp`
+/// `xfskit cp`: copies within the volume.
 pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
     let volume = session.volume;
     let (from, to) = (open::inside(&args.from)?, open::inside(&args.to)?);
@@ -139,7 +139,7 @@ pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
         let [from, to] = [from, &to].map(|path| show::name(path.as_os_str().as_bytes()));
         return Err(Failure::problem(format!("{from} and {to} are the same")));
     }
-    let progress = Progress::new(session.out, "cp", "names");
+    let progress = Progress::new(session.out, "cp", Unit::Count("names"));
     CopyTree::new(volume, from)
         .reflink(args.reflink)
         .progress(|at| progress.set(at.done, 0))

@@ -19,7 +19,7 @@ use crate::grammar::change::Shell;
 use crate::out::Out;
 use crate::usage;
 
-/// `xfskit shell`
+/// `xfskit shell`: runs many commands on one open volume, from standard input or a file.
 pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
     let mut input: Box<dyn BufRead> = match &args.file {
         Some(path) => {

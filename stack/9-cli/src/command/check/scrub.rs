@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::grammar::change;
 use crate::grammar::metadata::Check;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 use crate::stop::Stop;
 
@@ -25,8 +25,8 @@ pub(super) fn compare(args: &Check, out: &Out) -> Result<Option<Compared>, Failu
         volume.close().map_err(|e| open::not_opened(name, &e))?;
     }
     let stop = Stop::on_signals()?;
-    let resync = Progress::new(out, "resync", "bytes");
-    let check = Progress::new(out, "comparing members", "bytes");
+    let resync = Progress::new(out, "resync", Unit::Bytes);
+    let check = Progress::new(out, "comparing members", Unit::Bytes);
     let compare = Compare::new()
         .repair(args.repair)
         .cancel(stop.token())

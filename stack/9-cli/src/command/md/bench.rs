@@ -11,7 +11,7 @@ use crate::out::Out;
 /// Length of the longest block, in bytes: larger than any processor's cache.
 const BLOCK_MAX: usize = 16 << 20;
 
-/// `xfskit md bench`
+/// `xfskit md bench`: measures every routine that computes parity, and prints which one is used.
 pub(crate) fn run(members: u8, block: u64, out: &Out) -> Outcome {
     let Some(block) = usize::try_from(block).ok().filter(|block| (1..=BLOCK_MAX).contains(block))
     else {

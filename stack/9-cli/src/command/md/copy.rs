@@ -10,19 +10,19 @@ use super::failed;
 use crate::command::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Bytes that are read and written at once.
 const PIECE: usize = 4 << 20;
 
-/// `xfskit md dump`
+/// `xfskit md dump`: writes bytes of an array to standard output.
 pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> Outcome {
     open::warn(name, out)?;
     let device = Device::open(name).map_err(|e| failed(name, &e))?;
     let size = device.size();
     let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
-    let progress = Progress::beside_output(out, "dump", "bytes");
+    let progress = Progress::beside_output(out, "dump", Unit::Bytes);
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     while at < end {
@@ -35,7 +35,7 @@ pub(crate) fn dump(name: &str, offset: u64, length: Option<u64>, out: &Out) -> O
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md load`
+/// `xfskit md load`: writes a file, or standard input, into an array.
 pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out) -> Outcome {
     if !write {
         return Err(Failure::cannot(format!("{name} would be overwritten"))
@@ -48,7 +48,7 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
         _ => Box::new(File::open(file).map_err(unreadable)?),
     };
     let device = Device::open_writable(name).map_err(|e| failed(name, &e))?;
-    let progress = Progress::new(out, "load", "bytes");
+    let progress = Progress::new(out, "load", Unit::Bytes);
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     loop {

@@ -9,7 +9,7 @@ use crate::grammar::md::create::{BitmapKind, Create, MetadataVersion};
 use crate::out::Out;
 use crate::show;
 
-/// `xfskit md create`
+/// `xfskit md create`: makes an array, and prints its properties.
 pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
     let create = builder(args)?.spares(spares(args)?);
     let created = create.create(&args.targets).map_err(|e| not_taken("", &e))?;

@@ -11,7 +11,7 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::show;
 
-/// `xfskit md assemble`
+/// `xfskit md assemble`: prints the array that members form, without running it.
 pub(crate) fn assemble(names: &[String], out: &Out) -> Outcome {
     let array = open(&super::array_target(names)?.to_string())?;
     out.result(&object(&array), |_| brief(&array))?;
@@ -19,7 +19,7 @@ pub(crate) fn assemble(names: &[String], out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md detail`
+/// `xfskit md detail`: prints properties, state and members of an array, as mdadm does.
 pub(crate) fn detail(name: &str, out: &Out) -> Outcome {
     let array = open(name)?;
     out.result(&object(&array), |_| full(name, &array))?;

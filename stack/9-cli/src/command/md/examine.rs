@@ -13,7 +13,8 @@ use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::{Out, chain};
 use crate::show;
 
-/// `xfskit md examine`. Exit code 1 if a member has no superblock, or a damaged one.
+/// `xfskit md examine`: prints the superblock of each member. Exit code 1 if a member has no
+/// superblock, or a damaged one.
 pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
     let mut whole = true;
     let array = super::array_target(names)?.to_string();
@@ -129,7 +130,7 @@ fn sizes(text: &mut String, sb: &Superblock, format: &FormatV1) -> std::fmt::Res
 
 fn reshape(text: &mut String, sb: &Superblock) -> std::fmt::Result {
     let Some(reshape) = sb.reshape else { return Ok(()) };
-    let position = reshape.position;
+    let position = reshape.position.0;
     row!(text, "Reshape pos'n", "{}{}", position / 2, sized(position))?;
     let (delta, disks) = (reshape.delta_disks, i64::from(sb.raid_disks));
     let other = disks - i64::from(delta.unsigned_abs());

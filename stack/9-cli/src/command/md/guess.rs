@@ -3,6 +3,7 @@
 //! A doubtful guess is not a result. Equally good guesses are all printed and are not a result
 //! either; the notes say whether they read the same.
 
+use parking_lot::Mutex;
 use serde_json::json;
 use xfskit::ErrorKind;
 use xfskit::md::{Candidate, Confidence, Guess, GuessStep, Guessed};
@@ -10,18 +11,21 @@ use xfskit::md::{Candidate, Confidence, Guess, GuessStep, Guessed};
 use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// `xfskit md guess`. Exit code 1 if there is no guess, if all are doubtful, or if several are
 /// equally good.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
-    let search = Progress::new(out, "searching", "bytes");
-    let check = Progress::new(out, "checking", "bytes");
-    let guess = Guess::new().scan(scan).cancel(stop.token()).progress(|step, at| match step {
-        GuessStep::Search => search.set(at.done, at.total),
-        _ => check.set(at.done, at.total),
+    let shown = Mutex::new(None);
+    let guess = Guess::new().scan(scan).cancel(stop.token()).progress(|step, at| {
+        let mut shown = shown.lock();
+        let progress = match &mut *shown {
+            Some((now, progress)) if *now == step => &*progress,
+            other => &other.insert((step, progress(step, out))).1,
+        };
+        progress.set(at.done, at.total);
     });
     let array = super::array_target(names)?.to_string();
     let guessed = guess.run(names).map_err(|e| match e.kind() {
@@ -29,8 +33,7 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         _ => failed(&array, &e),
     })?;
     drop(guess);
-    search.finish();
-    check.finish();
+    drop(shown);
     if guessed.pieces_found == 0 {
         out.note("no XFS volume is found on them that could tell");
         return Ok(ExitStatus::Problem);
@@ -56,6 +59,15 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         }
     }
     Ok(ExitStatus::of(is_answered))
+}
+
+/// Begins the progress of a step.
+fn progress(step: GuessStep, out: &Out) -> Progress {
+    match step {
+        GuessStep::Search => Progress::new(out, "searching", Unit::Bytes),
+        GuessStep::Compare => Progress::new(out, "comparing", Unit::Count("geometries")),
+        _ => Progress::new(out, "checking", Unit::Bytes),
+    }
 }
 
 /// Returns true if the candidates are all of the best ones, and read the same.

@@ -10,7 +10,7 @@ use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::{Add, Fail, RateOptions, Rebuild, Remove, Replace};
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Number of stripes that are printed in a note.
@@ -29,7 +29,7 @@ pub(super) fn open(name: &str, write: bool) -> Result<Array, Failure> {
     }
 }
 
-/// `xfskit md fail`
+/// `xfskit md fail`: takes a member out of use.
 pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
     let mut array = open(&args.array.target, true)?;
     array.fail(&args.member).map_err(|e| failed(&array.name(), &e))?;
@@ -38,7 +38,7 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md remove`
+/// `xfskit md remove`: removes a spare or a failed member.
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
     let mut array = open(&args.array.target, true)?;
     array.remove(&args.member).map_err(|e| failed(&array.name(), &e))?;
@@ -46,7 +46,7 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md add`
+/// `xfskit md add`: adds devices to an array, as spares or as members that come back.
 pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
     let mut array = open(&args.array.target, true)?;
     let devices = NewDevices::new().force(args.force);
@@ -75,7 +75,7 @@ pub(super) fn not_taken(name: &str, error: &Error) -> Failure {
     }
 }
 
-/// `xfskit md replace`
+/// `xfskit md replace`: replaces a member by a spare while it stays in use.
 pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
     let mut array = open(&args.array.target, true)?;
     let spare = array.replace(&args.member, args.with.as_deref());
@@ -85,7 +85,8 @@ pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md rebuild`. Fails if a role is left without a member.
+/// `xfskit md rebuild`: completes an array: resync, spares for missing members, rebuild,
+/// replacements. Fails if a role is left without a member.
 pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
     let mut array = open(&args.array.target, true)?;
     let missing = complete(&mut array, false, &args.rate_options, out)?;
@@ -160,8 +161,8 @@ fn complete(
 fn run(array: &mut Array, rate_options: &RateOptions, out: &Out) -> Result<Rebuilt, Failure> {
     let name = array.name();
     let stop = Stop::on_signals()?;
-    let resync = Progress::new(out, "resync", "bytes");
-    let recover = Progress::new(out, "rebuild", "bytes");
+    let resync = Progress::new(out, "resync", Unit::Bytes);
+    let recover = Progress::new(out, "rebuild", Unit::Bytes);
     let shown = |action, at: xfskit::Progress| match action {
         SyncAction::Resync => resync.set(at.done, at.total),
         _ => recover.set(at.done, at.total),

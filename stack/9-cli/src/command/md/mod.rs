@@ -31,7 +31,7 @@ use crate::exit::{Failure, Outcome};
 use crate::grammar::md::{Md, MdCommand};
 use crate::out::{Out, chain};
 
-/// `xfskit md`
+/// `xfskit md`: runs the chosen command for arrays.
 pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     match &args.what {
         MdCommand::Create(args) => create::run(args, out),

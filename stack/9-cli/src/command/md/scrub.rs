@@ -7,13 +7,14 @@ use super::failed;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::Scrub;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::stop::Stop;
 
 /// Mismatches that are reported one by one.
 const REPORTED_MAX: u64 = 1000;
 
-/// `xfskit md scrub`
+/// `xfskit md scrub`: compares the members of an array, and with `--repair` corrects the wrong
+/// ones.
 pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let name = &*args.array.target;
     let stop = Stop::on_signals()?;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
 }
 
 fn scrub(args: &Scrub, array: &mut Array, stop: &Stop, out: &Out) -> Result<Scrubbed, Failure> {
-    let progress = Progress::new(out, "scrub", "bytes");
+    let progress = Progress::new(out, "scrub", Unit::Bytes);
     let members = array.members();
     let (mut count, mut reported) = (0, Ok(()));
     let token = stop.token();

@@ -14,7 +14,7 @@ use super::{failure, source_date};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::make::Mkfs;
 use crate::out::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::show;
 use crate::stop::Stop;
 
@@ -36,7 +36,7 @@ pub(super) fn is_auto(args: &Mkfs) -> bool {
     !args.from.is_empty() && args.size.as_deref() == Some("auto")
 }
 
-/// `xfskit mkfs --from`
+/// `xfskit mkfs --from`: makes a volume that holds a tree.
 pub(super) fn run(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Outcome {
     let build = builder(args, mkfs)?;
     let tree_decides = build.tree_decides(&*args.target).map_err(|e| failure(args, &e))?;
@@ -50,8 +50,8 @@ pub(super) fn run(args: &Mkfs, mkfs: xfskit::Mkfs, out: &Out) -> Outcome {
         None => build,
     };
     let stop = Stop::on_signals()?;
-    let reading = Progress::new(out, "reading", "names");
-    let writing = Progress::new(out, "writing", "files");
+    let reading = Progress::new(out, "reading", Unit::Count("names"));
+    let writing = Progress::new(out, "writing", Unit::Count("files"));
     let reported = Reported::new(out);
     let built = build
         .cancel(stop.token())
