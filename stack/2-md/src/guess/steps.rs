@@ -22,9 +22,10 @@ impl<'a> Steps<'a> {
         self.total.set(self.total.get() + steps as u64);
     }
 
-    /// Counts a step. Breaks if the search is to end.
+    /// Counts a step, expected or not. Breaks if the search is to end.
     pub(super) fn advance(&self) -> ControlFlow<()> {
         self.done.set(self.done.get() + 1);
+        self.total.set(self.total.get().max(self.done.get()));
         self.poll()
     }
 
