@@ -25,7 +25,7 @@ use crate::{forward, plain};
 mod header;
 
 pub use header::Fingerprint;
-use header::{Header, PAGE, compare, refused};
+use header::{Header, PAGE, compare};
 
 /// A writable view of a device whose changes live in a file.
 #[derive(Debug)]
@@ -58,21 +58,22 @@ pub fn open(
     let pages = |start: u64| {
         sizes.iter().fold(start, |at, size| at + bits_len(*size) + size.next_multiple_of(PAGE))
     };
-    let (file, header): (Arc<dyn BlockDevice>, Header) =
-        if path.exists() || mode == OpenMode::ReadOnly {
-            let file = FileDevice::open(path, mode)?;
-            let header = Header::read(&file)?;
-            if !header.fits(&sizes) || file.size().0 != pages(header.len()) {
-                return Err(refused("the overlay holds the changes of other devices".into()));
-            }
-            compare(header.recorded(), now)?;
-            (Arc::new(file), header)
-        } else {
-            let header = Header::new(sizes.clone(), now)?;
-            let file = FileDevice::create(path, ByteLen(pages(header.len())))?;
-            header.write(&file)?;
-            (Arc::new(file), header)
-        };
+    let (file, header): (Arc<dyn BlockDevice>, Header) = if path.exists()
+        || mode == OpenMode::ReadOnly
+    {
+        let file = FileDevice::open(path, mode)?;
+        let header = Header::read(&file)?;
+        if !header.fits(&sizes) || file.size().0 != pages(header.len()) {
+            return Err(Error::Overlay("the overlay holds the changes of other devices".into()));
+        }
+        compare(header.recorded(), now)?;
+        (Arc::new(file), header)
+    } else {
+        let header = Header::new(sizes.clone(), now)?;
+        let file = FileDevice::create(path, ByteLen(pages(header.len())))?;
+        header.write(&file)?;
+        (Arc::new(file), header)
+    };
     let mut at = header.len();
     let view = |base: &Arc<dyn BlockDevice>| {
         let (bits_at, pages_at) = (at, at + bits_len(base.size().0));

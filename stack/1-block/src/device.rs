@@ -52,6 +52,10 @@ pub enum Error {
         /// Size of the device, in bytes.
         size: ByteLen,
     },
+    /// The overlay file cannot hold the changes of this device: it is of another one, is damaged, or
+    /// is no overlay.
+    #[error("{0}")]
+    Overlay(String),
     /// The device was opened for reading only.
     #[error("the device is open for reading only")]
     ReadOnly,
@@ -74,6 +78,11 @@ impl Error {
             }
             Self::Open { source, .. } | Self::Io { source, .. } => source.kind(),
             Self::InUse { .. } => ErrorKind::ResourceBusy,
+            Self::Overlay(_) => {
+                let hint = "Name the target that the overlay was made on, or another FILE, which \
+                            then begins from this target.";
+                return Some(hint.to_owned());
+            }
             _ => return None,
         };
         let hint = match kind {

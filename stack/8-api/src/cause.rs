@@ -251,6 +251,7 @@ fn kind_of_device(error: &xfskit_block::Error) -> ErrorKind {
     match error {
         xfskit_block::Error::InUse { .. } => ErrorKind::ResourceBusy,
         xfskit_block::Error::ReadOnly => ErrorKind::ReadOnly,
+        xfskit_block::Error::Overlay(_) => ErrorKind::InvalidInput,
         xfskit_block::Error::Open { source, .. } => kind_of_io(source),
         _ => ErrorKind::Device,
     }

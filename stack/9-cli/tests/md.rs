@@ -310,6 +310,7 @@ fn an_overlay_detects_a_changed_target() {
     {
         let refused = expect(2, &words).stderr;
         assert!(refused.contains("the overlay was made on XFS volume"), "{refused}");
+        assert!(!refused.contains("0 bytes") && refused.contains("another FILE"), "{refused}");
     }
     // The same volume, changed without the overlay.
     expect(0, &["mkdir", &one, "/since"]);

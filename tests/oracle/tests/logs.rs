@@ -46,6 +46,7 @@ crashes! {
     replay_in_memory_matches_the_kernel_after_open_but_removed: "open-but-removed",
     replay_in_memory_matches_the_kernel_after_wrapped: "wrapped",
     replay_in_memory_matches_the_kernel_after_wrapped_cut: "wrapped-cut",
+    replay_in_memory_matches_the_kernel_after_shrunk_and_labelled: "shrunk-and-labelled",
 }
 
 fn recover(name: &str) {

@@ -9,10 +9,8 @@
 //!
 //! Version 1 has neither records nor checksum.
 
-use xfskit_units::index;
-
 use crate::device::{BlockDevice, Error, Result};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::{ByteLen, ByteOffset, index};
 
 pub(super) const PAGE: u64 = 4096;
 const MAGIC_V1: &[u8; 16] = b"xfskit overlay 1";
@@ -45,7 +43,9 @@ impl Header {
     /// Makes the header of a new overlay.
     pub(super) fn new(sizes: Vec<u64>, recorded: &[Fingerprint]) -> Result<Self> {
         if sizes.len() > DEVICES_MAX || sizes.len() != recorded.len() {
-            return Err(refused("an overlay holds the changes of 500 devices at most".into()));
+            return Err(Error::Overlay(
+                "an overlay holds the changes of 500 devices at most".into(),
+            ));
         }
         Ok(Self { sizes, recorded: recorded.to_vec() })
     }
@@ -57,7 +57,7 @@ impl Header {
     pub(super) fn read(file: &dyn BlockDevice) -> Result<Self> {
         let mut page = vec![0; index(PAGE)];
         if file.size().0 < PAGE {
-            return Err(refused("the file is no overlay".into()));
+            return Err(Error::Overlay("the file is no overlay".into()));
         }
         file.read_at(ByteOffset(0), &mut page)?;
         let number =
@@ -65,11 +65,11 @@ impl Header {
         let recorded = match page.first_chunk() {
             Some(MAGIC) => true,
             Some(MAGIC_V1) => false,
-            _ => return Err(refused("the file is no overlay".into())),
+            _ => return Err(Error::Overlay("the file is no overlay".into())),
         };
         let count = usize::try_from(number(16)).unwrap_or(usize::MAX);
         if count > DEVICES_MAX {
-            return Err(refused("the overlay's header is damaged".into()));
+            return Err(Error::Overlay("the overlay's header is damaged".into()));
         }
         let sizes = (0..count).map(|i| number(24 + i * 8)).collect();
         if !recorded {
@@ -80,7 +80,7 @@ impl Header {
         let stored = page.split_off(CRC_AT);
         page.resize(index(PAGE), 0);
         if checksum(&page, &records).to_le_bytes() != *stored {
-            return Err(refused("the overlay's header is damaged".into()));
+            return Err(Error::Overlay("the overlay's header is damaged".into()));
         }
         let texts: Vec<String> = records.chunks(TEXT).map(text).collect();
         let print = |i: usize| Fingerprint {
@@ -140,7 +140,7 @@ pub(super) fn compare(recorded: &[Fingerprint], now: &[Fingerprint]) -> Result<V
         let is = (truncate(&is.identity), truncate(&is.state));
         if was.0 != is.0 && !was.0.is_empty() {
             let is = if is.0.is_empty() { "something else" } else { &is.0 };
-            return Err(refused(format!("the overlay was made on {}; this is {is}", was.0)));
+            return Err(Error::Overlay(format!("the overlay was made on {}; this is {is}", was.0)));
         }
         if was.1 != is.1 {
             let what = if is.0.is_empty() { "a device" } else { &is.0 };
@@ -171,9 +171,4 @@ fn records_len(devices: usize) -> u64 {
 
 fn checksum(page: &[u8], records: &[u8]) -> u32 {
     xfskit_crc::append(xfskit_crc::crc32c(page), records)
-}
-
-pub(super) fn refused(why: String) -> Error {
-    let source = std::io::Error::other(why);
-    Error::Io { op: "open", offset: ByteOffset(0), len: ByteLen(0), source }
 }
