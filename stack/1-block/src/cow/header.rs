@@ -10,7 +10,7 @@
 //! Version 1 has neither records nor checksum.
 
 use crate::device::{BlockDevice, Error, Result};
-use xfskit_units::{ByteLen, ByteOffset, index};
+use xfskit_units::{ByteOffset, index};
 
 pub(super) const PAGE: u64 = 4096;
 const MAGIC_V1: &[u8; 16] = b"xfskit overlay 1";

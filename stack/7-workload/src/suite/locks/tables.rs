@@ -377,7 +377,8 @@ fn predicted(title: &str, many: &[ModelPoint]) -> Table {
     let names: Vec<String> = processors.iter().map(|n| format!("{n} processors")).collect();
     let columns: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "files/s")).collect();
     let mut table = Table::new(title, &columns);
-    for kind in Kind::ALL {
+    let computed = |kind: &Kind| many.iter().any(|point| point.kind == *kind);
+    for kind in Kind::ALL.into_iter().filter(computed) {
         let rate = |n: &usize| {
             let found = many.iter().find(|c| c.kind == kind && c.processors == *n);
             found.map_or(Cell::None, |computed| Cell::Number(computed.rates.rate, 0))
