@@ -330,6 +330,12 @@ impl File {
         Ok((offset < size).then_some(hole.min(size)))
     }
 
+    /// Returns the bytes from the position to the end.
+    fn rest(&self) -> usize {
+        let rest = self.size().saturating_sub(*self.position.lock());
+        usize::try_from(rest).unwrap_or(usize::MAX)
+    }
+
     /// Returns the ranges that hold data, ascending.
     fn data(&self) -> Result<Vec<Range<u64>>> {
         let _running = self.owner.enter()?;
@@ -416,6 +422,18 @@ impl Read for &File {
         *position += len as u64;
         Ok(len)
     }
+
+    /// Reads to the end of the file. As with [`std::fs::File`], a file that is larger than memory
+    /// fails with [`OutOfMemory`](io::ErrorKind::OutOfMemory) before anything is read.
+    fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        buf.try_reserve(self.rest())?;
+        self.take(u64::MAX).read_to_end(buf)
+    }
+
+    fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
+        buf.try_reserve(self.rest())?;
+        self.take(u64::MAX).read_to_string(buf)
+    }
 }
 
 impl Write for &File {
@@ -447,6 +465,14 @@ impl Seek for &File {
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         (&*self).read(buf)
+    }
+
+    fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        (&*self).read_to_end(buf)
+    }
+
+    fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
+        (&*self).read_to_string(buf)
     }
 }
 

@@ -116,6 +116,10 @@ fn what_is_read_whole_has_a_bound_and_streams_have_none() {
         let mut stream = volume.open_file("/huge").unwrap();
         let (mut begin, mut end) = ([0; 8], Vec::new());
         stream.read_exact(&mut begin).unwrap();
+        let all = stream.read_to_end(&mut end).unwrap_err();
+        assert_eq!((all.kind(), end.len()), (std::io::ErrorKind::OutOfMemory, 0));
+        let all = stream.read_to_string(&mut String::new()).unwrap_err();
+        assert_eq!(all.kind(), std::io::ErrorKind::OutOfMemory);
         stream.seek(SeekFrom::End(-5)).unwrap();
         stream.read_to_end(&mut end).unwrap();
         assert_eq!((&begin, &*end), (b"begin\0\0\0", &b"\0\0end"[..]));
