@@ -30,7 +30,8 @@ fn order_layout_and_chunk_of_a_raid5_are_found() {
     let steps = Mutex::new(Vec::new());
     let report = |step, progress: xfskit::Progress| {
         steps.lock().unwrap().push(step);
-        assert!(progress.done <= progress.total);
+        let is_known = progress.total > 0;
+        assert!(!is_known || progress.done <= progress.total, "{step:?}: {progress:?}");
     };
     let order = [2, 0, 3, 1].map(|i| &array.members[i]);
     let guessed = Guess::new().progress(report).run(order).unwrap();
