@@ -102,8 +102,8 @@ fn damage(
     dev.write_at(at, &bytes).unwrap();
 }
 
-/// Linux lists such names and does not find them. Where a node leads to the wrong leaf, the names of
-/// another are not listed at all.
+/// Linux lists such names and does not find them. Where a node leads to the wrong leaf, the names
+/// of another are not listed at all.
 #[test]
 fn attributes_that_their_hashes_do_not_lead_to_are_faults() {
     for (image, entries, crc) in [("v4", 16, None), ("v5", 64, Some(12))] {
