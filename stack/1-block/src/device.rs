@@ -52,8 +52,8 @@ pub enum Error {
         /// Size of the device, in bytes.
         size: ByteLen,
     },
-    /// The overlay file cannot hold the changes of this device: it is of another device, is damaged,
-    /// or is no overlay.
+    /// The overlay file cannot hold the changes of this device: it is damaged, no overlay, or
+    /// of another device.
     #[error("{0}")]
     Overlay(String),
     /// The device was opened for reading only.
