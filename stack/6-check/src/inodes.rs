@@ -538,8 +538,8 @@ impl ClaimMerger<'_, '_> {
     }
 }
 
-/// Returns the location of the inode `ino` of the block `at`. Copies are read in units of 512 bytes. Smaller inodes share a
-/// unit and have no location of their own.
+/// Returns the location of the inode `ino` of the block `at`. Copies are read in units of 512
+/// bytes. Smaller inodes share a unit and have no location of their own.
 pub(crate) fn inode_location(vol: &Volume<'_>, at: Location, ino: Ino) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
     let offset = vol.geo.ino_to_byte(ino).filter(|_| whole);
