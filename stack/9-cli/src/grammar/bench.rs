@@ -161,7 +161,9 @@ pub(crate) enum Program {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Compares one pass over a block with checksums of its parts, for every routine of this processor, from
-512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal.
+512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal;
+then the recovery of a journal that is as full as it becomes, the same image for every implementation.
+A journal of the largest size takes some 20 GB of --dir, or a smaller one is measured.
 
 Examples:
   xfskit bench crc-update --quick
@@ -173,6 +175,9 @@ pub(crate) struct CrcUpdate {
     /// Bytes of an append
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub bytes: usize,
+    /// Size of the journal whose recovery is measured [2038M, the largest; quick: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub journal: Option<u64>,
     #[command(flatten)]
     pub options: SuiteOptions,
 }
@@ -267,9 +272,11 @@ pub(crate) struct Locks {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file from
-start to end, then another. Then one parameter at a time is varied: the stripe cache, chunks, the
-number of readers, each on one processor or not. RAID6 is compared with RAID50 of the same members, as
-two arrays and as four. A point takes --time; a rebuild is measured for that long or until it ends.
+start to end, then another; the files are ranges of the array, and then those of an XFS volume on it.
+Then one parameter at a time is varied: the speed of members until processors are the bound, the size
+of requests, the stripe cache, chunks, the number of readers, each on one processor or not, and the
+limit of a rebuild. RAID6 is compared with RAID50 of the same members, as two arrays and as four. A
+point takes --time; a rebuild is measured for that long or until it ends.
 
 Examples:
   xfskit bench raid --quick
@@ -304,6 +311,10 @@ pub(crate) struct Raid {
     /// Simulated members: microseconds until the first byte of a read
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     pub latency: u64,
+    /// Limit of the rebuild under load, in bytes per second of a member; may be repeated [100M, 50M,
+    /// 20M, 10M; quick: 20M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub rebuild_limit: Vec<u64>,
     /// Seconds for each point [2; quick: 0.5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub time: Option<Duration>,

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_units::Lsn;
+use xfskit_crc::meter;
 
+use super::counts::Counts;
 use super::passes::seconds_per_byte;
+use super::recovery::used_bytes;
 use crate::Driver;
 use crate::driver::Counters;
 use crate::driver::null::Null;
@@ -139,7 +141,12 @@ pub(super) fn section(
     ));
     section.answer = shares.answer();
     section.tables.push(fsyncs(work, &rows));
+    let counts = shares.counted.and_then(|(sums, log_bytes)| Counts::of(sums, log_bytes));
+    if let Some(counts) = &counts {
+        section.paragraph(counts.sentence());
+    }
     section.tables.push(shares_table(&rows, &shares, seconds)?);
+    section.tables.extend(counts.as_ref().map(Counts::table));
     if let Some(recovery) = &recovery {
         section.tables.push(recovered(recovery, seconds)?);
     }
@@ -218,6 +225,8 @@ struct MeasuredShares {
     kernel: Samples,
     /// Why the kernel has no share.
     kernel_missing: Option<String>,
+    /// The checksums of xfskit's journal in the last turn, and the bytes of the journal.
+    counted: Option<(meter::Cost, u64)>,
 }
 
 impl MeasuredShares {
@@ -240,6 +249,7 @@ impl MeasuredShares {
         let outcome = volume.run(&mut Work { ..*work })?;
         let counted = outcome.counters.unwrap_or_default();
         let (time, all) = (metering.time(counted.log_sums)?, outcome.usage.processor);
+        self.counted = Some((counted.log_sums, counted.log_bytes));
         drop(metering);
         if let Some(percent) = of_time("checksums of the journal", time, all)? {
             self.engine.add(percent);
@@ -341,10 +351,7 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
     let volume = Volume::open(device, &OpenOptions::default()).map_err(io::Error::other)?;
     let time = start.elapsed();
     let Some(replay) = volume.replay() else { return Ok(None) };
-    // The log is a ring: the head may have wrapped around.
-    let blocks = |lsn: Lsn| u64::from(lsn.block().0);
-    let size = u64::from(volume.geo().log_bbs()).max(1);
-    let bytes = (blocks(replay.head) + size - blocks(replay.tail)) % size * 512;
+    let bytes = used_bytes(replay, u64::from(volume.geo().log_bbs()));
     Ok(Some(Recovery { storage, time, bytes }))
 }
 

@@ -9,15 +9,21 @@
 //! | --- | --- |
 //! | `passes` | one pass against split, by routine, size and alignment |
 //! | `load` | appends with fsync, and the recovery of their journal |
+//! | `counts` | passes over the bytes of journal records, counted |
+//! | `recovery` | recovery of a full journal, beside the kernel's |
 
+mod counts;
 mod load;
 mod passes;
+mod recovery;
 
 use std::io;
 use std::time::Duration;
 
 use crate::report::Section;
 use crate::suite::{Observer, Settings};
+
+pub use recovery::LOG_MAX;
 
 /// The parameters of the study.
 #[derive(Clone, Debug)]
@@ -28,11 +34,18 @@ pub struct Options {
     pub appends: u64,
     /// Bytes of an append.
     pub bytes: usize,
+    /// Bytes of the journal whose recovery is measured; `None` skips it.
+    pub recovery_log: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { turn: Duration::from_micros(500), appends: 2000, bytes: 512 }
+        Self {
+            turn: Duration::from_micros(500),
+            appends: 2000,
+            bytes: 512,
+            recovery_log: Some(LOG_MAX),
+        }
     }
 }
 
@@ -53,6 +66,9 @@ pub fn run(
         load::section(&work, settings, &implementations, observer)?,
     ];
     sections[1].text.splice(0..0, skipped);
+    if let Some(log) = options.recovery_log {
+        sections.push(recovery::section(log, settings, &implementations, observer)?);
+    }
     Ok(sections)
 }
 
@@ -65,14 +81,19 @@ mod tests {
 
     #[test]
     fn every_routine_and_size_is_reported_for_both_methods_and_then_the_load() {
-        let options = Options { turn: Duration::from_micros(1), appends: 5, bytes: 100 };
+        let options = Options {
+            turn: Duration::from_micros(1),
+            appends: 5,
+            bytes: 100,
+            recovery_log: Some(16 << 20),
+        };
         let mut heard = Heard::default();
         let sections = run(&options, &settings(), &mut heard).expect("a study");
         let routines = xfskit_crc::routines().iter().filter(|routine| routine.available()).count();
         let of = |key: &str| heard.0.iter().filter(|result| result.get(key).is_some()).count();
         assert_eq!(of("crc"), routines * 8 * 3 * 2);
         assert_eq!(of("fsync"), 2, "the engine and the harness");
-        assert_eq!(sections.len(), 2);
+        assert_eq!((sections.len(), of("recovery")), (3, 1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Method {
         }
     }
 
-    fn run(self, block: &mut [u8]) {
+    pub(super) fn run(self, block: &mut [u8]) {
         match self {
             Self::OnePass => xfskit_crc::update(block, FIELD),
             Self::Split => {
@@ -58,7 +58,7 @@ impl Method {
 
     /// Returns the seconds per block.
     #[allow(clippy::cast_precision_loss)] // of a time
-    fn time(self, block: &mut [u8], turn: Duration) -> f64 {
+    pub(super) fn time(self, block: &mut [u8], turn: Duration) -> f64 {
         let (start, mut rounds) = (Instant::now(), 0);
         while start.elapsed() < turn {
             (0..ROUNDS).for_each(|_| self.run(black_box(&mut *block)));

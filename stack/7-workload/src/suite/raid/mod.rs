@@ -2,25 +2,34 @@
 //!
 //! Many readers each read a file from start to end and then another one. The array is healthy,
 //! lacks one or two members, or is being rebuilt. The study varies the size of the stripe cache,
-//! the chunk size, the number of readers, and whether they are pinned to processors. It also
-//! arranges the same members as a RAID50.
+//! the chunk size, the size of requests, the number of readers, and whether they are pinned to
+//! processors. It also arranges the same members as a RAID50.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `member` | a device with the counters of iostat |
 //! | [`members`] | members and arrays of them |
+//! | `content` | what is read: ranges of the array, or files of a volume on it |
+//! | `volume` | an XFS volume on the array, and its files |
 //! | `readers` | the workload |
-//! | `tables` | the tables and plots |
+//! | `roofline` | members of every speed, until processors are the bound |
+//! | `sizes` | requests of every size |
+//! | `rebuild` | a rebuild under load, with limits |
+//! | `tables` | the tables and plots of the rest |
 //! | [`published`] | published figures |
 
+mod content;
 mod member;
 pub mod members;
 pub mod published;
 mod readers;
+mod rebuild;
+mod roofline;
+mod sizes;
 mod tables;
+mod volume;
 
 use std::io;
-use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::json;
@@ -28,6 +37,7 @@ use serde_json::json;
 use crate::measure::Samples;
 use crate::report::Section;
 use crate::suite::{Observer, Settings};
+use content::Content;
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
 
@@ -57,6 +67,14 @@ pub struct Options {
     pub chunks: Vec<u64>,
     /// Numbers of readers to measure.
     pub threads: Vec<usize>,
+    /// Sizes of requests to measure, in bytes.
+    pub requests: Vec<u64>,
+    /// Speeds of simulated members to measure, in bytes per second.
+    pub speeds: Vec<u64>,
+    /// Limits of a rebuild to measure, in bytes per second of a member.
+    pub rebuild_limits: Vec<u64>,
+    /// Read files of an XFS volume on the array, too.
+    pub volume: bool,
     /// Measure the same members as RAID50, too: as two arrays and as four.
     pub raid50: bool,
 }
@@ -74,7 +92,7 @@ struct Point {
 /// The context of all points.
 struct Study<'s> {
     member_set: MemberSet,
-    files: Vec<Range<u64>>,
+    content: Content,
     options: &'s Options,
     settings: &'s Settings,
 }
@@ -89,6 +107,7 @@ impl Study<'_> {
             request: 0,
             stripe_cache: self.options.stripe_cache,
             pinned: false,
+            rebuild_limit: None,
         }
     }
 
@@ -109,6 +128,17 @@ impl Study<'_> {
         setups: Vec<Setup>,
         observer: &mut dyn Observer,
     ) -> io::Result<Vec<Point>> {
+        self.measure_on(&self.member_set, what, setups, observer)
+    }
+
+    /// Measures these points on other members.
+    fn measure_on(
+        &self,
+        member_set: &MemberSet,
+        what: &str,
+        setups: Vec<Setup>,
+        observer: &mut dyn Observer,
+    ) -> io::Result<Vec<Point>> {
         let mut points: Vec<Point> = Vec::new();
         for turn in 1..=self.settings.repetitions {
             for (n, &setup) in setups.iter().enumerate() {
@@ -116,7 +146,7 @@ impl Study<'_> {
                 observer
                     .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
                 let (time, seed) = (self.options.time, self.settings.seed);
-                let last = readers::run(&self.member_set, &self.files, setup, time, seed)?;
+                let last = readers::run(member_set, &self.content, setup, time, seed)?;
                 if points.len() == n {
                     points.push(Point::new(setup, last));
                 } else {
@@ -125,7 +155,7 @@ impl Study<'_> {
             }
         }
         for point in &points {
-            observer.result(point.to_json(what, &self.member_set.storage))?;
+            observer.result(point.to_json(what, &member_set.storage))?;
         }
         Ok(points)
     }
@@ -152,8 +182,9 @@ impl Point {
     }
 
     fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
-        let Setup { plan, state, readers, request, stripe_cache, pinned } = self.setup;
-        let Outcome { bytes, requests, usage, io_stats, rebuilt, .. } = &self.last;
+        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit } =
+            self.setup;
+        let Outcome { bytes, requests, usage, io_stats, rebuilt, cache, .. } = &self.last;
         json!({ "raid": {
             "table": what,
             "array": plan.name(),
@@ -165,7 +196,9 @@ impl Point {
             "readers": readers,
             "request_bytes": if request == 0 { json!("stripe") } else { json!(request) },
             "stripe_cache_bytes": stripe_cache,
+            "stripe_cache_used_bytes": cache,
             "pinned": pinned,
+            "rebuild_limit": rebuild_limit,
             "mb_per_second": self.rate,
             "too_short": self.is_too_short(),
             "bytes": bytes,
@@ -199,10 +232,19 @@ pub fn run(
     let size = room.div_ceil(data).next_multiple_of(ROUND);
     observer.progress(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
     let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
-    let study = Study { member_set, files, options, settings };
+    let content = Content::Ranges(files.clone());
+    let study = Study { member_set, content, options, settings };
     let mut sections = vec![states(&study, observer)?];
+    sections.extend(roofline::section(&study, observer)?);
     if plan.tolerates() > 0 {
+        sections.push(sizes::section(&study, observer)?);
         sections.push(sweeps(&study, observer)?);
+        sections.push(rebuild::section(&study, observer)?);
+    }
+    // The volume has members of its own, so the memory of these is freed first.
+    drop(study);
+    if options.volume {
+        sections.insert(1, on_a_volume(options, settings, &files, observer)?);
     }
     sections.push(tables::routines(&plan));
     if settings.kernel_baseline {
@@ -210,6 +252,35 @@ pub fn run(
         sections[0].text.insert(0, why.into());
     }
     Ok(sections)
+}
+
+/// Measures readers of files of a volume on the array.
+fn on_a_volume(
+    options: &Options,
+    settings: &Settings,
+    files: &[std::ops::Range<u64>],
+    observer: &mut dyn Observer,
+) -> io::Result<Section> {
+    let plan = options.plan;
+    let data = u64::from(plan.members).saturating_sub(plan.tolerates() as u64).max(1);
+    // A mirror has the room of one member.
+    let data = if plan.level == xfskit_md::Level::Raid1 { 1 } else { data };
+    let size = volume::room(files).div_ceil(data).next_multiple_of(ROUND);
+    let member_set = MemberSet::empty(&options.members, plan.members, size)?;
+    observer.progress(&format!("an XFS volume with {} files", files.len()))?;
+    let array = member_set.array(&plan, 0, false, xfskit_units::ByteLen(options.stripe_cache))?;
+    volume::make(&array, files, settings.seed)?;
+    drop(array);
+    let study = Study { member_set, content: Content::Volume(files.len()), options, settings };
+    let states = (0..=plan.tolerates().min(2)).map(State::Missing);
+    let setups = |request| {
+        let setup = |state| Setup { state, request, ..study.default_setup() };
+        states.clone().map(setup).collect::<Vec<_>>()
+    };
+    let small = study.measure("files of a volume", setups(options.request), observer)?;
+    let large =
+        study.measure("files of a volume, requests of a full stripe", setups(0), observer)?;
+    Ok(tables::on_a_volume(&study, &small, &large))
 }
 
 /// Measures the array in every state, and the same members as RAID50.
@@ -278,14 +349,19 @@ mod tests {
             caches: vec![64, 256],
             chunks: vec![16 << 10, 256 << 10],
             threads: vec![1, 3],
+            requests: vec![4096, 1 << 20],
+            speeds: vec![4_000_000_000],
+            rebuild_limits: vec![1_000_000],
+            volume: true,
             raid50: true,
         }
     }
 
     fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
+        let sections_of_memory = matches!(members, MemberKind::Memory);
         let sections = run(&options(members), &settings(), &mut heard).expect("a study");
-        assert_eq!(sections.len(), 3);
+        assert_eq!(sections.len(), if sections_of_memory { 7 } else { 6 });
         heard.0.into_iter().map(|result| result["raid"].clone()).collect()
     }
 
@@ -293,8 +369,9 @@ mod tests {
     fn every_state_and_every_sweep_is_measured() {
         let points = points(MemberKind::Memory);
         // Four states three ways; two values each of caches, chunks, readers and pinned readers, in
-        // two states.
-        assert_eq!(points.len(), 4 * 3 + 4 * 4);
+        // two states; three states without a limit and at one speed; two sizes three ways; a rebuild
+        // without and with a limit, beside two states; a volume in three states two ways.
+        assert_eq!(points.len(), 4 * 3 + 4 * 4 + 3 * 2 + 2 * 3 + 4 + 3 * 2);
         let rebuilt = |point: &&serde_json::Value| point["state"] == "rebuilding";
         assert!(points.iter().filter(rebuilt).all(|point| point["rebuilt_bytes"].is_u64()));
         assert!(points.iter().any(|point| point["array"] == "RAID50"));

@@ -33,7 +33,7 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::
         plan.members,
         plan.chunk >> 10,
         options.readers,
-        study.files.len(),
+        study.content.files(),
         options.file_size / 1_000_000,
     ));
     section.paragraph(format!(
@@ -107,6 +107,93 @@ fn published_caches() -> Line {
     Line { name: "md, 24 SSDs, one failed".into(), source: Source::Published, points }
 }
 
+/// Returns the published rates by the speed of a member: with healthy members as the bound, each had
+/// an equal part.
+pub(super) fn published_roof(read: &[(&str, Option<u64>, f64)]) -> Vec<Line> {
+    let Some((_, _, healthy)) = read.first() else { return Vec::new() };
+    let line = |(state, stripes, rate): &(&str, Option<u64>, f64)| Line {
+        name: match stripes {
+            None => "md, 24 SSDs, healthy".into(),
+            Some(stripes) => format!("md, 24 SSDs, {state}, stripe_cache_size {stripes}"),
+        },
+        source: Source::Published,
+        points: vec![(healthy / 24.0, *rate)],
+    };
+    read.iter().map(line).collect()
+}
+
+/// Converts MiB/s to MB/s.
+pub(super) fn megabytes_of_mib(rate: f64) -> f64 {
+    rate * MIB / 1e6
+}
+
+/// Formats the section on files of a volume on the array.
+pub(super) fn on_a_volume(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
+    let (plan, options) = (study.options.plan, study.options);
+    let mut section = Section::new("Degraded reads: files of an XFS volume on the array");
+    let kib = options.request >> 10;
+    section.paragraph(volume_sentence(small, kib));
+    section.paragraph(format!(
+        "{} readers on {} as dd reads: each opens a file of an XFS volume, reads it from start to end in requests of one size, \
+         closes it, and opens another one at random. mkfs and the writes are this program's, with the array healthy. The volume \
+         is opened for reading only. Each request is verified by the mark of its first block.",
+        options.readers,
+        plan.describe(),
+    ));
+    let columns: Vec<_> = COST.to_vec();
+    let mut table = Table::new("Files of a volume", &columns);
+    for (points, what) in [(small, format!("{kib} KiB")), (large, "a full stripe".into())] {
+        let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
+        for point in points {
+            let name = format!("requests of {what}, {}", point.setup.state.name());
+            table.row(name, &study.member_set.storage, cost_cells(point, healthy));
+        }
+    }
+    for (state, stripes, rate) in published::READ {
+        let cache = stripes.map_or(String::new(), |n| format!(", stripe_cache_size {n}"));
+        let mut cells = vec![Cell::None; columns.len()];
+        (cells[0], cells[2]) = (Cell::Number(rate, 0), Cell::Number(rate / 8000.0, 3));
+        table.published(format!("{state}{cache}"), published::ON, cells);
+    }
+    section.tables.push(table);
+    let names = small.iter().map(|point| point.setup.state.name()).collect();
+    let lines = [(format!("requests of {kib} KiB"), small), ("of a full stripe".into(), large)];
+    let lines = lines.map(|(name, points)| line(&name, points.iter(), |n, _| n + 1));
+    section.plots.push(Plot {
+        title: format!(
+            "{}, {} readers of files: throughput by state",
+            plan.describe(),
+            options.readers
+        ),
+        x: Axis::named("state", names),
+        y: Axis::linear("throughput, MB/s"),
+        lines: lines.into_iter().chain([published_states()]).collect(),
+    });
+    section
+}
+
+/// Says what readers of files lose with one failed member.
+fn volume_sentence(points: &[Point], kib: u64) -> String {
+    let of = |state| {
+        let point = points.iter().find(|point| point.setup.state == state);
+        point.filter(|point| !point.is_too_short()).map(|point| point.rate.median())
+    };
+    match (of(State::Missing(0)), of(State::Missing(1))) {
+        (Some(healthy), Some(failed)) => format!(
+            "Readers of files with requests of {kib} KiB keep {:.2} of the rate of the healthy array with one member failed: {} \
+             of {} MB/s.",
+            failed / healthy,
+            Cell::Number(failed, 0),
+            Cell::Number(healthy, 0)
+        ),
+        (Some(healthy), None) => format!(
+            "Readers of files with requests of {kib} KiB read {} MB/s from the healthy array.",
+            Cell::Number(healthy, 0)
+        ),
+        (None, _) => "The healthy array was not measured for long enough.".into(),
+    }
+}
+
 /// Makes a line of a plot; `x` gives the position of each point. Points that were too short are
 /// left out.
 #[allow(clippy::cast_precision_loss)] // of sizes
@@ -124,7 +211,7 @@ fn line<'p>(
 }
 
 /// Returns the cells of rate, spread, ratio to the healthy array, and cost per byte.
-fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
+pub(super) fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     if point.is_too_short() {
         return [vec![Cell::None; COST.len() - 1], vec![Cell::Count(0)]].concat();
     }
@@ -142,7 +229,7 @@ fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     ]
 }
 
-const COST: [(&str, &str); 8] = [
+pub(super) const COST: [(&str, &str); 8] = [
     ("read", "MB/s"),
     ("spread", "± %"),
     ("of healthy", "times"),
@@ -248,6 +335,7 @@ pub(super) fn sweeps(
     }
     table.note("A stripe of md is 4 KiB of every member. The stripe cache serves requests smaller than a full stripe of a degraded array.");
     section.tables.push(table);
+    section.tables.push(cache_memory(study, caches, stripes));
     let array = study.options.plan.describe();
     let title = |by: &str| format!("{array}: throughput by {by}");
     let mut plot = sweep_plot(&title("stripe cache"), "stripes of md", caches, |_, point| {
@@ -285,8 +373,39 @@ pub(super) fn sweeps(
         plot.lines.push(line);
     }
     section.plots.push(plot);
-    section.tables.push(change());
     section
+}
+
+/// Formats the memory of the stripe cache beside that of md's.
+#[allow(clippy::cast_precision_loss)] // of megabytes
+fn cache_memory(study: &Study<'_>, caches: &[Point], stripes: impl Fn(&Point) -> u64) -> Table {
+    let columns = [("allowed", "MiB"), ("allocated", "MiB"), ("of allowed", "%")];
+    let mut table = Table::new("Memory of the stripe cache, one failed member", &columns);
+    let degraded = |point: &&Point| point.setup.state == State::Missing(1);
+    for point in caches.iter().filter(degraded).filter(|point| !point.is_too_short()) {
+        let (allowed, used) = (point.setup.stripe_cache as f64, point.last.cache.0 as f64);
+        let cells = vec![
+            Cell::Number(allowed / MIB, 0),
+            Cell::Number(used / MIB, 0),
+            Cell::Number(used * 100.0 / allowed, 0),
+        ];
+        table.row(format!("{} stripes of md", stripes(point)), &study.member_set.storage, cells);
+    }
+    for stripes in published::READ.iter().filter_map(|(_, stripes, _)| *stripes) {
+        let all = (stripes * published::PAGE * published::MEMBERS) as f64 / MIB;
+        let cells = vec![Cell::Number(all, 0), Cell::Number(all, 0), Cell::Number(100.0, 0)];
+        table.push(
+            format!("md, stripe_cache_size {stripes}: page times members times entries"),
+            published::ON,
+            Source::Model,
+            cells,
+        );
+    }
+    table.note(
+        "Allocated is what the cache took in the last turn. It takes a stripe when a reader needs one, and keeps it. md \
+         allocates its cache when stripe_cache_size is set.",
+    );
+    table
 }
 
 fn size(bytes: u64) -> usize {
@@ -332,18 +451,6 @@ fn sweep_plot(
     }
 }
 
-fn change() -> Table {
-    let columns =
-        [("healthy", "MiB/s"), ("degraded", "MiB/s"), ("degraded, stripe cache", "MiB/s")];
-    let mut table =
-        Table::new("Published: one sequential reader by the size of requests", &columns);
-    for (kib, rates) in published::CHANGE {
-        let cells = rates.map(|rate| Cell::Number(rate, 0)).to_vec();
-        table.published(format!("{kib} KiB"), published::CHANGE_ON, cells);
-    }
-    table
-}
-
 /// Formats the section on parity routines.
 pub(super) fn routines(plan: &Plan) -> Section {
     let parity = plan.tolerates() / usize::try_from(plan.legs).unwrap_or(1);
@@ -371,17 +478,28 @@ pub(super) fn routines(plan: &Plan) -> Section {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
+    //! Points for tests.
+
     use std::time::Duration;
 
     use super::super::readers::Outcome;
     use super::*;
     use crate::measure::Usage;
 
-    fn point(requests: u64) -> Point {
+    /// A point of a healthy array that read this many MB in a second, a request for each.
+    pub(crate) fn point(requests: u64) -> Point {
         let plan = Plan { level: xfskit_md::Level::Raid6, legs: 1, members: 24, chunk: 512 << 10 };
         let state = State::Missing(0);
-        let setup = Setup { plan, state, readers: 50, request: 0, stripe_cache: 0, pinned: false };
+        let setup = Setup {
+            plan,
+            state,
+            readers: 50,
+            request: 0,
+            stripe_cache: 0,
+            pinned: false,
+            rebuild_limit: None,
+        };
         let usage = Usage { wall: Duration::from_secs(1), ..Usage::default() };
         let outcome = Outcome {
             bytes: requests * 1_000_000,
@@ -390,9 +508,16 @@ mod tests {
             io_stats: IoStats::default(),
             members: Vec::new(),
             rebuilt: None,
+            cache: ByteLen(0),
         };
         Point::new(setup, outcome)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::point;
+    use super::*;
 
     #[test]
     fn a_point_that_is_too_short_is_not_printed() {
@@ -409,5 +534,19 @@ mod tests {
         let mut turns = short;
         turns.add(point(300).last);
         assert_eq!((turns.rate.values(), turns.last.requests), (&[300.0][..], 300));
+    }
+
+    #[test]
+    fn readers_of_files_have_a_sentence_for_every_outcome() {
+        let failed = |rate| {
+            let mut point = point(rate);
+            point.setup.state = State::Missing(1);
+            point
+        };
+        let text = volume_sentence(&[point(1000), failed(920)], 1024);
+        assert!(text.contains("keep 0.92") && text.ends_with("920 of 1,000 MB/s."), "{text}");
+        let text = volume_sentence(&[point(1000), failed(4)], 1024);
+        assert!(text.ends_with("1,000 MB/s from the healthy array."), "{text}");
+        assert!(volume_sentence(&[], 1024).contains("not measured for long enough"));
     }
 }
