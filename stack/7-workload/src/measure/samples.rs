@@ -77,6 +77,16 @@ impl Samples {
         (self.max() - self.min()) / 2.0 / self.median()
     }
 
+    /// Returns the 95 percent confidence interval of the median by bootstrapping; NaN with less than
+    /// two turns. [`interval_note`] says what it is worth with few turns.
+    pub fn interval(&self) -> (f64, f64) {
+        if self.count() < 2 {
+            return (f64::NAN, f64::NAN);
+        }
+        let mut random = Random::new(1);
+        interval(|| median(&mut resample(&self.values, &mut random)))
+    }
+
     /// Returns the ratio of the medians of `self` and `base`. Both are resampled with replacement,
     /// and the middle 95 percent of the ratios are the interval.
     pub fn ratio_to(&self, base: &Self) -> Ratio {

@@ -117,12 +117,15 @@ pub(crate) enum Suite {
 #[command(after_help = "\
 \"Without\" is version 5 of the format without computing checksums, which no other program can read:
 volumes are made for the study and removed. \"With\" is the fastest routine of this processor, and the
-portable one beside it. The kernel's column (--against kernel) has checksums on.
+portable one beside it. The kernel's column (--against kernel) has checksums on. dbench runs with
+inodes of 512, 1024 and 2048 bytes in turn. With the kernel the original programs fs_mark and dbench
+run on its XFS, too, beside those of xfskit; one that is not installed is named and skipped.
 
 Examples:
   xfskit bench checksum --quick
   xfskit bench checksum --repetitions 9 --against kernel --dir /srv/scratch --html checksum.html
-  xfskit bench checksum --only fs-mark --threads 8 --files 1000000")]
+  xfskit bench checksum --only fs-mark --threads 8 --files 1000000
+  xfskit bench checksum --only dbench -c /usr/share/dbench/client.txt --passes 1")]
 pub(crate) struct Checksum {
     /// Run only this program; may be repeated
     #[arg(long, value_name = "PROGRAM")]
@@ -133,6 +136,9 @@ pub(crate) struct Checksum {
     /// dbench: number of times that each client runs its load [10; quick: 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub passes: Option<u64>,
+    /// dbench: loadfile, as for its option -c [default: a generated load]
+    #[arg(long, short = 'c', value_name = "FILE")]
+    pub loadfile: Option<PathBuf>,
     /// compilebench: operations [100; quick: 12]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,

@@ -14,7 +14,7 @@ use super::recovery::used_bytes;
 use crate::Driver;
 use crate::driver::Counters;
 use crate::driver::null::Null;
-use crate::measure::Samples;
+use crate::measure::{Samples, interval_note};
 use crate::measure::phase::parallel;
 use crate::measure::profile::{self, Profile, Scope};
 use crate::measure::share::{Metering, TIME_MIN, of_time};
@@ -178,9 +178,12 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
         &[
             ("fsyncs", ""),
             ("wall", "s"),
-            ("spread", "± %"),
+            ("at least", "s"),
+            ("at most", "s"),
             ("rate", "1/s"),
             ("processor", "µs each"),
+            ("at least", "µs"),
+            ("at most", "µs"),
             ("journal", "bytes each"),
             ("turns", ""),
         ],
@@ -188,17 +191,24 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
     let all = work.threads as u64 * work.appends;
     for row in rows {
         let log = row.last.counters.as_ref().map(|counted| counted.log_bytes as f64 / all as f64);
+        let each = |seconds: f64| seconds * 1e6 / all as f64;
+        let [(wall_low, wall_high), (processor_low, processor_high)] =
+            [row.wall.interval(), row.processor.interval()];
         let cells = vec![
             Cell::Count(all),
             Cell::Number(row.wall.median(), 3),
-            Cell::Number(row.wall.spread() * 100.0, 1),
+            Cell::Number(wall_low, 3),
+            Cell::Number(wall_high, 3),
             Cell::Number(all as f64 / row.wall.median(), 0),
-            Cell::Number(row.processor.median() * 1e6 / all as f64, 2),
+            Cell::Number(each(row.processor.median()), 2),
+            Cell::Number(each(processor_low), 2),
+            Cell::Number(each(processor_high), 2),
             log.map_or(Cell::None, |bytes| Cell::Number(bytes, 0)),
             Cell::Count(row.wall.count() as u64),
         ];
         table.row(row.driver, row.storage.clone(), cells);
     }
+    table.note(interval_note(rows.first().map_or(0, |row| row.wall.count())));
     table
 }
 
@@ -274,11 +284,7 @@ impl MeasuredShares {
         let percent = self.engine.median();
         Some(Answer {
             question: "What do the journal's checksums cost a load of fsyncs, in one pass?".into(),
-            verdict: if percent < 0.1 {
-                "Less than 0.1 % of the processor's time, as published.".into()
-            } else {
-                "More than the published 0.1 % of the processor's time.".into()
-            },
+            verdict: verdict(&self.engine),
             figure: format!("{percent:.3} %, measured in {} turns.", self.engine.count()),
             published: "1.11 % split, below 0.1 % in one pass.".into(),
         })
@@ -291,12 +297,31 @@ impl MeasuredShares {
         ] {
             let Some(row) = rows.iter().find(|row| row.driver == driver) else { continue };
             let turns = samples.count() as u64;
-            let percent = if turns == 0 { Cell::None } else { Cell::Number(samples.median(), 4) };
-            table.row(name, row.storage.clone(), vec![percent, Cell::None, Cell::Count(turns)]);
+            let (low, high) = samples.interval();
+            let [percent, low, high] =
+                [samples.median(), low, high].map(|percent| Cell::Number(percent, 4));
+            let cells = vec![percent, low, high, Cell::None, Cell::Count(turns)];
+            table.row(name, row.storage.clone(), cells);
         }
         if let Some(why) = &self.kernel_missing {
             table.note(format!("The kernel's share was not measured: {why}."));
         }
+    }
+}
+
+/// The published share in one pass, in percent.
+const GOAL: f64 = 0.1;
+
+/// Compares the shares of all turns with the published one.
+fn verdict(shares: &Samples) -> String {
+    let goal = format!("{GOAL} % of the processor's time");
+    match shares.count() {
+        0 => "Not known: no turn was long enough.".into(),
+        1 if shares.median() < GOAL => format!("Less than {goal} in one turn, as published."),
+        1 => format!("More than the published {goal} in one turn."),
+        _ if shares.max() < GOAL => format!("Less than {goal} in every turn, as published."),
+        _ if shares.min() >= GOAL => format!("More than the published {goal} in every turn."),
+        _ => format!("About {goal}, as published: some turns are below and some above."),
     }
 }
 
@@ -316,17 +341,26 @@ fn of_kernel(work: &Work, volume: &mut TestVolume) -> io::Result<Result<f64, Str
 fn shares_table(rows: &[Row], shares: &MeasuredShares, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
         "Checksums, share of processor time",
-        &[("one pass (now)", "%"), ("split (before)", "%"), ("turns", "")],
+        &[
+            ("one pass (now)", "%"),
+            ("at least", "%"),
+            ("at most", "%"),
+            ("split (before)", "%"),
+            ("turns", ""),
+        ],
     );
     shares.rows(rows, &mut table);
     for row in rows {
         let Some(counted) = &row.last.counters else { continue };
         let mut cells = computed_share(counted.log_bytes, seconds, row.last.usage.processor)?;
+        // The computed shares have no interval.
+        cells.splice(1..1, [Cell::None, Cell::None]);
         cells.push(Cell::None);
         let name = format!("{}, the journal's, computed", row.driver);
         table.push(name, row.storage.clone(), Source::Model, cells);
     }
-    let published = vec![Cell::Text("below 0.1".into()), Cell::Number(1.11, 2), Cell::None];
+    let below = Cell::Text("below 0.1".into());
+    let published = vec![below, Cell::None, Cell::None, Cell::Number(1.11, 2), Cell::None];
     table.published("MySQL-like fsync load", "kernel XFS of 2016, Power8", published);
     table.note(format!(
         "A turn with less than {} ms of processor time has no share. The kernel's is of the samples of this process, \
@@ -379,6 +413,17 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_verdict_has_its_words() {
+        let of = |shares: &[f64]| verdict(&shares.iter().copied().collect());
+        assert!(of(&[]).starts_with("Not known"));
+        assert!(of(&[0.05]).starts_with("Less than 0.1 %") && of(&[0.05]).contains("in one turn"));
+        assert!(of(&[0.3]).starts_with("More than the published 0.1 %"));
+        assert!(of(&[0.05, 0.06]).contains("in every turn, as published"));
+        assert!(of(&[0.15, 0.16]).starts_with("More than the published"));
+        assert!(of(&[0.05, 0.16]).starts_with("About 0.1 %"));
+    }
 
     #[test]
     fn a_computed_share_above_the_whole_is_an_error() {

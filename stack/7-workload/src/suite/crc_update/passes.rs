@@ -166,13 +166,16 @@ fn table(rates: &[Rate]) -> Table {
         &[
             ("block", "bytes"),
             ("one pass", "GB/s"),
-            ("spread", "± %"),
+            ("at least", ""),
+            ("at most", ""),
             ("split", "GB/s"),
-            ("spread", "± %"),
+            ("at least", ""),
+            ("at most", ""),
             ("one pass, + 8", "GB/s"),
             ("one pass, + 1", "GB/s"),
             ("one pass over split", "times"),
             ("at least", ""),
+            ("at most", ""),
             ("turns", ""),
         ],
     );
@@ -191,17 +194,22 @@ fn table(rates: &[Rate]) -> Table {
     for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
         let Some(split) = find(rate.routine, rate.size, Method::Split, 0) else { continue };
         let ratio = rate.gigabytes.ratio_to(split);
+        let [(one_low, one_high), (split_low, split_high)] =
+            [rate.gigabytes.interval(), split.interval()];
         let behind = |align| median(find(rate.routine, rate.size, Method::OnePass, align));
         let cells = vec![
             Cell::Count(rate.size as u64),
             median(Some(&rate.gigabytes)),
-            Cell::Number(rate.gigabytes.spread() * 100.0, 0),
+            Cell::Number(one_low, 2),
+            Cell::Number(one_high, 2),
             median(Some(split)),
-            Cell::Number(split.spread() * 100.0, 0),
+            Cell::Number(split_low, 2),
+            Cell::Number(split_high, 2),
             behind(8),
             behind(1),
             Cell::Number(ratio.ratio, 2),
             Cell::Number(ratio.low, 2),
+            Cell::Number(ratio.high, 2),
             Cell::Count(rate.gigabytes.count() as u64),
         ];
         table.row(rate.routine, "processor's cache", cells);

@@ -391,6 +391,8 @@ fn table(journal: &Journal, rows: &[Row], settings: &Settings) -> Table {
     let columns = [
         ("journal", "MB"),
         ("recovered in", "s"),
+        ("at least", "s"),
+        ("at most", "s"),
         ("spread", "± %"),
         ("rate", "MB/s"),
         ("times as fast as the last", ""),
@@ -405,9 +407,12 @@ fn table(journal: &Journal, rows: &[Row], settings: &Settings) -> Table {
     for row in rows {
         let ratio = last.map(|last| last.ratio_to(&row.wall)).filter(|_| rows.len() > 1);
         let [ratio, low, high] = ratio.map_or([f64::NAN; 3], |it| [it.ratio, it.low, it.high]);
+        let (least, most) = row.wall.interval();
         let cells = vec![
             Cell::Number(megabytes(journal.used), 1),
             Cell::Number(row.wall.median(), 3),
+            Cell::Number(least, 3),
+            Cell::Number(most, 3),
             Cell::Number(row.wall.spread() * 100.0, 1),
             Cell::Number(megabytes(journal.used) / row.wall.median(), 0),
             Cell::Number(ratio, 2),
@@ -477,7 +482,7 @@ mod tests {
         let used = result["used_bytes"].as_u64().expect("known");
         assert!(used >= (16 << 20) / 4 && used <= 16 << 20, "{used}");
         assert!(result["inodes"].as_u64() > result["files"].as_u64());
-        assert_eq!(section.tables[0].rows[0].cells[9], Cell::Count(2));
+        assert_eq!(section.tables[0].rows[0].cells[11], Cell::Count(2));
     }
 
     #[test]

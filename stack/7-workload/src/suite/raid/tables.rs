@@ -71,17 +71,21 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::
     Ok(section)
 }
 
+/// A degraded array with this part of the rate of a healthy one costs nothing worth mentioning.
+const NOTHING: f64 = 0.9;
+
 /// Returns the answer to the study's question, from the requests of a full stripe.
 fn answer(rows: &[Point]) -> Option<Answer> {
     let of = |state| {
         rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())
     };
     let (healthy, failed) = (of(State::Missing(0))?, of(State::Missing(1))?);
-    let Ratio { ratio, low, high } = failed.rate.ratio_to(&healthy.rate);
-    let sure = if low.is_nan() { "in one turn".into() } else { format!("{low:.2} to {high:.2}") };
+    let kept = failed.rate.ratio_to(&healthy.rate);
+    let [_, _, (_, _, published)] = published::READ;
+    let (_, _, published_healthy) = published::READ[0];
     Some(Answer {
         question: "What does a read cost if a member is missing?".into(),
-        verdict: format!("The array reads {ratio:.2} times what it reads healthy ({sure})."),
+        verdict: verdict(kept, published / published_healthy, healthy.setup.plan.members),
         figure: format!(
             "{} of {} MB/s.",
             Cell::Number(failed.rate.median(), 0),
@@ -89,6 +93,29 @@ fn answer(rows: &[Point]) -> Option<Answer> {
         ),
         published: "200 to 1,000 of about 8,000 MB/s.".into(),
     })
+}
+
+/// Says what the degraded array keeps, how sure that is, and how it stands to the published part.
+fn verdict(kept: Ratio, published: f64, members: u32) -> String {
+    let Ratio { ratio, low, high } = kept;
+    let sure = if low.is_nan() {
+        "in one turn, which shows no spread".into()
+    } else {
+        format!("{low:.2} to {high:.2}")
+    };
+    let (low, high) = if low.is_nan() { (ratio, ratio) } else { (low, high) };
+    // Where members are the bound, one of them is missing.
+    let due = f64::from(members - 1) / f64::from(members);
+    let word = if low >= NOTHING * due {
+        "Next to nothing"
+    } else if low > published {
+        "A part of the rate, less than published"
+    } else if high < published {
+        "More than published"
+    } else {
+        "About what was published"
+    };
+    format!("{word}: the array reads {ratio:.2} times what it reads healthy ({sure}).")
 }
 
 /// Returns the published rates by state, with the largest cache.
@@ -534,6 +561,20 @@ mod tests {
         let mut turns = short;
         turns.add(point(300).last);
         assert_eq!((turns.rate.values(), turns.last.requests), (&[300.0][..], 300));
+    }
+
+    #[test]
+    fn every_verdict_has_its_words() {
+        let of = |ratio, low, high| verdict(Ratio { ratio, low, high }, 0.125, 24);
+        assert_eq!(
+            of(0.95, 0.94, 0.97),
+            "Next to nothing: the array reads 0.95 times what it reads healthy (0.94 to 0.97)."
+        );
+        assert!(of(0.7, 0.6, 0.97).starts_with("A part of the rate, less than published"));
+        assert!(of(0.13, 0.1, 0.2).starts_with("About what was published"));
+        assert!(of(0.05, 0.04, 0.06).starts_with("More than published"));
+        let one = of(0.95, f64::NAN, f64::NAN);
+        assert!(one.starts_with("Next to nothing") && one.contains("in one turn"), "{one}");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections
         files: wanted(Program::FsMark)
             .then(|| args.files.unwrap_or(if quick { 2000 } else { 50_000 })),
         passes: wanted(Program::Dbench).then(|| args.passes.unwrap_or(if quick { 1 } else { 10 })),
+        loadfile: args.loadfile.as_deref().map(loadfile).transpose()?,
+        originals: true,
         runs: wanted(Program::Compilebench).then(|| number(args.runs, [100, 12])),
         trees: number(args.trees, [10, 3]),
         tree_files: number(args.tree_files, [4000, 200]),
@@ -94,6 +96,13 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections
     settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
     settings.testbed.set_log_size(CHECKSUM_LOG);
     checksum::run(&options, &settings, observer)
+}
+
+/// Returns the text of a loadfile, and its name.
+fn loadfile(path: &std::path::Path) -> io::Result<(String, String)> {
+    let failed = |err| io::Error::other(format!("{}: {err}", path.display()));
+    let bytes = std::fs::read(path).map_err(failed)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), path.display().to_string()))
 }
 
 /// Bytes of a disk of the published test.
