@@ -77,8 +77,8 @@ impl Samples {
         (self.max() - self.min()) / 2.0 / self.median()
     }
 
-    /// Returns the 95 percent confidence interval of the median by bootstrapping; NaN with less than
-    /// two turns. [`interval_note`] says what it is worth with few turns.
+    /// Returns the 95 percent confidence interval of the median by bootstrapping; NaN with less
+    /// than two turns. [`interval_note`] says what it is worth with few turns.
     pub fn interval(&self) -> (f64, f64) {
         if self.count() < 2 {
             return (f64::NAN, f64::NAN);

@@ -169,7 +169,7 @@ pub(crate) enum Program {
 Compares one pass over a block with checksums of its parts, for every routine of this processor, from
 512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal;
 then the recovery of a journal that is as full as it becomes, the same image for every implementation.
-A journal of the largest size takes some 20 GB of --dir, or a smaller one is measured.
+The largest journal takes some 10 GB of --dir, or of /dev/shm; with less room it is a smaller one.
 
 Examples:
   xfskit bench crc-update --quick

@@ -191,7 +191,7 @@ impl Size {
     }
 }
 
-/// Says whether larger inodes are faster with checksums, and why not if they are not.
+/// Describes whether larger inodes are faster with checksums, and why not if they are not.
 fn sentence(sizes: &[Size]) -> String {
     let of = |inode_size| {
         let same =
@@ -223,7 +223,7 @@ fn sentence(sizes: &[Size]) -> String {
     format!("{shown} ({sure}): {effect}. {}", reason(small, large))
 }
 
-/// Says where the attributes are, and what that costs.
+/// Describes where the attributes are, and what that costs.
 fn reason(small: &Size, large: &Size) -> String {
     let share = |size: &Size| {
         let [in_inode, in_blocks, _] = size.kept;

@@ -121,7 +121,7 @@ impl Program {
         table
     }
 
-    /// Says how ours compares with the original on the same filesystem, and in process.
+    /// Describes how ours compares with the original on the same filesystem, and in process.
     fn sentence(&self) -> String {
         let [original, on_kernel, in_process] = &self.rates;
         let (same, ours) =
@@ -147,15 +147,17 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Op
     let mut section = Section::new("Checksums: the original programs");
     let mut programs = Vec::new();
     if let Some(files) = options.files {
-        match installed("fs_mark") {
-            true => programs.push(fs_mark(study, files)?),
-            false => section.paragraph(skipped("fs_mark")),
+        if installed("fs_mark") {
+            programs.push(fs_mark(study, files)?);
+        } else {
+            section.paragraph(skipped("fs_mark", "fsmark"));
         }
     }
     if let Some(passes) = options.passes {
-        match installed("dbench") {
-            true => programs.push(dbench(study, passes, options)?),
-            false => section.paragraph(skipped("dbench")),
+        if installed("dbench") {
+            programs.push(dbench(study, passes, options)?);
+        } else {
+            section.paragraph(skipped("dbench", "dbench"));
         }
     }
     if programs.is_empty() && section.text.is_empty() {
@@ -174,14 +176,8 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Op
     Ok(Some(section))
 }
 
-fn skipped(program: &str) -> String {
-    format!(
-        "The original {program} was skipped: it is not installed (Debian: {}).",
-        match program {
-            "fs_mark" => "fsmark",
-            other => other,
-        }
-    )
+fn skipped(program: &str, package: &str) -> String {
+    format!("The original {program} was skipped: it is not installed (Debian's package {package}).")
 }
 
 /// Returns true if a program can be started.

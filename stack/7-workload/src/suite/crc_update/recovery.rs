@@ -29,8 +29,8 @@ pub const LOG_MAX: u64 = 2038 << 20;
 const FILES: usize = 2000;
 /// Bytes of a copy at once.
 const COPY: usize = 1 << 20;
-/// The directory must have room for the image and a copy, each with this many bytes for each byte
-/// of the journal.
+/// The directory must have room for the image and a copy: together this many bytes for each byte of
+/// the journal.
 const ROOM: u64 = 5;
 
 /// Makes files until the filesystem has written this many bytes to its journal.
@@ -173,7 +173,7 @@ pub(super) fn section(
 fn largest_log(dir: Option<&Path>) -> io::Result<u64> {
     let Some(dir) = dir else { return Ok(LOG_MAX) };
     let space = rustix::fs::statvfs(dir)?;
-    Ok((space.f_bavail.saturating_mul(space.f_frsize) / (2 * ROOM)).min(LOG_MAX) >> 20 << 20)
+    Ok((space.f_bavail.saturating_mul(space.f_frsize) / ROOM).min(LOG_MAX) >> 20 << 20)
 }
 
 /// Makes a volume whose journal is as full as `writer` lets it become. Returns its image, and the
@@ -315,7 +315,7 @@ fn verify(rows: &[Row], journal: &Journal) -> io::Result<()> {
     Ok(())
 }
 
-/// Says how the times compare.
+/// Describes how the times compare.
 fn sentence(journal: &Journal, rows: &[Row]) -> String {
     let of = |implementation| rows.iter().find(|row| row.implementation == implementation);
     let Some(ours) = of(Implementation::Engine) else { return String::new() };

@@ -96,6 +96,17 @@ impl Plan {
         usize::try_from(layout.tolerates(self.members_per_leg()) * self.legs).unwrap_or(0)
     }
 
+    /// Returns the number of members that the array has the room of.
+    pub(super) fn data_members(&self) -> u64 {
+        let parity = Layout::default_of(self.level).tolerates(self.members_per_leg()) * self.legs;
+        let data = match self.level {
+            // Two copies of everything.
+            Level::Raid10 => self.members / 2,
+            _ => self.members.saturating_sub(parity),
+        };
+        u64::from(data.max(1))
+    }
+
     /// Returns the roles that fail, in order: far from each other, alternating between the legs.
     fn failing(&self, missing: usize) -> Vec<usize> {
         let leg = usize::try_from(self.members_per_leg()).unwrap_or(1);
@@ -318,6 +329,7 @@ mod tests {
             (plan(Level::Raid6, 2), "RAID60", 4),
         ] {
             assert_eq!((plan.name().as_str(), plan.tolerates()), (name, bears));
+            assert_eq!(plan.data_members(), 24 - bears as u64, "{name}");
             let mut failing = plan.failing(bears);
             failing.sort_unstable();
             failing.dedup();

@@ -262,10 +262,7 @@ fn on_a_volume(
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
     let plan = options.plan;
-    let data = u64::from(plan.members).saturating_sub(plan.tolerates() as u64).max(1);
-    // A mirror has the room of one member.
-    let data = if plan.level == xfskit_md::Level::Raid1 { 1 } else { data };
-    let size = volume::room(files).div_ceil(data).next_multiple_of(ROUND);
+    let size = volume::room(files).div_ceil(plan.data_members()).next_multiple_of(ROUND);
     let member_set = MemberSet::empty(&options.members, plan.members, size)?;
     observer.progress(&format!("an XFS volume with {} files", files.len()))?;
     let array = member_set.array(&plan, 0, false, xfskit_units::ByteLen(options.stripe_cache))?;
@@ -369,8 +366,8 @@ mod tests {
     fn every_state_and_every_sweep_is_measured() {
         let points = points(MemberKind::Memory);
         // Four states three ways; two values each of caches, chunks, readers and pinned readers, in
-        // two states; three states without a limit and at one speed; two sizes three ways; a rebuild
-        // without and with a limit, beside two states; a volume in three states two ways.
+        // two states; three states without a limit and at one speed; two sizes three ways; a
+        // rebuild without and with a limit, beside two states; a volume in three states two ways.
         assert_eq!(points.len(), 4 * 3 + 4 * 4 + 3 * 2 + 2 * 3 + 4 + 3 * 2);
         let rebuilt = |point: &&serde_json::Value| point["state"] == "rebuilding";
         assert!(points.iter().filter(rebuilt).all(|point| point["rebuilt_bytes"].is_u64()));

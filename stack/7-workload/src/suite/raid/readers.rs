@@ -1,8 +1,8 @@
 //! The readers: each reads a file from start to end, then another one, until the time is over.
 //!
-//! Bytes count while the [`Window`] is open. A request that begins before it or ends after it counts
-//! for the part of its time that lies within. With many readers and large requests whole requests
-//! would make the rate an accident: 50 readers of stripes have half a gigabyte in flight.
+//! Bytes count while the [`Window`] is open. A request that begins before it or ends after it
+//! counts for the part of its time that lies within. With many readers and large requests whole
+//! requests would make the rate an accident: 50 readers of stripes have half a gigabyte in flight.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -140,7 +140,7 @@ struct Window {
 }
 
 impl Window {
-    /// Returns the part of the time from `begun` to `done` that lies within the window, from 0 to 1.
+    /// Returns the part of the time from `begun` to `done` that lies within the window: 0 to 1.
     fn part(&self, begun: Instant, done: Instant) -> f64 {
         let Some(start) = self.start.get() else { return 0.0 };
         let end = self.end.get().map_or(done, |end| done.min(*end));

@@ -53,7 +53,7 @@ fn name(point: &Point) -> String {
     }
 }
 
-/// Says what readers keep without a limit, and with the lowest one.
+/// Describes what readers keep without a limit, and with the lowest one.
 fn sentence(points: &[Point]) -> String {
     let degraded = points.iter().find(|point| point.setup.state == State::Missing(1));
     let Some(degraded) = degraded.filter(|point| !point.is_too_short()) else {

@@ -158,7 +158,7 @@ fn direct(memory: &MemberSet) -> io::Result<Option<Samples>> {
     Ok(together::rates(&turns))
 }
 
-/// Says what bounds each state, and whether the aim is reached.
+/// Describes what bounds each state, and whether the aim is reached.
 fn sentences(rises: &[Rise], direct: Option<&Samples>) -> Vec<String> {
     let mut texts = vec![format!(
         "Ceiling: the smaller of what the remaining members deliver together, and of what these processors deliver from \

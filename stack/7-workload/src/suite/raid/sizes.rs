@@ -59,7 +59,7 @@ fn title(setup: &Setup) -> String {
     )
 }
 
-/// Says at which sizes a degraded read costs most and least.
+/// Describes at which sizes a degraded read costs most and least.
 fn sentence(setup: &Setup, points: &[Point]) -> String {
     let name = setup.plan.describe();
     let ratio = |three: &[Point]| {

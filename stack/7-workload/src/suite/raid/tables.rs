@@ -95,7 +95,8 @@ fn answer(rows: &[Point]) -> Option<Answer> {
     })
 }
 
-/// Says what the degraded array keeps, how sure that is, and how it stands to the published part.
+/// Describes what the degraded array keeps, how sure that is, and how it stands to the published
+/// part.
 fn verdict(kept: Ratio, published: f64, members: u32) -> String {
     let Ratio { ratio, low, high } = kept;
     let sure = if low.is_nan() {
@@ -134,8 +135,8 @@ fn published_caches() -> Line {
     Line { name: "md, 24 SSDs, one failed".into(), source: Source::Published, points }
 }
 
-/// Returns the published rates by the speed of a member: with healthy members as the bound, each had
-/// an equal part.
+/// Returns the published rates by the speed of a member: healthy members were the bound, and each
+/// had an equal part.
 pub(super) fn published_roof(read: &[(&str, Option<u64>, f64)]) -> Vec<Line> {
     let Some((_, _, healthy)) = read.first() else { return Vec::new() };
     let line = |(state, stripes, rate): &(&str, Option<u64>, f64)| Line {
@@ -199,7 +200,7 @@ pub(super) fn on_a_volume(study: &Study<'_>, small: &[Point], large: &[Point]) -
     section
 }
 
-/// Says what readers of files lose with one failed member.
+/// Describes what readers of files lose with one failed member.
 fn volume_sentence(points: &[Point], kib: u64) -> String {
     let of = |state| {
         let point = points.iter().find(|point| point.setup.state == state);
@@ -505,7 +506,7 @@ pub(super) fn routines(plan: &Plan) -> Section {
 }
 
 #[cfg(test)]
-pub(super) mod testing {
+pub(crate) mod testing {
     //! Points for tests.
 
     use std::time::Duration;
