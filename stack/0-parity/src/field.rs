@@ -80,30 +80,3 @@ pub(crate) static HALVES: [[[u8; 16]; 2]; 256] = {
     }
     halves
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn powers_of_two_are_all_elements_but_zero() {
-        let first = [1, 2, 4, 8, 16, 32, 64, 128, 29, 58, 116, 232, 205, 135, 19, 38];
-        assert_eq!(POWERS[..16], first);
-        let mut all = POWERS;
-        all.sort_unstable();
-        assert!(all.iter().copied().eq(1..=255));
-        assert_eq!(double(POWERS[254]), 1);
-    }
-
-    #[test]
-    fn products_agree_with_sums_of_logarithms_and_inverses_undo_them() {
-        for a in 1..=255u8 {
-            assert_eq!(power(log(a)), a);
-            assert_eq!(product(a, inverse(a)), 1);
-            for b in 1..=255u8 {
-                assert_eq!(product(a, b), power(log(a) + log(b)));
-            }
-            assert_eq!(product(a, 0) | product(0, a), 0);
-        }
-    }
-}

@@ -177,6 +177,3 @@ pub fn locate(p_error: &[u8], q_error: &[u8]) -> Located {
     }
     located
 }
-
-#[cfg(test)]
-mod tests;

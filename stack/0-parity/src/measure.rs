@@ -195,15 +195,3 @@ impl Sample {
         bytes / best.as_secs_f64().max(1e-9)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_available_routine_passes_and_is_timed() {
-        let all = measure(3, 512);
-        assert_eq!(all.len(), routines().iter().filter(|r| r.available()).count());
-        assert!(all.iter().all(|m| m.passed && m.rates.iter().all(|&rate| rate > 0.0)));
-    }
-}

@@ -77,15 +77,29 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
         title: format!("Locks: files created by threads, {} processors", processors()),
         x: Axis::logarithmic("threads"),
         y: Axis::logarithmic("files/s"),
-        lines: lines(
+        lines: with_published(lines(
             points
                 .iter()
                 .filter(|point| !point.is_too_short())
                 .map(|point| (point.name(), point.threads, point.rate.median())),
             Source::Measured,
-        ),
+        )),
     });
     section
+}
+
+/// Threads of the published runs.
+const PUBLISHED_THREADS: usize = 16;
+
+/// Adds the median of the published rates of each kind of lock.
+fn with_published(mut measured: Vec<Line>) -> Vec<Line> {
+    for lock in ["queued", "ticket"] {
+        let name = format!("{lock}, 120 processors, 2015");
+        let median = published_rates(lock).median();
+        let point = std::iter::once((name.as_str(), PUBLISHED_THREADS, median));
+        measured.extend(lines(point, Source::Published));
+    }
+    measured
 }
 
 /// Returns the answer to the study's question, at the largest number of threads.
@@ -109,12 +123,14 @@ fn answer(points: &[Point]) -> Option<Answer> {
     })
 }
 
+/// Returns the published rates of a kind of lock in files per second.
+fn published_rates(lock: &str) -> Samples {
+    published::LOCKS.iter().filter(|row| row.0.starts_with(lock)).map(|row| row.2).collect()
+}
+
 /// Returns the published rate of ticket locks over that of queued ones.
 fn published_ticket() -> f64 {
-    let rates = |lock: &str| -> Samples {
-        published::LOCKS.iter().filter(|row| row.0.starts_with(lock)).map(|row| row.2).collect()
-    };
-    rates("ticket").median() / rates("queued").median()
+    published_rates("ticket").median() / published_rates("queued").median()
 }
 
 /// Makes a line for each name, in order of appearance.

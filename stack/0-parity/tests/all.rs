@@ -1,9 +1,13 @@
-//! Tests every routine against the definition, over lengths, alignments, exponents and erasures.
+//! Tests every routine against the definition, over lengths, alignments, exponents and erasures,
+//! and the field against its own.
+//!
+//! These are tests from outside, because the routines of four register sets are slow to compile:
+//! unit tests would compile them twice.
 
-use crate::field::{POLY, inverse, power, product};
-use crate::routine::{Routine, routines};
-use crate::stripe::{Output, Stripe};
-use crate::{EXPONENTS_MAX, Located, locate};
+use std::sync::{Mutex, MutexGuard};
+
+use xfskit_parity::field::{POLY, inverse, log, power, product};
+use xfskit_parity::{EXPONENTS_MAX, Located, Routine, locate, measure, routines, select};
 use xfskit_test_support::Random;
 
 /// A stripe with its parity by the definition. Every chunk is `len` bytes, `align` behind a
@@ -82,29 +86,49 @@ impl Out {
     }
 }
 
-/// Checks every operation of `routine` on one sample.
-fn check_operations(routine: &Routine, sample: &Sample, random: &mut Random) {
+/// Held by the test whose routine all operations use.
+static SELECTED: Mutex<()> = Mutex::new(());
+
+/// A routine that all operations use while this exists.
+struct Using {
+    routine: &'static Routine,
+    _held: MutexGuard<'static, ()>,
+}
+
+impl Using {
+    /// Returns the routines of this processor, one after the other.
+    fn each() -> impl Iterator<Item = Self> {
+        routines().iter().filter(|routine| routine.available()).map(|routine| {
+            let held = SELECTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            assert!(select(routine.name), "{} is available", routine.name);
+            Self { routine, _held: held }
+        })
+    }
+}
+
+/// Checks every operation of the routine in use on one sample.
+fn check_operations(using: &Using, sample: &Sample, random: &mut Random) {
     let Sample { p, q, len, align, .. } = sample;
     let (len, align) = (*len, *align);
     let exponents = sample.chunks.len();
-    let what =
-        |op: &str| format!("{}, {op}: {exponents} exponents, {len} bytes at {align}", routine.name);
+    let what = |op: &str| {
+        format!("{}, {op}: {exponents} exponents, {len} bytes at {align}", using.routine.name)
+    };
     let out = || (Out::new(len, align), Out::new(len, (align * 7 + 3) % 64));
     let all = sample.data(&[]);
 
     let (mut one, mut two) = out();
-    routine.run(&Stripe::new(&all), Output::Sums { p: one.buf(), q: two.buf() });
+    xfskit_parity::pq(&all, one.buf(), two.buf());
     one.is(p, &what("P of P+Q"));
     two.is(q, &what("Q of P+Q"));
 
     let given: Vec<&[u8]> = all.iter().copied().flatten().collect();
     let (mut one, _) = out();
-    routine.xor(&given, one.buf());
+    xfskit_parity::xor(&given, one.buf());
     one.is(p, &what("xor"));
 
     let (mut one, mut two) = out();
-    let stripe = Stripe::with(&all, Some(p), Some(q));
-    routine.run(&stripe, Output::Sums { p: one.buf(), q: two.buf() });
+    xfskit_parity::errors(&all, p, q, one.buf(), two.buf());
     one.is(&vec![0; len], &what("P's error"));
     two.is(&vec![0; len], &what("Q's error"));
 
@@ -116,54 +140,44 @@ fn check_operations(routine: &Routine, sample: &Sample, random: &mut Random) {
     let (mut one, mut two) = out();
     one.buf().copy_from_slice(p);
     two.buf().copy_from_slice(q);
-    routine.update(power(exponent), &difference, one.buf(), two.buf());
+    xfskit_parity::update(exponent, &difference, one.buf(), two.buf());
     one.is(&plus(p, 1), &what("P of update"));
     two.is(&plus(q, power(exponent)), &what("Q of update"));
 
     let Some((x, y)) = sample.two(random) else { return };
     let without = sample.data(&[x]);
     let (mut one, _) = out();
-    routine.run(&Stripe::with(&without, Some(p), None), Output::P { p: one.buf() });
+    xfskit_parity::d_from_p(&without, x, p, one.buf());
     one.is(sample.chunk(x), &what("D from P"));
 
-    let b = inverse(power(x));
     let (mut one, _) = out();
-    routine.run(&Stripe::with(&without, None, Some(q)), Output::Scaled { b, d: one.buf() });
+    xfskit_parity::d_from_q(&without, x, q, one.buf());
     one.is(sample.chunk(x), &what("D from Q"));
 
     let (mut one, mut two) = out();
-    let output = Output::DataP { b, d: one.buf(), p: two.buf() };
-    routine.run(&Stripe::with(&without, None, Some(q)), output);
+    xfskit_parity::d_and_p(&without, x, q, one.buf(), two.buf());
     one.is(sample.chunk(x), &what("D of D+P"));
     two.is(p, &what("P of D+P"));
 
     let (mut one, mut two) = out();
-    let output = Output::DataQ { c: power(x), d: one.buf(), q: two.buf() };
-    routine.run(&Stripe::with(&without, Some(p), None), output);
+    xfskit_parity::d_and_q(&without, x, p, one.buf(), two.buf());
     one.is(sample.chunk(x), &what("D of D+Q"));
     two.is(q, &what("Q of D+Q"));
 
     let without = sample.data(&[x, y]);
-    let b = inverse(power(x) ^ power(y));
-    let a = product(power(y), b);
     let (mut one, mut two) = out();
-    let output = Output::DataData { a, b, x: one.buf(), y: two.buf() };
-    routine.run(&Stripe::with(&without, Some(p), Some(q)), output);
+    xfskit_parity::d_and_d(&without, x, y, p, q, one.buf(), two.buf());
     one.is(sample.chunk(x), &what("X of D+D"));
     two.is(sample.chunk(y), &what("Y of D+D"));
-}
-
-fn available() -> impl Iterator<Item = &'static Routine> {
-    routines().iter().filter(|routine| routine.available())
 }
 
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_length() {
     let random = &mut Random::of_test(1);
-    for routine in available() {
+    for using in Using::each() {
         for len in (0..=300).chain([511, 512, 513, 1000, 4095, 4096, 4097, 10_001]) {
             let sample = Sample::new(1 + random.below(9), len, random.below(64), random);
-            check_operations(routine, &sample, random);
+            check_operations(&using, &sample, random);
         }
     }
 }
@@ -171,11 +185,11 @@ fn every_routine_agrees_with_the_definition_at_every_length() {
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_alignment() {
     let random = &mut Random::of_test(2);
-    for routine in available() {
+    for using in Using::each() {
         for align in 0..64 {
             for len in [61, 512, 1531] {
                 let sample = Sample::new(6, len, align, random);
-                check_operations(routine, &sample, random);
+                check_operations(&using, &sample, random);
             }
         }
     }
@@ -184,10 +198,10 @@ fn every_routine_agrees_with_the_definition_at_every_alignment() {
 #[test]
 fn every_routine_agrees_with_the_definition_at_every_number_of_exponents() {
     let random = &mut Random::of_test(3);
-    for routine in available() {
+    for using in Using::each() {
         for exponents in 0..=EXPONENTS_MAX {
             let sample = Sample::new(exponents, 560, random.below(64), random);
-            check_operations(routine, &sample, random);
+            check_operations(&using, &sample, random);
         }
     }
 }
@@ -196,15 +210,15 @@ fn every_routine_agrees_with_the_definition_at_every_number_of_exponents() {
 #[test]
 fn every_routine_multiplies_every_byte_by_every_power() {
     let bytes: Vec<u8> = (0..=255).collect();
-    for routine in available() {
+    for using in Using::each() {
         for exponent in 0..EXPONENTS_MAX {
             let mut data: Vec<Option<&[u8]>> = vec![None; exponent + 1];
             data[exponent] = Some(&bytes);
             let (mut p, mut q) = (vec![0; 256], vec![0; 256]);
-            routine.run(&Stripe::new(&data), Output::Sums { p: &mut p, q: &mut q });
+            xfskit_parity::pq(&data, &mut p, &mut q);
             let products: Vec<u8> = (0..=255).map(|d| product(d, power(exponent))).collect();
             assert_eq!(p, bytes);
-            assert_eq!(q, products, "{}: g^{exponent}", routine.name);
+            assert_eq!(q, products, "{}: g^{exponent}", using.routine.name);
         }
     }
 }
@@ -225,7 +239,7 @@ fn one_wrong_chunk_is_located_and_two_are_distinguished() {
         q[4] ^= q_wrong;
         let data: Vec<_> =
             chunks.iter().zip(&sample.empty).map(|(c, &e)| (!e).then_some(&c[..])).collect();
-        crate::errors(&data, &p, &q, &mut p_error, &mut q_error);
+        xfskit_parity::errors(&data, &p, &q, &mut p_error, &mut q_error);
         locate(&p_error, &q_error)
     };
     assert_eq!(located(&[], 0, 0), Located::Nothing);
@@ -240,11 +254,40 @@ fn one_wrong_chunk_is_located_and_two_are_distinguished() {
 #[test]
 #[should_panic(expected = "differ in length")]
 fn chunks_of_different_lengths_are_refused() {
-    crate::pq(&[Some(&[0; 8]), Some(&[0; 7])], &mut [0; 8], &mut [0; 8]);
+    xfskit_parity::pq(&[Some(&[0; 8]), Some(&[0; 7])], &mut [0; 8], &mut [0; 8]);
 }
 
 #[test]
 #[should_panic(expected = "is to be recovered, but it is given")]
 fn a_chunk_that_is_there_is_not_recovered() {
-    crate::d_from_p(&[Some(&[0; 8])], 0, &[0; 8], &mut [0; 8]);
+    xfskit_parity::d_from_p(&[Some(&[0; 8])], 0, &[0; 8], &mut [0; 8]);
+}
+
+#[test]
+fn powers_of_two_are_all_elements_but_zero() {
+    let first = [1, 2, 4, 8, 16, 32, 64, 128, 29, 58, 116, 232, 205, 135, 19, 38];
+    let mut all: Vec<u8> = (0..EXPONENTS_MAX).map(power).collect();
+    assert_eq!(all[..16], first);
+    assert_eq!(product(2, all[254]), 1);
+    all.sort_unstable();
+    assert!(all.into_iter().eq(1..=255));
+}
+
+#[test]
+fn products_agree_with_sums_of_logarithms_and_inverses_undo_them() {
+    for a in 1..=255u8 {
+        assert_eq!(power(log(a)), a);
+        assert_eq!(product(a, inverse(a)), 1);
+        for b in 1..=255u8 {
+            assert_eq!(product(a, b), power(log(a) + log(b)));
+        }
+        assert_eq!(product(a, 0) | product(0, a), 0);
+    }
+}
+
+#[test]
+fn every_available_routine_passes_and_is_timed() {
+    let all = measure(3, 512);
+    assert_eq!(all.len(), routines().iter().filter(|routine| routine.available()).count());
+    assert!(all.iter().all(|one| one.passed && one.rates.iter().all(|&rate| rate > 0.0)));
 }
