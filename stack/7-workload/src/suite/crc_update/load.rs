@@ -91,7 +91,7 @@ pub(super) fn section(
 ) -> io::Result<Section> {
     let mut rows: Vec<Row> = Vec::new();
     let mut shares = MeasuredShares::default();
-    let mut recovery = None;
+    let mut recovery: Option<Recovery> = None;
     for turn in 1..=settings.repetitions {
         for &implementation in implementations {
             observer.progress(&format!(
@@ -101,7 +101,11 @@ pub(super) fn section(
             let mut volume = settings.volume(implementation)?;
             let outcome = volume.run(&mut Work { ..*work })?;
             if implementation == Implementation::Engine {
-                recovery = recover(&mut volume)?;
+                let replayed = recover(&mut volume)?;
+                recovery = match (recovery, replayed) {
+                    (Some(earlier), Some(replayed)) => Some(earlier.join(replayed)),
+                    (earlier, replayed) => replayed.or(earlier),
+                };
             }
             add(&mut rows, implementation.name(), volume.storage(), outcome);
             volume.unmount()?;
@@ -373,8 +377,18 @@ fn shares_table(rows: &[Row], shares: &MeasuredShares, seconds: [f64; 2]) -> io:
 /// Time and size of a journal replay.
 struct Recovery {
     storage: String,
-    time: Duration,
+    /// Seconds of each turn.
+    time: Samples,
+    /// Bytes of the journal of the last turn.
     bytes: u64,
+}
+
+impl Recovery {
+    /// Adds the times of a later turn.
+    fn join(mut self, later: Self) -> Self {
+        later.time.values().iter().for_each(|seconds| self.time.add(*seconds));
+        Self { bytes: later.bytes, ..self }
+    }
 }
 
 /// Replays the journal in memory while the volume is open, as after a crash.
@@ -383,7 +397,7 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
     let device = volume.device()?;
     let start = Instant::now();
     let volume = Volume::open(device, &OpenOptions::default()).map_err(io::Error::other)?;
-    let time = start.elapsed();
+    let time = [start.elapsed().as_secs_f64()].into_iter().collect();
     let Some(replay) = volume.replay() else { return Ok(None) };
     let bytes = used_bytes(replay, u64::from(volume.geo().log_bbs()));
     Ok(Some(Recovery { storage, time, bytes }))
@@ -393,14 +407,23 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
 fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
         "Recovery of that journal, in memory",
-        &[("journal", "MB"), ("opened in", "ms")],
+        &[
+            ("journal", "MB"),
+            ("opened in", "ms"),
+            ("at least", "ms"),
+            ("at most", "ms"),
+            ("turns", ""),
+        ],
     );
-    let cells = vec![
-        Cell::Number(recovery.bytes as f64 / 1e6, 2),
-        Cell::Number(recovery.time.as_secs_f64() * 1e3, 2),
-    ];
+    let (low, high) = recovery.time.interval();
+    let [middle, low, high] =
+        [recovery.time.median(), low, high].map(|seconds| Cell::Number(seconds * 1e3, 2));
+    let journal = Cell::Number(recovery.bytes as f64 / 1e6, 2);
+    let cells = vec![journal, middle, low, high, Cell::Count(recovery.time.count() as u64)];
     table.row("xfskit", recovery.storage.clone(), cells);
-    let shares = computed_share(recovery.bytes, seconds, recovery.time)?;
+    table.note(interval_note(recovery.time.count()));
+    let time = Duration::try_from_secs_f64(recovery.time.median()).map_err(io::Error::other)?;
+    let shares = computed_share(recovery.bytes, seconds, time)?;
     if let [Cell::Number(one, _), Cell::Number(split, _)] = shares[..] {
         table.note(format!(
             "The checksums of these bytes, computed as above, take {one:.4} % of that time in one pass, and {split:.4} % \
@@ -413,6 +436,19 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recoveries_of_all_turns_are_samples() {
+        let of = |seconds: f64, bytes| Recovery {
+            storage: "memory".into(),
+            time: [seconds].into_iter().collect(),
+            bytes,
+        };
+        let joined = of(0.25, 1).join(of(0.75, 2));
+        assert_eq!((joined.time.values(), joined.bytes), (&[0.25, 0.75][..], 2));
+        let table = recovered(&joined, [1e-12, 1e-12]).expect("a table");
+        assert_eq!(table.rows[0].cells[1], Cell::Number(500.0, 2));
+    }
 
     #[test]
     fn every_verdict_has_its_words() {

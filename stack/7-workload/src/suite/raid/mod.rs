@@ -244,7 +244,7 @@ pub fn run(
     // The volume has members of its own, so the memory of these is freed first.
     drop(study);
     if options.volume {
-        sections.insert(1, on_a_volume(options, settings, &files, observer)?);
+        sections.insert(1, volume::section(options, settings, &files, observer)?);
     }
     sections.push(tables::routines(&plan));
     if settings.kernel_baseline {
@@ -252,32 +252,6 @@ pub fn run(
         sections[0].text.insert(0, why.into());
     }
     Ok(sections)
-}
-
-/// Measures readers of files of a volume on the array.
-fn on_a_volume(
-    options: &Options,
-    settings: &Settings,
-    files: &[std::ops::Range<u64>],
-    observer: &mut dyn Observer,
-) -> io::Result<Section> {
-    let plan = options.plan;
-    let size = volume::room(files).div_ceil(plan.data_members()).next_multiple_of(ROUND);
-    let member_set = MemberSet::empty(&options.members, plan.members, size)?;
-    observer.progress(&format!("an XFS volume with {} files", files.len()))?;
-    let array = member_set.array(&plan, 0, false, xfskit_units::ByteLen(options.stripe_cache))?;
-    volume::make(&array, files, settings.seed)?;
-    drop(array);
-    let study = Study { member_set, content: Content::Volume(files.len()), options, settings };
-    let states = (0..=plan.tolerates().min(2)).map(State::Missing);
-    let setups = |request| {
-        let setup = |state| Setup { state, request, ..study.default_setup() };
-        states.clone().map(setup).collect::<Vec<_>>()
-    };
-    let small = study.measure("files of a volume", setups(options.request), observer)?;
-    let large =
-        study.measure("files of a volume, requests of a full stripe", setups(0), observer)?;
-    Ok(tables::on_a_volume(&study, &small, &large))
 }
 
 /// Measures the array in every state, and the same members as RAID50.

@@ -206,8 +206,7 @@ impl Reading<'_> {
         let (begun, mut filled) = (Instant::now(), 0);
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
             let watch = |step: Progress| {
-                let free = self.wait_for_limit(begun, step.done.0);
-                filled = free;
+                filled = self.wait_for_limit(begun, step.done.0);
                 if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             leg.rebuild(watch).map_err(io::Error::other)?;

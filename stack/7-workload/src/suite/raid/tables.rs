@@ -120,7 +120,7 @@ fn verdict(kept: Ratio, published: f64, members: u32) -> String {
 }
 
 /// Returns the published rates by state, with the largest cache.
-fn published_states() -> Line {
+pub(super) fn published_states() -> Line {
     let [(_, _, healthy), .., (_, _, failed)] = published::READ;
     let points = vec![(1.0, healthy), (2.0, failed)];
     Line { name: "md, 24 SSDs".into(), source: Source::Published, points }
@@ -155,77 +155,10 @@ pub(super) fn megabytes_of_mib(rate: f64) -> f64 {
     rate * MIB / 1e6
 }
 
-/// Formats the section on files of a volume on the array.
-pub(super) fn on_a_volume(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
-    let (plan, options) = (study.options.plan, study.options);
-    let mut section = Section::new("Degraded reads: files of an XFS volume on the array");
-    let kib = options.request >> 10;
-    section.paragraph(volume_sentence(small, kib));
-    section.paragraph(format!(
-        "{} readers on {} as dd reads: each opens a file of an XFS volume, reads it from start to end in requests of one size, \
-         closes it, and opens another one at random. mkfs and the writes are this program's, with the array healthy. The volume \
-         is opened for reading only. Each request is verified by the mark of its first block.",
-        options.readers,
-        plan.describe(),
-    ));
-    let columns: Vec<_> = COST.to_vec();
-    let mut table = Table::new("Files of a volume", &columns);
-    for (points, what) in [(small, format!("{kib} KiB")), (large, "a full stripe".into())] {
-        let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
-        for point in points {
-            let name = format!("requests of {what}, {}", point.setup.state.name());
-            table.row(name, &study.member_set.storage, cost_cells(point, healthy));
-        }
-    }
-    for (state, stripes, rate) in published::READ {
-        let cache = stripes.map_or(String::new(), |n| format!(", stripe_cache_size {n}"));
-        let mut cells = vec![Cell::None; columns.len()];
-        (cells[0], cells[2]) = (Cell::Number(rate, 0), Cell::Number(rate / 8000.0, 3));
-        table.published(format!("{state}{cache}"), published::ON, cells);
-    }
-    section.tables.push(table);
-    let names = small.iter().map(|point| point.setup.state.name()).collect();
-    let lines = [(format!("requests of {kib} KiB"), small), ("of a full stripe".into(), large)];
-    let lines = lines.map(|(name, points)| line(&name, points.iter(), |n, _| n + 1));
-    section.plots.push(Plot {
-        title: format!(
-            "{}, {} readers of files: throughput by state",
-            plan.describe(),
-            options.readers
-        ),
-        x: Axis::named("state", names),
-        y: Axis::linear("throughput, MB/s"),
-        lines: lines.into_iter().chain([published_states()]).collect(),
-    });
-    section
-}
-
-/// Describes what readers of files lose with one failed member.
-fn volume_sentence(points: &[Point], kib: u64) -> String {
-    let of = |state| {
-        let point = points.iter().find(|point| point.setup.state == state);
-        point.filter(|point| !point.is_too_short()).map(|point| point.rate.median())
-    };
-    match (of(State::Missing(0)), of(State::Missing(1))) {
-        (Some(healthy), Some(failed)) => format!(
-            "Readers of files with requests of {kib} KiB keep {:.2} of the rate of the healthy array with one member failed: {} \
-             of {} MB/s.",
-            failed / healthy,
-            Cell::Number(failed, 0),
-            Cell::Number(healthy, 0)
-        ),
-        (Some(healthy), None) => format!(
-            "Readers of files with requests of {kib} KiB read {} MB/s from the healthy array.",
-            Cell::Number(healthy, 0)
-        ),
-        (None, _) => "The healthy array was not measured for long enough.".into(),
-    }
-}
-
 /// Makes a line of a plot; `x` gives the position of each point. Points that were too short are
 /// left out.
 #[allow(clippy::cast_precision_loss)] // of sizes
-fn line<'p>(
+pub(super) fn line<'p>(
     name: &str,
     points: impl Iterator<Item = &'p Point>,
     x: impl Fn(usize, &Point) -> usize,
@@ -576,19 +509,5 @@ mod tests {
         assert!(of(0.05, 0.04, 0.06).starts_with("More than published"));
         let one = of(0.95, f64::NAN, f64::NAN);
         assert!(one.starts_with("Next to nothing") && one.contains("in one turn"), "{one}");
-    }
-
-    #[test]
-    fn readers_of_files_have_a_sentence_for_every_outcome() {
-        let failed = |rate| {
-            let mut point = point(rate);
-            point.setup.state = State::Missing(1);
-            point
-        };
-        let text = volume_sentence(&[point(1000), failed(920)], 1024);
-        assert!(text.contains("keep 0.92") && text.ends_with("920 of 1,000 MB/s."), "{text}");
-        let text = volume_sentence(&[point(1000), failed(4)], 1024);
-        assert!(text.ends_with("1,000 MB/s from the healthy array."), "{text}");
-        assert!(volume_sentence(&[], 1024).contains("not measured for long enough"));
     }
 }
