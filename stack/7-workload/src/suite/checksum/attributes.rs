@@ -17,13 +17,13 @@ use super::figures::{Figures, published_row};
 use super::{Column, Dbench, Options, Study, TABLE_NOTE, dbench_options, dbench_text, published};
 use crate::Driver;
 use crate::driver::Counters;
-use crate::measure::{Samples, interval_note};
+use crate::measure::{Decision, Samples, interval_note};
 use crate::program::dbench::{self, load::Load, tally::Outcome};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::testbed::{Job, TestVolume};
 
 /// Inode sizes that dbench runs with, in bytes. The first one is the base of comparisons.
-const INODE_SIZES: [u32; 3] = [512, 1024, 2048];
+pub(super) const INODE_SIZES: [u32; 3] = [512, 1024, 2048];
 
 /// Differences up to this part are none.
 const SAME: f64 = 0.02;
@@ -201,26 +201,25 @@ fn sentence(sizes: &[Size]) -> String {
     let (Some(small), Some(large)) = (of(INODE_SIZES[0]), of(INODE_SIZES[1])) else {
         return "dbench was not measured with both sizes of inodes.".into();
     };
-    let ratio = large.rate.paired_ratio_to(&small.rate);
-    let shown = format!(
+    let turns = large.rate.count().min(small.rate.count());
+    let times = large.rate.paired_ratio_to(&small.rate).interval(turns);
+    let range = format!("{} times", times.range(|times| format!("{times:.3}")));
+    let claim = format!(
         "dbench with inodes of {} bytes has {:.3} times the throughput of {} bytes",
-        large.inode_size, ratio.ratio, small.inode_size
+        large.inode_size, times.middle, small.inode_size
     );
-    let sure = if ratio.low.is_nan() {
-        "in one turn".into()
+    let same = times.at_least(1.0 - SAME).and(times.at_most(1.0 + SAME));
+    let effect = if same == Decision::Shown {
+        format!("The published effect is absent: {claim} ({range}).")
     } else {
-        format!("{:.3} to {:.3}", ratio.low, ratio.high)
+        times.above(1.0).sentence(
+            &format!("The published effect is shown: {claim}"),
+            &format!("The effect is the opposite of the published one: {claim}"),
+            &range,
+            turns,
+        )
     };
-    let effect = if ratio.low > 1.0 + SAME {
-        "the published effect is shown"
-    } else if ratio.high < 1.0 - SAME {
-        "the effect is the opposite of the published one"
-    } else if ratio.low.is_nan() || ratio.high > 1.0 + SAME || ratio.low < 1.0 - SAME {
-        "whether the published effect exists here is not certain from these turns"
-    } else {
-        "the published effect is absent"
-    };
-    format!("{shown} ({sure}): {effect}. {}", reason(small, large))
+    format!("{effect} {}", reason(small, large))
 }
 
 /// Describes where the attributes are, and what that costs.
@@ -334,21 +333,21 @@ mod tests {
     #[test]
     fn every_outcome_has_its_sentence_and_its_reason() {
         let text = |large: &[f64]| {
-            let base = size(512, &[100.0, 101.0, 99.0], [0, 40, 2]);
+            let base = size(512, &[100.0, 101.0, 99.0, 100.0], [0, 40, 2]);
             sentence(&[base, size(1024, large, [41, 0, 1])])
         };
-        let shown = text(&[112.0, 113.0, 111.0]);
-        assert!(shown.contains("1.120 times") && shown.contains("is shown"), "{shown}");
+        let shown = text(&[112.0, 113.0, 111.0, 112.0]);
         assert!(
-            shown.contains(
-                "41 of 41 keep their attributes in the inode with 1024 bytes, and 0 of 40"
-            )
+            shown.starts_with("The published effect is shown") && shown.contains("1.12"),
+            "{shown}"
         );
-        assert!(text(&[90.0, 91.0, 89.0]).contains("is the opposite"));
-        assert!(text(&[100.0, 101.0, 99.0]).contains("is absent"));
-        assert!(text(&[120.0, 101.0, 80.0]).contains("is not certain"));
+        let kept = "41 of 41 keep their attributes in the inode with 1024 bytes, and 0 of 40";
+        assert!(shown.contains(kept), "{shown}");
+        assert!(text(&[90.0, 91.0, 89.0, 90.0]).starts_with("The effect is the opposite"));
+        assert!(text(&[100.0, 101.0, 99.0, 100.0]).starts_with("The published effect is absent"));
+        assert!(text(&[120.0, 101.0, 80.0, 95.0]).starts_with("Not decided by this run"));
         let one = sentence(&[size(512, &[100.0], [0; 3]), size(1024, &[120.0], [0; 3])]);
-        assert!(one.contains("(in one turn): whether"), "{one}");
+        assert!(one.starts_with("Not decided by one turn: 1.200 times."), "{one}");
         assert!(sentence(&[]).contains("not measured"));
     }
 

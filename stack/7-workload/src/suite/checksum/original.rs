@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{Options, Study, dbench_text, plan};
 use crate::driver::tree::walk;
+use crate::measure::decision::TURNS_DECIDE;
 use crate::measure::usage::Stopwatch;
 use crate::measure::{Samples, interval_note};
 use crate::program::dbench::{self, load::Load};
@@ -22,6 +23,9 @@ use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
 use crate::testbed::{Implementation, Job, TestVolume};
 use crate::{Driver, Kind};
+
+/// Programs whose rates differ by at most this part are alike.
+const ALIKE: f64 = 0.1;
 
 /// A program, run by an implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,26 +128,34 @@ impl Program {
     /// Describes how ours compares with the original on the same filesystem, and in process.
     fn sentence(&self) -> String {
         let [original, on_kernel, in_process] = &self.rates;
-        let (same, ours) =
-            (on_kernel.paired_ratio_to(original), in_process.paired_ratio_to(original));
-        let word = if same.low.is_nan() {
-            "in one turn, which shows no spread"
-        } else if same.low > 1.1 {
+        let turns = original.count().min(on_kernel.count());
+        let same = on_kernel.paired_ratio_to(original).interval(turns);
+        let ours = in_process.paired_ratio_to(original);
+        let word = if turns < TURNS_DECIDE {
+            "the turns are too few to compare the programs"
+        } else if same.low > 1.0 + ALIKE {
             "ours is the faster program, which flatters it in process, too"
-        } else if same.high < 0.9 {
+        } else if same.high < 1.0 - ALIKE {
             "ours is the slower program"
         } else {
             "the programs are about alike"
         };
         format!(
             "{}: on the kernel's XFS ours has {:.2} times the rate of the original ({word}); in process, on xfskit, {:.2} times.",
-            self.name, same.ratio, ours.ratio
+            self.name, same.middle, ours.ratio
         )
     }
 }
 
-/// Measures the original programs that are installed. Returns `None` if no program was asked for.
-pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Option<Section>> {
+/// Returns the number of runs in a turn.
+pub(super) fn runs(options: &Options) -> usize {
+    let programs = [("fs_mark", options.files.is_some()), ("dbench", options.passes.is_some())];
+    let runs = programs.iter().filter(|(program, wanted)| *wanted && installed(program)).count();
+    runs * Contender::ALL.len()
+}
+
+/// Measures the original programs that are installed.
+pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Section> {
     let mut section = Section::new("Checksums: the original programs");
     let mut programs = Vec::new();
     if let Some(files) = options.files {
@@ -160,9 +172,6 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Op
             section.paragraph(skipped("dbench", "dbench"));
         }
     }
-    if programs.is_empty() && section.text.is_empty() {
-        return Ok(None);
-    }
     for program in &programs {
         section.paragraph(program.sentence());
         section.tables.push(program.table(study.settings));
@@ -173,7 +182,7 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Op
          that fs_mark leaves have the same number of files.",
     );
     section.plots.push(plot(&programs));
-    Ok(Some(section))
+    Ok(section)
 }
 
 fn skipped(program: &str, package: &str) -> String {
@@ -342,13 +351,14 @@ mod tests {
     fn every_outcome_has_its_sentence() {
         let text = |same: &[f64]| {
             let mut program = Program::new("dbench", "MB/s");
-            let rates = [&[10.0, 10.0][..], same, &[40.0, 40.0]];
+            let rates = [&[10.0; 4][..], same, &[40.0; 4]];
             program.rates = rates.map(|values| values.iter().copied().collect());
             program.sentence()
         };
-        assert!(text(&[10.0, 10.1]).contains("about alike"));
-        assert!(text(&[13.0, 13.1]).contains("is the faster program"));
-        assert!(text(&[7.0, 7.1]).contains("is the slower program"));
-        assert!(text(&[10.0, 10.0]).ends_with("in process, on xfskit, 4.00 times."));
+        assert!(text(&[10.0, 10.1, 10.0, 10.1]).contains("about alike"));
+        assert!(text(&[13.0, 13.1, 13.0, 13.1]).contains("is the faster program"));
+        assert!(text(&[7.0, 7.1, 7.0, 7.1]).contains("is the slower program"));
+        assert!(text(&[7.0, 7.1]).contains("too few"));
+        assert!(text(&[10.0; 4]).ends_with("in process, on xfskit, 4.00 times."));
     }
 }

@@ -155,7 +155,7 @@ fn the_original_programs_run_beside_ours() {
     let mut heard = testing::Heard::default();
     let columns = vec![Column::Best, Column::Kernel];
     let mut study = Study { settings: &settings, columns, observer: &mut heard };
-    let section = original::section(&mut study, &SMALL).expect("programs").expect("a section");
+    let section = original::section(&mut study, &SMALL).expect("programs");
     // A program that is not installed has a paragraph with its name instead of a table.
     let skipped = section.text.iter().filter(|text| text.contains("was skipped")).count();
     assert_eq!(section.tables.len() + skipped, 2);

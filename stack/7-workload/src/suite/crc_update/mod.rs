@@ -20,8 +20,7 @@ mod recovery;
 use std::io;
 use std::time::Duration;
 
-use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 
 pub use recovery::LOG_MAX;
 
@@ -53,23 +52,33 @@ impl Default for Options {
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let (implementations, skipped) = settings.implementations();
     let work =
         load::Work { threads: settings.threads, appends: options.appends, bytes: options.bytes };
-    let mut sections = vec![
-        passes::section(options.turn, settings, observer)?,
-        load::section(&work, settings, &implementations, observer)?,
+    let all = work.appends.saturating_mul(work.threads as u64);
+    let bytes = all.saturating_mul(work.bytes as u64);
+    settings.verify_space(bytes, &format!("{all} appends"))?;
+    let turns = settings.repetitions;
+    let mut plan = vec![
+        PartPlan::timed("blocks", turns, passes::turn_time(options.turn)),
+        PartPlan::new("fsync", load::STEPS * turns * implementations.len()),
     ];
-    sections[1].text.splice(0..0, skipped);
-    if let Some(log) = options.recovery_log {
-        sections.push(recovery::section(log, settings, &implementations, observer)?);
+    if options.recovery_log.is_some() {
+        // The first step fills the journal.
+        plan.push(PartPlan::new("recovery", 1 + turns * implementations.len()));
     }
-    Ok(sections)
+    let mut parts = Parts::begin("crc-update", plan, None, observer)?;
+    parts.measure("blocks", |observer| passes::section(options.turn, settings, observer))?;
+    parts.measure("fsync", |observer| {
+        let mut section = load::section(&work, settings, &implementations, observer)?;
+        section.text.splice(0..0, skipped);
+        Ok(section)
+    })?;
+    let Some(log) = options.recovery_log else { return Ok(()) };
+    parts.measure("recovery", |observer| {
+        recovery::section(log, settings, &implementations, observer)
+    })
 }
 
 #[cfg(test)]
@@ -88,12 +97,13 @@ mod tests {
             recovery_log: Some(16 << 20),
         };
         let mut heard = Heard::default();
-        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
         let routines = xfskit_crc::routines().iter().filter(|routine| routine.available()).count();
         let of = |key: &str| heard.0.iter().filter(|result| result.get(key).is_some()).count();
         assert_eq!(of("crc"), routines * 8 * 3 * 2);
         assert_eq!(of("fsync"), 2, "the engine and the harness");
-        assert_eq!((sections.len(), of("recovery")), (3, 1));
+        assert_eq!((heard.1.len(), of("recovery")), (3, 1));
     }
 
     #[test]

@@ -96,19 +96,10 @@ pub(super) fn section(
     settings: &Settings,
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
-    observer.progress("checksums in one pass and split")?;
     let chosen = xfskit_crc::selected();
-    let mut rates: Vec<Rate> = Vec::new();
-    for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
-        for size in SIZES {
-            for align in ALIGNMENTS {
-                rates
-                    .extend(Method::ALL.map(|method| Rate::new(routine.name, method, size, align)));
-            }
-        }
-    }
+    let mut rates = rates();
     for turn_number in 1..=settings.repetitions {
-        observer.progress(&format!("checksums of a block, turn {turn_number}"))?;
+        observer.progress(&format!("checksums in one pass and split, turn {turn_number}"))?;
         for pair in rates.chunks_exact_mut(Method::ALL.len()) {
             xfskit_crc::select(pair[0].routine);
             measure(pair, turn, settings.seed);
@@ -133,6 +124,25 @@ pub(super) fn section(
     section.tables.push(table(&rates));
     section.plots.push(plot(&rates, chosen));
     Ok(section)
+}
+
+/// Returns all rates, without figures. Both methods of a block follow each other.
+fn rates() -> Vec<Rate> {
+    let mut rates: Vec<Rate> = Vec::new();
+    for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
+        for size in SIZES {
+            for align in ALIGNMENTS {
+                rates
+                    .extend(Method::ALL.map(|method| Rate::new(routine.name, method, size, align)));
+            }
+        }
+    }
+    rates
+}
+
+/// Returns the time of all measurements of a turn.
+pub(super) fn turn_time(turn: Duration) -> Duration {
+    turn * u32::try_from(rates().len() * MEASUREMENTS).unwrap_or(u32::MAX)
 }
 
 impl Rate {
@@ -188,23 +198,21 @@ fn table(rates: &[Rate]) -> Table {
         };
         rates.iter().find(same).map(|rate| &rate.gigabytes)
     };
-    let median = |samples: Option<&Samples>| {
-        samples.map_or(Cell::None, |samples| Cell::Number(samples.median(), 2))
-    };
+    let median =
+        |samples: Option<&Samples>| samples.map_or(Cell::None, |samples| Cell::median(samples, 2));
     for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
         let Some(split) = find(rate.routine, rate.size, Method::Split, 0) else { continue };
         let ratio = rate.gigabytes.ratio_to(split);
-        let [(one_low, one_high), (split_low, split_high)] =
-            [rate.gigabytes.interval(), split.interval()];
+        let [one, apart] = [&rate.gigabytes, split].map(Samples::median_interval);
         let behind = |align| median(find(rate.routine, rate.size, Method::OnePass, align));
         let cells = vec![
             Cell::Count(rate.size as u64),
             median(Some(&rate.gigabytes)),
-            Cell::Number(one_low, 2),
-            Cell::Number(one_high, 2),
+            Cell::Number(one.low, 2),
+            Cell::Number(one.high, 2),
             median(Some(split)),
-            Cell::Number(split_low, 2),
-            Cell::Number(split_high, 2),
+            Cell::Number(apart.low, 2),
+            Cell::Number(apart.high, 2),
             behind(8),
             behind(1),
             Cell::Number(ratio.ratio, 2),

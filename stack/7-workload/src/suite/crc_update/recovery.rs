@@ -17,7 +17,7 @@ use crate::Driver;
 use crate::driver::engine::Engine;
 use crate::image::Image;
 use crate::measure::usage::Stopwatch;
-use crate::measure::{Samples, interval_note};
+use crate::measure::{Decision, Samples, interval_note};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
@@ -326,24 +326,17 @@ fn sentence(journal: &Journal, rows: &[Row]) -> String {
             "xfskit recovers a journal with {used} MB between tail and head in {time} s."
         );
     };
-    let ratio = kernel.wall.ratio_to(&ours.wall);
-    let sure = if ratio.low.is_nan() {
-        "in one turn".into()
-    } else {
-        format!("{:.2} to {:.2}", ratio.low, ratio.high)
-    };
-    let word = if ratio.low > 1.0 || ratio.low.is_nan() && ratio.ratio > 1.0 {
-        "faster than the kernel"
-    } else if ratio.high < 1.0 || ratio.high.is_nan() && ratio.ratio < 1.0 {
-        "slower than the kernel"
-    } else {
-        "about as fast as the kernel: the turns vary by more than the difference"
+    let times = kernel.wall.times(&ours.wall);
+    let word = match times.above(1.0) {
+        Decision::Shown => "xfskit is faster than the kernel",
+        Decision::Refuted => "xfskit is slower than the kernel",
+        Decision::Undecided => "The turns vary by more than the difference to the kernel",
+        Decision::TooFewTurns => "The turns are too few to decide which is faster",
     };
     format!(
-        "xfskit is {word}: it recovers a journal with {used} MB between tail and head in {time} s, the kernel in {} s ({:.2} \
-         times, {sure}).",
+        "{word}: xfskit recovers a journal with {used} MB between tail and head in {time} s, the kernel in {} s ({} times).",
         Cell::Number(kernel.wall.median(), 2),
-        ratio.ratio
+        times.range(|times| format!("{times:.2}"))
     )
 }
 
@@ -407,12 +400,12 @@ fn table(journal: &Journal, rows: &[Row], settings: &Settings) -> Table {
     for row in rows {
         let ratio = last.map(|last| last.ratio_to(&row.wall)).filter(|_| rows.len() > 1);
         let [ratio, low, high] = ratio.map_or([f64::NAN; 3], |it| [it.ratio, it.low, it.high]);
-        let (least, most) = row.wall.interval();
+        let wall = row.wall.median_interval();
         let cells = vec![
             Cell::Number(megabytes(journal.used), 1),
-            Cell::Number(row.wall.median(), 3),
-            Cell::Number(least, 3),
-            Cell::Number(most, 3),
+            Cell::median(&row.wall, 3),
+            Cell::Number(wall.low, 3),
+            Cell::Number(wall.high, 3),
             Cell::Number(row.wall.spread() * 100.0, 1),
             Cell::Number(megabytes(journal.used) / row.wall.median(), 0),
             Cell::Number(ratio, 2),
@@ -449,11 +442,17 @@ mod tests {
                 [row(Implementation::Engine, ours, 10), row(Implementation::Kernel, kernel, 10)];
             sentence(&journal(), &rows)
         };
-        let (ours, theirs) = ([1.0, 1.1, 1.2], [4.0, 4.4, 4.8]);
-        assert!(text(&ours, &theirs).starts_with("xfskit is faster than the kernel: it recovers"));
+        let (ours, theirs) = ([1.0, 1.1, 1.2, 1.1], [4.0, 4.4, 4.8, 4.4]);
+        assert!(
+            text(&ours, &theirs).starts_with("xfskit is faster than the kernel: xfskit recovers")
+        );
         assert!(text(&theirs, &ours).starts_with("xfskit is slower than the kernel"));
-        assert!(text(&ours, &ours).starts_with("xfskit is about as fast"));
-        assert!(text(&[1.0], &[2.0]).ends_with("(2.00 times, in one turn)."));
+        assert!(text(&ours, &ours).starts_with("The turns vary by more"));
+        let one = text(&[1.0], &[2.0]);
+        assert!(
+            one.starts_with("The turns are too few") && one.ends_with("(2.00 times)."),
+            "{one}"
+        );
         let alone = sentence(&journal(), &[row(Implementation::Engine, &[1.0], 10)]);
         assert_eq!(
             alone,

@@ -34,9 +34,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::image;
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 use content::Content;
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
@@ -213,15 +214,15 @@ impl Point {
     }
 }
 
+/// Why the kernel has no column.
+const KERNEL_SKIPPED: &str =
+    "The kernel was not measured: its md needs members and a kernel of its own.";
+
 /// Runs the study.
 ///
 /// # Errors
 /// If members cannot be made or do not form the array, and if the observer stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let plan = options.plan;
     let files = readers::files(options.readers.max(1), options.file_size, settings.seed);
     let room = files.last().map_or(0, |file| file.end);
@@ -230,28 +231,56 @@ pub fn run(
     let parity = u64::try_from(parity.max(plan.tolerates())).unwrap_or(0);
     let data = u64::from(plan.members).saturating_sub(parity).max(1);
     let size = room.div_ceil(data).next_multiple_of(ROUND);
-    observer.progress(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
+    let what = format!("{} members of {} MB", plan.members, size / 1_000_000);
+    if let MemberKind::Files(dir) = &options.members {
+        let bytes = size.saturating_mul(plan.members.into());
+        image::verify_space(dir, xfskit_units::ByteLen(bytes), &what)?;
+    }
+    observer.progress(&what)?;
     let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
     let content = Content::Ranges(files.clone());
     let study = Study { member_set, content, options, settings };
-    let mut sections = vec![states(&study, observer)?];
-    sections.extend(roofline::section(&study, observer)?);
+    let skipped = settings.kernel_baseline.then(|| KERNEL_SKIPPED.into());
+    let mut parts = Parts::begin("raid", part_plans(options, settings), skipped, observer)?;
+    parts.measure("states", |observer| states(&study, observer))?;
+    if roofline::applies(options) {
+        parts.measure("speeds", |observer| roofline::section(&study, observer))?;
+    }
     if plan.tolerates() > 0 {
-        sections.push(sizes::section(&study, observer)?);
-        sections.push(sweeps(&study, observer)?);
-        sections.push(rebuild::section(&study, observer)?);
+        parts.measure("sizes", |observer| sizes::section(&study, observer))?;
+        parts.measure("sweeps", |observer| sweeps(&study, observer))?;
+        parts.measure("rebuild", |observer| rebuild::section(&study, observer))?;
     }
     // The volume has members of its own, so the memory of these is freed first.
     drop(study);
     if options.volume {
-        sections.insert(1, volume::section(options, settings, &files, observer)?);
+        parts.measure("volume", |observer| volume::section(options, settings, &files, observer))?;
     }
-    sections.push(tables::routines(&plan));
-    if settings.kernel_baseline {
-        let why = "The kernel was not measured: its md needs members and a kernel of its own.";
-        sections[0].text.insert(0, why.into());
+    parts.measure("routines", |_| Ok(tables::routines(&plan)))
+}
+
+/// Returns the parts with their steps. A step is a point, which runs up before it is measured.
+fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
+    let (plan, time) = (options.plan, options.time + options.time / readers::RUN_UP);
+    let part =
+        |name: &str, points: usize| PartPlan::timed(name, points * settings.repetitions, time);
+    let fifties = if options.raid50 { plan.raid50s() } else { Vec::new() };
+    let fifties: usize = fifties.iter().map(|fifty| Study::states(fifty).len()).sum();
+    let mut parts = vec![part("states", 2 * Study::states(&plan).len() + fifties)];
+    let missing = 1 + plan.tolerates().min(2);
+    if roofline::applies(options) {
+        parts.push(part("speeds", missing * (1 + options.speeds.len())));
     }
-    Ok(sections)
+    if plan.tolerates() > 0 {
+        parts.push(part("sizes", sizes::points(options)));
+        let swept = options.caches.len() + options.chunks.len() + 2 * options.threads.len();
+        parts.push(part("sweeps", 2 * swept));
+        parts.push(part("rebuild", 3 + options.rebuild_limits.len()));
+    }
+    if options.volume {
+        parts.push(part("volume", 2 * missing));
+    }
+    parts
 }
 
 /// Measures the array in every state, and the same members as RAID50.
@@ -330,9 +359,10 @@ mod tests {
 
     fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
-        let sections_of_memory = matches!(members, MemberKind::Memory);
-        let sections = run(&options(members), &settings(), &mut heard).expect("a study");
-        assert_eq!(sections.len(), if sections_of_memory { 7 } else { 6 });
+        let count = if matches!(members, MemberKind::Memory) { 7 } else { 6 };
+        run(&options(members), &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
+        assert_eq!(heard.1.len(), count);
         heard.0.into_iter().map(|result| result["raid"].clone()).collect()
     }
 

@@ -25,6 +25,9 @@ use crate::random::Random;
 /// Polling interval for the end of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// The part of the time of a point that passes before it is measured: one of this many.
+pub(super) const RUN_UP: u32 = 4;
+
 /// Fewest requests of a point, however few readers it has.
 pub(super) const REQUESTS_MIN: u64 = 10;
 
@@ -278,7 +281,7 @@ pub(super) fn run(
         let readers: Vec<_> =
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
         // The first moments are not counted: all readers start at the same time.
-        thread::sleep(time / 4);
+        thread::sleep(time / RUN_UP);
         let before = (array.io_stats(), member_set.reads());
         let watch = Stopwatch::start();
         reading.window.start.get_or_init(Instant::now);

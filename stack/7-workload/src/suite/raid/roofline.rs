@@ -12,7 +12,7 @@ use xfskit_units::ByteOffset;
 
 use super::members::{MemberKind, MemberSet};
 use super::readers::{Setup, State};
-use super::{Point, Study, published, tables};
+use super::{Options, Point, Study, published, tables};
 use crate::measure::share::percent_of;
 use crate::measure::{Samples, together};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
@@ -68,17 +68,18 @@ struct Rise {
     unlimited: Point,
 }
 
-/// Measures the states at all speeds. Returns `None` if the level does not rotate parity, and for
-/// members in files, whose speed is not known.
-pub(super) fn section(
-    study: &Study<'_>,
-    observer: &mut dyn Observer,
-) -> io::Result<Option<Section>> {
+/// Returns true if the level rotates parity, and members are in memory: the speed of files is not
+/// known.
+pub(super) fn applies(options: &Options) -> bool {
+    matches!(options.plan.level, Level::Raid5 | Level::Raid6)
+        && !matches!(options.members, MemberKind::Files(_))
+}
+
+/// Measures the states at all speeds.
+pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
     let plan = study.options.plan;
-    let rotates = matches!(plan.level, Level::Raid5 | Level::Raid6);
-    let Some(memory) = study.member_set.as_kind(&MemberKind::Memory).filter(|_| rotates) else {
-        return Ok(None);
-    };
+    let files = || io::Error::other("members in files have no speed that is known");
+    let memory = study.member_set.as_kind(&MemberKind::Memory).ok_or_else(files)?;
     let states: Vec<State> = (0..=plan.tolerates().min(2)).map(State::Missing).collect();
     let setup = |state: &State| Setup { state: *state, ..study.default_setup() };
     let setups = || states.iter().map(setup).collect::<Vec<_>>();
@@ -114,7 +115,7 @@ pub(super) fn section(
         y: Axis::logarithmic("throughput, MB/s"),
         lines: lines(&rises),
     });
-    Ok(Some(section))
+    Ok(section)
 }
 
 #[allow(clippy::cast_precision_loss)] // of a rate

@@ -5,7 +5,7 @@ use std::io;
 use super::members::Plan;
 use super::readers::{Setup, State};
 use super::tables::{cost_cells, megabytes_of_mib};
-use super::{Point, Study, published, tables};
+use super::{Options, Point, Study, published, tables};
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::Observer;
 
@@ -28,7 +28,7 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     );
     let mut arrays = vec![(default_setup, "requests")];
     let plan = default_setup.plan;
-    if plan.tolerates() == 2 && plan.legs == 1 && plan.members >= PUBLISHED_MEMBERS {
+    if has_published_shape(&plan) {
         let plan = Plan { members: PUBLISHED_MEMBERS, chunk: PUBLISHED_CHUNK, ..plan };
         arrays.push((Setup { plan, readers: 1, ..default_setup }, "requests, published shape"));
     }
@@ -39,6 +39,17 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
         section.plots.push(plot(&setup, &points));
     }
     Ok(section)
+}
+
+/// Returns true if an array of the published shape can be made of the members of `plan`.
+fn has_published_shape(plan: &Plan) -> bool {
+    plan.tolerates() == 2 && plan.legs == 1 && plan.members >= PUBLISHED_MEMBERS
+}
+
+/// Returns the number of points.
+pub(super) fn points(options: &Options) -> usize {
+    let arrays = 1 + usize::from(has_published_shape(&options.plan));
+    arrays * WAYS.len() * options.requests.len()
 }
 
 fn setups(setup: &Setup, requests: &[u64]) -> Vec<Setup> {

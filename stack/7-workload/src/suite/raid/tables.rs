@@ -9,7 +9,7 @@ use xfskit_units::ByteLen;
 use super::members::Plan;
 use super::readers::{Outcome, REQUESTS_MIN, Setup, State};
 use super::{Point, Study, published};
-use crate::measure::Ratio;
+use crate::measure::{Decision, Interval};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// Bytes of a block for the routines, which fits the processor's cache.
@@ -80,7 +80,7 @@ fn answer(rows: &[Point]) -> Option<Answer> {
         rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())
     };
     let (healthy, failed) = (of(State::Missing(0))?, of(State::Missing(1))?);
-    let kept = failed.rate.ratio_to(&healthy.rate);
+    let kept = failed.rate.times(&healthy.rate);
     let [_, _, (_, _, published)] = published::READ;
     let (_, _, published_healthy) = published::READ[0];
     Some(Answer {
@@ -97,26 +97,19 @@ fn answer(rows: &[Point]) -> Option<Answer> {
 
 /// Describes what the degraded array keeps, how sure that is, and how it stands to the published
 /// part.
-fn verdict(kept: Ratio, published: f64, members: u32) -> String {
-    let Ratio { ratio, low, high } = kept;
-    let sure = if low.is_nan() {
-        "in one turn, which shows no spread".into()
-    } else {
-        format!("{low:.2} to {high:.2}")
-    };
-    let (low, high) = if low.is_nan() { (ratio, ratio) } else { (low, high) };
+fn verdict(kept: Interval, published: f64, members: u32) -> String {
+    let claim = format!("the array reads {:.2} times what it reads healthy", kept.middle);
+    let range = format!("{} times", kept.range(|times| format!("{times:.2}")));
     // Where members are the bound, one of them is missing.
     let due = f64::from(members - 1) / f64::from(members);
-    let word = if low >= NOTHING * due {
-        "Next to nothing"
-    } else if low > published {
-        "A part of the rate, less than published"
-    } else if high < published {
-        "More than published"
-    } else {
-        "About what was published"
-    };
-    format!("{word}: the array reads {ratio:.2} times what it reads healthy ({sure}).")
+    let cheap = kept.at_least(NOTHING * due);
+    if cheap == Decision::Refuted {
+        let less = format!("A part of the rate, and less than published: {claim}");
+        let more = format!("As much as published, or more: {claim}");
+        return kept.above(published).sentence(&less, &more, &range, kept.turns);
+    }
+    let nothing = format!("Next to nothing: {claim}");
+    cheap.sentence(&nothing, &nothing, &range, kept.turns)
 }
 
 /// Returns the published rates by state, with the largest cache.
@@ -179,7 +172,7 @@ pub(super) fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     let Outcome { io_stats: IoStats { read, loaded, stored }, .. } = point.last;
     let each = |bytes: ByteLen| Cell::Number(point.last.per_byte(bytes.0), 2);
     vec![
-        Cell::Number(point.rate.median(), 0),
+        Cell::median(&point.rate, 0),
         Cell::Number(point.rate.spread() * 100.0, 1),
         Cell::Number(point.rate.median() / healthy, 3),
         Cell::Number(point.last.processor(), 3),
@@ -499,15 +492,16 @@ mod tests {
 
     #[test]
     fn every_verdict_has_its_words() {
-        let of = |ratio, low, high| verdict(Ratio { ratio, low, high }, 0.125, 24);
+        let of = |low, high, turns| {
+            verdict(Interval { middle: f64::midpoint(low, high), low, high, turns }, 0.125, 24)
+        };
         assert_eq!(
-            of(0.95, 0.94, 0.97),
-            "Next to nothing: the array reads 0.95 times what it reads healthy (0.94 to 0.97)."
+            of(0.94, 0.96, 5),
+            "Next to nothing: the array reads 0.95 times what it reads healthy (0.94 to 0.96 times)."
         );
-        assert!(of(0.7, 0.6, 0.97).starts_with("A part of the rate, less than published"));
-        assert!(of(0.13, 0.1, 0.2).starts_with("About what was published"));
-        assert!(of(0.05, 0.04, 0.06).starts_with("More than published"));
-        let one = of(0.95, f64::NAN, f64::NAN);
-        assert!(one.starts_with("Next to nothing") && one.contains("in one turn"), "{one}");
+        assert!(of(0.6, 0.7, 5).starts_with("A part of the rate, and less than published"));
+        assert!(of(0.04, 0.06, 5).starts_with("As much as published, or more"));
+        assert_eq!(of(0.7, 0.95, 5), "Not decided by this run: 0.70 to 0.95 times.");
+        assert_eq!(of(0.94, 0.96, 3), "Not decided by 3 turns: 0.94 to 0.96 times.");
     }
 }

@@ -18,7 +18,7 @@ use super::{Options, Point, ROUND, Study, published, tables};
 use crate::Driver;
 use crate::driver::engine::Engine;
 use crate::random::Random;
-use crate::report::{Axis, Cell, Plot, Section};
+use crate::report::{Axis, Cell, Plot, Section, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed;
 
@@ -106,7 +106,6 @@ pub(super) fn section(
     let plan = options.plan;
     let size = room(files).div_ceil(plan.data_members()).next_multiple_of(ROUND);
     let member_set = MemberSet::empty(&options.members, plan.members, size)?;
-    observer.progress(&format!("an XFS volume with {} files", files.len()))?;
     let array = member_set.array(&plan, 0, false, ByteLen(options.stripe_cache))?;
     make(&array, files, settings.seed)?;
     drop(array);
