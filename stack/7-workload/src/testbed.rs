@@ -322,6 +322,19 @@ impl TestVolume {
         Ok(device)
     }
 
+    /// Returns where the kernel has mounted the volume.
+    pub(crate) fn mount_point(&self) -> Option<&Path> {
+        match &self.mount {
+            Some(Mount::Kernel(kernel)) => Some(kernel.at.path()),
+            _ => None,
+        }
+    }
+
+    /// Returns the image of the volume, which is not mounted any more.
+    pub(crate) fn into_image(self) -> Option<Image> {
+        self.image
+    }
+
     /// Unmounts the volume and opens it read-only.
     ///
     /// # Errors
@@ -347,7 +360,8 @@ impl TestVolume {
     }
 }
 
-fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<CheckResult> {
+/// Checks the volume on `device`.
+pub(crate) fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<CheckResult> {
     let options = xfskit_check::Options { threads, ..Default::default() };
     reset_peak_memory();
     let watch = Stopwatch::start()?;
