@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything that figures depend on besides the measured programs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of this package, and its commit if the build knew it.
     pub xfskit: String,

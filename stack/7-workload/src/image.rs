@@ -76,6 +76,24 @@ pub(crate) fn largest_size(dir: &Path, wanted: ByteLen) -> io::Result<ByteLen> {
     Ok(ByteLen(fits * STEP))
 }
 
+/// Fails unless `dir` has `needed` bytes free. `what` names what needs them.
+///
+/// # Errors
+/// If there is less space, which the error names.
+pub(crate) fn verify_space(dir: &Path, needed: ByteLen, what: &str) -> io::Result<()> {
+    let stat = rustix::fs::statvfs(dir).map_err(|err| refused(dir, &err.into()))?;
+    let free = ByteLen(stat.f_bavail.saturating_mul(stat.f_frsize));
+    if needed <= free {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{}: {} are free, and {what} need at least {}",
+        dir.display(),
+        size::format(free),
+        size::format(needed)
+    )))
+}
+
 /// Sets the size of `file` in `dir`. Returns false if the filesystem does not support files of that
 /// size.
 fn grow(file: &File, dir: &Path, len: ByteLen) -> io::Result<bool> {
@@ -117,6 +135,15 @@ mod tests {
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
         let out = std::process::Command::new("wc").arg("-c").arg(image.path()).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&out.stdout).split(' ').next(), Some("1048576"));
+    }
+
+    #[test]
+    fn space_that_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        verify_space(dir.path(), ByteLen(1 << 20), "files").unwrap();
+        let err = verify_space(dir.path(), ByteLen(1 << 62), "3 files").unwrap_err().to_string();
+        assert!(err.contains("are free, and 3 files need at least 4 EiB"), "{err}");
+        verify_space(&dir.path().join("none"), ByteLen(1), "files").unwrap_err();
     }
 
     #[test]

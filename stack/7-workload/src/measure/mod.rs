@@ -10,8 +10,10 @@
 //! | [`profile`] | functions in which the time is spent, by perf if it is installed |
 //! | [`share`] | parts of a whole, which are never larger than it; the meter of checksums |
 //! | [`together`] | the rate of threads that work at the same time, over wall time |
+//! | [`decision`] | what a run shows about a claim: the interval decides |
 //! | [`samples`] | the turns of one measurement: median, spread, ratio with confidence interval |
 
+pub mod decision;
 pub mod phase;
 pub mod profile;
 pub mod samples;
@@ -19,6 +21,7 @@ pub mod share;
 pub mod together;
 pub mod usage;
 
+pub use decision::{Decision, Interval};
 pub use phase::{Phase, parallel};
 pub use samples::{Ratio, Samples, interval_note};
 pub use usage::Usage;

@@ -6,17 +6,25 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::Interval;
 use crate::random::Random;
 
 /// Bootstrap resamples for a confidence interval.
 const RESAMPLES: usize = 2000;
 
 /// The values of several turns, all in one unit.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
+    #[serde(deserialize_with = "reals")]
     values: Vec<f64>,
+}
+
+/// Reads numbers; JSON has null where one is not finite.
+fn reals<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let values: Vec<Option<f64>> = Vec::deserialize(from)?;
+    Ok(values.into_iter().map(|value| value.unwrap_or(f64::NAN)).collect())
 }
 
 /// A ratio with its confidence interval.
@@ -52,6 +60,12 @@ impl Samples {
         self.values.len()
     }
 
+    /// Returns the samples with `change` applied to each: the same turns in another unit.
+    #[must_use]
+    pub fn map(&self, change: impl FnMut(f64) -> f64) -> Self {
+        self.values.iter().copied().map(change).collect()
+    }
+
     /// Returns the median; with an even number of turns the mean of the two middle values. NaN
     /// without turns.
     pub fn median(&self) -> f64 {
@@ -75,6 +89,17 @@ impl Samples {
             return f64::NAN;
         }
         (self.max() - self.min()) / 2.0 / self.median()
+    }
+
+    /// Returns the median with its interval: the middle 95 percent of the resampled medians.
+    pub fn median_interval(&self) -> Interval {
+        let (middle, turns) = (self.median(), self.count());
+        if turns < 2 {
+            return Interval { middle, low: f64::NAN, high: f64::NAN, turns };
+        }
+        let mut random = Random::new(1);
+        let (low, high) = interval(|| median(&mut resample(&self.values, &mut random)));
+        Interval { middle, low, high, turns }
     }
 
     /// Returns the ratio of the medians of `self` and `base`. Both are resampled with replacement,
@@ -193,6 +218,16 @@ mod tests {
         assert!(same.low <= 1.0 && 1.0 <= same.high, "{same:?}");
         let twice = slow.ratio_to(&fast);
         assert!(twice.low > 1.8 && twice.high < 2.2 && twice.ratio == 2.0, "{twice:?}");
+    }
+
+    #[test]
+    fn the_interval_of_a_median_lies_within_its_turns() {
+        let some: Samples = (0..9).map(|n| 100.0 + f64::from(n)).collect();
+        let found = some.median_interval();
+        assert_eq!((found.middle, found.turns), (104.0, 9));
+        assert!(found.low > 100.0 && found.low < 104.0, "{found:?}");
+        assert!(found.high > 104.0 && found.high < 108.0, "{found:?}");
+        assert!(Samples::from_iter([1.0]).median_interval().low.is_nan());
     }
 
     #[test]

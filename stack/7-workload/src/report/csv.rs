@@ -6,7 +6,7 @@ use super::{Cell, Report};
 const HEAD: &str = "section,table,row,column,unit,value,storage,source\n";
 
 /// Formats all figures of the report. Numbers have no digit grouping and full precision; empty
-/// cells are left out.
+/// cells are left out. If sections are missing, the last line says why.
 pub fn report(report: &Report) -> String {
     let mut csv = String::from(HEAD);
     for section in &report.sections {
@@ -32,6 +32,9 @@ pub fn report(report: &Report) -> String {
             }
         }
     }
+    if let Some(why) = &report.incomplete {
+        csv.push_str(&format!("(incomplete),,,,,{},,\n", quoted(why)));
+    }
     csv
 }
 
@@ -39,7 +42,7 @@ fn value(cell: &Cell) -> Option<String> {
     match cell {
         Cell::None => None,
         Cell::Count(n) => Some(n.to_string()),
-        Cell::Number(x, _) => x.is_finite().then(|| x.to_string()),
+        Cell::Number(x, _) | Cell::Turns { value: x, .. } => x.is_finite().then(|| x.to_string()),
         Cell::Text(text) => Some(text.clone()),
     }
 }

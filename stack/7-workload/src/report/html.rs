@@ -11,20 +11,36 @@ const STYLE: &str = include_str!("page.css");
 
 /// Formats the page.
 pub fn report(report: &Report) -> String {
-    let title = escaped(&report.title);
-    let mut page = format!(
+    let mut page = head(&report.heading());
+    summary(&mut page, report);
+    contents(&mut page, &report.sections);
+    environment(&mut page, report);
+    body(&mut page, &report.sections);
+    page
+}
+
+/// Formats a page of these sections alone.
+pub fn page(title: &str, sections: &[Section]) -> String {
+    let mut page = head(title);
+    contents(&mut page, sections);
+    body(&mut page, sections);
+    page
+}
+
+fn head(title: &str) -> String {
+    let title = escaped(title);
+    format!(
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n<main>\n<h1>{title}</h1>\n"
-    );
-    summary(&mut page, report);
-    contents(&mut page, report);
-    environment(&mut page, report);
-    for (n, part) in report.sections.iter().enumerate() {
-        section(&mut page, n, part);
+    )
+}
+
+fn body(page: &mut String, sections: &[Section]) {
+    for (n, part) in sections.iter().enumerate() {
+        section(page, n, part);
     }
     page.push_str("</main>\n</html>\n");
-    page
 }
 
 /// Writes the table of all answers, each with a link to its section.
@@ -70,12 +86,12 @@ fn environment(page: &mut String, report: &Report) {
     page.push_str("</dl>\n");
 }
 
-fn contents(page: &mut String, report: &Report) {
-    if report.sections.len() < 2 {
+fn contents(page: &mut String, sections: &[Section]) {
+    if sections.len() < 2 {
         return;
     }
     page.push_str("<nav><ol>\n");
-    for (n, part) in report.sections.iter().enumerate() {
+    for (n, part) in sections.iter().enumerate() {
         let verdict = part.answer.as_ref().map_or(String::new(), |answer| {
             format!(" <span class=verdict>{}</span>", escaped(&answer.verdict))
         });
@@ -212,11 +228,7 @@ mod tests {
             figure: "1,234 MB/s.".into(),
             published: "200 MB/s.".into(),
         });
-        let report = Report {
-            title: "All studies".into(),
-            environment: crate::Environment::now(),
-            sections: vec![first, second],
-        };
+        let report = Report::new("All studies", crate::Environment::now(), vec![first, second]);
         let page = super::report(&report);
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
         assert!(at("<a href=\"#s1\">What does a read cost?</a>") < at("<nav>"), "{page}");

@@ -9,7 +9,10 @@
 //! | [`csv`] | one figure per line, with all its labels |
 //! | [`html`] | one self-contained page |
 //! | [`svg`] | a plot |
+//!
+//! [`compare`] sets two reports side by side.
 
+pub mod compare;
 pub mod csv;
 mod escape;
 pub mod html;
@@ -18,28 +21,39 @@ pub mod text;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::Environment;
+use crate::measure::Samples;
 
 /// A report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Title of the study.
     pub title: String,
+    /// Why sections are missing; `None` if all are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
     /// The machine and software of the run.
     pub environment: Environment,
+    /// The study and the options that its figures depend on.
+    #[serde(default)]
+    pub options: Map<String, Value>,
     /// Sections in reading order.
     pub sections: Vec<Section>,
 }
 
 /// One question and its results.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Section {
+    /// The study and its part: `raid.states`. Empty outside of suites.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// The question, or the title of the results.
     pub title: String,
     /// The answer to the question of the study, if this section has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// Explanations and conclusions, a paragraph each.
     pub text: Vec<String>,
@@ -50,7 +64,7 @@ pub struct Section {
 }
 
 /// The question of a study, and its answers in a few words each.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The question.
     pub question: String,
@@ -63,7 +77,7 @@ pub struct Answer {
 }
 
 /// The origin of figures. Everything without a label was measured in this run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Measured in this run.
@@ -86,7 +100,7 @@ impl Source {
 }
 
 /// A table. Every row names the storage that it was measured on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     /// What the table shows.
     pub title: String,
@@ -99,7 +113,7 @@ pub struct Table {
 }
 
 /// One column.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Column {
     /// Name of the column.
     pub name: String,
@@ -108,7 +122,7 @@ pub struct Column {
 }
 
 /// One row of a table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Name of the row.
     pub name: String,
@@ -121,7 +135,7 @@ pub struct Row {
 }
 
 /// The content of a table cell.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
     /// Not measured, or not applicable.
@@ -129,9 +143,42 @@ pub enum Cell {
     /// A whole number.
     Count(u64),
     /// A number, and the decimals to show.
-    Number(f64, u8),
+    Number(#[serde(deserialize_with = "real")] f64, u8),
+    /// A figure with the turns that it was measured in.
+    Turns {
+        /// The figure to show, usually the median of the turns.
+        #[serde(deserialize_with = "real")]
+        value: f64,
+        /// Decimals to show.
+        digits: u8,
+        /// The same figure of each turn.
+        turns: Samples,
+    },
     /// Text.
     Text(String),
+}
+
+/// Reads a number; JSON has null where it is not finite.
+fn real<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+/// Reads the points of a line, as [`real`] reads numbers.
+fn points<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(f64, f64)>, D::Error> {
+    let points: Vec<(Option<f64>, Option<f64>)> = Vec::deserialize(from)?;
+    let real = |x: Option<f64>| x.unwrap_or(f64::NAN);
+    Ok(points.into_iter().map(|(x, y)| (real(x), real(y))).collect())
+}
+
+impl Cell {
+    /// Makes the cell of a figure that was measured in these turns: their median, with `digits`
+    /// decimals. Without turns the cell is empty.
+    pub fn median(turns: &Samples, digits: u8) -> Self {
+        if turns.count() == 0 {
+            return Self::None;
+        }
+        Self::Turns { value: turns.median(), digits, turns: turns.clone() }
+    }
 }
 
 impl fmt::Display for Cell {
@@ -139,8 +186,8 @@ impl fmt::Display for Cell {
         match self {
             Self::None => f.write_str("–"),
             Self::Count(n) => f.write_str(&grouped(&n.to_string())),
-            Self::Number(x, _) if !x.is_finite() => f.write_str("–"),
-            Self::Number(x, digits) => {
+            Self::Number(x, _) | Self::Turns { value: x, .. } if !x.is_finite() => f.write_str("–"),
+            Self::Number(x, digits) | Self::Turns { value: x, digits, .. } => {
                 let shown = format!("{x:.*}", usize::from(*digits));
                 // A value that rounds to zero has no sign.
                 let is_zero = shown.bytes().all(|byte| b"-0.".contains(&byte));
@@ -168,7 +215,7 @@ fn grouped(digits: &str) -> String {
 }
 
 /// A plot of one or more lines over a common axis.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plot {
     /// What the plot shows.
     pub title: String,
@@ -181,14 +228,14 @@ pub struct Plot {
 }
 
 /// An axis, with its unit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Axis {
     /// Quantity and unit: "threads", "throughput, MB/s".
     pub label: String,
     /// The scale is logarithmic.
     pub logarithmic: bool,
     /// Names at 1, 2, … if the axis has names instead of numbers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
 
@@ -210,17 +257,56 @@ impl Axis {
 }
 
 /// One line of a plot.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
     /// Name of the line in the legend.
     pub name: String,
     /// Origin of the figures; lines that were not measured in this run are dashed.
     pub source: Source,
     /// Points in order of `x`.
+    #[serde(deserialize_with = "points")]
     pub points: Vec<(f64, f64)>,
 }
 
 impl Report {
+    /// Creates a report of these sections.
+    pub fn new(title: impl Into<String>, environment: Environment, sections: Vec<Section>) -> Self {
+        let title = title.into();
+        Self { title, incomplete: None, environment, options: Map::new(), sections }
+    }
+
+    /// Reads a report from the text of its file: the last line with a field `report`, as `--json`
+    /// and `--report` write it. `None` if there is no report in it.
+    pub fn parse(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Written {
+            report: Report,
+        }
+        let written = |line: &str| serde_json::from_str::<Written>(line).ok();
+        text.lines().rev().find_map(written).map(|written| written.report)
+    }
+
+    /// Formats the report as a line of JSON that [`Self::parse`] reads.
+    pub fn to_line(&self) -> String {
+        format!("{}\n", serde_json::json!({ "report": self }))
+    }
+
+    /// Returns the title, with a mark if sections are missing.
+    pub fn heading(&self) -> String {
+        match &self.incomplete {
+            None => self.title.clone(),
+            Some(why) => format!("{} (incomplete: {why})", self.title),
+        }
+    }
+
+    /// Adds a section, or replaces the one of the same part.
+    pub fn put(&mut self, section: Section) {
+        match self.sections.iter_mut().find(|known| known.part == section.part) {
+            Some(known) if !section.part.is_empty() => *known = section,
+            _ => self.sections.push(section),
+        }
+    }
+
     /// Returns the sections that answer a question, with their positions.
     pub fn answers(&self) -> Vec<(usize, &Answer)> {
         self.sections
@@ -343,6 +429,56 @@ mod tests {
         let named = || Axis::named("step", vec!["a".into()]);
         assert!(!plot(named(), vec![line(&[(1.0, 2.0)])]).has_shape());
         assert!(plot(named(), vec![line(&[(1.0, 2.0)]), line(&[(1.0, 3.0)])]).has_shape());
+    }
+
+    #[test]
+    fn a_report_is_read_back_unchanged() {
+        let mut section = Section { part: "raid.states".into(), ..Section::new("states") };
+        section.paragraph("a text");
+        let mut table = Table::new("t", &[("a", "s"), ("b", "s"), ("c", ""), ("d", ""), ("e", "")]);
+        let cells = vec![
+            Cell::None,
+            Cell::Count(u64::MAX),
+            Cell::Number(f64::NAN, 2),
+            Cell::median(&[0.1 + 0.2, f64::NAN, 1e-7].into_iter().collect(), 3),
+            Cell::Text("1".into()),
+        ];
+        table.published("row", "elsewhere", cells);
+        section.tables.push(table);
+        let points = vec![(1.0, 2.0 / 3.0), (2.0, f64::NAN)];
+        let lines = vec![Line { name: "l".into(), source: Source::Model, points }];
+        let axes = (Axis::named("x", vec!["one".into()]), Axis::logarithmic("y"));
+        section.plots.push(Plot { title: "p".into(), x: axes.0, y: axes.1, lines });
+        let mut report = Report::new("title", Environment::now(), vec![section]);
+        report.options.insert("seed".into(), 7.into());
+        report.incomplete = Some("stopped".into());
+        let line = report.to_line();
+        let noise = format!("{{\"raid\": {{}}}}\n{line}{{\"error\": {{}}}}\n");
+        for text in [&line, &noise] {
+            let read = Report::parse(text).expect("a report");
+            assert_eq!(read.to_line(), line);
+            let [_, _, nan, turns, _] = &read.sections[0].tables[0].rows[0].cells[..] else {
+                panic!("{read:?}")
+            };
+            assert!(matches!(nan, Cell::Number(x, 2) if x.is_nan()), "{nan:?}");
+            let Cell::Turns { turns, .. } = turns else { panic!("{turns:?}") };
+            assert_eq!(turns.values()[0].to_bits(), (0.1_f64 + 0.2).to_bits());
+            assert!(
+                turns.values()[1].is_nan()
+                    && read.sections[0].plots[0].lines[0].points[1].1.is_nan()
+            );
+        }
+        assert!(Report::parse("{}\n").is_none());
+    }
+
+    #[test]
+    fn a_section_replaces_that_of_its_part() {
+        let of = |part: &str, title| Section { part: part.into(), ..Section::new(title) };
+        let mut report = Report::new("r", Environment::now(), vec![of("a.b", "old"), of("", "x")]);
+        report.put(of("a.b", "new"));
+        report.put(of("", "y"));
+        let titles: Vec<&str> = report.sections.iter().map(|part| part.title.as_str()).collect();
+        assert_eq!(titles, ["new", "x", "y"]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ const WIDTH: usize = 100;
 
 /// Formats the whole report.
 pub fn report(report: &Report) -> String {
-    let mut text = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
+    let title = report.heading();
+    let mut text = format!("{title}\n{}\n", "=".repeat(title.chars().count()));
     text.push_str(&environment(report));
     if let Some(summary) = report.summary() {
         text.push('\n');

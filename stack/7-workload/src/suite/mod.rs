@@ -1,5 +1,5 @@
-//! Whole studies. Each prepares volumes, runs its workload on every implementation, and returns the
-//! sections of a report.
+//! Whole studies. Each prepares volumes, runs its workload on every implementation, and hands over
+//! the sections of a report, each when it is finished.
 //!
 //! | module | study |
 //! | --- | --- |
@@ -9,18 +9,28 @@
 //! | [`raid`] | C: sequential readers of degraded arrays |
 //! | [`xattrs`] | D: millions of extended attributes and links on one inode |
 //! | [`crc_update`] | E: checksum updates in one pass |
+//!
+//! `parts` has what they share: the parts of a study, and what becomes of them; [`estimate`] says
+//! how long they take.
 
 pub mod checksum;
 pub mod crc_update;
+pub mod estimate;
 pub mod inodes;
 pub mod locks;
+mod parts;
 pub mod raid;
 pub mod xattrs;
 
 use std::io;
 
 use serde_json::Value;
+use xfskit_units::ByteLen;
 
+pub(crate) use self::parts::Parts;
+pub use self::parts::{PartPlan, Wanted};
+use crate::image;
+use crate::report::Section;
 use crate::testbed::{Implementation, TestVolume, Testbed};
 
 /// The parameters that all suites share.
@@ -38,8 +48,24 @@ pub struct Settings {
     pub repetitions: usize,
 }
 
-/// Receives the progress and the results while a suite runs.
+/// Receives the progress, the results and the sections while a suite runs.
 pub trait Observer {
+    /// Returns whether a part of a study shall be measured.
+    fn wants(&self, _part: &str) -> Wanted {
+        Wanted::Yes
+    }
+
+    /// Announces a study and the parts that it will measure.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] if the suite shall stop.
+    fn plan(&mut self, _study: &str, _parts: Vec<PartPlan>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Reports that a part begins. Further steps are its own.
+    fn begin(&mut self, _part: &str) {}
+
     /// Reports the next step. An error stops the suite.
     ///
     /// # Errors
@@ -51,6 +77,13 @@ pub trait Observer {
     /// # Errors
     /// If the result cannot be written.
     fn result(&mut self, result: Value) -> io::Result<()>;
+
+    /// Receives the section of a part as soon as it is finished. It replaces an earlier one of the
+    /// same part.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] if the suite shall stop.
+    fn section(&mut self, section: Section) -> io::Result<()>;
 }
 
 impl Settings {
@@ -69,6 +102,18 @@ impl Settings {
         }
     }
 
+    /// Fails unless the directory of the disks, if there is one, has `bytes` free: as much as `what`
+    /// takes at least.
+    ///
+    /// # Errors
+    /// If there is less space, which the error names.
+    pub(crate) fn verify_space(&self, bytes: u64, what: &str) -> io::Result<()> {
+        match &self.testbed.dir {
+            Some(dir) => image::verify_space(dir, ByteLen(bytes), what),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a new volume for `implementation`.
     ///
     /// # Errors
@@ -84,14 +129,55 @@ pub(crate) mod testing {
 
     use super::*;
     use xfskit_core::OpenOptions;
-    use xfskit_units::ByteLen;
 
-    /// Collects the results.
+    /// Collects the results and the sections.
     #[derive(Debug, Default)]
-    pub(crate) struct Heard(pub(crate) Vec<Value>);
+    pub(crate) struct Heard(pub(crate) Vec<Value>, pub(crate) Vec<Section>, Vec<Steps>);
+
+    /// The steps of a part: announced, and reported.
+    #[derive(Debug)]
+    struct Steps {
+        part: String,
+        announced: usize,
+        reported: usize,
+        current: bool,
+    }
+
+    impl Heard {
+        /// Verifies that each part had the steps that were announced.
+        pub(crate) fn assert_steps(&self) {
+            assert!(!self.2.is_empty());
+            for steps in &self.2 {
+                assert_eq!(steps.announced, steps.reported, "{}", steps.part);
+            }
+        }
+    }
 
     impl Observer for Heard {
+        fn plan(&mut self, _: &str, parts: Vec<PartPlan>) -> io::Result<()> {
+            self.2 = parts
+                .into_iter()
+                .map(|PartPlan { part, steps, .. }| Steps {
+                    part,
+                    announced: steps.len(),
+                    reported: 0,
+                    current: false,
+                })
+                .collect();
+            Ok(())
+        }
+
+        fn begin(&mut self, part: &str) {
+            self.2.iter_mut().for_each(|steps| steps.current = steps.part == part);
+        }
+
         fn progress(&mut self, _: &str) -> io::Result<()> {
+            self.2.iter_mut().filter(|steps| steps.current).for_each(|steps| steps.reported += 1);
+            Ok(())
+        }
+
+        fn section(&mut self, section: Section) -> io::Result<()> {
+            self.1.push(section);
             Ok(())
         }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::{Serialize, Serializer};
 use xfskit_workload::suite::xattrs::case::Case;
 
 /// Measure the rate of making small files, as fs_mark does
@@ -87,10 +88,17 @@ Each suite makes its own volumes, in memory or with --dir in a directory, runs t
 published study, and reports its figures beside the published ones (marked as such: other hardware).
 With --against kernel the kernel's XFS does the same on a loop image of the same disk, in turn; that
 needs root. Reports are text; --html writes a page with plots, --csv a figure on each line, --json an
-object for each result as soon as it is measured, and the report at the end.
+object for each result as soon as it is measured, and the report at the end. --report writes the report
+as data.
+
+The files are written after each section, so a run that is stopped leaves what it measured; until the
+end they say that they are incomplete. --resume continues such a run, if nothing else is different.
 
 Examples:
   xfskit bench all --quick --html report.html
+  xfskit bench all --report all.json --html all.html     stopped, by Ctrl-C or a full disk …
+  xfskit bench all --resume all.json --html all.html     … and continued
+  xfskit bench compare before.json after.json
   xfskit bench inodes --against kernel --repetitions 3
   xfskit bench xattrs --quick                          a few thousand attributes, in seconds
   xfskit bench xattrs n1000000-40-d25                  one space case by its name
@@ -110,10 +118,36 @@ pub(crate) enum Suite {
     Xattrs(Xattrs),
     CrcUpdate(CrcUpdate),
     All(All),
+    Compare(Compare),
+}
+
+/// Set two runs side by side, and say what differs beyond the noise
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads reports that --report or --json wrote. Circumstances that differ come first: machine, kernel,
+version, options. Then come the figures that both runs have, found by section, table, row and column.
+A figure differs if the 95 percent confidence interval of the ratio excludes 1. Runs of fewer than four
+turns decide nothing, and a single turn shows no spread (--repetitions). The exit code is 0 whether or
+not they differ, and 2 if the reports have no figure in common.
+
+Examples:
+  xfskit bench raid --repetitions 5 --report before.json
+  xfskit bench compare before.json after.json
+  xfskit bench compare --html changes.html before.json after.json")]
+pub(crate) struct Compare {
+    /// Report of the first run
+    #[arg(value_name = "A.json")]
+    pub a: PathBuf,
+    /// Report of the second run
+    #[arg(value_name = "B.json")]
+    pub b: PathBuf,
+    /// Write the comparison to this file, a page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// Measure the cost of metadata checksums: fs_mark, dbench and compilebench without and with them
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 \"Without\" is version 5 of the format without computing checksums, which no other program can read:
 volumes are made for the study and removed. \"With\" is the fastest routine of this processor, and the
@@ -143,11 +177,13 @@ pub(crate) struct Checksum {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub tree_files: Option<u32>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
 /// A benchmark program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Program {
     /// Small files: created, walked, removed
     FsMark,
@@ -158,15 +194,19 @@ pub(crate) enum Program {
 }
 
 /// Measure updating checksums in one pass, and its effect on a load of fsyncs
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Compares one pass over a block with checksums of its parts, for every routine of this processor, from
 512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal.
 
 Examples:
   xfskit bench crc-update --quick
+  xfskit bench crc-update --only fsync
   xfskit bench crc-update --appends 10000 --against kernel --dir /srv/scratch --repetitions 5")]
 pub(crate) struct CrcUpdate {
+    /// Measure only this part; may be repeated
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<CrcPart>,
     /// Appends of each thread, an fsync after each [2000; quick: 200]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub appends: Option<u64>,
@@ -174,22 +214,56 @@ pub(crate) struct CrcUpdate {
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub bytes: usize,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
+}
+
+/// Parts of the study of one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CrcPart {
+    /// Blocks in one pass and split, with every routine
+    Blocks,
+    /// Threads that append and fsync
+    Fsync,
 }
 
 /// Run all suites, one after the other, and write one report
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Examples:
   xfskit bench all --quick --html report.html          under two minutes
+  xfskit bench all --only raid --only locks --report two.json
   xfskit bench all --against kernel --repetitions 3 --html report.html")]
 pub(crate) struct All {
+    /// Run only this study; may be repeated
+    #[arg(long, value_name = "STUDY")]
+    pub only: Vec<StudyName>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
+/// The studies by name, in the order of `bench all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StudyName {
+    /// What checksums cost
+    Checksum,
+    /// The concurrent inode test
+    Inodes,
+    /// Kinds of locks
+    Locks,
+    /// Reads from degraded arrays
+    Raid,
+    /// Extended attributes and links
+    Xattrs,
+    /// Checksums in one pass
+    CrcUpdate,
+}
+
 /// Measure many threads that create, find and remove files: the concurrent inode test
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 The steps are fs_mark on every thread, check (xfs_repair -n for the kernel's volume), bulkstat, find
 and stat, ls -R, rm -rf. Caches are dropped before each. Without --size the disk has 500 TB, sparse,
@@ -198,9 +272,13 @@ or the size of the largest file of --dir. The output of fs_mark is printed too.
 Examples:
   xfskit bench inodes --quick
   xfskit bench inodes --against kernel --repetitions 5 --html inodes.html
+  xfskit bench inodes --only find --only remove
   xfskit bench inodes --threads 16 --files 50000 --loops 32 --size 500T
   xfskit bench inodes --shape shared --shape racing --file-size 1")]
 pub(crate) struct Inodes {
+    /// Measure only this step, and the creation that it needs; may be repeated
+    #[arg(long, value_name = "STEP")]
+    pub only: Vec<InodeStep>,
     /// Distribution of the files; may be repeated
     #[arg(long, value_name = "SHAPE", default_value = "separate")]
     pub shape: Vec<Shape>,
@@ -220,11 +298,31 @@ pub(crate) struct Inodes {
     #[arg(long, value_name = "NUMBER")]
     pub groups: Option<u32>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
+/// Steps of the concurrent inode test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum InodeStep {
+    /// Files are created
+    Create,
+    /// The volume is checked
+    Check,
+    /// All inodes are listed by number
+    Bulkstat,
+    /// All names are listed with their inodes
+    Find,
+    /// All names are listed
+    List,
+    /// Everything is removed
+    Remove,
+}
+
 /// Distributions of files over directories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Shape {
     /// A directory for each thread
     Separate,
@@ -237,7 +335,7 @@ pub(crate) enum Shape {
 }
 
 /// Measure many threads that create files, with every kind of lock; and model more processors
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 The locks are parking (used by xfskit), test-and-set, test-and-set with back-off, ticket, queued. With
 more threads than processors, spinning locks wait for holders without a processor, as in a virtual
@@ -248,23 +346,39 @@ if it is wrong there by more than 25 percent.
 Examples:
   xfskit bench locks
   xfskit bench locks --at 1 --at 2 --at 16 --time 5 --repetitions 5 --html locks.html
+  xfskit bench locks --only creates --repetitions 5
   xfskit bench locks --processors 120 --against kernel --dir /srv/scratch")]
 pub(crate) struct Locks {
+    /// Measure only this part; may be repeated
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<LockPart>,
     /// Number of threads; may be repeated [default: 1, and 1, 2 and 8 times the processors]
     #[arg(long, value_name = "THREADS")]
     pub at: Vec<NonZeroUsize>,
     /// Seconds for each kind and number [1; quick: 0.5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[serde(serialize_with = "as_seconds")]
     pub time: Option<Duration>,
     /// Number of processors of the model; may be repeated
     #[arg(long, value_name = "NUMBER", default_values_t = [8, 16, 32, 64, 128, 256].map(|n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)))]
     pub processors: Vec<NonZeroUsize>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
+/// Parts of the study of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LockPart {
+    /// Threads that create files
+    Creates,
+    /// The model, with the creates that it is made from
+    Model,
+}
+
 /// Measure sequential readers of an array that is complete, degraded, or being rebuilt
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file from
 start to end, then another. Then one parameter at a time is varied: the stripe cache, chunks, the
@@ -275,8 +389,12 @@ Examples:
   xfskit bench raid --quick
   xfskit bench raid --speed 100M --time 10 --html raid.html      disks of 100 MB/s
   xfskit bench raid --members 10 --chunk 128K --readers 1 --request 1M
+  xfskit bench raid --only states --repetitions 5 --report states.json
   xfskit bench raid --level raid5 --members 5 --dir /srv/scratch --file-size 500M")]
 pub(crate) struct Raid {
+    /// Measure only this part; may be repeated
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<RaidPart>,
     /// Number of members
     #[arg(long, value_name = "NUMBER", default_value_t = 24)]
     pub members: u32,
@@ -306,13 +424,27 @@ pub(crate) struct Raid {
     pub latency: u64,
     /// Seconds for each point [2; quick: 0.5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[serde(serialize_with = "as_seconds")]
     pub time: Option<Duration>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
+/// Parts of the study of arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RaidPart {
+    /// Healthy, members missing, being rebuilt; and the same members as RAID50
+    States,
+    /// By stripe cache, chunk and number of readers
+    Sweeps,
+    /// Every parity routine
+    Routines,
+}
+
 /// Measure space and cost of millions of extended attributes and links on one inode
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Without CASE, runs all 36 published cases, and the parts on cost and links. With a CASE, runs that
 alone, and parts for which numbers are given. The name of a case:
@@ -330,6 +462,7 @@ Examples:
 pub(crate) struct Xattrs {
     /// Space cases
     #[arg(value_name = "CASE")]
+    #[serde(serialize_with = "as_names")]
     pub cases: Vec<Case>,
     /// Run only this part; may be repeated
     #[arg(long, value_name = "PART")]
@@ -344,11 +477,13 @@ pub(crate) struct Xattrs {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub links: Option<u64>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub options: SuiteOptions,
 }
 
 /// Parts of the study of attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum XattrPart {
     /// Fullness of leaves
     Space,
@@ -359,7 +494,7 @@ pub(crate) enum XattrPart {
 }
 
 /// Options of every suite.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize)]
 pub(crate) struct SuiteOptions {
     /// Use smaller numbers, to run in seconds instead of minutes; numbers that are given count
     #[arg(long)]
@@ -382,12 +517,33 @@ pub(crate) struct SuiteOptions {
     /// Number of repetitions; median and spread are reported
     #[arg(long, value_name = "NUMBER")]
     pub repetitions: Option<NonZeroUsize>,
+    /// Write the report to this file as data, for --resume and compare
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub report: Option<PathBuf>,
+    /// Continue the run that wrote this report: measure only what is missing in it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub resume: Option<PathBuf>,
     /// Write the figures to this file, one on each line
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     pub csv: Option<PathBuf>,
     /// Write the report to this file, a page with plots
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     pub html: Option<PathBuf>,
+}
+
+/// Writes a time in seconds.
+#[allow(clippy::ref_option)] // as serde calls it
+fn as_seconds<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(to)
+}
+
+/// Writes cases by name.
+fn as_names<S: Serializer>(cases: &[Case], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(cases.iter().map(ToString::to_string))
 }
 
 /// Parses a number of seconds above 0.
@@ -397,7 +553,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// The baselines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Against {
     /// The kernel's XFS, on a loop image of the same disk
     Kernel,

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Column, published};
-use crate::measure::Samples;
+use crate::measure::{Interval, Samples};
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::Observer;
 
@@ -36,8 +36,8 @@ impl Figures {
         self.0.sort_by_key(|figure| key(&figure.name));
     }
 
-    /// Returns the difference with checksums in percent: the median, at least, at most.
-    pub(super) fn difference(&self, name: &str) -> Option<[f64; 3]> {
+    /// Returns the difference with checksums in percent.
+    pub(super) fn difference(&self, name: &str) -> Option<Interval> {
         let figure = self.0.iter().find(|figure| figure.name == name)?;
         Some(figure.difference(Column::Best))
     }
@@ -61,21 +61,16 @@ impl Figures {
             ],
         );
         for figure in &self.0 {
-            let median = |column: Column| {
-                let samples = &figure.columns[column as usize];
-                if samples.count() == 0 {
-                    return Cell::None;
-                }
-                Cell::Number(samples.median(), figure.digits)
-            };
-            let [middle, least, most] = figure.difference(Column::Best);
-            let [of_table, ..] = figure.difference(Column::Table);
+            let median =
+                |column: Column| Cell::median(&figure.columns[column as usize], figure.digits);
+            let Interval { middle, low, high, .. } = figure.difference(Column::Best);
+            let of_table = figure.difference(Column::Table).middle;
             let cells = vec![
                 median(Column::Off),
                 median(Column::Best),
                 Cell::Number(middle, 1),
-                Cell::Number(least, 1),
-                Cell::Number(most, 1),
+                Cell::Number(low, 1),
+                Cell::Number(high, 1),
                 median(Column::Table),
                 Cell::Number(of_table, 1),
                 median(Column::Kernel),
@@ -121,7 +116,7 @@ impl Figures {
             source: Source::Measured,
             points: (1..)
                 .map(f64::from)
-                .zip(known.iter().map(|(figure, _)| figure.difference(column)[0]))
+                .zip(known.iter().map(|(figure, _)| figure.difference(column).middle))
                 .collect(),
         };
         let pair = |name: &str| published::COMPILEBENCH.iter().find(|pair| pair.name == name);
@@ -154,6 +149,7 @@ impl Figures {
     pub(super) fn report(&self, program: &str, observer: &mut dyn Observer) -> std::io::Result<()> {
         for figure in &self.0 {
             let [off, best, table, kernel] = &figure.columns;
+            let Interval { middle, low, high, .. } = figure.difference(Column::Best);
             observer.result(json!({ "checksum": {
                 "program": program,
                 "figure": figure.name,
@@ -162,7 +158,7 @@ impl Figures {
                 "routine": xfskit_crc::selected(),
                 "table": table,
                 "kernel": kernel,
-                "difference_percent": figure.difference(Column::Best),
+                "difference_percent": [middle, low, high],
             }}))?;
         }
         Ok(())
@@ -170,10 +166,9 @@ impl Figures {
 }
 
 impl Figure {
-    fn difference(&self, column: Column) -> [f64; 3] {
-        let ratio =
-            self.columns[column as usize].paired_ratio_to(&self.columns[Column::Off as usize]);
-        [ratio.ratio, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0)
+    fn difference(&self, column: Column) -> Interval {
+        let [of, off] = [column, Column::Off].map(|column| &self.columns[column as usize]);
+        of.paired_ratio_to(off).percent(of.count().min(off.count()))
     }
 }
 

@@ -21,13 +21,13 @@ use std::io;
 use xfskit_crc::Skipping;
 
 use crate::Driver;
-use crate::measure::interval_note;
+use crate::measure::{Decision, interval_note};
 use crate::program::compilebench;
 use crate::program::dbench::{self, load::Load, mix, tally::Outcome};
 use crate::report::{Answer, Cell, Section, Table};
 use crate::suite::inodes::shape::{Plan, Shape};
 use crate::suite::inodes::step::{self, Step};
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
 use figures::{Figures, published_row};
 
@@ -109,7 +109,11 @@ struct Study<'s> {
     observer: &'s mut dyn Observer,
 }
 
-impl Study<'_> {
+impl<'s> Study<'s> {
+    fn new(settings: &'s Settings, columns: &[Column], observer: &'s mut dyn Observer) -> Self {
+        Self { settings, columns: columns.to_vec(), observer }
+    }
+
     /// Runs `work` on a new volume for each column, repeated and interleaved.
     fn turns(
         &mut self,
@@ -132,35 +136,56 @@ impl Study<'_> {
     }
 }
 
+/// Bytes of an inode.
+const INODE: u64 = 512;
+
 /// Runs the study.
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let (implementations, skipped) = settings.implementations();
     let kernel = implementations.contains(&Implementation::Kernel);
     let columns = Column::ALL.into_iter().filter(|column| kernel || *column != Column::Kernel);
-    let mut study = Study { settings, columns: columns.collect(), observer };
-    let mut sections = Vec::new();
+    let columns: Vec<Column> = columns.collect();
+    let turns = settings.repetitions * columns.len();
     if let Some(files) = options.files {
-        sections.push(study.fs_mark(files)?);
-        sections.push(study.shares(files)?);
+        let all = files.saturating_mul(settings.threads as u64);
+        settings.verify_space(all.saturating_mul(INODE), &format!("{all} inodes"))?;
+    }
+    let mut plan = Vec::new();
+    if options.files.is_some() {
+        plan.extend([PartPlan::new("fs-mark", turns), PartPlan::new("shares", SHARES.len())]);
+    }
+    if options.passes.is_some() {
+        plan.push(PartPlan::new("dbench", INODE_SIZES.len() * turns));
+    }
+    if options.runs.is_some() {
+        plan.push(PartPlan::new("compilebench", turns));
+    }
+    let mut parts = Parts::begin("checksum", plan, skipped, observer)?;
+    if let Some(files) = options.files {
+        parts.measure("fs-mark", |observer| {
+            Study::new(settings, &columns, observer).fs_mark(files)
+        })?;
+        parts
+            .measure("shares", |observer| Study::new(settings, &columns, observer).shares(files))?;
     }
     if let Some(passes) = options.passes {
-        sections.push(study.dbench(passes)?);
+        parts.measure("dbench", |observer| {
+            Study::new(settings, &columns, observer).dbench(passes)
+        })?;
     }
     if let Some(runs) = options.runs {
-        sections.push(study.compilebench(runs, options)?);
+        parts.measure("compilebench", |observer| {
+            Study::new(settings, &columns, observer).compilebench(runs, options)
+        })?;
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
-        first.text.insert(0, why);
-    }
-    Ok(sections)
+    Ok(())
 }
+
+/// The columns whose share of the processor is measured.
+const SHARES: [Column; 2] = [Column::Best, Column::Table];
 
 /// Goal: the time that checksums may cost, in percent.
 const GOAL: f64 = 2.0;
@@ -281,21 +306,15 @@ impl Study<'_> {
             (WALK_PROCESSOR, "walk, processor time"),
         ];
         let texts = rows.map(|(row, name)| {
-            let Some([middle, least, most]) = figures.difference(row) else { return String::new() };
-            if least.is_nan() {
-                let word = if middle <= GOAL { "reached" } else { "missed" };
-                return format!("{name} {middle:+.1} %: {word} in one turn, which shows no spread");
-            }
-            let word = if most <= GOAL {
-                "reached"
-            } else if least > GOAL {
-                "missed"
-            } else if middle <= GOAL {
-                "reached by the median, but these turns vary too much for certainty"
-            } else {
-                "missed by the median, but these turns vary too much for certainty"
+            let Some(difference) = figures.difference(row) else { return String::new() };
+            let word = match difference.at_most(GOAL) {
+                Decision::Shown => "reached",
+                Decision::Refuted => "missed",
+                Decision::Undecided => "not decided by this run",
+                Decision::TooFewTurns => "not decided by so few turns",
             };
-            format!("{name} {middle:+.1} % ({least:+.1} to {most:+.1}): {word}")
+            let (middle, range) = (signed(difference.middle), difference.range(signed));
+            format!("{name} {middle} ({range}): {word}")
         });
         format!(
             "The goal is at most {GOAL} % more time with checksums. {}. {} turns.",
@@ -389,7 +408,7 @@ impl Study<'_> {
         let plan = plan(self.settings, files);
         let mut shares = Vec::new();
         let mut profiles: Vec<Table> = Vec::new();
-        for column in [Column::Best, Column::Table] {
+        for column in SHARES {
             self.observer.progress(&format!("share of the processor, {}", column.name()))?;
             let _selected = column.select();
             let mut volume = self.settings.volume(Implementation::Engine)?;
@@ -432,17 +451,22 @@ fn rate_of(inode_size: u32) -> String {
     format!("inodes of {inode_size} bytes, throughput (MB/s)")
 }
 
+/// Formats a difference in percent.
+fn signed(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}
+
 /// Returns the answer to the study's question, from the times of fs_mark.
 fn answer(figures: &Figures) -> Option<Answer> {
     let [create, walk] = [figures.difference(CREATE)?, figures.difference(WALK)?];
-    let sure = [create, walk].iter().all(|[_, _, most]| *most <= GOAL);
-    let median = [create, walk].iter().all(|[middle, ..]| *middle <= GOAL);
-    let verdict = match (median, sure) {
-        (true, true) => format!("At most {GOAL} % of the time."),
-        (true, false) if create[1].is_nan() => format!("At most {GOAL} % in one turn."),
-        (true, false) => format!("At most {GOAL} % in the median; the turns vary by more."),
-        (false, _) => format!("More than {GOAL} % in the median."),
-    };
+    let decision = create.at_most(GOAL).and(walk.at_most(GOAL));
+    let range = format!("create {}, walk {}", create.range(signed), walk.range(signed));
+    let verdict = decision.sentence(
+        &format!("At most {GOAL} % of the time"),
+        &format!("More than {GOAL} % of the time"),
+        &range,
+        create.turns,
+    );
     let [published_create, published_walk] =
         [CREATE, WALK].map(|row| published::FS_MARK.iter().find(|pair| pair.name == row));
     let percent =
@@ -450,7 +474,7 @@ fn answer(figures: &Figures) -> Option<Answer> {
     Some(Answer {
         question: "What do checksums of metadata cost?".into(),
         verdict,
-        figure: format!("Create {:+.1} %, walk {:+.1} %.", create[0], walk[0]),
+        figure: format!("Create {}, walk {}.", signed(create.middle), signed(walk.middle)),
         published: format!(
             "create {:+.1} %, walk {:+.1} %.",
             percent(published_create),

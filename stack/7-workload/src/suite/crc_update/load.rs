@@ -77,6 +77,9 @@ struct Row {
     last: LoadOutcome,
 }
 
+/// Steps of a turn on each implementation: the load, and the share of checksums.
+pub(super) const STEPS: usize = 2;
+
 /// Runs the load and formats its section.
 ///
 /// # Errors
@@ -183,10 +186,10 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
         let log = row.last.counters.as_ref().map(|counted| counted.log_bytes as f64 / all as f64);
         let cells = vec![
             Cell::Count(all),
-            Cell::Number(row.wall.median(), 3),
+            Cell::median(&row.wall, 3),
             Cell::Number(row.wall.spread() * 100.0, 1),
-            Cell::Number(all as f64 / row.wall.median(), 0),
-            Cell::Number(row.processor.median() * 1e6 / all as f64, 2),
+            Cell::median(&row.wall.map(|seconds| all as f64 / seconds), 0),
+            Cell::median(&row.processor.map(|seconds| seconds * 1e6 / all as f64), 2),
             log.map_or(Cell::None, |bytes| Cell::Number(bytes, 0)),
             Cell::Count(row.wall.count() as u64),
         ];
@@ -208,6 +211,9 @@ fn computed_share(bytes: u64, seconds: [f64; 2], all: Duration) -> io::Result<Ve
     };
     seconds.into_iter().map(share).collect()
 }
+
+/// The published share in one pass is below this, in percent.
+const PUBLISHED: f64 = 0.1;
 
 /// The measured shares of checksums in processor time, in percent, of all turns.
 #[derive(Default)]
@@ -261,15 +267,17 @@ impl MeasuredShares {
         if self.engine.count() == 0 {
             return None;
         }
-        let percent = self.engine.median();
+        let share = self.engine.median_interval();
+        let range = share.range(|percent| format!("{percent:.3} %"));
         Some(Answer {
             question: "What do the journal's checksums cost a load of fsyncs, in one pass?".into(),
-            verdict: if percent < 0.1 {
-                "Less than 0.1 % of the processor's time, as published.".into()
-            } else {
-                "More than the published 0.1 % of the processor's time.".into()
-            },
-            figure: format!("{percent:.3} %, measured in {} turns.", self.engine.count()),
+            verdict: share.at_most(PUBLISHED).sentence(
+                "At most 0.1 % of the processor's time, as published",
+                "More than the published 0.1 % of the processor's time",
+                &range,
+                share.turns,
+            ),
+            figure: format!("{:.3} %.", share.middle),
             published: "1.11 % split, below 0.1 % in one pass.".into(),
         })
     }
@@ -281,8 +289,11 @@ impl MeasuredShares {
         ] {
             let Some(row) = rows.iter().find(|row| row.driver == driver) else { continue };
             let turns = samples.count() as u64;
-            let percent = if turns == 0 { Cell::None } else { Cell::Number(samples.median(), 4) };
-            table.row(name, row.storage.clone(), vec![percent, Cell::None, Cell::Count(turns)]);
+            table.row(
+                name,
+                row.storage.clone(),
+                vec![Cell::median(samples, 4), Cell::None, Cell::Count(turns)],
+            );
         }
         if let Some(why) = &self.kernel_missing {
             table.note(format!("The kernel's share was not measured: {why}."));

@@ -16,8 +16,7 @@ mod passes;
 use std::io;
 use std::time::Duration;
 
-use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 
 /// The parameters of the study.
 #[derive(Clone, Debug)]
@@ -40,20 +39,25 @@ impl Default for Options {
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let (implementations, skipped) = settings.implementations();
     let work =
         load::Work { threads: settings.threads, appends: options.appends, bytes: options.bytes };
-    let mut sections = vec![
-        passes::section(options.turn, settings, observer)?,
-        load::section(&work, settings, &implementations, observer)?,
+    let all = work.appends.saturating_mul(work.threads as u64);
+    let bytes = all.saturating_mul(work.bytes as u64);
+    settings.verify_space(bytes, &format!("{all} appends"))?;
+    let turns = settings.repetitions;
+    let plan = vec![
+        PartPlan::timed("blocks", turns, passes::turn_time(options.turn)),
+        PartPlan::new("fsync", load::STEPS * turns * implementations.len()),
     ];
-    sections[1].text.splice(0..0, skipped);
-    Ok(sections)
+    let mut parts = Parts::begin("crc-update", plan, None, observer)?;
+    parts.measure("blocks", |observer| passes::section(options.turn, settings, observer))?;
+    parts.measure("fsync", |observer| {
+        let mut section = load::section(&work, settings, &implementations, observer)?;
+        section.text.splice(0..0, skipped);
+        Ok(section)
+    })
 }
 
 #[cfg(test)]
@@ -67,12 +71,13 @@ mod tests {
     fn every_routine_and_size_is_reported_for_both_methods_and_then_the_load() {
         let options = Options { turn: Duration::from_micros(1), appends: 5, bytes: 100 };
         let mut heard = Heard::default();
-        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
         let routines = xfskit_crc::routines().iter().filter(|routine| routine.available()).count();
         let of = |key: &str| heard.0.iter().filter(|result| result.get(key).is_some()).count();
         assert_eq!(of("crc"), routines * 8 * 3 * 2);
         assert_eq!(of("fsync"), 2, "the engine and the harness");
-        assert_eq!(sections.len(), 2);
+        assert_eq!(heard.1.len(), 2);
     }
 
     #[test]

@@ -96,19 +96,10 @@ pub(super) fn section(
     settings: &Settings,
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
-    observer.progress("checksums in one pass and split")?;
     let chosen = xfskit_crc::selected();
-    let mut rates: Vec<Rate> = Vec::new();
-    for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
-        for size in SIZES {
-            for align in ALIGNMENTS {
-                rates
-                    .extend(Method::ALL.map(|method| Rate::new(routine.name, method, size, align)));
-            }
-        }
-    }
+    let mut rates = rates();
     for turn_number in 1..=settings.repetitions {
-        observer.progress(&format!("checksums of a block, turn {turn_number}"))?;
+        observer.progress(&format!("checksums in one pass and split, turn {turn_number}"))?;
         for pair in rates.chunks_exact_mut(Method::ALL.len()) {
             xfskit_crc::select(pair[0].routine);
             measure(pair, turn, settings.seed);
@@ -133,6 +124,25 @@ pub(super) fn section(
     section.tables.push(table(&rates));
     section.plots.push(plot(&rates, chosen));
     Ok(section)
+}
+
+/// Returns all rates, without figures. Both methods of a block follow each other.
+fn rates() -> Vec<Rate> {
+    let mut rates: Vec<Rate> = Vec::new();
+    for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
+        for size in SIZES {
+            for align in ALIGNMENTS {
+                rates
+                    .extend(Method::ALL.map(|method| Rate::new(routine.name, method, size, align)));
+            }
+        }
+    }
+    rates
+}
+
+/// Returns the time of all measurements of a turn.
+pub(super) fn turn_time(turn: Duration) -> Duration {
+    turn * u32::try_from(rates().len() * MEASUREMENTS).unwrap_or(u32::MAX)
 }
 
 impl Rate {
@@ -185,9 +195,8 @@ fn table(rates: &[Rate]) -> Table {
         };
         rates.iter().find(same).map(|rate| &rate.gigabytes)
     };
-    let median = |samples: Option<&Samples>| {
-        samples.map_or(Cell::None, |samples| Cell::Number(samples.median(), 2))
-    };
+    let median =
+        |samples: Option<&Samples>| samples.map_or(Cell::None, |samples| Cell::median(samples, 2));
     for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
         let Some(split) = find(rate.routine, rate.size, Method::Split, 0) else { continue };
         let ratio = rate.gigabytes.ratio_to(split);

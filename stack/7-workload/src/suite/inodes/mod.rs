@@ -23,8 +23,8 @@ use serde_json::json;
 use crate::driver::null::Null;
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Observer, Settings};
-use crate::testbed::{Job, TestVolume};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
+use crate::testbed::{Implementation, Job, TestVolume};
 use shape::{Plan, Shape};
 use step::{Step, StepOutcome, Work};
 
@@ -33,6 +33,8 @@ use step::{Step, StepOutcome, Work};
 pub struct Options {
     /// Shapes of the trees; each shape gives a section.
     pub shapes: Vec<Shape>,
+    /// Steps to measure; all if empty. The first one always runs.
+    pub steps: Vec<Step>,
     /// Files per thread and iteration.
     pub files: u64,
     /// Iterations.
@@ -59,66 +61,75 @@ struct Row {
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
+    let (implementations, skipped) = settings.implementations();
+    let plan = |shape| Plan {
+        shape,
+        threads: settings.threads,
+        files: options.files,
+        loops: options.loops,
+        size: options.file_size,
+        subdirs: options.subdirs,
+        seed: settings.seed,
+    };
+    let planned = options.shapes.iter().map(|&shape| {
+        let steps = plan(shape).steps(&options.steps).len();
+        PartPlan::new(shape.name(), settings.repetitions * steps * implementations.len())
+    });
+    let mut parts = Parts::begin("inodes", planned.collect(), skipped, observer)?;
+    for &shape in &options.shapes {
+        parts.measure(shape.name(), |observer| {
+            measure(&plan(shape), &options.steps, &implementations, settings, observer)
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs the steps on one tree, and formats its section.
+fn measure(
+    plan: &Plan,
+    only: &[Step],
+    implementations: &[Implementation],
     settings: &Settings,
     observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
-    let (implementations, skipped) = settings.implementations();
-    let mut sections = Vec::new();
-    for &shape in &options.shapes {
-        let plan = Plan {
-            shape,
-            threads: settings.threads,
-            files: options.files,
-            loops: options.loops,
-            size: options.file_size,
-            subdirs: options.subdirs,
-            seed: settings.seed,
-        };
-        let mut rows: Vec<Row> = Vec::new();
-        for turn in 1..=settings.repetitions {
-            let mut volumes: Vec<TestVolume> = implementations
-                .iter()
-                .map(|&implementation| settings.volume(implementation))
-                .collect::<io::Result<_>>()?;
-            for step in plan.steps() {
-                for volume in &mut volumes {
-                    let (driver, what) = (volume.name().to_owned(), step.name());
-                    observer.progress(&format!(
-                        "{}, turn {turn}: {what}, {driver}",
-                        shape.describe()
-                    ))?;
-                    let storage = volume.storage().to_owned();
-                    if let Some(done) = step::run(volume, step, &plan)? {
-                        add(&mut rows, step, &driver, &storage, done);
-                    }
-                }
-                if let (Step::Create, Some(done)) =
-                    (step, Work { step, plan: &plan }.run(&mut Null)?)
-                {
-                    add(&mut rows, step, "harness alone", "nothing", done);
+) -> io::Result<Section> {
+    let mut rows: Vec<Row> = Vec::new();
+    for turn in 1..=settings.repetitions {
+        let mut volumes: Vec<TestVolume> = implementations
+            .iter()
+            .map(|&implementation| settings.volume(implementation))
+            .collect::<io::Result<_>>()?;
+        for step in plan.steps(only) {
+            for volume in &mut volumes {
+                let (driver, what) = (volume.name().to_owned(), step.name());
+                let shape = plan.shape.describe();
+                observer.progress(&format!("{shape}, turn {turn}: {what}, {driver}"))?;
+                let storage = volume.storage().to_owned();
+                if let Some(done) = step::run(volume, step, plan)? {
+                    add(&mut rows, step, &driver, &storage, done);
                 }
             }
+            if let (Step::Create, Some(done)) = (step, Work { step, plan }.run(&mut Null)?) {
+                add(&mut rows, step, "harness alone", "nothing", done);
+            }
         }
-        for row in &rows {
-            observer.result(row.to_json(&plan))?;
-        }
-        sections.push(tables::section(&plan, &rows)?);
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
-        first.text.insert(0, why);
+    for row in &rows {
+        observer.result(row.to_json(plan))?;
     }
-    Ok(sections)
+    tables::section(plan, &rows)
 }
 
 impl Plan {
-    /// Returns the steps that this tree supports.
-    fn steps(&self) -> Vec<Step> {
-        match self.shape {
+    /// Returns the steps that this tree supports, of those in `only` unless that is empty. All
+    /// others need the files of the first one.
+    fn steps(&self, only: &[Step]) -> Vec<Step> {
+        let mut steps = match self.shape {
             Shape::Racing => vec![Step::Create, Step::Check],
             _ => Step::ALL.to_vec(),
-        }
+        };
+        steps.retain(|step| only.is_empty() || *step == Step::Create || only.contains(step));
+        steps
     }
 }
 

@@ -32,6 +32,16 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Returns the name of the shape.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Separate => "separate",
+            Self::Shared => "shared",
+            Self::Deep => "deep",
+            Self::Racing => "racing",
+        }
+    }
+
     /// Describes the shape in a phrase.
     pub fn describe(self) -> &'static str {
         match self {

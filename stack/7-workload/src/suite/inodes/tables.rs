@@ -7,7 +7,7 @@ use super::shape::Plan;
 use super::step::{Step, StepOutcome};
 use super::{Row, Shape};
 use crate::driver::Lock;
-use crate::measure::{Ratio, Samples, interval_note};
+use crate::measure::{Decision, Samples, interval_note};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// A step that takes less time than this has no rate: it is over before all threads run.
@@ -80,11 +80,11 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
         let counters = counters.as_ref();
         let cells = vec![
             operations.map_or(Cell::None, Cell::Count),
-            Cell::Number(row.wall.median(), 3),
+            Cell::median(&row.wall, 3),
             Cell::Number(row.wall.spread() * 100.0, 1),
             seconds(usage.user),
             seconds(usage.system),
-            if row.is_too_short() { Cell::None } else { Cell::Number(row.rate.median(), 0) },
+            if row.is_too_short() { Cell::None } else { Cell::median(&row.rate, 0) },
             counted(rate(counters.and_then(|c| c.changes)), 0),
             counted(rate(counters.map(|c| c.commits)), 0),
             counters.and_then(|c| c.checkpoints).map_or(Cell::None, Cell::Count),
@@ -98,8 +98,11 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             checker.map_or(row.driver.clone(), |checker| format!("{}, {checker}", row.driver));
         table.row(format!("{}: {driver}", row.step.name()), &row.storage, cells);
     }
-    let counted: Vec<String> =
-        plan.steps().iter().map(|step| format!("{}: {}", step.name(), step.operation())).collect();
+    let counted: Vec<String> = plan
+        .steps(&[])
+        .iter()
+        .map(|step| format!("{}: {}", step.name(), step.operation()))
+        .collect();
     table.note(format!("Operations are {}.", counted.join(", ")));
     table.note(
         "A change is one operation, such as a new file. xfskit keeps a transaction open for its thread's next changes, so one \
@@ -135,16 +138,27 @@ fn goal_text(row: &Row, rows: &[Row]) -> io::Result<Option<String>> {
     if row.is_too_short() || kernel.is_too_short() {
         return Ok(None);
     }
-    let (times, rate) = (kernel.wall.ratio_to(&row.wall).ratio, row.rate.median());
-    let created = row.step != Step::Create || rate >= CREATES;
+    let (times, rate) = (kernel.wall.times(&row.wall), row.rate.median());
+    let mut decision = times.at_least(goal);
+    if row.step == Step::Create {
+        decision = decision.and(row.rate.median_interval().at_least(CREATES));
+    }
     let rate_goal = if row.step == Step::Create { " and 350,000/s" } else { "" };
     let text = format!(
-        "The goal for {} is {goal} times the kernel's rate{rate_goal}. Measured: {times:.1} times, {}/s",
+        "The goal for {} is {goal} times the kernel's rate{rate_goal}. Measured: {:.1} times ({}), {}/s",
         row.step.name(),
+        times.middle,
+        times.range(|times| format!("{times:.1}")),
         Cell::Number(rate, 0),
     );
-    if times >= goal && created {
-        return Ok(Some(format!("{text}. The goal is reached.")));
+    match decision {
+        Decision::Shown => return Ok(Some(format!("{text}. The goal is reached."))),
+        Decision::Refuted => (),
+        Decision::Undecided => return Ok(Some(format!("{text}. This run does not decide."))),
+        Decision::TooFewTurns => {
+            let turns = times.turns;
+            return Ok(Some(format!("{text}. Turns: {turns}, too few to decide.")));
+        }
     }
     let processor = row.last.usage.processor;
     let busy = row.last.usage.busy_percent()?.map_or(String::new(), |percent| {
@@ -171,13 +185,10 @@ fn answer(rows: &[Row]) -> Option<Answer> {
     let ours = created("xfskit")?;
     let verdict = match created("kernel XFS") {
         Some(kernel) => {
-            let Ratio { ratio, low, high } = kernel.wall.ratio_to(&ours.wall);
-            let sure = if low.is_nan() {
-                " in one turn".into()
-            } else {
-                format!(" ({low:.1} to {high:.1})")
-            };
-            format!("{ratio:.1} times as many as the kernel{sure}.")
+            let times = kernel.wall.times(&ours.wall);
+            let claim = format!("{:.1} times as many as the kernel", times.middle);
+            let range = times.range(|times| format!("{times:.1}"));
+            times.above(1.0).sentence(&claim, &claim, &format!("{range} times"), times.turns)
         }
         None => "The kernel was not measured.".into(),
     };
@@ -296,7 +307,7 @@ fn creates(plan: &Plan, rows: &[Row]) -> Option<Table> {
     for row in rows.iter().filter(created) {
         let cells = vec![
             row.last.operations.map_or(Cell::None, Cell::Count),
-            if row.is_too_short() { Cell::None } else { Cell::Number(row.rate.median(), 0) },
+            if row.is_too_short() { Cell::None } else { Cell::median(&row.rate, 0) },
             Cell::Count(row.rate.count() as u64),
         ];
         table.row(&row.driver, row.storage.clone(), cells);

@@ -2,8 +2,14 @@ use super::*;
 use crate::driver::testing::Recorder;
 use crate::suite::testing::{Heard, settings};
 
-const OPTIONS: Options =
-    Options { shapes: Vec::new(), files: 40, loops: 2, file_size: 0, subdirs: 3 };
+const OPTIONS: Options = Options {
+    shapes: Vec::new(),
+    steps: Vec::new(),
+    files: 40,
+    loops: 2,
+    file_size: 0,
+    subdirs: 3,
+};
 
 fn results(shape: Shape, file_size: u64) -> Vec<(String, String, u64)> {
     let options = Options { shapes: vec![shape], file_size, ..OPTIONS };
@@ -58,7 +64,10 @@ fn the_engine_counts_changes_commits_and_checkpoints_apart() {
 #[test]
 fn published_rates_stand_beside_rates_by_wall_time_only() {
     let options = Options { shapes: vec![Shape::Separate], ..OPTIONS };
-    let sections = run(&options, &settings(), &mut Heard::default()).expect("a study");
+    let mut heard = Heard::default();
+    run(&options, &settings(), &mut heard).expect("a study");
+    heard.assert_steps();
+    let sections = heard.1;
     let published = |table: &&crate::report::Table| {
         table.rows.iter().any(|row| row.source == crate::report::Source::Published)
     };
@@ -70,6 +79,22 @@ fn published_rates_stand_beside_rates_by_wall_time_only() {
     let lines =
         sections[0].tables.iter().find(|table| table.title.starts_with("Output of fs_mark"));
     assert!(lines.is_some_and(|table| table.rows.len() >= 2));
+}
+
+#[test]
+fn some_steps_run_alone_with_the_creation_that_they_need() {
+    let steps = vec![Step::Find, Step::Remove];
+    let options = Options { shapes: vec![Shape::Separate], steps, ..OPTIONS };
+    let mut heard = Heard::default();
+    run(&options, &settings(), &mut heard).expect("a study");
+    heard.assert_steps();
+    let steps: Vec<&str> = heard
+        .0
+        .iter()
+        .filter(|row| row["inodes"]["driver"] == "xfskit")
+        .filter_map(|row| row["inodes"]["step"].as_str())
+        .collect();
+    assert_eq!(steps, ["create", "find", "remove"]);
 }
 
 #[test]

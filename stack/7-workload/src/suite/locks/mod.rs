@@ -27,7 +27,7 @@ use xfskit_lock::{Kind, LockConfig, with_config};
 
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 use crate::testbed::Implementation;
 use creates::{CreateOutcome, Creates};
 use fit::Factors;
@@ -143,24 +143,41 @@ fn time_min(threads: usize, processors: usize) -> Duration {
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let (implementations, skipped) = settings.implementations();
-    let points =
-        measure(options, settings, implementations.contains(&Implementation::Kernel), observer)?;
+    let kernel = implementations.contains(&Implementation::Kernel);
+    let kinds = Kind::ALL.len() + usize::from(kernel);
+    let count = settings.repetitions * options.threads.len() * kinds;
+    let plan = vec![
+        PartPlan::timed("creates", count, options.time),
+        PartPlan::new("model", 1 + Kind::ALL.len()),
+    ];
+    let mut parts = Parts::begin("locks", plan, skipped, observer)?;
+    // The model is made from the points, so a run that lacks it measures them again.
+    if !parts.wants("creates") && !parts.wants("model") {
+        return Ok(());
+    }
+    let observer = parts.start("creates");
+    let points = measure(options, settings, kernel, observer)?;
     for point in &points {
         observer.result(point.to_json())?;
     }
-    let mut measured = tables::measured(&points, options.time);
-    measured.text.extend(skipped);
+    parts.add("creates", tables::measured(&points, options.time))?;
+    parts.measure("model", |observer| extrapolate(options, settings, &points, observer))
+}
+
+/// Makes the model from measured points, and formats its section.
+fn extrapolate(
+    options: &Options,
+    settings: &Settings,
+    points: &[Point],
+    observer: &mut dyn Observer,
+) -> io::Result<Section> {
     observer.progress("the cost of locks and threads")?;
     let costs = Costs::measure(options.time / 20);
     let timed = create(LockConfig { timed: true, ..LockConfig::default() }, 1, options, settings)?;
     let model = Model {
-        inputs: model_inputs(&timed.0, &points, &costs),
+        inputs: model_inputs(&timed.0, points, &costs),
         costs,
         events: options.events,
         seed: settings.seed,
@@ -168,7 +185,7 @@ pub fn run(
     let mut validated = Vec::new();
     for kind in Kind::ALL {
         observer.progress(&format!("the model: {}", kind.name()))?;
-        validated.extend(model.validate(kind, &points, &options.processors));
+        validated.extend(model.validate(kind, points, &options.processors));
     }
     for one in &validated {
         for computed in one.check.iter().map(|(_, computed)| computed).chain(&one.many) {
@@ -178,7 +195,7 @@ pub fn run(
             observer.result(computed.to_json(false))?;
         }
     }
-    Ok(vec![measured, tables::model(&model, &validated)])
+    Ok(tables::model(&model, &validated))
 }
 
 /// The model of all kinds of locks.
@@ -395,7 +412,9 @@ mod tests {
             events: 5_000,
         };
         let mut heard = Heard::default();
-        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
+        let sections = &heard.1;
         let of = |what: &str| heard.0.iter().filter(|result| !result[what].is_null()).count();
         assert_eq!(of("locks"), 5 * 2);
         assert!(

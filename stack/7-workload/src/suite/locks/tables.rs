@@ -7,7 +7,7 @@ use xfskit_lock::Kind;
 use super::model::ModelInputs;
 use super::probe::Costs;
 use super::{Model, ModelPoint, Point, Validated, fit, processors};
-use crate::measure::{Ratio, Samples};
+use crate::measure::{Decision, Samples};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::inodes::published;
 
@@ -60,7 +60,7 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
         }
         let cells = vec![
             Cell::Count(point.threads as u64),
-            Cell::Number(point.rate.median(), 0),
+            Cell::median(&point.rate, 0),
             Cell::Number(point.rate.spread() * 100.0, 1),
             Cell::Number(point.rate.median() / parking, 3),
             Cell::Number(point.last.usage.processor.as_secs_f64() * 1e6 / files, 2),
@@ -110,15 +110,18 @@ fn answer(points: &[Point]) -> Option<Answer> {
     let mut kinds: Vec<&Point> = long().filter(|point| point.threads == threads).collect();
     kinds.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let (first, last) = (kinds.first()?, kinds.last()?);
+    let times = first.rate.times(&last.rate);
+    let claim = format!(
+        "With {threads} threads on {} processors, {} is the fastest and {} the slowest",
+        processors(),
+        first.name(),
+        last.name()
+    );
+    let range = format!("{} times", times.range(|times| format!("{times:.2}")));
     Some(Answer {
         question: "How does the kind of lock affect concurrent creates?".into(),
-        verdict: format!(
-            "With {threads} threads on {} processors, {} is the fastest and {} the slowest.",
-            processors(),
-            first.name(),
-            last.name()
-        ),
-        figure: format!("{:.1} times.", rate(first) / rate(last)),
+        verdict: times.above(1.0).sentence(&claim, &claim, &range, times.turns),
+        figure: format!("{:.2} times.", times.middle),
         published: format!("ticket {:.2} times queued.", published_ticket()),
     })
 }
@@ -199,19 +202,14 @@ pub(super) fn ticket_text(points: &[Point], processors: usize) -> Option<String>
     };
     let threads = points.iter().map(|point| point.threads).filter(|n| *n > processors).max()?;
     let (ticket, queued) = (of(Kind::Ticket, threads)?, of(Kind::Queued, threads)?);
-    let Ratio { ratio, low, high } = ticket.rate.ratio_to(&queued.rate);
+    let times = ticket.rate.times(&queued.rate);
+    let (ratio, sure) = (times.middle, times.range(|times| format!("{times:.2}")));
     let published = published_ticket();
-    let sure = if low.is_nan() {
-        "in one turn, which shows no spread".into()
-    } else {
-        format!("{low:.2} to {high:.2}")
-    };
-    let verdict = if low <= 1.0 && high >= 1.0 || low.is_nan() && (ratio - 1.0).abs() < 0.05 {
-        "Neither kind is faster here beyond the noise."
-    } else if ratio > 1.0 {
-        "The direction is the same, the cause is not."
-    } else {
-        "The direction is the opposite."
+    let verdict = match times.above(1.0) {
+        Decision::TooFewTurns => "So few turns do not decide which kind is faster here.",
+        Decision::Undecided => "Neither kind is faster here beyond the noise.",
+        Decision::Shown => "The direction is the same, the cause is not.",
+        Decision::Refuted => "The direction is the opposite.",
     };
     Some(format!(
         "Published: with 16 threads on 120 processors, ticket locks were {published:.2} times as fast as queued ones. Here, \

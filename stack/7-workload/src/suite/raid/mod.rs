@@ -25,9 +25,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::image;
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, Parts, Settings};
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
 
@@ -180,15 +181,15 @@ impl Point {
     }
 }
 
+/// Why the kernel has no column.
+const KERNEL_SKIPPED: &str =
+    "The kernel was not measured: its md needs members and a kernel of its own.";
+
 /// Runs the study.
 ///
 /// # Errors
 /// If members cannot be made or do not form the array, and if the observer stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let plan = options.plan;
     let files = readers::files(options.readers.max(1), options.file_size, settings.seed);
     let room = files.last().map_or(0, |file| file.end);
@@ -197,19 +198,21 @@ pub fn run(
     let parity = u64::try_from(parity.max(plan.tolerates())).unwrap_or(0);
     let data = u64::from(plan.members).saturating_sub(parity).max(1);
     let size = room.div_ceil(data).next_multiple_of(ROUND);
-    observer.progress(&format!("{} members of {} MB", plan.members, size / 1_000_000))?;
+    let what = format!("{} members of {} MB", plan.members, size / 1_000_000);
+    if let MemberKind::Files(dir) = &options.members {
+        let bytes = size.saturating_mul(plan.members.into());
+        image::verify_space(dir, xfskit_units::ByteLen(bytes), &what)?;
+    }
+    observer.progress(&what)?;
     let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
     let study = Study { member_set, files, options, settings };
-    let mut sections = vec![states(&study, observer)?];
+    let skipped = settings.kernel_baseline.then(|| KERNEL_SKIPPED.into());
+    let mut parts = Parts::begin("raid", Vec::new(), skipped, observer)?;
+    parts.measure("states", |observer| states(&study, observer))?;
     if plan.tolerates() > 0 {
-        sections.push(sweeps(&study, observer)?);
+        parts.measure("sweeps", |observer| sweeps(&study, observer))?;
     }
-    sections.push(tables::routines(&plan));
-    if settings.kernel_baseline {
-        let why = "The kernel was not measured: its md needs members and a kernel of its own.";
-        sections[0].text.insert(0, why.into());
-    }
-    Ok(sections)
+    parts.measure("routines", |_| Ok(tables::routines(&plan)))
 }
 
 /// Measures the array in every state, and the same members as RAID50.
@@ -284,8 +287,8 @@ mod tests {
 
     fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
-        let sections = run(&options(members), &settings(), &mut heard).expect("a study");
-        assert_eq!(sections.len(), 3);
+        run(&options(members), &settings(), &mut heard).expect("a study");
+        assert_eq!(heard.1.len(), 3);
         heard.0.into_iter().map(|result| result["raid"].clone()).collect()
     }
 

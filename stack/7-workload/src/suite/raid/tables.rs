@@ -9,7 +9,6 @@ use xfskit_units::ByteLen;
 use super::members::Plan;
 use super::readers::{Outcome, REQUESTS_MIN, Setup, State};
 use super::{Point, Study, published};
-use crate::measure::Ratio;
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// Bytes of a block for the routines, which fits the processor's cache.
@@ -77,11 +76,12 @@ fn answer(rows: &[Point]) -> Option<Answer> {
         rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())
     };
     let (healthy, failed) = (of(State::Missing(0))?, of(State::Missing(1))?);
-    let Ratio { ratio, low, high } = failed.rate.ratio_to(&healthy.rate);
-    let sure = if low.is_nan() { "in one turn".into() } else { format!("{low:.2} to {high:.2}") };
+    let times = failed.rate.times(&healthy.rate);
+    let claim = format!("The array reads {:.2} times what it reads healthy", times.middle);
+    let range = format!("{} times", times.range(|times| format!("{times:.2}")));
     Some(Answer {
         question: "What does a read cost if a member is missing?".into(),
-        verdict: format!("The array reads {ratio:.2} times what it reads healthy ({sure})."),
+        verdict: times.above(1.0).sentence(&claim, &claim, &range, times.turns),
         figure: format!(
             "{} of {} MB/s.",
             Cell::Number(failed.rate.median(), 0),
@@ -131,7 +131,7 @@ fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     let Outcome { io_stats: IoStats { read, loaded, stored }, .. } = point.last;
     let each = |bytes: ByteLen| Cell::Number(point.last.per_byte(bytes.0), 2);
     vec![
-        Cell::Number(point.rate.median(), 0),
+        Cell::median(&point.rate, 0),
         Cell::Number(point.rate.spread() * 100.0, 1),
         Cell::Number(point.rate.median() / healthy, 3),
         Cell::Number(point.last.processor(), 3),

@@ -102,6 +102,13 @@ struct CostPoint {
     cold: bool,
 }
 
+/// Returns the lengths of the steps of the part, relative to each other.
+#[allow(clippy::cast_precision_loss)] // of lengths
+pub(super) fn lengths(counts: &Counts, settings: &Settings, drivers: usize) -> Vec<f64> {
+    let turns = settings.repetitions * drivers;
+    counts.each().flat_map(|count| std::iter::repeat_n(count as f64, turns)).collect()
+}
+
 /// Runs the cost part and formats its section.
 ///
 /// # Errors

@@ -89,6 +89,9 @@ impl Job for Work {
     }
 }
 
+/// Steps of the part on each implementation: the designs.
+pub(super) const STEPS: usize = 3;
+
 /// Runs the part with `links` names of one inode and formats its section.
 ///
 /// # Errors

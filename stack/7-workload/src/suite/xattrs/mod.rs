@@ -18,8 +18,7 @@ mod space;
 
 use std::io;
 
-use crate::report::Section;
-use crate::suite::{Observer, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
 use case::Case;
 use cost::Counts;
 
@@ -52,33 +51,42 @@ impl Default for Options {
 ///
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
-pub fn run(
-    options: &Options,
-    settings: &Settings,
-    observer: &mut dyn Observer,
-) -> io::Result<Vec<Section>> {
+pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
     let (implementations, skipped) = settings.implementations();
-    let mut sections = Vec::new();
     let (partial, clean): (Vec<Case>, Vec<Case>) =
         options.cases.iter().cloned().partition(|case| case.thinning != case::Thinning::Nothing);
-    for (title, cases) in [
-        ("Space: attributes on a fresh volume", clean),
-        ("Space: half removed, then others set or removed", partial),
-    ] {
-        if !cases.is_empty() {
-            sections.push(space::section(title, &cases, settings, &implementations, observer)?);
-        }
+    let spaces = [
+        ("fresh", "Space: attributes on a fresh volume", clean),
+        ("removed", "Space: half removed, then others set or removed", partial),
+    ];
+    let drivers = implementations.len();
+    let each = |cases: &[Case]| cases.len() * drivers;
+    let mut plan: Vec<PartPlan> =
+        spaces.iter().map(|(part, _, cases)| PartPlan::new(part, each(cases))).collect();
+    plan.retain(|plan| !plan.steps.is_empty());
+    if let Some(counts) = &options.cost {
+        plan.push(PartPlan::of_lengths("cost", cost::lengths(counts, settings, drivers)));
+    }
+    if options.links.is_some() {
+        plan.push(PartPlan::new("links", links::STEPS * drivers));
+    }
+    let mut parts = Parts::begin("xattrs", plan, skipped, observer)?;
+    for (part, title, cases) in spaces.iter().filter(|(_, _, cases)| !cases.is_empty()) {
+        parts.measure(part, |observer| {
+            space::section(title, cases, settings, &implementations, observer)
+        })?;
     }
     if let Some(counts) = &options.cost {
-        sections.push(cost::section(counts, settings, &implementations, observer)?);
+        parts.measure("cost", |observer| {
+            cost::section(counts, settings, &implementations, observer)
+        })?;
     }
     if let Some(links) = options.links {
-        sections.push(links::section(links, settings, &implementations, observer)?);
+        parts.measure("links", |observer| {
+            links::section(links, settings, &implementations, observer)
+        })?;
     }
-    if let (Some(first), Some(why)) = (sections.first_mut(), skipped) {
-        first.text.insert(0, why);
-    }
-    Ok(sections)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -99,8 +107,9 @@ mod tests {
         let cases = names.map(case).to_vec();
         let options = Options { cases, cost: None, links: None };
         let mut heard = Heard::default();
-        let sections = run(&options, &settings(), &mut heard).expect("a study");
-        assert_eq!(sections.len(), 2, "those on a fresh volume, and those partly removed");
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
+        assert_eq!(heard.1.len(), 2, "those on a fresh volume, and those partly removed");
         let left = [4000, 1500, 3000, 2500];
         for ((result, name), left) in heard.0.iter().zip(names).zip(left) {
             let of = &result["xattrs"];
@@ -116,7 +125,8 @@ mod tests {
         let cost = Some(Counts { most: 600, step: 300 });
         let options = Options { cases: Vec::new(), cost, links: None };
         let mut heard = Heard::default();
-        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
         let reported: Vec<_> = heard
             .0
             .iter()
@@ -127,7 +137,7 @@ mod tests {
             .collect();
         let expected = ["xfskit", "harness alone"];
         assert_eq!(reported, [300, 600].map(|n| expected.map(|driver| (driver, n))).concat());
-        assert_eq!(sections[0].tables[0].rows.len(), 4);
+        assert_eq!(heard.1[0].tables[0].rows.len(), 4);
     }
 
     #[test]
@@ -135,6 +145,7 @@ mod tests {
         let options = Options { cases: Vec::new(), cost: None, links: Some(1000) };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
         let attributes = heard.0.iter().map(|result| &result["links"]["leaves"]["attributes"]);
         // The name under which the file was created is a link too.
         assert_eq!(attributes.collect::<Vec<_>>(), [0, 1001, 1000]);

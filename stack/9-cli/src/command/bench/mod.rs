@@ -3,72 +3,104 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`suites`] | the studies and their sizes |
+//! | [`session`] | a run: its progress, its report, and the run that it continues |
+//! | [`compare`] | two runs side by side |
+//! | [`destination`] | a file that is replaced as a whole |
 
+mod compare;
+mod destination;
+mod session;
 mod suites;
 
-use std::fs;
 use std::io;
-use std::path::Path;
 
-use clap::Parser;
-use serde_json::{Value, json};
-use xfskit_workload::report::{Section, csv, html, text};
+use clap::{Parser, ValueEnum};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use xfskit_workload::suite::Observer;
-use xfskit_workload::{Environment, Report};
 
-use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::exit::Outcome;
 use crate::grammar::bench::{
-    All, Bench, Checksum, CrcUpdate, Inodes, Locks, Raid, Suite, SuiteOptions, Xattrs,
+    All, Bench, Checksum, CrcUpdate, Inodes, Locks, Raid, StudyName, Suite, Xattrs,
 };
 use crate::out::Out;
-use crate::stop::Stop;
+use session::Study;
 
 /// `xfskit bench`: runs the chosen study, and prints its figures.
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
-        Suite::Checksum(args) => report("What checksums cost", &args.options, out, |observer| {
-            suites::checksum(args, observer)
-        }),
+        Suite::Checksum(args) => {
+            let study = study("What checksums cost", "checksum", args);
+            session::run(study, &args.options, out, |observer| suites::checksum(args, observer))
+        }
         Suite::Inodes(args) => {
-            report("The concurrent inode test", &args.options, out, |observer| {
-                suites::inodes(args, observer)
-            })
+            let study = study("The concurrent inode test", "inodes", args);
+            session::run(study, &args.options, out, |observer| suites::inodes(args, observer))
         }
         Suite::Locks(args) => {
-            report("Kinds of locks", &args.options, out, |observer| suites::locks(args, observer))
+            let study = study("Kinds of locks", "locks", args).only(&args.only);
+            session::run(study, &args.options, out, |observer| suites::locks(args, observer))
         }
-        Suite::Raid(args) => report("Reads from degraded arrays", &args.options, out, |observer| {
-            suites::raid(args, observer)
-        }),
+        Suite::Raid(args) => {
+            let study = study("Reads from degraded arrays", "raid", args).only(&args.only);
+            session::run(study, &args.options, out, |observer| suites::raid(args, observer))
+        }
         Suite::Xattrs(args) => {
-            report("Extended attributes and links at scale", &args.options, out, |observer| {
-                suites::xattrs(args, observer)
-            })
+            let study = study("Extended attributes and links at scale", "xattrs", args);
+            session::run(study, &args.options, out, |observer| suites::xattrs(args, observer))
         }
         Suite::CrcUpdate(args) => {
-            report("Checksums brought up to date in one pass", &args.options, out, |observer| {
-                suites::crc_update(args, observer)
-            })
+            let title = "Checksums brought up to date in one pass";
+            let study = study(title, "crc-update", args).only(&args.only);
+            session::run(study, &args.options, out, |observer| suites::crc_update(args, observer))
         }
-        Suite::All(All { options }) => {
-            report("All studies", options, out, |observer| all(options, observer))
+        Suite::Compare(args) => compare::run(args, out),
+        Suite::All(args) => {
+            let study = study("All studies", "all", args);
+            session::run(study, &args.options, out, |observer| all(args, observer))
         }
     }
 }
 
-/// Returns every suite with the defaults of its command.
-fn all(options: &SuiteOptions, observer: &mut dyn Observer) -> io::Result<Vec<Section>> {
-    let mut sections =
-        suites::checksum(&Checksum { options: options.clone(), ..usual("") }, observer)?;
-    sections.extend(suites::inodes(&Inodes { options: options.clone(), ..usual("") }, observer)?);
-    sections.extend(suites::locks(&Locks { options: options.clone(), ..usual("") }, observer)?);
-    sections.extend(suites::raid(&Raid { options: options.clone(), ..usual("") }, observer)?);
-    sections.extend(suites::xattrs(&Xattrs { options: options.clone(), ..usual("") }, observer)?);
-    sections.extend(suites::crc_update(
-        &CrcUpdate { options: options.clone(), ..usual("") },
-        observer,
-    )?);
-    Ok(sections)
+/// Returns a study with the options of its command.
+fn study<'s>(title: &'s str, name: &'s str, args: &impl Serialize) -> Study<'s> {
+    let options = match serde_json::to_value(args) {
+        Ok(Value::Object(options)) => options,
+        _ => Map::new(),
+    };
+    Study { title, name, options, only: Vec::new() }
+}
+
+impl Study<'_> {
+    /// Limits the study to these of its parts; all if there are none.
+    fn only(mut self, parts: &[impl ValueEnum]) -> Self {
+        let names = parts.iter().filter_map(ValueEnum::to_possible_value);
+        self.only = names.map(|part| format!("{}.{}", self.name, part.get_name())).collect();
+        self
+    }
+}
+
+/// Runs every suite with the defaults of its command.
+fn all(args: &All, observer: &mut dyn Observer) -> io::Result<()> {
+    for study in StudyName::value_variants() {
+        if !args.only.is_empty() && !args.only.contains(study) {
+            continue;
+        }
+        let options = args.options.clone();
+        match study {
+            StudyName::Checksum => {
+                suites::checksum(&Checksum { options, ..usual("") }, observer)?;
+            }
+            StudyName::Inodes => suites::inodes(&Inodes { options, ..usual("") }, observer)?,
+            StudyName::Locks => suites::locks(&Locks { options, ..usual("") }, observer)?,
+            StudyName::Raid => suites::raid(&Raid { options, ..usual("") }, observer)?,
+            StudyName::Xattrs => suites::xattrs(&Xattrs { options, ..usual("") }, observer)?,
+            StudyName::CrcUpdate => {
+                suites::crc_update(&CrcUpdate { options, ..usual("") }, observer)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the arguments of a command line with these words.
@@ -80,71 +112,4 @@ fn usual<T: clap::Args>(words: &str) -> T {
         args: T,
     }
     Only::<T>::parse_from(["bench"].into_iter().chain(words.split_whitespace())).args
-}
-
-/// Runs a suite, and writes its report in every requested form.
-fn report(
-    title: &str,
-    options: &SuiteOptions,
-    out: &Out,
-    suite: impl FnOnce(&mut dyn Observer) -> io::Result<Vec<Section>>,
-) -> Outcome {
-    let environment = Environment::now();
-    let mut reporter = SuiteReporter { out, stop: Stop::on_signals()?, failed: None };
-    let sections = suite(&mut reporter);
-    if let Some(failure) = reporter.failed {
-        return Err(failure);
-    }
-    let sections = sections.map_err(|err| Failure::cannot(format!("bench: {err}")))?;
-    let report = Report { title: title.into(), environment, sections };
-    if let Some(path) = &options.html {
-        write(path, &html::report(&report))?;
-    }
-    if let Some(path) = &options.csv {
-        write(path, &csv::report(&report))?;
-    }
-    if out.json() {
-        out.object(&json!({ "report": report }))?;
-    } else {
-        out.raw(text::report(&report).as_bytes())?;
-    }
-    Ok(ExitStatus::Success)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|err| Failure::cannot(format!("{}: {err}", path.display())))
-}
-
-/// Reports the progress of a suite to the user.
-struct SuiteReporter<'o> {
-    out: &'o Out,
-    stop: Stop,
-    /// The failure that stopped the suite.
-    failed: Option<Failure>,
-}
-
-impl SuiteReporter<'_> {
-    fn keep(&mut self, done: Result<(), Failure>) -> io::Result<()> {
-        done.map_err(|failure| {
-            self.failed = Some(failure);
-            io::ErrorKind::Interrupted.into()
-        })
-    }
-}
-
-impl Observer for SuiteReporter<'_> {
-    fn progress(&mut self, text: &str) -> io::Result<()> {
-        let requested = self.stop.check();
-        self.keep(requested)?;
-        self.out.note(text);
-        Ok(())
-    }
-
-    fn result(&mut self, result: Value) -> io::Result<()> {
-        if !self.out.json() {
-            return Ok(());
-        }
-        let done = self.out.object(&result).and_then(|()| self.out.flush());
-        self.keep(done)
-    }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use xfskit::VolumeOptions;
 use xfskit::md::Level;
-use xfskit_workload::report::Section;
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
     Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
@@ -14,11 +13,9 @@ use xfskit_workload::suite::{
 use xfskit_workload::testbed::Testbed;
 
 use crate::grammar::bench::{
-    Against, Checksum, CrcUpdate, Inodes, Locks, Program, Raid, Shape, SuiteOptions, XattrPart,
-    Xattrs,
+    Against, Checksum, CrcUpdate, InodeStep, Inodes, Locks, Program, Raid, Shape, SuiteOptions,
+    XattrPart, Xattrs,
 };
-
-type Sections = io::Result<Vec<Section>>;
 
 /// Bytes of a disk if the study does not name a size.
 const DISK: u64 = 1 << 40;
@@ -33,7 +30,7 @@ const QUICK_CASES: [&str; 4] = [
     "n20000--s-50-60--N-8000",
 ];
 
-pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> Sections {
+pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<()> {
     let quick = args.options.quick;
     let usual = |quick_one, full| if quick { quick_one } else { full };
     let mut options = xattrs::Options {
@@ -73,7 +70,7 @@ const CHECKSUM_LOG: u64 = 128 << 20;
 /// Default repetitions: a single one would prove nothing.
 const CHECKSUM_TURNS: [usize; 2] = [5, 3];
 
-pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> Sections {
+pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> io::Result<()> {
     let quick = args.options.quick;
     let wanted = |program| args.only.is_empty() || args.only.contains(&program);
     let number = |given: Option<u32>, usual: [u32; 2]| {
@@ -103,11 +100,12 @@ const INODES_LOG: u64 = 512 << 20;
 /// Largest group.
 const GROUP_MAX: u64 = 1 << 40;
 
-pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> Sections {
+pub(super) fn inodes(args: &Inodes, observer: &mut dyn Observer) -> io::Result<()> {
     let mut settings = settings(&args.options, INODES_DISK)?;
     let (files, loops) = if args.options.quick { (2000, 2) } else { (25_000, 4) };
     let options = inodes::Options {
         shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
+        steps: args.only.iter().map(|step| step_of(*step)).collect(),
         files: args.files.unwrap_or(files),
         loops: args.loops.unwrap_or(loops),
         file_size: args.file_size,
@@ -132,7 +130,7 @@ fn for_many_threads(testbed: &mut Testbed, threads: usize, groups: Option<u32>) 
 /// Time of a point of the locks and the arrays in a quick run.
 const QUICK_TIME: Duration = Duration::from_millis(500);
 
-pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> Sections {
+pub(super) fn locks(args: &Locks, observer: &mut dyn Observer) -> io::Result<()> {
     let mut settings = settings(&args.options, DISK)?;
     let options = locks_options(args);
     let most = options.threads.iter().copied().max().unwrap_or(1);
@@ -173,7 +171,7 @@ const QUICK_READERS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// Bytes of a file on an array.
 const FILE: u64 = 48 << 20;
 
-pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
+pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> io::Result<()> {
     let settings = settings(&args.options, DISK)?;
     raid::run(&raid_options(args)?, &settings, observer)
 }
@@ -224,7 +222,7 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
     Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
 }
 
-pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Sections {
+pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> io::Result<()> {
     let mut settings = settings(&args.options, DISK)?;
     settings.threads = args.options.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
@@ -233,6 +231,18 @@ pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> Secti
     }
     options.appends = args.appends.unwrap_or(options.appends);
     crc_update::run(&options, &settings, observer)
+}
+
+fn step_of(step: InodeStep) -> inodes::step::Step {
+    use inodes::step::Step;
+    match step {
+        InodeStep::Create => Step::Create,
+        InodeStep::Check => Step::Check,
+        InodeStep::Bulkstat => Step::Bulkstat,
+        InodeStep::Find => Step::Find,
+        InodeStep::List => Step::List,
+        InodeStep::Remove => Step::Remove,
+    }
 }
 
 fn shape_of(shape: Shape) -> inodes::shape::Shape {

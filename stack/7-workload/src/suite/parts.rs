@@ -1,0 +1,246 @@
+//! The parts of a study, measured one after the other.
+//!
+//! Each part has a name and gives one section. The section is handed over as soon as it is
+//! finished, so a run that ends early leaves what it measured. A run that continues another one
+//! leaves out the parts that are finished, and `--only` leaves out others.
+
+use std::io;
+use std::time::Duration;
+
+use super::Observer;
+use crate::report::Section;
+
+/// Whether a part shall be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// It shall be measured.
+    Yes,
+    /// The run that this one continues has finished it.
+    Finished,
+    /// The user left it out.
+    No,
+}
+
+/// The steps of a part, which a study announces before it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartPlan {
+    /// The study and the part: `raid.states`.
+    pub part: String,
+    /// The length of each step, relative to the others of the part.
+    pub steps: Vec<f64>,
+    /// The time of all steps, if the options fix it.
+    pub time: Option<Duration>,
+}
+
+impl PartPlan {
+    /// Returns a part with `count` steps of about the same length.
+    pub fn new(part: &str, count: usize) -> Self {
+        Self { part: part.into(), steps: vec![1.0; count], time: None }
+    }
+
+    /// Returns a part with `count` steps of this time each.
+    pub fn timed(part: &str, count: usize, each: Duration) -> Self {
+        let time = each.checked_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        Self { time, ..Self::new(part, count) }
+    }
+
+    /// Returns a part whose steps have these lengths, relative to each other.
+    pub fn of_lengths(part: &str, steps: impl IntoIterator<Item = f64>) -> Self {
+        Self { part: part.into(), steps: steps.into_iter().collect(), time: None }
+    }
+}
+
+/// The parts of a running study.
+pub(crate) struct Parts<'o> {
+    study: &'static str,
+    observer: &'o mut dyn Observer,
+    /// A paragraph for the first section of the study.
+    note: Option<String>,
+}
+
+impl<'o> Parts<'o> {
+    /// Begins a study with these parts, in this order. Their names are without the study's. `note`
+    /// is for the first section.
+    ///
+    /// # Errors
+    /// If the observer stops the suite.
+    pub(crate) fn begin(
+        study: &'static str,
+        plan: Vec<PartPlan>,
+        note: Option<String>,
+        observer: &'o mut dyn Observer,
+    ) -> io::Result<Self> {
+        let named = |plan: PartPlan| PartPlan { part: format!("{study}.{}", plan.part), ..plan };
+        let plan: Vec<PartPlan> = plan.into_iter().map(named).collect();
+        let wanted = plan.into_iter().filter(|plan| observer.wants(&plan.part) == Wanted::Yes);
+        let wanted: Vec<PartPlan> = wanted.collect();
+        observer.plan(study, wanted)?;
+        Ok(Self { study, observer, note })
+    }
+
+    /// Returns true if the part shall be measured.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.observer.wants(&format!("{}.{part}", self.study)) == Wanted::Yes
+    }
+
+    /// Reports the steps of a part from now on. Returns the observer for them.
+    pub(crate) fn start(&mut self, part: &str) -> &mut dyn Observer {
+        self.observer.begin(&format!("{}.{part}", self.study));
+        self.observer
+    }
+
+    /// Measures a part with `section`, if it is wanted, and hands over its section.
+    ///
+    /// # Errors
+    /// The errors of `section`, and of the observer if it stops the suite.
+    pub(crate) fn measure(
+        &mut self,
+        part: &str,
+        section: impl FnOnce(&mut dyn Observer) -> io::Result<Section>,
+    ) -> io::Result<()> {
+        if self.wants(part) {
+            let section = section(self.start(part))?;
+            return self.add(part, section);
+        }
+        if self.observer.wants(&format!("{}.{part}", self.study)) == Wanted::Finished {
+            self.note = None;
+        }
+        Ok(())
+    }
+
+    /// Hands over the section of a part, unless the user left it out.
+    ///
+    /// # Errors
+    /// If the observer stops the suite.
+    pub(crate) fn add(&mut self, part: &str, mut section: Section) -> io::Result<()> {
+        section.part = format!("{}.{part}", self.study);
+        if self.observer.wants(&section.part) == Wanted::No {
+            return Ok(());
+        }
+        section.text.splice(0..0, self.note.take());
+        self.observer.section(section)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// Wants what is not named otherwise.
+    #[derive(Default)]
+    struct Choosy {
+        finished: &'static str,
+        left_out: &'static str,
+        heard: Vec<String>,
+        sections: Vec<Section>,
+    }
+
+    impl Observer for Choosy {
+        fn wants(&self, part: &str) -> Wanted {
+            match part {
+                part if part == self.finished => Wanted::Finished,
+                part if part == self.left_out => Wanted::No,
+                _ => Wanted::Yes,
+            }
+        }
+
+        fn plan(&mut self, _: &str, parts: Vec<PartPlan>) -> io::Result<()> {
+            self.heard.extend(parts.into_iter().map(|plan| format!("plan {}", plan.part)));
+            Ok(())
+        }
+
+        fn begin(&mut self, part: &str) {
+            self.heard.push(format!("begin {part}"));
+        }
+
+        fn progress(&mut self, text: &str) -> io::Result<()> {
+            self.heard.push(text.into());
+            if text == "stop" { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        }
+
+        fn result(&mut self, _: Value) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn section(&mut self, section: Section) -> io::Result<()> {
+            self.heard.push(format!("section {}", section.part));
+            self.sections.push(section);
+            Ok(())
+        }
+    }
+
+    fn study(observer: &mut Choosy, last: &str) -> io::Result<()> {
+        let plan = ["a", "b", "c"].map(|part| PartPlan::new(part, 1)).to_vec();
+        let mut parts = Parts::begin("s", plan, Some("a note".into()), observer)?;
+        for (part, text) in [("a", "1"), ("b", "2"), ("c", last)] {
+            parts.measure(part, |observer| {
+                observer.progress(text)?;
+                Ok(Section::new(part))
+            })?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn sections_are_handed_over_when_they_are_finished() {
+        let mut all = Choosy::default();
+        study(&mut all, "stop").expect_err("stopped");
+        let expected = [
+            "plan s.a",
+            "plan s.b",
+            "plan s.c",
+            "begin s.a",
+            "1",
+            "section s.a",
+            "begin s.b",
+            "2",
+            "section s.b",
+            "begin s.c",
+            "stop",
+        ];
+        assert_eq!(all.heard, expected);
+    }
+
+    #[test]
+    fn a_part_that_is_finished_or_left_out_is_neither_announced_nor_measured() {
+        let mut some = Choosy { left_out: "s.b", ..Choosy::default() };
+        study(&mut some, "3").expect("a study");
+        let expected = [
+            "plan s.a",
+            "plan s.c",
+            "begin s.a",
+            "1",
+            "section s.a",
+            "begin s.c",
+            "3",
+            "section s.c",
+        ];
+        assert_eq!(some.heard, expected);
+        let mut rest = Choosy { finished: "s.b", ..Choosy::default() };
+        study(&mut rest, "3").expect("a study");
+        assert_eq!(rest.heard, expected);
+    }
+
+    #[test]
+    fn the_note_stands_in_the_first_section_of_all_runs_together() {
+        let notes = |finished, left_out| {
+            let mut run = Choosy { finished, left_out, ..Choosy::default() };
+            study(&mut run, "3").expect("a study");
+            run.sections.iter().map(|section| section.text.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(notes("", ""), [1, 0, 0]);
+        assert_eq!(notes("", "s.a"), [1, 0], "the first one that is measured");
+        assert_eq!(notes("s.a", ""), [0, 0], "the run before has it");
+        assert_eq!(notes("s.b", ""), [1, 0]);
+    }
+
+    #[test]
+    fn a_section_that_needs_another_part_is_added_without_being_asked_for() {
+        let mut run = Choosy { left_out: "s.b", ..Choosy::default() };
+        let mut parts = Parts::begin("s", Vec::new(), None, &mut run).expect("begun");
+        parts.add("a", Section::new("a")).expect("added");
+        parts.add("b", Section::new("b")).expect("left out");
+        assert_eq!(run.heard, ["section s.a"]);
+    }
+}
