@@ -119,6 +119,7 @@ pub(crate) enum Suite {
     CrcUpdate(CrcUpdate),
     All(All),
     Compare(Compare),
+    Claims(super::claims::Claims),
 }
 
 /// Set two runs side by side, and say what differs beyond the noise
