@@ -80,9 +80,9 @@ impl Job for Counted<'_> {
     }
 }
 
-/// The figures of one size and column.
+/// The figures of one size of inodes and one column.
 #[derive(Debug, Default)]
-struct Size {
+struct Measured {
     inode_size: u32,
     column: Option<Column>,
     rate: Samples,
@@ -169,16 +169,16 @@ fn without_removal(text: &str) -> &str {
 }
 
 /// Returns the figures of this size and column.
-fn size_of(sizes: &mut Vec<Size>, inode_size: u32, column: Column) -> &mut Size {
-    let same = |size: &Size| size.inode_size == inode_size && size.column == Some(column);
+fn size_of(sizes: &mut Vec<Measured>, inode_size: u32, column: Column) -> &mut Measured {
+    let same = |size: &Measured| size.inode_size == inode_size && size.column == Some(column);
     let at = sizes.iter().position(same).unwrap_or_else(|| {
-        sizes.push(Size { inode_size, column: Some(column), ..Size::default() });
+        sizes.push(Measured { inode_size, column: Some(column), ..Measured::default() });
         sizes.len() - 1
     });
     &mut sizes[at]
 }
 
-impl Size {
+impl Measured {
     /// Adds a turn.
     #[allow(clippy::cast_precision_loss)] // of a mean
     fn add(&mut self, outcome: &Outcome, counters: &Counters) {
@@ -207,10 +207,10 @@ impl Size {
 }
 
 /// Describes whether larger inodes are faster with checksums, and why not if they are not.
-fn sentence(sizes: &[Size]) -> String {
+fn sentence(sizes: &[Measured]) -> String {
     let of = |inode_size| {
         let same =
-            |size: &&Size| size.inode_size == inode_size && size.column == Some(Column::Best);
+            |size: &&Measured| size.inode_size == inode_size && size.column == Some(Column::Best);
         sizes.iter().find(same)
     };
     let (Some(small), Some(large)) = (of(INODE_SIZES[0]), of(INODE_SIZES[1])) else {
@@ -238,12 +238,12 @@ fn sentence(sizes: &[Size]) -> String {
 }
 
 /// Describes where the attributes are, and what that costs.
-fn reason(small: &Size, large: &Size) -> String {
-    let share = |size: &Size| {
+fn reason(small: &Measured, large: &Measured) -> String {
+    let share = |size: &Measured| {
         let [in_inode, in_blocks, _] = size.kept;
         format!("{} of {}", Cell::Count(in_inode), Cell::Count(in_inode + in_blocks))
     };
-    let journal = |size: &Size| Cell::Number(size.journal.median(), 0);
+    let journal = |size: &Measured| Cell::Number(size.journal.median(), 0);
     format!(
         "Of the files of a pass, {} keep their attributes in the inode with {} bytes, and {} with {}. The journal has {} \
          bytes for each operation with {} bytes, and {} with {}.",
@@ -258,7 +258,7 @@ fn reason(small: &Size, large: &Size) -> String {
     )
 }
 
-fn table_of(sizes: &[Size], storage: &str, turns: usize) -> Table {
+fn table_of(sizes: &[Measured], storage: &str, turns: usize) -> Table {
     let columns = [
         ("throughput", "MB/s"),
         ("of 512 bytes", "times"),
@@ -300,7 +300,7 @@ fn table_of(sizes: &[Size], storage: &str, turns: usize) -> Table {
 }
 
 /// Plots the throughput by size, and the published one.
-fn plot(sizes: &[Size]) -> Plot {
+fn plot(sizes: &[Measured]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     for size in sizes {
         let Some(column) = size.column else { continue };
@@ -334,9 +334,9 @@ mod tests {
     use crate::suite::checksum::tests::settings;
     use crate::suite::testing::Heard;
 
-    fn size(inode_size: u32, rates: &[f64], kept: [u64; 3]) -> Size {
+    fn size(inode_size: u32, rates: &[f64], kept: [u64; 3]) -> Measured {
         let samples = |values: &[f64]| values.iter().copied().collect::<Samples>();
-        Size {
+        Measured {
             inode_size,
             column: Some(Column::Best),
             rate: samples(rates),
