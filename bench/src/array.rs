@@ -82,18 +82,6 @@ fn fill(at: u64, buf: &mut [u8]) {
     }
 }
 
-/// Returns user and system time of this process so far.
-///
-/// # Panics
-/// If the system is not Linux.
-pub fn processor() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let behind_name = stat.rsplit(')').next().expect("a name in parentheses");
-    let fields: Vec<&str> = behind_name.split_whitespace().collect();
-    let ticks: u64 = fields[11..13].iter().map(|n| n.parse::<u64>().expect("a number")).sum();
-    Duration::from_millis(ticks * 10)
-}
-
 /// Converts a count for printing.
 #[allow(clippy::cast_precision_loss)] // for printing
 pub fn number(n: u64) -> f64 {

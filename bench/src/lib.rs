@@ -1,5 +1,15 @@
 //! Benchmarks: each measures both sides of a claim in one run.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`frame`] | arguments, turns and reports of every program |
+//! | [`contest`] | contenders that alternate turn by turn, and their table |
+//! | [`grid`] | several figures of each row, the median of all turns |
+//! | [`kernel`] | the kernel's side |
+//! | [`array`] | the array of the md benchmarks |
 
 pub mod array;
+pub mod contest;
+pub mod frame;
+pub mod grid;
 pub mod kernel;
-pub mod turns;

@@ -1,7 +1,7 @@
 //! A batch of scattered reads: `FileDevice::read_batch` compared with sequential reads, with
 //! threads and with io_uring, on data in the page cache and on data that is not.
 //!
-//! `bench-batch IMAGE [TURNS]`: IMAGE is a file of some GiB on the measured disk. If it does not
+//! `bench-batch IMAGE`: IMAGE is a file of some GiB on the measured disk. If it does not
 //! exist, it is created with 1 GiB of data. "Cold" means that the file's own pages were dropped
 //! (`POSIX_FADV_DONTNEED`) before each turn.
 
@@ -11,11 +11,16 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, types};
+use xfskit_bench::contest::{Contest, Quantity};
+use xfskit_bench::frame::{self, Result, section};
 use xfskit_block::{BlockDevice, FileDevice, IoRead, OpenMode};
 use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_workload::report::Section;
 
 const READ_BYTES: usize = 4096;
 const THREADS: usize = 8;
@@ -65,18 +70,20 @@ fn uring(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
     });
 }
 
-const CONTESTANTS: [Contender; 4] = [
+const CONTENDERS: [Contender; 4] = [
     ("one by one", one_by_one),
     ("8 threads", threads),
     ("read_batch", read_batch),
     ("io_uring", uring),
 ];
+/// `read_batch` among the contenders.
+const OURS: usize = 2;
 
 fn drop_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("pages are dropped");
 }
 
-fn make(path: &str) {
+fn make(path: &Path) {
     let device = FileDevice::create(path, ByteLen(MADE_BYTES)).expect("image is made");
     let piece: Vec<u8> = (0..=255u8).cycle().take(1 << 20).collect();
     for offset in (0..MADE_BYTES).step_by(1 << 20) {
@@ -85,9 +92,9 @@ fn make(path: &str) {
     device.flush().expect("image is flushed");
 }
 
-/// Microseconds per read of one turn.
+/// Returns the microseconds per read of one turn.
 #[allow(clippy::cast_precision_loss)] // counts far below 2^52
-fn turn(read: impl FnOnce(&mut [IoRead<'_>]), offsets: &[u64]) -> f64 {
+fn microseconds(read: impl FnOnce(&mut [IoRead<'_>]), offsets: &[u64]) -> f64 {
     let mut bufs = vec![[0u8; READ_BYTES]; offsets.len()];
     let mut batch: Vec<IoRead<'_>> = bufs
         .iter_mut()
@@ -99,44 +106,43 @@ fn turn(read: impl FnOnce(&mut [IoRead<'_>]), offsets: &[u64]) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / offsets.len() as f64
 }
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let Some(path) = args.next() else {
-        eprintln!("usage: bench-batch IMAGE [TURNS]");
-        std::process::exit(2);
-    };
-    let turns: usize = args.next().map_or(11, |n| n.parse().expect("TURNS is a number"));
-    if !std::path::Path::new(&path).exists() {
-        make(&path);
+#[derive(clap::Args)]
+struct Args {
+    /// File of some GiB on the measured disk; made with 1 GiB if missing
+    image: PathBuf,
+}
+
+fn main() -> ExitCode {
+    frame::run("Scattered reads: read_batch and other ways", 11, measure)
+}
+
+fn measure(Args { image }: &Args, turns: usize) -> Result<Vec<Section>> {
+    if !image.exists() {
+        make(image);
     }
-    let device = FileDevice::open(&path, OpenMode::ReadOnly).expect("image opens");
-    let file = File::open(&path).expect("image opens");
+    let (device, file) = (FileDevice::open(image, OpenMode::ReadOnly)?, File::open(image)?);
     let blocks = device.size().0 / READ_BYTES as u64;
-    println!("{:<12}{:>8}{:>16}{:>16}   µs per read, median / best", "", "reads", "cold", "cached");
+    let mut tables = Vec::new();
     for reads in [64usize, 1024] {
-        let mut times = vec![(Vec::new(), Vec::new()); CONTESTANTS.len()];
-        for round in 0..turns {
-            for ((cold, cached), (i, (_, read))) in
-                times.iter_mut().zip(CONTESTANTS.iter().enumerate())
-            {
+        let each = Quantity::cost("µs per read", 2);
+        let names = CONTENDERS.map(|(name, _)| (name, "a file"));
+        let contest = |cache| Contest::new(format!("{reads} reads, {cache}"), each, OURS, &names);
+        let (mut cold, mut cached) = (contest("cold"), contest("cached"));
+        for turn in 0..turns {
+            for (n, (_, read)) in CONTENDERS.iter().enumerate() {
                 // Scattered offsets that differ in each turn and contender: no cache below helps.
-                let seed = (round * CONTESTANTS.len() + i) as u64;
+                let seed = (turn * CONTENDERS.len() + n) as u64;
                 let offset = |n: u64| {
                     let hash = (seed << 32 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     (hash >> 20) % blocks * READ_BYTES as u64
                 };
                 let offsets: Vec<u64> = (0..reads as u64).map(offset).collect();
                 drop_pages(&file);
-                cold.push(turn(|batch| read(&device, &file, batch), &offsets));
-                cached.push(turn(|batch| read(&device, &file, batch), &offsets));
+                cold.add(n, microseconds(|batch| read(&device, &file, batch), &offsets));
+                cached.add(n, microseconds(|batch| read(&device, &file, batch), &offsets));
             }
         }
-        for ((name, _), (cold, cached)) in CONTESTANTS.iter().zip(times) {
-            let format_times = |mut t: Vec<f64>| {
-                t.sort_by(f64::total_cmp);
-                format!("{:7.2} /{:7.2}", t[t.len() / 2], t[0])
-            };
-            println!("{name:<12}{reads:>8} {} {}", format_times(cold), format_times(cached));
-        }
+        tables.extend([cold.table(), cached.table()]);
     }
+    Ok(vec![section("Scattered reads of 4 KiB", &[], tables)])
 }

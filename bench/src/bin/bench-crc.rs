@@ -2,16 +2,20 @@
 //!
 //! Every routine sums the same block repeatedly. The block stays in the processor's cache, like a
 //! block that has just been read. Each sum starts with the result of the last one, so that sums do
-//! not overlap. The contenders take many short turns, and the median and the best turn are printed.
-//! On a busy machine the best shows the processor, and the median the scheduler. The second table
-//! is the operation of XFS: `verify`, with the field counted as zero, one block after the other, so
+//! not overlap. The contenders take many short turns. On a busy machine the best shows the processor,
+//! and the median the scheduler. The second section is the operation of XFS: `verify`, with the field counted as zero, one block after the other, so
 //! these may overlap.
 //!
 //! ISA-L is used if its shared library is installed (Debian: libisal2).
 #![allow(unsafe_code)] // ISA-L speaks C
 
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use xfskit_bench::contest::{Contest, Quantity};
+use xfskit_bench::frame::{self, Result, section};
+use xfskit_workload::report::Section;
 
 /// A contender: its name, its preparation of a turn, and its function that sums.
 struct Contender {
@@ -29,8 +33,8 @@ impl Contender {
 }
 
 const SIZES: [usize; 4] = [128, 512, 4096, 65_536];
-const TURNS: usize = 300;
 const TURN: Duration = Duration::from_micros(200);
+const RATE: Quantity = Quantity::rate("GB/s", 1);
 
 type IsalCrc = unsafe extern "C" fn(*mut u8, i32, u32) -> u32;
 
@@ -72,7 +76,7 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Runs one turn and returns bytes per second.
+/// Runs one turn and returns GB per second.
 #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn turn(mut sum: impl FnMut(u32) -> u32, bytes: usize) -> f64 {
     let (start, mut rounds, mut seed) = (Instant::now(), 0usize, 0);
@@ -83,53 +87,62 @@ fn turn(mut sum: impl FnMut(u32) -> u32, bytes: usize) -> f64 {
         rounds += 20;
     }
     black_box(seed);
-    (rounds * bytes) as f64 / start.elapsed().as_secs_f64()
+    (rounds * bytes) as f64 / 1e9 / start.elapsed().as_secs_f64()
 }
 
-/// Formats the median and the best turn in GB/s.
-fn format_rates(mut rates: Vec<f64>) -> String {
-    rates.sort_by(f64::total_cmp);
-    format!("{:5.1} /{:5.1}", rates[rates.len() / 2] / 1e9, rates[rates.len() - 1] / 1e9)
+#[derive(clap::Args)]
+struct Args;
+
+fn main() -> ExitCode {
+    frame::run("CRC32c routines", 300, |Args: &Args, turns| {
+        let data: Vec<u8> =
+            (0..65_536u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        Ok(vec![sums(&data, turns)?, verifications(&data, turns)])
+    })
 }
 
-fn main() {
-    let data: Vec<u8> =
-        (0..65_536u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+/// Measures the sums of blocks of every size.
+fn sums(data: &[u8], turns: usize) -> Result<Section> {
     let all = contenders();
     for Contender { name, prepare, sum } in &all {
         prepare();
-        assert_eq!(sum(0, b"123456789"), 0xe306_9283, "{name} is not CRC32c");
-        assert_eq!(sum(sum(0, b"1234"), b"56789"), 0xe306_9283, "{name} does not append");
+        let whole = sum(0, b"123456789");
+        if [whole, sum(sum(0, b"1234"), b"56789")] != [0xe306_9283; 2] {
+            return Err(format!("{name} is not CRC32c").into());
+        }
     }
-    println!(
-        "{:<20}{:>15}{:>15}{:>15}{:>15}   GB/s, median / best",
-        "", "128 B", "512 B", "4 KiB", "64 KiB"
-    );
-    let mut rates = vec![vec![Vec::new(); SIZES.len()]; all.len()];
-    for _ in 0..TURNS {
-        for (rates, Contender { prepare, sum, .. }) in rates.iter_mut().zip(&all) {
+    let names: Vec<(&str, &str)> = all.iter().map(|one| (&*one.name, "memory")).collect();
+    let mut contests = SIZES.map(|size| Contest::new(format!("{size} bytes"), RATE, 0, &names));
+    for _ in 0..turns {
+        for (n, Contender { prepare, sum, .. }) in all.iter().enumerate() {
             prepare();
-            for (rates, size) in rates.iter_mut().zip(SIZES) {
-                rates.push(turn(|seed| sum(seed, black_box(&data[..size])), size));
+            for (contest, size) in contests.iter_mut().zip(SIZES) {
+                contest.add(n, turn(|seed| sum(seed, black_box(&data[..size])), size));
             }
         }
     }
-    for (rates, Contender { name, .. }) in rates.into_iter().zip(&all) {
-        let columns: Vec<String> = rates.into_iter().map(format_rates).collect();
-        println!("{name:<20}   {}", columns.join("   "));
-    }
-    println!("\nverify, with the field counted as zero (inode: 512 B at 100; block: 4 KiB at 4)");
-    for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
-        xfskit_crc::select(routine.name);
-        let verify = |size: usize, field: usize| {
+    Ok(section("Sums", &[], contests.map(|contest| contest.table()).into()))
+}
+
+/// Measures `verify` of an inode and of a block.
+fn verifications(data: &[u8], turns: usize) -> Section {
+    let routines = || xfskit_crc::routines().iter().filter(|routine| routine.available());
+    let names: Vec<(String, &str)> =
+        routines().map(|routine| (format!("xfskit {}", routine.name), "memory")).collect();
+    let shapes =
+        [("inode: 512 bytes, field at 100", 512, 100), ("block: 4 KiB, field at 4", 4096, 4)];
+    let measure = |(title, size, field): (&str, usize, usize)| {
+        let mut contest = Contest::new(title, RATE, 0, &names);
+        for (n, routine) in routines().enumerate() {
+            xfskit_crc::select(routine.name);
             let block = &data[..size];
             let once = |seed: u32| {
                 let block = black_box(block);
                 seed ^ u32::from(xfskit_crc::verify(block, field))
             };
-            format_rates((0..TURNS).map(|_| turn(once, size)).collect())
-        };
-        let (inode, block) = (verify(512, 100), verify(4096, 4));
-        println!("{:<20}   {inode}   {block}", format!("xfskit {}", routine.name));
-    }
+            (0..turns).for_each(|_| contest.add(n, turn(once, size)));
+        }
+        contest.table()
+    };
+    section("Verify, with the field counted as zero", &[], shapes.map(measure).into())
 }

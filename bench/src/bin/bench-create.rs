@@ -1,7 +1,7 @@
 //! Zero-length files: created through the library and by the kernel's own XFS, on one thread, with
 //! the final sync in the time.
 //!
-//! `bench-create DIR [FILES] [TURNS]`, as root. Images are created in DIR and removed. mkfs.xfs
+//! `bench-create DIR [FILES]`, as root. Images are created in DIR and removed. mkfs.xfs
 //! makes both volumes with the same options. The kernel's volume is mounted through a loop device
 //! with direct I/O.
 
@@ -10,42 +10,46 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::vfs::NewNode;
+use xfskit_bench::contest::{Contest, Quantity};
+use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
-use xfskit_bench::turns::{spread, time};
+use xfskit_workload::report::Section;
 
 /// Directories that the files are distributed over.
 const DIRS: usize = 8;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let dir = PathBuf::from(args.next().ok_or("bench-create DIR [FILES] [TURNS]")?);
-    let files = args.next().map_or(Ok(200_000), |n| n.parse())?;
-    let turns = args.next().map_or(Ok(3), |n| n.parse())?;
+#[derive(clap::Args)]
+struct Args {
+    /// Directory for an image of 8 GiB
+    dir: PathBuf,
+    /// Number of files
+    #[arg(default_value_t = 200_000)]
+    files: usize,
+}
+
+fn main() -> ExitCode {
+    frame::run("Zero-length files", 3, measure)
+}
+
+fn measure(Args { dir, files }: &Args, turns: usize) -> Result<Vec<Section>> {
     let image = dir.join(format!("xfskit-bench-create-{}.img", std::process::id()));
-    let (mut kernel, mut ours): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
+    let names = [("kernel", "loop device"), ("xfskit", "a file")];
+    let mut creates = Contest::new("creates", Quantity::rate("files/s", 0), 1, &names);
     for _ in 0..turns {
-        for (row, theirs) in [(&mut kernel, true), (&mut ours, false)] {
+        for (n, create) in [by_kernel, by_us].into_iter().enumerate() {
             fresh(&image)?;
-            row.push(if theirs { by_kernel(&image, files)? } else { by_us(&image, files)? });
+            creates.add(n, *files as f64 / create(&image, *files)?.as_secs_f64());
         }
     }
-    println!("{files} zero-length files, one thread, sync included; files/s  median  best  worst");
-    let rate = |(median, best, worst): (f64, f64, f64)| {
-        let per_second = |seconds: f64| files as f64 / seconds;
-        (per_second(median), per_second(best), per_second(worst))
-    };
-    let theirs = rate(spread(&mut kernel));
-    println!("  kernel   {:>9.0} {:>9.0} {:>9.0}", theirs.0, theirs.1, theirs.2);
-    let own = rate(spread(&mut ours));
-    println!("  xfskit   {:>9.0} {:>9.0} {:>9.0}", own.0, own.1, own.2);
-    println!("  faster: {:.1} times", own.0 / theirs.0);
     std::fs::remove_file(&image)?;
-    Ok(())
+    let text = format!("{files} zero-length files, one thread, sync included.");
+    Ok(vec![section("Zero-length files", &[&text], vec![creates.table()])])
 }
 
 /// Creates a volume of 8 GiB with 16 groups.
@@ -55,32 +59,31 @@ fn fresh(image: &Path) -> io::Result<()> {
     kernel::run("mkfs.xfs", &["-q", "-f", "-d", "agcount=16", &image]).map(drop)
 }
 
-fn by_kernel(image: &Path, files: usize) -> io::Result<Duration> {
+fn by_kernel(image: &Path, files: usize) -> Result<Duration> {
     let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
     let dirs: Vec<PathBuf> = (0..DIRS).map(|n| root.join(format!("d{n}"))).collect();
     dirs.iter().try_for_each(std::fs::create_dir)?;
-    let (took, done) = time(|| {
+    let (took, ()) = time(|| {
         for n in 0..files {
             File::create(dirs[n % DIRS].join(format!("file{n:08}")))?;
         }
         rustix::fs::syncfs(File::open(root)?)?;
         Ok::<_, io::Error>(())
-    });
-    done.map(|()| took)
+    })?;
+    Ok(took)
 }
 
-fn by_us(image: &Path, files: usize) -> Result<Duration, Box<dyn std::error::Error>> {
+fn by_us(image: &Path, files: usize) -> Result<Duration> {
     let volume = xfskit::VolumeOptions::new().write(true).open(image)?;
     let dirs = make_dirs(&volume)?;
-    let (took, done) = time(|| {
+    let (took, ()) = time(|| {
         for n in 0..files {
             let name = format!("file{n:08}");
             volume.fs().make(dirs[n % DIRS], name.as_bytes(), &NewNode::file(0o644))?;
         }
-        Ok::<_, Box<dyn std::error::Error>>(volume.sync()?)
-    });
-    done?;
+        Ok::<_, frame::Error>(volume.sync()?)
+    })?;
     volume.close()?;
     Ok(took)
 }

@@ -1,6 +1,6 @@
 //! Sequential readers of a degraded RAID6, compared with the same readers of the healthy array.
 //!
-//! `bench-degraded [SECONDS] [TABLE…]`: 24 members, chunks of 512 KiB, left-symmetric, 50 readers.
+//! `bench-degraded [SECONDS [TABLE…]]`: 24 members, chunks of 512 KiB, left-symmetric, 50 readers.
 //! Each reader reads its own file (a range of the array) repeatedly for SECONDS (default 3).
 //! Tables:
 //!
@@ -15,15 +15,19 @@
 //!
 //! Members are in memory. "Disks" are simulated (`LimitedDevice`). MB are 10^6 bytes.
 
-use std::fmt::Write;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use xfskit_bench::array::{CHUNK, MEMBERS, Members, STRIPE, number, processor};
+use xfskit_bench::array::{CHUNK, MEMBERS, Members, STRIPE, number};
+use xfskit_bench::frame::{self, Result, progress, section};
+use xfskit_bench::grid::Grid;
 use xfskit_block::BlockDevice;
 use xfskit_md::Slot;
 use xfskit_md::array::{Array, IoStats, Options};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
+use xfskit_workload::measure::usage::{Stopwatch, Usage};
+use xfskit_workload::report::Section;
 
 const READERS: u64 = 50;
 /// Full stripes of each reader's file: 22 MB.
@@ -43,32 +47,27 @@ struct Setup {
 /// The result of a measurement.
 struct Outcome {
     bytes: u64,
-    elapsed: Duration,
-    processor: Duration,
+    usage: Usage,
     io_stats: IoStats,
 }
 
 impl Outcome {
     fn megabytes_per_second(&self) -> f64 {
-        number(self.bytes) / 1e6 / self.elapsed.as_secs_f64()
+        number(self.bytes) / 1e6 / self.usage.wall.as_secs_f64()
     }
 
     fn nanoseconds_per_byte(&self) -> f64 {
-        self.processor.as_secs_f64() * 1e9 / number(self.bytes)
+        self.usage.processor.as_secs_f64() * 1e9 / number(self.bytes)
     }
 }
 
 struct Bench {
     members: Members,
     seconds: f64,
+    turns: usize,
 }
 
 impl Bench {
-    fn new(seconds: f64) -> Self {
-        let sectors = Sectors(READERS * FILE_STRIPES * CHUNK / 512);
-        Self { members: Members::new(sectors), seconds }
-    }
-
     fn array(&self, setup: Setup) -> Array {
         let gone = |role| [5, 14].into_iter().take(setup.missing).any(|gone| gone == role);
         let options = Options { stripe_cache: setup.stripe_cache, ..Options::default() };
@@ -76,11 +75,11 @@ impl Bench {
         self.members.array(setup.speed, options, slot)
     }
 
-    fn run(&self, setup: Setup) -> Outcome {
+    fn run(&self, setup: Setup) -> Result<Outcome> {
         let Setup { readers, request, .. } = setup;
         let array = self.array(setup);
         let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        let counts = || (bytes.load(Ordering::Relaxed), array.io_stats(), processor());
+        let counts = || (bytes.load(Ordering::Relaxed), array.io_stats());
         std::thread::scope(|scope| {
             for reader in 0..readers {
                 let (array, bytes, stop) = (&array, &bytes, &stop);
@@ -89,42 +88,92 @@ impl Bench {
             // The first moments are not counted: all readers start at the same member, and the
             // memory of the stripe cache is used for the first time.
             std::thread::sleep(Duration::from_millis(1500));
-            let (start, before) = (Instant::now(), counts());
+            let (watch, before) = (Stopwatch::start(), counts());
             std::thread::sleep(Duration::from_secs_f64(self.seconds));
-            let (elapsed, after) = (start.elapsed(), counts());
+            let (usage, after) = (watch.and_then(|watch| watch.read()), counts());
             stop.store(true, Ordering::Relaxed);
             let io_stats = IoStats {
                 read: after.1.read.minus(before.1.read),
                 loaded: after.1.loaded.minus(before.1.loaded),
                 stored: after.1.stored.minus(before.1.stored),
             };
-            let processor = after.2.saturating_sub(before.2);
-            Outcome { bytes: after.0 - before.0, elapsed, processor, io_stats }
+            Ok(Outcome { bytes: after.0 - before.0, usage: usage?, io_stats })
         })
     }
 
-    /// Measures 0, 1 and 2 missing members. Prints the throughput as a fraction of the healthy one
-    /// scaled by the members that are left, the bytes read from members per byte delivered, and the
-    /// nanoseconds of processor time per byte.
-    fn against_the_ceiling(&self, setup: Setup) -> String {
-        let healthy = self.run(Setup { missing: 0, ..setup });
-        let speed = healthy.megabytes_per_second();
-        let mut line = format!("{speed:>7.0} {:>5.3}", healthy.nanoseconds_per_byte());
-        for missing in 1..=2 {
-            let degraded = self.run(Setup { missing, ..setup });
-            let left = number(u64::from(MEMBERS) - missing as u64) / f64::from(MEMBERS);
-            let fraction = degraded.megabytes_per_second() / (speed * left);
-            let read = number(degraded.io_stats.read.0) / number(degraded.bytes);
-            let (speed, time) = (degraded.megabytes_per_second(), degraded.nanoseconds_per_byte());
-            write!(line, " | {speed:>7.0} {fraction:>8.3} {read:>5.2} {time:>5.3}")
-                .expect("a string");
+    /// Measures 0, 1 and 2 missing members. The throughput is a fraction of the healthy one scaled
+    /// by the members that are left.
+    fn against_the_ceiling(&self, grid: &mut Grid, row: &str, setup: Setup) -> Result<()> {
+        progress(row);
+        for _ in 0..self.turns {
+            let healthy = self.run(Setup { missing: 0, ..setup })?;
+            let speed = healthy.megabytes_per_second();
+            let mut figures = vec![speed, healthy.nanoseconds_per_byte()];
+            for missing in 1..=2 {
+                let degraded = self.run(Setup { missing, ..setup })?;
+                let left = number(u64::from(MEMBERS) - missing as u64) / f64::from(MEMBERS);
+                let delivered = degraded.megabytes_per_second();
+                let read = number(degraded.io_stats.read.0) / number(degraded.bytes);
+                let fraction = delivered / (speed * left);
+                figures.extend([delivered, fraction, read, degraded.nanoseconds_per_byte()]);
+            }
+            grid.add(row, "simulated members", &figures);
         }
-        line
+        Ok(())
+    }
+
+    /// Measures 0, 1 and 2 missing members without a limit.
+    fn in_memory(&self, grid: &mut Grid, row: &str, setup: Setup) -> Result<()> {
+        progress(row);
+        for _ in 0..self.turns {
+            let mut healthy = f64::NAN;
+            for missing in 0..=2 {
+                let outcome = self.run(Setup { missing, ..setup })?;
+                let speed = outcome.megabytes_per_second();
+                if missing == 0 {
+                    healthy = speed;
+                }
+                let per_byte = |part: ByteLen| number(part.0) / number(outcome.bytes);
+                let IoStats { read, loaded, stored } = outcome.io_stats;
+                let touched = number(loaded.plus(stored).0) / number(read.0);
+                let time = outcome.nanoseconds_per_byte();
+                let parts = [read, loaded, stored].map(per_byte);
+                let figures = [&[speed, speed / healthy, time][..], &parts, &[touched]].concat();
+                grid.add(format!("{row}{missing} missing"), "memory", &figures);
+            }
+        }
+        Ok(())
     }
 }
 
-const CEILING_HEAD: &str =
-    "healthy ns/by | one gone fraction  read ns/by | two gone fraction  read ns/by";
+/// Returns a grid of fractions of the bandwidth of the members that are left.
+fn ceiling_grid(title: &str) -> Grid {
+    let mut columns = vec![("healthy".to_owned(), "MB/s", 0), ("healthy".into(), "ns/byte", 3)];
+    for gone in ["one gone", "two gone"] {
+        let column = |what: &str| format!("{gone}{what}");
+        columns.extend([
+            (column(""), "MB/s", 0),
+            (column(": fraction"), "", 3),
+            (column(": read"), "bytes/byte", 2),
+            (column(""), "ns/byte", 3),
+        ]);
+    }
+    Grid::new(title, &columns)
+}
+
+/// Returns a grid of bytes per byte delivered.
+fn memory_grid(title: &str) -> Grid {
+    let columns = [
+        ("throughput", "MB/s", 0),
+        ("of healthy", "", 3),
+        ("processor", "ns/byte", 3),
+        ("read", "bytes/byte", 3),
+        ("loaded", "bytes/byte", 3),
+        ("stored", "bytes/byte", 3),
+        ("touched", "bytes/byte read", 3),
+    ];
+    Grid::new(title, &columns)
+}
 
 /// Reads a file from start to end until `stop` is set; readers start at different offsets.
 fn read_file(array: &Array, reader: u64, request: u64, bytes: &AtomicU64, stop: &AtomicBool) {
@@ -139,105 +188,86 @@ fn read_file(array: &Array, reader: u64, request: u64, bytes: &AtomicU64, stop: 
     }
 }
 
-type Table = fn(&Bench, Setup);
+const DISK: u64 = 100_000_000;
 
-fn disks(bench: &Bench, setup: Setup) {
-    println!(
-        "\nmembers of 100 MB/s, requests of a full stripe; fractions of (members left) x (healthy)"
-    );
-    println!("{CEILING_HEAD}");
-    println!("{}", bench.against_the_ceiling(Setup { speed: Some(100_000_000), ..setup }));
+fn disks(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = ceiling_grid("Members of 100 MB/s, requests of a full stripe");
+    let setup = Setup { speed: Some(DISK), ..setup };
+    bench.against_the_ceiling(&mut grid, "100 MB/s each", setup)?;
+    Ok(grid)
 }
 
-fn speed(bench: &Bench, setup: Setup) {
-    println!("\nthe same by the speed of a member");
-    println!("{:>9} {CEILING_HEAD}", "MB/s each");
+fn speed(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = ceiling_grid("Requests of a full stripe, by the speed of a member");
     for speed in [50, 100, 200, 300, 400, 600] {
-        let line = bench.against_the_ceiling(Setup { speed: Some(speed * 1_000_000), ..setup });
-        println!("{speed:>9} {line}");
+        let setup = Setup { speed: Some(speed * 1_000_000), ..setup };
+        bench.against_the_ceiling(&mut grid, &format!("{speed} MB/s each"), setup)?;
     }
+    Ok(grid)
 }
 
-fn memory_line(bench: &Bench, setup: Setup, healthy: &mut f64) -> String {
-    let outcome = bench.run(setup);
-    let speed = outcome.megabytes_per_second();
-    if setup.missing == 0 {
-        *healthy = speed;
-    }
-    let per_byte = |part: ByteLen| number(part.0) / number(outcome.bytes);
-    let IoStats { read, loaded, stored } = outcome.io_stats;
-    format!(
-        "{:>7} {speed:>9.0} {:>8.3} {:>9.3} {:>7.3} {:>7.3} {:>7.3} {:>9.3}",
-        setup.missing,
-        speed / *healthy,
-        outcome.nanoseconds_per_byte(),
-        per_byte(read),
-        per_byte(loaded),
-        per_byte(stored),
-        number(loaded.plus(stored).0) / number(read.0),
-    )
+fn memory(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = memory_grid("Members in memory, requests of a full stripe");
+    bench.in_memory(&mut grid, "", setup)?;
+    Ok(grid)
 }
 
-const MEMORY_HEAD: &str =
-    "missing      MB/s fraction   ns/byte    read  loaded  stored touched/read";
-
-fn memory(bench: &Bench, setup: Setup) {
-    println!("\nmembers in memory, requests of a full stripe; bytes per byte delivered");
-    println!("{MEMORY_HEAD}");
-    let mut healthy = 0.0;
-    for missing in 0..=2 {
-        println!("{}", memory_line(bench, Setup { missing, ..setup }, &mut healthy));
-    }
-}
-
-fn requests(bench: &Bench, setup: Setup) {
-    println!("\nthe same by size of request (bytes), with a stripe cache for every reader");
-    println!("{:>9} {MEMORY_HEAD}", "request");
+fn requests(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = memory_grid("By the size of a request, with a stripe cache for every reader");
     for request in [64 << 10, 256 << 10, 1 << 20, 4 << 20, STRIPE, 2 * STRIPE] {
-        let mut healthy = 0.0;
-        for missing in 0..=2 {
-            let setup = Setup { missing, request, stripe_cache: ByteLen(1 << 30), ..setup };
-            println!("{request:>9} {}", memory_line(bench, setup, &mut healthy));
-        }
+        let setup = Setup { request, stripe_cache: ByteLen(1 << 30), ..setup };
+        bench.in_memory(&mut grid, &format!("{} KiB, ", request >> 10), setup)?;
     }
+    Ok(grid)
 }
 
-fn cache(bench: &Bench, setup: Setup) {
-    println!(
-        "\nmembers of 100 MB/s, requests of 1 MiB, by stripe cache (md's stripes of 4 KiB x members)"
-    );
-    println!("{:>9} {:>9} {CEILING_HEAD}", "stripes", "MiB");
+fn cache(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = ceiling_grid("Members of 100 MB/s, requests of 1 MiB, by the stripe cache");
     for stripes in [256, 1024, 2048, 4096, 8192, 16384, 32768] {
         let stripe_cache = ByteLen(stripes * 4096 * u64::from(MEMBERS));
-        let setup = Setup { speed: Some(100_000_000), request: 1 << 20, stripe_cache, ..setup };
-        let line = bench.against_the_ceiling(setup);
-        println!("{stripes:>9} {:>9} {line}", stripe_cache.0 >> 20);
+        let setup = Setup { speed: Some(DISK), request: 1 << 20, stripe_cache, ..setup };
+        let row = format!("{stripes} stripes of md, {} MiB", stripe_cache.0 >> 20);
+        bench.against_the_ceiling(&mut grid, &row, setup)?;
     }
+    Ok(grid)
 }
 
-fn threads(bench: &Bench, setup: Setup) {
-    println!("\nmembers in memory, requests of a full stripe, by readers");
-    println!("{:>9} {MEMORY_HEAD}", "readers");
+fn threads(bench: &Bench, setup: Setup) -> Result<Grid> {
+    let mut grid = memory_grid("Members in memory, requests of a full stripe, by readers");
     for readers in [1, 2, 4, 8, 50] {
-        let mut healthy = 0.0;
-        for missing in 0..=2 {
-            let line = memory_line(bench, Setup { missing, readers, ..setup }, &mut healthy);
-            println!("{readers:>9} {line}");
-        }
+        bench.in_memory(&mut grid, &format!("{readers} readers, "), Setup { readers, ..setup })?;
     }
+    Ok(grid)
 }
 
-fn main() {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let seconds = match words.first().map(|word| word.parse()) {
-        Some(Ok(seconds)) => {
-            words.remove(0);
-            seconds
-        }
-        _ => 3.0,
-    };
-    println!("parity: {}", xfskit_parity::selected());
-    let bench = Bench::new(seconds);
+/// A table: its name, and the function that measures it.
+type Table = (&'static str, fn(&Bench, Setup) -> Result<Grid>);
+const TABLES: [Table; 6] = [
+    ("disks", disks),
+    ("speed", speed),
+    ("memory", memory),
+    ("requests", requests),
+    ("cache", cache),
+    ("threads", threads),
+];
+
+#[derive(clap::Args)]
+struct Args {
+    /// Seconds for each point
+    #[arg(default_value_t = 3.0)]
+    seconds: f64,
+    /// Tables [default: all]
+    #[arg(value_parser = TABLES.map(|(name, _)| name))]
+    tables: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    frame::run("Reads from a degraded RAID6 of 24 members", 1, measure)
+}
+
+fn measure(Args { seconds, tables }: &Args, turns: usize) -> Result<Vec<Section>> {
+    let sectors = Sectors(READERS * FILE_STRIPES * CHUNK / 512);
+    let bench = Bench { members: Members::new(sectors), seconds: *seconds, turns };
     let setup = Setup {
         speed: None,
         missing: 0,
@@ -245,17 +275,12 @@ fn main() {
         request: STRIPE,
         stripe_cache: ByteLen(256 << 20),
     };
-    let tables: [(&str, Table); 6] = [
-        ("disks", disks),
-        ("speed", speed),
-        ("memory", memory),
-        ("requests", requests),
-        ("cache", cache),
-        ("threads", threads),
+    let wanted = |name: &str| tables.is_empty() || tables.iter().any(|table| table == name);
+    let wanted = TABLES.iter().filter(|(name, _)| wanted(name));
+    let grids = wanted.map(|(_, table)| Ok(table(&bench, setup)?.table()));
+    let text = [
+        "A fraction is that of the healthy throughput times the part of the members that is left.",
+        &format!("Parity: {}.", xfskit_parity::selected()),
     ];
-    for (name, table) in tables {
-        if words.is_empty() || words.iter().any(|word| word == name) {
-            table(&bench, setup);
-        }
-    }
+    Ok(vec![section("Degraded reads", &text, grids.collect::<Result<_>>()?)])
 }

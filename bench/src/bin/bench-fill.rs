@@ -9,18 +9,33 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::Parser;
 use xfskit::raw::block::FileDevice;
 use xfskit::raw::mkfs;
 use xfskit::raw::units::ByteLen;
 use xfskit_bench::kernel::{Mount, run};
 
+/// Make a volume for the other benchmarks
+#[derive(Parser)]
+struct Args {
+    /// File to make
+    image: PathBuf,
+    /// Number of directories
+    dirs: usize,
+    /// Number of files in each
+    files: usize,
+    /// Average bytes of a file
+    bytes: usize,
+    /// Check the arguments, and make nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [image, dirs, files, bytes] = &args[..] else {
-        return Err("bench-fill IMAGE DIRS FILES BYTES".into());
-    };
-    let (image, bytes) = (PathBuf::from(image), bytes.parse::<usize>()?);
-    let (dirs, files) = (dirs.parse::<usize>()?, files.parse::<usize>()?);
+    let Args { image, dirs, files, bytes, dry_run } = Args::parse();
+    if dry_run {
+        return Ok(());
+    }
     // Twice the data in whole blocks, and space for inodes, which may take a quarter of a volume:
     // the file is sparse.
     let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;

@@ -1,6 +1,6 @@
 //! All names of a volume: our sweep compared with mount and `find`, cold.
 //!
-//! `bench-find IMAGE [TURNS]`, as root. The image must not be mounted. Both sides search twice, by
+//! `bench-find IMAGE`, as root. The image must not be mounted. Both sides search twice, by
 //! name alone (`find DIR`) and by file size (`find DIR -size +1k`), and must find the same number.
 //! All caches are dropped before every turn. The kernel reads through a loop device with direct
 //! I/O. The measured time includes mounting and unmounting, and our opening of the volume: it is
@@ -8,50 +8,48 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::vfs::{Child, Error, Visitor};
+use xfskit_bench::contest::{Contest, SECONDS};
+use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
-use xfskit_bench::turns::{spread, time};
+use xfskit_workload::report::Section;
 
 /// Limit of the search in bytes: larger files match.
 const SIZE: u64 = 1024;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let image = PathBuf::from(args.next().ok_or("bench-find IMAGE [TURNS]")?);
-    let turns = args.next().map_or(Ok(5), |n| n.parse())?;
+#[derive(clap::Args)]
+struct Args {
+    /// Volume, not mounted
+    image: PathBuf,
+}
 
+fn main() -> ExitCode {
+    frame::run("Search of a whole volume", 5, measure)
+}
+
+fn measure(Args { image }: &Args, turns: usize) -> Result<Vec<Section>> {
+    let names = [("mount and find", "loop device"), ("xfskit", "a file")];
+    let mut tables = Vec::new();
     for (what, sizes) in [("names", false), ("sizes", true)] {
-        let (mut kernel, mut ours): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
-        let mut counts = Vec::new();
+        let (mut contest, mut counts) = (Contest::new(what, SECONDS, 1, &names), Vec::new());
         for _ in 0..turns {
-            for (row, side) in [(&mut kernel, true), (&mut ours, false)] {
+            for (n, find) in [kernel_find, our_find].into_iter().enumerate() {
                 kernel::drop_caches()?;
-                let (took, count) =
-                    time(
-                        || if side { kernel_find(&image, sizes) } else { our_find(&image, sizes) },
-                    );
-                row.push(took);
-                counts.push(count?);
+                let (took, count) = time(|| find(image, sizes))?;
+                contest.add_time(n, took);
+                counts.push(count);
             }
         }
-        counts.dedup();
-        let [count] = counts[..] else {
-            return Err(format!("the two sides found different things: {counts:?}").into());
-        };
-        println!("{what}: {count} found; seconds   median     best    worst");
-        let (theirs, best, worst) = spread(&mut kernel);
-        println!("  mount and find           {theirs:>8.3} {best:>8.3} {worst:>8.3}");
-        let (own, best, worst) = spread(&mut ours);
-        println!("  xfskit                   {own:>8.3} {best:>8.3} {worst:>8.3}");
-        println!("  faster: {:.1} times", theirs / own);
+        let mut table = contest.table();
+        table.note(format!("{} found.", agreed("found different things", &counts)?));
+        tables.push(table);
     }
-    Ok(())
+    Ok(vec![section("Search, cold", &[], tables)])
 }
 
 fn kernel_find(image: &Path, sizes: bool) -> io::Result<u64> {

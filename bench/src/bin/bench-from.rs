@@ -1,7 +1,7 @@
 //! A volume from a tree: `xfskit mkfs --from` compared with mkfs, mount, `cp -a`, sync and umount,
 //! and with `mkfs.xfs -p DIR` of xfsprogs 7.2 or later (`MKFS_WITH_TREE` names it).
 //!
-//! `bench-from TREE DIR SIZE [TURNS] [cold]`, as root, with GNU time. If TREE does not exist, it is
+//! `bench-from TREE DIR SIZE [cold]`, as root, with GNU time. If TREE does not exist, it is
 //! created: 100,000 files of 0.1 to 9 KB in 200 directories. Images of SIZE are created in DIR, one
 //! at a time, and removed. The measured time of each side includes a sync of the filesystem below
 //! the image. The tree is cached, unless `cold` drops all caches before each turn.
@@ -10,77 +10,83 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, ExitCode};
 
+use clap::ValueEnum;
+use xfskit_bench::contest::{Contest, Quantity, SECONDS};
+use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
-use xfskit_bench::turns::{spread, time};
+use xfskit_workload::report::Section;
 
-/// One contender.
-struct Side {
-    name: &'static str,
-    make: fn(&Job) -> io::Result<u64>,
-    turns: Vec<Duration>,
-    /// Peak memory in KiB.
-    memory: u64,
+#[derive(clap::Args)]
+struct Args {
+    /// Tree to copy; made if missing
+    tree: PathBuf,
+    /// Directory for the images
+    dir: PathBuf,
+    /// Size of an image, such as 4G
+    size: String,
+    /// State of the caches before each turn
+    #[arg(default_value = "cached")]
+    cache: Cache,
 }
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Cache {
+    Cached,
+    Cold,
+}
+
+/// A contender: its name, and its function that makes the volume and returns its peak memory in
+/// KiB.
+type Contender = (&'static str, fn(&Job) -> io::Result<u32>);
 
 struct Job {
     tree: PathBuf,
     image: PathBuf,
-    size: String,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let usage = "bench-from TREE DIR SIZE [TURNS] [cold]";
-    let tree = PathBuf::from(args.next().ok_or(usage)?);
-    let dir = PathBuf::from(args.next().ok_or(usage)?);
-    let size = args.next().ok_or(usage)?;
-    let turns = args.next().map_or(Ok(3), |n| n.parse())?;
-    let cold = args.next().is_some_and(|word| word == "cold");
-    if !tree.exists() {
-        make_tree(&tree)?;
-    }
-    let job = Job { tree, image: dir.join(format!("from-{}.img", std::process::id())), size };
+fn main() -> ExitCode {
+    frame::run("A volume from a tree", 3, measure)
+}
 
-    let side =
-        |name, make: fn(&Job) -> io::Result<u64>| Side { name, make, turns: Vec::new(), memory: 0 };
-    let mut sides = vec![side("mkfs, mount, cp -a, umount", with_kernel)];
-    if std::env::var_os("MKFS_WITH_TREE").is_some() {
-        sides.push(side("mkfs.xfs -p", with_mkfs));
+fn measure(Args { tree, dir, size, cache }: &Args, turns: usize) -> Result<Vec<Section>> {
+    if !tree.exists() {
+        make_tree(tree)?;
     }
-    sides.push(side("xfskit mkfs --from", with_xfskit));
+    let size = xfskit::raw::target::size::parse(size)?;
+    let image = dir.join(format!("from-{}.img", std::process::id()));
+    let job = Job { tree: tree.clone(), image };
+    let mut contenders: Vec<Contender> = vec![("mkfs, mount, cp -a, umount", with_kernel)];
+    if std::env::var_os("MKFS_WITH_TREE").is_some() {
+        contenders.push(("mkfs.xfs -p", with_mkfs));
+    }
+    contenders.push(("xfskit mkfs --from", with_xfskit));
+    let (ours, names) =
+        (contenders.len() - 1, contenders.iter().map(|(name, _)| (*name, "a file")));
+    let names: Vec<(&str, &str)> = names.collect();
+    let mut times = Contest::new("time", SECONDS, ours, &names);
+    let mut memory = Contest::new("peak memory", Quantity::cost("MiB", 0), ours, &names);
     let files = kernel::run("find", &[&job.tree.to_string_lossy()])?.lines().count();
     for _ in 0..turns {
-        for side in &mut sides {
-            if cold {
+        for (n, (_, make)) in contenders.iter().enumerate() {
+            if *cache == Cache::Cold {
                 kernel::drop_caches()?;
             }
-            File::create(&job.image)?.set_len(bytes(&job.size)?)?;
-            let (took, memory) = time(|| {
-                let memory = (side.make)(&job)?;
-                rustix::fs::syncfs(File::open(&dir)?)?;
-                Ok::<_, io::Error>(memory)
-            });
-            side.memory = side.memory.max(memory?);
-            side.turns.push(took);
+            File::create(&job.image)?.set_len(size.0)?;
+            let (took, peak) = time(|| {
+                let peak = make(&job)?;
+                rustix::fs::syncfs(File::open(dir)?)?;
+                Ok::<_, io::Error>(peak)
+            })?;
+            times.add_time(n, took);
+            memory.add(n, f64::from(peak) / 1024.0);
             std::fs::remove_file(&job.image)?;
             kernel::run("sync", &[])?;
         }
     }
-    println!("{files} files; seconds            median     best    worst     peak KiB");
-    let mut medians = Vec::new();
-    for side in &mut sides {
-        let (median, best, worst) = spread(&mut side.turns);
-        println!("  {:<28} {median:>8.3} {best:>8.3} {worst:>8.3} {:>12}", side.name, side.memory);
-        medians.push(median);
-    }
-    let ours = medians.pop().unwrap_or(f64::NAN);
-    for (side, median) in sides.iter().zip(medians) {
-        println!("  faster than {:<28} {:.1} times", side.name, median / ours);
-    }
-    Ok(())
+    let text = format!("{files} names.");
+    Ok(vec![section("A volume from a tree", &[&text], vec![times.table(), memory.table()])])
 }
 
 /// Directories of the generated tree, and files in each.
@@ -103,13 +109,8 @@ fn make_tree(tree: &Path) -> io::Result<()> {
     kernel::run("sync", &[]).map(|_| ())
 }
 
-/// Parses `4G` to bytes.
-fn bytes(size: &str) -> io::Result<u64> {
-    xfskit::raw::target::size::parse(size).map(|len| len.0).map_err(io::Error::other)
-}
-
 /// Runs a command below GNU time, and returns its peak memory in KiB.
-fn measured(program: &Path, args: &[&str]) -> io::Result<u64> {
+fn measured(program: &Path, args: &[&str]) -> io::Result<u32> {
     let report = std::env::temp_dir().join(format!("xfskit-bench-time-{}", std::process::id()));
     let out = Command::new("time")
         .args(["-f", "%M", "-o"])
@@ -126,7 +127,7 @@ fn measured(program: &Path, args: &[&str]) -> io::Result<u64> {
     text.trim().parse().map_err(io::Error::other)
 }
 
-fn with_kernel(job: &Job) -> io::Result<u64> {
+fn with_kernel(job: &Job) -> io::Result<u32> {
     kernel::run("mkfs.xfs", &["-q", "-f", &job.image.to_string_lossy()])?;
     let mounted = Mount::new(&job.image, "rw")?;
     let (from, to) = (job.tree.join("."), mounted.path().to_string_lossy());
@@ -135,13 +136,13 @@ fn with_kernel(job: &Job) -> io::Result<u64> {
     Ok(memory)
 }
 
-fn with_mkfs(job: &Job) -> io::Result<u64> {
+fn with_mkfs(job: &Job) -> io::Result<u32> {
     let mkfs = std::env::var_os("MKFS_WITH_TREE").unwrap_or_default();
     let (tree, image) = (job.tree.to_string_lossy(), job.image.to_string_lossy());
     measured(Path::new(&mkfs), &["-q", "-f", "-p", &tree, &image])
 }
 
-fn with_xfskit(job: &Job) -> io::Result<u64> {
+fn with_xfskit(job: &Job) -> io::Result<u32> {
     let xfskit = std::env::current_exe()?.with_file_name("xfskit");
     let (tree, image) = (job.tree.to_string_lossy(), job.image.to_string_lossy());
     measured(&xfskit, &["mkfs", "-q", "-f", "--from", &tree, &image])

@@ -1,6 +1,6 @@
 //! A whole tree out of a volume: our `get` compared with mount and `cp -a`, cold.
 //!
-//! `bench-get IMAGE DIR [TURNS]`, as root. The image must not be mounted. Copies are made in DIR,
+//! `bench-get IMAGE DIR`, as root. The image must not be mounted. Copies are made in DIR,
 //! one at a time, and removed. All caches are dropped before every turn. The kernel reads through a
 //! loop device with direct I/O. The measured time includes mounting and unmounting, our opening of
 //! the volume, and a final sync of the receiving filesystem.
@@ -8,49 +8,46 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::copy::{self, Event, GetOptions};
+use xfskit_bench::contest::{Contest, SECONDS};
+use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
-use xfskit_bench::turns::{spread, time};
+use xfskit_workload::report::Section;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let usage = "bench-get IMAGE DIR [TURNS]";
-    let image = PathBuf::from(args.next().ok_or(usage)?);
-    let dir = PathBuf::from(args.next().ok_or(usage)?);
-    let turns = args.next().map_or(Ok(3), |n| n.parse())?;
+#[derive(clap::Args)]
+struct Args {
+    /// Volume, not mounted
+    image: PathBuf,
+    /// Directory for the copies
+    dir: PathBuf,
+}
 
-    let (mut kernel, mut ours): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
-    let mut files = Vec::new();
+fn main() -> ExitCode {
+    frame::run("A tree out of a volume", 3, measure)
+}
+
+fn measure(Args { image, dir }: &Args, turns: usize) -> Result<Vec<Section>> {
+    let names = [("mount and cp -a", "loop device"), ("xfskit get", "a file")];
+    let (mut copies, mut counts) = (Contest::new("copies", SECONDS, 1, &names), Vec::new());
+    let dest = dir.join(format!("xfskit-bench-{}", std::process::id()));
     for _ in 0..turns {
-        for (row, side) in [(&mut kernel, true), (&mut ours, false)] {
-            let dest = dir.join(format!("xfskit-bench-{}", std::process::id()));
+        for (n, get) in [kernel_get, our_get].into_iter().enumerate() {
             kernel::drop_caches()?;
-            let (took, copied) = time(|| {
-                if side { kernel_get(&image, &dest) } else { our_get(&image, &dest) }?;
-                rustix::fs::syncfs(File::open(&dest)?)?;
-                Ok::<_, io::Error>(())
-            });
-            copied?;
-            row.push(took);
-            files.push(kernel::run("find", &[&dest.to_string_lossy()])?.lines().count());
+            let (took, ()) = time(|| {
+                get(image, &dest)?;
+                Ok::<_, io::Error>(rustix::fs::syncfs(File::open(&dest)?)?)
+            })?;
+            copies.add_time(n, took);
+            counts.push(kernel::run("find", &[&dest.to_string_lossy()])?.lines().count());
             std::fs::remove_dir_all(&dest)?;
         }
     }
-    files.dedup();
-    let [count] = files[..] else {
-        return Err(format!("the two sides copied different things: {files:?}").into());
-    };
-    println!("{count} files copied; seconds   median     best    worst");
-    let (theirs, best, worst) = spread(&mut kernel);
-    println!("  mount and cp -a          {theirs:>8.3} {best:>8.3} {worst:>8.3}");
-    let (own, best, worst) = spread(&mut ours);
-    println!("  xfskit get               {own:>8.3} {best:>8.3} {worst:>8.3}");
-    println!("  faster: {:.1} times", theirs / own);
-    Ok(())
+    let text = format!("{} files copied.", agreed("copied different things", &counts)?);
+    Ok(vec![section("A tree out of a volume, cold", &[&text], vec![copies.table()])])
 }
 
 fn kernel_get(image: &Path, dest: &Path) -> io::Result<()> {

@@ -2,12 +2,12 @@
 //! logarithmically.
 //!
 //! `bench-growth DIR [directory|file|inodes|volume]`: images are created in DIR and removed. Each
-//! table has sizes from 10^3 to 10^6. A cell has an operation's cost in microseconds and, behind
-//! it, in blocks requested from the buffer cache: the median of batches of 50, of a thousand random
-//! operations, with the default cache. Earlier changes are synced first, so that no operation pays
-//! for another one. The number of blocks shows the growth independently of the processor's caches,
-//! because the search within a block is bounded. The table of the directory also has the kernel's
-//! directory, through a loop mount.
+//! table has sizes from 10^3 to 10^6. An operation has its cost in microseconds and in blocks
+//! requested from the buffer cache: the median of batches of 50, of a thousand random operations,
+//! with the default cache. A second table has the largest size against the smallest. Earlier
+//! changes are synced first, so that no operation pays for another one. The number of blocks shows
+//! the growth independently of the processor's caches, because the search within a block is
+//! bounded. The table of the directory also has the kernel's directory, through a loop mount.
 
 #![allow(clippy::cast_precision_loss)] // of means
 
@@ -15,18 +15,17 @@ use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::units::Ino;
 use xfskit::raw::vfs::{Handle, NewNode};
+use xfskit_bench::frame::{self, Result, progress, section, time};
+use xfskit_bench::grid::Grid;
 use xfskit_bench::kernel::{self, Mount};
-use xfskit_bench::turns::{spread, time};
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// A function that measures one table with this image and prints it.
-type Table = fn(&Path) -> Result<()>;
+use xfskit_workload::measure::Samples;
+use xfskit_workload::report::{Cell, Section, Table};
 
 /// Operations of one measurement.
 const PROBES: usize = 1000;
@@ -37,18 +36,81 @@ const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
 
-fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let dir = PathBuf::from(args.next().ok_or("bench-growth DIR [directory|file|inodes|volume]")?);
+/// The costs of one turn: each size with the cost of each operation.
+type Sizes = Vec<(String, Vec<Cost>)>;
+
+/// What grows.
+struct Part {
+    name: &'static str,
+    title: &'static str,
+    operations: &'static [&'static str],
+    /// Measures a turn with this image.
+    measure: fn(&Path) -> Result<Sizes>,
+}
+
+#[rustfmt::skip]
+const PARTS: [Part; 4] = [
+    Part { name: "directory", title: "one directory: names", operations: &DIRECTORY, measure: directory },
+    Part { name: "file", title: "one file: extents", operations: &FILE, measure: file },
+    Part { name: "inodes", title: "one volume: inodes", operations: &LIFECYCLE, measure: inodes },
+    Part { name: "volume", title: "one volume: GiB (groups)", operations: &LIFECYCLE, measure: volume },
+];
+
+#[derive(clap::Args)]
+struct Args {
+    /// Directory for an image
+    dir: PathBuf,
+    /// What grows [default: all]
+    #[arg(value_parser = PARTS.map(|part| part.name))]
+    part: Option<String>,
+}
+
+fn main() -> ExitCode {
+    frame::run("The cost of one operation as sizes grow", 1, measure)
+}
+
+fn measure(Args { dir, part }: &Args, turns: usize) -> Result<Vec<Section>> {
     let image = dir.join(format!("xfskit-bench-growth-{}.img", std::process::id()));
-    let only = args.next();
-    let tables: [(&str, Table); 4] =
-        [("directory", directory), ("file", file), ("inodes", inodes), ("volume", volume)];
-    for (_, table) in tables.iter().filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name)) {
-        table(&image)?;
+    let wanted = PARTS.iter().filter(|one| part.as_ref().is_none_or(|name| name == one.name));
+    let sections = wanted.map(|part| part.section(&image, turns)).collect();
+    let _ = std::fs::remove_file(&image);
+    sections
+}
+
+impl Part {
+    fn section(&self, image: &Path, turns: usize) -> Result<Section> {
+        let mut columns = Vec::new();
+        for operation in self.operations {
+            columns.push((format!("{operation}: time"), "µs", 2));
+            if !operation.starts_with(KERNEL) {
+                columns.push((format!("{operation}: blocks"), "", 2));
+            }
+        }
+        let mut grid = Grid::new(self.title, &columns);
+        for turn in 1..=turns {
+            progress(format!("{}, turn {turn}", self.title));
+            for (size, costs) in (self.measure)(image)? {
+                let figures = costs.iter().flat_map(|cost| [Some(cost.time), cost.blocks]);
+                grid.add(size, "a file", &figures.flatten().collect::<Vec<_>>());
+            }
+        }
+        let growth = growth(&grid, &columns);
+        Ok(section(self.title, &[], vec![grid.table(), growth]))
     }
-    std::fs::remove_file(&image)?;
-    Ok(())
+}
+
+/// Returns the table of the last row against the first.
+fn growth(grid: &Grid, columns: &[(String, &str, u8)]) -> Table {
+    let rows = grid.table().rows;
+    let last = rows.len() - 1;
+    let title = format!("{} against {}", rows[last].name, rows[0].name);
+    let mut growth = Table::new(title, &[("growth", "times"), ("at least", ""), ("at most", "")]);
+    for (n, (name, ..)) in columns.iter().enumerate() {
+        let ratio = grid.samples(last, n).paired_ratio_to(grid.samples(0, n));
+        let cells = [ratio.ratio, ratio.low, ratio.high].map(|ratio| Cell::Number(ratio, 2));
+        growth.row(name, "a file", cells.into());
+    }
+    growth
 }
 
 /// Creates and opens a volume of `gib` GiB.
@@ -80,22 +142,20 @@ fn each(
 }
 
 /// Measures an operation with `blocks` as the block counter.
-fn batches<E: Error + 'static>(
+fn batches<E: Error + Send + Sync + 'static>(
     blocks: impl Fn() -> Option<u64>,
-    mut operation: impl FnMut(usize) -> std::result::Result<(), E>,
+    mut operation: impl FnMut(usize) -> Result<(), E>,
 ) -> Result<Cost> {
-    let (mut times, mut counts) = (Vec::new(), Vec::new());
+    let (mut times, mut counts) = (Samples::default(), Samples::default());
     for start in (0..PROBES).step_by(BATCH) {
         let before = blocks();
-        let (took, done) = time(|| (start..start + BATCH).try_for_each(&mut operation));
-        done?;
-        times.push(took);
-        counts.extend(blocks().zip(before).map(|(after, before)| after - before));
+        let (took, ()) = time(|| (start..start + BATCH).try_for_each(&mut operation))?;
+        times.add(took.as_secs_f64() * 1e6 / BATCH as f64);
+        if let Some((after, before)) = blocks().zip(before) {
+            counts.add((after - before) as f64 / BATCH as f64);
+        }
     }
-    counts.sort_unstable();
-    let (median, ..) = spread(&mut times);
-    let blocks = counts.get(counts.len() / 2).map(|&count| count as f64 / BATCH as f64);
-    Ok(Cost { time: median * 1e6 / BATCH as f64, blocks })
+    Ok(Cost { time: times.median(), blocks: (counts.count() > 0).then(|| counts.median()) })
 }
 
 /// Returns index `n` of a thousand different pseudo-random indices below `size`.
@@ -103,23 +163,6 @@ fn scattered(n: usize, size: usize) -> usize {
     let step = size / PROBES;
     // 617 and 1000 are coprime.
     n * 617 % PROBES * step + n % step.max(1)
-}
-
-fn header(what: &str, columns: &[&str]) {
-    print!("{what:<24}");
-    for column in columns {
-        print!("{column:>16}");
-    }
-    println!();
-}
-
-fn row(size: &str, costs: &[Cost]) {
-    print!("{size:>24}");
-    for cost in costs {
-        let blocks = cost.blocks.map_or(String::new(), |blocks| format!(" {blocks:>6.2}"));
-        print!("{:>9.2}{blocks:7}", cost.time);
-    }
-    println!();
 }
 
 /// Returns the name of an existing file or of a probe.
@@ -132,19 +175,25 @@ fn missing_name(n: usize) -> String {
     format!("none{n:08}")
 }
 
+/// Begins the name of an operation of the kernel.
+const KERNEL: &str = "Linux: ";
+const DIRECTORY: [&str; 7] = [
+    "create",
+    "look up",
+    "look up a missing name",
+    "remove",
+    "Linux: create",
+    "Linux: look up a missing name",
+    "Linux: remove",
+];
+
 /// Measures the names of one directory, ours and the kernel's.
-fn directory(image: &Path) -> Result<()> {
-    let columns = ["create", "look up", "absent", "remove"];
-    header(
-        "one directory: names",
-        &[&columns[..], &["k. create", "k. absent", "k. remove"]].concat(),
-    );
-    for size in SIZES {
-        let own = own_directory(image, size)?;
-        let theirs = kernels_directory(image, size)?;
-        row(&size.to_string(), &[&own[..], &theirs[..]].concat());
-    }
-    Ok(())
+fn directory(image: &Path) -> Result<Sizes> {
+    let each = |size: usize| {
+        let (own, theirs) = (own_directory(image, size)?, kernels_directory(image, size)?);
+        Ok((size.to_string(), [&own[..], &theirs].concat()))
+    };
+    SIZES.into_iter().map(each).collect()
 }
 
 fn own_directory(image: &Path, size: usize) -> Result<[Cost; 4]> {
@@ -188,9 +237,11 @@ fn kernels_directory(image: &Path, size: usize) -> Result<[Cost; 3]> {
     Ok([create, missing, remove])
 }
 
+const FILE: [&str; 6] = ["append", "look up", "convert", "share", "CoW", "punch"];
+
 /// Measures the extents of one file with every second block mapped.
-fn file(image: &Path) -> Result<()> {
-    header("one file: extents", &["append", "look up", "convert", "share", "CoW", "punch"]);
+fn file(image: &Path) -> Result<Sizes> {
+    let mut sizes = Sizes::new();
     for size in SIZES {
         let volume = fresh(image, 16, &["-d", "agcount=16"])?;
         let fs = volume.fs();
@@ -214,11 +265,11 @@ fn file(image: &Path) -> Result<()> {
         let share = each(&volume, |n| copy.share(probe(n).start, &file, probe(n)))?;
         let cow = each(&volume, |n| fs.write(ino, probe(n).start, &block))?;
         let punch = each(&volume, |n| file.punch(probe(n)))?;
-        row(&size.to_string(), &[append, look, convert, share, cow, punch]);
+        sizes.push((size.to_string(), vec![append, look, convert, share, cow, punch]));
         drop((file, copy));
         volume.close()?;
     }
-    Ok(())
+    Ok(sizes)
 }
 
 /// Returns the start of extent `n` of the file.
@@ -232,7 +283,7 @@ fn map(file: &Handle<'_>, n: usize) -> xfskit::raw::vfs::Result<()> {
 }
 
 /// Measures a file that is created, gets a block, loses it, and is removed.
-fn lifecycle(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
+fn lifecycle(volume: &Volume, dirs: &[Ino]) -> Result<Vec<Cost>> {
     let (fs, name) = (volume.fs(), |n: usize| format!("probe{n:08}").into_bytes());
     let dir = |n: usize| dirs[scattered(n, dirs.len().max(PROBES)) % dirs.len()];
     let mut files = Vec::new();
@@ -244,21 +295,21 @@ fn lifecycle(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
     let allocate = each(volume, |n| fs.open(files[n])?.preallocate(0..BLOCK, false))?;
     let free = each(volume, |n| fs.truncate(files[n], 0))?;
     let remove = each(volume, |n| fs.unlink(dir(n), &name(n)))?;
-    Ok([create, look, allocate, free, remove])
+    Ok(vec![create, look, allocate, free, remove])
 }
 
 const LIFECYCLE: [&str; 5] = ["create", "look up", "allocate", "free", "remove"];
 
 /// Measures volumes by their inodes, a hundred in each directory.
-fn inodes(image: &Path) -> Result<()> {
-    header("one volume: inodes", &LIFECYCLE);
+fn inodes(image: &Path) -> Result<Sizes> {
+    let mut sizes = Sizes::new();
     for size in SIZES {
         let volume = fresh(image, 16, &["-d", "agcount=16"])?;
         let dirs = fill(&volume, size / 100)?;
-        row(&size.to_string(), &lifecycle(&volume, &dirs)?);
+        sizes.push((size.to_string(), lifecycle(&volume, &dirs)?));
         volume.close()?;
     }
-    Ok(())
+    Ok(sizes)
 }
 
 /// Creates `count` directories of 99 files.
@@ -277,14 +328,14 @@ fn fill(volume: &Volume, count: usize) -> Result<Vec<Ino>> {
 }
 
 /// Measures volumes by their size, with the default number of groups.
-fn volume(image: &Path) -> Result<()> {
-    header("one volume: GiB (groups)", &LIFECYCLE);
+fn volume(image: &Path) -> Result<Sizes> {
+    let mut sizes = Sizes::new();
     for gib in [1, 16, 128, 1024, 8192] {
         let volume = fresh(image, gib, &[])?;
         let groups = volume.fs().volume().geo().agcount;
         let dirs = fill(&volume, 10)?;
-        row(&format!("{gib} ({groups})"), &lifecycle(&volume, &dirs)?);
+        sizes.push((format!("{gib} ({groups})"), lifecycle(&volume, &dirs)?));
         volume.close()?;
     }
-    Ok(())
+    Ok(sizes)
 }

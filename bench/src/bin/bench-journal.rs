@@ -3,15 +3,20 @@
 //!
 //! `bench-journal FILE [SECONDS]`: FILE is created with 256 MiB on the measured disk, and removed.
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use xfskit::raw::mkfs;
+use xfskit_bench::frame::{self, Result, progress, section};
+use xfskit_bench::grid::Grid;
 use xfskit_block::{BlockDevice, FileDevice, MemDevice};
 use xfskit_format::log::item::Regions;
 use xfskit_format::log::seed_record;
 use xfskit_log::{FlushBefore, Log, LogWriter, Payload};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Uuid};
+use xfskit_workload::report::Section;
 
 const LOG_BYTES: u64 = 256 << 20;
 
@@ -29,54 +34,69 @@ fn payload(bytes: usize) -> Payload {
     payload
 }
 
+/// Appends checkpoints of `bytes` in records of `size` for some seconds. Returns MB/s, checkpoints
+/// per second, and writes and flushes of a checkpoint.
 #[allow(clippy::cast_precision_loss)] // counts far below 2^52
-fn measure(
-    name: &str,
+fn append(
     dev: &Arc<dyn BlockDevice>,
     geo: &Geometry,
     size: u32,
     bytes: usize,
     secs: f64,
-) {
-    dev.write_at(ByteOffset(0), &seed_record(geo.uuid, 512, true)).expect("written");
-    dev.write_zeroes(ByteOffset(1024), ByteLen(LOG_BYTES - 1024)).expect("written");
-    let log = Log::open(&**dev, Daddr(0), geo).expect("a journal");
-    let mut writer = LogWriter::new(&log, Arc::clone(dev), Arc::clone(dev), size).expect("writes");
+) -> Result<[f64; 4]> {
+    dev.write_at(ByteOffset(0), &seed_record(geo.uuid, 512, true))?;
+    dev.write_zeroes(ByteOffset(1024), ByteLen(LOG_BYTES - 1024))?;
+    let log = Log::open(&**dev, Daddr(0), geo)?;
+    let mut writer = LogWriter::new(&log, Arc::clone(dev), Arc::clone(dev), size)?;
     let payload = payload(bytes);
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < secs {
         let tail = writer.next_lsn();
-        writer.append(&payload, tail, FlushBefore::Nothing).expect("appends");
+        writer.append(&payload, tail, FlushBefore::Nothing)?;
     }
     let (secs, stats) = (start.elapsed().as_secs_f64(), writer.stats());
     let count = stats.checkpoints as f64;
-    println!(
-        "{name:6} {:4} KiB records {:8} bytes: {:9.1} MB/s {:9.1} checkpoints/s {:5.1} writes {:5.1} flushes",
-        size / 1024,
-        payload.byte_len(),
+    Ok([
         stats.bytes as f64 / secs / 1e6,
         count / secs,
         stats.writes as f64 / count,
         (stats.flushes + stats.writes) as f64 / count,
-    );
+    ])
 }
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let path = args.next().expect("bench-journal FILE [SECONDS]");
-    let secs = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(1.0);
-    let file: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::create(&path, ByteLen(LOG_BYTES)).expect("made"));
+#[derive(clap::Args)]
+struct Args {
+    /// File to make on the measured disk, 256 MiB; removed afterwards
+    file: PathBuf,
+    /// Seconds for each point
+    #[arg(default_value_t = 1.0)]
+    seconds: f64,
+}
+
+fn main() -> ExitCode {
+    frame::run("Checkpoints into the journal", 1, measure)
+}
+
+fn measure(Args { file: path, seconds }: &Args, turns: usize) -> Result<Vec<Section>> {
+    let file: Arc<dyn BlockDevice> = Arc::new(FileDevice::create(path, ByteLen(LOG_BYTES))?);
     let memory: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(LOG_BYTES)));
     let geo = geometry();
-    for (name, dev) in [("memory", &memory), ("file", &file)] {
-        for size in [32 << 10, 256 << 10] {
-            for bytes in [1000, 20_000, 1 << 20, 32 << 20] {
-                measure(name, dev, &geo, size, bytes, secs);
+    let columns =
+        [("rate", "MB/s", 1), ("checkpoints", "1/s", 1), ("writes", "", 1), ("flushes", "", 1)];
+    let mut grid = Grid::new("Checkpoints: rates, and writes and flushes of each", &columns);
+    for turn in 1..=turns {
+        progress(format!("turn {turn}"));
+        for (name, dev) in [("memory", &memory), ("a file", &file)] {
+            for size in [32 << 10, 256 << 10] {
+                for bytes in [1000, 20_000, 1 << 20, 32 << 20] {
+                    let row = format!("{bytes} bytes in records of {} KiB", size >> 10);
+                    grid.add(row, name, &append(dev, &geo, size, bytes, *seconds)?);
+                }
             }
         }
     }
-    std::fs::remove_file(path).expect("removed");
+    std::fs::remove_file(path)?;
+    Ok(vec![section("Checkpoints", &[], vec![grid.table()])])
 }
 
 /// Creates a volume with an external journal of this size.

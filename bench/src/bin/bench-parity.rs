@@ -1,8 +1,8 @@
 //! P and Q and their recoveries: our routines compared with Intel's ISA-L and with snapraid.
 //!
 //! The chunks of a stripe stay in the processor's cache. The contenders take many short turns
-//! alternately, and the median and the best turn are printed. On a busy machine the best shows the
-//! processor, and the median the scheduler. Rates are bytes of sources per second.
+//! alternately. On a busy machine the best turn shows the processor, and the median the scheduler.
+//! Rates are bytes of sources per second.
 //!
 //! ISA-L is used if its shared library is installed (Debian: libisal2), snapraid if it is installed
 //! and `--snapraid` is given. Its own speed test, which needs a minute on an idle machine, gives
@@ -11,16 +11,18 @@
 
 use std::ffi::c_void;
 use std::hint::black_box;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use xfskit_bench::contest::{Contest, Quantity};
+use xfskit_bench::frame::{self, progress, section};
 use xfskit_workload::measure::together::{self, Piece};
+use xfskit_workload::report::{Cell, Section, Table};
 
 /// Numbers of data members and block sizes, among them the shapes of ISA-L and snapraid.
 const SHAPES: [(usize, usize); 6] =
     [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
-const TURNS: usize = 100;
 const TURN: Duration = Duration::from_micros(150);
 
 /// One stripe in memory: chunks, P and Q, each aligned to 64 bytes with a gap between them.
@@ -94,7 +96,7 @@ fn small(n: usize) -> i32 {
     i32::try_from(n).expect("a block's length")
 }
 
-/// Calls the routine until a turn is over, and returns bytes per second.
+/// Calls the routine until a turn is over, and returns GB per second.
 #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn turn(bytes: usize, mut call: impl FnMut()) -> f64 {
     let batch = (2_000_000 / bytes).max(1);
@@ -105,25 +107,7 @@ fn turn(bytes: usize, mut call: impl FnMut()) -> f64 {
         }
         calls += batch;
     }
-    (calls * bytes) as f64 / start.elapsed().as_secs_f64()
-}
-
-fn best(rates: &[f64]) -> f64 {
-    rates.iter().copied().fold(0.0, f64::max)
-}
-
-fn median(rates: &[f64]) -> f64 {
-    let mut sorted = rates.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
-/// Formats the median and the best turn in GB/s.
-fn format_rates(rates: &[f64]) -> String {
-    if rates.is_empty() {
-        return String::new();
-    }
-    format!("{:6.1} /{:6.1}", median(rates) / 1e9, best(rates) / 1e9)
+    (calls * bytes) as f64 / 1e9 / start.elapsed().as_secs_f64()
 }
 
 fn routines() -> Vec<&'static str> {
@@ -134,17 +118,23 @@ fn as_sources<'a>(chunks: &'a [&mut [u8]]) -> Vec<Option<&'a [u8]>> {
     chunks.iter().map(|c| Some(&**c)).collect()
 }
 
-/// Measures one shape with all contenders: the rates of (P+Q, two members recovered).
-fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>; 2])> {
+/// Measures one shape with all contenders: P+Q, and two members recovered.
+fn shape(data: usize, len: usize, isal: Option<&Isal>, turns: usize) -> [Contest; 2] {
+    progress(format!("{data} data members, blocks of {len} bytes"));
     let mut members = Members::new(data, len);
     let mut blocks = members.split();
     let pointers: Vec<*mut u8> = blocks.iter_mut().map(|b| b.as_mut_ptr()).collect();
     let (chunks, rest) = blocks.split_at_mut(data);
     let [p, q, x, y] = rest else { unreachable!("four blocks behind the data") };
-    let mut all: Vec<(String, [Vec<f64>; 2])> =
-        routines().iter().map(|name| (format!("xfskit {name}"), Default::default())).collect();
-    all.push(("ISA-L avx2".into(), Default::default()));
-    all.push(("ISA-L".into(), Default::default()));
+    let routines = routines();
+    let own = routines.iter().map(|name| format!("xfskit {name}"));
+    let names = own.chain(["ISA-L avx2".into(), "ISA-L".into()]).map(|name| (name, "memory"));
+    let names: Vec<(String, &str)> = names.collect();
+    let (isal_avx2, isal_best) = (routines.len(), routines.len() + 1);
+    let [mut pq, mut recovered] = ["P+Q", "two recovered"].map(|what| {
+        let title = format!("{what}: {data} data members, blocks of {len} bytes");
+        Contest::new(title, Quantity::rate("GB/s", 1), 0, &names)
+    });
     let whole = as_sources(chunks);
     let mut without = whole.clone();
     (without[1], without[data - 2]) = (None, None);
@@ -156,20 +146,23 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
         .map(|i| pointers[i].cast_const())
         .collect();
     let tables = isal.map(|isal| isal.tables(&factors, data));
-    for _ in 0..TURNS {
-        for (name, rates) in routines().iter().zip(all.iter_mut().map(|(_, rates)| rates)) {
+    for _ in 0..turns {
+        for (n, name) in routines.iter().enumerate() {
             assert!(xfskit_parity::select(name));
-            rates[0].push(turn(data * len, || {
-                xfskit_parity::pq(black_box(&whole), p, q);
-            }));
-            rates[1].push(turn(data * len, || {
-                xfskit_parity::d_and_d(black_box(&without), 1, data - 2, p, q, x, y);
-            }));
+            pq.add(
+                n,
+                turn(data * len, || {
+                    xfskit_parity::pq(black_box(&whole), p, q);
+                }),
+            );
+            recovered.add(
+                n,
+                turn(data * len, || {
+                    xfskit_parity::d_and_d(black_box(&without), 1, data - 2, p, q, x, y);
+                }),
+            );
         }
         if let (Some(isal), Some(tables)) = (isal, &tables) {
-            let [.., (_, avx2), (_, rates)] = &mut all[..] else {
-                unreachable!("ISA-L is the last")
-            };
             let mut array: Vec<*mut c_void> =
                 pointers[..data + 2].iter().map(|p| p.cast()).collect();
             let mut generate = |pq_gen: PqGen| {
@@ -179,34 +172,31 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
                     unsafe { pq_gen(small(data + 2), small(len), black_box(array.as_mut_ptr())) };
                 })
             };
-            rates[0].push(generate(isal.pq_gen));
+            pq.add(isal_best, generate(isal.pq_gen));
             if let Some(pq_gen) = isal.pq_gen_avx2.filter(|_| is_x86_feature_detected!("avx2")) {
-                avx2[0].push(generate(pq_gen));
+                pq.add(isal_avx2, generate(pq_gen));
             }
             let outputs = [x.as_mut_ptr(), y.as_mut_ptr()];
-            rates[1].push(turn(data * len, || {
-                // SAFETY: `data` sources and two outputs of `len` bytes, and their tables.
-                unsafe {
-                    (isal.encode)(
-                        small(len),
-                        small(data),
-                        2,
-                        tables.as_ptr(),
-                        black_box(sources.as_ptr()),
-                        outputs.as_ptr(),
-                    );
-                }
-            }));
+            recovered.add(
+                isal_best,
+                turn(data * len, || {
+                    // SAFETY: `data` sources and two outputs of `len` bytes, and their tables.
+                    unsafe {
+                        (isal.encode)(
+                            small(len),
+                            small(data),
+                            2,
+                            tables.as_ptr(),
+                            black_box(sources.as_ptr()),
+                            outputs.as_ptr(),
+                        );
+                    }
+                }),
+            );
             assert!(Some(&**x) == whole[1], "ISA-L recovers the same");
         }
     }
-    all
-}
-
-fn table(all: &[(String, [Vec<f64>; 2])]) {
-    for (name, [pq, dd]) in all.iter().filter(|(_, [pq, _])| !pq.is_empty()) {
-        println!("{name:<22}{:>15}{:>20}", format_rates(pq), format_rates(dd));
-    }
+    [pq, recovered]
 }
 
 /// Returns the factors of each source (the chunks except `x` and `y`, then P and Q) that give `x`,
@@ -225,8 +215,8 @@ fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
 const TURNS_TOGETHER: usize = 40;
 const TURN_TOGETHER: Duration = Duration::from_millis(5);
 
-/// Measures P+Q on `threads` threads, each with a stripe of its own. Returns the bytes per second
-/// of wall time, in the upper quartile of turns in which all threads ran: other load takes
+/// Measures P+Q on `threads` threads, each with a stripe of its own. Returns the GB per second of
+/// wall time, in the upper quartile of turns in which all threads ran: other load takes
 /// processors away in some turns, so the median is useless. `None` if they did not run together.
 #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
 fn pq_on(threads: usize, data: usize, len: usize) -> Option<f64> {
@@ -243,7 +233,7 @@ fn pq_on(threads: usize, data: usize, len: usize) -> Option<f64> {
                 barrier.wait();
                 Piece::of(since, TURN_TOGETHER, || {
                     (0..calls).for_each(|_| xfskit_parity::pq(black_box(&whole), p, q));
-                    (calls * data * len) as f64
+                    (calls * data * len) as f64 / 1e9
                 })
             });
             pieces.collect()
@@ -258,52 +248,61 @@ fn pq_on(threads: usize, data: usize, len: usize) -> Option<f64> {
     Some(rates[rates.len() * 3 / 4])
 }
 
-/// Runs `snapraid -T` and returns its fastest P+Q and two-member recovery in bytes per second.
+/// Runs `snapraid -T` and returns its fastest P+Q and two-member recovery in GB per second.
 fn snapraid() -> Option<[f64; 2]> {
     let out = Command::new("snapraid").arg("-T").output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout);
     let row = |name: &str| {
         let line = text.lines().find(|l| l.trim_start().starts_with(name))?;
         let rates = line.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
-        Some(rates.fold(0.0, f64::max) * 1e6)
+        Some(rates.fold(0.0, f64::max) / 1e3)
     };
     Some([row("gen2")?, row("rec2")?])
 }
 
-fn main() {
+#[derive(clap::Args)]
+struct Args {
+    /// Run snapraid's own speed test too
+    #[arg(long)]
+    snapraid: bool,
+}
+
+fn main() -> ExitCode {
+    frame::run("P and Q", 100, |args, turns| Ok(measure(args, turns)))
+}
+
+fn measure(Args { snapraid: with_snapraid }: &Args, turns: usize) -> Vec<Section> {
     let isal = Isal::load();
-    for (data, len) in SHAPES {
-        println!("\n{data} data members, blocks of {len} bytes; GB/s of sources, median / best");
-        println!("{:<22}{:>15}{:>20}", "", "P+Q", "two recovered");
-        let all = shape(data, len, isal.as_ref());
-        table(&all);
-        if let [(name, ours), .., (theirs, isal)] = &all[..]
-            && !isal[0].is_empty()
-        {
-            let times = |i: usize| median(&ours[i]) / median(&isal[i]);
-            println!("{name} is {:.2} and {:.2} times {theirs}", times(0), times(1));
+    let shapes = SHAPES.iter().flat_map(|(data, len)| shape(*data, *len, isal.as_ref(), turns));
+    let shapes = shapes.map(|contest| contest.table()).collect();
+    let mut sections = vec![section("Routines", &[], shapes), on_threads()];
+    if *with_snapraid {
+        let mut tables: Vec<Table> =
+            shape(8, 262_144, None, turns).iter().map(Contest::table).collect();
+        if let Some(rates) = snapraid() {
+            let columns = [("P+Q", "GB/s"), ("two recovered", "GB/s")];
+            let mut table = Table::new("snapraid -T", &columns);
+            table.row("snapraid", "memory", rates.map(|rate| Cell::Number(rate, 1)).into());
+            tables.push(table);
         }
+        sections.push(section("snapraid, and ours on a stripe of its shape", &[], tables));
     }
-    let fastest = routines()[0];
-    assert!(xfskit_parity::select(fastest));
-    println!(
-        "\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of wall time, upper quartile"
-    );
+    sections
+}
+
+/// Measures the fastest routine on one thread and more.
+fn on_threads() -> Section {
+    assert!(xfskit_parity::select(routines()[0]));
+    let title = "P+Q on several threads, 22 members, blocks of 4096 bytes";
+    let mut table = Table::new(title, &[("upper quartile", "GB/s"), ("times one", "")]);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let one = pq_on(1, 22, 4096);
     for threads in 1..=cores {
-        match (pq_on(threads, 22, 4096), one) {
-            (Some(all), Some(one)) => {
-                println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
-            }
-            _ => println!("{threads} threads: no figure, they did not run at the same time"),
-        }
+        let cells = match (pq_on(threads, 22, 4096), one) {
+            (Some(all), Some(one)) => [Cell::Number(all, 1), Cell::Number(all / one, 2)],
+            _ => ["they did not run at the same time".into(), String::new()].map(Cell::Text),
+        };
+        table.row(format!("{threads} threads"), "memory", cells.into());
     }
-    if std::env::args().any(|a| a == "--snapraid") {
-        println!("\nsnapraid -T, and ours on a stripe of its shape (8 of 262144 bytes)");
-        if let Some([pq, dd]) = snapraid() {
-            println!("{:<22}{:15.1}{:20.1}", "snapraid", pq / 1e9, dd / 1e9);
-        }
-        table(&shape(8, 262_144, None));
-    }
+    section("Threads", &["GB of wall time."], vec![table])
 }

@@ -7,12 +7,16 @@
 //! are 10^6 bytes.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::process::ExitCode;
 
-use xfskit_bench::array::{Members, number, processor};
+use xfskit_bench::array::{Members, number};
+use xfskit_bench::frame::{self, Result, progress, section};
+use xfskit_bench::grid::Grid;
 use xfskit_md::Slot;
 use xfskit_md::array::{Array, Options};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
+use xfskit_workload::measure::usage::Stopwatch;
+use xfskit_workload::report::Section;
 
 struct Bench {
     members: Members,
@@ -29,44 +33,64 @@ impl Bench {
         self.members.array(speed, options, slot)
     }
 
-    fn run(&self, speed: Option<u64>, new: usize, threads: usize) {
+    /// Measures a rebuild of `new` members, or a scrub without any. Returns MB/s of a member, MB/s
+    /// read, processor time in ns per byte read, and the fraction of `speed`.
+    fn run(&self, speed: Option<u64>, new: usize, threads: usize) -> Result<[f64; 4]> {
         let array = self.array(speed, new, threads);
-        let (start, before) = (Instant::now(), processor());
+        let watch = Stopwatch::start()?;
         if new == 0 {
             let rows = 0..array.scrub_stripes();
-            array.scrub(rows, false, |_| ControlFlow::Continue(())).expect("all agree");
+            array.scrub(rows, false, |_| ControlFlow::Continue(()))?;
         } else {
-            array.rebuild(|_| ControlFlow::Continue(())).expect("all is there");
+            array.rebuild(|_| ControlFlow::Continue(()))?;
         }
-        let (elapsed, cpu) = (start.elapsed().as_secs_f64(), processor().saturating_sub(before));
+        let usage = watch.read()?;
         let bytes = number(self.members.geometry.component_size().byte_len().0);
         let read = number(array.io_stats().read.0);
-        let fraction = speed
-            .map_or(String::new(), |speed| format!("{:>9.3}", bytes / number(speed) / elapsed));
-        println!(
-            "{:>9} {:>8} {threads:>8} {:>9.0} {:>9.0} {:>9.3} {fraction}",
-            speed.map_or("memory".into(), |speed| (speed / 1_000_000).to_string()),
-            if new == 0 { "scrub".into() } else { new.to_string() },
-            bytes / 1e6 / elapsed,
-            read / 1e6 / elapsed,
-            cpu.as_secs_f64() * 1e9 / read,
-        );
+        let rate = bytes / usage.wall.as_secs_f64();
+        Ok([
+            rate / 1e6,
+            read / 1e6 / usage.wall.as_secs_f64(),
+            usage.processor.as_secs_f64() * 1e9 / read,
+            speed.map_or(f64::NAN, |speed| rate / number(speed)),
+        ])
     }
 }
 
-fn main() {
-    let mib = std::env::args().nth(1).map_or(64, |word| word.parse().expect("a number of MiB"));
-    println!("parity: {}", xfskit_parity::selected());
+#[derive(clap::Args)]
+struct Args {
+    /// MiB of a member
+    #[arg(default_value_t = 64)]
+    mib: u64,
+}
+
+fn main() -> ExitCode {
+    frame::run("Rebuild of a RAID6 of 24 members", 1, measure)
+}
+
+fn measure(Args { mib }: &Args, turns: usize) -> Result<Vec<Section>> {
     let bench = Bench { members: Members::new(Sectors(mib << 11)) };
-    println!(
-        "{:>9} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9}",
-        "MB/s each", "new", "threads", "MB/s", "MB/s read", "ns/byte", "fraction"
-    );
     let all = Options::default().threads;
-    for speed in [Some(50), Some(100), Some(200), Some(400), None] {
-        for new in [1, 2, 0] {
-            bench.run(speed.map(|speed: u64| speed * 1_000_000), new, all);
+    let speeds = [Some(50), Some(100), Some(200), Some(400), None];
+    let points = speeds.iter().flat_map(|speed| [1, 2, 0].map(|new| (*speed, new, all)));
+    let points: Vec<_> = points.chain([(None, 1, 1)]).collect();
+    let columns = [
+        ("of a member", "MB/s", 0),
+        ("read", "MB/s", 0),
+        ("processor", "ns/byte read", 3),
+        ("of the member's speed", "", 3),
+    ];
+    let mut grid = Grid::new("Rebuilds and scrubs", &columns);
+    for turn in 1..=turns {
+        progress(format!("turn {turn}"));
+        for (speed, new, threads) in &points {
+            let what = if *new == 0 { "scrub".into() } else { format!("{new} new") };
+            let members = speed.map_or("memory".into(), |speed| format!("{speed} MB/s each"));
+            let storage = if speed.is_some() { "simulated members" } else { "memory" };
+            let figures = bench.run(speed.map(|speed| speed * 1_000_000), *new, *threads)?;
+            grid.add(format!("{members}: {what}, {threads} threads"), storage, &figures);
         }
     }
-    bench.run(None, 1, 1);
+    let text = format!("Parity: {}.", xfskit_parity::selected());
+    Ok(vec![section("Rebuild", &[&text], vec![grid.table()])])
 }

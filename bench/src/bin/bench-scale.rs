@@ -1,7 +1,7 @@
 //! Many threads: the engine compared with the kernel's own XFS.
 //!
-//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root. An image of 8 GiB
-//! is created in DIR and removed.
+//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT]`, as root. An image of 8 GiB is created
+//! in DIR and removed.
 //!
 //! | part | what | COUNT |
 //! | --- | --- | --- |
@@ -16,14 +16,14 @@
 
 #![allow(clippy::cast_precision_loss)] // of rates
 
-use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xfskit::raw::VolumeExt as _;
@@ -31,46 +31,62 @@ use xfskit::raw::core::LockStats;
 use xfskit::raw::units::Ino;
 use xfskit::raw::vfs::NewNode;
 use xfskit::{Volume, VolumeOptions};
+use xfskit_bench::contest::{Contest, Quantity};
+use xfskit_bench::frame::{self, Result, progress, section};
+use xfskit_bench::grid::Grid;
 use xfskit_bench::kernel::{self, IoCounters, Mount};
-use xfskit_bench::turns::{spread, time};
 use xfskit_crc::{meter, routines, select};
-use xfskit_workload::measure::share::percent_of;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use xfskit_workload::measure::share::{Metering, percent_of};
+use xfskit_workload::measure::usage::peak_memory;
+use xfskit_workload::measure::{Ratio, Usage, parallel};
+use xfskit_workload::report::{Cell, Section, Table};
 
 /// Number of writers and of directories.
 const WRITERS: usize = 8;
 /// Bytes of an append.
 const APPEND: usize = 100;
 
-fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let usage = "bench-scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]";
-    let dir = PathBuf::from(args.next().ok_or(usage)?);
-    let part = args.next();
-    let count = args.next().map(|n| n.parse()).transpose()?;
-    let turns = args.next().map_or(Ok(3), |n| n.parse())?;
+const RATE: Quantity = Quantity::rate("1/s", 0);
+/// The contenders, and where their volumes are.
+const SIDES: [(&str, &str); 2] = [("kernel", "loop device"), ("xfskit", "a file")];
+/// xfskit among them.
+const OURS: usize = 1;
+
+#[derive(clap::Args)]
+struct Args {
+    /// Directory for an image of 8 GiB
+    dir: PathBuf,
+    /// Part [default: all but memory]
+    #[arg(value_parser = PARTS.map(|part| part.0))]
+    part: Option<String>,
+    /// Number of files or fsyncs
+    count: Option<usize>,
+}
+
+/// The parts: name, usual count, and the function that measures it.
+type Part = (&'static str, usize, fn(&Path, usize, usize) -> Result<Section>);
+const PARTS: [Part; 5] = [
+    ("names", 400_000, names),
+    ("threads", 400_000, threads),
+    ("fsync", 4_000, fsyncs),
+    ("crc", 400_000, checksums),
+    ("memory", 20_000_000, memory),
+];
+
+fn main() -> ExitCode {
+    frame::run("Many threads", 3, measure)
+}
+
+fn measure(Args { dir, part, count }: &Args, turns: usize) -> Result<Vec<Section>> {
     let image = dir.join(format!("xfskit-bench-scale-{}.img", std::process::id()));
-    let is = |name: &str| part.as_deref().is_none_or(|part| part == name);
-    if is("names") {
-        names(&image, count.unwrap_or(400_000), turns)?;
-    }
-    if is("threads") {
-        threads(&image, count.unwrap_or(400_000), turns)?;
-    }
-    if is("fsync") {
-        fsyncs(&image, count.unwrap_or(4_000), turns)?;
-    }
-    if is("crc") {
-        checksums(&image, count.unwrap_or(400_000), turns)?;
-    }
-    if part.as_deref() == Some("memory") {
-        let kept = memory(&image, count.unwrap_or(20_000_000));
-        std::fs::remove_file(&image)?;
-        return kept;
-    }
-    std::fs::remove_file(&image)?;
-    Ok(())
+    let wanted = |name| part.as_ref().map_or(name != "memory", |part| part == name);
+    let sections = PARTS
+        .iter()
+        .filter(|(name, ..)| wanted(*name))
+        .map(|(_, usual, measure)| measure(&image, count.unwrap_or(*usual), turns))
+        .collect();
+    let _ = std::fs::remove_file(&image);
+    sections
 }
 
 /// Creates a volume of 8 GiB with 16 groups. The image is written from end to end first, so that
@@ -94,37 +110,28 @@ fn open(image: &Path, write: bool) -> Result<Volume> {
     Ok(VolumeOptions::new().write(write).open(image)?)
 }
 
-/// Returns the processor time of this process so far in seconds: user and system.
-fn processor_seconds() -> [f64; 2] {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let behind = stat.rsplit(')').next().unwrap_or_default();
-    let mut ticks = behind.split_whitespace().skip(11).map(|t| t.parse().unwrap_or(0.0) / 100.0);
-    [(); 2].map(|()| ticks.next().unwrap_or(0.0))
+/// Runs `work` in `count` threads and then `finish`, and returns the time of both.
+fn in_threads(
+    count: usize,
+    work: impl Fn(usize) -> Result<()> + Sync,
+    finish: impl FnOnce() -> Result<()>,
+) -> Result<Usage> {
+    let work = |n| work(n).map_err(io::Error::other);
+    Ok(parallel(count, work, || finish().map_err(io::Error::other))?.usage)
 }
 
-/// Adds the processor time since `before` to `sum`.
-fn add_since(sum: &mut [f64; 2], before: [f64; 2]) {
-    let now = processor_seconds();
-    (0..2).for_each(|i| sum[i] += now[i] - before[i]);
+/// Returns operations per second.
+fn rate(count: usize, usage: &Usage) -> f64 {
+    count as f64 / usage.wall.as_secs_f64()
 }
 
-/// Formats the processor time per operation.
-fn of_each(seconds: [f64; 2], count: usize) -> String {
-    let [own, system] = seconds.map(|seconds| seconds * 1e6 / count as f64);
-    format!("processor time of a create: {:.2} µs ({own:.2} own, {system:.2} system)", own + system)
-}
+/// Returns the columns of the processor time of an operation.
+const PROCESSOR: [(&str, &str, u8); 3] =
+    [("processor time", "µs", 2), ("own", "µs", 2), ("system", "µs", 2)];
 
-/// Runs `work` in `count` threads, and returns the total elapsed time.
-fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<Duration> {
-    let (took, done) = time(|| {
-        thread::scope(|scope| {
-            let work = &work;
-            let all: Vec<_> = (0..count).map(|n| scope.spawn(move || work(n))).collect();
-            all.into_iter()
-                .try_for_each(|thread| thread.join().expect("a thread that does not panic"))
-        })
-    });
-    done.map(|()| took)
+/// Returns the processor time of an operation in µs: all, user and system.
+fn processor_of_each(usage: &Usage, count: usize) -> [f64; 3] {
+    [usage.processor, usage.user, usage.system].map(|time| time.as_secs_f64() * 1e6 / count as f64)
 }
 
 /// Formats `file00000042` without the formatting machinery, because the times of both sides include
@@ -156,129 +163,100 @@ impl AsRef<Path> for Name {
 
 // ---- names --------------------------------------------------------------------------------------
 
-/// Seconds of the three steps, of all turns.
-#[derive(Default)]
-struct Steps {
-    create: Vec<Duration>,
-    stat: Vec<Duration>,
-    unlink: Vec<Duration>,
-    /// Processor time of the creates.
-    processor: [f64; 2],
-    /// Lock statistics after the creates.
-    locks: Vec<(&'static str, LockStats)>,
+fn names(image: &Path, files: usize, turns: usize) -> Result<Section> {
+    let mut steps = ["create, sync", "stat, cold", "unlink, sync"]
+        .map(|step| Contest::new(step, RATE, OURS, &SIDES));
+    let mut processor = Grid::new("Processor time of a create", &PROCESSOR);
+    let mut locks = Vec::new();
+    for turn in 1..=turns {
+        progress(format!("names, turn {turn}"));
+        fresh(image)?;
+        let theirs = names_by_kernel(image, files)?;
+        fresh(image)?;
+        let (own, locks_now) = names_by_us(image, files)?;
+        for (step, (theirs, own)) in steps.iter_mut().zip(theirs.iter().zip(&own)) {
+            step.add(0, rate(files, theirs));
+            step.add(OURS, rate(files, own));
+        }
+        processor.add("xfskit", "a file", &processor_of_each(&own[0], files));
+        locks = locks_now;
+    }
+    let text = format!("{files} zero-length files, {WRITERS} writers in {WRITERS} directories.");
+    let tables = steps.iter().map(Contest::table).chain([processor.table(), locks_table(&locks)]);
+    Ok(section("Names", &[&text], tables.collect()))
 }
 
-fn names(image: &Path, files: usize, turns: usize) -> Result<()> {
-    let (mut kernel, mut ours) = (Steps::default(), Steps::default());
-    for _ in 0..turns {
-        fresh(image)?;
-        names_by_kernel(image, files, &mut kernel)?;
-        fresh(image)?;
-        names_by_us(image, files, &mut ours)?;
+/// Returns the table of locks that threads waited for.
+fn locks_table(locks: &[(&'static str, LockStats)]) -> Table {
+    let columns = [("taken", ""), ("waits", ""), ("waited", "ms")];
+    let mut table = Table::new("Locks of the creates, last turn", &columns);
+    for (name, lock) in locks.iter().filter(|(_, lock)| lock.waits > 0) {
+        let figures = [lock.taken, lock.waits, lock.wait_nanos / 1_000_000];
+        table.row(*name, "a file", figures.map(Cell::Count).into());
     }
-    println!(
-        "{files} zero-length files, {WRITERS} writers in {WRITERS} directories; operations/s, median (best, worst)"
-    );
-    for (what, theirs, own) in [
-        ("create, sync", &mut kernel.create, &mut ours.create),
-        ("stat, cold", &mut kernel.stat, &mut ours.stat),
-        ("unlink, sync", &mut kernel.unlink, &mut ours.unlink),
-    ] {
-        let (theirs, own) = (spread(theirs), spread(own));
-        let rate = |(median, best, worst): (f64, f64, f64)| {
-            let rate = |seconds: f64| files as f64 / seconds;
-            format!("{:>9.0} ({:.0}, {:.0})", rate(median), rate(best), rate(worst))
-        };
-        println!(
-            "  {what:<13} kernel {:<30} xfskit {:<30} {:.1} times",
-            rate(theirs),
-            rate(own),
-            theirs.0 / own.0
-        );
-    }
-    println!("  {}", of_each(ours.processor, files * turns));
-    for (name, lock) in ours.locks.iter().filter(|(_, lock)| lock.waits > 0) {
-        let (taken, waits, ms) = (lock.taken, lock.waits, lock.wait_nanos / 1_000_000);
-        println!("  lock {name:<12} taken {taken:>9} times, {waits:>6} waits, {ms:>5} ms in all");
-    }
-    Ok(())
+    table
 }
 
-fn names_by_kernel(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
+/// Returns the times of creates, look-ups and unlinks.
+fn names_by_kernel(image: &Path, files: usize) -> Result<[Usage; 3]> {
     let path = |root: &Path, dir: usize, n: usize| root.join(format!("d{dir}")).join(name_of(n));
     let each = files / WRITERS;
-    {
+    let create = {
         let mounted = Mount::new(image, "rw")?;
         let root = mounted.path();
         (0..WRITERS).try_for_each(|dir| std::fs::create_dir(root.join(format!("d{dir}"))))?;
-        let (took, done) = time(|| -> Result<()> {
-            in_threads(WRITERS, |dir| {
-                (0..each).try_for_each(|n| File::create(path(root, dir, n)).map(drop))?;
-                Ok(())
-            })?;
-            Ok(rustix::fs::syncfs(File::open(root)?)?)
-        });
-        done?;
-        steps.create.push(took);
-    }
+        let create =
+            |dir| Ok((0..each).try_for_each(|n| File::create(path(root, dir, n)).map(drop))?);
+        in_threads(WRITERS, create, || Ok(rustix::fs::syncfs(File::open(root)?)?))?
+    };
     kernel::drop_caches()?;
-    {
+    let stat = {
         let mounted = Mount::new(image, "ro")?;
         let root = mounted.path();
-        steps.stat.push(in_threads(WRITERS, |dir| {
-            (0..each).try_for_each(|n| path(root, dir, n).symlink_metadata().map(drop))?;
-            Ok(())
-        })?);
-    }
+        let stat =
+            |dir| Ok((0..each).try_for_each(|n| path(root, dir, n).symlink_metadata().map(drop))?);
+        in_threads(WRITERS, stat, || Ok(()))?
+    };
     let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
-    let (took, done) = time(|| -> Result<()> {
-        in_threads(WRITERS, |dir| {
-            Ok((0..each).try_for_each(|n| std::fs::remove_file(path(root, dir, n)))?)
-        })?;
-        Ok(rustix::fs::syncfs(File::open(root)?)?)
-    });
-    done?;
-    steps.unlink.push(took);
-    Ok(())
+    let unlink = |dir| Ok((0..each).try_for_each(|n| std::fs::remove_file(path(root, dir, n)))?);
+    let unlink = in_threads(WRITERS, unlink, || Ok(rustix::fs::syncfs(File::open(root)?)?))?;
+    Ok([create, stat, unlink])
 }
 
-fn names_by_us(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
+/// Statistics of locks by name.
+type Locks = Vec<(&'static str, LockStats)>;
+
+/// Returns the times of creates, look-ups and unlinks, and the locks of the creates.
+fn names_by_us(image: &Path, files: usize) -> Result<([Usage; 3], Locks)> {
     let each = files / WRITERS;
     let volume = open(image, true)?;
     let dirs = make_dirs(&volume)?;
-    let before = processor_seconds();
-    steps.create.push(create_all(&volume, &dirs, WRITERS, each)?);
-    add_since(&mut steps.processor, before);
-    steps.locks = volume.close()?.stats.locks;
+    let create = create_all(&volume, &dirs, WRITERS, each)?;
+    let locks = volume.close()?.stats.locks;
 
     kernel::drop_caches()?;
     let volume = open(image, false)?;
     let fs = volume.fs();
-    steps.stat.push(in_threads(WRITERS, |dir| {
+    let stat = |dir: usize| {
         let dir = fs.inode(dirs[dir])?;
         for n in 0..each {
             let ino = fs.lookup(&dir, name_of(n).as_bytes())?.ok_or("a file is missing")?;
             fs.stat(&fs.inode(ino)?);
         }
         Ok(())
-    })?);
+    };
+    let stat = in_threads(WRITERS, stat, || Ok(()))?;
     drop(volume);
 
     let volume = open(image, true)?;
-    let (took, done) = time(|| -> Result<()> {
-        in_threads(WRITERS, |dir| {
-            for n in 0..each {
-                volume.fs().unlink(dirs[dir], name_of(n).as_bytes())?;
-            }
-            Ok(())
-        })?;
-        Ok(volume.sync()?)
-    });
-    done?;
-    steps.unlink.push(took);
+    let unlink = |dir: usize| {
+        (0..each).try_for_each(|n| volume.fs().unlink(dirs[dir], name_of(n).as_bytes()))?;
+        Ok(())
+    };
+    let unlink = in_threads(WRITERS, unlink, || Ok(volume.sync()?))?;
     volume.close()?;
-    Ok(())
+    Ok(([create, stat, unlink], locks))
 }
 
 fn make_dirs(volume: &Volume) -> Result<Vec<Ino>> {
@@ -288,139 +266,123 @@ fn make_dirs(volume: &Volume) -> Result<Vec<Ino>> {
 
 /// Creates `each` files in every directory, with the directories divided among `threads` threads;
 /// then syncs.
-fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Result<Duration> {
-    let (took, done) = time(|| -> Result<()> {
-        in_threads(threads, |thread| {
-            for n in 0..each {
-                for dir in dirs.iter().skip(thread).step_by(threads) {
-                    volume.fs().make(*dir, name_of(n).as_bytes(), &NewNode::file(0o644))?;
-                }
+fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Result<Usage> {
+    let create = |thread: usize| {
+        for n in 0..each {
+            for dir in dirs.iter().skip(thread).step_by(threads) {
+                volume.fs().make(*dir, name_of(n).as_bytes(), &NewNode::file(0o644))?;
             }
-            Ok(())
-        })?;
-        Ok(volume.sync()?)
-    });
-    done.map(|()| took)
+        }
+        Ok(())
+    };
+    in_threads(threads, create, || Ok(volume.sync()?))
 }
 
 // ---- threads ------------------------------------------------------------------------------------
 
-/// Number of creating threads, and of processors that they and the engine's own threads may use.
-struct Crew {
-    threads: usize,
-    processors: usize,
-    took: Vec<Duration>,
-    processor: [f64; 2],
-}
-
-impl Crew {
-    fn new(threads: usize, processors: usize) -> Self {
-        Self { threads, processors, took: Vec::new(), processor: [0.0; 2] }
-    }
-
-    fn create(&mut self, image: &Path, files: usize) -> Result<()> {
-        fresh(image)?;
-        let all = sched_getaffinity(None)?;
-        let mut some = CpuSet::new();
-        let of_all = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number));
-        of_all.take(self.processors).for_each(|number| some.set(number));
-        // New threads inherit the affinity.
-        sched_setaffinity(None, &some)?;
-        let volume = open(image, true)?;
-        let dirs = make_dirs(&volume)?;
-        let before = processor_seconds();
-        self.took.push(create_all(&volume, &dirs, self.threads, files / WRITERS)?);
-        add_since(&mut self.processor, before);
-        volume.close()?;
-        Ok(sched_setaffinity(None, &all)?)
-    }
+/// Creates files with this number of threads, on this number of processors, which the engine's own
+/// threads use too.
+fn create_on(image: &Path, files: usize, threads: usize, processors: usize) -> Result<Usage> {
+    fresh(image)?;
+    let all = sched_getaffinity(None)?;
+    let mut some = CpuSet::new();
+    let of_all = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number));
+    of_all.take(processors).for_each(|number| some.set(number));
+    // New threads inherit the affinity.
+    sched_setaffinity(None, &some)?;
+    let volume = open(image, true)?;
+    let dirs = make_dirs(&volume)?;
+    let usage = create_all(&volume, &dirs, threads, files / WRITERS)?;
+    volume.close()?;
+    sched_setaffinity(None, &all)?;
+    Ok(usage)
 }
 
 /// Compares numbers of threads. Two threads against one show how many processors the engine's own
 /// threads leave idle. One thread on one processor against two on two show how the engine scales.
-fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
+fn threads(image: &Path, files: usize, turns: usize) -> Result<Section> {
     let all = thread::available_parallelism()?.get();
-    let mut crews = [(1, 1), (2, 2), (1, all), (2, all), (WRITERS, all)]
-        .map(|(threads, processors)| Crew::new(threads, processors));
-    for _ in 0..turns {
-        crews.iter_mut().try_for_each(|crew| crew.create(image, files))?;
+    let crews = [(1, 1), (2, 2), (1, all), (2, all), (WRITERS, all)];
+    let mut grid = Grid::new("Creates", &[&[("rate", "files/s", 0)], &PROCESSOR[..]].concat());
+    for turn in 1..=turns {
+        for (n, (threads, processors)) in crews.into_iter().enumerate() {
+            progress(format!("turn {turn}: {threads} threads on {processors} processors"));
+            let usage = create_on(image, files, threads, processors)?;
+            let figures = [&[rate(files, &usage)][..], &processor_of_each(&usage, files)].concat();
+            let of_all = if n < 2 { "" } else { " (all)" };
+            grid.add(format!("{threads} on {processors}{of_all}"), "a file", &figures);
+        }
     }
-    println!("{files} zero-length files by some threads; files/s, median (best, worst)");
-    let medians = crews.each_mut().map(|crew| {
-        let (median, best, worst) = spread(&mut crew.took);
-        let rate = |seconds: f64| files as f64 / seconds;
-        println!(
-            "  {} on {} processors {:>9.0} ({:.0}, {:.0}); {}",
-            crew.threads,
-            crew.processors,
-            rate(median),
-            rate(best),
-            rate(worst),
-            of_each(crew.processor, files * turns)
-        );
-        median
-    });
-    println!("  two threads: {:.2} times one", medians[2] / medians[3]);
-    println!("  two threads on two processors: {:.2} times one on one", medians[0] / medians[1]);
-    Ok(())
+    let columns = [("rates", "times"), ("at least", ""), ("at most", "")];
+    let mut ratios = Table::new("Ratios", &columns);
+    for (name, more, less) in [
+        ("two threads to one", 3, 2),
+        ("two threads on two processors to one on one", 1, 0),
+        ("two threads on two processors to one on all", 1, 2),
+    ] {
+        let Ratio { ratio, low, high } =
+            grid.samples(more, 0).paired_ratio_to(grid.samples(less, 0));
+        let cells = [ratio, low, high].map(|ratio| Cell::Number(ratio, 2));
+        ratios.row(name, "a file", cells.into());
+    }
+    let text = format!("{files} zero-length files by some threads.");
+    Ok(section("Threads", &[&text], vec![grid.table(), ratios]))
 }
 
 // ---- fsync --------------------------------------------------------------------------------------
 
-/// Times and counters of appends with fsync.
-#[derive(Default)]
+/// Time and counters of appends with fsync.
 struct Appends {
-    took: Vec<Duration>,
-    /// Seconds of all turns.
-    costs: IoCounters,
+    usage: Usage,
+    counters: IoCounters,
     /// Cost of the log's checksums, if they are counted.
     sums: meter::Cost,
 }
 
-fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
-    let (mut kernel, mut ours) = (Appends::default(), Appends::default());
-    for _ in 0..turns {
-        fresh(image)?;
-        fsyncs_by_kernel(image, count / WRITERS, &mut kernel)?;
-        fresh(image)?;
-        fsyncs_by_us(image, count / WRITERS, &mut ours)?;
+fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<Section> {
+    let mut rates = Contest::new("fsyncs", RATE, OURS, &SIDES);
+    let columns = [("flushes", "", 2), ("log writes", "", 2), ("log bytes", "", 0)];
+    let mut costs = Grid::new("Each fsync", &columns);
+    for turn in 1..=turns {
+        progress(format!("fsync, turn {turn}"));
+        for (n, append) in [fsyncs_by_kernel, fsyncs_by_us].into_iter().enumerate() {
+            fresh(image)?;
+            let Appends { usage, counters, .. } = append(image, count / WRITERS)?;
+            rates.add(n, rate(count, &usage));
+            let each = [counters.flushes, counters.log_writes, counters.log_bytes]
+                .map(|cost| cost as f64 / count as f64);
+            costs.add(SIDES[n].0, SIDES[n].1, &each);
+        }
     }
-    println!("{count} appends of {APPEND} bytes, each with fsync, {WRITERS} threads");
-    println!("          fsyncs/s, median (best, worst)   flushes, log writes, log bytes of each");
-    for (name, mut appends) in [("kernel", kernel), ("xfskit", ours)] {
-        let (median, best, worst) = spread(&mut appends.took);
-        let rate = |seconds: f64| count as f64 / seconds;
-        let rates = format!("{:.0} ({:.0}, {:.0})", rate(median), rate(best), rate(worst));
-        let IoCounters { flushes, log_writes, log_bytes } = appends.costs;
-        let each = |cost: u64| cost as f64 / (count * turns) as f64;
-        let (flushes, log_writes, log_bytes) = (each(flushes), each(log_writes), each(log_bytes));
-        println!("  {name}  {rates:<32} {flushes:.2}  {log_writes:.2}  {log_bytes:.0}");
-    }
-    Ok(())
+    let text = format!("{count} appends of {APPEND} bytes, each with fsync, {WRITERS} threads.");
+    Ok(section("fsync", &[&text], vec![rates.table(), costs.table()]))
 }
 
-fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
+fn fsyncs_by_kernel(image: &Path, each: usize) -> Result<Appends> {
     let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
     let before = IoCounters::of(&mounted)?;
-    sum.took.push(in_threads(WRITERS, |n| {
+    let append = |n| {
         let mut file = File::create(root.join(name_of(n)))?;
         for _ in 0..each {
             file.write_all(&[1; APPEND])?;
             file.sync_all()?;
         }
         Ok(())
-    })?);
+    };
+    let usage = in_threads(WRITERS, append, || Ok(()))?;
     let after = IoCounters::of(&mounted)?;
-    sum.costs.flushes += after.flushes - before.flushes;
-    sum.costs.log_writes += after.log_writes - before.log_writes;
-    sum.costs.log_bytes += after.log_bytes - before.log_bytes;
-    Ok(())
+    let counters = IoCounters {
+        flushes: after.flushes - before.flushes,
+        log_writes: after.log_writes - before.log_writes,
+        log_bytes: after.log_bytes - before.log_bytes,
+    };
+    Ok(Appends { usage, counters, sums: meter::Cost::default() })
 }
 
-fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
+fn fsyncs_by_us(image: &Path, each: usize) -> Result<Appends> {
     let volume = open(image, true)?;
-    sum.took.push(in_threads(WRITERS, |n| {
+    let append = |n| {
         let ino = volume.make(Path::new("/").join(name_of(n)), &NewNode::file(0o644))?;
         let file = volume.fs().open(ino)?;
         for i in 0..each {
@@ -428,117 +390,78 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
             file.fsync()?;
         }
         Ok(())
-    })?);
+    };
+    let usage = in_threads(WRITERS, append, || Ok(()))?;
     let stats = volume.stats();
     let log = stats.log;
-    sum.costs.flushes += log.flushes + log.data_flushes + log.writes + stats.ail.flushes;
-    sum.costs.log_writes += log.writes;
-    sum.costs.log_bytes += log.bytes;
-    sum.sums = sum.sums + log.sums;
+    let flushes = log.flushes + log.data_flushes + log.writes + stats.ail.flushes;
+    let counters = IoCounters { flushes, log_writes: log.writes, log_bytes: log.bytes };
     volume.close()?;
-    Ok(())
+    Ok(Appends { usage, counters, sums: log.sums })
 }
 
 // ---- checksums ----------------------------------------------------------------------------------
 
-/// The cost of checksums in one run of creates.
-struct Sums {
-    /// Percentage of busy cycles.
-    busy: f64,
-    /// Nanoseconds per file, and the part that reading the clock before and after each sum takes.
-    nanos: f64,
-    clock: f64,
-    /// Checksums and bytes per file.
-    count: f64,
-    bytes: f64,
-}
-
-fn checksums(image: &Path, files: usize, turns: usize) -> Result<()> {
+fn checksums(image: &Path, files: usize, turns: usize) -> Result<Section> {
     let cores = thread::available_parallelism()?.get() as f64;
-    println!(
-        "checksums: of busy cycles, ns of each file; the log's, of elapsed time of {cores} processors; median (best, worst)"
-    );
+    let columns = [
+        ("of busy time", "%", 2),
+        ("of each file", "ns", 0),
+        ("the clock's own", "ns", 0),
+        ("sums of each file", "", 1),
+        ("bytes of each file", "", 0),
+    ];
+    let mut creates = Grid::new("Checksums of creates", &columns);
+    let title = format!("Checksums of the log, in fsyncs, of the time of {cores} processors");
+    let mut fsyncs = Grid::new(title, &[("share", "%", 4)]);
     let best = routines().iter().find(|r| r.available()).map_or("table", |r| r.name);
     for routine in [best, "table"] {
         select(routine);
-        meter::turn_on(true);
-        let creates =
-            (0..turns).map(|_| sums_of_creates(image, files)).collect::<Result<Vec<_>>>()?;
-        let middle = |of: fn(&Sums) -> f64| {
-            let mut all: Vec<f64> = creates.iter().map(of).collect();
-            all.sort_unstable_by(f64::total_cmp);
-            (all[all.len() / 2], all[0], all[all.len() - 1])
-        };
-        let (busy, least, most) = middle(|sums| sums.busy);
-        println!("  {routine:<8} create: {busy:.2} % of busy cycles ({least:.2}, {most:.2})");
-        let (nanos, least, most) = middle(|sums| sums.nanos);
-        println!(
-            "  {routine:<8} create: {nanos:.0} ns of each file ({least:.0}, {most:.0}), {:.0} of them the clock's own; {:.1} sums, {:.0} bytes",
-            middle(|sums| sums.clock).0,
-            middle(|sums| sums.count).0,
-            middle(|sums| sums.bytes).0,
-        );
+        let metering = Metering::start();
+        for turn in 1..=turns {
+            progress(format!("checksums by {routine}, turn {turn}"));
+            creates.add(routine, "a file", &sums_of_creates(image, files, &metering)?);
+        }
         fresh(image)?;
-        let mut appends = Appends::default();
-        fsyncs_by_us(image, 500, &mut appends)?;
-        let elapsed = appends.took[0].as_secs_f64() * cores;
-        let seconds = scaled(appends.sums)? / cycles_per_second();
-        let share = percent_of("checksums of the log", seconds, elapsed)?;
-        println!("  {routine:<8} fsync: the log's {share:.4} % of elapsed time");
-        meter::turn_on(false);
+        let Appends { usage, sums, .. } = fsyncs_by_us(image, 500)?;
+        let (sums, elapsed) = (metering.time(sums)?, usage.wall.as_secs_f64() * cores);
+        let share = percent_of("checksums of the log", sums.as_secs_f64(), elapsed)?;
+        fsyncs.add(routine, "a file", &[share]);
     }
-    Ok(())
+    select(best);
+    Ok(section("Checksums", &[], vec![creates.table(), fsyncs.table()]))
 }
 
-/// Returns the cycles of all checksums.
-fn scaled(cost: meter::Cost) -> Result<f64> {
-    Ok(cost.scaled_cycles().ok_or("every checksum was interrupted: no cost of one is known")?)
+/// Returns the nanoseconds of one reading of the clock that each checksum reads before and after.
+fn clock_nanos() -> f64 {
+    const READINGS: u32 = 100_000;
+    let start = Instant::now();
+    for _ in 0..READINGS {
+        std::hint::black_box(meter::now());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(READINGS)
 }
 
-fn cycles_per_second() -> f64 {
-    let start = meter::now();
-    thread::sleep(Duration::from_millis(100));
-    (meter::now() - start) as f64 * 10.0
-}
-
-/// Returns the cycles between two consecutive readings of the clock.
-fn clock_cycles() -> f64 {
-    const READINGS: u64 = 100_000;
-    let between: u64 = (0..READINGS)
-        .map(|_| {
-            let start = meter::now();
-            std::hint::black_box(meter::now()) - start
-        })
-        .sum();
-    between as f64 / READINGS as f64
-}
-
-fn sums_of_creates(image: &Path, files: usize) -> Result<Sums> {
+/// Returns the cost of checksums in one run of creates: the percentage of busy time; nanoseconds of
+/// each file, and the part of them that reading the clock takes; checksums and bytes of each file.
+fn sums_of_creates(image: &Path, files: usize, metering: &Metering) -> Result<[f64; 5]> {
     fresh(image)?;
     let volume = open(image, true)?;
     let dirs = make_dirs(&volume)?;
-    let (before, start) = (meter::cost(), processor_seconds());
-    create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
-    let mut taken = [0.0; 2];
-    add_since(&mut taken, start);
-    let cost = meter::cost();
+    let before = meter::cost();
+    let usage = create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
+    let cost = meter::cost() - before;
     volume.close()?;
-    let per_second = cycles_per_second();
-    let seconds = scaled(cost - before)? / per_second;
+    let seconds = metering.time(cost)?.as_secs_f64();
+    let busy = percent_of("checksums of the creates", seconds, usage.processor.as_secs_f64())?;
     let each = |count: u64| count as f64 / files as f64;
-    let sums = each(cost.sums - before.sums);
-    Ok(Sums {
-        busy: percent_of("checksums of the creates", seconds, taken.iter().sum())?,
-        nanos: seconds * 1e9 / files as f64,
-        clock: clock_cycles() / per_second * 1e9 * sums,
-        count: sums,
-        bytes: each(cost.bytes - before.bytes),
-    })
+    let sums = each(cost.sums);
+    Ok([busy, seconds * 1e9 / files as f64, clock_nanos() * sums, sums, each(cost.bytes)])
 }
 
 // ---- memory -------------------------------------------------------------------------------------
 
-fn memory(image: &Path, files: usize) -> Result<()> {
+fn memory(image: &Path, files: usize, _turns: usize) -> Result<Section> {
     const CACHE: usize = 256 << 20;
     // Inodes may take a quarter of the volume.
     File::create(image)?.set_len(64 << 30)?;
@@ -546,20 +469,15 @@ fn memory(image: &Path, files: usize) -> Result<()> {
     xfskit::allocator::keep_to(CACHE);
     let volume = VolumeOptions::new().write(true).cache_bytes(CACHE).open(image)?;
     let dirs = make_dirs(&volume)?;
-    let took = create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
+    let usage = create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
     volume.close()?;
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB")).ok_or("no VmHWM")?;
-    let peak: usize = peak.trim().parse()?;
-    let rate = files as f64 / took.as_secs_f64();
-    println!(
-        "{files} files below a cache of {} MiB: {rate:.0} files/s; peak {} MiB",
-        CACHE >> 20,
-        peak >> 10
-    );
-    if peak << 10 > CACHE {
-        return Err("more memory than the cache was given".into());
+    let peak = peak_memory().ok_or("no VmHWM")?;
+    if peak > CACHE as u64 {
+        return Err(format!("more memory than the cache was given: {peak} bytes").into());
     }
-    Ok(())
+    let columns = [("rate", "files/s"), ("peak memory", "MiB")];
+    let mut table = Table::new("Creates below a cache of 256 MiB", &columns);
+    let cells = vec![Cell::Number(rate(files, &usage), 0), Cell::Count(peak >> 20)];
+    table.row(format!("{files} files"), "a file", cells);
+    Ok(section("Memory", &[], vec![table]))
 }

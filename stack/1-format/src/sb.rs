@@ -471,8 +471,8 @@ impl Superblock {
         ctx.at_least("sb.dblocks", before.saturating_add(64), dblocks)?;
         ctx.at_most("sb.imax_pct", 100, self.imax_pct)?;
         ctx.eq("sb.flags", 0, self.flags)?;
-        ctx.eq("sb.shared_vn", 0, self.shared_vn)?;
         if ctx.at.agno == Some(AgNumber(0)) {
+            ctx.eq("sb.shared_vn", 0, self.shared_vn)?;
             ctx.eq("sb.inprogress", 0, self.inprogress)?;
             let root = Ino(self.rootino.get());
             ctx.require("sb.rootino", ctx.geo.valid_ino(root), "a valid inode number", root)?;

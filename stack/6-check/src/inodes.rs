@@ -204,7 +204,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         let vol = self.shared.vol;
         let ctx = vol.ctx(slot.at);
         match Dinode::verify(bytes, &ctx, slot.ino) {
-            Ok(inode) if !vol.is_mismatch(inode_location(vol, slot), bytes) => {
+            Ok(inode) if !vol.is_mismatch(inode_location(vol, slot.at, slot.ino), bytes) => {
                 self.check_verified(&inode, &ctx, slot);
             }
             _ => self.check_damaged(bytes, &ctx, slot),
@@ -263,7 +263,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             self.shared.mark_forks_unknown();
             return;
         }
-        let at = inode_location(vol, slot);
+        let at = inode_location(vol, slot.at, slot.ino);
         let mut copy = bytes.to_vec();
         let verified = vol.verify_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
             let inode = Dinode::verify(bytes, ctx, slot.ino).map_err(|corruption| {
@@ -538,12 +538,12 @@ impl ClaimMerger<'_, '_> {
     }
 }
 
-/// Returns the location of one inode. Copies are read in units of 512 bytes. Smaller inodes share a
-/// unit and have no location of their own.
-fn inode_location(vol: &Volume<'_>, slot: &InodeSlot) -> Location {
+/// Returns the location of the inode `ino` of the block `at`. Copies are read in units of 512
+/// bytes. Smaller inodes share a unit and have no location of their own.
+pub(crate) fn inode_location(vol: &Volume<'_>, at: Location, ino: Ino) -> Location {
     let whole = vol.geo.inodesize().is_multiple_of(512);
-    let offset = vol.geo.ino_to_byte(slot.ino).filter(|_| whole);
-    Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..slot.at }
+    let offset = vol.geo.ino_to_byte(ino).filter(|_| whole);
+    Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..at }
 }
 
 /// Returns the rank of `ino`.

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 
 use xfskit_format::Value;
 use xfskit_format::inobt::INODES_PER_CHUNK;
-use xfskit_format::inode::{self, FileType};
+use xfskit_format::inode::{self, Dinode, FileType};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::{AgIno, AgNumber, Ino};
 
-use crate::inodes::{Context, is_unknown, rank_of};
+use crate::inodes::{self, Context, is_unknown, rank_of};
 use crate::space::Totals;
 use crate::table::Kind;
 
@@ -72,12 +72,36 @@ pub(crate) fn check_named_inodes(shared: &Context<'_, '_>, primary: &Superblock)
         }
     }
     for (id, root) in roots(shared) {
-        let rank = rank_of(shared, root);
-        let kind = rank.map_or(Kind::Free, |rank| shared.table.kind(rank));
-        let sound = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory))
-            || is_unknown(shared, root);
-        vol.fatal(ctx.require(id, sound, "a directory", root));
+        let kind = rank_of(shared, root).map_or(Kind::Free, |rank| shared.table.kind(rank));
+        // The damage of an inode that a record lists was reported with it.
+        vol.fatal(match kind {
+            Kind::Broken | Kind::Used(FileType::Directory) => Ok(()),
+            Kind::Free if is_unknown(shared, root) => check_unlisted(shared, root).map_or_else(
+                || ctx.fail(id, "a directory", format!("inode {root} is damaged, or free")),
+                |kind| ctx.require(id, kind == FileType::Directory, "a directory", root),
+            ),
+            _ => ctx.require(id, false, "a directory", root),
+        });
     }
+}
+
+/// Returns the type of an inode of a group whose inode btree is damaged, so that no record lists
+/// it. `None` for a damaged inode, which is reported, and for a free one.
+fn check_unlisted(shared: &Context<'_, '_>, ino: Ino) -> Option<FileType> {
+    let vol = shared.vol;
+    let (_, agino) = vol.geo.ino_split(ino)?;
+    let at = inode::location(&vol.geo, ino);
+    let mut block = vec![0; vol.geo.blocksize()];
+    if !vol.read(at, &mut block) {
+        return None;
+    }
+    let bytes = block.get_mut(vol.geo.agino_block_offset(agino)..)?;
+    let bytes = bytes.get_mut(..vol.geo.inodesize())?;
+    let ctx = vol.ctx(at);
+    let at = inodes::inode_location(vol, at, ino);
+    vol.verify_in(at, bytes, inode::CRC_OFFSET, |bytes| {
+        Ok(Dinode::verify(bytes, &ctx, ino)?.file_type())
+    })?
 }
 
 fn roots(shared: &Context<'_, '_>) -> Vec<(&'static str, Ino)> {

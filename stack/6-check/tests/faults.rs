@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Block, Image, check_all};
+use common::{Block, Image, check_all, damage};
+use xfskit_format::corruption::Severity;
 
 fn free_inode(image: &Image) -> Block {
     image.inode(|i| i.mode() == 0)
@@ -32,4 +33,47 @@ fn what_is_no_field_is_told_as_a_sentence() {
     let blocks = texts(free_inode(&image), 64, &[0, 0, 0, 0, 0, 0, 0, 1]);
     let sentence = "nblocks is 1, expected 0 in a free inode [inode.nblocks.free]";
     assert!(blocks.ends_with(sentence), "{blocks}");
+}
+
+/// All versions of `xfs_repair -n` print a complaint of such a copy and exit 0.
+#[test]
+fn shared_vn_in_a_copy_is_a_warning_and_in_the_primary_an_error() {
+    let image = Image::kept("v5");
+    for (agno, severity) in [(0, Severity::Error), (1, Severity::Warning)] {
+        let (report, findings) = check_all(&image.damaged(image.header(agno, 0), |sb| sb[179] = 1));
+        let found: Vec<_> = findings.iter().map(|f| (f.corruption.check.0, f.severity)).collect();
+        assert_eq!(found, [("sb.shared_vn", severity)]);
+        assert_eq!(report.clean(), severity == Severity::Warning);
+    }
+}
+
+/// A volume cannot be mounted without its root. The loss is named where no record of an inode btree
+/// lists the root, too.
+#[test]
+fn a_root_that_is_lost_with_the_headers_of_its_group_is_named() {
+    let image = Image::kept("v5");
+    let root = image.inode(|inode| inode.mode() & 0o170_000 == 0o040_000);
+    let damaged = |change: &dyn Fn(&mut [u8])| {
+        let dev = image.copy();
+        for index in 1..4 {
+            damage(&dev, image.header(0, index), |sector| sector.fill(0));
+        }
+        damage(&dev, root, |inode| change(inode));
+        let findings = check_all(&dev).1;
+        let of_root = findings.iter().filter(|f| f.corruption.check.0 == "sb.rootino");
+        of_root.map(|f| (f.severity, f.corruption.to_string())).collect::<Vec<_>>()
+    };
+    assert!(damaged(&|_| ()).is_empty(), "a sound root");
+    // An inode of zeroes, a free one, and a pipe.
+    let losses: [&dyn Fn(&mut [u8]); 3] =
+        [&|inode| inode.fill(0), &|inode| inode[2..4].fill(0), &|inode| {
+            (inode[2], inode[5]) = (0x11, 0);
+            inode[56..88].fill(0);
+        }];
+    for loss in losses {
+        let named = damaged(loss);
+        let [(severity, text)] = &named[..] else { panic!("one finding: {named:#?}") };
+        assert_eq!(*severity, Severity::Fatal);
+        eprintln!("{text}");
+    }
 }

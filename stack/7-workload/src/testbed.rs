@@ -133,7 +133,8 @@ impl Testbed {
     }
 }
 
-fn is_tmpfs(dir: &Path) -> bool {
+/// Returns true if `dir` lies in memory.
+pub(crate) fn is_tmpfs(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 
@@ -355,8 +356,17 @@ impl TestVolume {
         self.unmount()?;
         match (self.implementation, &self.image) {
             (Implementation::Kernel, Some(image)) => run_xfs_repair(image.path()),
-            _ => run_check(&*self.device()?, threads),
+            _ => self.check_by_xfskit(threads),
         }
+    }
+
+    /// Unmounts and checks the volume with `check`, also the kernel's.
+    ///
+    /// # Errors
+    /// If the check cannot run.
+    pub(crate) fn check_by_xfskit(&mut self, threads: usize) -> io::Result<CheckResult> {
+        self.unmount()?;
+        run_check(&*self.device()?, threads)
     }
 }
 

@@ -83,7 +83,7 @@ table! {
             repair "bad primary superblock - maximum indicated percentage of inodes > N% !!!";
         "sb.flags" Error "the byte `flags` is 0",
             repair "bad flags field in superblock N";
-        "sb.shared_vn" Error "the byte `shared_vn` is 0",
+        "sb.shared_vn" Error Warning "the byte `shared_vn` is 0; a warning in a copy",
             repair "SB sanity check failed";
         "sb.inprogress" Error "mkfs has finished",
             repair "bad primary superblock - filesystem mkfs-in-progress bit set !!!";
@@ -105,7 +105,8 @@ table! {
             repair "Version N of Super block has XFS_OQUOTA bits.";
         "sb.rootino" Error Fatal Warning
             "a number (error) of a directory in use (fatal), also in copies (warning)",
-            repair "sb root inode value N inconsistent with calculated value N";
+            repair "sb root inode value N inconsistent with calculated value N",
+            brings ["agi.magicnum" "inode.magic"];
         "sb.metadirino" Fatal "the root of the metadata directories is a directory in use",
             repair "xfs_repair: Failed to load metadir root directory, error N";
         "sb.rbmino" Error Warning

@@ -183,13 +183,12 @@ fn note_use(name: &str, out: &Out) {
     }
 }
 
-/// Returns the failure of a check that could not run. A superblock damaged beyond use is a
-/// corruption.
+/// Returns the failure of a check that could not run.
 fn check_failure(name: &str, error: &xfskit::Error) -> Failure {
     let text = about(name, error);
     match error.kind() {
-        ErrorKind::NotXfs => Failure::problem(text).hint(open::no_superblock(name)),
-        ErrorKind::Corrupt | ErrorKind::Unsupported => Failure::problem(text),
+        ErrorKind::NotXfs => Failure::cannot(text).hint(open::no_superblock(name)),
+        ErrorKind::Corrupt => Failure::problem(text),
         _ => open::hinted(Failure::cannot(text), error.hint()),
     }
 }

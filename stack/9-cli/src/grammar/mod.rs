@@ -22,6 +22,7 @@ mod access;
 pub(crate) mod arguments;
 pub(crate) mod bench;
 pub(crate) mod change;
+pub(crate) mod claims;
 pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;

@@ -6,7 +6,9 @@
 //! | [`session`] | a run: its progress, its report, and the run that it continues |
 //! | [`compare`] | two runs side by side |
 //! | [`destination`] | a file that is replaced as a whole |
+//! | [`claims`] | the figures that the documentation states, measured again |
 
+mod claims;
 mod compare;
 mod destination;
 mod session;
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
             let study = study("All studies", "all", args);
             session::run(study, &args.options, out, |observer| all(args, observer))
         }
+        Suite::Claims(args) => claims::run(args, out),
     }
 }
 

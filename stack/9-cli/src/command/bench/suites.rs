@@ -38,11 +38,12 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<(
             most: args.count.unwrap_or(usual(50_000, 10_000_000)),
             step: args.step.unwrap_or(usual(10_000, 1_000_000)),
         }),
-        links: Some(args.links.unwrap_or(usual(10_000, 1_000_000))),
+        links: Some(args.links.unwrap_or(usual(10_000, 10_000_000))),
         ..xattrs::Options::default()
     };
     if !args.cases.is_empty() {
         options.cases.clone_from(&args.cases);
+        options.overflow = false;
     } else if quick {
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
@@ -58,6 +59,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<(
     };
     if !wanted(XattrPart::Space) {
         options.cases.clear();
+        options.overflow = false;
     }
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
