@@ -11,7 +11,7 @@ use super::space::value;
 use crate::Driver;
 use crate::driver::null::Null;
 use crate::measure::phase::{Measured, parallel};
-use crate::measure::{Decision, Samples, Usage, interval_note};
+use crate::measure::{Decision, Interval, Samples, Usage, interval_note};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job};
@@ -265,14 +265,14 @@ fn verdict(decision: Decision) -> &'static str {
     match decision {
         Decision::Shown => "It is reached.",
         Decision::Refuted => "It is missed.",
-        Decision::Undecided => "This run does not decide whether it is reached.",
-        Decision::TooFewTurns => "So few turns do not decide whether it is reached.",
+        Decision::Undecided => "This run does not decide.",
+        Decision::TooFewTurns => "So few turns do not decide.",
     }
 }
 
-/// Returns what is shown about all operations together.
-fn decided(each: impl Fn(Operation) -> Decision) -> Decision {
-    Operation::ALL.map(each).into_iter().fold(Decision::Shown, Decision::and)
+/// Decides about all operations together.
+fn decide_all(decide: impl Fn(Operation) -> Decision) -> Decision {
+    Operation::ALL.map(decide).into_iter().fold(Decision::Shown, Decision::and)
 }
 
 /// Reports the ratio between the cost with the largest and with the smallest count.
@@ -293,13 +293,13 @@ fn growth(section: &mut Section, costs: &[CostPoint]) {
             Cell::Count(few.count),
         ));
         if driver == XFSKIT && (few.count, many.count) == (MILLION, 10 * MILLION) {
-            let decision = decided(|operation| times(operation).at_most(GROWTH_GOAL));
-            let reason = if decision != Decision::Refuted {
-                ""
-            } else {
+            let decision = decide_all(|operation| times(operation).at_most(GROWTH_GOAL));
+            let reason = if decision == Decision::Refuted {
                 " The bottleneck is memory: every call uses a random leaf, and the leaves take a gigabyte instead of a \
                  tenth of that. Most leaves are changed once for each time that they are written to the journal and \
                  in place, and no longer several times."
+            } else {
+                ""
             };
             section.paragraph(format!(
                 "The goal is at most {GROWTH_GOAL} times. {}{reason}",
@@ -314,8 +314,8 @@ fn against_kernel(section: &mut Section, costs: &[CostPoint]) {
     let Some(ours) = costs.iter().find(|cost| cost.driver == XFSKIT) else { return };
     let Some(kernel) = find(costs, KERNEL, ours.count) else { return };
     let times = |operation| kernel.cost(operation).wall.times(&ours.cost(operation).wall);
-    let decision = decided(|operation| times(operation).at_least(KERNEL_GOAL));
     let goal = if ours.count == MILLION {
+        let decision = decide_all(|operation| times(operation).at_least(KERNEL_GOAL));
         format!(" The goal is at least {KERNEL_GOAL} times. {}", verdict(decision))
     } else {
         String::new()
@@ -344,14 +344,23 @@ fn answer(costs: &[CostPoint]) -> Option<Answer> {
     let few = costs.iter().find(|cost| cost.driver == XFSKIT)?;
     let many = costs.iter().rfind(|cost| cost.driver == XFSKIT && cost.count > few.count)?;
     let each = |cost: &CostPoint, operation| cost.cost(operation).processor.median();
-    let times = |operation| each(many, operation) / each(few, operation);
-    let most = Operation::ALL.map(times).into_iter().fold(f64::NAN, f64::max);
+    let times = |operation| many.cost(operation).processor.times(&few.cost(operation).processor);
+    let by = |a: &Interval, b: &Interval| a.middle.total_cmp(&b.middle);
+    let most = Operation::ALL.map(times).into_iter().max_by(by)?;
     let factor = many.count / few.count;
     let growth = |ten: f64, one: f64| ten / one / 10.0;
     let (set, removed) = (published::SET, published::REMOVED);
     Some(Answer {
         question: "Does an attribute cost more on a file that has more of them?".into(),
-        verdict: format!("At most {most:.2} times as much on a file with {factor} times as many."),
+        verdict: most.above(1.0).sentence(
+            &format!(
+                "At most {:.2} times as much on a file with {factor} times as many",
+                most.middle
+            ),
+            &format!("Not more, on a file with {factor} times as many"),
+            &most.range(|times| format!("{times:.2} times")),
+            most.turns,
+        ),
         figure: format!(
             "{:.2} µs to set, {:.2} µs to overwrite, {:.2} µs to remove, among {}.",
             each(many, Operation::Set),
