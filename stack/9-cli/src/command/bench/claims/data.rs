@@ -238,7 +238,7 @@ impl Circumstances {
             kernel: Some(kernel.clone()),
             version: Some(xfskit.clone()),
             xfsprogs: xfsprogs.clone(),
-            load: Some(format!("load average {load} before")),
+            load: Some(format!("average {load} before")),
         }
     }
 }
