@@ -288,9 +288,7 @@ impl<'t> Staging<'t> {
         for due in unit {
             let DiskLocation::Block(map) = due.item.location() else { continue };
             let Some((Frozen::Whole(buf), lsn)) = due.copy(&engine.parking) else { continue };
-            let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
-            verify::before_write(&buf, &Ctx::new(engine.geo(), at))?;
-            self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
+            self.add_block(engine.geo(), map, &buf, lsn)?;
             self.written.push((Arc::clone(&due.item), lsn));
         }
         Ok(())
@@ -337,13 +335,18 @@ impl<'t> Staging<'t> {
         Ok(())
     }
 
-    fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
+    /// Copies a block, verifies the copy, and stamps it. The block is mostly not in the processor's
+    /// cache: a copy reads it in order, a verifier here and there.
+    fn add_block(&mut self, geo: &Geometry, map: &BufMap, buf: &Buf, lsn: Lsn) -> VerifyResult {
         let staged = self.reserve(map);
         let bytes = &mut self.bytes[staged];
         bytes.copy_from_slice(buf);
-        if let Some((stamp, lsn)) = stamp {
+        let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
+        verify::before_write(bytes, &Ctx::new(geo, at))?;
+        if let Some(stamp) = Stamp::of(bytes, geo) {
             stamp.write(bytes, lsn);
         }
+        Ok(())
     }
 
     /// Reserves space for the bytes of `map`.

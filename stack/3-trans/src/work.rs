@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use xfskit_units::{Daddr, Ino};
+use xfskit_units::{Daddr, Ino, index};
 
 use crate::buf_map::BufMap;
 use crate::busy::Freed;
@@ -29,6 +29,14 @@ pub(crate) enum Key {
 }
 
 impl Key {
+    /// Returns the word of a [`KeyFilter`] for the key, and its bit there.
+    fn filter_bit(self) -> (usize, u64) {
+        let (Self::Block(Daddr(number), _) | Self::Inode(Ino(number))) = self;
+        // The product's high bits depend on all bits of the number.
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (index(mixed >> 62), 1 << (mixed >> 56 & 63))
+    }
+
     pub(crate) fn of_block(map: &BufMap) -> Self {
         Self::Block(map.first().0, map.byte_len())
     }
@@ -38,6 +46,23 @@ impl Key {
             DiskLocation::Block(map) => Self::of_block(map),
             DiskLocation::Inode { ino, .. } => Self::Inode(*ino),
         }
+    }
+}
+
+/// A set of keys that may contain more than was added: most look-ups in a transaction are for items
+/// that it has not joined, and need not search all of those that it has.
+#[derive(Clone, Copy, Default)]
+struct KeyFilter([u64; 4]);
+
+impl KeyFilter {
+    fn add(&mut self, key: Key) {
+        let (word, bit) = key.filter_bit();
+        self.0[word] |= bit;
+    }
+
+    fn may_have(&self, key: Key) -> bool {
+        let (word, bit) = key.filter_bit();
+        self.0[word] & bit != 0
     }
 }
 
@@ -181,6 +206,8 @@ pub(crate) struct Work {
     joined: Vec<Option<JoinedItem>>,
     /// The keys of `joined`, apart from them because they are searched often.
     keys: Vec<Key>,
+    /// Has all of `keys`.
+    filter: KeyFilter,
     undo: Vec<Undo>,
     undo_bytes: Vec<u8>,
     pub freed: Vec<Freed>,
@@ -216,10 +243,14 @@ impl Work {
         let handle = Handle(u32::try_from(self.joined.len()).unwrap_or(u32::MAX));
         self.joined.push(Some(joined));
         self.keys.push(key);
+        self.filter.add(key);
         handle
     }
 
     pub(crate) fn find(&self, key: Key) -> Option<Handle> {
+        if !self.filter.may_have(key) {
+            return None;
+        }
         let mut found = (0..).zip(&self.keys).filter(|(_, held)| **held == key);
         found
             .find(|(at, _)| self.joined[*at].is_some())
@@ -358,6 +389,7 @@ impl Work {
     fn clear(&mut self) {
         self.joined.clear();
         self.keys.clear();
+        self.filter = KeyFilter::default();
         self.undo.clear();
         self.undo_bytes.clear();
         self.freed.clear();

@@ -33,25 +33,51 @@ impl Volume {
     /// [`Error::Unsupported`] on a volume without parent pointers, [`Error::Device`],
     /// [`Error::Corrupt`].
     pub fn parents(&self, inode: &Inode) -> Result<Vec<Parent>> {
+        self.parents_up_to(inode, usize::MAX)
+    }
+
+    /// Returns the first `limit` names of `inode`, or all if there are fewer.
+    fn parents_up_to(&self, inode: &Inode, limit: usize) -> Result<Vec<Parent>> {
+        let mut parents = Vec::new();
+        if limit == 0 {
+            return Ok(parents);
+        }
+        self.each_parent(inode, &mut |parent| {
+            parents.push(parent);
+            if parents.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(parents)
+    }
+
+    /// Passes the names of `inode` to `each`, from its parent pointers, until it breaks. Takes the
+    /// memory of one leaf at a time, so it serves inodes with millions of names.
+    ///
+    /// # Errors
+    /// As [`parents`](Self::parents). The names before the corruption were passed.
+    pub fn each_parent(
+        &self,
+        inode: &Inode,
+        each: &mut dyn FnMut(Parent) -> ControlFlow<()>,
+    ) -> Result<()> {
         if !self.geo().features.parent() {
             return Err(Error::Unsupported("a volume without parent pointers".into()));
         }
-        let mut parents = Vec::new();
         let mut failed = None;
         self.attrs_with_values(inode, &mut |attr| {
-            match attr.and_then(|attr| match attr.namespace {
+            let parent = attr.and_then(|attr| match attr.namespace {
                 Namespace::Parent => self.parent(inode.ino(), attr.name, &attr.value).map(Some),
                 _ => Ok(None),
-            }) {
-                Ok(parent) => parents.extend(parent),
+            });
+            match parent {
+                Ok(Some(parent)) => each(parent),
+                Ok(None) => ControlFlow::Continue(()),
                 Err(err) => {
                     failed = Some(err);
-                    return ControlFlow::Break(());
+                    ControlFlow::Break(())
                 }
             }
-            ControlFlow::Continue(())
         })?;
-        failed.map_or(Ok(parents), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     fn parent(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<Parent> {
@@ -62,7 +88,7 @@ impl Volume {
     }
 
     /// Returns the absolute paths of inode `ino`, at most `limit` of them. The root's is "/"; an
-    /// inode without a name has none.
+    /// inode without a name has none. Reads no more of the inode's names than that.
     ///
     /// # Errors
     /// As [`parents`](Self::parents), and `attr.parent.loop` if directories are their own
@@ -72,7 +98,7 @@ impl Volume {
             return Ok(vec![b"/".to_vec()]);
         }
         let mut paths = Vec::new();
-        for parent in self.parents(&self.iget(ino)?)?.into_iter().take(limit) {
+        for parent in self.parents_up_to(&self.iget(ino)?, limit)? {
             paths.push(self.path_of(ino, parent)?);
         }
         Ok(paths)
@@ -86,7 +112,7 @@ impl Volume {
         let mut seen = HashSet::from([ino]);
         while dir != self.geo().rootino {
             let once = seen.insert(dir) && seen.len() <= DEPTH_MAX;
-            let parent = if once { self.parents(&self.iget(dir)?)?.pop() } else { None };
+            let parent = if once { self.parents_up_to(&self.iget(dir)?, 1)?.pop() } else { None };
             let Some(parent) = parent else {
                 let ctx = self.ctx(inode::location(self.geo(), dir).fork(Fork::Attr));
                 let want = Expected::Described("a way up to the root".into());

@@ -1,7 +1,6 @@
 //! Inodes whose attribute fork is known to hold no debris.
 
-use std::collections::HashSet;
-
+use rustc_hash::FxHashSet;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::Ino;
 
@@ -10,11 +9,11 @@ const INODES_MAX: usize = 1 << 16;
 
 /// Inodes whose attribute fork was scanned and holds no debris.
 #[derive(Debug)]
-pub(crate) struct Swept(RankedMutex<HashSet<Ino>>);
+pub(crate) struct Swept(RankedMutex<FxHashSet<Ino>>);
 
 impl Default for Swept {
     fn default() -> Self {
-        Self(RankedMutex::new(LockRank::Leaf, HashSet::new()))
+        Self(RankedMutex::new(LockRank::Leaf, FxHashSet::default()))
     }
 }
 

@@ -467,6 +467,13 @@ fn parent_pointers_come_go_and_change() {
         });
     }
     assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap().len(), 200);
+    let mut listed = Vec::new();
+    vol.each_parent(&vol.iget(ino).unwrap(), &mut |parent| {
+        listed.push(parent);
+        if listed.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+    .unwrap();
+    assert_eq!(listed, vol.parents(&vol.iget(ino).unwrap()).unwrap()[..7]);
     for high in 1..200 {
         change(&|tx, inode| {
             tx.parent_replace(inode, name(b"file", high), name(b"new", high)).unwrap();

@@ -134,6 +134,7 @@ fn check_all(case: &Case) {
     if vol.geo().features.parent() {
         for (ino, expected) in paths.into_iter().step_by(7) {
             let found = vol.paths(Ino(ino), usize::MAX).unwrap();
+            assert_eq!(vol.paths(Ino(ino), 1).unwrap(), found[..1]);
             assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
         }
     }

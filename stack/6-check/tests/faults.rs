@@ -65,14 +65,11 @@ fn a_root_that_is_lost_with_the_headers_of_its_group_is_named() {
     };
     assert!(damaged(&|_| ()).is_empty(), "a sound root");
     // An inode of zeroes, a free one, and a pipe.
-    let losses: [&dyn Fn(&mut [u8]); 3] = [
-        &|inode| inode.fill(0),
-        &|inode| inode[2..4].fill(0),
-        &|inode| {
+    let losses: [&dyn Fn(&mut [u8]); 3] =
+        [&|inode| inode.fill(0), &|inode| inode[2..4].fill(0), &|inode| {
             (inode[2], inode[5]) = (0x11, 0);
             inode[56..88].fill(0);
-        },
-    ];
+        }];
     for loss in losses {
         let named = damaged(loss);
         let [(severity, text)] = &named[..] else { panic!("one finding: {named:#?}") };

@@ -133,7 +133,8 @@ impl Testbed {
     }
 }
 
-fn is_tmpfs(dir: &Path) -> bool {
+/// Returns true if `dir` lies in memory.
+pub(crate) fn is_tmpfs(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 
@@ -322,6 +323,19 @@ impl TestVolume {
         Ok(device)
     }
 
+    /// Returns where the kernel has mounted the volume.
+    pub(crate) fn mount_point(&self) -> Option<&Path> {
+        match &self.mount {
+            Some(Mount::Kernel(kernel)) => Some(kernel.at.path()),
+            _ => None,
+        }
+    }
+
+    /// Returns the image of the volume, which is not mounted any more.
+    pub(crate) fn into_image(self) -> Option<Image> {
+        self.image
+    }
+
     /// Unmounts the volume and opens it read-only.
     ///
     /// # Errors
@@ -342,12 +356,22 @@ impl TestVolume {
         self.unmount()?;
         match (self.implementation, &self.image) {
             (Implementation::Kernel, Some(image)) => run_xfs_repair(image.path()),
-            _ => run_check(&*self.device()?, threads),
+            _ => self.check_by_xfskit(threads),
         }
+    }
+
+    /// Unmounts and checks the volume with `check`, also the kernel's.
+    ///
+    /// # Errors
+    /// If the check cannot run.
+    pub(crate) fn check_by_xfskit(&mut self, threads: usize) -> io::Result<CheckResult> {
+        self.unmount()?;
+        run_check(&*self.device()?, threads)
     }
 }
 
-fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<CheckResult> {
+/// Checks the volume on `device`.
+pub(crate) fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<CheckResult> {
     let options = xfskit_check::Options { threads, ..Default::default() };
     reset_peak_memory();
     let watch = Stopwatch::start()?;

@@ -11,6 +11,7 @@
 //! [`forkoff`] divides the inode between its two forks.
 
 use serde::Serialize;
+use xfskit_units::Geometry;
 
 use crate::corruption::{Value, VerifyResult};
 use crate::ctx::Ctx;
@@ -88,6 +89,13 @@ impl Namespace {
     }
 }
 
+/// Returns false if the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer
+/// on a volume without them.
+pub(crate) fn flags_are_valid(geo: &Geometry, flags: u8, allowed: u8) -> bool {
+    let parent_ok = flags & PARENT == 0 || geo.features.parent();
+    flags & !allowed == 0 && Namespace::from_flags(flags).is_some() && parent_ok
+}
+
 /// Fails if the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer on a
 /// volume without them.
 pub(crate) fn verify_flags(
@@ -96,8 +104,7 @@ pub(crate) fn verify_flags(
     flags: u8,
     allowed: u8,
 ) -> VerifyResult {
-    let parent_ok = flags & PARENT == 0 || ctx.geo.features.parent();
-    let ok = flags & !allowed == 0 && Namespace::from_flags(flags).is_some() && parent_ok;
+    let ok = flags_are_valid(ctx.geo, flags, allowed);
     ctx.require(check, ok, "known flags, one namespace at most", Value::Hex(flags.into()))
 }
 

@@ -383,6 +383,12 @@ impl Array {
         IoStats { read: get(read), loaded: get(loaded), stored: get(stored) }
     }
 
+    /// Returns the memory that the stripe cache has allocated so far, in bytes. It is at most
+    /// [`Options::stripe_cache`] and is kept until the array is dropped.
+    pub fn stripe_cache_bytes(&self) -> ByteLen {
+        self.cache.allocated()
+    }
+
     /// Fails the member with this role, as `mdadm --fail` does.
     ///
     /// # Errors

@@ -81,6 +81,12 @@ impl StripeCache {
         }
     }
 
+    /// Returns the memory of all stripes, in use or kept for the next ones.
+    pub fn allocated(&self) -> ByteLen {
+        // A thread that finds no free stripe counts one more for a moment.
+        self.stripe_bytes.times(self.stripes.load(Ordering::Relaxed).min(self.stripes_max))
+    }
+
     /// Records a request for a range of the array. Returns true if an earlier request ended where
     /// it starts.
     pub fn continues(&self, range: &Range<ByteOffset>) -> bool {

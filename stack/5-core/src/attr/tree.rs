@@ -45,6 +45,20 @@ enum Search {
     Missing(Path),
 }
 
+/// Bytes at the beginning of a leaf that a search may read: the header, and entries of attributes
+/// that take 64 bytes each.
+const ENTRIES: usize = 640;
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
+
+/// Loads the entries of a leaf into the processor's cache, all lines at once. A binary search would
+/// load one after the other, and each waits for memory where the fork is larger than the
+/// cache.
+fn load_entries(leaf: &[u8]) {
+    let lines = leaf.iter().take(ENTRIES).step_by(LINE);
+    std::hint::black_box(lines.fold(0, |all, byte| all | byte));
+}
+
 /// Searches for an attribute.
 fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search> {
     let geo = tree.geo();
@@ -54,6 +68,7 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
     let mut first = None;
     loop {
         let bytes = tree.blocks.bytes(path.leaf())?;
+        load_entries(bytes);
         let Some(leaf) = Leaf::parse(bytes, geo) else { break };
         let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
         for (ahead, attr) in leaf.run(hash).enumerate() {

@@ -227,6 +227,20 @@ impl Driver for Engine {
         Ok(value.len())
     }
 
+    fn parents(&self, file: &Handle<'_>, each: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+        let inode = self.fs().inode(file.ino()).map_err(io_error)?;
+        let listed = self.fs().volume().each_parent(&inode, &mut |parent| {
+            each(parent.ino.0, &parent.name);
+            ControlFlow::Continue(())
+        });
+        listed.map_err(|error| io_error(error.into()))
+    }
+
+    fn paths(&self, file: &Handle<'_>, limit: usize) -> io::Result<Vec<Vec<u8>>> {
+        let paths = self.fs().volume().paths(file.ino(), limit);
+        paths.map_err(|error| io_error(error.into()))
+    }
+
     fn space(&self) -> io::Result<Space> {
         let space = self.fs().statfs();
         let bytes = |blocks: u64| blocks.saturating_mul(space.blocksize.into());
@@ -260,6 +274,7 @@ impl Driver for Engine {
             log_bytes: stats.log.bytes,
             log_sums: stats.log.sums,
             locks: stats.locks.iter().map(lock).collect(),
+            journal_waits: None,
         })
     }
 

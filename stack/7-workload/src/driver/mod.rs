@@ -65,6 +65,9 @@ pub struct Counters {
     pub log_sums: meter::Cost,
     /// Contended locks; empty if the filesystem does not count them.
     pub locks: Vec<Lock>,
+    /// Waits for the journal: for space in it, and for a free buffer. `None` if the filesystem does
+    /// not count them.
+    pub journal_waits: Option<u64>,
 }
 
 /// The counters of one lock, or of all locks of one kind.
@@ -109,7 +112,17 @@ impl Counters {
             log_bytes: self.log_bytes.saturating_sub(before.log_bytes),
             log_sums: self.log_sums - before.log_sums,
             locks: locks.collect(),
+            journal_waits: less(self.journal_waits, before.journal_waits),
         }
+    }
+
+    /// Returns how often a thread waited: for locks, or else for the journal; `None` if neither is
+    /// counted.
+    pub fn waits(&self) -> Option<u64> {
+        if self.locks.is_empty() {
+            return self.journal_waits;
+        }
+        Some(self.locks.iter().map(|lock| lock.waits).sum())
     }
 }
 
@@ -206,6 +219,18 @@ pub trait Driver: Sync {
     fn remove_xattr(&self, file: &Self::File<'_>, name: &[u8]) -> io::Result<()>;
     /// Reads the value of an extended attribute into `buf` and returns its length.
     fn xattr(&self, file: &Self::File<'_>, name: &[u8], buf: &mut [u8]) -> io::Result<usize>;
+
+    /// Passes the names of an open file to `each`, as its parent pointers record them: the inode
+    /// number of the directory, and the name. Drivers without such a call return
+    /// [`io::ErrorKind::Unsupported`].
+    fn parents(&self, _file: &Self::File<'_>, _each: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Returns at most `limit` paths of an open file from the root, by its parent pointers. Drivers
+    /// without such a call return [`io::ErrorKind::Unsupported`].
+    fn paths(&self, _file: &Self::File<'_>, _limit: usize) -> io::Result<Vec<Vec<u8>>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Returns the size and the free space.
     fn space(&self) -> io::Result<Space>;

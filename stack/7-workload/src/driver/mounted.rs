@@ -112,16 +112,18 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
 }
 
 /// Parses an XFS `stats` file. `trans` has synchronous, asynchronous and empty transactions; `log`
-/// has writes and blocks of 512 bytes.
+/// has writes, blocks of 512 bytes, and waits for a free buffer; `push_ail` waits for space second.
 fn parse_kernel_stats(text: &str) -> Counters {
     let words = |name: &str| -> Vec<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or("").split(' ').filter_map(|word| word.parse().ok()).collect()
     };
-    let (trans, log) = (words("trans"), words("log"));
+    let (trans, log, push_ail) = (words("trans"), words("log"), words("push_ail"));
+    let waits = log.get(2).zip(push_ail.get(1)).map(|(buffer, space)| buffer + space);
     Counters {
         commits: trans.iter().take(2).sum(),
         log_bytes: log.get(1).map_or(0, |blocks| blocks * 512),
+        journal_waits: waits,
         ..Counters::default()
     }
 }
@@ -316,10 +318,11 @@ mod tests {
 
     #[test]
     fn kernel_statistics_give_commits_and_journal_bytes() {
-        let text = "extent_alloc 0 0 0 0\ntrans 3 40 500\nlog 7 100 1 2 3\n";
+        let text = "extent_alloc 0 0 0 0\ntrans 3 40 500\nlog 7 100 1 2 3\npush_ail 9 4 0\n";
         let counters = parse_kernel_stats(text);
         assert_eq!((counters.commits, counters.log_bytes), (43, 51_200));
         assert_eq!((counters.changes, counters.checkpoints), (None, None), "not counted");
+        assert_eq!(counters.waits(), Some(5), "one for a buffer, four for space");
         assert_eq!(parse_kernel_stats(""), Counters::default());
     }
 }

@@ -138,6 +138,14 @@ pub fn peak_memory() -> Option<u64> {
     kib.checked_mul(1024)
 }
 
+/// Returns the bytes of memory that programs can still take, as `/proc/meminfo` estimates them.
+pub fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

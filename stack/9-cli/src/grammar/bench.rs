@@ -152,12 +152,15 @@ pub(crate) struct Compare {
 #[command(after_help = "\
 \"Without\" is version 5 of the format without computing checksums, which no other program can read:
 volumes are made for the study and removed. \"With\" is the fastest routine of this processor, and the
-portable one beside it. The kernel's column (--against kernel) has checksums on.
+portable one beside it. The kernel's column (--against kernel) has checksums on. dbench runs with
+inodes of 512, 1024 and 2048 bytes in turn. With the kernel the original programs fs_mark and dbench
+run on its XFS, too, beside those of xfskit; one that is not installed is named and skipped.
 
 Examples:
   xfskit bench checksum --quick
   xfskit bench checksum --repetitions 9 --against kernel --dir /srv/scratch --html checksum.html
-  xfskit bench checksum --only fs-mark --threads 8 --files 1000000")]
+  xfskit bench checksum --only fs-mark --threads 8 --files 1000000
+  xfskit bench checksum --only dbench -c /usr/share/dbench/client.txt --passes 1")]
 pub(crate) struct Checksum {
     /// Run only this program; may be repeated
     #[arg(long, value_name = "PROGRAM")]
@@ -168,6 +171,9 @@ pub(crate) struct Checksum {
     /// dbench: number of times that each client runs its load [10; quick: 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub passes: Option<u64>,
+    /// dbench: loadfile, as for its option -c [default: a generated load]
+    #[arg(long, short = 'c', value_name = "FILE")]
+    pub loadfile: Option<PathBuf>,
     /// compilebench: operations [100; quick: 12]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
@@ -198,7 +204,9 @@ pub(crate) enum Program {
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Compares one pass over a block with checksums of its parts, for every routine of this processor, from
-512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal.
+512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal;
+then the recovery of a journal that is as full as it becomes, the same image for every implementation.
+The largest journal takes some 10 GB of --dir, or of /dev/shm; with less room it is a smaller one.
 
 Examples:
   xfskit bench crc-update --quick
@@ -214,6 +222,9 @@ pub(crate) struct CrcUpdate {
     /// Bytes of an append
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub bytes: usize,
+    /// Size of the journal whose recovery is measured [2038M, the largest; quick: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub journal: Option<u64>,
     #[command(flatten)]
     #[serde(flatten)]
     pub options: SuiteOptions,
@@ -227,6 +238,8 @@ pub(crate) enum CrcPart {
     Blocks,
     /// Threads that append and fsync
     Fsync,
+    /// Recovery of a full journal
+    Recovery,
 }
 
 /// Run all suites, one after the other, and write one report
@@ -268,10 +281,13 @@ pub(crate) enum StudyName {
 #[command(after_help = "\
 The steps are fs_mark on every thread, check (xfs_repair -n for the kernel's volume), bulkstat, find
 and stat, ls -R, rm -rf. Caches are dropped before each. Without --size the disk has 500 TB, sparse,
-or the size of the largest file of --dir. The output of fs_mark is printed too.
+or the size of the largest file of --dir (16 TB on ext4; an XFS, also one on a loop device, has files
+of 500 TB). A file takes some 600 bytes; a run for which there is no space is refused with the number
+that fits. The output of fs_mark is printed too.
 
 Examples:
   xfskit bench inodes --quick
+  xfskit bench inodes --threads 100 --files 125000 --loops 4 --dir /srv/xfs   50 million files
   xfskit bench inodes --against kernel --repetitions 5 --html inodes.html
   xfskit bench inodes --only find --only remove
   xfskit bench inodes --threads 16 --files 50000 --loops 32 --size 500T
@@ -382,9 +398,11 @@ pub(crate) enum LockPart {
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file from
-start to end, then another. Then one parameter at a time is varied: the stripe cache, chunks, the
-number of readers, each on one processor or not. RAID6 is compared with RAID50 of the same members, as
-two arrays and as four. A point takes --time; a rebuild is measured for that long or until it ends.
+start to end, then another; the files are ranges of the array, and then those of an XFS volume on it.
+Then one parameter at a time is varied: the speed of members until processors are the bound, the size
+of requests, the stripe cache, chunks, the number of readers, each on one processor or not, and the
+limit of a rebuild. RAID6 is compared with RAID50 of the same members, as two arrays and as four. A
+point takes --time; a rebuild is measured for that long or until it ends.
 
 Examples:
   xfskit bench raid --quick
@@ -423,6 +441,10 @@ pub(crate) struct Raid {
     /// Simulated members: microseconds until the first byte of a read
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     pub latency: u64,
+    /// Limit of the rebuild under load, in bytes per second of a member; may be repeated [100M, 50M,
+    /// 20M, 10M; quick: 20M]
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub rebuild_limit: Vec<u64>,
     /// Seconds for each point [2; quick: 0.5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     #[serde(serialize_with = "as_seconds")]
@@ -438,8 +460,16 @@ pub(crate) struct Raid {
 pub(crate) enum RaidPart {
     /// Healthy, members missing, being rebuilt; and the same members as RAID50
     States,
+    /// By speed of a member, with the roof
+    Speeds,
+    /// By size of requests
+    Sizes,
     /// By stripe cache, chunk and number of readers
     Sweeps,
+    /// A rebuild under load, by its limit
+    Rebuild,
+    /// Files of an XFS volume on the array
+    Volume,
     /// Every parity routine
     Routines,
 }
@@ -459,7 +489,8 @@ Examples:
   xfskit bench xattrs
   xfskit bench xattrs n10000000-120-150-200-220-255-d25
   xfskit bench xattrs --only cost --count 2000000 --step 500000 --repetitions 3
-  xfskit bench xattrs --only links --links 100000 --against kernel")]
+  xfskit bench xattrs --only links --links 100000 --against kernel
+  xfskit bench xattrs --only links --links 100000000 --dir /srv/scratch")]
 pub(crate) struct Xattrs {
     /// Space cases
     #[arg(value_name = "CASE")]
@@ -474,7 +505,7 @@ pub(crate) struct Xattrs {
     /// Cost: attributes of the smallest run, and step from run to run [1000000; quick: 10000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub step: Option<u64>,
-    /// Names of one inode [1000000; quick: 10000]
+    /// Names of one inode [10000000; quick: 10000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub links: Option<u64>,
     #[command(flatten)]

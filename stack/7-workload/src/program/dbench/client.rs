@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::load::{Line, Load, Op, PathId};
 use super::tally::Tally;
-use super::{Options, Shared};
+use super::{Options, ServerAttr, Shared};
 use crate::driver::{Driver, Kind, Stat, tree};
 use crate::random::Random;
 
-/// The attribute in which servers keep the DOS attributes of a file.
-const DOS: &[u8] = b"user.DosAttrib";
 /// Create dispositions that create a missing file: supersede, create, open or create, overwrite or
 /// create.
 const MAKES: [u32; 4] = [0, 2, 3, 5];
@@ -155,7 +153,7 @@ impl<'r, D: Driver> Client<'r, D> {
             Op::QueryFile { handle } => {
                 let Some(file) = self.file(handle)? else { return Ok(()) };
                 self.driver.fstat(file)?;
-                self.read_dos_attr(handle)
+                self.read_attrs(handle, self.options.xattrs)
             }
             Op::QuerySpace => self.driver.space().map(drop),
             Op::SetFile { handle } => self.set(handle),
@@ -269,32 +267,35 @@ impl<'r, D: Driver> Client<'r, D> {
         }
         self.driver.fstat(&file)?;
         self.opened.insert(handle, Opened::File(file));
-        if made { self.write_dos_attr(handle) } else { self.read_dos_attr(handle) }
+        let attrs = self.options.xattrs;
+        if made { self.write_attrs(handle, attrs) } else { self.read_attrs(handle, attrs) }
     }
 
-    /// Reads the DOS attribute if the option is set.
-    fn read_dos_attr(&self, handle: u32) -> io::Result<()> {
-        if !self.options.xattr {
-            return Ok(());
+    /// Reads these attributes of an open file.
+    fn read_attrs(&self, handle: u32, attrs: &[ServerAttr]) -> io::Result<()> {
+        for attr in attrs {
+            let mut value = vec![0; attr.len];
+            let name = attr.name.as_bytes();
+            self.on_file(handle, |driver, file| match driver.xattr(file, name, &mut value) {
+                // A file need not have the attribute.
+                Ok(_) | Err(_) => Ok(()),
+            })?;
         }
-        let mut value = vec![0; self.options.xattr_len];
-        self.on_file(handle, |driver, file| match driver.xattr(file, DOS, &mut value) {
-            // A file need not have the attribute.
-            Ok(_) | Err(_) => Ok(()),
-        })
+        Ok(())
     }
 
-    /// Sets the DOS attribute to a new value.
-    fn write_dos_attr(&mut self, handle: u32) -> io::Result<()> {
-        self.read_dos_attr(handle)?;
-        if !self.options.xattr {
-            return Ok(());
+    /// Sets these attributes of an open file to new values.
+    fn write_attrs(&mut self, handle: u32, attrs: &[ServerAttr]) -> io::Result<()> {
+        self.read_attrs(handle, attrs)?;
+        for attr in attrs {
+            let mut value = vec![0; attr.len];
+            for (byte, chosen) in value.iter_mut().zip(self.random.next_u64().to_le_bytes()) {
+                *byte = chosen;
+            }
+            let name = attr.name.as_bytes();
+            self.on_file(handle, |driver, file| driver.set_xattr(file, name, &value))?;
         }
-        let mut value = vec![0; self.options.xattr_len];
-        for (byte, chosen) in value.iter_mut().zip(self.random.next_u64().to_le_bytes()) {
-            *byte = chosen;
-        }
-        self.on_file(handle, |driver, file| driver.set_xattr(file, DOS, &value))
+        Ok(())
     }
 
     fn set(&mut self, handle: u32) -> io::Result<()> {
@@ -306,7 +307,7 @@ impl<'r, D: Driver> Client<'r, D> {
             driver.fstat(file)?;
             driver.set_times(file, atime, mtime)
         })?;
-        self.write_dos_attr(handle)
+        self.write_attrs(handle, self.options.xattrs.get(..1).unwrap_or(&[]))
     }
 
     fn find(&mut self, path: PathId) -> io::Result<()> {

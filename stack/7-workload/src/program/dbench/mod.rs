@@ -32,8 +32,25 @@ use tally::{Outcome, Progress, Stage, Tally};
 /// Time between two lines of progress.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Bytes of the attribute in which servers keep the DOS attributes of a file.
-pub const DOS_LEN: usize = 44;
+/// An extended attribute that a server keeps for every file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerAttr {
+    /// The full name.
+    pub name: &'static str,
+    /// Bytes of the value.
+    pub len: usize,
+}
+
+/// The attribute of dbench's option `-x`: the DOS attributes of a file.
+pub const DOS: [ServerAttr; 1] = [ServerAttr { name: "user.DosAttrib", len: 44 }];
+
+/// The attributes of a Samba 4 that keeps access control lists of Windows: the DOS attributes, and
+/// a security descriptor of a few entries with its hashes. XFS keeps values of more than 255 bytes
+/// outside of the inode, however large that is.
+pub const SAMBA: [ServerAttr; 2] = [
+    ServerAttr { name: "user.DOSATTRIB", len: 56 },
+    ServerAttr { name: "security.NTACL", len: 252 },
+];
 
 /// The parameters, named after dbench's options.
 #[derive(Clone, Debug)]
@@ -48,10 +65,9 @@ pub struct Options {
     pub fsync: bool,
     /// `-S`: directory changes are synced.
     pub sync_dirs: bool,
-    /// `-x`: extended attributes as in Samba 4.
-    pub xattr: bool,
-    /// Bytes of such an attribute.
-    pub xattr_len: usize,
+    /// The extended attributes of each file, [`DOS`] with `-x`. New files get all of them, opened
+    /// files have them read, and a change of a file's times changes the first one.
+    pub xattrs: &'static [ServerAttr],
     /// Names are looked up ignoring case; `--no-resolve` turns it off.
     pub resolve: bool,
     /// `-R`: limit of megabytes per second.
@@ -72,8 +88,7 @@ impl Default for Options {
             loops: None,
             fsync: false,
             sync_dirs: false,
-            xattr: false,
-            xattr_len: DOS_LEN,
+            xattrs: &[],
             resolve: true,
             rate: None,
             cleanup: true,
@@ -243,7 +258,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let driver = Mounted::new(dir.path(), "here", "a file").expect("open");
         let load = Load::parse(&mix::text(1)).expect("a load");
-        let options = Options { clients: 2, loops: Some(2), xattr: true, ..Options::default() };
+        let options =
+            Options { clients: 2, loops: Some(2), xattrs: &SAMBA[..1], ..Options::default() };
         let outcome = quietly(&driver, &load, &options).expect("as expected");
         let all = outcome.all();
         assert_eq!(all.lines, load.operations() as u64 * 4);
@@ -272,7 +288,7 @@ mod tests {
             let options = Options {
                 clients: 2,
                 loops: Some(1),
-                xattr: true,
+                xattrs: &SAMBA,
                 verify_status: false,
                 seed,
                 ..Options::default()

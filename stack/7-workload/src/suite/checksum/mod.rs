@@ -9,10 +9,14 @@
 //! | module | what |
 //! | --- | --- |
 //! | `figures` | without, with, the difference and its confidence |
+//! | `attributes` | dbench by size of inode, and where files keep their attributes |
+//! | `original` | the original programs beside ours of the same name |
 //! | `share` | the share of processor time in checksums, and where the rest goes |
 //! | [`published`] | published figures |
 
+mod attributes;
 mod figures;
+mod original;
 pub mod published;
 mod share;
 
@@ -38,12 +42,23 @@ pub struct Options {
     pub files: Option<u64>,
     /// dbench: passes of each client through its load; `None` skips the program.
     pub passes: Option<u64>,
+    /// dbench: the text of a loadfile and its name; without one the load is generated.
+    pub loadfile: Option<(String, String)>,
+    /// Measure the original programs, if they are installed and the kernel takes part.
+    pub originals: bool,
     /// compilebench: operations; `None` skips the program.
     pub runs: Option<usize>,
     /// Trees that compilebench creates first.
     pub trees: usize,
     /// Files of such a tree.
     pub tree_files: usize,
+}
+
+impl Options {
+    /// Returns true if one of the programs has an original.
+    fn has_originals(&self) -> bool {
+        self.files.is_some() || self.passes.is_some()
+    }
 }
 
 /// A column of the tables.
@@ -121,16 +136,26 @@ impl<'s> Study<'s> {
         settings: &Settings,
         mut work: impl FnMut(Column, &mut TestVolume) -> io::Result<()>,
     ) -> io::Result<()> {
-        for turn in 0..self.settings.repetitions {
-            for n in 0..self.columns.len() {
-                // The first one in a turn may have an advantage, so each column is first in turn.
-                let column = self.columns[(n + turn) % self.columns.len()];
-                self.observer.progress(&format!("{what}, turn {}: {}", turn + 1, column.name()))?;
-                let _selected = column.select();
-                let mut volume = settings.volume(column.implementation())?;
-                work(column, &mut volume)?;
-                volume.unmount()?;
-            }
+        (0..self.settings.repetitions)
+            .try_for_each(|turn| self.turn(what, turn, settings, &mut work))
+    }
+
+    /// Runs `work` on a new volume for each column.
+    fn turn(
+        &mut self,
+        what: &str,
+        turn: usize,
+        settings: &Settings,
+        mut work: impl FnMut(Column, &mut TestVolume) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for n in 0..self.columns.len() {
+            // The first one in a turn may have an advantage, so each column is first in turn.
+            let column = self.columns[(n + turn) % self.columns.len()];
+            self.observer.progress(&format!("{what}, turn {}: {}", turn + 1, column.name()))?;
+            let _selected = column.select();
+            let mut volume = settings.volume(column.implementation())?;
+            work(column, &mut volume)?;
+            volume.unmount()?;
         }
         Ok(())
     }
@@ -153,15 +178,21 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
         let all = files.saturating_mul(settings.threads as u64);
         settings.verify_space(all.saturating_mul(INODE), &format!("{all} inodes"))?;
     }
+    let originals = options.originals && kernel && options.has_originals();
+    // A share of each routine, and a profile of each implementation.
+    let shares = SHARES.len() + implementations.len();
     let mut plan = Vec::new();
     if options.files.is_some() {
-        plan.extend([PartPlan::new("fs-mark", turns), PartPlan::new("shares", SHARES.len())]);
+        plan.extend([PartPlan::new("fs-mark", turns), PartPlan::new("shares", shares)]);
     }
     if options.passes.is_some() {
-        plan.push(PartPlan::new("dbench", INODE_SIZES.len() * turns));
+        plan.push(PartPlan::new("dbench", attributes::INODE_SIZES.len() * turns));
     }
     if options.runs.is_some() {
         plan.push(PartPlan::new("compilebench", turns));
+    }
+    if originals {
+        plan.push(PartPlan::new("originals", settings.repetitions * original::runs(options)));
     }
     let mut parts = Parts::begin("checksum", plan, skipped, observer)?;
     if let Some(files) = options.files {
@@ -173,12 +204,18 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     }
     if let Some(passes) = options.passes {
         parts.measure("dbench", |observer| {
-            Study::new(settings, &columns, observer).dbench(passes)
+            let mut study = Study::new(settings, &columns, observer);
+            attributes::section(&mut study, passes, options)
         })?;
     }
     if let Some(runs) = options.runs {
         parts.measure("compilebench", |observer| {
             Study::new(settings, &columns, observer).compilebench(runs, options)
+        })?;
+    }
+    if originals {
+        parts.measure("originals", |observer| {
+            original::section(&mut Study::new(settings, &columns, observer), options)
         })?;
     }
     Ok(())
@@ -212,16 +249,23 @@ fn plan(settings: &Settings, files: u64) -> Plan {
 /// The steps of the fs_mark part.
 const STEPS: [Step; 3] = [Step::Create, Step::Find, Step::Remove];
 
-fn dbench_load(settings: &Settings) -> io::Result<Load> {
-    Load::parse(&mix::text(settings.seed)).map_err(io::Error::other)
+/// Returns the text of the load, and its description.
+fn dbench_text(settings: &Settings, options: &Options) -> (String, String) {
+    match &options.loadfile {
+        Some((text, name)) => (text.clone(), format!("the load {name}")),
+        None => {
+            (mix::text(settings.seed), "a generated load, in place of dbench's recorded one".into())
+        }
+    }
 }
 
 fn dbench_options(settings: &Settings, passes: u64) -> dbench::Options {
     dbench::Options {
         clients: settings.threads,
         loops: Some(passes),
-        xattr: true,
-        xattr_len: INLINE_AT_1024,
+        xattrs: &dbench::SAMBA,
+        // A volume of its own is its clean-up.
+        cleanup: false,
         seed: settings.seed,
         ..dbench::Options::default()
     }
@@ -323,51 +367,6 @@ impl Study<'_> {
         )
     }
 
-    /// Measures dbench, with inodes that hold their attributes and with inodes that do not.
-    fn dbench(&mut self, passes: u64) -> io::Result<Section> {
-        let load = dbench_load(self.settings)?;
-        let options = dbench_options(self.settings, passes);
-        let mut figures = Figures::default();
-        for inode_size in INODE_SIZES {
-            let mut settings = self.settings.clone();
-            settings.testbed.mkfs.inode_size = Some(inode_size);
-            let rate = rate_of(inode_size);
-            let latency = format!("inodes of {inode_size} bytes, worst latency (ms)");
-            self.turns(
-                &format!("dbench, inodes of {inode_size} bytes"),
-                &settings,
-                |column, volume| {
-                    let outcome = volume.run(&mut Dbench { load: &load, options: &options })?;
-                    figures.add(&rate, 2, column, outcome.throughput());
-                    let worst = outcome.all().max().as_secs_f64() * 1e3;
-                    figures.add(&latency, 3, column, worst);
-                    Ok(())
-                },
-            )?;
-        }
-        figures.report("dbench", self.observer)?;
-        let mut section = Section::new("Checksums: dbench");
-        section.paragraph(format!(
-            "{} clients repeat a generated load {passes} times, in place of dbench's recorded one. Files have an attribute of \
-             {INLINE_AT_1024} bytes. It fits into inodes of 1024 bytes, and needs a block of its own with inodes of 512. \
-             In the published study that was the largest effect: with checksums inodes had 512 bytes instead of 256, \
-             and held their attributes.",
-            self.settings.threads,
-        ));
-        let mut table = figures.table("Throughput and latency", &self.settings.testbed.storage());
-        for pair in &published::DBENCH {
-            published_row(&mut table, pair, if pair.name.ends_with("(ms)") { 3 } else { 2 });
-        }
-        table.note(TABLE_NOTE);
-        table.note(interval_note(self.settings.repetitions));
-        section.tables.push(table);
-        for inode_size in INODE_SIZES {
-            let title = format!("dbench, inodes of {inode_size} bytes: throughput of each turn");
-            section.plots.extend(figures.turns(&rate_of(inode_size), &title, "throughput, MB/s"));
-        }
-        Ok(section)
-    }
-
     /// Measures compilebench.
     fn compilebench(&mut self, runs: usize, options: &Options) -> io::Result<Section> {
         let Options { trees, tree_files, .. } = *options;
@@ -416,14 +415,16 @@ impl Study<'_> {
                 shares.push(share::of_step(&mut volume, step, &plan)?);
             }
             volume.unmount()?;
-            if column == Column::Best {
-                // The profiler slows down the program, so it has a volume of its own.
-                let mut volume = self.settings.volume(Implementation::Engine)?;
-                for step in [Step::Create, Step::Find] {
-                    profiles.extend(share::profiles(&mut volume, step, &plan)?);
-                }
-                volume.unmount()?;
+        }
+        // The profiler slows down the program, so it has volumes of its own.
+        let kernel = self.columns.contains(&Column::Kernel).then_some(Implementation::Kernel);
+        for implementation in [Implementation::Engine].into_iter().chain(kernel) {
+            self.observer.progress(&format!("profile, {}", implementation.name()))?;
+            let mut volume = self.settings.volume(implementation)?;
+            for step in [Step::Create, Step::Find] {
+                profiles.extend(share::profiles(&mut volume, step, &plan)?);
             }
+            volume.unmount()?;
         }
         for share in &shares {
             self.observer.result(share.to_json())?;
@@ -439,16 +440,6 @@ impl Study<'_> {
         section.tables.extend(profiles);
         Ok(section)
     }
-}
-
-/// Bytes of an attribute that fits into an inode of 1024 bytes but not into one of 512.
-const INLINE_AT_1024: usize = 400;
-
-/// Inode sizes that dbench runs with.
-const INODE_SIZES: [u32; 2] = [512, 1024];
-
-fn rate_of(inode_size: u32) -> String {
-    format!("inodes of {inode_size} bytes, throughput (MB/s)")
 }
 
 /// Formats a difference in percent.

@@ -8,12 +8,14 @@ use xfskit_crc::meter::Cost;
 
 use super::{STEPS, published};
 use crate::Driver;
+use crate::driver::Counters;
+use crate::measure::profile::{Profile, Sampled, Scope};
 use crate::measure::share::{Metering, TIME_MIN, of_time, percent_of};
 use crate::measure::{Samples, profile};
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
-use crate::testbed::{Job, TestVolume};
+use crate::testbed::{Implementation, Job, TestVolume};
 
 /// The checksums of one step.
 pub(super) struct Share {
@@ -191,56 +193,113 @@ pub(super) fn self_test() -> Table {
     table
 }
 
-/// Runs a step. Returns its most contended locks and, if perf is available, its most expensive
-/// functions.
-#[allow(clippy::cast_precision_loss)] // of a share
+/// Functions in the tables of profiles.
+const FUNCTIONS: usize = 10;
+/// Locks, and functions of locks, in the tables of profiles.
+const LOCKS: usize = 5;
+/// Parts of the names of functions that take or wait for locks, in the kernel and in this program.
+const LOCK_WORDS: [&str; 8] =
+    ["spin_lock", "spin_trylock", "rwsem", "mutex", "osq_lock", "futex", "lock_slow", "lockref"];
+
+/// Runs a step. Returns its most contended locks by the engine's counters and, if perf is
+/// available, its most expensive functions and those of locks.
 pub(super) fn profiles(volume: &mut TestVolume, step: Step, plan: &Plan) -> io::Result<Vec<Table>> {
-    let storage = volume.storage().to_owned();
-    let profile = profile::Profile::start(profile::Scope::Process);
+    let (name, storage) = (volume.name().to_owned(), volume.storage().to_owned());
+    let title = format!("{}, {name}", step.name());
+    let is_kernel = volume.implementation() == Implementation::Kernel;
+    // The kernel works in threads of its own, too.
+    let profile = Profile::start(if is_kernel { Scope::Machine } else { Scope::Process });
     let done = step::run(volume, step, plan);
-    let hot = profile.and_then(profile::Profile::stop);
-    let done = done?;
-    let mut locks = Table::new(
-        format!("{}: hottest locks", step.name()),
-        &[("taken", ""), ("waits", ""), ("waited", "ms")],
-    );
-    let counters = done.and_then(|done| done.counters).unwrap_or_default();
-    let mut hottest: Vec<_> = counters.locks.iter().filter(|lock| lock.taken > 0).collect();
-    hottest.sort_by_key(|lock| std::cmp::Reverse((lock.wait, lock.taken)));
-    for lock in hottest.into_iter().take(5) {
-        let waited = Cell::Number(lock.wait.as_secs_f64() * 1e3, 2);
-        locks.row(
-            &lock.name,
-            &storage,
-            vec![Cell::Count(lock.taken), Cell::Count(lock.waits), waited],
-        );
+    let sampled = profile.and_then(Profile::stop);
+    let counters = done?.and_then(|done| done.counters).unwrap_or_default();
+    let mut tables = Vec::new();
+    if !counters.locks.is_empty() {
+        tables.push(locks(&title, &storage, &counters));
     }
-    let mut tables = vec![locks];
-    match hot {
-        Ok(hot) => {
-            let all = profile::count(&hot);
-            let mut table = Table::new(
-                format!("{}: processor time by function, from perf", step.name()),
-                &[("samples", ""), ("share", "%")],
-            );
-            for (name, samples) in profile::by_function(&hot).into_iter().take(10) {
-                let share = percent_of(name, samples as f64, all as f64)?;
-                table.row(name, &storage, vec![Cell::Count(samples), Cell::Number(share, 2)]);
-            }
-            table.note(format!(
-                "{} samples of this process. They include the kernel and the dropping of caches.",
-                Cell::Count(all)
-            ));
+    match sampled {
+        Ok(sampled) => {
+            let sampled = if is_kernel { profile::of_filesystem(sampled) } else { sampled };
+            tables.extend(sampled_tables(&title, &storage, &sampled)?);
+        }
+        Err(err) => {
+            let mut table = Table::new(format!("{title}: functions"), &[("samples", "")]);
+            table.note(format!("No profile by function: {err}"));
             tables.push(table);
         }
-        Err(err) => tables[0].note(format!("No profile by function: {err}")),
     }
     Ok(tables)
+}
+
+/// Formats the most contended locks.
+fn locks(title: &str, storage: &str, counters: &Counters) -> Table {
+    let columns = [("taken", ""), ("waits", ""), ("waited", "ms")];
+    let mut table = Table::new(format!("{title}: hottest locks"), &columns);
+    let mut hottest: Vec<_> = counters.locks.iter().filter(|lock| lock.taken > 0).collect();
+    hottest.sort_by_key(|lock| std::cmp::Reverse((lock.wait, lock.taken)));
+    for lock in hottest.into_iter().take(LOCKS) {
+        let waited = Cell::Number(lock.wait.as_secs_f64() * 1e3, 2);
+        let cells = vec![Cell::Count(lock.taken), Cell::Count(lock.waits), waited];
+        table.row(&lock.name, storage, cells);
+    }
+    table.note("By the engine's own counters.");
+    table
+}
+
+/// Formats the functions with the most samples, and those of locks.
+#[allow(clippy::cast_precision_loss)] // of a share
+fn sampled_tables(title: &str, storage: &str, sampled: &[Sampled]) -> io::Result<Vec<Table>> {
+    let all = profile::count(sampled);
+    let functions = profile::by_function(sampled);
+    let is_lock = |name: &str| LOCK_WORDS.iter().any(|word| name.contains(word));
+    let of = |what: &str, functions: &[(&str, u64)]| {
+        let columns = [("samples", ""), ("share", "%")];
+        let mut table = Table::new(format!("{title}: {what}, from perf"), &columns);
+        for (name, samples) in functions {
+            let share = percent_of(name, *samples as f64, all as f64)?;
+            let cells = vec![Cell::Count(*samples), Cell::Number(share, 2)];
+            table.row(*name, storage, cells);
+        }
+        table.note(format!("{} samples in all.", Cell::Count(all)));
+        Ok::<_, io::Error>(table)
+    };
+    if all < profile::SAMPLES_MIN {
+        let mut table = of("processor time by function", &[])?;
+        table.note(format!("Fewer than {} give no shares.", profile::SAMPLES_MIN));
+        return Ok(vec![table]);
+    }
+    let most: Vec<_> = functions.iter().copied().take(FUNCTIONS).collect();
+    let locks: Vec<_> =
+        functions.iter().copied().filter(|(name, _)| is_lock(name)).take(LOCKS).collect();
+    let mut first = of("processor time by function", &most)?;
+    first.note(
+        "Of this process, with the kernel's time for its calls and for dropping caches; for the kernel's XFS also of kworkers, \
+         xfsaild and loop devices.",
+    );
+    Ok(vec![first, of("functions of locks", &locks)?])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_locks_have_a_table_and_few_samples_have_no_shares() {
+        let one = |function: &str, samples| Sampled {
+            samples,
+            threads: "xfskit".into(),
+            function: function.into(),
+        };
+        let sampled = [one("memcpy", 150), one("_raw_spin_lock", 40), one("rwsem_down_read", 10)];
+        let [functions, locks] = &sampled_tables("create", "memory", &sampled).expect("shares")[..]
+        else {
+            panic!("two tables")
+        };
+        assert_eq!(functions.rows[0].cells, [Cell::Count(150), Cell::Number(75.0, 2)]);
+        let names: Vec<&str> = locks.rows.iter().map(|row| &*row.name).collect();
+        assert_eq!(names, ["_raw_spin_lock", "rwsem_down_read"]);
+        let few = sampled_tables("create", "memory", &sampled[..1]).expect("no shares");
+        assert!(few.len() == 1 && few[0].rows.is_empty() && few[0].notes.len() == 2);
+    }
 
     #[test]
     fn a_share_above_the_whole_fails_and_a_step_that_is_too_short_has_none() {

@@ -5,10 +5,17 @@ use crate::driver::testing::Recorder;
 use crate::driver::tree::walk;
 use crate::suite::testing;
 
-const SMALL: Options =
-    Options { files: Some(20), passes: Some(1), runs: Some(15), trees: 2, tree_files: 30 };
+const SMALL: Options = Options {
+    files: Some(20),
+    passes: Some(1),
+    loadfile: None,
+    originals: true,
+    runs: Some(15),
+    trees: 2,
+    tree_files: 30,
+};
 
-fn settings(seed: u64) -> Settings {
+pub(super) fn settings(seed: u64) -> Settings {
     Settings { seed, ..testing::settings() }
 }
 
@@ -34,7 +41,7 @@ fn calls(seed: u64) -> [BTreeMap<String, Vec<String>>; 3] {
         }
     });
     let clients = calls_of(|recorder| {
-        let load = dbench_load(&settings).expect("a load");
+        let load = Load::parse(&dbench_text(&settings, &SMALL).0).expect("a load");
         let options = dbench::Options { verify_status: false, ..dbench_options(&settings, 1) };
         Dbench { load: &load, options: &options }.run(recorder).expect("no errors");
     });
@@ -135,4 +142,24 @@ fn a_turn_of_compilebench_is_one_sample() {
         "{:?}",
         heard.0
     );
+}
+
+#[test]
+fn the_original_programs_run_beside_ours() {
+    let mut settings = Settings { threads: 2, ..settings(1) };
+    settings.testbed.dir = Some("/dev/shm".into());
+    if let Err(why) = settings.volume(Implementation::Kernel).and_then(|mut one| one.unmount()) {
+        eprintln!("skipped: the kernel cannot mount an image: {why}");
+        return;
+    }
+    let mut heard = testing::Heard::default();
+    let columns = vec![Column::Best, Column::Kernel];
+    let mut study = Study { settings: &settings, columns, observer: &mut heard };
+    let section = original::section(&mut study, &SMALL).expect("programs");
+    // A program that is not installed has a paragraph with its name instead of a table.
+    let skipped = section.text.iter().filter(|text| text.contains("was skipped")).count();
+    assert_eq!(section.tables.len() + skipped, 2);
+    let rates =
+        heard.0.iter().filter(|it| it["original"]["rate"]["values"][0].as_f64() > Some(0.0));
+    assert_eq!(rates.count(), 3 * section.tables.len());
 }

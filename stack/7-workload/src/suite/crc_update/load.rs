@@ -6,17 +6,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_units::Lsn;
+use xfskit_crc::meter;
 
+use super::counts::Counts;
 use super::passes::seconds_per_byte;
+use super::recovery::used_bytes;
 use crate::Driver;
 use crate::driver::Counters;
 use crate::driver::null::Null;
-use crate::measure::Samples;
 use crate::measure::phase::parallel;
 use crate::measure::profile::{self, Profile, Scope};
 use crate::measure::share::{Metering, TIME_MIN, of_time};
 use crate::measure::usage::Usage;
+use crate::measure::{Samples, interval_note};
 use crate::report::{Answer, Cell, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
@@ -92,7 +94,7 @@ pub(super) fn section(
 ) -> io::Result<Section> {
     let mut rows: Vec<Row> = Vec::new();
     let mut shares = MeasuredShares::default();
-    let mut recovery = None;
+    let mut recovery: Option<Recovery> = None;
     for turn in 1..=settings.repetitions {
         for &implementation in implementations {
             observer.progress(&format!(
@@ -102,7 +104,11 @@ pub(super) fn section(
             let mut volume = settings.volume(implementation)?;
             let outcome = volume.run(&mut Work { ..*work })?;
             if implementation == Implementation::Engine {
-                recovery = recover(&mut volume)?;
+                let replayed = recover(&mut volume)?;
+                recovery = match (recovery, replayed) {
+                    (Some(earlier), Some(replayed)) => Some(earlier.join(replayed)),
+                    (earlier, replayed) => replayed.or(earlier),
+                };
             }
             add(&mut rows, implementation.name(), volume.storage(), outcome);
             volume.unmount()?;
@@ -142,7 +148,12 @@ pub(super) fn section(
     ));
     section.answer = shares.answer();
     section.tables.push(fsyncs(work, &rows));
+    let counts = shares.counted.and_then(|(sums, log_bytes)| Counts::of(sums, log_bytes));
+    if let Some(counts) = &counts {
+        section.paragraph(counts.sentence());
+    }
     section.tables.push(shares_table(&rows, &shares, seconds)?);
+    section.tables.extend(counts.as_ref().map(Counts::table));
     if let Some(recovery) = &recovery {
         section.tables.push(recovered(recovery, seconds)?);
     }
@@ -174,9 +185,12 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
         &[
             ("fsyncs", ""),
             ("wall", "s"),
-            ("spread", "± %"),
+            ("at least", "s"),
+            ("at most", "s"),
             ("rate", "1/s"),
             ("processor", "µs each"),
+            ("at least", "µs"),
+            ("at most", "µs"),
             ("journal", "bytes each"),
             ("turns", ""),
         ],
@@ -184,17 +198,23 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
     let all = work.threads as u64 * work.appends;
     for row in rows {
         let log = row.last.counters.as_ref().map(|counted| counted.log_bytes as f64 / all as f64);
+        let each = row.processor.map(|seconds| seconds * 1e6 / all as f64);
+        let [wall, processor] = [&row.wall, &each].map(Samples::median_interval);
         let cells = vec![
             Cell::Count(all),
             Cell::median(&row.wall, 3),
-            Cell::Number(row.wall.spread() * 100.0, 1),
+            Cell::Number(wall.low, 3),
+            Cell::Number(wall.high, 3),
             Cell::median(&row.wall.map(|seconds| all as f64 / seconds), 0),
-            Cell::median(&row.processor.map(|seconds| seconds * 1e6 / all as f64), 2),
+            Cell::median(&each, 2),
+            Cell::Number(processor.low, 2),
+            Cell::Number(processor.high, 2),
             log.map_or(Cell::None, |bytes| Cell::Number(bytes, 0)),
             Cell::Count(row.wall.count() as u64),
         ];
         table.row(row.driver, row.storage.clone(), cells);
     }
+    table.note(interval_note(rows.first().map_or(0, |row| row.wall.count())));
     table
 }
 
@@ -224,6 +244,8 @@ struct MeasuredShares {
     kernel: Samples,
     /// Why the kernel has no share.
     kernel_missing: Option<String>,
+    /// The checksums of xfskit's journal in the last turn, and the bytes of the journal.
+    counted: Option<(meter::Cost, u64)>,
 }
 
 impl MeasuredShares {
@@ -246,6 +268,7 @@ impl MeasuredShares {
         let outcome = volume.run(&mut Work { ..*work })?;
         let counted = outcome.counters.unwrap_or_default();
         let (time, all) = (metering.time(counted.log_sums)?, outcome.usage.processor);
+        self.counted = Some((counted.log_sums, counted.log_bytes));
         drop(metering);
         if let Some(percent) = of_time("checksums of the journal", time, all)? {
             self.engine.add(percent);
@@ -289,11 +312,10 @@ impl MeasuredShares {
         ] {
             let Some(row) = rows.iter().find(|row| row.driver == driver) else { continue };
             let turns = samples.count() as u64;
-            table.row(
-                name,
-                row.storage.clone(),
-                vec![Cell::median(samples, 4), Cell::None, Cell::Count(turns)],
-            );
+            let share = samples.median_interval();
+            let [low, high] = [share.low, share.high].map(|percent| Cell::Number(percent, 4));
+            let cells = vec![Cell::median(samples, 4), low, high, Cell::None, Cell::Count(turns)];
+            table.row(name, row.storage.clone(), cells);
         }
         if let Some(why) = &self.kernel_missing {
             table.note(format!("The kernel's share was not measured: {why}."));
@@ -317,17 +339,26 @@ fn of_kernel(work: &Work, volume: &mut TestVolume) -> io::Result<Result<f64, Str
 fn shares_table(rows: &[Row], shares: &MeasuredShares, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
         "Checksums, share of processor time",
-        &[("one pass (now)", "%"), ("split (before)", "%"), ("turns", "")],
+        &[
+            ("one pass (now)", "%"),
+            ("at least", "%"),
+            ("at most", "%"),
+            ("split (before)", "%"),
+            ("turns", ""),
+        ],
     );
     shares.rows(rows, &mut table);
     for row in rows {
         let Some(counted) = &row.last.counters else { continue };
         let mut cells = computed_share(counted.log_bytes, seconds, row.last.usage.processor)?;
+        // The computed shares have no interval.
+        cells.splice(1..1, [Cell::None, Cell::None]);
         cells.push(Cell::None);
         let name = format!("{}, the journal's, computed", row.driver);
         table.push(name, row.storage.clone(), Source::Model, cells);
     }
-    let published = vec![Cell::Text("below 0.1".into()), Cell::Number(1.11, 2), Cell::None];
+    let below = Cell::Text("below 0.1".into());
+    let published = vec![below, Cell::None, Cell::None, Cell::Number(1.11, 2), Cell::None];
     table.published("MySQL-like fsync load", "kernel XFS of 2016, Power8", published);
     table.note(format!(
         "A turn with less than {} ms of processor time has no share. The kernel's is of the samples of this process, \
@@ -340,8 +371,18 @@ fn shares_table(rows: &[Row], shares: &MeasuredShares, seconds: [f64; 2]) -> io:
 /// Time and size of a journal replay.
 struct Recovery {
     storage: String,
-    time: Duration,
+    /// Seconds of each turn.
+    time: Samples,
+    /// Bytes of the journal of the last turn.
     bytes: u64,
+}
+
+impl Recovery {
+    /// Adds the times of a later turn.
+    fn join(mut self, later: Self) -> Self {
+        later.time.values().iter().for_each(|seconds| self.time.add(*seconds));
+        Self { bytes: later.bytes, ..self }
+    }
 }
 
 /// Replays the journal in memory while the volume is open, as after a crash.
@@ -350,12 +391,9 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
     let device = volume.device()?;
     let start = Instant::now();
     let volume = Volume::open(device, &OpenOptions::default()).map_err(io::Error::other)?;
-    let time = start.elapsed();
+    let time = [start.elapsed().as_secs_f64()].into_iter().collect();
     let Some(replay) = volume.replay() else { return Ok(None) };
-    // The log is a ring: the head may have wrapped around.
-    let blocks = |lsn: Lsn| u64::from(lsn.block().0);
-    let size = u64::from(volume.geo().log_bbs()).max(1);
-    let bytes = (blocks(replay.head) + size - blocks(replay.tail)) % size * 512;
+    let bytes = used_bytes(replay, u64::from(volume.geo().log_bbs()));
     Ok(Some(Recovery { storage, time, bytes }))
 }
 
@@ -363,14 +401,27 @@ fn recover(volume: &mut TestVolume) -> io::Result<Option<Recovery>> {
 fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
     let mut table = Table::new(
         "Recovery of that journal, in memory",
-        &[("journal", "MB"), ("opened in", "ms")],
+        &[
+            ("journal", "MB"),
+            ("opened in", "ms"),
+            ("at least", "ms"),
+            ("at most", "ms"),
+            ("turns", ""),
+        ],
     );
+    let opened = recovery.time.map(|seconds| seconds * 1e3);
+    let interval = opened.median_interval();
     let cells = vec![
         Cell::Number(recovery.bytes as f64 / 1e6, 2),
-        Cell::Number(recovery.time.as_secs_f64() * 1e3, 2),
+        Cell::median(&opened, 2),
+        Cell::Number(interval.low, 2),
+        Cell::Number(interval.high, 2),
+        Cell::Count(recovery.time.count() as u64),
     ];
     table.row("xfskit", recovery.storage.clone(), cells);
-    let shares = computed_share(recovery.bytes, seconds, recovery.time)?;
+    table.note(interval_note(recovery.time.count()));
+    let time = Duration::try_from_secs_f64(recovery.time.median()).map_err(io::Error::other)?;
+    let shares = computed_share(recovery.bytes, seconds, time)?;
     if let [Cell::Number(one, _), Cell::Number(split, _)] = shares[..] {
         table.note(format!(
             "The checksums of these bytes, computed as above, take {one:.4} % of that time in one pass, and {split:.4} % \
@@ -383,6 +434,19 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recoveries_of_all_turns_are_samples() {
+        let of = |seconds: f64, bytes| Recovery {
+            storage: "memory".into(),
+            time: [seconds].into_iter().collect(),
+            bytes,
+        };
+        let joined = of(0.25, 1).join(of(0.75, 2));
+        assert_eq!((joined.time.values(), joined.bytes), (&[0.25, 0.75][..], 2));
+        let table = recovered(&joined, [1e-12, 1e-12]).expect("a table");
+        assert_eq!(table.rows[0].cells[1].to_string(), "500.00");
+    }
 
     #[test]
     fn a_computed_share_above_the_whole_is_an_error() {

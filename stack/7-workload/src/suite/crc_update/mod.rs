@@ -9,14 +9,20 @@
 //! | --- | --- |
 //! | `passes` | one pass against split, by routine, size and alignment |
 //! | `load` | appends with fsync, and the recovery of their journal |
+//! | `counts` | passes over the bytes of journal records, counted |
+//! | `recovery` | recovery of a full journal, beside the kernel's |
 
+mod counts;
 mod load;
 mod passes;
+mod recovery;
 
 use std::io;
 use std::time::Duration;
 
 use crate::suite::{Observer, PartPlan, Parts, Settings};
+
+pub use recovery::LOG_MAX;
 
 /// The parameters of the study.
 #[derive(Clone, Debug)]
@@ -27,11 +33,18 @@ pub struct Options {
     pub appends: u64,
     /// Bytes of an append.
     pub bytes: usize,
+    /// Bytes of the journal whose recovery is measured; `None` skips it.
+    pub recovery_log: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { turn: Duration::from_micros(500), appends: 2000, bytes: 512 }
+        Self {
+            turn: Duration::from_micros(500),
+            appends: 2000,
+            bytes: 512,
+            recovery_log: Some(LOG_MAX),
+        }
     }
 }
 
@@ -47,16 +60,24 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     let bytes = all.saturating_mul(work.bytes as u64);
     settings.verify_space(bytes, &format!("{all} appends"))?;
     let turns = settings.repetitions;
-    let plan = vec![
+    let mut plan = vec![
         PartPlan::timed("blocks", turns, passes::turn_time(options.turn)),
         PartPlan::new("fsync", load::STEPS * turns * implementations.len()),
     ];
+    if options.recovery_log.is_some() {
+        // The first step fills the journal.
+        plan.push(PartPlan::new("recovery", 1 + turns * implementations.len()));
+    }
     let mut parts = Parts::begin("crc-update", plan, None, observer)?;
     parts.measure("blocks", |observer| passes::section(options.turn, settings, observer))?;
     parts.measure("fsync", |observer| {
         let mut section = load::section(&work, settings, &implementations, observer)?;
         section.text.splice(0..0, skipped);
         Ok(section)
+    })?;
+    let Some(log) = options.recovery_log else { return Ok(()) };
+    parts.measure("recovery", |observer| {
+        recovery::section(log, settings, &implementations, observer)
     })
 }
 
@@ -69,7 +90,12 @@ mod tests {
 
     #[test]
     fn every_routine_and_size_is_reported_for_both_methods_and_then_the_load() {
-        let options = Options { turn: Duration::from_micros(1), appends: 5, bytes: 100 };
+        let options = Options {
+            turn: Duration::from_micros(1),
+            appends: 5,
+            bytes: 100,
+            recovery_log: Some(16 << 20),
+        };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         heard.assert_steps();
@@ -77,7 +103,7 @@ mod tests {
         let of = |key: &str| heard.0.iter().filter(|result| result.get(key).is_some()).count();
         assert_eq!(of("crc"), routines * 8 * 3 * 2);
         assert_eq!(of("fsync"), 2, "the engine and the harness");
-        assert_eq!(heard.1.len(), 2);
+        assert_eq!((heard.1.len(), of("recovery")), (3, 1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Method {
         }
     }
 
-    fn run(self, block: &mut [u8]) {
+    pub(super) fn run(self, block: &mut [u8]) {
         match self {
             Self::OnePass => xfskit_crc::update(block, FIELD),
             Self::Split => {
@@ -58,7 +58,7 @@ impl Method {
 
     /// Returns the seconds per block.
     #[allow(clippy::cast_precision_loss)] // of a time
-    fn time(self, block: &mut [u8], turn: Duration) -> f64 {
+    pub(super) fn time(self, block: &mut [u8], turn: Duration) -> f64 {
         let (start, mut rounds) = (Instant::now(), 0);
         while start.elapsed() < turn {
             (0..ROUNDS).for_each(|_| self.run(black_box(&mut *block)));
@@ -176,13 +176,16 @@ fn table(rates: &[Rate]) -> Table {
         &[
             ("block", "bytes"),
             ("one pass", "GB/s"),
-            ("spread", "± %"),
+            ("at least", ""),
+            ("at most", ""),
             ("split", "GB/s"),
-            ("spread", "± %"),
+            ("at least", ""),
+            ("at most", ""),
             ("one pass, + 8", "GB/s"),
             ("one pass, + 1", "GB/s"),
             ("one pass over split", "times"),
             ("at least", ""),
+            ("at most", ""),
             ("turns", ""),
         ],
     );
@@ -200,17 +203,21 @@ fn table(rates: &[Rate]) -> Table {
     for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
         let Some(split) = find(rate.routine, rate.size, Method::Split, 0) else { continue };
         let ratio = rate.gigabytes.ratio_to(split);
+        let [one, apart] = [&rate.gigabytes, split].map(Samples::median_interval);
         let behind = |align| median(find(rate.routine, rate.size, Method::OnePass, align));
         let cells = vec![
             Cell::Count(rate.size as u64),
             median(Some(&rate.gigabytes)),
-            Cell::Number(rate.gigabytes.spread() * 100.0, 0),
+            Cell::Number(one.low, 2),
+            Cell::Number(one.high, 2),
             median(Some(split)),
-            Cell::Number(split.spread() * 100.0, 0),
+            Cell::Number(apart.low, 2),
+            Cell::Number(apart.high, 2),
             behind(8),
             behind(1),
             Cell::Number(ratio.ratio, 2),
             Cell::Number(ratio.low, 2),
+            Cell::Number(ratio.high, 2),
             Cell::Count(rate.gigabytes.count() as u64),
         ];
         table.row(rate.routine, "processor's cache", cells);

@@ -8,9 +8,11 @@
 //! | --- | --- |
 //! | [`shape`] | trees: created, walked, removed |
 //! | [`step`] | the steps as jobs |
+//! | `capacity` | the number of files for which there is space |
 //! | `tables` | the tables and plots |
 //! | [`published`] | published figures |
 
+mod capacity;
 pub mod published;
 pub mod shape;
 pub mod step;
@@ -20,6 +22,7 @@ use std::io;
 
 use serde_json::json;
 
+use crate::driver::Counters;
 use crate::driver::null::Null;
 use crate::measure::Samples;
 use crate::report::Section;
@@ -93,6 +96,7 @@ fn measure(
     settings: &Settings,
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
+    capacity::verify(plan, &settings.testbed, implementations.len())?;
     let mut rows: Vec<Row> = Vec::new();
     for turn in 1..=settings.repetitions {
         let mut volumes: Vec<TestVolume> = implementations
@@ -176,6 +180,7 @@ impl Row {
             "changes": counters.as_ref().and_then(|counted| counted.changes),
             "commits": counters.as_ref().map(|counted| counted.commits),
             "checkpoints": counters.as_ref().and_then(|counted| counted.checkpoints),
+            "waits": counters.as_ref().and_then(Counters::waits),
             "log_bytes": counters.as_ref().map(|counted| counted.log_bytes),
             "peak_memory_bytes": peak_memory,
             "fs_mark": fs_mark.iter().map(|line| json!({

@@ -78,8 +78,21 @@ fn dir_name(n: usize) -> Vec<u8> {
 }
 
 impl Plan {
+    /// Returns the number of files that all threads create.
+    pub(super) fn all_files(&self) -> u64 {
+        self.files.saturating_mul(self.loops).saturating_mul(self.creators())
+    }
+
+    /// Returns the number of threads that create files.
+    pub(super) fn creators(&self) -> u64 {
+        match self.shape {
+            Shape::Racing => self.dirs() as u64,
+            _ => self.threads as u64,
+        }
+    }
+
     /// Returns the number of directories in the root.
-    fn dirs(&self) -> usize {
+    pub(super) fn dirs(&self) -> usize {
         match self.shape {
             Shape::Separate | Shape::Deep => self.threads,
             Shape::Shared => 1,

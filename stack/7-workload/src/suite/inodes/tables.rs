@@ -6,7 +6,7 @@ use super::published;
 use super::shape::Plan;
 use super::step::{Step, StepOutcome};
 use super::{Row, Shape};
-use crate::driver::Lock;
+use crate::driver::{Counters, Lock};
 use crate::measure::{Decision, Samples, interval_note};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
@@ -23,8 +23,10 @@ const HOTTEST: usize = 10;
 pub(super) fn section(plan: &Plan, rows: &[Row]) -> io::Result<Section> {
     let mut section = Section::new(format!("Concurrent inodes: {}", plan.shape.describe()));
     section.paragraph(format!(
-        "{} threads, {} iterations of {} files of {} bytes each. Caches are dropped before each step (cold), and the \
+        "{} files in {} directories: {} threads, {} iterations of {} files of {} bytes each. Caches are dropped before each step (cold), and the \
          drivers alternate within it. The time of create and rm includes the final sync.",
+        Cell::Count(plan.all_files()),
+        Cell::Count(plan.dirs() as u64),
         plan.threads,
         plan.loops,
         Cell::Count(plan.files),
@@ -60,6 +62,7 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             ("changes", "1/s"),
             ("commits", "1/s"),
             ("checkpoints", ""),
+            ("waits", "1/s"),
             ("log", "MB"),
             ("peak memory", "MB"),
             ("turns", ""),
@@ -88,6 +91,7 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             counted(rate(counters.and_then(|c| c.changes)), 0),
             counted(rate(counters.map(|c| c.commits)), 0),
             counters.and_then(|c| c.checkpoints).map_or(Cell::None, Cell::Count),
+            counted(rate(counters.and_then(Counters::waits)), 0),
             counted(counters.map(|c| c.log_bytes as f64 / 1e6), 1),
             counted(peak_memory.map(|bytes| bytes as f64 / 1e6), 0),
             Cell::Count(row.wall.count() as u64),
@@ -108,7 +112,8 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
         "A change is one operation, such as a new file. xfskit keeps a transaction open for its thread's next changes, so one \
          commit holds several. Commits are transactions committed, what Linux counts as trans; Linux rolls a transaction \
          within an operation, and counts each part. A checkpoint writes all commits since the last one to the journal. \
-         Linux counts neither changes nor checkpoints.",
+         Linux counts neither changes nor checkpoints. Waits of xfskit are those of all threads for locks; Linux counts none of these, \
+         and its figure is the waits for the journal (for a free buffer, and for space).",
     );
     table.note(
         "Steps of less than 10 ms have no rates. Wall time and rate are medians over the turns; all other columns are of the last turn. Peak memory is that of \

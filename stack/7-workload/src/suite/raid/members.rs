@@ -96,6 +96,17 @@ impl Plan {
         usize::try_from(layout.tolerates(self.members_per_leg()) * self.legs).unwrap_or(0)
     }
 
+    /// Returns the number of members that the array has the room of.
+    pub(super) fn data_members(&self) -> u64 {
+        let parity = Layout::default_of(self.level).tolerates(self.members_per_leg()) * self.legs;
+        let data = match self.level {
+            // Two copies of everything.
+            Level::Raid10 => self.members / 2,
+            _ => self.members.saturating_sub(parity),
+        };
+        u64::from(data.max(1))
+    }
+
     /// Returns the roles that fail, in order: far from each other, alternating between the legs.
     fn failing(&self, missing: usize) -> Vec<usize> {
         let leg = usize::try_from(self.members_per_leg()).unwrap_or(1);
@@ -115,6 +126,8 @@ impl Plan {
 /// The members. Their files are removed with them.
 #[derive(Debug)]
 pub(super) struct MemberSet {
+    /// The devices below the limits and the counters.
+    disks: Vec<Arc<dyn BlockDevice>>,
     members: Vec<Arc<Member>>,
     size: Sectors,
     files: Vec<Image>,
@@ -124,32 +137,48 @@ pub(super) struct MemberSet {
 impl MemberSet {
     /// Creates `members` members with `size` bytes of random data each.
     pub(super) fn new(kind: &MemberKind, members: u32, size: u64, seed: u64) -> io::Result<Self> {
-        let mut member_set = Self {
-            members: Vec::new(),
-            size: Sectors(size / 512),
-            files: Vec::new(),
-            storage: kind.storage(),
-        };
-        for n in 0..members {
-            let device = member_set.device(kind, ByteLen(size))?;
-            fill(&*device, size, &mut Random::stream(seed, n.into()))?;
-            let device = match kind {
-                MemberKind::Simulated { speed, latency } => {
-                    Arc::new(LimitedDevice::new(device, *speed, *latency)) as Arc<dyn BlockDevice>
-                }
-                MemberKind::Memory | MemberKind::Files(_) => device,
-            };
-            member_set.members.push(Arc::new(Member::new(device)));
+        let member_set = Self::empty(kind, members, size)?;
+        for (n, disk) in (0..).zip(&member_set.disks) {
+            fill(&**disk, size, &mut Random::stream(seed, n))?;
         }
         Ok(member_set)
     }
 
-    fn device(&mut self, kind: &MemberKind, size: ByteLen) -> io::Result<Arc<dyn BlockDevice>> {
-        let MemberKind::Files(dir) = kind else { return Ok(Arc::new(MemDevice::new(size))) };
-        let file = Image::new(dir, size)?;
-        let device = Arc::new(file.open()?);
-        self.files.push(file);
-        Ok(device)
+    /// Creates `members` members with `size` bytes of zeros each, whose parity is right for every
+    /// level.
+    pub(super) fn empty(kind: &MemberKind, members: u32, size: u64) -> io::Result<Self> {
+        let (mut disks, mut files) = (Vec::new(), Vec::new());
+        for _ in 0..members {
+            let MemberKind::Files(dir) = kind else {
+                disks.push(Arc::new(MemDevice::new(ByteLen(size))) as Arc<dyn BlockDevice>);
+                continue;
+            };
+            let file = Image::new(dir, ByteLen(size))?;
+            disks.push(Arc::new(file.open()?));
+            files.push(file);
+        }
+        let size = Sectors(size / 512);
+        Ok(Self { members: members_of(kind, &disks), disks, size, files, storage: kind.storage() })
+    }
+
+    /// Returns the same members as another kind; `None` if they are files or should be.
+    pub(super) fn as_kind(&self, kind: &MemberKind) -> Option<Self> {
+        if !self.files.is_empty() || matches!(kind, MemberKind::Files(_)) {
+            return None;
+        }
+        let (disks, files) = (self.disks.clone(), Vec::new());
+        let members = members_of(kind, &disks);
+        Some(Self { members, disks, size: self.size, files, storage: kind.storage() })
+    }
+
+    /// Returns the size of a member in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.size.0 * 512
+    }
+
+    /// Returns the devices of the members, below limits and counters.
+    pub(super) fn disks(&self) -> &[Arc<dyn BlockDevice>] {
+        &self.disks
     }
 
     /// Drops the member files from the kernel's page cache.
@@ -187,7 +216,8 @@ impl MemberSet {
                 (true, true) => Slot { readable_until: MemberSector(0), ..slot },
             }
         };
-        let mut slots: Vec<Slot> = self.members.iter().enumerate().map(slot).collect();
+        let used = usize::try_from(plan.members).unwrap_or(usize::MAX);
+        let mut slots: Vec<Slot> = self.members.iter().take(used).enumerate().map(slot).collect();
         let options = Options {
             stripe_cache: ByteLen(stripe_cache.0 / u64::from(plan.legs)),
             ..Options::default()
@@ -208,6 +238,17 @@ impl MemberSet {
         };
         Ok(RaidArray { device, legs, stripe_bytes: plan.chunk * data * u64::from(plan.legs) })
     }
+}
+
+/// Returns members on `disks`, with the limits of their kind.
+fn members_of(kind: &MemberKind, disks: &[Arc<dyn BlockDevice>]) -> Vec<Arc<Member>> {
+    let limited = |disk: &Arc<dyn BlockDevice>| match kind {
+        MemberKind::Simulated { speed, latency } => {
+            Arc::new(LimitedDevice::new(Arc::clone(disk), *speed, *latency)) as Arc<dyn BlockDevice>
+        }
+        MemberKind::Memory | MemberKind::Files(_) => Arc::clone(disk),
+    };
+    disks.iter().map(|disk| Arc::new(Member::new(limited(disk)))).collect()
 }
 
 /// Returns the members of a leg.
@@ -242,6 +283,11 @@ pub(super) struct RaidArray {
 }
 
 impl RaidArray {
+    /// Returns the memory that the stripe caches of the legs have allocated.
+    pub(super) fn cache_bytes(&self) -> ByteLen {
+        self.legs.iter().map(|leg| leg.stripe_cache_bytes()).fold(ByteLen(0), ByteLen::plus)
+    }
+
     /// Returns the sum of the counters of the legs.
     pub(super) fn io_stats(&self) -> IoStats {
         self.legs.iter().map(|leg| leg.io_stats()).fold(IoStats::default(), |sum, of| IoStats {
@@ -283,6 +329,7 @@ mod tests {
             (plan(Level::Raid6, 2), "RAID60", 4),
         ] {
             assert_eq!((plan.name().as_str(), plan.tolerates()), (name, bears));
+            assert_eq!(plan.data_members(), 24 - bears as u64, "{name}");
             let mut failing = plan.failing(bears);
             failing.sort_unstable();
             failing.dedup();
@@ -324,6 +371,7 @@ mod tests {
             Arc::new(Member::new(Arc::clone(disk) as Arc<dyn BlockDevice>))
         };
         let member_set = MemberSet {
+            disks: Vec::new(),
             members: disks.iter().map(member).collect(),
             size: Sectors(2048),
             files: Vec::new(),

@@ -2,25 +2,34 @@
 //!
 //! Many readers each read a file from start to end and then another one. The array is healthy,
 //! lacks one or two members, or is being rebuilt. The study varies the size of the stripe cache,
-//! the chunk size, the number of readers, and whether they are pinned to processors. It also
-//! arranges the same members as a RAID50.
+//! the chunk size, the size of requests, the number of readers, and whether they are pinned to
+//! processors. It also arranges the same members as a RAID50.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `member` | a device with the counters of iostat |
 //! | [`members`] | members and arrays of them |
+//! | `content` | what is read: ranges of the array, or files of a volume on it |
+//! | `volume` | an XFS volume on the array, and its files |
 //! | `readers` | the workload |
-//! | `tables` | the tables and plots |
+//! | `roofline` | members of every speed, until processors are the bound |
+//! | `sizes` | requests of every size |
+//! | `rebuild` | a rebuild under load, with limits |
+//! | `tables` | the tables and plots of the rest |
 //! | [`published`] | published figures |
 
+mod content;
 mod member;
 pub mod members;
 pub mod published;
 mod readers;
+mod rebuild;
+mod roofline;
+mod sizes;
 mod tables;
+mod volume;
 
 use std::io;
-use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::json;
@@ -28,7 +37,8 @@ use serde_json::json;
 use crate::image;
 use crate::measure::Samples;
 use crate::report::Section;
-use crate::suite::{Observer, Parts, Settings};
+use crate::suite::{Observer, PartPlan, Parts, Settings};
+use content::Content;
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
 
@@ -58,6 +68,14 @@ pub struct Options {
     pub chunks: Vec<u64>,
     /// Numbers of readers to measure.
     pub threads: Vec<usize>,
+    /// Sizes of requests to measure, in bytes.
+    pub requests: Vec<u64>,
+    /// Speeds of simulated members to measure, in bytes per second.
+    pub speeds: Vec<u64>,
+    /// Limits of a rebuild to measure, in bytes per second of a member.
+    pub rebuild_limits: Vec<u64>,
+    /// Read files of an XFS volume on the array, too.
+    pub volume: bool,
     /// Measure the same members as RAID50, too: as two arrays and as four.
     pub raid50: bool,
 }
@@ -75,7 +93,7 @@ struct Point {
 /// The context of all points.
 struct Study<'s> {
     member_set: MemberSet,
-    files: Vec<Range<u64>>,
+    content: Content,
     options: &'s Options,
     settings: &'s Settings,
 }
@@ -90,6 +108,7 @@ impl Study<'_> {
             request: 0,
             stripe_cache: self.options.stripe_cache,
             pinned: false,
+            rebuild_limit: None,
         }
     }
 
@@ -110,6 +129,17 @@ impl Study<'_> {
         setups: Vec<Setup>,
         observer: &mut dyn Observer,
     ) -> io::Result<Vec<Point>> {
+        self.measure_on(&self.member_set, what, setups, observer)
+    }
+
+    /// Measures these points on other members.
+    fn measure_on(
+        &self,
+        member_set: &MemberSet,
+        what: &str,
+        setups: Vec<Setup>,
+        observer: &mut dyn Observer,
+    ) -> io::Result<Vec<Point>> {
         let mut points: Vec<Point> = Vec::new();
         for turn in 1..=self.settings.repetitions {
             for (n, &setup) in setups.iter().enumerate() {
@@ -117,7 +147,7 @@ impl Study<'_> {
                 observer
                     .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
                 let (time, seed) = (self.options.time, self.settings.seed);
-                let last = readers::run(&self.member_set, &self.files, setup, time, seed)?;
+                let last = readers::run(member_set, &self.content, setup, time, seed)?;
                 if points.len() == n {
                     points.push(Point::new(setup, last));
                 } else {
@@ -126,7 +156,7 @@ impl Study<'_> {
             }
         }
         for point in &points {
-            observer.result(point.to_json(what, &self.member_set.storage))?;
+            observer.result(point.to_json(what, &member_set.storage))?;
         }
         Ok(points)
     }
@@ -153,8 +183,9 @@ impl Point {
     }
 
     fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
-        let Setup { plan, state, readers, request, stripe_cache, pinned } = self.setup;
-        let Outcome { bytes, requests, usage, io_stats, rebuilt, .. } = &self.last;
+        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit } =
+            self.setup;
+        let Outcome { bytes, requests, usage, io_stats, rebuilt, cache, .. } = &self.last;
         json!({ "raid": {
             "table": what,
             "array": plan.name(),
@@ -166,7 +197,9 @@ impl Point {
             "readers": readers,
             "request_bytes": if request == 0 { json!("stripe") } else { json!(request) },
             "stripe_cache_bytes": stripe_cache,
+            "stripe_cache_used_bytes": cache,
             "pinned": pinned,
+            "rebuild_limit": rebuild_limit,
             "mb_per_second": self.rate,
             "too_short": self.is_too_short(),
             "bytes": bytes,
@@ -205,14 +238,49 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     }
     observer.progress(&what)?;
     let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
-    let study = Study { member_set, files, options, settings };
+    let content = Content::Ranges(files.clone());
+    let study = Study { member_set, content, options, settings };
     let skipped = settings.kernel_baseline.then(|| KERNEL_SKIPPED.into());
-    let mut parts = Parts::begin("raid", Vec::new(), skipped, observer)?;
+    let mut parts = Parts::begin("raid", part_plans(options, settings), skipped, observer)?;
     parts.measure("states", |observer| states(&study, observer))?;
+    if roofline::applies(options) {
+        parts.measure("speeds", |observer| roofline::section(&study, observer))?;
+    }
     if plan.tolerates() > 0 {
+        parts.measure("sizes", |observer| sizes::section(&study, observer))?;
         parts.measure("sweeps", |observer| sweeps(&study, observer))?;
+        parts.measure("rebuild", |observer| rebuild::section(&study, observer))?;
+    }
+    // The volume has members of its own, so the memory of these is freed first.
+    drop(study);
+    if options.volume {
+        parts.measure("volume", |observer| volume::section(options, settings, &files, observer))?;
     }
     parts.measure("routines", |_| Ok(tables::routines(&plan)))
+}
+
+/// Returns the parts with their steps. A step is a point, which runs up before it is measured.
+fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
+    let (plan, time) = (options.plan, options.time + options.time / readers::RUN_UP);
+    let part =
+        |name: &str, points: usize| PartPlan::timed(name, points * settings.repetitions, time);
+    let fifties = if options.raid50 { plan.raid50s() } else { Vec::new() };
+    let fifties: usize = fifties.iter().map(|fifty| Study::states(fifty).len()).sum();
+    let mut parts = vec![part("states", 2 * Study::states(&plan).len() + fifties)];
+    let missing = 1 + plan.tolerates().min(2);
+    if roofline::applies(options) {
+        parts.push(part("speeds", missing * (1 + options.speeds.len())));
+    }
+    if plan.tolerates() > 0 {
+        parts.push(part("sizes", sizes::points(options)));
+        let swept = options.caches.len() + options.chunks.len() + 2 * options.threads.len();
+        parts.push(part("sweeps", 2 * swept));
+        parts.push(part("rebuild", 3 + options.rebuild_limits.len()));
+    }
+    if options.volume {
+        parts.push(part("volume", 2 * missing));
+    }
+    parts
 }
 
 /// Measures the array in every state, and the same members as RAID50.
@@ -281,14 +349,20 @@ mod tests {
             caches: vec![64, 256],
             chunks: vec![16 << 10, 256 << 10],
             threads: vec![1, 3],
+            requests: vec![4096, 1 << 20],
+            speeds: vec![4_000_000_000],
+            rebuild_limits: vec![1_000_000],
+            volume: true,
             raid50: true,
         }
     }
 
     fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
+        let count = if matches!(members, MemberKind::Memory) { 7 } else { 6 };
         run(&options(members), &settings(), &mut heard).expect("a study");
-        assert_eq!(heard.1.len(), 3);
+        heard.assert_steps();
+        assert_eq!(heard.1.len(), count);
         heard.0.into_iter().map(|result| result["raid"].clone()).collect()
     }
 
@@ -296,8 +370,9 @@ mod tests {
     fn every_state_and_every_sweep_is_measured() {
         let points = points(MemberKind::Memory);
         // Four states three ways; two values each of caches, chunks, readers and pinned readers, in
-        // two states.
-        assert_eq!(points.len(), 4 * 3 + 4 * 4);
+        // two states; three states without a limit and at one speed; two sizes three ways; a
+        // rebuild without and with a limit, beside two states; a volume in three states two ways.
+        assert_eq!(points.len(), 4 * 3 + 4 * 4 + 3 * 2 + 2 * 3 + 4 + 3 * 2);
         let rebuilt = |point: &&serde_json::Value| point["state"] == "rebuilding";
         assert!(points.iter().filter(rebuilt).all(|point| point["rebuilt_bytes"].is_u64()));
         assert!(points.iter().any(|point| point["array"] == "RAID50"));

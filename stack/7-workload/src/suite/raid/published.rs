@@ -11,6 +11,11 @@ pub const READ: [(&str, Option<u64>, f64); 3] = [
     ("one failed", Some(16_384), 1000.0),
 ];
 
+/// Members of that array.
+pub const MEMBERS: u64 = 24;
+/// Bytes of a page, the part of a member in an entry of md's stripe cache.
+pub const PAGE: u64 = 4096;
+
 /// A member of the array with one failed member and the large cache: reads/s, MB/s of
 /// 2^20 bytes, sectors per read, ms, % busy.
 pub const MEMBER: [f64; 5] = [205.0, 51.0, 511.0, 30.0, 91.0];
@@ -32,6 +37,10 @@ pub const ROUTINES: [(&str, Option<f64>, Option<f64>); 7] = [
 
 /// The system that the next figures were measured on.
 pub const CHANGE_ON: &str = "md of Linux, RAID6 of 8+2 disks, chunk 128 KiB (change 9ffc8f7cb964)";
+
+/// The ways in which they were measured.
+pub const CHANGE_WAYS: [&str; 3] =
+    ["healthy", "one failed", "one failed, through the stripe cache"];
 
 /// Request size in KiB; MiB/s healthy, degraded, degraded through the stripe cache.
 pub const CHANGE: [(u64, [f64; 3]); 5] = [

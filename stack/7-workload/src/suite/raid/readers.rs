@@ -1,16 +1,22 @@
 //! The readers: each reads a file from start to end, then another one, until the time is over.
+//!
+//! Bytes count while the [`Window`] is open. A request that begins before it or ends after it
+//! counts for the part of its time that lies within. With many readers and large requests whole
+//! requests would make the rate an accident: 50 readers of stripes have half a gigabyte in flight.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use xfskit_block::BlockDevice;
 use xfskit_md::array::IoStats;
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_md::array::sync_action::Progress;
+use xfskit_units::ByteLen;
 
+use super::content::{Content, Source};
 use super::member::Reads;
 use super::members::{MemberSet, Plan, RaidArray};
 use crate::measure::usage::{Stopwatch, Usage};
@@ -18,6 +24,9 @@ use crate::random::Random;
 
 /// Polling interval for the end of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The part of the time of a point that passes before it is measured: one of this many.
+pub(super) const RUN_UP: u32 = 4;
 
 /// Fewest requests of a point, however few readers it has.
 pub(super) const REQUESTS_MIN: u64 = 10;
@@ -42,7 +51,7 @@ impl State {
         }
     }
 
-    fn missing(self) -> usize {
+    pub(super) fn missing(self) -> usize {
         match self {
             Self::Missing(n) => n,
             Self::Rebuilding => 1,
@@ -61,6 +70,9 @@ pub(super) struct Setup {
     pub(super) stripe_cache: u64,
     /// Each reader is pinned to a processor.
     pub(super) pinned: bool,
+    /// Most bytes per second of each member that a rebuild fills, as md's `sync_speed_max` limits
+    /// it.
+    pub(super) rebuild_limit: Option<u64>,
 }
 
 /// The result of one turn of a point.
@@ -74,6 +86,8 @@ pub(super) struct Outcome {
     pub(super) members: Vec<Reads>,
     /// Bytes that were rebuilt on the new member.
     pub(super) rebuilt: Option<u64>,
+    /// Memory that the stripe cache allocated.
+    pub(super) cache: ByteLen,
 }
 
 #[allow(clippy::cast_precision_loss)] // of rates
@@ -121,25 +135,52 @@ pub(super) fn files(count: usize, mean: u64, seed: u64) -> Vec<Range<u64>> {
     (0..count).map(&mut file).collect()
 }
 
+/// The time in which bytes count.
+#[derive(Debug, Default)]
+struct Window {
+    start: OnceLock<Instant>,
+    end: OnceLock<Instant>,
+}
+
+impl Window {
+    /// Returns the part of the time from `begun` to `done` that lies within the window: 0 to 1.
+    fn part(&self, begun: Instant, done: Instant) -> f64 {
+        let Some(start) = self.start.get() else { return 0.0 };
+        let end = self.end.get().map_or(done, |end| done.min(*end));
+        let (inside, whole) = (end.saturating_duration_since(begun.max(*start)), done - begun);
+        if inside >= whole {
+            return if done >= *start { 1.0 } else { 0.0 };
+        }
+        inside.as_secs_f64() / whole.as_secs_f64()
+    }
+}
+
 /// State that all readers share.
 struct Reading<'r> {
     array: &'r RaidArray,
-    files: &'r [Range<u64>],
+    source: Box<dyn Source + 'r>,
     setup: Setup,
     seed: u64,
+    window: Window,
     bytes: AtomicU64,
     requests: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Reading<'_> {
-    /// Returns the bytes and the requests so far.
-    fn done(&self) -> [u64; 2] {
-        [&self.bytes, &self.requests].map(|count| count.load(Ordering::Relaxed))
-    }
-
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request of `bytes`.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn count(&self, bytes: usize, begun: Instant, done: Instant) {
+        let part = self.window.part(begun, done);
+        let counted = (bytes as f64 * part).round() as u64;
+        self.bytes.fetch_add(counted, Ordering::Relaxed);
+        if part > 0.0 && self.window.end.get().is_none() {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn reader(&self, n: usize) -> io::Result<()> {
@@ -150,36 +191,55 @@ impl Reading<'_> {
         let request =
             if self.setup.request == 0 { self.array.stripe_bytes } else { self.setup.request };
         let mut buf = vec![0; usize::try_from(request).map_err(io::Error::other)?];
-        let size = self.array.device.size().0;
+        let mut begun = Instant::now();
         while !self.stopped() {
-            let file = &self.files[random.index(self.files.len())];
-            // Files start at a full stripe, as allocation on an array aligns large files.
-            let start = file.start / self.array.stripe_bytes * self.array.stripe_bytes;
-            let end = (start + file.end - file.start).min(size);
-            let mut at = start.min(end);
-            while at < end && !self.stopped() {
-                let part = &mut buf[..usize::try_from(request.min(end - at)).unwrap_or(0)];
-                self.array.device.read_at(ByteOffset(at), part).map_err(io::Error::other)?;
-                self.bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
-                self.requests.fetch_add(1, Ordering::Relaxed);
-                at += part.len() as u64;
-            }
+            let file = random.index(self.source.files());
+            self.source.read_file(file, &mut buf, &mut |bytes| {
+                let done = Instant::now();
+                self.count(bytes, begun, done);
+                begun = done;
+                if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
         }
         Ok(())
     }
 
     /// Rebuilds new members until the readers stop. Returns the rebuilt bytes of each.
     fn rebuild(&self) -> io::Result<u64> {
-        let mut filled = 0;
+        let (begun, mut filled) = (Instant::now(), 0);
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
-            let watch = |step: xfskit_md::array::sync_action::Progress| {
-                filled = step.done.0;
+            let watch = |step: Progress| {
+                filled = self.wait_for_limit(begun, step.done.0);
                 if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             leg.rebuild(watch).map_err(io::Error::other)?;
         }
         Ok(filled)
     }
+
+    /// Waits until the limit of the rebuild allows `filled` bytes since `begun`, or until the
+    /// readers stop. Returns how many bytes it allows then, at most `filled`.
+    fn wait_for_limit(&self, begun: Instant, filled: u64) -> u64 {
+        let Some(limit) = self.setup.rebuild_limit else { return filled };
+        loop {
+            let allowed = allowed_bytes(limit, begun.elapsed());
+            if allowed >= filled || self.stopped() {
+                return filled.min(allowed);
+            }
+            thread::sleep(time_of(filled - allowed, limit).min(LOOK));
+        }
+    }
+}
+
+/// Returns the bytes that a limit in bytes per second allows in `time`.
+fn allowed_bytes(limit: u64, time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() * u128::from(limit) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// Returns the time in which a limit in bytes per second allows `bytes`.
+fn time_of(bytes: u64, limit: u64) -> Duration {
+    let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(limit.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
 /// Pins this thread to processor `n`, modulo the number of processors.
@@ -193,7 +253,7 @@ fn pin(n: usize) -> io::Result<()> {
 /// Reads for `time`. With a rebuild, ends earlier if the rebuild ends.
 pub(super) fn run(
     member_set: &MemberSet,
-    files: &[Range<u64>],
+    content: &Content,
     setup: Setup,
     time: Duration,
     seed: u64,
@@ -208,9 +268,10 @@ pub(super) fn run(
     member_set.drop_caches()?;
     let reading = Reading {
         array: &array,
-        files,
+        source: content.open(&array)?,
         setup,
         seed,
+        window: Window::default(),
         bytes: AtomicU64::new(0),
         requests: AtomicU64::new(0),
         stop: AtomicBool::new(false),
@@ -220,9 +281,10 @@ pub(super) fn run(
         let readers: Vec<_> =
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
         // The first moments are not counted: all readers start at the same time.
-        thread::sleep(time / 4);
-        let before = (reading.done(), array.io_stats(), member_set.reads());
+        thread::sleep(time / RUN_UP);
+        let before = (array.io_stats(), member_set.reads());
         let watch = Stopwatch::start();
+        reading.window.start.get_or_init(Instant::now);
         let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
         let mut left = time;
         while left > Duration::ZERO && !filling.as_ref().is_some_and(ScopedJoinHandle::is_finished)
@@ -230,25 +292,27 @@ pub(super) fn run(
             thread::sleep(left.min(LOOK));
             left = left.saturating_sub(LOOK);
         }
+        reading.window.end.get_or_init(Instant::now);
         let usage = watch.and_then(|watch| watch.read());
-        let after = (reading.done(), array.io_stats(), member_set.reads());
+        let after = (array.io_stats(), member_set.reads());
         reading.stop.store(true, Ordering::Relaxed);
         for reader in readers {
             reader.join().expect("no panic")?;
         }
         let rebuilt = filling.map(|filling| filling.join().expect("no panic")).transpose()?;
-        let members = after.2.iter().zip(before.2).map(|(now, before)| now.since(before));
+        let members = after.1.iter().zip(before.1).map(|(now, before)| now.since(before));
         Ok(Outcome {
-            bytes: after.0[0] - before.0[0],
-            requests: after.0[1] - before.0[1],
+            bytes: reading.bytes.load(Ordering::Relaxed),
+            requests: reading.requests.load(Ordering::Relaxed),
             usage: usage?,
             io_stats: IoStats {
-                read: after.1.read.minus(before.1.read),
-                loaded: after.1.loaded.minus(before.1.loaded),
-                stored: after.1.stored.minus(before.1.stored),
+                read: after.0.read.minus(before.0.read),
+                loaded: after.0.loaded.minus(before.0.loaded),
+                stored: after.0.stored.minus(before.0.stored),
             },
             members: members.collect(),
             rebuilt,
+            cache: array.cache_bytes(),
         })
     })
 }
@@ -265,7 +329,37 @@ mod tests {
             io_stats: IoStats::default(),
             members: Vec::new(),
             rebuilt: Some(0),
+            cache: ByteLen(0),
         }
+    }
+
+    #[test]
+    #[allow(clippy::float_cmp)] // of values that are exact
+    fn a_request_at_the_edge_of_the_window_counts_for_its_part() {
+        let zero = Instant::now();
+        let at = |ms| zero + Duration::from_millis(ms);
+        let window = Window::default();
+        assert_eq!(window.part(at(0), at(10)), 0.0, "not open yet");
+        window.start.set(at(100)).expect("once");
+        for (begun, done, part) in
+            [(0, 50, 0.0), (50, 150, 0.5), (100, 200, 1.0), (150, 160, 1.0), (90, 100, 0.0)]
+        {
+            assert_eq!(window.part(at(begun), at(done)), part, "{begun} to {done}");
+        }
+        window.end.set(at(300)).expect("once");
+        for (begun, done, part) in
+            [(200, 300, 1.0), (200, 400, 0.5), (0, 400, 0.5), (310, 400, 0.0)]
+        {
+            assert_eq!(window.part(at(begun), at(done)), part, "{begun} to {done}");
+        }
+    }
+
+    #[test]
+    fn a_limit_allows_its_bytes_per_second() {
+        let ms = Duration::from_millis;
+        assert_eq!(allowed_bytes(10_000_000, ms(1500)), 15_000_000);
+        assert_eq!(time_of(5_000_000, 10_000_000), ms(500));
+        assert_eq!(time_of(1, 0), Duration::from_secs(1), "no division by zero");
     }
 
     #[test]

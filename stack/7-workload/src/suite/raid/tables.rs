@@ -9,6 +9,7 @@ use xfskit_units::ByteLen;
 use super::members::Plan;
 use super::readers::{Outcome, REQUESTS_MIN, Setup, State};
 use super::{Point, Study, published};
+use crate::measure::{Decision, Interval};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// Bytes of a block for the routines, which fits the processor's cache.
@@ -32,7 +33,7 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::
         plan.members,
         plan.chunk >> 10,
         options.readers,
-        study.files.len(),
+        study.content.files(),
         options.file_size / 1_000_000,
     ));
     section.paragraph(format!(
@@ -70,18 +71,21 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> io::
     Ok(section)
 }
 
+/// A degraded array with this part of the rate of a healthy one costs nothing worth mentioning.
+const NOTHING: f64 = 0.9;
+
 /// Returns the answer to the study's question, from the requests of a full stripe.
 fn answer(rows: &[Point]) -> Option<Answer> {
     let of = |state| {
         rows.iter().find(|point| point.setup.state == state).filter(|point| !point.is_too_short())
     };
     let (healthy, failed) = (of(State::Missing(0))?, of(State::Missing(1))?);
-    let times = failed.rate.times(&healthy.rate);
-    let claim = format!("The array reads {:.2} times what it reads healthy", times.middle);
-    let range = format!("{} times", times.range(|times| format!("{times:.2}")));
+    let kept = failed.rate.times(&healthy.rate);
+    let [_, _, (_, _, published)] = published::READ;
+    let (_, _, published_healthy) = published::READ[0];
     Some(Answer {
         question: "What does a read cost if a member is missing?".into(),
-        verdict: times.above(1.0).sentence(&claim, &claim, &range, times.turns),
+        verdict: verdict(kept, published / published_healthy, healthy.setup.plan.members),
         figure: format!(
             "{} of {} MB/s.",
             Cell::Number(failed.rate.median(), 0),
@@ -91,8 +95,25 @@ fn answer(rows: &[Point]) -> Option<Answer> {
     })
 }
 
+/// Describes what the degraded array keeps, how sure that is, and how it stands to the published
+/// part.
+fn verdict(kept: Interval, published: f64, members: u32) -> String {
+    let claim = format!("the array reads {:.2} times what it reads healthy", kept.middle);
+    let range = format!("{} times", kept.range(|times| format!("{times:.2}")));
+    // Where members are the bound, one of them is missing.
+    let due = f64::from(members - 1) / f64::from(members);
+    let cheap = kept.at_least(NOTHING * due);
+    if cheap == Decision::Refuted {
+        let less = format!("A part of the rate, and less than published: {claim}");
+        let more = format!("As much as published, or more: {claim}");
+        return kept.above(published).sentence(&less, &more, &range, kept.turns);
+    }
+    let nothing = format!("Next to nothing: {claim}");
+    cheap.sentence(&nothing, &nothing, &range, kept.turns)
+}
+
 /// Returns the published rates by state, with the largest cache.
-fn published_states() -> Line {
+pub(super) fn published_states() -> Line {
     let [(_, _, healthy), .., (_, _, failed)] = published::READ;
     let points = vec![(1.0, healthy), (2.0, failed)];
     Line { name: "md, 24 SSDs".into(), source: Source::Published, points }
@@ -107,10 +128,30 @@ fn published_caches() -> Line {
     Line { name: "md, 24 SSDs, one failed".into(), source: Source::Published, points }
 }
 
+/// Returns the published rates by the speed of a member: healthy members were the bound, and each
+/// had an equal part.
+pub(super) fn published_roof(read: &[(&str, Option<u64>, f64)]) -> Vec<Line> {
+    let Some((_, _, healthy)) = read.first() else { return Vec::new() };
+    let line = |(state, stripes, rate): &(&str, Option<u64>, f64)| Line {
+        name: match stripes {
+            None => "md, 24 SSDs, healthy".into(),
+            Some(stripes) => format!("md, 24 SSDs, {state}, stripe_cache_size {stripes}"),
+        },
+        source: Source::Published,
+        points: vec![(healthy / 24.0, *rate)],
+    };
+    read.iter().map(line).collect()
+}
+
+/// Converts MiB/s to MB/s.
+pub(super) fn megabytes_of_mib(rate: f64) -> f64 {
+    rate * MIB / 1e6
+}
+
 /// Makes a line of a plot; `x` gives the position of each point. Points that were too short are
 /// left out.
 #[allow(clippy::cast_precision_loss)] // of sizes
-fn line<'p>(
+pub(super) fn line<'p>(
     name: &str,
     points: impl Iterator<Item = &'p Point>,
     x: impl Fn(usize, &Point) -> usize,
@@ -124,7 +165,7 @@ fn line<'p>(
 }
 
 /// Returns the cells of rate, spread, ratio to the healthy array, and cost per byte.
-fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
+pub(super) fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     if point.is_too_short() {
         return [vec![Cell::None; COST.len() - 1], vec![Cell::Count(0)]].concat();
     }
@@ -142,7 +183,7 @@ fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
     ]
 }
 
-const COST: [(&str, &str); 8] = [
+pub(super) const COST: [(&str, &str); 8] = [
     ("read", "MB/s"),
     ("spread", "± %"),
     ("of healthy", "times"),
@@ -248,6 +289,7 @@ pub(super) fn sweeps(
     }
     table.note("A stripe of md is 4 KiB of every member. The stripe cache serves requests smaller than a full stripe of a degraded array.");
     section.tables.push(table);
+    section.tables.push(cache_memory(study, caches, stripes));
     let array = study.options.plan.describe();
     let title = |by: &str| format!("{array}: throughput by {by}");
     let mut plot = sweep_plot(&title("stripe cache"), "stripes of md", caches, |_, point| {
@@ -285,8 +327,39 @@ pub(super) fn sweeps(
         plot.lines.push(line);
     }
     section.plots.push(plot);
-    section.tables.push(change());
     section
+}
+
+/// Formats the memory of the stripe cache beside that of md's.
+#[allow(clippy::cast_precision_loss)] // of megabytes
+fn cache_memory(study: &Study<'_>, caches: &[Point], stripes: impl Fn(&Point) -> u64) -> Table {
+    let columns = [("allowed", "MiB"), ("allocated", "MiB"), ("of allowed", "%")];
+    let mut table = Table::new("Memory of the stripe cache, one failed member", &columns);
+    let degraded = |point: &&Point| point.setup.state == State::Missing(1);
+    for point in caches.iter().filter(degraded).filter(|point| !point.is_too_short()) {
+        let (allowed, used) = (point.setup.stripe_cache as f64, point.last.cache.0 as f64);
+        let cells = vec![
+            Cell::Number(allowed / MIB, 0),
+            Cell::Number(used / MIB, 0),
+            Cell::Number(used * 100.0 / allowed, 0),
+        ];
+        table.row(format!("{} stripes of md", stripes(point)), &study.member_set.storage, cells);
+    }
+    for stripes in published::READ.iter().filter_map(|(_, stripes, _)| *stripes) {
+        let all = (stripes * published::PAGE * published::MEMBERS) as f64 / MIB;
+        let cells = vec![Cell::Number(all, 0), Cell::Number(all, 0), Cell::Number(100.0, 0)];
+        table.push(
+            format!("md, stripe_cache_size {stripes}: page times members times entries"),
+            published::ON,
+            Source::Model,
+            cells,
+        );
+    }
+    table.note(
+        "Allocated is what the cache took in the last turn. It takes a stripe when a reader needs one, and keeps it. md \
+         allocates its cache when stripe_cache_size is set.",
+    );
+    table
 }
 
 fn size(bytes: u64) -> usize {
@@ -332,18 +405,6 @@ fn sweep_plot(
     }
 }
 
-fn change() -> Table {
-    let columns =
-        [("healthy", "MiB/s"), ("degraded", "MiB/s"), ("degraded, stripe cache", "MiB/s")];
-    let mut table =
-        Table::new("Published: one sequential reader by the size of requests", &columns);
-    for (kib, rates) in published::CHANGE {
-        let cells = rates.map(|rate| Cell::Number(rate, 0)).to_vec();
-        table.published(format!("{kib} KiB"), published::CHANGE_ON, cells);
-    }
-    table
-}
-
 /// Formats the section on parity routines.
 pub(super) fn routines(plan: &Plan) -> Section {
     let parity = plan.tolerates() / usize::try_from(plan.legs).unwrap_or(1);
@@ -371,17 +432,28 @@ pub(super) fn routines(plan: &Plan) -> Section {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
+    //! Points for tests.
+
     use std::time::Duration;
 
     use super::super::readers::Outcome;
     use super::*;
     use crate::measure::Usage;
 
-    fn point(requests: u64) -> Point {
+    /// A point of a healthy array that read this many MB in a second, a request for each.
+    pub(crate) fn point(requests: u64) -> Point {
         let plan = Plan { level: xfskit_md::Level::Raid6, legs: 1, members: 24, chunk: 512 << 10 };
         let state = State::Missing(0);
-        let setup = Setup { plan, state, readers: 50, request: 0, stripe_cache: 0, pinned: false };
+        let setup = Setup {
+            plan,
+            state,
+            readers: 50,
+            request: 0,
+            stripe_cache: 0,
+            pinned: false,
+            rebuild_limit: None,
+        };
         let usage = Usage { wall: Duration::from_secs(1), ..Usage::default() };
         let outcome = Outcome {
             bytes: requests * 1_000_000,
@@ -390,9 +462,16 @@ mod tests {
             io_stats: IoStats::default(),
             members: Vec::new(),
             rebuilt: None,
+            cache: ByteLen(0),
         };
         Point::new(setup, outcome)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::point;
+    use super::*;
 
     #[test]
     fn a_point_that_is_too_short_is_not_printed() {
@@ -409,5 +488,20 @@ mod tests {
         let mut turns = short;
         turns.add(point(300).last);
         assert_eq!((turns.rate.values(), turns.last.requests), (&[300.0][..], 300));
+    }
+
+    #[test]
+    fn every_verdict_has_its_words() {
+        let of = |low, high, turns| {
+            verdict(Interval { middle: f64::midpoint(low, high), low, high, turns }, 0.125, 24)
+        };
+        assert_eq!(
+            of(0.94, 0.96, 5),
+            "Next to nothing: the array reads 0.95 times what it reads healthy (0.94 to 0.96 times)."
+        );
+        assert!(of(0.6, 0.7, 5).starts_with("A part of the rate, and less than published"));
+        assert!(of(0.04, 0.06, 5).starts_with("As much as published, or more"));
+        assert_eq!(of(0.7, 0.95, 5), "Not decided by this run: 0.70 to 0.95 times.");
+        assert_eq!(of(0.94, 0.96, 3), "Not decided by 3 turns: 0.94 to 0.96 times.");
     }
 }

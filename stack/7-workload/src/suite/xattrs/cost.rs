@@ -1,4 +1,5 @@
-//! Cost: processor time to set and remove millions of attributes, on one file for each thread.
+//! Cost: processor time to set, overwrite and remove millions of attributes, on one file for each
+//! thread.
 
 use std::io;
 
@@ -10,8 +11,8 @@ use super::space::value;
 use crate::Driver;
 use crate::driver::null::Null;
 use crate::measure::phase::{Measured, parallel};
-use crate::measure::{Samples, Usage};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::measure::{Decision, Samples, Usage, interval_note};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job};
 
@@ -34,17 +35,39 @@ impl Counts {
     }
 }
 
-/// Sets all attributes, syncs, drops caches, removes all in order, syncs.
+/// Sets all attributes, syncs, overwrites all in order, syncs, drops caches, removes all in order,
+/// syncs.
 pub(super) struct Work {
     pub(super) count: u64,
     pub(super) threads: usize,
     pub(super) seed: u64,
 }
 
-/// Time to set and to remove, and whether caches were empty before removing.
+/// An operation whose cost is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Set,
+    Overwritten,
+    Removed,
+}
+
+impl Operation {
+    const ALL: [Self; 3] = [Self::Set, Self::Overwritten, Self::Removed];
+
+    /// Returns the name that reports use.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Overwritten => "overwritten",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// The time of each operation, and whether caches were empty before the removal.
 pub(super) struct Times {
-    set: Usage,
-    removed: Usage,
+    /// In the order of [`Operation::ALL`].
+    usages: [Usage; 3],
     cold: bool,
 }
 
@@ -81,24 +104,34 @@ impl Job for Work {
         (0..self.threads).try_for_each(|thread| driver.create_empty(&root, &file(thread)))?;
         drop(root);
         let set = self.each(&*driver, |file, n| driver.set_xattr(file, &name(n), &value))?;
+        // As long as the first value, and different in every byte.
+        let other: Vec<u8> = value.iter().map(|byte| !byte).collect();
+        let overwritten =
+            self.each(&*driver, |file, n| driver.set_xattr(file, &name(n), &other))?;
         let cold = match driver.drop_caches() {
             Err(err) if err.kind() == io::ErrorKind::PermissionDenied => false,
             dropped => dropped.map(|()| true)?,
         };
         let removed = self.each(&*driver, |file, n| driver.remove_xattr(file, &name(n)))?;
-        Ok(Times { set, removed, cold })
+        Ok(Times { usages: [set, overwritten, removed], cold })
     }
 }
 
-/// One count with one driver: processor time per attribute in µs.
+/// One operation: processor time per attribute in µs, and wall time of all in seconds.
+#[derive(Clone, Debug, Default)]
+struct Cost {
+    processor: Samples,
+    wall: Samples,
+}
+
+/// One count with one driver.
 #[derive(Debug)]
 struct CostPoint {
     driver: &'static str,
     storage: String,
     count: u64,
-    set: Samples,
-    removed: Samples,
-    wall: Samples,
+    /// In the order of [`Operation::ALL`].
+    costs: [Cost; 3],
     cold: bool,
 }
 
@@ -146,142 +179,290 @@ pub(super) fn section(
         }
         costs.extend(here);
     }
-    let mut section = Section::new("Cost: values of 40 bytes, set and removed in order");
+    let mut section =
+        Section::new("Cost: values of 40 bytes, set, overwritten and removed in order");
     section.paragraph(format!(
-        "Each count has a volume of its own, with {} file(s) and one thread for each. The time includes the final syncs, \
-         and the caches are dropped in between. Processor time is user and system time of the process, without the \
-         kernel's own threads.",
+        "Each count has a volume of its own, with {} file(s) and one thread for each. An attribute is overwritten by a value \
+         of the same length. The time includes the final syncs, and the caches are dropped before the removal. Processor time \
+         is user and system time of the process, without the kernel's own threads; wall times include those.",
         settings.threads
     ));
+    section.answer = answer(&costs);
     growth(&mut section, &costs);
+    against_kernel(&mut section, &costs);
+    section.text.extend(inserted(&costs));
     section.tables.push(table(&costs));
+    section.tables.extend(ratios(&costs));
     section.plots.push(plot(&costs, settings.threads));
     Ok(section)
 }
 
 impl CostPoint {
     fn new(driver: &'static str, count: u64) -> Self {
-        let empty = Samples::default;
-        Self {
-            driver,
-            storage: String::new(),
-            count,
-            set: empty(),
-            removed: empty(),
-            wall: empty(),
-            cold: true,
-        }
+        Self { driver, storage: String::new(), count, costs: Default::default(), cold: true }
     }
 
     #[allow(clippy::cast_precision_loss)] // of a rate
     fn add(&mut self, times: &Times, threads: usize) {
-        let each = |usage: &Usage| {
-            usage.processor.as_secs_f64() * 1e6 / (self.count as f64 * threads as f64)
-        };
-        self.set.add(each(&times.set));
-        self.removed.add(each(&times.removed));
-        self.wall.add((times.set.wall + times.removed.wall).as_secs_f64());
+        let all = self.count as f64 * threads as f64;
+        for (cost, usage) in self.costs.iter_mut().zip(&times.usages) {
+            cost.processor.add(usage.processor.as_secs_f64() * 1e6 / all);
+            cost.wall.add(usage.wall.as_secs_f64());
+        }
         self.cold &= times.cold;
     }
 
+    fn cost(&self, operation: Operation) -> &Cost {
+        let [set, overwritten, removed] = &self.costs;
+        match operation {
+            Operation::Set => set,
+            Operation::Overwritten => overwritten,
+            Operation::Removed => removed,
+        }
+    }
+
     fn to_json(&self) -> serde_json::Value {
+        let [set, overwritten, removed] = &self.costs;
         json!({ "xattr_cost": {
             "driver": self.driver,
             "storage": self.storage,
             "count": self.count,
-            "set_us": self.set,
-            "removed_us": self.removed,
-            "wall_seconds": self.wall,
+            "set_us": set.processor,
+            "overwritten_us": overwritten.processor,
+            "removed_us": removed.processor,
+            "set_seconds": set.wall,
+            "overwritten_seconds": overwritten.wall,
+            "removed_seconds": removed.wall,
             "cold": self.cold,
         }})
     }
 }
 
 /// Goal: the ratio between an attribute's cost among ten million and among one million.
-const GOAL: f64 = 1.15;
+const GROWTH_GOAL: f64 = 1.15;
+/// Goal: the kernel's time for a million attributes over that of xfskit.
+const KERNEL_GOAL: f64 = 8.0;
+/// Goal: seconds to set ten million attributes.
+const INSERT_GOAL: f64 = 20.0;
+
+const MILLION: u64 = 1_000_000;
+const XFSKIT: &str = "xfskit";
+const KERNEL: &str = "kernel XFS";
+
+/// Returns the figures of `driver` with this count.
+fn find<'c>(costs: &'c [CostPoint], driver: &str, count: u64) -> Option<&'c CostPoint> {
+    costs.iter().find(|cost| cost.driver == driver && cost.count == count)
+}
+
+/// Formats something for each operation: "1.10 times to set, …".
+fn for_each_operation(format: impl Fn(Operation) -> String) -> String {
+    let [set, overwritten, removed] = Operation::ALL.map(format);
+    format!("{set} to set, {overwritten} to overwrite and {removed} to remove")
+}
+
+/// Returns the sentence about a goal.
+fn verdict(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Shown => "It is reached.",
+        Decision::Refuted => "It is missed.",
+        Decision::Undecided => "This run does not decide.",
+        Decision::TooFewTurns => "So few turns do not decide.",
+    }
+}
+
+/// Decides about all operations together.
+fn decide_all(decide: impl Fn(Operation) -> Decision) -> Decision {
+    Operation::ALL.map(decide).into_iter().fold(Decision::Shown, Decision::and)
+}
 
 /// Reports the ratio between the cost with the largest and with the smallest count.
 fn growth(section: &mut Section, costs: &[CostPoint]) {
-    for first in costs {
+    for driver in [XFSKIT, KERNEL] {
         let same_driver: Vec<&CostPoint> =
-            costs.iter().filter(|a| a.driver == first.driver).collect();
+            costs.iter().filter(|cost| cost.driver == driver).collect();
         let (Some(few), Some(many)) = (same_driver.first(), same_driver.last()) else { continue };
-        if !std::ptr::eq(*few, first) || few.count == many.count || first.driver == Null.name() {
+        if few.count == many.count {
             continue;
         }
+        let times =
+            |operation| many.cost(operation).processor.times(&few.cost(operation).processor);
         section.paragraph(format!(
-            "{}: an attribute among {} costs {:.2} times one among {} to set, {:.2} times to remove.",
-            first.driver,
+            "{driver}: an attribute among {} costs {}, relative to one among {}, in processor time.",
             Cell::Count(many.count),
-            many.set.ratio_to(&few.set).ratio,
+            for_each_operation(|operation| format!("{:.2} times", times(operation).middle)),
             Cell::Count(few.count),
-            many.removed.ratio_to(&few.removed).ratio,
         ));
-        if (few.count, many.count) == (1_000_000, 10_000_000) && first.driver == "xfskit" {
-            let most =
-                many.set.ratio_to(&few.set).ratio.max(many.removed.ratio_to(&few.removed).ratio);
-            section.paragraph(if most <= GOAL {
-                format!("The goal is at most {GOAL} times. It is reached.")
+        if driver == XFSKIT && (few.count, many.count) == (MILLION, 10 * MILLION) {
+            let decision = decide_all(|operation| times(operation).at_most(GROWTH_GOAL));
+            let reason = if decision == Decision::Refuted {
+                " The bottleneck is memory: every call uses a random leaf, and the leaves take a gigabyte instead of a \
+                 tenth of that. Most leaves are changed once for each time that they are written to the journal and \
+                 in place, and no longer several times."
             } else {
-                format!(
-                    "The goal is at most {GOAL} times. It is missed. The bottleneck is memory: every call uses a random leaf, and the \
-                     leaves take a gigabyte instead of a tenth of that. Each step of a call (the block in the cache's table, \
-                     its object, the map of the fork, the leaf's hashes, entry and name) therefore misses the \
-                     processor's caches."
-                )
-            });
+                ""
+            };
+            section.paragraph(format!(
+                "The goal is at most {GROWTH_GOAL} times. {}{reason}",
+                verdict(decision)
+            ));
         }
     }
 }
 
+/// Compares the smallest count with the kernel.
+fn against_kernel(section: &mut Section, costs: &[CostPoint]) {
+    let Some(ours) = costs.iter().find(|cost| cost.driver == XFSKIT) else { return };
+    let Some(kernel) = find(costs, KERNEL, ours.count) else { return };
+    let times = |operation| kernel.cost(operation).wall.times(&ours.cost(operation).wall);
+    let goal = if ours.count == MILLION {
+        let decision = decide_all(|operation| times(operation).at_least(KERNEL_GOAL));
+        format!(" The goal is at least {KERNEL_GOAL} times. {}", verdict(decision))
+    } else {
+        String::new()
+    };
+    section.paragraph(format!(
+        "With {} attributes the kernel takes {} as long as xfskit, in wall time.{goal}",
+        Cell::Count(ours.count),
+        for_each_operation(|operation| format!("{:.1} times", times(operation).middle)),
+    ));
+}
+
+/// Compares the time to set ten million attributes with its goal.
+fn inserted(costs: &[CostPoint]) -> Option<String> {
+    let ours = find(costs, XFSKIT, 10 * MILLION)?;
+    let wall = &ours.cost(Operation::Set).wall;
+    let (seconds, one) = (wall.median(), wall.values().iter().map(|_| 1.0).collect::<Samples>());
+    Some(format!(
+        "{} attributes were set in {seconds:.1} s. The goal is less than {INSERT_GOAL} s. {}",
+        Cell::Count(ours.count),
+        verdict(wall.times(&one).at_most(INSERT_GOAL))
+    ))
+}
+
+/// Returns the answer to the question of cost, from the largest count.
+fn answer(costs: &[CostPoint]) -> Option<Answer> {
+    let few = costs.iter().find(|cost| cost.driver == XFSKIT)?;
+    let many = costs.iter().rfind(|cost| cost.driver == XFSKIT && cost.count > few.count)?;
+    let each = |cost: &CostPoint, operation| cost.cost(operation).processor.median();
+    let times = |operation| each(many, operation) / each(few, operation);
+    let most = Operation::ALL.map(times).into_iter().fold(f64::NAN, f64::max);
+    let factor = many.count / few.count;
+    let growth = |ten: f64, one: f64| ten / one / 10.0;
+    let (set, removed) = (published::SET, published::REMOVED);
+    Some(Answer {
+        question: "Does an attribute cost more on a file that has more of them?".into(),
+        verdict: format!("At most {most:.2} times as much on a file with {factor} times as many."),
+        figure: format!(
+            "{:.2} µs to set, {:.2} µs to overwrite, {:.2} µs to remove, among {}.",
+            each(many, Operation::Set),
+            each(many, Operation::Overwritten),
+            each(many, Operation::Removed),
+            Cell::Count(many.count),
+        ),
+        published: format!(
+            "{:.2} times to set and {:.2} times to remove, for 10 times as many.",
+            growth(set[9], set[0]),
+            growth(removed[9], removed[0]),
+        ),
+    })
+}
+
 fn table(costs: &[CostPoint]) -> Table {
     let mut table = Table::new(
-        "Processor time for an attribute",
+        "Time for an attribute",
         &[
             ("attributes", ""),
-            ("set", "µs"),
+            ("processor", "µs"),
             ("spread", "± %"),
-            ("removed", "µs"),
-            ("spread", "± %"),
-            ("wall, both", "s"),
+            ("wall", "µs"),
+            ("wall, all", "s"),
             ("turns", ""),
-            ("removed", ""),
+            ("caches", ""),
         ],
     );
-    for cost in costs {
-        let spread = |samples: &Samples| Cell::Number(samples.spread() * 100.0, 1);
-        let cells = vec![
-            Cell::Count(cost.count),
-            Cell::Number(cost.set.median(), 2),
-            spread(&cost.set),
-            Cell::Number(cost.removed.median(), 2),
-            spread(&cost.removed),
-            Cell::Number(cost.wall.median(), 2),
-            Cell::Count(cost.set.count() as u64),
-            Cell::Text(if cost.cold { "cold" } else { "warm" }.into()),
-        ];
-        table.row(cost.driver, cost.storage.clone(), cells);
+    for operation in Operation::ALL {
+        for cost in costs {
+            table.row(
+                format!("{}: {}", operation.name(), cost.driver),
+                cost.storage.clone(),
+                cost.cells(operation),
+            );
+        }
+        add_published(&mut table, costs, operation);
     }
-    for (n, (set, removed)) in (1..).zip(published::SET.into_iter().zip(published::REMOVED)) {
-        let count = n * 1_000_000;
+    table
+}
+
+impl CostPoint {
+    #[allow(clippy::cast_precision_loss)] // of a rate
+    fn cells(&self, operation: Operation) -> Vec<Cell> {
+        let Cost { processor, wall } = self.cost(operation);
+        let cold = self.cold && operation == Operation::Removed;
+        vec![
+            Cell::Count(self.count),
+            Cell::median(processor, 2),
+            Cell::Number(processor.spread() * 100.0, 1),
+            Cell::Number(wall.median() * 1e6 / self.count as f64, 2),
+            Cell::median(wall, 2),
+            Cell::Count(processor.count() as u64),
+            Cell::Text(if cold { "cold" } else { "warm" }.into()),
+        ]
+    }
+}
+
+/// Adds the published figures of the counts that were measured.
+fn add_published(table: &mut Table, costs: &[CostPoint], operation: Operation) {
+    let seconds = match operation {
+        Operation::Set => published::SET,
+        Operation::Overwritten => return,
+        Operation::Removed => published::REMOVED,
+    };
+    let caches = if operation == Operation::Removed { "cold" } else { "warm" };
+    for (count, seconds) in (1..).map(|n| n * MILLION).zip(seconds) {
         if !costs.iter().any(|cost| cost.count == count) {
             continue;
         }
         #[allow(clippy::cast_precision_loss)] // of a rate
-        let each = |seconds: f64| Cell::Number(seconds * 1e6 / count as f64, 2);
-        let cells = vec![
-            Cell::Count(count),
-            each(set),
-            Cell::None,
-            each(removed),
-            Cell::None,
-            Cell::None,
-            Cell::None,
-            Cell::Text("cold".into()),
-        ];
-        table.published("kernel XFS of 2020, system time", "", cells);
+        let each = Cell::Number(seconds * 1e6 / count as f64, 2);
+        let (count, caches) = (Cell::Count(count), Cell::Text(caches.into()));
+        let cells = vec![count, each, Cell::None, Cell::None, Cell::None, Cell::None, caches];
+        let name = format!("{}: kernel XFS of 2020, system time", operation.name());
+        table.published(name, "", cells);
     }
-    table
+}
+
+/// Sets the kernel's times over those of xfskit; `None` without the kernel.
+fn ratios(costs: &[CostPoint]) -> Option<Table> {
+    let mut table = Table::new(
+        "xfskit against kernel XFS: time of the kernel over that of xfskit",
+        &[
+            ("attributes", ""),
+            ("wall", "times"),
+            ("at least", ""),
+            ("at most", ""),
+            ("processor", "times"),
+            ("turns", ""),
+        ],
+    );
+    for operation in Operation::ALL {
+        for kernel in costs.iter().filter(|cost| cost.driver == KERNEL) {
+            let Some(ours) = find(costs, XFSKIT, kernel.count) else { continue };
+            let (ours, theirs) = (ours.cost(operation), kernel.cost(operation));
+            let wall = theirs.wall.ratio_to(&ours.wall);
+            let cells = vec![
+                Cell::Count(kernel.count),
+                Cell::Number(wall.ratio, 2),
+                Cell::Number(wall.low, 2),
+                Cell::Number(wall.high, 2),
+                Cell::Number(theirs.processor.ratio_to(&ours.processor).ratio, 2),
+                Cell::Count(theirs.wall.count() as u64),
+            ];
+            table.row(operation.name(), kernel.storage.clone(), cells);
+        }
+    }
+    let turns = costs.iter().map(|cost| cost.costs[0].wall.count()).min().unwrap_or(0);
+    table.note(interval_note(turns));
+    (!table.rows.is_empty()).then_some(table)
 }
 
 #[allow(clippy::cast_precision_loss)] // of a plot
@@ -289,9 +470,9 @@ fn plot(costs: &[CostPoint], threads: usize) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     for cost in costs {
         let all = cost.count as f64 * threads as f64 / 1e6;
-        for (what, each) in [("set", &cost.set), ("removed", &cost.removed)] {
-            let name = format!("{}, {what}", cost.driver);
-            let point = (cost.count as f64 / 1e6, each.median() * all);
+        for operation in Operation::ALL {
+            let name = format!("{}, {}", cost.driver, operation.name());
+            let point = (cost.count as f64 / 1e6, cost.cost(operation).processor.median() * all);
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line { name, source: Source::Measured, points: vec![point] }),

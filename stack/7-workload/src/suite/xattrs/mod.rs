@@ -5,12 +5,16 @@
 //! | [`case`] | the space cases, their names and their calls |
 //! | [`leaves`] | fill levels of leaves, counted on the volume |
 //! | `space` | the cases on every implementation |
+//! | `conclusions` | the published conclusions in words |
+//! | `extents` | the extent counter of 16 bits |
 //! | [`cost`] | processor time over the count |
 //! | `links` | parent pointers |
 //! | [`published`] | published figures |
 
 pub mod case;
+mod conclusions;
 pub mod cost;
+mod extents;
 pub mod leaves;
 mod links;
 pub mod published;
@@ -27,6 +31,8 @@ use cost::Counts;
 pub struct Options {
     /// Space cases.
     pub cases: Vec<Case>,
+    /// The extent counter of 16 bits is made to overflow.
+    pub overflow: bool,
     /// Counts of the cost part.
     pub cost: Option<Counts>,
     /// Number of links.
@@ -40,10 +46,15 @@ pub fn published_cases() -> Vec<Case> {
 }
 
 impl Default for Options {
-    /// The study as published, and a million links.
+    /// The study as published, and ten million links.
     fn default() -> Self {
         let counts = Counts { most: 10_000_000, step: 1_000_000 };
-        Self { cases: published_cases(), cost: Some(counts), links: Some(1_000_000) }
+        Self {
+            cases: published_cases(),
+            overflow: true,
+            cost: Some(counts),
+            links: Some(10_000_000),
+        }
     }
 }
 
@@ -64,6 +75,9 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     let mut plan: Vec<PartPlan> =
         spaces.iter().map(|(part, _, cases)| PartPlan::new(part, each(cases))).collect();
     plan.retain(|plan| !plan.steps.is_empty());
+    if options.overflow {
+        plan.push(PartPlan::new("extents", drivers));
+    }
     if let Some(counts) = &options.cost {
         plan.push(PartPlan::of_lengths("cost", cost::lengths(counts, settings, drivers)));
     }
@@ -74,6 +88,11 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     for (part, title, cases) in spaces.iter().filter(|(_, _, cases)| !cases.is_empty()) {
         parts.measure(part, |observer| {
             space::section(title, cases, settings, &implementations, observer)
+        })?;
+    }
+    if options.overflow {
+        parts.measure("extents", |observer| {
+            extents::section(settings, &implementations, observer)
         })?;
     }
     if let Some(counts) = &options.cost {
@@ -105,7 +124,7 @@ mod tests {
         let names =
             ["n4000-40", "n2000-255-d25", "n3000-20-255-40-220-60-o25", "n3000--s-50-60--N-1000"];
         let cases = names.map(case).to_vec();
-        let options = Options { cases, cost: None, links: None };
+        let options = Options { cases, overflow: false, cost: None, links: None };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         heard.assert_steps();
@@ -123,7 +142,7 @@ mod tests {
     #[test]
     fn the_cost_of_each_count_is_reported_for_each_driver_and_the_harness() {
         let cost = Some(Counts { most: 600, step: 300 });
-        let options = Options { cases: Vec::new(), cost, links: None };
+        let options = Options { cases: Vec::new(), overflow: false, cost, links: None };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         heard.assert_steps();
@@ -137,20 +156,43 @@ mod tests {
             .collect();
         let expected = ["xfskit", "harness alone"];
         assert_eq!(reported, [300, 600].map(|n| expected.map(|driver| (driver, n))).concat());
-        assert_eq!(heard.1[0].tables[0].rows.len(), 4);
+        assert_eq!(heard.1[0].tables[0].rows.len(), 12, "each count, driver and operation");
     }
 
     #[test]
     fn links_have_a_parent_pointer_each_in_both_designs() {
-        let options = Options { cases: Vec::new(), cost: None, links: Some(1000) };
+        let options = Options { cases: Vec::new(), overflow: false, cost: None, links: Some(1000) };
         let mut heard = Heard::default();
         run(&options, &settings(), &mut heard).expect("a study");
         heard.assert_steps();
+        let steps = |n: usize| -> Vec<(String, u64)> {
+            let steps = heard.0[n]["links"]["steps"].as_array().expect("steps").iter();
+            let count = |step: &serde_json::Value| step["operations"].as_u64().expect("a count");
+            steps.map(|step| (step["step"].as_str().expect("a name").into(), count(step))).collect()
+        };
+        assert_eq!(steps(0), [("made".into(), 1000)]);
+        // The root, two internal inodes, a directory, and the file are left.
+        let all = ["made", "listed", "parents", "found", "removed", "checked"].map(String::from);
+        let counts = [1000, 1000, 1000, 1001, 1000, 5];
+        assert_eq!(steps(1), all.into_iter().zip(counts).collect::<Vec<_>>());
         let attributes = heard.0.iter().map(|result| &result["links"]["leaves"]["attributes"]);
         // The name under which the file was created is a link too.
         assert_eq!(attributes.collect::<Vec<_>>(), [0, 1001, 1000]);
         let bytes = |n: usize| heard.0[n]["links"]["leaves"]["leaves"].as_u64().expect("a count");
         assert!(bytes(2) > bytes(1), "hexadecimal names are longer");
+    }
+
+    #[test]
+    fn a_full_extent_counter_is_an_error_and_no_corruption() {
+        let options = Options { cases: Vec::new(), overflow: true, cost: None, links: None };
+        let mut heard = Heard::default();
+        run(&options, &settings(), &mut heard).expect("a study");
+        heard.assert_steps();
+        let of = &heard.0[0]["xattr_extents"];
+        assert_eq!(of["extents"], 32_767, "{of}");
+        assert_eq!((&of["usable"], &of["clean"]), (&true.into(), &true.into()), "{of}");
+        assert_ne!(of["error"], "no error");
+        assert_eq!(heard.1[0].tables.len(), 1);
     }
 
     #[test]

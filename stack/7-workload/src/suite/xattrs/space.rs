@@ -5,6 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::case::{Case, Operation, name};
+use super::conclusions;
 use super::leaves::{Leaves, shares};
 use super::published::{self, Row};
 use crate::Driver;
@@ -21,12 +22,12 @@ const LINES: usize = 6;
 
 /// A case on one implementation.
 #[derive(Debug)]
-struct CaseResult {
-    case: Case,
-    implementation: Implementation,
+pub(super) struct CaseResult {
+    pub(super) case: Case,
+    pub(super) implementation: Implementation,
     storage: String,
     usage: Usage,
-    leaves: Leaves,
+    pub(super) leaves: Leaves,
 }
 
 /// Performs a case and syncs.
@@ -86,6 +87,7 @@ pub(super) fn section(
          its free space is *wasted*. The column *free* counts the free space of all leaves.",
     );
     section.answer = answer(&results);
+    conclusions::add(&mut section, &results);
     section.tables.push(table(&results));
     section.plots.extend(plots(&results));
     Ok(section)

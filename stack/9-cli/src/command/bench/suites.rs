@@ -38,12 +38,14 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<(
             most: args.count.unwrap_or(usual(50_000, 10_000_000)),
             step: args.step.unwrap_or(usual(10_000, 1_000_000)),
         }),
-        links: Some(args.links.unwrap_or(usual(10_000, 1_000_000))),
+        links: Some(args.links.unwrap_or(usual(10_000, 10_000_000))),
         ..xattrs::Options::default()
     };
     if !args.cases.is_empty() {
         options.cases.clone_from(&args.cases);
+        options.overflow = false;
     } else if quick {
+        options.overflow = false;
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
     // Named cases run alone, with any part that numbers are given for.
@@ -58,6 +60,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<(
     };
     if !wanted(XattrPart::Space) {
         options.cases.clear();
+        options.overflow = false;
     }
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
@@ -80,6 +83,8 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> io::Resu
         files: wanted(Program::FsMark)
             .then(|| args.files.unwrap_or(if quick { 2000 } else { 50_000 })),
         passes: wanted(Program::Dbench).then(|| args.passes.unwrap_or(if quick { 1 } else { 10 })),
+        loadfile: args.loadfile.as_deref().map(loadfile).transpose()?,
+        originals: true,
         runs: wanted(Program::Compilebench).then(|| number(args.runs, [100, 12])),
         trees: number(args.trees, [10, 3]),
         tree_files: number(args.tree_files, [4000, 200]),
@@ -91,6 +96,13 @@ pub(super) fn checksum(args: &Checksum, observer: &mut dyn Observer) -> io::Resu
     settings.testbed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
     settings.testbed.set_log_size(CHECKSUM_LOG);
     checksum::run(&options, &settings, observer)
+}
+
+/// Returns the text of a loadfile, and its name.
+fn loadfile(path: &std::path::Path) -> io::Result<(String, String)> {
+    let failed = |err| io::Error::other(format!("{}: {err}", path.display()));
+    let bytes = std::fs::read(path).map_err(failed)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), path.display().to_string()))
 }
 
 /// Bytes of a disk of the published test.
@@ -164,6 +176,13 @@ const QUICK_FILE: u64 = 24 << 20;
 /// Chunk sizes, in bytes.
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
+/// Sizes of requests, in bytes.
+const REQUESTS: [u64; 7] = [4 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20];
+/// Speeds of a member, in bytes per second.
+const SPEEDS: [u64; 7] = [50, 100, 200, 400, 800, 1600, 3200].map(|mb: u64| mb * 1_000_000);
+/// Limits of a rebuild, in bytes per second of a member.
+const REBUILD_LIMITS: [u64; 4] = [100, 50, 20, 10].map(|mb: u64| mb * 1_000_000);
+
 /// Readers of an array.
 const READERS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
 /// Readers of an array in a quick run: enough requests of each in a short time.
@@ -200,10 +219,22 @@ fn raid_options(args: &Raid) -> io::Result<raid::Options> {
         caches: CACHES.into(),
         chunks: CHUNKS.into(),
         threads: [1, 2, 4, 8, readers].into_iter().filter(|n| *n <= readers).collect(),
+        requests: REQUESTS.into(),
+        speeds: SPEEDS.into(),
+        rebuild_limits: args.rebuild_limit.clone(),
+        volume: true,
         raid50: true,
     };
     options.threads.dedup();
+    if options.rebuild_limits.is_empty() {
+        options.rebuild_limits = REBUILD_LIMITS.into();
+    }
     if quick {
+        options.requests.retain(|bytes| [4 << 10, 128 << 10, 1 << 20].contains(bytes));
+        options.speeds.retain(|speed| [100_000_000, 800_000_000].contains(speed));
+        if args.rebuild_limit.is_empty() {
+            options.rebuild_limits.retain(|limit| *limit == 20_000_000);
+        }
         options.caches.retain(|stripes| [256, 4096, 32_768].contains(stripes));
         options.chunks.retain(|bytes| [64 << 10, 512 << 10].contains(bytes));
         options.threads.retain(|n| [1, 4].contains(n) || *n == readers);
@@ -222,13 +253,18 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
     Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
 }
 
+/// Bytes of the journal that is recovered in a quick run.
+const QUICK_LOG: u64 = 64 << 20;
+
 pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> io::Result<()> {
     let mut settings = settings(&args.options, DISK)?;
     settings.threads = args.options.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
     if args.options.quick {
         (options.turn, options.appends) = (Duration::from_micros(50), 200);
+        options.recovery_log = Some(QUICK_LOG);
     }
+    options.recovery_log = args.journal.or(options.recovery_log);
     options.appends = args.appends.unwrap_or(options.appends);
     crc_update::run(&options, &settings, observer)
 }
