@@ -45,10 +45,11 @@ pub struct ServerAttr {
 pub const DOS: [ServerAttr; 1] = [ServerAttr { name: "user.DosAttrib", len: 44 }];
 
 /// The attributes of a Samba 4 that keeps access control lists of Windows: the DOS attributes, and
-/// the security descriptor with its hashes.
+/// a security descriptor of a few entries with its hashes. XFS keeps values of more than 255 bytes
+/// outside of the inode, however large that is.
 pub const SAMBA: [ServerAttr; 2] = [
     ServerAttr { name: "user.DOSATTRIB", len: 56 },
-    ServerAttr { name: "security.NTACL", len: 320 },
+    ServerAttr { name: "security.NTACL", len: 252 },
 ];
 
 /// The parameters, named after dbench's options.

@@ -264,7 +264,7 @@ fn dbench_options(settings: &Settings, passes: u64) -> dbench::Options {
         clients: settings.threads,
         loops: Some(passes),
         xattrs: &dbench::SAMBA,
-        // The files stay, so that their attributes can be counted.
+        // A volume of its own is its clean-up.
         cleanup: false,
         seed: settings.seed,
         ..dbench::Options::default()

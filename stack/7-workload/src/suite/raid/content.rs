@@ -112,19 +112,19 @@ impl Source for Files {
         buf: &mut [u8],
         each: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> io::Result<()> {
-        let opened = self.fs.open(self.files[file]).map_err(io::Error::other)?;
+        let inode = self.fs.inode(self.files[file]).map_err(io::Error::other)?;
+        let opened = self.fs.reader(&inode).map_err(io::Error::other)?;
         let mut at = 0;
         loop {
-            let read = opened.read(at, buf).map_err(io::Error::other)?;
+            let read = opened.read_at(at, buf).map_err(io::Error::other)?;
             if read == 0 {
-                break;
+                return Ok(());
             }
             volume::verify(file, at, &buf[..read])?;
             at += read as u64;
             if each(read).is_break() {
-                break;
+                return Ok(());
             }
         }
-        opened.close().map_err(io::Error::other)
     }
 }

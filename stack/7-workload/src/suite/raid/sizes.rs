@@ -147,6 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::float_cmp)] // of values that are exact
     fn the_sentence_names_the_cheapest_and_the_dearest_size() {
         let at = |request: u64, rate| {
             let mut point = point(rate);

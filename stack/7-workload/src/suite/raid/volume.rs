@@ -86,7 +86,7 @@ fn name(n: usize) -> String {
 }
 
 fn mark(n: usize, at: u64) -> [u8; 8] {
-    ((n as u64) << 40 | at / BLOCK as u64).to_le_bytes()
+    (((n as u64) << 40) | (at / BLOCK as u64)).to_le_bytes()
 }
 
 /// Marks every block of `data`, which begins at byte `at` of file `n`.
