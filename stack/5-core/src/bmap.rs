@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-pub(crate) use mapping::{Mapping, OnDemand};
+pub(crate) use mapping::{Mapping, OnDemand, buf_map};
 
 /// Number of blocks of a level that are read ahead at once.
 const READ_AHEAD: usize = 64;
