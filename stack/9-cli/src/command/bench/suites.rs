@@ -178,9 +178,10 @@ const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1
 /// Sizes of requests, in bytes.
 const REQUESTS: [u64; 7] = [4 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20];
 /// Speeds of a member, in bytes per second.
-const SPEEDS: [u64; 7] = [50, 100, 200, 400, 800, 1600, 3200].map(|mb: u64| mb * 1_000_000);
+const SPEEDS: [u64; 7] =
+    [50_000_000, 100_000_000, 200_000_000, 400_000_000, 800_000_000, 1_600_000_000, 3_200_000_000];
 /// Limits of a rebuild, in bytes per second of a member.
-const REBUILD_LIMITS: [u64; 4] = [100, 50, 20, 10].map(|mb: u64| mb * 1_000_000);
+const REBUILD_LIMITS: [u64; 4] = [100_000_000, 50_000_000, 20_000_000, 10_000_000];
 
 /// Readers of an array.
 const READERS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
