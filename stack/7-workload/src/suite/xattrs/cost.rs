@@ -11,7 +11,7 @@ use super::space::value;
 use crate::Driver;
 use crate::driver::null::Null;
 use crate::measure::phase::{Measured, parallel};
-use crate::measure::{Samples, Usage, interval_note};
+use crate::measure::{Decision, Samples, Usage, interval_note};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job};
@@ -261,8 +261,18 @@ fn for_each_operation(format: impl Fn(Operation) -> String) -> String {
 }
 
 /// Returns the sentence about a goal.
-fn verdict(reached: bool) -> &'static str {
-    if reached { "It is reached." } else { "It is missed." }
+fn verdict(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Shown => "It is reached.",
+        Decision::Refuted => "It is missed.",
+        Decision::Undecided => "This run does not decide.",
+        Decision::TooFewTurns => "So few turns do not decide.",
+    }
+}
+
+/// Decides about all operations together.
+fn decide_all(decide: impl Fn(Operation) -> Decision) -> Decision {
+    Operation::ALL.map(decide).into_iter().fold(Decision::Shown, Decision::and)
 }
 
 /// Reports the ratio between the cost with the largest and with the smallest count.
@@ -274,27 +284,26 @@ fn growth(section: &mut Section, costs: &[CostPoint]) {
         if few.count == many.count {
             continue;
         }
-        let times = |operation| {
-            many.cost(operation).processor.ratio_to(&few.cost(operation).processor).ratio
-        };
+        let times =
+            |operation| many.cost(operation).processor.times(&few.cost(operation).processor);
         section.paragraph(format!(
             "{driver}: an attribute among {} costs {}, relative to one among {}, in processor time.",
             Cell::Count(many.count),
-            for_each_operation(|operation| format!("{:.2} times", times(operation))),
+            for_each_operation(|operation| format!("{:.2} times", times(operation).middle)),
             Cell::Count(few.count),
         ));
         if driver == XFSKIT && (few.count, many.count) == (MILLION, 10 * MILLION) {
-            let most = Operation::ALL.map(times).into_iter().fold(f64::NAN, f64::max);
-            let reason = if most <= GROWTH_GOAL {
-                ""
-            } else {
+            let decision = decide_all(|operation| times(operation).at_most(GROWTH_GOAL));
+            let reason = if decision == Decision::Refuted {
                 " The bottleneck is memory: every call uses a random leaf, and the leaves take a gigabyte instead of a \
                  tenth of that. Most leaves are changed once for each time that they are written to the journal and \
                  in place, and no longer several times."
+            } else {
+                ""
             };
             section.paragraph(format!(
                 "The goal is at most {GROWTH_GOAL} times. {}{reason}",
-                verdict(most <= GROWTH_GOAL)
+                verdict(decision)
             ));
         }
     }
@@ -304,28 +313,29 @@ fn growth(section: &mut Section, costs: &[CostPoint]) {
 fn against_kernel(section: &mut Section, costs: &[CostPoint]) {
     let Some(ours) = costs.iter().find(|cost| cost.driver == XFSKIT) else { return };
     let Some(kernel) = find(costs, KERNEL, ours.count) else { return };
-    let times = |operation| kernel.cost(operation).wall.ratio_to(&ours.cost(operation).wall).ratio;
-    let least = Operation::ALL.map(times).into_iter().fold(f64::NAN, f64::min);
+    let times = |operation| kernel.cost(operation).wall.times(&ours.cost(operation).wall);
     let goal = if ours.count == MILLION {
-        format!(" The goal is at least {KERNEL_GOAL} times. {}", verdict(least >= KERNEL_GOAL))
+        let decision = decide_all(|operation| times(operation).at_least(KERNEL_GOAL));
+        format!(" The goal is at least {KERNEL_GOAL} times. {}", verdict(decision))
     } else {
         String::new()
     };
     section.paragraph(format!(
         "With {} attributes the kernel takes {} as long as xfskit, in wall time.{goal}",
         Cell::Count(ours.count),
-        for_each_operation(|operation| format!("{:.1} times", times(operation))),
+        for_each_operation(|operation| format!("{:.1} times", times(operation).middle)),
     ));
 }
 
 /// Compares the time to set ten million attributes with its goal.
 fn inserted(costs: &[CostPoint]) -> Option<String> {
     let ours = find(costs, XFSKIT, 10 * MILLION)?;
-    let seconds = ours.cost(Operation::Set).wall.median();
+    let wall = &ours.cost(Operation::Set).wall;
+    let (seconds, one) = (wall.median(), wall.values().iter().map(|_| 1.0).collect::<Samples>());
     Some(format!(
         "{} attributes were set in {seconds:.1} s. The goal is less than {INSERT_GOAL} s. {}",
         Cell::Count(ours.count),
-        verdict(seconds < INSERT_GOAL)
+        verdict(wall.times(&one).at_most(INSERT_GOAL))
     ))
 }
 
@@ -390,10 +400,10 @@ impl CostPoint {
         let cold = self.cold && operation == Operation::Removed;
         vec![
             Cell::Count(self.count),
-            Cell::Number(processor.median(), 2),
+            Cell::median(processor, 2),
             Cell::Number(processor.spread() * 100.0, 1),
             Cell::Number(wall.median() * 1e6 / self.count as f64, 2),
-            Cell::Number(wall.median(), 2),
+            Cell::median(wall, 2),
             Cell::Count(processor.count() as u64),
             Cell::Text(if cold { "cold" } else { "warm" }.into()),
         ]

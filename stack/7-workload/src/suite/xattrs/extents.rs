@@ -45,10 +45,12 @@ impl Job for Fill {
         let (file, other) = (driver.create(&root, FILE)?, driver.create(&root, OTHER)?);
         let (mut attributes, mut error) = (0, None);
         while attributes < MOST && error.is_none() {
-            driver.set_xattr(&other, &name(attributes), &value)?;
             match driver.set_xattr(&file, &name(attributes), &value) {
                 Ok(()) => attributes += 1,
                 Err(err) => error = Some(err),
+            }
+            if error.is_none() {
+                driver.set_xattr(&other, &name(attributes), &value)?;
             }
         }
         let last = name(attributes.saturating_sub(1));

@@ -156,7 +156,7 @@ mod tests {
             .collect();
         let expected = ["xfskit", "harness alone"];
         assert_eq!(reported, [300, 600].map(|n| expected.map(|driver| (driver, n))).concat());
-        assert_eq!(heard.1[0].tables[0].rows.len(), 4);
+        assert_eq!(heard.1[0].tables[0].rows.len(), 12, "each count, driver and operation");
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(super) fn xattrs(args: &Xattrs, observer: &mut dyn Observer) -> io::Result<(
         options.cases.clone_from(&args.cases);
         options.overflow = false;
     } else if quick {
+        options.overflow = false;
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
     // Named cases run alone, with any part that numbers are given for.
