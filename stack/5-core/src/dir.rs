@@ -259,15 +259,21 @@ impl<'a> Dir<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Fails if the directory's size is not the end of its last data block. Linux then refuses a
-    /// directory of one block; it lists others by their blocks, whatever the size.
+    /// Fails if the directory's size is not the end of its last data block, or if it has no hash
+    /// tree and not one block. Linux then refuses a directory of one block, and finds no name where
+    /// the tree is missing; it lists others by their blocks, whatever the size.
     fn verify_size(&self) -> VerifyResult {
         let geo = self.geo();
         let leafblk = u64::from(geo.dir_leafblk().0);
         let data = self.da.extents.as_slice();
-        let data = &data[..data.partition_point(|extent| extent.startoff.0 < leafblk)];
-        let end = data.last().map_or(0, |last| last.end().0.min(leafblk));
-        let due = end.next_multiple_of(geo.dirblkfsbs().into()) << geo.blocklog;
+        let below = data.partition_point(|extent| extent.startoff.0 < leafblk);
+        let unit = u64::from(geo.dirblkfsbs());
+        let end = if self.da.extents.end().0 <= leafblk {
+            unit
+        } else {
+            data[..below].last().map_or(0, |last| last.end().0.min(leafblk))
+        };
+        let due = end.next_multiple_of(unit) << geo.blocklog;
         let at = inode::location(geo, self.ino());
         self.da.vol.ctx(at).eq("inode.size", due, self.core.size().0)
     }

@@ -190,6 +190,18 @@ fn a_wrong_size_of_a_directory_is_a_fault_and_hides_no_name() {
     }
 }
 
+#[test]
+fn a_directory_of_several_blocks_without_its_hash_tree_is_a_fault() {
+    let dev = device("v4");
+    let vol = open(Arc::clone(&dev));
+    let dir = walk(&vol, "/leaf");
+    let at = vol.geo().ino_to_byte(dir.ino()).unwrap();
+    assert_eq!(vol.extents(&dir, Fork::Data).unwrap().len(), 3, "two of data, one of the tree");
+    damage(&*dev, (at, vol.geo().inodesize()), 76, &[0, 0, 0, 2], None);
+    let vol = open(dev);
+    assert_eq!(list(&vol, &walk(&vol, "/leaf")), (links(), vec!["inode.size"]));
+}
+
 /// Linux reads a map along the siblings of its leaves, and refuses one that is not the tree's.
 #[test]
 fn extents_whose_leaves_are_not_chained_as_the_tree_has_them_are_a_fault() {
