@@ -251,7 +251,9 @@ impl Comparison {
         let (rows_a, rows_b) = (rows(a, b), rows(b, a));
         let count = |rows: &[(String, &Row)]| {
             let mut count: HashMap<String, usize> = HashMap::new();
-            rows.iter().for_each(|(name, _)| *count.entry(name.clone()).or_default() += 1);
+            for (name, _) in rows {
+                *count.entry(name.clone()).or_default() += 1;
+            }
             count
         };
         let (count_a, count_b) = (count(&rows_a), count(&rows_b));
@@ -331,7 +333,9 @@ impl Comparison {
         }
         let mut rest = Section::new("In one report only");
         for (name, only) in [("A", &self.only_a), ("B", &self.only_b)] {
-            only.iter().for_each(|what| rest.paragraph(format!("{name}: {what}")));
+            for what in only {
+                rest.paragraph(format!("{name}: {what}"));
+            }
         }
         if !rest.text.is_empty() {
             sections.push(rest);

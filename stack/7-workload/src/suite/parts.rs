@@ -72,6 +72,9 @@ impl<'o> Parts<'o> {
     ) -> io::Result<Self> {
         let named = |plan: PartPlan| PartPlan { part: format!("{study}.{}", plan.part), ..plan };
         let plan: Vec<PartPlan> = plan.into_iter().map(named).collect();
+        let first = plan.iter().map(|plan| observer.wants(&plan.part)).find(|w| *w != Wanted::No);
+        // The section with the note is there already.
+        let note = note.filter(|_| first != Some(Wanted::Finished));
         let wanted = plan.into_iter().filter(|plan| observer.wants(&plan.part) == Wanted::Yes);
         let wanted: Vec<PartPlan> = wanted.collect();
         observer.plan(study, wanted)?;
@@ -98,14 +101,11 @@ impl<'o> Parts<'o> {
         part: &str,
         section: impl FnOnce(&mut dyn Observer) -> io::Result<Section>,
     ) -> io::Result<()> {
-        if self.wants(part) {
-            let section = section(self.start(part))?;
-            return self.add(part, section);
+        if !self.wants(part) {
+            return Ok(());
         }
-        if self.observer.wants(&format!("{}.{part}", self.study)) == Wanted::Finished {
-            self.note = None;
-        }
-        Ok(())
+        let section = section(self.start(part))?;
+        self.add(part, section)
     }
 
     /// Hands over the section of a part, unless the user left it out.

@@ -173,6 +173,7 @@ pub(crate) struct Checksum {
     pub passes: Option<u64>,
     /// dbench: loadfile, as for its option -c [default: a generated load]
     #[arg(long, short = 'c', value_name = "FILE")]
+    #[serde(serialize_with = "as_text")]
     pub loadfile: Option<PathBuf>,
     /// compilebench: operations [100; quick: 12]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
@@ -441,7 +442,7 @@ pub(crate) struct Raid {
     /// Simulated members: microseconds until the first byte of a read
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     pub latency: u64,
-    /// Limit of the rebuild under load, in bytes per second of a member; may be repeated [100M, 50M,
+    /// Limit of the rebuild under load: bytes per second of a member; may be repeated [100M, 50M,
     /// 20M, 10M; quick: 20M]
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub rebuild_limit: Vec<u64>,
@@ -458,14 +459,20 @@ pub(crate) struct Raid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RaidPart {
-    /// Healthy, members missing, being rebuilt; and the same members as RAID50
+    /// Healthy, members missing, being rebuilt
     States,
+    /// The same members as RAID50
+    Raid50,
     /// By speed of a member, with the roof
     Speeds,
     /// By size of requests
     Sizes,
-    /// By stripe cache, chunk and number of readers
-    Sweeps,
+    /// By stripe cache
+    Caches,
+    /// By chunk
+    Chunks,
+    /// By number of readers, free and pinned
+    Readers,
     /// A rebuild under load, by its limit
     Rebuild,
     /// Files of an XFS volume on the array
@@ -536,6 +543,7 @@ pub(crate) struct SuiteOptions {
     pub against: Option<Against>,
     /// Make disks as sparse files in this directory [default: in memory]
     #[arg(long, value_name = "DIR")]
+    #[serde(serialize_with = "as_text")]
     pub dir: Option<PathBuf>,
     /// Size of a disk [default: that of the study, or the largest file of --dir]
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
@@ -571,6 +579,12 @@ pub(crate) struct SuiteOptions {
 #[allow(clippy::ref_option)] // as serde calls it
 fn as_seconds<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(to)
+}
+
+/// Writes a path as text, also one that is not UTF-8.
+#[allow(clippy::ref_option)] // as serde calls it
+fn as_text<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(to)
 }
 
 /// Writes cases by name.

@@ -12,6 +12,7 @@
 //! | `content` | what is read: ranges of the array, or files of a volume on it |
 //! | `volume` | an XFS volume on the array, and its files |
 //! | `readers` | the workload |
+//! | `files` | readers of files of the volume |
 //! | `roofline` | members of every speed, until processors are the bound |
 //! | `sizes` | requests of every size |
 //! | `rebuild` | a rebuild under load, with limits |
@@ -19,6 +20,7 @@
 //! | [`published`] | published figures |
 
 mod content;
+mod files;
 mod member;
 pub mod members;
 pub mod published;
@@ -236,27 +238,51 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
         let bytes = size.saturating_mul(plan.members.into());
         image::verify_space(dir, xfskit_units::ByteLen(bytes), &what)?;
     }
-    observer.progress(&what)?;
-    let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
-    let content = Content::Ranges(files.clone());
-    let study = Study { member_set, content, options, settings };
     let skipped = settings.kernel_baseline.then(|| KERNEL_SKIPPED.into());
     let mut parts = Parts::begin("raid", part_plans(options, settings), skipped, observer)?;
-    parts.measure("states", |observer| states(&study, observer))?;
-    if roofline::applies(options) {
-        parts.measure("speeds", |observer| roofline::section(&study, observer))?;
+    if OF_MEMBERS.iter().any(|part| parts.wants(part)) {
+        let content = Content::Ranges(files.clone());
+        let member_set = MemberSet::new(&options.members, plan.members, size, settings.seed)?;
+        measure_members(&Study { member_set, content, options, settings }, &mut parts)?;
     }
-    if plan.tolerates() > 0 {
-        parts.measure("sizes", |observer| sizes::section(&study, observer))?;
-        parts.measure("sweeps", |observer| sweeps(&study, observer))?;
-        parts.measure("rebuild", |observer| rebuild::section(&study, observer))?;
-    }
-    // The volume has members of its own, so the memory of these is freed first.
-    drop(study);
+    // The volume has members of its own. The memory of the others is free by now.
     if options.volume {
-        parts.measure("volume", |observer| volume::section(options, settings, &files, observer))?;
+        parts.measure("volume", |observer| files::section(options, settings, &files, observer))?;
     }
     parts.measure("routines", |_| Ok(tables::routines(&plan)))
+}
+
+/// The parts that share a set of members.
+const OF_MEMBERS: [&str; 8] =
+    ["states", "raid50", "speeds", "sizes", "caches", "chunks", "readers", "rebuild"];
+
+/// Measures the parts that share a set of members.
+fn measure_members(study: &Study<'_>, parts: &mut Parts<'_>) -> io::Result<()> {
+    let mut rows = None;
+    parts.measure("states", |observer| {
+        let (section, measured) = states(study, observer)?;
+        rows = Some(measured);
+        Ok(section)
+    })?;
+    if !fifties(study.options).is_empty() {
+        parts.measure("raid50", |observer| raid50(study, rows, observer))?;
+    }
+    if roofline::applies(study.options) {
+        parts.measure("speeds", |observer| roofline::section(study, observer))?;
+    }
+    if study.options.plan.tolerates() > 0 {
+        parts.measure("sizes", |observer| sizes::section(study, observer))?;
+        parts.measure("caches", |observer| caches(study, observer))?;
+        parts.measure("chunks", |observer| chunks(study, observer))?;
+        parts.measure("readers", |observer| by_readers(study, observer))?;
+        parts.measure("rebuild", |observer| rebuild::section(study, observer))?;
+    }
+    Ok(())
+}
+
+/// Returns the arrangements of the members as RAID50 that are measured.
+fn fifties(options: &Options) -> Vec<Plan> {
+    if options.raid50 { options.plan.raid50s() } else { Vec::new() }
 }
 
 /// Returns the parts with their steps. A step is a point, which runs up before it is measured.
@@ -264,71 +290,104 @@ fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
     let (plan, time) = (options.plan, options.time + options.time / readers::RUN_UP);
     let part =
         |name: &str, points: usize| PartPlan::timed(name, points * settings.repetitions, time);
-    let fifties = if options.raid50 { plan.raid50s() } else { Vec::new() };
-    let fifties: usize = fifties.iter().map(|fifty| Study::states(fifty).len()).sum();
-    let mut parts = vec![part("states", 2 * Study::states(&plan).len() + fifties)];
+    let mut parts = vec![part("states", 2 * Study::states(&plan).len())];
+    let fifties: usize = fifties(options).iter().map(|fifty| Study::states(fifty).len()).sum();
+    if fifties > 0 {
+        parts.push(part("raid50", fifties));
+    }
     let missing = 1 + plan.tolerates().min(2);
     if roofline::applies(options) {
         parts.push(part("speeds", missing * (1 + options.speeds.len())));
     }
     if plan.tolerates() > 0 {
         parts.push(part("sizes", sizes::points(options)));
-        let swept = options.caches.len() + options.chunks.len() + 2 * options.threads.len();
-        parts.push(part("sweeps", 2 * swept));
+        parts.push(part("caches", 2 * options.caches.len()));
+        parts.push(part("chunks", 2 * options.chunks.len()));
+        parts.push(part("readers", 2 * 2 * options.threads.len()));
         parts.push(part("rebuild", 3 + options.rebuild_limits.len()));
     }
     if options.volume {
         parts.push(part("volume", 2 * missing));
     }
+    parts.push(PartPlan::new("routines", 0));
     parts
 }
 
-/// Measures the array in every state, and the same members as RAID50.
-fn states(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
-    let default_setup = study.default_setup();
-    let of = |plan: Plan, request| {
-        let setup = move |state| Setup { plan, state, request, ..default_setup };
-        Study::states(&plan).into_iter().map(setup).collect::<Vec<_>>()
+/// Returns the setups of an array in every state.
+fn in_every_state(study: &Study<'_>, plan: Plan, request: u64) -> Vec<Setup> {
+    let setup = |state| Setup { plan, state, request, ..study.default_setup() };
+    Study::states(&plan).into_iter().map(setup).collect()
+}
+
+/// Measures the array in every state. Returns the points with requests of a full stripe, too.
+fn states(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<(Section, Vec<Point>)> {
+    let plan = study.options.plan;
+    let rows = study.measure(FULL_STRIPE, in_every_state(study, plan, 0), observer)?;
+    let small = in_every_state(study, plan, study.options.request);
+    let small = study.measure("states, small requests", small, observer)?;
+    Ok((tables::states(study, &rows, &small)?, rows))
+}
+
+/// What the points of an array in every state are called.
+const FULL_STRIPE: &str = "states, requests of a full stripe";
+
+/// Compares the array with the same members as RAID50. `rows` are its points, if they were measured
+/// in this run.
+fn raid50(
+    study: &Study<'_>,
+    rows: Option<Vec<Point>>,
+    observer: &mut dyn Observer,
+) -> io::Result<Section> {
+    let plan = study.options.plan;
+    let rows = match rows {
+        Some(rows) => rows,
+        None => study.measure(FULL_STRIPE, in_every_state(study, plan, 0), observer)?,
     };
-    let plan = default_setup.plan;
-    let rows = study.measure("states, requests of a full stripe", of(plan, 0), observer)?;
-    let small =
-        study.measure("states, small requests", of(plan, study.options.request), observer)?;
-    let mut section = tables::states(study, &rows, &small)?;
-    let fifties = if study.options.raid50 { plan.raid50s() } else { Vec::new() };
     let mut arrays = vec![rows];
-    for fifty in fifties {
+    for fifty in fifties(study.options) {
         let what = format!("{}, requests of a full stripe", fifty.describe());
-        arrays.push(study.measure(&what, of(fifty, 0), observer)?);
+        arrays.push(study.measure(&what, in_every_state(study, fifty, 0), observer)?);
     }
-    if arrays.len() > 1 {
-        let arrays: Vec<&[Point]> = arrays.iter().map(Vec::as_slice).collect();
-        section.tables.push(tables::comparison(study, &arrays));
-    }
+    let mut section = Section::new("Degraded reads: the same members as RAID50");
+    let arrays: Vec<&[Point]> = arrays.iter().map(Vec::as_slice).collect();
+    section.tables.push(tables::comparison(study, &arrays));
     Ok(section)
 }
 
-/// Varies one parameter at a time, healthy and with one failed member.
-fn sweeps(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
+/// Returns a setup healthy and with one failed member.
+fn both(setup: Setup) -> [Setup; 2] {
+    [0, 1].map(|n| Setup { state: State::Missing(n), ..setup })
+}
+
+/// Varies the stripe cache.
+fn caches(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
     let (default_setup, options) = (study.default_setup(), study.options);
-    let both = |setup: Setup| [0, 1].map(|n| Setup { state: State::Missing(n), ..setup });
-    let cache = |stripes: &u64| Setup {
+    let setup = |stripes: &u64| Setup {
         request: options.request,
         stripe_cache: stripes * 4096 * u64::from(default_setup.plan.members),
         ..default_setup
     };
-    let chunk =
+    let setups = options.caches.iter().map(setup).flat_map(both).collect();
+    Ok(tables::caches(study, &study.measure("stripe cache", setups, observer)?))
+}
+
+/// Varies the size of chunks.
+fn chunks(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
+    let default_setup = study.default_setup();
+    let setup =
         |bytes: &u64| Setup { plan: Plan { chunk: *bytes, ..default_setup.plan }, ..default_setup };
+    let setups = study.options.chunks.iter().map(setup).flat_map(both).collect();
+    Ok(tables::chunks(study, &study.measure("chunks", setups, observer)?))
+}
+
+/// Varies the number of readers, free and pinned.
+fn by_readers(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
+    let default_setup = study.default_setup();
     let threads =
         |pinned| move |readers: &usize| both(Setup { readers: *readers, pinned, ..default_setup });
-    let caches = options.caches.iter().map(cache).flat_map(both).collect();
-    let caches = study.measure("stripe cache", caches, observer)?;
-    let chunks = options.chunks.iter().map(chunk).flat_map(both).collect();
-    let chunks = study.measure("chunks", chunks, observer)?;
-    let free: Vec<Setup> = options.threads.iter().flat_map(threads(false)).collect();
-    let pinned = options.threads.iter().flat_map(threads(true));
-    let readers = study.measure("readers", free.into_iter().chain(pinned).collect(), observer)?;
-    Ok(tables::sweeps(study, &caches, &chunks, &readers))
+    let free = study.options.threads.iter().flat_map(threads(false));
+    let setups = free.chain(study.options.threads.iter().flat_map(threads(true))).collect();
+    Ok(tables::readers(study, &study.measure("readers", setups, observer)?))
 }
 
 #[cfg(test)]
@@ -359,7 +418,7 @@ mod tests {
 
     fn points(members: MemberKind) -> Vec<serde_json::Value> {
         let mut heard = Heard::default();
-        let count = if matches!(members, MemberKind::Memory) { 7 } else { 6 };
+        let count = if matches!(members, MemberKind::Memory) { 10 } else { 9 };
         run(&options(members), &settings(), &mut heard).expect("a study");
         heard.assert_steps();
         assert_eq!(heard.1.len(), count);

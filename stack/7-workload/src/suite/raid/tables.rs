@@ -268,19 +268,14 @@ pub(super) fn comparison(study: &Study<'_>, arrays: &[&[Point]]) -> Table {
     table
 }
 
-/// Formats the section on varied parameters.
-pub(super) fn sweeps(
-    study: &Study<'_>,
-    caches: &[Point],
-    chunks: &[Point],
-    readers: &[Point],
-) -> Section {
-    let mut section = Section::new("Degraded reads: stripe cache, chunks, readers");
+/// Formats the section on the stripe cache.
+pub(super) fn caches(study: &Study<'_>, points: &[Point]) -> Section {
+    let mut section = Section::new("Degraded reads: stripe cache");
     let members = u64::from(study.options.plan.members);
     let stripes = |point: &Point| point.setup.stripe_cache / 4096 / members;
     let title = format!("By stripe cache, requests of {} KiB", study.options.request >> 10);
     let mut table =
-        sweep(study, &title, "stripes of md", caches, |point| stripes(point).to_string());
+        sweep(study, &title, "stripes of md", points, |point| stripes(point).to_string());
     for (state, stripes, rate) in published::READ {
         let Some(stripes) = stripes else { continue };
         let mut cells = vec![Cell::None; COST.len()];
@@ -289,39 +284,42 @@ pub(super) fn sweeps(
     }
     table.note("A stripe of md is 4 KiB of every member. The stripe cache serves requests smaller than a full stripe of a degraded array.");
     section.tables.push(table);
-    section.tables.push(cache_memory(study, caches, stripes));
-    let array = study.options.plan.describe();
-    let title = |by: &str| format!("{array}: throughput by {by}");
-    let mut plot = sweep_plot(&title("stripe cache"), "stripes of md", caches, |_, point| {
-        size(stripes(point))
-    });
+    section.tables.push(cache_memory(study, points, stripes));
+    let title = title_by(study, "stripe cache");
+    let mut plot = sweep_plot(&title, "stripes of md", points, |_, point| size(stripes(point)));
     plot.lines.push(published_caches());
     section.plots.push(plot);
-    let kib = |point: &Point| point.setup.plan.chunk >> 10;
-    section.tables.push(sweep(
-        study,
-        "By chunk, requests of a full stripe",
-        "KiB",
-        chunks,
-        |point| kib(point).to_string(),
-    ));
     section
-        .plots
-        .push(sweep_plot(&title("chunk"), "chunk, KiB", chunks, |_, point| size(kib(point))));
+}
+
+fn title_by(study: &Study<'_>, what: &str) -> String {
+    format!("{}: throughput by {what}", study.options.plan.describe())
+}
+
+/// Formats the section on chunks.
+pub(super) fn chunks(study: &Study<'_>, points: &[Point]) -> Section {
+    let mut section = Section::new("Degraded reads: chunks");
+    let kib = |point: &Point| point.setup.plan.chunk >> 10;
+    let title = "By chunk, requests of a full stripe";
+    section.tables.push(sweep(study, title, "KiB", points, |point| kib(point).to_string()));
+    let title = title_by(study, "chunk");
+    section.plots.push(sweep_plot(&title, "chunk, KiB", points, |_, point| size(kib(point))));
+    section
+}
+
+/// Formats the section on the number of readers.
+pub(super) fn readers(study: &Study<'_>, points: &[Point]) -> Section {
+    let mut section = Section::new("Degraded reads: readers");
     let named = |point: &Point| {
         let pinned = if point.setup.pinned { " pinned" } else { "" };
         format!("{}{pinned}", point.setup.readers)
     };
-    section.tables.push(sweep(
-        study,
-        "By readers, requests of a full stripe",
-        "readers",
-        readers,
-        named,
-    ));
+    let title = "By readers, requests of a full stripe";
+    section.tables.push(sweep(study, title, "readers", points, named));
     let (pinned, free): (Vec<Point>, Vec<Point>) =
-        readers.iter().cloned().partition(|point| point.setup.pinned);
-    let mut plot = sweep_plot(&title("readers"), "readers", &free, |_, point| point.setup.readers);
+        points.iter().cloned().partition(|point| point.setup.pinned);
+    let title = title_by(study, "readers");
+    let mut plot = sweep_plot(&title, "readers", &free, |_, point| point.setup.readers);
     for mut line in sweep_plot("", "", &pinned, |_, point| point.setup.readers).lines {
         line.name.push_str(", pinned");
         plot.lines.push(line);

@@ -11,7 +11,7 @@ use super::space::value;
 use crate::Driver;
 use crate::driver::null::Null;
 use crate::measure::phase::{Measured, parallel};
-use crate::measure::{Decision, Samples, Usage, interval_note};
+use crate::measure::{Decision, Interval, Samples, Usage, interval_note};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job};
@@ -330,12 +330,12 @@ fn against_kernel(section: &mut Section, costs: &[CostPoint]) {
 /// Compares the time to set ten million attributes with its goal.
 fn inserted(costs: &[CostPoint]) -> Option<String> {
     let ours = find(costs, XFSKIT, 10 * MILLION)?;
-    let wall = &ours.cost(Operation::Set).wall;
-    let (seconds, one) = (wall.median(), wall.values().iter().map(|_| 1.0).collect::<Samples>());
+    let seconds = ours.cost(Operation::Set).wall.median_interval();
     Some(format!(
-        "{} attributes were set in {seconds:.1} s. The goal is less than {INSERT_GOAL} s. {}",
+        "{} attributes were set in {:.1} s. The goal is less than {INSERT_GOAL} s. {}",
         Cell::Count(ours.count),
-        verdict(wall.times(&one).at_most(INSERT_GOAL))
+        seconds.middle,
+        verdict(seconds.at_most(INSERT_GOAL))
     ))
 }
 
@@ -344,14 +344,23 @@ fn answer(costs: &[CostPoint]) -> Option<Answer> {
     let few = costs.iter().find(|cost| cost.driver == XFSKIT)?;
     let many = costs.iter().rfind(|cost| cost.driver == XFSKIT && cost.count > few.count)?;
     let each = |cost: &CostPoint, operation| cost.cost(operation).processor.median();
-    let times = |operation| each(many, operation) / each(few, operation);
-    let most = Operation::ALL.map(times).into_iter().fold(f64::NAN, f64::max);
+    let times = |operation| many.cost(operation).processor.times(&few.cost(operation).processor);
+    let by = |a: &Interval, b: &Interval| a.middle.total_cmp(&b.middle);
+    let most = Operation::ALL.map(times).into_iter().max_by(by)?;
     let factor = many.count / few.count;
     let growth = |ten: f64, one: f64| ten / one / 10.0;
     let (set, removed) = (published::SET, published::REMOVED);
     Some(Answer {
         question: "Does an attribute cost more on a file that has more of them?".into(),
-        verdict: format!("At most {most:.2} times as much on a file with {factor} times as many."),
+        verdict: most.above(1.0).sentence(
+            &format!(
+                "At most {:.2} times as much on a file with {factor} times as many",
+                most.middle
+            ),
+            &format!("Not more, on a file with {factor} times as many"),
+            &most.range(|times| format!("{times:.2} times")),
+            most.turns,
+        ),
         figure: format!(
             "{:.2} µs to set, {:.2} µs to overwrite, {:.2} µs to remove, among {}.",
             each(many, Operation::Set),
@@ -402,7 +411,7 @@ impl CostPoint {
             Cell::Count(self.count),
             Cell::median(processor, 2),
             Cell::Number(processor.spread() * 100.0, 1),
-            Cell::Number(wall.median() * 1e6 / self.count as f64, 2),
+            Cell::median(&wall.map(|seconds| seconds * 1e6 / self.count as f64), 2),
             Cell::median(wall, 2),
             Cell::Count(processor.count() as u64),
             Cell::Text(if cold { "cold" } else { "warm" }.into()),

@@ -178,10 +178,12 @@ const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1
 
 /// Sizes of requests, in bytes.
 const REQUESTS: [u64; 7] = [4 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20];
+/// Bytes of a megabyte, as disks have it.
+const MB: u64 = 1_000_000;
 /// Speeds of a member, in bytes per second.
-const SPEEDS: [u64; 7] = [50, 100, 200, 400, 800, 1600, 3200].map(|mb: u64| mb * 1_000_000);
+const SPEEDS: [u64; 7] = [50 * MB, 100 * MB, 200 * MB, 400 * MB, 800 * MB, 1600 * MB, 3200 * MB];
 /// Limits of a rebuild, in bytes per second of a member.
-const REBUILD_LIMITS: [u64; 4] = [100, 50, 20, 10].map(|mb: u64| mb * 1_000_000);
+const REBUILD_LIMITS: [u64; 4] = [100 * MB, 50 * MB, 20 * MB, 10 * MB];
 
 /// Readers of an array.
 const READERS: NonZeroUsize = NonZeroUsize::new(50).unwrap();
