@@ -6,7 +6,7 @@
 //! | [`contest`] | contenders that alternate turn by turn, and their table |
 //! | [`grid`] | several figures of each row, the median of all turns |
 //! | [`kernel`] | the kernel's side |
-//! | [`array`] | the array of the md benchmarks |
+//! | [`array`](mod@array) | the array of the md benchmarks |
 
 pub mod array;
 pub mod contest;

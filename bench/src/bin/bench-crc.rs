@@ -2,9 +2,9 @@
 //!
 //! Every routine sums the same block repeatedly. The block stays in the processor's cache, like a
 //! block that has just been read. Each sum starts with the result of the last one, so that sums do
-//! not overlap. The contenders take many short turns. On a busy machine the best shows the processor,
-//! and the median the scheduler. The second section is the operation of XFS: `verify`, with the field counted as zero, one block after the other, so
-//! these may overlap.
+//! not overlap. The contenders take many short turns. On a busy machine the best shows the
+//! processor, and the median the scheduler. The second section is the operation of XFS: `verify`,
+//! with the field counted as zero, one block after the other, so these may overlap.
 //!
 //! ISA-L is used if its shared library is installed (Debian: libisal2).
 #![allow(unsafe_code)] // ISA-L speaks C

@@ -1,8 +1,8 @@
 //! Sequential readers of a degraded RAID6, compared with the same readers of the healthy array.
 //!
-//! `bench-degraded [SECONDS [TABLE…]]`: 24 members, chunks of 512 KiB, left-symmetric, 50 readers.
-//! Each reader reads its own file (a range of the array) repeatedly for SECONDS (default 3).
-//! Tables:
+//! `bench-degraded [SECONDS [TABLE…]]`: 24 members, chunks of 512 KiB, left-symmetric, 50
+//! readers. Each reader reads its own file (a range of the array) repeatedly for SECONDS (3 unless
+//! given). Tables:
 //!
 //! | table | what |
 //! | --- | --- |

@@ -1,7 +1,7 @@
 //! Many threads: the engine compared with the kernel's own XFS.
 //!
-//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT]`, as root. An image of 8 GiB is created
-//! in DIR and removed.
+//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT]`, as root. An image of 8 GiB is
+//! created in DIR and removed.
 //!
 //! | part | what | COUNT |
 //! | --- | --- | --- |

@@ -232,11 +232,43 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         let _stopped = match self.short_form() {
             Some((fork, ctx)) => each_short(fork, &ctx, each),
             None if self.da.extents.is_empty() => ControlFlow::Continue(()),
-            None => self.da.each_leaf_with_hash(&mut |leaf| match leaf {
-                Ok((block, due)) => self.each_in_leaf(block, due, each),
-                Err(err) => each(Err(err)),
-            }),
+            None => self.each_in_tree(each),
         };
+    }
+
+    /// Passes the complete attributes of the tree to `each`. Linux lists them along the right
+    /// siblings, so a leaf that names another one than the tree is passed as a fault.
+    fn each_in_tree(&self, each: &mut EachPlace<'_>) -> ControlFlow<()> {
+        // The leaf before and its right sibling, if that leaf could be read.
+        let mut before = None;
+        self.da.each_leaf_with_hash(&mut |leaf| match leaf {
+            Ok((block, due)) => {
+                self.check_sibling(before.take(), block.dablk, each)?;
+                let leaf = Leaf::parse(&block.buf, self.geo());
+                before = leaf.map(|leaf| (block.dablk, leaf.info.forw.get()));
+                self.each_in_leaf(block, due, each)
+            }
+            Err(err) => {
+                before = None;
+                each(Err(err))
+            }
+        })?;
+        self.check_sibling(before, DaBlock(0), each)
+    }
+
+    /// Passes a fault to `each` if the right sibling of a leaf is not `next`, 0 for none.
+    fn check_sibling(
+        &self,
+        leaf: Option<(DaBlock, u32)>,
+        next: DaBlock,
+        each: &mut EachPlace<'_>,
+    ) -> ControlFlow<()> {
+        let Some((dablk, forw)) = leaf else { return ControlFlow::Continue(()) };
+        let ctx = self.da.vol.ctx(self.da.at("attribute tree", FileOff(dablk.0.into())));
+        match ctx.eq("attr.leaf.forw", next.0, forw) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fault) => each(Err(fault.into())),
+        }
     }
 
     /// Passes the complete attributes of a leaf to `each`; `due` is its last hash by its parent. An

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, VerifyResult, inode};
+use xfskit_format::{Ctx, Fork, Location, VerifyResult, inode};
 use xfskit_trans::BufMap;
 use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino, Sectors};
 
@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-pub(crate) use mapping::{Mapping, OnDemand};
+pub(crate) use mapping::{Mapping, OnDemand, buf_map};
 
 /// Number of blocks of a level that are read ahead at once.
 const READ_AHEAD: usize = 64;
@@ -235,36 +235,60 @@ impl Volume {
             children.drain(..before.count());
             children.truncate(children.partition_point(|child| child.key < blocks.end).max(1));
             let mut below = Vec::new();
+            // The block before, and the right sibling that it names.
+            let mut before: Option<(Location, Option<FsBlock>)> = None;
             for group in children.chunks(READ_AHEAD) {
                 let ranges: Vec<_> =
                     group.iter().filter_map(|child| self.range_of(child)).collect();
                 self.cache().read_ahead(&ranges);
                 for child in group {
-                    self.read_child(child, level, ino, fork, &mut |block| {
+                    let at = self.child_location(child, ino, fork);
+                    self.read_child(child, level, (at, fork), &mut |block| {
+                        if level == 0 {
+                            self.check_right(before.take(), Some(child.block))?;
+                            before = Some((at, block.rightsib));
+                        }
                         below.extend(Child::list(block.keys(), block.ptrs()));
                         seen.add(block.recs())
                     })?;
                 }
+            }
+            if *blocks == WHOLE {
+                self.check_right(before, None)?;
             }
             children = below;
         }
         Ok(())
     }
 
+    /// Fails if the right sibling of the leaf `before` is not `next`. Linux reads the leaves along
+    /// their siblings, and refuses a map that is another than the tree's.
+    fn check_right(
+        &self,
+        before: Option<(Location, Option<FsBlock>)>,
+        next: Option<FsBlock>,
+    ) -> VerifyResult {
+        let Some((at, right)) = before else { return Ok(()) };
+        let number = |block: Option<FsBlock>| block.map_or(bmbt::NULLFSBLOCK, |block| block.0);
+        self.ctx(at).eq("bmbt.rightsib", number(next), number(right))
+    }
+
+    fn child_location(&self, child: &Child, ino: Ino, fork: Fork) -> Location {
+        bmbt::location(self.geo(), child.block).ino(ino).fork(fork).fileoff(child.key)
+    }
+
     fn range_of(&self, child: &Child) -> Option<(Daddr, Sectors)> {
         Some((self.geo().fsb_to_daddr(child.block)?, self.geo().block_sectors()))
     }
 
-    /// Reads one block, which must be of `level` and begin with the key in its parent.
+    /// Reads the block at `at`, which must be of `level` and begin with the key in its parent.
     fn read_child(
         &self,
         child: &Child,
         level: u16,
-        ino: Ino,
-        fork: Fork,
+        (at, fork): (Location, Fork),
         use_block: &mut dyn FnMut(&BmbtBlock<'_>) -> VerifyResult,
     ) -> Result<()> {
-        let at = bmbt::location(self.geo(), child.block).ino(ino).fork(fork).fileoff(child.key);
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| node::verify_block(bytes, ctx, fork);
         let buf = self.read_buf(at, &verify)?;
         let ctx = self.ctx(at).crc_known();

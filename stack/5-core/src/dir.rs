@@ -29,7 +29,7 @@ use xfskit_format::dir::data::{Data, Form, salvage};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
 use xfskit_format::inode::{Dinode, FileType};
-use xfskit_format::{Ctx, Fork, Layout, VerifyResult, bytes};
+use xfskit_format::{Ctx, Fork, Layout, VerifyResult, bytes, inode};
 use xfskit_trans::Shared;
 use xfskit_units::{FileOff, Geometry, Ino};
 
@@ -241,6 +241,11 @@ impl<'a> Dir<'a> {
     }
 
     fn read_blocks(&self, cookie: u64, each: &mut EachEntry<'_>) -> ControlFlow<()> {
+        if cookie == 0
+            && let Err(fault) = self.verify_size()
+        {
+            each(Err(fault.into()))?;
+        }
         let first =
             u32::try_from(cookie).map_or(FileOff(u64::MAX), |c| DataPtr(c).fileoff(self.geo()));
         let mut blocks = self.data_blocks(first).peekable();
@@ -254,11 +259,30 @@ impl<'a> Dir<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Returns the mapped data blocks from the one at `first` on, within the directory's size.
+    /// Fails if the directory's size is not the end of its last data block, or if it has no hash
+    /// tree and not one block. Linux then refuses a directory of one block, and finds no name where
+    /// the tree is missing; it lists others by their blocks, whatever the size.
+    fn verify_size(&self) -> VerifyResult {
+        let geo = self.geo();
+        let leafblk = u64::from(geo.dir_leafblk().0);
+        let data = self.da.extents.as_slice();
+        let below = data.partition_point(|extent| extent.startoff.0 < leafblk);
+        let unit = u64::from(geo.dirblkfsbs());
+        let end = if self.da.extents.end().0 <= leafblk {
+            unit
+        } else {
+            data[..below].last().map_or(0, |last| last.end().0.min(leafblk))
+        };
+        let due = end.next_multiple_of(unit) << geo.blocklog;
+        let at = inode::location(geo, self.ino());
+        self.da.vol.ctx(at).eq("inode.size", due, self.core.size().0)
+    }
+
+    /// Returns the mapped data blocks from the one at `first` on.
     fn data_blocks(&self, first: FileOff) -> impl Iterator<Item = FileOff> {
         let geo = self.geo();
         let unit = u64::from(geo.dirblkfsbs());
-        let end = geo.bytes_to_blocks(self.core.size()).min(geo.dir_leafblk().0.into());
+        let end = u64::from(geo.dir_leafblk().0);
         let mut next = first.0;
         self.da.extents.as_slice().iter().flat_map(move |extent| {
             // Pieces of one directory block may be several extents: begin behind the previous

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_core::{Error, Inode, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
-use xfskit_format::{Fork, Layout, da};
+use xfskit_format::bmbt::BmdrRoot;
+use xfskit_format::{Fork, Layout, Location, da};
 use xfskit_test_support::kept::device;
-use xfskit_units::{ByteOffset, FileOff, Ino};
+use xfskit_units::{ByteOffset, FileOff, FsBlock, Ino};
 
 /// All kept volumes: version 5, version 4, and version 4 without types in directories.
 const IMAGES: [&str; 5] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old"];
@@ -107,7 +108,9 @@ fn damage(
 #[test]
 fn attributes_that_their_hashes_do_not_lead_to_are_faults() {
     for (image, entries, crc) in [("v4", 16, None), ("v5", 64, Some(12))] {
-        for (fileoff, check) in [(1, "attr.leaf.hashval"), (0, "da.node.hashval")] {
+        let due: [(u64, &[&str]); 2] =
+            [(1, &["attr.leaf.hashval"]), (0, &["da.node.hashval", "attr.leaf.forw"])];
+        for (fileoff, checks) in due {
             let dev = device(image);
             let vol = open(Arc::clone(&dev));
             let inode = walk(&vol, "/attr-node");
@@ -129,7 +132,94 @@ fn attributes_that_their_hashes_do_not_lead_to_are_faults() {
                     ControlFlow::Continue(())
                 })
                 .unwrap();
-            assert_eq!(faults, [check], "{image}");
+            assert_eq!(faults, checks, "{image}");
+        }
+    }
+}
+
+/// Linux lists attributes from leaf to leaf along the right siblings, and looks them up from the
+/// root. Where both ways lead to other leaves, one of them misses attributes.
+#[test]
+fn attributes_whose_leaves_are_not_chained_as_the_tree_has_them_are_faults() {
+    for (image, count, crc) in [("v4", 12, None), ("v5", 56, Some(12))] {
+        // The right sibling of the first leaf, and the number of children of the root.
+        for (fileoff, field, len) in [(1, 0, 4), (0, count, 2)] {
+            let dev = device(image);
+            let vol = open(Arc::clone(&dev));
+            let inode = walk(&vol, "/attr-node");
+            let block = place(&vol, &inode, Fork::Attr, FileOff(fileoff));
+            let mut bytes = vec![0; block.1];
+            dev.read_at(block.0, &mut bytes).unwrap();
+            let mut new = bytes[field..field + len].to_vec();
+            new[len - 1] = if fileoff == 0 { new[len - 1] - 1 } else { new[len - 1] ^ 1 };
+            damage(&*dev, block, field, &new, crc);
+            let mut faults = Vec::new();
+            open(dev)
+                .attrs_with_values(&inode, &mut |attr| {
+                    faults.extend(attr.err().and_then(|err| Some(err.corruption()?.check.0)));
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            assert_eq!(faults, ["attr.leaf.forw"], "{image}, block {fileoff}");
+        }
+    }
+}
+
+/// Linux lists a directory of several blocks by its extents, whatever its size.
+#[test]
+fn a_wrong_size_of_a_directory_is_a_fault_and_hides_no_name() {
+    for (image, crc) in [("v4-old", None), ("v4", None), ("v5", Some(100))] {
+        for path in ["/block", "/leaf", "/node"] {
+            let dev = device(image);
+            let vol = open(Arc::clone(&dev));
+            let dir = walk(&vol, path);
+            let (names, _) = list(&vol, &dir);
+            let at = vol.geo().ino_to_byte(dir.ino()).unwrap();
+            let block = vol.geo().dirblksize() as u64;
+            for size in [block, block + 1, 2 * block, 1 << 30] {
+                if size == dir.core().size().0 {
+                    continue;
+                }
+                let inode = (at, vol.geo().inodesize());
+                damage(&*dev, inode, 56, &size.to_be_bytes(), crc);
+                let vol = open(Arc::clone(&dev));
+                let found = list(&vol, &walk(&vol, path));
+                assert_eq!(found, (names.clone(), vec!["inode.size"]), "{image} {path} {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_several_blocks_without_its_hash_tree_is_a_fault() {
+    let dev = device("v4");
+    let vol = open(Arc::clone(&dev));
+    let dir = walk(&vol, "/leaf");
+    let at = vol.geo().ino_to_byte(dir.ino()).unwrap();
+    assert_eq!(vol.extents(&dir, Fork::Data).unwrap().len(), 3, "two of data, one of the tree");
+    damage(&*dev, (at, vol.geo().inodesize()), 76, &[0, 0, 0, 2], None);
+    let vol = open(dev);
+    assert_eq!(list(&vol, &walk(&vol, "/leaf")), (links(), vec!["inode.size"]));
+}
+
+/// Linux reads a map along the siblings of its leaves, and refuses one that is not the tree's.
+#[test]
+fn extents_whose_leaves_are_not_chained_as_the_tree_has_them_are_a_fault() {
+    for (image, crc) in [("v4-old", None), ("v5-1k", Some(64))] {
+        let dev = device(image);
+        let vol = open(Arc::clone(&dev));
+        let inode = walk(&vol, "/fragmented");
+        let core = inode.core();
+        let root = BmdrRoot::verify(core.data_fork(), &vol.ctx(Location::of("root")), Fork::Data);
+        let leaves: Vec<FsBlock> =
+            root.unwrap().ptrs.iter().map(|ptr| FsBlock(ptr.get())).collect();
+        assert!(leaves.len() > 2, "{image}: {leaves:?}");
+        for (leaf, right) in [(leaves[0], leaves[2].0), (leaves[leaves.len() - 1], leaves[0].0)] {
+            let dev = device(image);
+            let at = vol.geo().fsb_to_daddr(leaf).unwrap().byte_offset();
+            damage(&*dev, (at, vol.geo().blocksize()), 16, &right.to_be_bytes(), crc);
+            let err = open(dev).extents(&inode, Fork::Data).unwrap_err();
+            assert_eq!(err.corruption().unwrap().check.0, "bmbt.rightsib", "{image}");
         }
     }
 }

@@ -64,16 +64,11 @@ fn a_root_that_is_lost_with_the_headers_of_its_group_is_named() {
         of_root.map(|f| (f.severity, f.corruption.to_string())).collect::<Vec<_>>()
     };
     assert!(damaged(&|_| ()).is_empty(), "a sound root");
-    // An inode of zeroes, a free one, and a pipe.
-    let losses: [&dyn Fn(&mut [u8]); 3] =
-        [&|inode| inode.fill(0), &|inode| inode[2..4].fill(0), &|inode| {
-            (inode[2], inode[5]) = (0x11, 0);
-            inode[56..88].fill(0);
-        }];
+    let losses: [fn(&mut [u8]); 2] = [|inode| inode.fill(0), |inode| inode[2..4].fill(0)];
     for loss in losses {
-        let named = damaged(loss);
+        let named = damaged(&loss);
         let [(severity, text)] = &named[..] else { panic!("one finding: {named:#?}") };
         assert_eq!(*severity, Severity::Fatal);
-        eprintln!("{text}");
+        assert!(text.contains("is damaged, or free"), "{text}");
     }
 }

@@ -36,7 +36,7 @@ fn without_figures(value: &Value) -> Value {
             let parts: Vec<&str> = text.split(figure).filter(|part| !part.is_empty()).collect();
             json!(parts.join("#"))
         }
-        other => other.clone(),
+        Value::Bool(_) => value.clone(),
     }
 }
 

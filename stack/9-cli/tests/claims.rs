@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::{Bench, expect, json, shown};
 
-/// A file of claims with one run of this command, and two claims about its leaves: the first one has
-/// this aim.
+/// Returns a file of claims with one run of this command, and two claims about its leaves. The
+/// first one has this aim.
 fn claims(command: &str, aim: &str) -> String {
     format!(
         r#"# Leaves of a thousand attributes.

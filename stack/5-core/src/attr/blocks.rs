@@ -1,10 +1,12 @@
 //! The blocks of an attribute fork in a transaction: looked up by their offset in the fork, and
 //! locked at first use.
 
+use xfskit_format::bmbt::Extent;
 use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{DaBlock, Daddr, FilBlks, FileOff, Sectors};
 
+use crate::bmap::buf_map;
 use crate::da::tree::DaBlocks;
 use crate::da::verify_any;
 use crate::error::{Error, Result};
@@ -20,6 +22,9 @@ pub(super) struct TxBlocks<'x, 'v> {
     tx: &'x mut Tx<'v>,
     inode: TxInode,
     held: Vec<(DaBlock, Handle)>,
+    /// The extent that was found last, as of the last change of the map: a path through the tree
+    /// mostly lies in one, and a look-up in the map takes longer than one of the block.
+    extent: Option<Extent>,
 }
 
 impl<'x, 'v> TxBlocks<'x, 'v> {
@@ -29,7 +34,7 @@ impl<'x, 'v> TxBlocks<'x, 'v> {
 
     /// Accesses the same blocks again in the same transaction.
     pub(super) fn again(tx: &'x mut Tx<'v>, inode: TxInode, held: Vec<(DaBlock, Handle)>) -> Self {
-        Self { tx, inode, held }
+        Self { tx, inode, held, extent: None }
     }
 
     /// Returns the held blocks, for [`again`](Self::again).
@@ -37,12 +42,22 @@ impl<'x, 'v> TxBlocks<'x, 'v> {
         self.held
     }
 
+    /// Returns the location of block `dablk`, and its name for errors.
+    fn block(&mut self, dablk: DaBlock) -> Result<(BufMap, Location)> {
+        let fileoff = FileOff(dablk.0.into());
+        if self.extent.is_none_or(|extent| extent.block_at(fileoff).is_none()) {
+            self.extent = self.tx.bmap_lookup(self.inode, Fork::Attr, fileoff)?;
+        }
+        let map = buf_map(self.tx.volume().geo(), fileoff, 1, |_| Ok(self.extent))?;
+        self.tx.attr_block_at(self.inode, dablk, "attribute tree", map)
+    }
+
     /// Locks block `dablk`.
     fn handle(&mut self, dablk: DaBlock) -> Result<Handle> {
         if let Some((_, handle)) = self.held.iter().find(|(held, _)| *held == dablk) {
             return Ok(*handle);
         }
-        let (map, at) = self.tx.attr_block(self.inode, dablk, "attribute tree")?;
+        let (map, at) = self.block(dablk)?;
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_any(bytes, ctx, Fork::Attr);
         let ctx = self.tx.volume().ctx(at);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
@@ -63,12 +78,13 @@ impl DaBlocks for TxBlocks<'_, '_> {
     }
 
     fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr> {
-        Ok(self.tx.attr_block(self.inode, dablk, "attribute tree")?.0.first().0)
+        Ok(self.block(dablk)?.0.first().0)
     }
 
     fn grow(&mut self) -> Result<DaBlock> {
+        self.extent = None;
         let dablk = self.tx.grow_attr_fork(self.inode, 1)?;
-        let (map, _) = self.tx.attr_block(self.inode, dablk, "attribute tree")?;
+        let (map, _) = self.block(dablk)?;
         let handle = self.tx.fresh(&map)?;
         self.held.push((dablk, handle));
         Ok(dablk)
@@ -78,6 +94,7 @@ impl DaBlocks for TxBlocks<'_, '_> {
         let handle = self.handle(dablk)?;
         self.tx.invalidate(handle);
         self.held.retain(|(held, _)| *held != dablk);
+        self.extent = None;
         self.tx.bunmap(self.inode, Fork::Attr, FileOff(dablk.0.into()), FilBlks(1))
     }
 }
@@ -90,9 +107,22 @@ impl Tx<'_> {
         dablk: DaBlock,
         what: &'static str,
     ) -> Result<(BufMap, Location)> {
+        let map = self.bmap_buf(inode, Fork::Attr, FileOff(dablk.0.into()), 1)?;
+        self.attr_block_at(inode, dablk, what, map)
+    }
+
+    /// Returns the location of block `dablk` at `map`, and its name for errors. Fails if there is
+    /// no such block.
+    fn attr_block_at(
+        &self,
+        inode: TxInode,
+        dablk: DaBlock,
+        what: &'static str,
+        map: Option<BufMap>,
+    ) -> Result<(BufMap, Location)> {
         let fileoff = FileOff(dablk.0.into());
         let at = Location::of(what).ino(inode.ino).fork(Fork::Attr).fileoff(fileoff);
-        let Some(map) = self.bmap_buf(inode, Fork::Attr, fileoff, 1)? else {
+        let Some(map) = map else {
             let want = Expected::Described("a mapped block".into());
             return Err(self.volume().ctx(at).corruption("da.map", want, Value::Missing).into());
         };

@@ -269,8 +269,8 @@ impl Tx<'_> {
             }
             Form::Tree => {
                 self.attr_clear_debris(inode)?;
-                self.tree_take(inode, key)?;
-                self.tree_to_short_form(inode)
+                let one_leaf = self.tree_take(inode, key)?;
+                if one_leaf { self.tree_to_short_form(inode) } else { Ok(()) }
             }
         }
     }

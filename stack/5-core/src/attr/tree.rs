@@ -161,14 +161,17 @@ impl Tx<'_> {
         }
     }
 
-    pub(super) fn tree_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
+    /// Removes an attribute. Returns true if one leaf holds all that are left.
+    pub(super) fn tree_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<bool> {
         let geo = self.volume().geo();
         let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         let Search::Found(found) = search(&mut tree, key)? else { return Err(Error::NoEntry) };
         leaf_edit::remove(&mut tree.blocks.image(found.path.leaf())?, geo, found.index);
         tree.removed::<AttrLeaves>(found.path)?;
-        self.free_value(inode, found.remote)
+        let one_leaf = da::magic(tree.blocks.bytes(ROOT)?) == Some(Layout::V5.attr_leaf_magic);
+        self.free_value(inode, found.remote)?;
+        Ok(one_leaf)
     }
 
     // ---- back to the inode -------------------------------------------------------------------

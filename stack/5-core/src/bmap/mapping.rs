@@ -38,7 +38,7 @@ pub(crate) trait Mapping {
 
 /// Returns the device ranges of `blocks` blocks from `start` on; `extent_at` returns the extent
 /// that covers a block.
-pub(super) fn buf_map(
+pub(crate) fn buf_map(
     geo: &Geometry,
     start: FileOff,
     blocks: u32,

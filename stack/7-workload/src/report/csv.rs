@@ -1,5 +1,7 @@
 //! A report as CSV: one figure per line, with all its labels.
 
+use std::fmt::Write;
+
 use super::{Cell, Report};
 
 /// The names of the columns.
@@ -33,7 +35,7 @@ pub fn report(report: &Report) -> String {
         }
     }
     if let Some(why) = &report.incomplete {
-        csv.push_str(&format!("(incomplete),,,,,{},,\n", quoted(why)));
+        let _ = writeln!(csv, "(incomplete),,,,,{},,", quoted(why));
     }
     csv
 }

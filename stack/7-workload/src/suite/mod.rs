@@ -102,8 +102,8 @@ impl Settings {
         }
     }
 
-    /// Fails unless the directory of the disks, if there is one, has `bytes` free: as much as `what`
-    /// takes at least.
+    /// Fails unless the directory of the disks, if there is one, has `bytes` free: as much as
+    /// `what` takes at least.
     ///
     /// # Errors
     /// If there is less space, which the error names.

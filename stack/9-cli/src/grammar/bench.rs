@@ -442,7 +442,7 @@ pub(crate) struct Raid {
     /// Simulated members: microseconds until the first byte of a read
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     pub latency: u64,
-    /// Limit of the rebuild under load, in bytes per second of a member; may be repeated [100M, 50M,
+    /// Limit of the rebuild under load: bytes per second of a member; may be repeated [100M, 50M,
     /// 20M, 10M; quick: 20M]
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub rebuild_limit: Vec<u64>,

@@ -19,7 +19,7 @@ const BLOCK: u64 = 4096;
 const EMPTY: u64 = 640 << 20;
 
 /// Fails if the files of `plan` do not fit on all `volumes`, and names the largest number that
-/// does. What is free below a loop device is not known.
+/// does. The free space below a loop device is not known.
 pub(super) fn verify(plan: &Plan, testbed: &Testbed, volumes: usize) -> io::Result<()> {
     let Some(free) = free_bytes(testbed)? else { return Ok(()) };
     let all = plan.all_files();

@@ -12,6 +12,7 @@
 //! | `content` | what is read: ranges of the array, or files of a volume on it |
 //! | `volume` | an XFS volume on the array, and its files |
 //! | `readers` | the workload |
+//! | `files` | readers of files of the volume |
 //! | `roofline` | members of every speed, until processors are the bound |
 //! | `sizes` | requests of every size |
 //! | `rebuild` | a rebuild under load, with limits |
@@ -19,6 +20,7 @@
 //! | [`published`] | published figures |
 
 mod content;
+mod files;
 mod member;
 pub mod members;
 pub mod published;
@@ -245,7 +247,7 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
     }
     // The volume has members of its own. The memory of the others is free by now.
     if options.volume {
-        parts.measure("volume", |observer| volume::section(options, settings, &files, observer))?;
+        parts.measure("volume", |observer| files::section(options, settings, &files, observer))?;
     }
     parts.measure("routines", |_| Ok(tables::routines(&plan)))
 }

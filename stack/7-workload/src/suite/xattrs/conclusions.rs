@@ -1,16 +1,23 @@
 //! The conclusions of the published study in words, each beside the figures of this run.
 
-use super::case::{Churn, Thinning};
-use super::leaves::Histogram;
+use super::case::{Case, Churn, Thinning};
+use super::leaves::{Histogram, Leaves};
 use super::published;
-use super::space::CaseResult;
 use crate::report::Section;
 use crate::testbed::Implementation;
 
+/// The leaves of a case on an implementation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CaseLeaves<'r> {
+    pub(super) case: &'r Case,
+    pub(super) implementation: Implementation,
+    pub(super) leaves: &'r Leaves,
+}
+
 /// Adds the three conclusions to the section of the cases on a fresh volume.
-pub(super) fn add(section: &mut Section, results: &[CaseResult]) {
-    let fresh: Vec<&CaseResult> =
-        results.iter().filter(|result| result.case.thinning == Thinning::Nothing).collect();
+pub(super) fn add<'r>(section: &mut Section, results: impl Iterator<Item = CaseLeaves<'r>>) {
+    let fresh: Vec<CaseLeaves<'_>> =
+        results.filter(|result| result.case.thinning == Thinning::Nothing).collect();
     let mut implementations: Vec<Implementation> = Vec::new();
     for result in &fresh {
         if !implementations.contains(&result.implementation) {
@@ -29,14 +36,14 @@ pub(super) fn add(section: &mut Section, results: &[CaseResult]) {
         published_most(is_removed),
     ));
     for implementation in implementations {
-        let own: Vec<&CaseResult> =
+        let own: Vec<CaseLeaves<'_>> =
             fresh.iter().filter(|r| r.implementation == implementation).copied().collect();
         section.paragraph(format!("Here, {}: {}", implementation.name(), of_this_run(&own)));
     }
 }
 
 /// Returns the sentences about one implementation.
-fn of_this_run(results: &[&CaseResult]) -> String {
+fn of_this_run(results: &[CaseLeaves<'_>]) -> String {
     let most = |matches: fn(Churn) -> bool| {
         let of_these = results.iter().filter(|result| matches(result.case.churn));
         let wasted = of_these.map(|result| result.leaves.percent(result.leaves.wasted));
@@ -71,7 +78,7 @@ fn is_removed(churn: Churn) -> bool {
 fn published_most(matches: fn(Churn) -> bool) -> String {
     let rows = published::CLEAN
         .iter()
-        .filter(|row| row.case.parse().is_ok_and(|case: super::case::Case| matches(case.churn)));
+        .filter(|row| row.case.parse().is_ok_and(|case: Case| matches(case.churn)));
     let most = rows.map(|row| row.wasted_percent).fold(f64::NAN, f64::max);
     format!("{:.0} %", most.trunc())
 }

@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::case::{Case, Operation, name};
-use super::conclusions;
+use super::conclusions::{self, CaseLeaves};
 use super::leaves::{Leaves, shares};
 use super::published::{self, Row};
 use crate::Driver;
@@ -22,12 +22,19 @@ const LINES: usize = 6;
 
 /// A case on one implementation.
 #[derive(Debug)]
-pub(super) struct CaseResult {
-    pub(super) case: Case,
-    pub(super) implementation: Implementation,
+struct CaseResult {
+    case: Case,
+    implementation: Implementation,
     storage: String,
     usage: Usage,
-    pub(super) leaves: Leaves,
+    leaves: Leaves,
+}
+
+impl CaseResult {
+    fn leaves(&self) -> CaseLeaves<'_> {
+        let Self { case, implementation, leaves, .. } = self;
+        CaseLeaves { case, implementation: *implementation, leaves }
+    }
 }
 
 /// Performs a case and syncs.
@@ -87,7 +94,7 @@ pub(super) fn section(
          its free space is *wasted*. The column *free* counts the free space of all leaves.",
     );
     section.answer = answer(&results);
-    conclusions::add(&mut section, &results);
+    conclusions::add(&mut section, results.iter().map(CaseResult::leaves));
     section.tables.push(table(&results));
     section.plots.extend(plots(&results));
     Ok(section)

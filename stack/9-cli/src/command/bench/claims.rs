@@ -9,8 +9,6 @@
 mod data;
 mod figure;
 mod page;
-#[cfg(test)]
-mod tests;
 
 use std::fs;
 use std::io;
@@ -217,3 +215,6 @@ fn program_path(name: &str) -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(if name == "xfskit" { own } else { own.with_file_name(name) })
 }
+
+#[cfg(test)]
+mod tests;

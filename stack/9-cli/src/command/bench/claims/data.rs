@@ -100,13 +100,13 @@ pub(super) struct Claim {
     pub stated: String,
     /// The figure's place in the report of the command.
     pub figure: Place,
-    /// The claim is the ratio of the figure to this one. What is left out is as in `figure`.
+    /// The claim is the ratio of the figure to this one. Missing fields are as in `figure`.
     pub to: Option<Place>,
     pub aim: Option<Aim>,
     pub last: Option<Last>,
 }
 
-/// A place in a report. What is left out is not compared.
+/// A place in a report. Missing fields are not compared.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
@@ -238,7 +238,7 @@ impl Circumstances {
             kernel: Some(kernel.clone()),
             version: Some(xfskit.clone()),
             xfsprogs: xfsprogs.clone(),
-            load: Some(format!("load average {load} before")),
+            load: Some(format!("average {load} before")),
         }
     }
 }
