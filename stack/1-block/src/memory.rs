@@ -38,7 +38,6 @@ impl BlockDevice for MemDevice {
         write_batch,
         write_fua,
         will_need,
-        skip_hole,
         alternatives,
         read_alternative,
         heal
@@ -67,6 +66,10 @@ impl BlockDevice for MemDevice {
         check_span("discard", self.size, offset, len)?;
         self.pages.drop_within(offset.0..offset.0 + len.0);
         Ok(())
+    }
+
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
+        self.pages.next(offset).unwrap_or(ByteOffset(self.size.0.max(offset.0)))
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
@@ -100,6 +103,17 @@ mod tests {
         assert_eq!(&buf, b"across a page");
         assert_eq!(dev.resident(), ByteLen(2 * PAGE));
         assert!(dev.read_at(ByteOffset(500 << 40), &mut buf).is_err());
+    }
+
+    #[test]
+    fn holes_are_skipped_to_the_next_page_or_the_end() {
+        let dev = MemDevice::new(ByteLen(1 << 40));
+        let skip = |at| dev.skip_hole(ByteOffset(at)).0;
+        assert_eq!((skip(0), skip(7 << 40)), (1 << 40, 7 << 40), "no page");
+        dev.write_at(ByteOffset(3 * PAGE + 5), b"x").unwrap();
+        dev.write_at(ByteOffset(1 << 39), b"x").unwrap();
+        assert_eq!((skip(0), skip(3 * PAGE + 7)), (3 * PAGE, 3 * PAGE + 7));
+        assert_eq!((skip(4 * PAGE), skip((1 << 39) + PAGE)), (1 << 39, 1 << 40));
     }
 
     #[test]

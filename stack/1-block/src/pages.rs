@@ -110,6 +110,19 @@ impl Pages {
         self.parts(offset, index(len.0)).any(|p| self.read_shard(p.page).contains_key(&p.page))
     }
 
+    /// Returns the first byte at or after `offset` that lies in a page. Looks at all pages if the
+    /// one at `offset` is missing.
+    pub(crate) fn next(&self, offset: ByteOffset) -> Option<ByteOffset> {
+        let first = offset.0 / self.page_bytes;
+        if self.read_shard(first).contains_key(&first) {
+            return Some(offset);
+        }
+        let after =
+            |shard: &RwLock<Shard>| shard.read().keys().copied().filter(|page| *page > first).min();
+        let page = self.shards.iter().filter_map(after).min()?;
+        Some(ByteOffset(page * self.page_bytes))
+    }
+
     /// Drops the pages that lie wholly in the range.
     pub(crate) fn drop_within(&self, range: Range<u64>) {
         let (first, last) = (range.start.div_ceil(self.page_bytes), range.end / self.page_bytes);
