@@ -105,18 +105,28 @@ fn damage(
 
 /// Linux lists such names and does not find them. Where a node leads to the wrong leaf, the names
 /// of another are not listed at all.
+/// Returns a kept volume, its file with an attribute tree, and a block of that tree: its place and
+/// its bytes.
+fn attr_block(
+    image: &str,
+    fileoff: FileOff,
+) -> (Arc<dyn BlockDevice>, Inode, (ByteOffset, usize), Vec<u8>) {
+    let dev = device(image);
+    let vol = open(Arc::clone(&dev));
+    let inode = walk(&vol, "/attr-node");
+    let block = place(&vol, &inode, Fork::Attr, fileoff);
+    let mut bytes = vec![0; block.1];
+    dev.read_at(block.0, &mut bytes).unwrap();
+    (dev, inode, block, bytes)
+}
+
 #[test]
 fn attributes_that_their_hashes_do_not_lead_to_are_faults() {
     for (image, entries, crc) in [("v4", 16, None), ("v5", 64, Some(12))] {
         let due: [(u64, &[&str]); 2] =
             [(1, &["attr.leaf.hashval"]), (0, &["da.node.hashval", "attr.leaf.forw"])];
         for (fileoff, checks) in due {
-            let dev = device(image);
-            let vol = open(Arc::clone(&dev));
-            let inode = walk(&vol, "/attr-node");
-            let block = place(&vol, &inode, Fork::Attr, FileOff(fileoff));
-            let mut bytes = vec![0; block.1];
-            dev.read_at(block.0, &mut bytes).unwrap();
+            let (dev, inode, block, bytes) = attr_block(image, FileOff(fileoff));
             if fileoff == 0 {
                 let second = &bytes[entries + 12..entries + 16];
                 damage(&*dev, block, entries + 4, second, crc);
@@ -144,12 +154,7 @@ fn attributes_whose_leaves_are_not_chained_as_the_tree_has_them_are_faults() {
     for (image, count, crc) in [("v4", 12, None), ("v5", 56, Some(12))] {
         // The right sibling of the first leaf, and the number of children of the root.
         for (fileoff, field, len) in [(1, 0, 4), (0, count, 2)] {
-            let dev = device(image);
-            let vol = open(Arc::clone(&dev));
-            let inode = walk(&vol, "/attr-node");
-            let block = place(&vol, &inode, Fork::Attr, FileOff(fileoff));
-            let mut bytes = vec![0; block.1];
-            dev.read_at(block.0, &mut bytes).unwrap();
+            let (dev, inode, block, bytes) = attr_block(image, FileOff(fileoff));
             let mut new = bytes[field..field + len].to_vec();
             new[len - 1] = if fileoff == 0 { new[len - 1] - 1 } else { new[len - 1] ^ 1 };
             damage(&*dev, block, field, &new, crc);

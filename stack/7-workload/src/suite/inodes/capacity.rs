@@ -30,8 +30,9 @@ pub(super) fn verify(plan: &Plan, testbed: &Testbed, volumes: usize) -> io::Resu
     }
     let gb = |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);
     let place = testbed.dir.as_ref().map_or("memory".into(), |dir| dir.display().to_string());
+    let each = if volumes == 1 { String::new() } else { format!(" on each of {volumes} volumes") };
     Err(io::Error::other(format!(
-        "{place}: {} files need {} on each of {volumes} volumes, and {} are free in all. The largest number that fits is {}: \
+        "{place}: {} files need {}{each}, and {} are free. The largest number that fits is {}: \
          --files {} with {} threads and {} iterations",
         Cell::Count(all),
         gb(EMPTY + needed(plan, all)),
