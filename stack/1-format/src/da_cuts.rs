@@ -5,6 +5,9 @@
 //! that, but a look-up then reads one leaf. `xfs_repair` 6.1 also reports a hash that continues in
 //! the next node as damage ("hashvalue inconsistency, expected >"), even in trees that Linux made.
 
+/// Number of entries that the leaves of a window often have together.
+const ENTRIES: usize = 128;
+
 /// A position at which a block may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
@@ -22,13 +25,13 @@ impl Cut {
 }
 
 /// Returns the positions behind each of `entries` (hash and length).
-pub fn anywhere(entries: &[(u32, usize)]) -> Vec<Cut> {
+pub fn anywhere(entries: impl IntoIterator<Item = (u32, usize)>) -> Vec<Cut> {
     let mut now = Cut::default();
     let mut behind = |len| {
         now = now.behind(len);
         now
     };
-    entries.iter().map(|(_, len)| behind(*len)).collect()
+    entries.into_iter().map(|(_, len)| behind(len)).collect()
 }
 
 /// Returns the positions at which blocks of `capacity` bytes may end so that runs of one hash stay
@@ -38,7 +41,7 @@ pub fn between_runs(
     start: Cut,
     capacity: usize,
 ) -> Vec<Cut> {
-    let mut cuts: Vec<Cut> = Vec::new();
+    let mut cuts: Vec<Cut> = Vec::with_capacity(ENTRIES);
     let mut now = start;
     // The run that ends `cuts`: its hash, where it begins, and whether it is one cut.
     let mut run: Option<(u32, usize)> = None;
@@ -112,7 +115,7 @@ mod tests {
     fn runs_stay_together_where_they_fit() {
         let entries = [(1, 10), (2, 10), (2, 10), (3, 10), (3, 50), (3, 50), (4, 10)];
         assert_eq!(bytes(&between_runs(entries, ZERO, 100)), [10, 30, 90, 140, 150]);
-        assert_eq!(bytes(&anywhere(&entries)), [10, 20, 30, 40, 90, 140, 150]);
+        assert_eq!(bytes(&anywhere(entries)), [10, 20, 30, 40, 90, 140, 150]);
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl Fs {
         if self.volume.engine().is_ok() && !name.starts_with(b"system.") {
             return Ok(self.volume.transact(|tx| {
                 let [inode] = crate::change::take(tx, [ino])?;
-                tx.attr_get(inode, namespace, &on_disk)
+                tx.attr_get(inode, namespace, on_disk)
             })?);
         }
         let (xattrs, mut errors) = self.xattrs(&self.inode(ino)?);

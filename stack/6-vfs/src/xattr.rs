@@ -1,5 +1,7 @@
 //! Converts extended attributes from the names that programs use to those on disk.
 
+use std::borrow::Cow;
+
 use xfskit_core::Error as Core;
 use xfskit_format::attr::{Namespace, acl};
 
@@ -16,14 +18,17 @@ const NAME_MAX: usize = 255;
 ///
 /// # Errors
 /// A name without a known prefix, a name or value that is too long, an ACL that is not valid.
-pub(crate) fn to_disk(name: &[u8], value: &[u8]) -> Result<(Namespace, Vec<u8>, Vec<u8>)> {
+pub(crate) fn to_disk<'a>(
+    name: &'a [u8],
+    value: &'a [u8],
+) -> Result<(Namespace, &'a [u8], Cow<'a, [u8]>)> {
     let no = |why| Error::Core(Core::Limit(why));
     for (xattr, on_disk) in [(acl::ACCESS_XATTR, acl::ACCESS), (acl::DEFAULT_XATTR, acl::DEFAULT)] {
         if name == xattr.as_bytes() {
             let acl = if value.is_empty() { Some(Vec::new()) } else { acl::from_xattr(value) };
             let acl = acl.filter(|acl| acl.is_empty() || acl::perm(acl).is_some());
             let acl = acl.ok_or_else(|| no("the value is no POSIX ACL"))?;
-            return Ok((Namespace::Trusted, on_disk.to_vec(), acl));
+            return Ok((Namespace::Trusted, on_disk, acl.into()));
         }
     }
     let known = [
@@ -43,5 +48,5 @@ pub(crate) fn to_disk(name: &[u8], value: &[u8]) -> Result<(Namespace, Vec<u8>, 
     if value.len() > VALUE_MAX {
         return Err(no("the value of an extended attribute is at most 64 KiB long"));
     }
-    Ok((namespace, rest.to_vec(), value.to_vec()))
+    Ok((namespace, rest, value.into()))
 }

@@ -354,6 +354,12 @@ impl<'a> Leaf<'a> {
         Some(Attr { flags, name, value: AttrValue::Local(rest.get(..valuelen)?) })
     }
 
+    /// Returns the bytes of `attr`, the attribute of `entry`, as they are in the block, with those
+    /// that align the next one; `None` if they do not fit into the block.
+    pub(super) fn stored(&self, entry: &LeafEntry, attr: &Attr<'_>) -> Option<&'a [u8]> {
+        bytes::slice(self.block, usize::from(entry.nameidx.get()), attr.size())
+    }
+
     /// Returns the attributes, incomplete ones too, in hash order.
     pub fn attrs(&self) -> impl Iterator<Item = Attr<'a>> + use<'a> {
         let leaf = *self;

@@ -28,12 +28,14 @@ pub struct Item<'a> {
     pub hash: u32,
     /// The attribute. Its flags contain [`LOCAL`] if its value is stored in the leaf.
     pub attr: Attr<'a>,
+    /// Its bytes, if it was taken out of a leaf: they are copied as they are.
+    stored: Option<&'a [u8]>,
 }
 
 impl<'a> Item<'a> {
     /// Makes the item of `attr` on the volume `geo`.
     pub fn new(geo: &Geometry, attr: Attr<'a>) -> Self {
-        Self { hash: attr.hash(geo), attr }
+        Self { hash: attr.hash(geo), attr, stored: None }
     }
 
     /// Returns the part of [`room`] that it takes, in bytes.
@@ -43,11 +45,12 @@ impl<'a> Item<'a> {
 }
 
 /// Returns the attributes of `leaf`, in hash order.
-pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + use<'a> {
+pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + Clone + use<'a> {
     let leaf = *leaf;
-    leaf.entries
-        .iter()
-        .filter_map(move |e| Some(Item { hash: e.hashval.get(), attr: leaf.attr(e)? }))
+    leaf.entries.iter().filter_map(move |e| {
+        let attr = leaf.attr(e)?;
+        Some(Item { hash: e.hashval.get(), attr, stored: leaf.stored(e, &attr) })
+    })
 }
 
 /// Returns the space for attributes in one leaf, in bytes.
@@ -103,36 +106,35 @@ fn head(count: usize, usedbytes: usize, firstused: usize, holes: bool) -> Hdr {
 #[expect(clippy::indexing_slicing, reason = "the place is as long as the attribute")]
 fn write(place: &mut [u8], attr: &Attr<'_>) {
     let namelen = u8::try_from(attr.name.len()).unwrap_or(u8::MAX);
-    place.fill(0);
-    let rest = match attr.value {
+    let (head, value) = match attr.value {
         AttrValue::Local(value) => {
             let valuelen = U16::new(u16::try_from(value.len()).unwrap_or(u16::MAX));
-            let (fields, rest) = place.split_at_mut(LOCAL_HEAD);
-            fields[..2].copy_from_slice(valuelen.as_bytes());
-            fields[2] = namelen;
-            let behind = &mut rest[attr.name.len()..];
-            behind[..value.len()].copy_from_slice(value);
-            rest
+            place[..2].copy_from_slice(valuelen.as_bytes());
+            (LOCAL_HEAD, value)
         }
         AttrValue::Remote { valueblk, valuelen } => {
-            let (fields, rest) = place.split_at_mut(REMOTE_HEAD);
-            fields[..4].copy_from_slice(U32::new(valueblk.0).as_bytes());
-            fields[4..8].copy_from_slice(U32::new(valuelen).as_bytes());
-            fields[8] = namelen;
-            rest
+            place[..4].copy_from_slice(U32::new(valueblk.0).as_bytes());
+            place[4..8].copy_from_slice(U32::new(valuelen).as_bytes());
+            (REMOTE_HEAD, &[][..])
         }
     };
-    rest[..attr.name.len()].copy_from_slice(attr.name);
+    let (fields, rest) = place.split_at_mut(head);
+    fields[head - 1] = namelen;
+    let (name, rest) = rest.split_at_mut(attr.name.len());
+    name.copy_from_slice(attr.name);
+    let (behind, padding) = rest.split_at_mut(value.len());
+    behind.copy_from_slice(value);
+    padding.fill(0);
 }
 
-/// Makes the entry of `item`, whose name lies at `nameidx`.
-fn entry(item: &Item<'_>, nameidx: usize) -> LeafEntry {
-    let flags = match item.attr.value {
-        AttrValue::Local(_) => item.attr.flags | LOCAL,
-        AttrValue::Remote { .. } => item.attr.flags & !LOCAL,
+/// Makes the entry of `attr`, whose name lies at `nameidx`.
+fn entry(attr: &Attr<'_>, hash: u32, nameidx: usize) -> LeafEntry {
+    let flags = match attr.value {
+        AttrValue::Local(_) => attr.flags | LOCAL,
+        AttrValue::Remote { .. } => attr.flags & !LOCAL,
     };
     let nameidx = U16::new(u16::try_from(nameidx).unwrap_or(0));
-    LeafEntry { hashval: item.hash.into(), nameidx, flags, pad2: 0 }
+    LeafEntry { hashval: hash.into(), nameidx, flags, pad2: 0 }
 }
 
 /// Fills the leaf in `image` with exactly `items`, which come in hash order. Returns false and
@@ -140,22 +142,33 @@ fn entry(item: &Item<'_>, nameidx: usize) -> LeafEntry {
 pub fn pack<'a>(
     image: &mut impl Image,
     geo: &Geometry,
-    items: impl IntoIterator<Item = Item<'a>>,
+    items: impl IntoIterator<Item = Item<'a>, IntoIter: Clone>,
 ) -> bool {
-    let mut block = vec![0; geo.blocksize()];
-    let (mut count, mut first) = (0usize, block.len());
-    for item in items {
-        let table = table_end(count);
+    let (items, end) = (items.into_iter(), geo.blocksize());
+    let (count, usedbytes) = items.clone().fold((0usize, 0usize), |(count, bytes), item| {
+        (count.saturating_add(1), bytes.saturating_add(item.attr.size()))
+    });
+    let table = table_end(count);
+    let Some(firstused) = end.checked_sub(usedbytes).filter(|first| *first >= table) else {
+        return false;
+    };
+    let start = V5.da_count;
+    let at = |offset: usize| offset.saturating_sub(start);
+    let mut area = image.edit(start..end);
+    area.put(0, &head(count, usedbytes, firstused, false));
+    area.zero(size_of::<Hdr>()..at(table_end(0)));
+    let mut first = end;
+    for (index, item) in items.enumerate() {
         let nameidx = first.saturating_sub(item.attr.size());
-        if nameidx < table.saturating_add(ENTRY) {
-            return false;
+        let place = area.edit(at(nameidx)..at(first));
+        match item.stored {
+            Some(stored) => place.copy_from_slice(stored),
+            None => write(place, &item.attr),
         }
-        write(block.edit(nameidx..first), &item.attr);
-        block.put(table, &entry(&item, nameidx));
-        (count, first) = (count.saturating_add(1), nameidx);
+        area.put(at(table_end(index)), &entry(&item.attr, item.hash, nameidx));
+        first = nameidx;
     }
-    block.put(V5.da_count, &head(count, block.len().saturating_sub(first), first, false));
-    image.put(V5.da_count, block.get(V5.da_count..).unwrap_or(&[]));
+    area.zero(at(table)..at(firstused));
     true
 }
 
@@ -174,8 +187,9 @@ pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
     let usedbytes = usize::from(leaf.usedbytes).saturating_add(size);
     let head = head(new_count, usedbytes, nameidx, leaf.holes);
     write(image.edit(nameidx..nameidx.saturating_add(size)), &item.attr);
-    image.shift(table_end(index)..table_end(count), table_end(index.saturating_add(1)));
-    image.put(table_end(index), &entry(&item, nameidx));
+    let mut table = image.edit(table_end(index)..table_end(new_count));
+    table.copy_within(..table.len().saturating_sub(ENTRY), ENTRY);
+    table.put(0, &entry(&item.attr, item.hash, nameidx));
     image.put(V5.da_count, &head);
     true
 }
@@ -203,8 +217,9 @@ pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
     let head = head(count.saturating_sub(1), usedbytes, firstused, holes);
     let end = nameidx.saturating_add(size).min(geo.blocksize());
     image.zero(nameidx..end);
-    image.shift(table_end(index.saturating_add(1))..table_end(count), table_end(index));
-    image.zero(table_end(count.saturating_sub(1))..table_end(count));
+    let mut table = image.edit(table_end(index)..table_end(count));
+    table.copy_within(ENTRY.., 0);
+    table.zero(table.len().saturating_sub(ENTRY)..table.len());
     image.put(V5.da_count, &head);
 }
 
@@ -218,7 +233,7 @@ pub fn replace(image: &mut impl Image, geo: &Geometry, index: usize, attr: &Attr
         return false;
     }
     let nameidx = usize::from(old.nameidx.get());
-    let new = entry(&Item { hash: old.hashval.get(), attr: *attr }, nameidx);
+    let new = entry(attr, old.hashval.get(), nameidx);
     let changed = new != *old;
     if nameidx.saturating_add(size) > geo.blocksize() {
         return false;

@@ -31,7 +31,10 @@ impl Level for AttrLeaves {
         Leaf::parse(block, geo).map_or(0, |leaf| leaf_edit::used(&leaf))
     }
     fn items<'a>(block: &'a [u8], geo: &Geometry) -> Vec<Item<'a>> {
-        Leaf::parse(block, geo).map_or_else(Vec::new, |leaf| leaf_edit::items(&leaf).collect())
+        let Some(leaf) = Leaf::parse(block, geo) else { return Vec::new() };
+        let mut items = Vec::with_capacity(leaf.entries.len());
+        items.extend(leaf_edit::items(&leaf));
+        items
     }
     fn last_hash(block: &[u8], geo: &Geometry) -> Option<u32> {
         Leaf::parse(block, geo)?.last_hash()

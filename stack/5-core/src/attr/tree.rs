@@ -32,8 +32,6 @@ struct Found {
     index: usize,
     /// The blocks of its own that its value has.
     remote: Option<(DaBlock, u32)>,
-    /// Its value, if it is stored beside its name.
-    local: Vec<u8>,
     /// Bytes that it takes in its leaf.
     size: usize,
 }
@@ -78,8 +76,7 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
             };
             if !attr.is_incomplete() && key.matches(attr.flags, attr.name, local) {
                 let (index, size) = (start + ahead, attr.size());
-                let local = local.unwrap_or(&[]).to_vec();
-                return Ok(Search::Found(Found { path, index, remote, local, size }));
+                return Ok(Search::Found(Found { path, index, remote, size }));
             }
         }
         if leaf.last_hash() != Some(hash) {
@@ -115,10 +112,15 @@ impl Tx<'_> {
         let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         let Search::Found(found) = search(&mut tree, key)? else { return Ok(None) };
-        match found.remote {
-            Some((valueblk, valuelen)) => self.read_value(inode, valueblk, valuelen).map(Some),
-            None => Ok(Some(found.local)),
+        if let Some((valueblk, valuelen)) = found.remote {
+            return self.read_value(inode, valueblk, valuelen).map(Some);
         }
+        let leaf = Leaf::parse(tree.blocks.bytes(found.path.leaf())?, geo);
+        let attr = leaf.and_then(|leaf| leaf.attr(leaf.entries.get(found.index)?));
+        Ok(attr.and_then(|attr| match attr.value {
+            AttrValue::Local(value) => Some(value.to_vec()),
+            AttrValue::Remote { .. } => None,
+        }))
     }
 
     /// Makes the root of a fork without blocks: an empty leaf, which must not stay empty.

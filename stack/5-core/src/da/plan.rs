@@ -14,10 +14,11 @@
 //!
 //! Very large entries break every rule of this kind. For them the plan is valid, but nothing more.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use xfskit_format::da_cuts::{self, Cut};
+
+use crate::error::Result;
 
 /// Maximum number of neighbours that are rebalanced together.
 pub(crate) const WINDOW: usize = 4;
@@ -27,9 +28,7 @@ pub(crate) const WINDOW: usize = 4;
 pub(crate) struct Plan {
     /// The blocks of the window whose entries are redistributed.
     pub(crate) blocks: Range<usize>,
-    /// Entries of the window in front of them.
-    pub(crate) first_item: usize,
-    /// For each new block, the entries of the window up to its end.
+    /// For each new block, the entries of `blocks` up to its end.
     pub(crate) ends: Vec<usize>,
 }
 
@@ -45,19 +44,26 @@ pub(crate) fn may_stay(used: usize, capacity: usize, kids: usize) -> bool {
     kids < WINDOW && 3 * used >= capacity
 }
 
-/// The entries of a window, to be redistributed.
-struct Rebalance<'s> {
-    /// Hash and length of each.
-    entries: &'s [(u32, usize)],
-    /// Entries up to the end of each block.
-    ends: &'s [usize],
+/// The blocks of a window, whose entries are to be redistributed.
+#[derive(Debug)]
+pub(crate) struct Neighbours<'s> {
+    /// Bytes that the entries of each block use.
+    pub(crate) used: &'s [usize],
     /// The block that changed.
-    own: usize,
-    capacity: usize,
-    whole_runs: bool,
-    /// The possible cuts of the window, unless `whole_runs`: then they depend on where a range of
-    /// it begins.
-    anywhere: Vec<Cut>,
+    pub(crate) own: usize,
+    /// Bytes for entries in a block.
+    pub(crate) capacity: usize,
+    /// Runs of one hash are kept in one block if they fit.
+    pub(crate) whole_runs: bool,
+}
+
+/// A search for a plan. Most plans are ruled out by the bytes that the blocks use: the entries are
+/// read only of blocks for which one may work out.
+struct Rebalance<'s, F> {
+    window: Neighbours<'s>,
+    /// Hash and length of each entry, of the blocks that were read.
+    entries: [Option<Vec<(u32, usize)>>; WINDOW],
+    read: F,
 }
 
 /// Minimum and maximum number of bytes of each block in a distribution.
@@ -67,144 +73,183 @@ struct Limits {
     most: usize,
 }
 
-impl<'s> Rebalance<'s> {
-    fn new(
-        entries: &'s [(u32, usize)],
-        ends: &'s [usize],
-        own: usize,
-        capacity: usize,
-        whole_runs: bool,
-    ) -> Self {
-        let anywhere = if whole_runs { Vec::new() } else { da_cuts::anywhere(entries) };
-        Self { entries, ends, own, capacity, whole_runs, anywhere }
+impl<'s, F: FnMut(usize) -> Result<Vec<(u32, usize)>>> Rebalance<'s, F> {
+    fn new(window: Neighbours<'s>, read: F) -> Self {
+        Self { window, entries: Default::default(), read }
+    }
+
+    /// Returns the number of blocks.
+    fn len(&self) -> usize {
+        self.window.used.len()
     }
 
     /// Returns the ranges of `len` blocks with the changed one among them.
-    fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let first = (self.own + 1).saturating_sub(len);
-        let last = self.own.min(self.ends.len().saturating_sub(len));
-        let any = len <= self.ends.len();
+    fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<F> {
+        let first = (self.window.own + 1).saturating_sub(len);
+        let last = self.window.own.min(self.len().saturating_sub(len));
+        let any = len <= self.len();
         (first..=last).filter(move |_| any).map(move |start| start..start + len)
     }
 
-    fn first_item(&self, blocks: &Range<usize>) -> usize {
-        blocks.start.checked_sub(1).map_or(0, |before| self.ends[before])
-    }
-
-    /// Returns the start of `blocks`, and the possible cuts behind it.
-    fn cuts(&self, blocks: &Range<usize>) -> (Cut, Cow<'_, [Cut]>) {
-        let (first, end) = (self.first_item(blocks), self.ends[blocks.end - 1]);
-        if !self.whole_runs {
-            let start = first.checked_sub(1).map_or(Cut::default(), |last| self.anywhere[last]);
-            return (start, Cow::Borrowed(&self.anywhere[first..end]));
+    /// Returns the possible cuts of `blocks`.
+    fn cuts(&mut self, blocks: &Range<usize>) -> Result<Vec<Cut>> {
+        for block in blocks.clone() {
+            if self.entries[block].is_none() {
+                self.entries[block] = Some((self.read)(block)?);
+            }
         }
-        let before = self.entries[..first].iter().map(|(_, len)| len).sum();
-        let start = Cut { entries: first, bytes: before };
-        let entries = self.entries[first..end].iter().copied();
-        (start, Cow::Owned(da_cuts::between_runs(entries, start, self.capacity)))
-    }
-
-    fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {
-        let first_item = self.first_item(&blocks);
-        Plan { blocks, first_item, ends: cuts.iter().map(|cut| cut.entries).collect() }
-    }
-
-    /// Plans to make `from` blocks into `to`, within `limits`.
-    fn share(&self, from: usize, to: usize, limits: Limits) -> Option<Plan> {
-        self.ranges(from).find_map(|blocks| {
-            let (start, cuts) = self.cuts(&blocks);
-            let cuts = da_cuts::evenly(start, &cuts, to, limits.most)?;
-            let starts = std::iter::once(start.bytes).chain(cuts.iter().map(|cut| cut.bytes));
-            let kept =
-                cuts.iter().zip(starts).all(|(cut, start)| cut.bytes - start >= limits.least);
-            kept.then(|| self.plan(blocks, &cuts))
+        let entries = self.entries[blocks.clone()].iter().flatten().flatten().copied();
+        Ok(if self.window.whole_runs {
+            da_cuts::between_runs(entries, Cut::default(), self.window.capacity)
+        } else {
+            da_cuts::anywhere(entries)
         })
     }
 
-    /// Plans to pack all blocks of the window into as few as hold the entries one after the other.
-    fn fill(&self, blocks: Range<usize>) -> Plan {
-        let (start, cuts) = self.cuts(&blocks);
-        let cuts = da_cuts::greedily(start, &cuts, self.capacity);
-        self.plan(blocks, &cuts)
+    /// Plans to make `from` blocks into `to`, within `limits`.
+    fn share(&mut self, from: usize, to: usize, limits: Limits) -> Result<Option<Plan>> {
+        for blocks in self.ranges(from) {
+            let bytes: usize = self.window.used[blocks.clone()].iter().sum();
+            if bytes < to * limits.least || bytes > to * limits.most {
+                continue;
+            }
+            let cuts = self.cuts(&blocks)?;
+            let Some(cuts) = da_cuts::evenly(Cut::default(), &cuts, to, limits.most) else {
+                continue;
+            };
+            let starts = std::iter::once(0).chain(cuts.iter().map(|cut| cut.bytes));
+            if cuts.iter().zip(starts).all(|(cut, start)| cut.bytes - start >= limits.least) {
+                return Ok(Some(plan(blocks, &cuts)));
+            }
+        }
+        Ok(None)
     }
 
-    /// Returns the bytes that a block of the window uses.
-    fn used(&self, block: usize) -> usize {
-        let entries = &self.entries[self.first_item(&(block..block))..self.ends[block]];
-        entries.iter().map(|(_, len)| len).sum()
+    /// Returns the first plan that makes some blocks into as many as `to` returns for their number,
+    /// within `limits`.
+    fn first(
+        &mut self,
+        froms: impl Iterator<Item = usize>,
+        to: impl Fn(usize) -> usize,
+        limits: Limits,
+    ) -> Result<Option<Plan>> {
+        for from in froms {
+            if let Some(plan) = self.share(from, to(from), limits)? {
+                return Ok(Some(plan));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Plans to redistribute the entries of some blocks, as few as possible, within `limits`.
+    fn shift(&mut self, limits: Limits) -> Result<Option<Plan>> {
+        self.first(2..=self.len(), |from| from, limits)
+    }
+
+    /// Plans to pack `blocks` into as few as hold the entries one after the other, wherever runs
+    /// are divided.
+    fn fill(&mut self, blocks: Range<usize>) -> Result<Plan> {
+        self.window.whole_runs = false;
+        let cuts = self.cuts(&blocks)?;
+        Ok(plan(blocks, &da_cuts::greedily(Cut::default(), &cuts, self.window.capacity)))
     }
 
     fn two_thirds(&self) -> usize {
-        (2 * self.capacity).div_ceil(3)
+        (2 * self.window.capacity).div_ceil(3)
+    }
+
+    /// Plans [`to_grow`].
+    fn grow(&mut self) -> Result<Option<Plan>> {
+        let (all, capacity) = (self.len(), self.window.capacity);
+        let lowest = self.window.used.iter().copied().min().unwrap_or(0);
+        let least = self.two_thirds().min(lowest);
+        // Many names are often added together: redistributed blocks soon overflow again.
+        let spare = if self.window.whole_runs { capacity / 16 } else { capacity / 8 };
+        let full = Limits { least: if all < 3 { 1 } else { self.two_thirds() }, most: capacity };
+        let any = Limits { least: 1, most: capacity };
+        let more = |from| from + 1;
+        if let Some(plan) = self.shift(Limits { least, most: capacity - spare })? {
+            return Ok(Some(plan));
+        }
+        if let Some(plan) = self.first(all.min(3)..=all, more, full)? {
+            return Ok(Some(plan));
+        }
+        if let Some(plan) = self.shift(Limits { least, most: capacity })? {
+            return Ok(Some(plan));
+        }
+        if let Some(plan) = self.first(all.min(3)..=all, more, any)? {
+            return Ok(Some(plan));
+        }
+        self.share(1, 2, any)
+    }
+
+    /// Plans [`to_shrink`] for a whole window of neighbours.
+    fn shrink(&mut self) -> Result<Option<Plan>> {
+        let (all, capacity) = (self.len(), self.window.capacity);
+        let full = Limits { least: self.two_thirds(), most: capacity };
+        // Many names are often removed together: all neighbours come near two thirds at once.
+        let lasting = Limits { least: full.least + capacity / 24, most: capacity };
+        if let Some(plan) = self.shift(lasting)? {
+            return Ok(Some(plan));
+        }
+        for to in 1..all {
+            if let Some(plan) = self.share(all, to, full)? {
+                return Ok(Some(plan));
+            }
+        }
+        if let Some(plan) = self.shift(full)? {
+            return Ok(Some(plan));
+        }
+        self.share(all, all - 1, Limits { least: 1, most: capacity })
     }
 }
 
-/// Plans a distribution with space for the entry that made the block `own` overflow: `entries` has
-/// it already. `ends` are the entries up to the end of each block of the window.
+fn plan(blocks: Range<usize>, cuts: &[Cut]) -> Plan {
+    Plan { blocks, ends: cuts.iter().map(|cut| cut.entries).collect() }
+}
+
+/// Plans a distribution with space for the entry that made a block overflow: `window` and `read`
+/// include it already. `read` returns hash and length of each entry of a block.
 pub(crate) fn to_grow(
-    entries: &[(u32, usize)],
-    ends: &[usize],
-    own: usize,
-    capacity: usize,
-    whole_runs: bool,
-) -> Plan {
-    let rebalance = Rebalance::new(entries, ends, own, capacity, whole_runs);
-    let all = ends.len();
-    let lowest = (0..all).map(|block| rebalance.used(block)).min().unwrap_or(0);
-    let least = rebalance.two_thirds().min(lowest);
-    // Many names are often added together: redistributed blocks soon overflow again.
-    let spare = if whole_runs { capacity / 16 } else { capacity / 8 };
-    let relaxed = Limits { least, most: capacity - spare };
-    let tight = Limits { least, most: capacity };
-    let full = Limits { least: if all < 3 { 1 } else { rebalance.two_thirds() }, most: capacity };
-    let any = Limits { least: 1, most: capacity };
-    let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
-    let split = |limits| (all.min(3)..=all).find_map(|len| rebalance.share(len, len + 1, limits));
-    let plan = shift(relaxed)
-        .or_else(|| split(full))
-        .or_else(|| shift(tight))
-        .or_else(|| split(any))
-        .or_else(|| rebalance.share(1, 2, any));
-    if let Some(plan) = plan {
-        return plan;
+    window: Neighbours<'_>,
+    read: impl FnMut(usize) -> Result<Vec<(u32, usize)>>,
+) -> Result<Plan> {
+    let own = window.own;
+    let mut rebalance = Rebalance::new(window, read);
+    if let Some(plan) = rebalance.grow()? {
+        return Ok(plan);
     }
-    if whole_runs {
-        return to_grow(entries, ends, own, capacity, false);
+    if std::mem::take(&mut rebalance.window.whole_runs)
+        && let Some(plan) = rebalance.grow()?
+    {
+        return Ok(plan);
     }
     rebalance.fill(own..own + 1)
 }
 
-/// Plans a distribution for a window whose block `own` is not [full enough](is_full_enough);
-/// returns `None` if it stays as it is.
+/// Plans a distribution for a window whose changed block is not [full enough](is_full_enough);
+/// returns `None` if it stays as it is. `read` returns hash and length of each entry of a block.
 pub(crate) fn to_shrink(
-    entries: &[(u32, usize)],
-    ends: &[usize],
-    own: usize,
-    capacity: usize,
-    whole_runs: bool,
-) -> Option<Plan> {
-    let rebalance = Rebalance::new(entries, ends, own, capacity, whole_runs);
-    let all = ends.len();
-    let used = rebalance.used(own);
+    window: Neighbours<'_>,
+    read: impl FnMut(usize) -> Result<Vec<(u32, usize)>>,
+) -> Result<Option<Plan>> {
+    let (all, capacity, used) = (window.used.len(), window.capacity, window.used[window.own]);
+    let mut rebalance = Rebalance::new(window, read);
     let any = Limits { least: 1, most: capacity };
     let plan = if all == WINDOW {
-        let full = Limits { least: rebalance.two_thirds(), most: capacity };
-        // Many names are often removed together: all neighbours come near two thirds at once.
-        let lasting = Limits { least: full.least + capacity / 24, most: capacity };
-        let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
-        shift(lasting)
-            .or_else(|| (1..all).find_map(|to| rebalance.share(all, to, full)))
-            .or_else(|| shift(full))
-            .or_else(|| rebalance.share(all, all - 1, any))
-    } else if !may_stay(used, capacity, all) {
-        let relaxed = Limits { least: 1, most: capacity - capacity / 8 };
-        rebalance.share(all, all - 1, relaxed).or_else(|| rebalance.share(all, all, any))
-    } else {
+        rebalance.shrink()?
+    } else if may_stay(used, capacity, all) {
         None
+    } else {
+        let relaxed = Limits { least: 1, most: capacity - capacity / 8 };
+        match rebalance.share(all, all - 1, relaxed)? {
+            None => rebalance.share(all, all, any)?,
+            plan => plan,
+        }
     };
     if plan.is_some() || used > 0 {
-        return plan;
+        return Ok(plan);
     }
     // The block is empty, and the remaining entries fit where they were before.
-    Some(Rebalance::new(entries, ends, own, capacity, false).fill(0..all))
+    rebalance.fill(0..all).map(Some)
 }

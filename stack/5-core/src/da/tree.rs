@@ -12,6 +12,7 @@
 //!    leaf is less than two thirds full.
 //! 5. One change of an entry touches a number of blocks that is bounded by the depth of the tree.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use xfskit_format::da::{self, BlkInfo, Node, NodeEntry};
@@ -20,7 +21,7 @@ use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
 use zerocopy::FromBytes;
 
-use crate::da::plan::{self, Plan};
+use crate::da::plan::{self, Neighbours, Plan};
 use crate::error::{Error, Result};
 
 /// Access to the blocks of one fork. In a transaction every block that was accessed is locked to
@@ -308,24 +309,21 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         }
         drop(image);
         let depth = if depth == 0 { self.push_down(path)? } else { depth };
-        let window = self.window(path, depth)?;
-        let mut all: Vec<L::Item<'_>> = Vec::new();
-        let mut ends = Vec::new();
-        for (number, block) in window.blocks.iter().enumerate() {
-            let mut own = L::items(&block.bytes, geo);
+        let mut window = self.window::<L>(path, depth)?;
+        window.used[window.own] += items.iter().map(|item| L::len(*item)).sum::<usize>();
+        let copies = Copies::default();
+        let mut all: [Vec<L::Item<'_>>; plan::WINDOW] = Default::default();
+        let plan = plan::to_grow(window.neighbours::<L>(geo, fork), |number| {
+            let mut own = self.items_of::<L>(window.blocks[number], &copies, number)?;
             if number == window.own {
                 let new = items.iter().map(|item| L::shorten(*item));
                 let hash = items.first().map_or(0, |item| L::hash(*item));
                 let at = at.unwrap_or_else(|| own.partition_point(|old| L::hash(*old) <= hash));
                 own.splice(at..at, new);
             }
-            all.extend(own);
-            ends.push(all.len());
-        }
-        let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
-        let capacity = L::capacity(geo, fork);
-        let plan = plan::to_grow(&lens, &ends, window.own, capacity, L::WHOLE_RUNS);
-        self.apply_plan::<L>(path, depth, &window, &all, &plan)
+            Ok(keep::<L>(&mut all, number, own))
+        })?;
+        self.apply_plan::<L>(path, depth, &window, &plan, &all)
     }
 
     /// Rebalances after an entry was removed from the block at `depth` of `path`.
@@ -343,19 +341,18 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         {
             return self.update_hashes::<L>(path, depth);
         }
-        let window = self.window(path, depth)?;
+        let window = self.window::<L>(path, depth)?;
         if window.blocks.len() == 1 && depth == 1 {
             return self.pull_up();
         }
-        let mut all: Vec<L::Item<'_>> = Vec::new();
-        let mut ends = Vec::new();
-        for block in &window.blocks {
-            all.extend(L::items(&block.bytes, geo));
-            ends.push(all.len());
-        }
-        let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
-        match plan::to_shrink(&lens, &ends, window.own, capacity, L::WHOLE_RUNS) {
-            Some(plan) => self.apply_plan::<L>(path, depth, &window, &all, &plan),
+        let copies = Copies::default();
+        let mut all: [Vec<L::Item<'_>>; plan::WINDOW] = Default::default();
+        let plan = plan::to_shrink(window.neighbours::<L>(geo, fork), |number| {
+            let own = self.items_of::<L>(window.blocks[number], &copies, number)?;
+            Ok(keep::<L>(&mut all, number, own))
+        })?;
+        match plan {
+            Some(plan) => self.apply_plan::<L>(path, depth, &window, &plan, &all),
             None => self.update_hashes::<L>(path, depth),
         }
     }
@@ -389,41 +386,56 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     /// Returns the block at `depth` of `path` and its neighbours under the same parent, at most
     /// four.
-    fn window(&mut self, path: &Path, depth: usize) -> Result<Window> {
+    fn window<L: Level>(&mut self, path: &Path, depth: usize) -> Result<Window> {
+        let geo = self.geo;
         let parent = path.steps[depth - 1];
         let (level, kids) = self.children(parent.dablk)?;
         let len = kids.len().min(plan::WINDOW);
         let start = parent.index.saturating_sub(1).min(kids.len() - len);
-        let near = kids[start..start + len].to_vec();
-        let mut blocks = Vec::with_capacity(len);
-        for child in near {
-            let dablk = DaBlock(child.before.get());
-            let bytes = self.blocks.bytes(dablk)?.to_vec();
-            let found = level_of(&bytes, self.geo);
+        let blocks: Vec<_> =
+            kids[start..start + len].iter().map(|child| DaBlock(child.before.get())).collect();
+        let mut used = Vec::with_capacity(len);
+        for &dablk in &blocks {
+            let bytes = self.blocks.bytes(dablk)?;
+            let found = level_of(bytes, geo);
+            used.push(L::used(bytes, geo));
             self.verify_level(dablk, Some(level.saturating_sub(1)), found)?;
-            blocks.push(Neighbour { dablk, bytes });
         }
-        Ok(Window { start, own: parent.index - start, blocks })
+        Ok(Window { start, own: parent.index - start, blocks, used })
     }
 
-    /// Redistributes `all` entries of `window` according to `plan`.
+    /// Returns the entries of block `dablk`, number `number` of a window, in a copy of it: the block
+    /// itself is changed while they are redistributed.
+    fn items_of<'c, L: Level>(
+        &mut self,
+        dablk: DaBlock,
+        copies: &'c Copies,
+        number: usize,
+    ) -> Result<Vec<L::Item<'c>>> {
+        let bytes = self.blocks.bytes(dablk)?;
+        Ok(L::items(copies[number].get_or_init(|| bytes.to_vec()), self.geo))
+    }
+
+    /// Redistributes entries of `window` according to `plan`. `all` has the entries of each block.
     fn apply_plan<L: Level>(
         &mut self,
         path: &mut Path,
         depth: usize,
         window: &Window,
-        all: &[L::Item<'_>],
         plan: &Plan,
+        all: &[Vec<L::Item<'_>>; plan::WINDOW],
     ) -> Result<()> {
         let (geo, fork) = (self.geo, self.fork);
         let old = &window.blocks[plan.blocks.clone()];
-        let mut start = plan.first_item;
+        let level = level_of(self.blocks.bytes(old[0])?, geo);
+        let all = all[plan.blocks.clone()].concat();
+        let mut start = 0;
         let mut children = Vec::with_capacity(plan.ends.len());
         for (number, &end) in plan.ends.iter().enumerate() {
             let items = &all[start..end];
             let dablk = match old.get(number) {
-                Some(block) => block.dablk,
-                None => self.new_neighbour::<L>(children.last(), level_of(&old[0].bytes, geo))?,
+                Some(dablk) => *dablk,
+                None => self.new_neighbour::<L>(children.last(), level)?,
             };
             L::pack(&mut self.blocks.image(dablk)?, geo, fork, items);
             let hash = items.last().map_or(0, |item| L::hash(*item));
@@ -431,8 +443,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             start = end;
         }
         for gone in old.iter().skip(children.len()) {
-            self.unchain(gone.dablk)?;
-            self.blocks.shrink(gone.dablk)?;
+            self.unchain(*gone)?;
+            self.blocks.shrink(*gone)?;
         }
         let first = window.start + plan.blocks.start;
         self.replace_children(path, depth - 1, first..first + old.len(), &children)
@@ -559,13 +571,31 @@ struct Window {
     start: usize,
     /// The index of the changed block among them.
     own: usize,
-    blocks: Vec<Neighbour>,
+    blocks: Vec<DaBlock>,
+    /// Bytes that the entries of each use.
+    used: Vec<usize>,
 }
 
-struct Neighbour {
-    dablk: DaBlock,
-    /// Its contents before the change.
-    bytes: Vec<u8>,
+impl Window {
+    /// Returns the window as the plan needs it.
+    fn neighbours<L: Level>(&self, geo: &Geometry, fork: Fork) -> Neighbours<'_> {
+        let (capacity, whole_runs) = (L::capacity(geo, fork), L::WHOLE_RUNS);
+        Neighbours { used: &self.used, own: self.own, capacity, whole_runs }
+    }
+}
+
+/// Copies of the blocks of a window, as far as their entries were needed.
+type Copies = [OnceCell<Vec<u8>>; plan::WINDOW];
+
+/// Keeps the entries of block `number`. Returns hash and length of each.
+fn keep<'c, L: Level>(
+    all: &mut [Vec<L::Item<'c>>; plan::WINDOW],
+    number: usize,
+    items: Vec<L::Item<'c>>,
+) -> Vec<(u32, usize)> {
+    let lens = items.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
+    all[number] = items;
+    lens
 }
 
 /// Returns the node in `bytes`; `None` for a leaf.

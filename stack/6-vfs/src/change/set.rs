@@ -96,11 +96,11 @@ impl Fs {
             if namespace == Namespace::User && !core.is_regular() && !core.is_dir() {
                 return Err(Error::Limit("only files and directories have user. attributes"));
             }
-            match (namespace, name.as_slice()) {
+            match (namespace, name) {
                 (Namespace::Trusted, acl::ACCESS | acl::DEFAULT) => {
-                    set_acl(tx, inode, &name, &value, mode)?;
+                    set_acl(tx, inode, name, &value, mode)?;
                 }
-                _ => tx.attr_set(inode, namespace, &name, &value, mode)?,
+                _ => tx.attr_set(inode, namespace, name, &value, mode)?,
             }
             tx.touch(inode, Touch::INODE, now);
             Ok(())
@@ -136,7 +136,7 @@ impl Fs {
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;
-            tx.attr_remove(inode, namespace, &name)?;
+            tx.attr_remove(inode, namespace, name)?;
             tx.touch(inode, Touch::INODE, now);
             Ok(())
         })?)
