@@ -12,16 +12,16 @@ const VALUE_MAX: usize = 64 << 10;
 /// Length of the longest name on disk, in bytes.
 const NAME_MAX: usize = 255;
 
+/// Namespace, name and value of an attribute on disk.
+type OnDisk<'a> = (Namespace, &'a [u8], Cow<'a, [u8]>);
+
 /// Returns namespace, name and value on disk of the attribute that programs call `name`: the
 /// reverse of [`Fs::xattrs`](crate::Fs::xattrs). The value of an ACL that is to be removed is
 /// empty.
 ///
 /// # Errors
 /// A name without a known prefix, a name or value that is too long, an ACL that is not valid.
-pub(crate) fn to_disk<'a>(
-    name: &'a [u8],
-    value: &'a [u8],
-) -> Result<(Namespace, &'a [u8], Cow<'a, [u8]>)> {
+pub(crate) fn to_disk<'a>(name: &'a [u8], value: &'a [u8]) -> Result<OnDisk<'a>> {
     let no = |why| Error::Core(Core::Limit(why));
     for (xattr, on_disk) in [(acl::ACCESS_XATTR, acl::ACCESS), (acl::DEFAULT_XATTR, acl::DEFAULT)] {
         if name == xattr.as_bytes() {

@@ -354,10 +354,10 @@ impl<'a> Leaf<'a> {
         Some(Attr { flags, name, value: AttrValue::Local(rest.get(..valuelen)?) })
     }
 
-    /// Returns the bytes of `attr`, the attribute of `entry`, as they are in the block, with those
+    /// Returns the bytes of `attr`, which begin at `nameidx`, as they are in the block, with those
     /// that align the next one; `None` if they do not fit into the block.
-    pub(super) fn stored(&self, entry: &LeafEntry, attr: &Attr<'_>) -> Option<&'a [u8]> {
-        bytes::slice(self.block, usize::from(entry.nameidx.get()), attr.size())
+    pub(super) fn stored(&self, nameidx: U16, attr: &Attr<'_>) -> Option<&'a [u8]> {
+        bytes::slice(self.block, usize::from(nameidx.get()), attr.size())
     }
 
     /// Returns the attributes, incomplete ones too, in hash order.

@@ -49,7 +49,7 @@ pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + Clone + us
     let leaf = *leaf;
     leaf.entries.iter().filter_map(move |e| {
         let attr = leaf.attr(e)?;
-        Some(Item { hash: e.hashval.get(), attr, stored: leaf.stored(e, &attr) })
+        Some(Item { hash: e.hashval.get(), attr, stored: leaf.stored(e.nameidx, &attr) })
     })
 }
 
@@ -119,7 +119,9 @@ fn write(place: &mut [u8], attr: &Attr<'_>) {
         }
     };
     let (fields, rest) = place.split_at_mut(head);
-    fields[head - 1] = namelen;
+    if let Some(last) = fields.last_mut() {
+        *last = namelen;
+    }
     let (name, rest) = rest.split_at_mut(attr.name.len());
     name.copy_from_slice(attr.name);
     let (behind, padding) = rest.split_at_mut(value.len());
