@@ -211,7 +211,7 @@ impl Point {
             "read_bytes": io_stats.read,
             "loaded_bytes": io_stats.loaded,
             "stored_bytes": io_stats.stored,
-            "rebuilt_bytes": rebuilt,
+            "rebuilt_bytes": rebuilt.map(|rebuilt| rebuilt.bytes),
         }})
     }
 }
@@ -285,9 +285,9 @@ fn fifties(options: &Options) -> Vec<Plan> {
     if options.raid50 { options.plan.raid50s() } else { Vec::new() }
 }
 
-/// Returns the parts with their steps. A step is a point, which runs up before it is measured.
+/// Returns the parts with their steps. A step is a point.
 fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
-    let (plan, time) = (options.plan, options.time + options.time / readers::RUN_UP);
+    let (plan, time) = (options.plan, options.time);
     let part =
         |name: &str, points: usize| PartPlan::timed(name, points * settings.repetitions, time);
     let mut parts = vec![part("states", 2 * Study::states(&plan).len())];
