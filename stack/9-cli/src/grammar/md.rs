@@ -23,8 +23,8 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
                                    no superblocks: members in role order
   md:overlay=FILE:a.img,b.img      same as --overlay FILE: writes go there, members are not written
-  md:force:a.img,b.img             same as --force: use stale members if there are too few fresh ones,
-                                   and trust parity that may be out of date; later writes may be lost
+  md:force:a.img,b.img             as --force: use stale members if there are too few fresh ones,
+                                   trust parity that may be out of date; later writes may be lost
 
 Examples:
   xfskit md assemble /images/m*.img       the array of these members, and the target to use
