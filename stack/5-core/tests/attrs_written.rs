@@ -389,7 +389,7 @@ fn the_extent_counter_of_the_attribute_fork_ends_in_an_error_and_nothing_half_do
     }
     let base = ["-b", "size=1024", "-m", "rmapbt=1", "-i"];
     let (count, error) = scattered_values(&[&base[..], &["nrext64=0"]].concat(), 33_000);
-    assert!(matches!(error, Some(Error::Limit(_))), "{error:?} after {count}");
+    assert!(matches!(error, Some(Error::FileTooLarge(_))), "{error:?} after {count}");
     assert!((30_000..32_768).contains(&count), "{count}");
     let (count, error) = scattered_values(&[&base[..], &["nrext64=1"]].concat(), 33_000);
     assert!(error.is_none() && count == 33_000, "{error:?} after {count}");

@@ -159,7 +159,7 @@ impl Tx<'_> {
         }
         match u32::try_from(at) {
             Ok(dablk) if dablk.checked_add(len).is_some() => Ok(DaBlock(dablk)),
-            _ => Err(Error::Limit("the attribute fork reaches the end of its address space")),
+            _ => Err(Error::Full("the attribute fork reaches the end of its address space")),
         }
     }
 }

@@ -130,8 +130,8 @@ impl Tx<'_> {
     /// repeats the call for the rest.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Limit`](crate::Error::Limit) if the fork
-    /// cannot hold more extents.
+    /// [`Error::NoSpace`](crate::Error::NoSpace),
+    /// [`Error::FileTooLarge`](crate::Error::FileTooLarge) if the fork cannot hold more extents.
     pub fn bmap_alloc(
         &mut self,
         inode: TxInode,
