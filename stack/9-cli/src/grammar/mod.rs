@@ -61,7 +61,8 @@ Paths inside a volume are absolute: /etc/passwd.
 
 Exit codes:
   0    success
-  1    a problem was found: corruption, a missing name, a difference
+  1    a problem was found: corruption, a missing name, a difference; or what was looked for was not
+       found
   2    the command could not run: bad usage, the target cannot be opened, an I/O error
   130  stopped by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT; a changed volume is consistent and closed
   141  the reader of standard output closed the pipe

@@ -441,7 +441,8 @@ pub(crate) struct Bulkstat {
 /// List the partitions and logical volumes of a disk image, and which of them hold XFS
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line begins with the TARGET to use in other commands.
+Each line begins with the TARGET to use in other commands. If neither a volume, nor partitions, nor
+logical volumes are recognised, the exit code is 1.
 
 Examples:
   xfskit targets disk.img
