@@ -145,17 +145,18 @@ impl Tx<'_> {
     }
 
     fn find_hole(&self, inode: TxInode, len: u32) -> Result<DaBlock> {
+        let first = self.bmap_first(inode, Fork::Attr, HOLE_SEARCH)?;
         let mut at = 0u64;
-        for look in 0.. {
-            match self.bmap_next(inode, Fork::Attr, FileOff(at))? {
-                Some(extent) if extent.startoff.0 < at.saturating_add(len.into()) => {
-                    at = extent.end().0;
-                }
-                _ => break,
+        let mut found = false;
+        for extent in &first {
+            found = extent.startoff.0 >= at.saturating_add(len.into());
+            if found {
+                break;
             }
-            if look == HOLE_SEARCH {
-                at = self.bmap_end(inode, Fork::Attr)?.0;
-            }
+            at = extent.end().0;
+        }
+        if !found && first.len() == HOLE_SEARCH {
+            at = self.bmap_end(inode, Fork::Attr)?.0;
         }
         match u32::try_from(at) {
             Ok(dablk) if dablk.checked_add(len).is_some() => Ok(DaBlock(dablk)),
