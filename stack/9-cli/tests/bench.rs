@@ -1,10 +1,8 @@
 //! `xfskit bench`, with small numbers.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, expect, json, shown};
+use crate::common::{Bench, expect, json, shown};
 
 /// The arguments of a small study of attributes.
 const SMALL: [&str; 10] = [

@@ -1,16 +1,12 @@
 //! Volumes with right checksums and wrong structure. Every command ends, reports it, and leaves
 //! nothing half done.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Bench, Run, begin, damage, ended, expect, shown, signal, xfskit};
+use crate::common::{Bench, Run, begin, damage, ended, expect, shown, signal, xfskit};
 
 /// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
 const LEAF: u64 = 2523 << 12;
