@@ -1,16 +1,12 @@
 //! Volumes with right checksums and wrong structure. Every command ends, reports it, and leaves
 //! nothing half done.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Bench, Run, begin, damage, ended, expect, inode_at, shown, signal, xfskit};
+use crate::common::{Bench, Run, begin, damage, ended, expect, inode_at, shown, signal, xfskit};
 
 /// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
 const LEAF: u64 = 2523 << 12;
@@ -387,7 +383,7 @@ fn an_index_with_more_entries_than_names_is_reported_by_every_command_that_lists
     let all = fs::read(&image).unwrap();
     let word = |block: &[u8], at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
     let leaf = |block: &&[u8]| word(block, 8) == 0x3df1 && word(block, 58) > 0;
-    let n = all.chunks(4096).position(|block| leaf(&block)).unwrap();
+    let (n, _) = (0_u64..).zip(all.chunks(4096)).find(|(_, block)| leaf(block)).unwrap();
     edit(&image, n * 4096, 12, |block| {
         let stale = word(block, 58) - 1;
         block[58..60].copy_from_slice(&stale.to_be_bytes());

@@ -1,8 +1,7 @@
 //! Runs the built command, on volumes that the kernel filled (kept compressed in `tests/images`)
 //! and on damaged copies of them.
 
-#![allow(dead_code)] // each test file uses its part
-#![allow(missing_docs, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 use std::fs;
 use std::io::Write;

@@ -193,10 +193,10 @@ fn fill(settings: &Settings, writer: Implementation, log: u64) -> io::Result<(Di
     };
     let mut volume = settings.volume(writer)?;
     let bytes = match writer {
-        // Both begin to write changes in place when a little more of the journal is used: the engine
-        // in the background, the kernel (at three quarters) when it must.
+        // Both begin to write changes in place when a little more of the journal is used. Linux 6.18
+        // began at 55 percent of a journal of 2,038 MiB, and at 77 percent of one of 128 MiB.
         Implementation::Engine => log / 8 * 3,
-        Implementation::Kernel => log / 3 * 2,
+        Implementation::Kernel => log / 2,
     };
     let files = volume.run(&mut Fill { bytes })?;
     volume.run(&mut Sync)?;

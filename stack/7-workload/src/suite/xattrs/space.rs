@@ -111,7 +111,10 @@ fn answer(title: &str, results: &[CaseResult]) -> Option<Answer> {
     let kernel = most(Implementation::Kernel)
         .map_or(String::new(), |(percent, _)| format!(" The kernel wastes up to {percent:.1} %."));
     Some(Answer {
-        question: format!("How much space do leaves waste: {}?", title.trim_start_matches("Space: ")),
+        question: format!(
+            "How much space do leaves waste: {}?",
+            title.trim_start_matches("Space: ")
+        ),
         verdict: format!("At most {ours:.1} %, in {}.{kernel}", worst.case),
         figure: format!("{ours:.1} %."),
         published: "18 to 45 %.".into(),
