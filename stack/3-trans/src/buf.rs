@@ -185,6 +185,11 @@ impl BufCache {
         &self.dev
     }
 
+    /// Returns the number of bytes that the cache keeps at most.
+    pub fn limit(&self) -> usize {
+        self.shard_limit.saturating_mul(SHARDS)
+    }
+
     /// Returns the counters of the cache.
     pub fn stats(&self) -> Stats {
         let c = &self.counters;

@@ -9,6 +9,7 @@ pub mod change;
 pub(crate) mod debris;
 mod finish;
 mod leaves;
+pub(crate) mod map_cache;
 mod tree;
 
 use std::borrow::Cow;

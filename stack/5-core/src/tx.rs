@@ -19,6 +19,7 @@ use xfskit_space::SpaceTx;
 use xfskit_trans::{Handle, TransError};
 use xfskit_units::Ino;
 
+use crate::attr::map_cache::{AttrMap, TakenMap};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::superblock_edit;
@@ -32,8 +33,11 @@ const BUSY_RETRIES_MAX: usize = 5;
 #[derive(Debug)]
 pub struct Tx<'v> {
     volume: &'v Volume,
+    /// The attribute fork that it changes. Dropped before the locks are released.
+    pub(crate) attr_map: TakenMap<'v>,
     space: SpaceTx<'v>,
-    /// Directories that it has mapped or unmapped blocks of.
+    /// Inodes that it has mapped or unmapped metadata blocks of: of a directory, or of an attribute
+    /// fork.
     pub(crate) remapped: Vec<Ino>,
 }
 
@@ -73,12 +77,14 @@ impl Volume {
         loop {
             let mut tx = Tx {
                 volume: self,
+                attr_map: TakenMap::new(&self.attr_maps),
                 space: SpaceTx::new(self.space(), engine.resume()?),
                 remapped: Vec::new(),
             };
             let result = change(&mut tx).and_then(|value| Ok(tx.run_deferred().map(|()| value)?));
             match result {
                 Ok(value) => {
+                    tx.attr_map.put_back();
                     // The caller, which holds the ticket of the data, writes it after this.
                     if self.wsync && !tx.waits_for_data() {
                         engine.force(tx.space.commit())?;
@@ -122,6 +128,13 @@ impl<'v> Tx<'v> {
     #[inline]
     pub fn volume(&self) -> &'v Volume {
         self.volume
+    }
+
+    /// Returns what is known of the attribute fork of inode `ino`, which this transaction holds,
+    /// and the transaction of its blocks.
+    #[inline]
+    pub(crate) fn attr_map_of(&mut self, ino: Ino) -> (&mut AttrMap, &mut SpaceTx<'v>) {
+        (self.attr_map.of(ino), &mut self.space)
     }
 
     /// Returns inode `ino`, which must be in use, with its ILOCK taken.

@@ -14,6 +14,7 @@ use xfskit_space::{Counts, Space};
 use xfskit_trans::{Buf, BufCache, Engine, Stats};
 use xfskit_units::{AgNumber, Geometry, Lsn};
 
+use crate::attr::map_cache::AttrMaps;
 use crate::dir_cache::DirCache;
 use crate::error::{Error, Result};
 use crate::open_files::Contents;
@@ -44,12 +45,15 @@ pub struct Volume {
     pub(crate) swept: Swept,
     /// Free space and block maps of large directories.
     pub(crate) dir_cache: DirCache,
+    /// Block maps of large attribute forks.
+    pub(crate) attr_maps: AttrMaps,
 }
 
 impl Volume {
     /// Makes a volume of its allocation groups.
     pub(crate) fn new(space: Space) -> Self {
         Self {
+            attr_maps: AttrMaps::new(space.cache().limit()),
             space,
             wsync: false,
             orphans_left: Mutex::default(),

@@ -1,11 +1,15 @@
 //! The blocks of an attribute fork in a transaction: looked up by their offset in the fork, and
 //! locked at first use.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use xfskit_format::bmbt::Extent;
 use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{DaBlock, Daddr, FilBlks, FileOff, Sectors};
 
+use crate::attr::map_cache::AttrMap;
 use crate::bmap::buf_map;
 use crate::da::tree::DaBlocks;
 use crate::da::verify_any;
@@ -21,47 +25,62 @@ const HOLE_SEARCH: usize = 64;
 pub(super) struct TxBlocks<'x, 'v> {
     tx: &'x mut Tx<'v>,
     inode: TxInode,
-    held: Vec<(DaBlock, Handle)>,
-    /// The extent that was found last, as of the last change of the map: a path through the tree
-    /// mostly lies in one, and a look-up in the map takes longer than one of the block.
-    extent: Option<Extent>,
 }
 
 impl<'x, 'v> TxBlocks<'x, 'v> {
     pub(super) fn new(tx: &'x mut Tx<'v>, inode: TxInode) -> Self {
-        Self::again(tx, inode, Vec::with_capacity(8))
+        Self { tx, inode }
     }
 
-    /// Accesses the same blocks again in the same transaction.
-    pub(super) fn again(tx: &'x mut Tx<'v>, inode: TxInode, held: Vec<(DaBlock, Handle)>) -> Self {
-        Self { tx, inode, held, extent: None }
-    }
-
-    /// Returns the held blocks, for [`again`](Self::again).
-    pub(super) fn held(self) -> Vec<(DaBlock, Handle)> {
-        self.held
+    fn map(&mut self) -> &mut AttrMap {
+        self.tx.attr_map.of(self.inode.ino)
     }
 
     /// Returns the location of block `dablk`, and its name for errors.
     fn block(&mut self, dablk: DaBlock) -> Result<(BufMap, Location)> {
         let fileoff = FileOff(dablk.0.into());
-        if self.extent.is_none_or(|extent| extent.block_at(fileoff).is_none()) {
-            self.extent = self.tx.bmap_lookup(self.inode, Fork::Attr, fileoff)?;
+        let covers = |extent: &Extent| extent.block_at(fileoff).is_some();
+        let mut extent = self.map().extent.filter(covers);
+        if extent.is_none() {
+            extent = self.tx.bmap_lookup(self.inode, Fork::Attr, fileoff)?;
+            self.map().extent = extent;
         }
-        let map = buf_map(self.tx.volume().geo(), fileoff, 1, |_| Ok(self.extent))?;
+        let map = buf_map(self.tx.volume().geo(), fileoff, 1, |_| Ok(extent))?;
         self.tx.attr_block_at(self.inode, dablk, "attribute tree", map)
     }
 
     /// Locks block `dablk`.
     fn handle(&mut self, dablk: DaBlock) -> Result<Handle> {
-        if let Some((_, handle)) = self.held.iter().find(|(held, _)| *held == dablk) {
+        if let Some((_, handle)) = self.map().held.iter().find(|(held, _)| *held == dablk) {
             return Ok(*handle);
         }
+        let handle = match self.recall(dablk) {
+            Some(handle) => handle,
+            None => self.read(dablk)?,
+        };
+        self.map().held.push((dablk, handle));
+        Ok(handle)
+    }
+
+    /// Locks block `dablk` if its location is known, and this transaction or no transaction holds
+    /// it.
+    fn recall(&mut self, dablk: DaBlock) -> Option<Handle> {
+        let len = self.tx.volume().geo().blocksize();
+        let (map, trans) = self.tx.attr_map_of(self.inode.ino);
+        let block = map.get(dablk)?;
+        trans.try_join((block.daddr, len), block.object.as_ref())
+    }
+
+    /// Locks block `dablk`, found through the map of the fork and the buffer cache.
+    fn read(&mut self, dablk: DaBlock) -> Result<Handle> {
         let (map, at) = self.block(dablk)?;
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_any(bytes, ctx, Fork::Attr);
         let ctx = self.tx.volume().ctx(at);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
-        self.held.push((dablk, handle));
+        if !self.tx.remapped.contains(&self.inode.ino) {
+            let object = Arc::downgrade(self.tx.item(handle));
+            self.map().set(dablk, map.first().0, object);
+        }
         Ok(handle)
     }
 }
@@ -82,24 +101,29 @@ impl DaBlocks for TxBlocks<'_, '_> {
     }
 
     fn grow(&mut self) -> Result<DaBlock> {
-        self.extent = None;
         let dablk = self.tx.grow_attr_fork(self.inode, 1)?;
         let (map, _) = self.block(dablk)?;
         let handle = self.tx.fresh(&map)?;
-        self.held.push((dablk, handle));
+        self.map().held.push((dablk, handle));
         Ok(dablk)
     }
 
     fn shrink(&mut self, dablk: DaBlock) -> Result<()> {
         let handle = self.handle(dablk)?;
         self.tx.invalidate(handle);
-        self.held.retain(|(held, _)| *held != dablk);
-        self.extent = None;
         self.tx.bunmap(self.inode, Fork::Attr, FileOff(dablk.0.into()), FilBlks(1))
     }
 }
 
 impl Tx<'_> {
+    /// Forgets what is known of blocks of an attribute fork whose map changes, and may be undone.
+    pub(crate) fn forget_attr_blocks(&mut self, inode: TxInode, blocks: Range<FileOff>) {
+        self.attr_map.of(inode.ino).forget(blocks.start.0..blocks.end.0);
+        if !self.remapped.contains(&inode.ino) {
+            self.remapped.push(inode.ino);
+        }
+    }
+
     /// Returns the location of block `dablk` of an attribute fork, and its name for errors.
     pub(super) fn attr_block(
         &self,

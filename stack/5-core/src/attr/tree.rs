@@ -143,14 +143,13 @@ impl Tx<'_> {
         let old = search(&mut Tree::new(geo, Fork::Attr, inode.ino, &mut blocks), key)?;
         mode.verify(matches!(old, Search::Found(_)))?;
         let flags = key.namespace.flags();
-        let held = blocks.held();
         let place = if leaf_edit::is_remote(geo, key.name.len(), value.len()) {
             self.write_value(inode, value)?
         } else {
             AttrValue::Local(value)
         };
         let item = Item::new(geo, Attr { flags, name: key.name, value: place });
-        let mut blocks = TxBlocks::again(self, inode, held);
+        let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         match old {
             Search::Missing(path) => tree.insert::<AttrLeaves>(path, item),

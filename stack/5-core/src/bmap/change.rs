@@ -260,6 +260,9 @@ impl Tx<'_> {
         if !self.has_extents(inode, fork) {
             return Ok(Vec::new());
         }
+        if fork == Fork::Attr {
+            self.forget_attr_blocks(inode, start..end);
+        }
         let removed = map::remove(self, inode, fork, (start, end))?;
         let blocks: u64 = removed.iter().map(|extent| extent.blockcount.0).sum();
         count_blocks(self, inode, -i64::try_from(blocks).unwrap_or(i64::MAX));
@@ -273,6 +276,9 @@ impl Tx<'_> {
         fork: Fork,
         extent: &Extent,
     ) -> Result<()> {
+        if fork == Fork::Attr {
+            self.forget_attr_blocks(inode, extent.startoff..extent.end());
+        }
         map::insert(self, inode, fork, extent)?;
         count_blocks(self, inode, i64::try_from(extent.blockcount.0).unwrap_or(i64::MAX));
         Ok(())
