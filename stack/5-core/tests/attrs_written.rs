@@ -401,7 +401,9 @@ fn a_value_fills_a_hole_among_the_first_extents_of_the_fork() {
     let (image, inos) = two_files(&scratch, &["-b", "size=1024"]);
     let vol = open(&image);
     for i in 0..150 {
-        inos.iter().for_each(|ino| set_block(&vol, *ino, i).unwrap());
+        for ino in inos {
+            set_block(&vol, ino, i).unwrap();
+        }
     }
     let extents = || vol.extents(&vol.iget(inos[0]).unwrap(), Fork::Attr).unwrap();
     assert!(extents().len() > 130, "{} extents: the values are scattered", extents().len());

@@ -148,7 +148,9 @@ fn add_published(table: &mut Table, rows: &[Row]) {
     ] {
         if rows.iter().any(|row| row.step == step) {
             let mut cells = vec![Cell::None; table.columns.len()];
-            figures.into_iter().for_each(|(column, cell)| cells[column] = cell);
+            for (column, cell) in figures {
+                cells[column] = cell;
+            }
             table.published(step.name(), on, cells);
         }
     }
