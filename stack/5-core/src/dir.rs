@@ -129,10 +129,10 @@ impl Volume {
     }
 }
 
-/// Fails if `size`, that of a directory, is not the end of its last data block, or if it has no hash
-/// tree and not one block. Linux then refuses a directory of one block, and finds no name where the
-/// tree is missing; it lists others by their blocks, whatever the size. `data_end` and `end` are the
-/// ends of the last extent of names and of the last of all.
+/// Fails if `size`, that of a directory, is not the end of its last data block, or if it has no
+/// hash tree and not one block. Linux then refuses a directory of one block, and finds no name
+/// where the tree is missing; it lists others by their blocks, whatever the size. `data_end` and
+/// `end` are the ends of the last extent of names and of the last of all.
 fn verify_size(ctx: &Ctx<'_>, size: ByteLen, data_end: FileOff, end: FileOff) -> VerifyResult {
     let geo = ctx.geo;
     let leafblk = u64::from(geo.dir_leafblk().0);

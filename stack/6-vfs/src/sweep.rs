@@ -47,8 +47,8 @@ pub trait Visitor: Sync {
     /// to enter: the index among `children`, and the state to keep.
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
 
-    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read, or is
-    /// damaged. What can be read of it is among the children nevertheless.
+    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read, or
+    /// is damaged. What can be read of it is among the children nevertheless.
     fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error);
 
     /// Returns true if the sweep should end early.

@@ -66,8 +66,8 @@ struct Header {
     cycle: u32,
 }
 
-/// Returns the bytes of the journal on the volume, and the headers of its newest records, the newest
-/// first.
+/// Returns the bytes of the journal on the volume, and the headers of its newest records, the
+/// newest first.
 fn newest(path: &Path) -> (Range<u64>, Vec<Header>) {
     let dev = open(path, OpenMode::ReadOnly);
     let geo = read_superblock(&dev).expect("a superblock").geometry();

@@ -33,8 +33,8 @@ impl<'v> Tx<'v> {
         self.names_of(dir, false, work)
     }
 
-    /// Works on the names of a directory, which has none yet if `is_new` is set. The first time, its
-    /// size is compared with its blocks.
+    /// Works on the names of a directory, which has none yet if `is_new` is set. The first time,
+    /// its size is compared with its blocks.
     fn names_of<T>(
         &mut self,
         dir: TxInode,

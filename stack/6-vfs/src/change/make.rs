@@ -144,7 +144,8 @@ impl Fs {
     /// holds an inode that has no name yet.
     ///
     /// # Errors
-    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::TooManyLinks`], [`Core::NotPermitted`] for a directory.
+    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::TooManyLinks`], [`Core::NotPermitted`] for a
+    /// directory.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let now = self.clock.now();

@@ -78,8 +78,8 @@ impl Fs {
     ///
     /// # Errors
     /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) if
-    /// `mode` requires the opposite; [`AttrValue`](xfskit_core::Error::AttrValue) for a value of more
-    /// than 64 KiB; for attributes that Linux would not show,
+    /// `mode` requires the opposite; [`AttrValue`](xfskit_core::Error::AttrValue) for a value of
+    /// more than 64 KiB; for attributes that Linux would not show,
     /// [`AttrName`](xfskit_core::Error::AttrName) (a name of more than 255 bytes),
     /// [`NotPermitted`](xfskit_core::Error::NotPermitted) (`user.` on neither a file nor a
     /// directory), [`Unsupported`](xfskit_core::Error::Unsupported) (ACLs on a symbolic link,
