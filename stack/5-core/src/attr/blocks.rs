@@ -9,7 +9,7 @@ use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{DaBlock, Daddr, FilBlks, FileOff, Sectors};
 
-use crate::attr::map_cache::AttrMap;
+use crate::attr_map::AttrMap;
 use crate::bmap::buf_map;
 use crate::da::tree::DaBlocks;
 use crate::da::verify_any;

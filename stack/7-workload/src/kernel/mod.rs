@@ -43,14 +43,14 @@ pub fn drop_caches() -> io::Result<()> {
     drop_clean()
 }
 
-/// How often the kernel's XFS writes all changed metadata in place, however empty its journal is, in
-/// hundredths of a second: `fs.xfs.xfssyncd_centisecs`.
+/// How often the kernel's XFS writes all changed metadata in place, however empty its journal is,
+/// in hundredths of a second: `fs.xfs.xfssyncd_centisecs`.
 const SYNC_INTERVAL: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";
 /// The longest such interval: two hours.
 const LONGEST_INTERVAL: &str = "720000";
 
-/// While it exists, the kernel's XFS leaves changes in the journals of volumes that are mounted after
-/// it was made. Dropping it restores the interval.
+/// While it exists, the kernel's XFS leaves changes in the journals of volumes that are mounted
+/// after it was made. Dropping it restores the interval.
 #[derive(Debug)]
 pub struct LongSyncInterval {
     before: String,

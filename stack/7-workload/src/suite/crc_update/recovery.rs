@@ -1,7 +1,7 @@
 //! Recovery of a full journal: the same dirty image, recovered by every implementation.
 //!
-//! One implementation makes files until the journal is almost as full as it lets it become, and then
-//! stops as after a crash. Each turn recovers a new copy of that image with cold caches.
+//! One implementation makes files until the journal is almost as full as it lets it become, and
+//! then stops as after a crash. Each turn recovers a new copy of that image with cold caches.
 
 use std::io;
 use std::path::Path;
@@ -33,8 +33,8 @@ const COPY: usize = 1 << 20;
 /// the journal.
 const ROOM: u64 = 5;
 
-/// A full journal has at least one of this many parts between tail and head. Both implementations write
-/// changes in place before the last quarter is used, and hold more when that begins.
+/// A full journal has at least one of this many parts between tail and head. Both implementations
+/// write changes in place before the last quarter is used, and hold more when that begins.
 const FULL_MIN: u64 = 8;
 
 /// Makes files until the filesystem has written this many bytes to its journal.
@@ -180,8 +180,8 @@ fn largest_log(dir: Option<&Path>) -> io::Result<u64> {
     Ok((space.f_bavail.saturating_mul(space.f_frsize) / ROOM).min(LOG_MAX) >> 20 << 20)
 }
 
-/// Makes a volume whose journal is almost as full as `writer` lets it become. Returns its image, and
-/// the number of files.
+/// Makes a volume whose journal is almost as full as `writer` lets it become. Returns its image,
+/// and the number of files.
 fn fill(settings: &Settings, writer: Implementation, log: u64) -> io::Result<(Dirty, u64)> {
     let mut settings = settings.clone();
     // Changes stay in memory until the journal needs the space, as far as memory allows.
@@ -193,8 +193,8 @@ fn fill(settings: &Settings, writer: Implementation, log: u64) -> io::Result<(Di
     };
     let mut volume = settings.volume(writer)?;
     let bytes = match writer {
-        // Both begin to write changes in place when a little more of the journal is used. Linux 6.18
-        // began at 55 percent of a journal of 2,038 MiB, and at 77 percent of one of 128 MiB.
+        // Both begin to write changes in place when a little more of the journal is used. Linux
+        // 6.18 began at 55 percent of a journal of 2,038 MiB, and at 77 percent of one of 128 MiB.
         Implementation::Engine => log / 8 * 3,
         Implementation::Kernel => log / 2,
     };

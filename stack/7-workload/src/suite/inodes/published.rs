@@ -33,6 +33,6 @@ pub const COMMITS: &str = "400,000 to 500,000";
 /// Inodes per second of a bulkstat with cold caches.
 pub const BULKSTAT: &str = "near 1,000,000";
 
-/// The removal on the system of [`LOCKS_ON`], for each of its processes: wall time in seconds, of the
-/// first and of the last one; user and system time in seconds.
+/// The removal on the system of [`LOCKS_ON`], for each of its processes: wall time in seconds, of
+/// the first and of the last one; user and system time in seconds.
 pub const REMOVAL: (&str, f64, f64) = ("242.8 to 257.3", 3.4, 177.0);

@@ -1,9 +1,9 @@
 //! The readers: each reads a file from start to end, then another one, until the time is over.
 //!
-//! The time of a point begins when all readers begin, with nothing in flight, and ends when the last
-//! request that began in time is complete. So bytes and time belong together, and the rate cannot
-//! exceed what the members deliver: 50 readers of stripes have half a gigabyte in flight, which a
-//! time that is cut out of their work would count or leave out by accident.
+//! The time of a point begins when all readers begin, with nothing in flight, and ends when the
+//! last request that began in time is complete. So bytes and time belong together, and the rate
+//! cannot exceed what the members deliver: 50 readers of stripes have half a gigabyte in flight,
+//! which a time that is cut out of their work would count or leave out by accident.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -102,8 +102,8 @@ impl Outcome {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
-    /// Returns true if so few requests were completed that the rate is an accident: the last request
-    /// of each reader runs beside fewer others.
+    /// Returns true if so few requests were completed that the rate is an accident: the last
+    /// request of each reader runs beside fewer others.
     pub(super) fn is_too_short(&self, readers: usize) -> bool {
         self.requests < REQUESTS_MIN.max(2 * readers as u64)
     }
