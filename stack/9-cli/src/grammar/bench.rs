@@ -406,8 +406,8 @@ from start to end, then another; the files are ranges of the array, and then tho
 volume on it. Then one parameter at a time is varied: the speed of members until processors are
 the bound, the size of requests, the stripe cache, chunks, the number of readers, each on one
 processor or not, and the limit of a rebuild. RAID6 is compared with RAID50 of the same members,
-as two arrays and as four. A point takes --time; a rebuild is measured for that long or until it
-ends.
+as two arrays and as four. A point takes --time, with slow members up to eight times that; a
+rebuild is measured for that long or until it ends.
 
 Examples:
   xfskit bench raid --quick

@@ -111,6 +111,7 @@ impl Study<'_> {
             stripe_cache: self.options.stripe_cache,
             pinned: false,
             rebuild_limit: None,
+            time: self.options.time,
         }
     }
 
@@ -148,8 +149,7 @@ impl Study<'_> {
                 let state = setup.state.name();
                 observer
                     .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
-                let (time, seed) = (self.options.time, self.settings.seed);
-                let last = readers::run(member_set, &self.content, setup, time, seed)?;
+                let last = readers::run(member_set, &self.content, setup, self.settings.seed)?;
                 if points.len() == n {
                     points.push(Point::new(setup, last));
                 } else {
@@ -185,7 +185,7 @@ impl Point {
     }
 
     fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
-        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit } =
+        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit, .. } =
             self.setup;
         let Outcome { bytes, requests, usage, io_stats, rebuilt, cache, .. } = &self.last;
         json!({ "raid": {
@@ -297,7 +297,9 @@ fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
     }
     let missing = 1 + plan.tolerates().min(2);
     if roofline::applies(options) {
-        parts.push(part("speeds", missing * (1 + options.speeds.len())));
+        let steps = roofline::times(options)
+            .flat_map(|time| std::iter::repeat_n(time, missing * settings.repetitions));
+        parts.push(PartPlan::of_times("speeds", steps));
     }
     if plan.tolerates() > 0 {
         parts.push(part("sizes", sizes::points(options)));

@@ -71,6 +71,7 @@ pub(super) struct Setup {
     /// Most bytes per second of each member that a rebuild fills, as md's `sync_speed_max` limits
     /// it.
     pub(super) rebuild_limit: Option<u64>,
+    pub(super) time: Duration,
 }
 
 /// What a rebuild did beside the readers.
@@ -229,13 +230,12 @@ fn pin(n: usize) -> io::Result<()> {
     sched_setaffinity(None, &set).map_err(io::Error::from)
 }
 
-/// Reads for `time`, and until the requests that are in flight then are complete. With a rebuild,
-/// ends earlier if the rebuild ends.
+/// Reads for the time of `setup`, and until the requests that are in flight then are complete. With
+/// a rebuild, ends earlier if the rebuild ends.
 pub(super) fn run(
     member_set: &MemberSet,
     content: &Content,
     setup: Setup,
-    time: Duration,
     seed: u64,
 ) -> io::Result<Outcome> {
     let rebuilding = setup.state == State::Rebuilding;
@@ -264,7 +264,7 @@ pub(super) fn run(
         let before = (array.io_stats(), member_set.reads());
         reading.begin.wait();
         let watch = Stopwatch::start();
-        let mut left = time;
+        let mut left = setup.time;
         while left > Duration::ZERO && !filling.as_ref().is_some_and(ScopedJoinHandle::is_finished)
         {
             thread::sleep(left.min(LOOK));

@@ -26,6 +26,11 @@ const TURNS: usize = 5;
 const TURN: Duration = Duration::from_millis(100);
 /// Bytes of such a read.
 const READ: usize = 1 << 20;
+/// Readers of slower members read for longer, so that as many bytes are read: the last requests run
+/// beside fewer others.
+const SLOW: u64 = 200_000_000;
+/// At most this many times as long.
+const LONGER_MAX: u32 = 8;
 /// The aim: this part of the roof.
 const AIM: f64 = 0.9;
 
@@ -72,6 +77,18 @@ pub(super) fn applies(options: &Options) -> bool {
         && !matches!(options.members, MemberKind::Files(_))
 }
 
+/// Returns the time of a point with members of `speed` bytes per second.
+fn time_at(time: Duration, speed: u64) -> Duration {
+    let longer = u32::try_from(SLOW.div_ceil(speed.max(1))).unwrap_or(LONGER_MAX);
+    time * longer.min(LONGER_MAX)
+}
+
+/// Returns the time of a point without a limit, and at each speed.
+pub(super) fn times(options: &Options) -> impl Iterator<Item = Duration> {
+    let limited = options.speeds.iter().map(|speed| time_at(options.time, *speed));
+    std::iter::once(options.time).chain(limited)
+}
+
 /// Measures the states at all speeds.
 pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
     let plan = study.options.plan;
@@ -91,7 +108,9 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     for speed in &study.options.speeds {
         let kind = MemberKind::Simulated { speed: *speed, latency: LATENCY };
         let Some(limited) = memory.as_kind(&kind) else { continue };
-        let points = study.measure_on(&limited, "speed of members", setups(), observer)?;
+        let time = time_at(study.options.time, *speed);
+        let setups = setups().into_iter().map(|setup| Setup { time, ..setup }).collect();
+        let points = study.measure_on(&limited, "speed of members", setups, observer)?;
         for (rise, point) in rises.iter_mut().zip(points) {
             rise.points.push((megabytes(*speed), point));
         }
@@ -322,6 +341,15 @@ mod tests {
         );
         let slow = [(100.0, point(2000)), (200.0, point(4000))];
         assert_eq!(roof_points(roof, &slow), [(100.0, 2000.0), (200.0, 4000.0)], "no corner");
+    }
+
+    #[test]
+    fn slow_members_are_read_for_longer() {
+        let time = |speed| time_at(Duration::from_secs(1), speed).as_secs();
+        assert_eq!(
+            [0, 1, 50, 100, 150, 200, 3200].map(|mb| time(mb * 1_000_000)),
+            [8, 8, 4, 2, 2, 1, 1]
+        );
     }
 
     #[test]
