@@ -5,12 +5,26 @@
 # make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
 # make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
-.PHONY: all test torture scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
+.PHONY: all test analyses torture scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
 
 all:
 	$(CARGO) build --release
 
-test: tools fmt lint spell deny doc unit
+# Tests wait for disks, guests and each other. The analyses of the code take what they leave of the
+# processors: in a target folder of their own, since cargo locks one while it compiles.
+test: tools fmt spell deny
+	@log=$$(mktemp); \
+	$(MAKE) --no-print-directory analyses >$$log 2>&1 & analyses=$$!; \
+	trap "kill $$analyses" INT TERM; \
+	$(MAKE) --no-print-directory unit; tests=$$?; \
+	wait $$analyses; analyses=$$?; cat $$log; rm $$log; \
+	if [ $$tests -ne 0 ]; then echo "make test: a test failed"; fi; \
+	if [ $$analyses -ne 0 ]; then echo "make test: lint or doc failed"; fi; \
+	exit $$((tests | analyses))
+
+analyses: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/analyses
+analyses:
+	nice -n 19 $(MAKE) --no-print-directory lint doc
 
 tools:
 	@sh tests/setup-tools.sh
@@ -33,6 +47,8 @@ deny:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
+# More tests at once than processors: many wait.
+unit: export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 unit:
 	$(CARGO) test --workspace --no-fail-fast
 

@@ -9,7 +9,6 @@ pub mod change;
 pub(crate) mod debris;
 mod finish;
 mod leaves;
-pub(crate) mod map_cache;
 mod tree;
 
 use std::borrow::Cow;

@@ -25,13 +25,14 @@ mod tx;
 
 use std::ops::ControlFlow;
 
+use xfskit_format::bmbt::Extent;
 use xfskit_format::dir::data::{Data, Form, salvage};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
 use xfskit_format::inode::{Dinode, FileType};
 use xfskit_format::{Ctx, Fork, Layout, VerifyResult, bytes, inode};
 use xfskit_trans::Shared;
-use xfskit_units::{FileOff, Geometry, Ino};
+use xfskit_units::{ByteLen, FileOff, Geometry, Ino};
 
 use crate::bmap::ExtentList;
 use crate::da::DaFork;
@@ -126,6 +127,18 @@ impl Volume {
         )?;
         Lookup { core: &core, da: &da }.lookup(name)
     }
+}
+
+/// Fails if `size`, that of a directory, is not the end of its last data block, or if it has no
+/// hash tree and not one block. Linux then refuses a directory of one block, and finds no name
+/// where the tree is missing; it lists others by their blocks, whatever the size. `data_end` and
+/// `end` are the ends of the last extent of names and of the last of all.
+fn verify_size(ctx: &Ctx<'_>, size: ByteLen, data_end: FileOff, end: FileOff) -> VerifyResult {
+    let geo = ctx.geo;
+    let leafblk = u64::from(geo.dir_leafblk().0);
+    let unit = u64::from(geo.dirblkfsbs());
+    let end = if end.0 <= leafblk { unit } else { data_end.0.min(leafblk) };
+    ctx.eq("inode.size", end.next_multiple_of(unit) << geo.blocklog, size.0)
 }
 
 impl<'a> Dir<'a> {
@@ -259,23 +272,13 @@ impl<'a> Dir<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Fails if the directory's size is not the end of its last data block, or if it has no hash
-    /// tree and not one block. Linux then refuses a directory of one block, and finds no name where
-    /// the tree is missing; it lists others by their blocks, whatever the size.
     fn verify_size(&self) -> VerifyResult {
-        let geo = self.geo();
-        let leafblk = u64::from(geo.dir_leafblk().0);
+        let leafblk = self.geo().dir_leafblk().0.into();
         let data = self.da.extents.as_slice();
         let below = data.partition_point(|extent| extent.startoff.0 < leafblk);
-        let unit = u64::from(geo.dirblkfsbs());
-        let end = if self.da.extents.end().0 <= leafblk {
-            unit
-        } else {
-            data[..below].last().map_or(0, |last| last.end().0.min(leafblk))
-        };
-        let due = end.next_multiple_of(unit) << geo.blocklog;
-        let at = inode::location(geo, self.ino());
-        self.da.vol.ctx(at).eq("inode.size", due, self.core.size().0)
+        let data_end = data[..below].last().map_or(FileOff::ZERO, Extent::end);
+        let ctx = self.da.vol.ctx(inode::location(self.geo(), self.ino()));
+        verify_size(&ctx, self.core.size(), data_end, self.da.extents.end())
     }
 
     /// Returns the mapped data blocks from the one at `first` on.

@@ -206,6 +206,8 @@ pub(crate) struct DirCacheEntry {
     pub(crate) free_index: FreeSpaceIndex,
     /// The locations of its blocks.
     pub(crate) block_map: BlockMapCache,
+    /// True once the size was compared with the blocks.
+    pub(crate) is_size_verified: bool,
     /// Empty between operations: reused memory for the blocks that an operation holds.
     pub(crate) held: Vec<(FileOff, Handle)>,
 }

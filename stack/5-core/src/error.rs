@@ -69,9 +69,33 @@ pub enum Error {
     /// No space, of this kind: blocks, inodes.
     #[error("no {0} left on the volume")]
     NoSpace(&'static str),
-    /// A limit of the format, by name.
+    /// The request is not valid, or exceeds a limit of the format that has no variant of its own.
     #[error("{0}")]
     Limit(&'static str),
+    /// The file would be larger than one can be, or consist of more extents.
+    #[error("{0}")]
+    FileTooLarge(&'static str),
+    /// The name of a file, or the target of a symbolic link, is too long.
+    #[error("{0}")]
+    NameTooLong(&'static str),
+    /// The name of an attribute is empty or too long.
+    #[error("the name of an attribute has 1 to 255 bytes")]
+    AttrName,
+    /// The value of an attribute is too long.
+    #[error("the value of an attribute has at most 65536 bytes")]
+    AttrValue,
+    /// The inode has as many links as one can have.
+    #[error("too many links to one inode")]
+    TooManyLinks,
+    /// A directory or an attribute fork is as large as one can be, whatever space the volume has.
+    #[error("{0}")]
+    Full(&'static str),
+    /// Inodes of this type cannot have what was asked for, under any permissions.
+    #[error("{0}")]
+    NotPermitted(&'static str),
+    /// The files are on different volumes.
+    #[error("the files are on different volumes")]
+    OtherVolume,
     /// The name exists already.
     #[error("file exists")]
     Exists,

@@ -128,10 +128,10 @@ impl Tx<'_> {
     /// Sets the number of links.
     ///
     /// # Errors
-    /// [`Error::Limit`] above [`LINKS_MAX`].
+    /// [`Error::TooManyLinks`] above [`LINKS_MAX`].
     pub fn set_nlink(&mut self, inode: TxInode, nlink: u32) -> Result<()> {
         if nlink > LINKS_MAX {
-            return Err(Error::Limit("too many links to one inode"));
+            return Err(Error::TooManyLinks);
         }
         self.put_core(inode, offset_of!(Core, nlinkv2), &U32::new(nlink));
         Ok(())

@@ -19,7 +19,7 @@ use xfskit_space::SpaceTx;
 use xfskit_trans::{Handle, TransError};
 use xfskit_units::Ino;
 
-use crate::attr::map_cache::{AttrMap, TakenMap};
+use crate::attr_map::{AttrMap, TakenMap};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::superblock_edit;

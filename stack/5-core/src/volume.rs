@@ -14,7 +14,7 @@ use xfskit_space::{Counts, Space};
 use xfskit_trans::{Buf, BufCache, Engine, Stats};
 use xfskit_units::{AgNumber, Geometry, Lsn};
 
-use crate::attr::map_cache::AttrMaps;
+use crate::attr_map::AttrMaps;
 use crate::dir_cache::DirCache;
 use crate::error::{Error, Result};
 use crate::open_files::Contents;

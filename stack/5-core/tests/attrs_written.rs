@@ -11,6 +11,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
 use xfskit_core::attr::change::{ParentName, SetMode};
 use xfskit_core::{Error, OpenOptions, Volume};
+use xfskit_format::Fork;
 use xfskit_format::attr::Namespace;
 use xfskit_format::inode::{FileType, Format};
 use xfskit_test_support::{
@@ -346,31 +347,39 @@ fn attributes_in_blocks_of_1k() {
     every_form_both_ways(&tools, &["-b", "size=1024", "-m", "rmapbt=0,reflink=0"]);
 }
 
-/// Values of one block each, to two files in turn, so that no two of a file are neighbours: how
-/// many the first file takes.
-fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
-    let tools = Xfsprogs::installed().unwrap();
-    let scratch = Scratch::new("attrs-scattered");
-    let image = Image::sparse(&scratch, "image", 400 << 20);
-    tools.mkfs(&image, options).unwrap();
-    let mount = Mount::read_write(&image, &scratch).unwrap();
+/// Makes a volume with two files.
+fn two_files<'s>(scratch: &'s Scratch, options: &[&str]) -> (Image<'s>, [Ino; 2]) {
+    let image = Image::sparse(scratch, "image", 400 << 20);
+    Xfsprogs::installed().unwrap().mkfs(&image, options).unwrap();
+    let mount = Mount::read_write(&image, scratch).unwrap();
     let inos = ["a", "b"].map(|name| {
         let file = File::create(mount.path().join(name)).unwrap();
         Ino(file.metadata().unwrap().ino())
     });
     mount.unmount().unwrap();
+    (image, inos)
+}
+
+/// Creates attribute `v{i}`, whose value takes a block of 1 KiB.
+fn set_block(vol: &Volume, ino: Ino, i: u32) -> Result<(), Error> {
+    vol.transact(|tx| {
+        let inode = tx.iget(ino)?;
+        let name = format!("v{i}").into_bytes();
+        tx.attr_set(inode, Namespace::User, &name, &[b'v'; 800], SetMode::Create)
+    })
+}
+
+/// Values of one block each, to two files in turn, so that no two of a file are neighbours: how
+/// many the first file takes.
+fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
+    let tools = Xfsprogs::installed().unwrap();
+    let scratch = Scratch::new("attrs-scattered");
+    let (image, inos) = two_files(&scratch, options);
     let vol = open(&image);
-    let set = |ino: Ino, i: u32| {
-        vol.transact(|tx| {
-            let inode = tx.iget(ino)?;
-            let name = format!("v{i}").into_bytes();
-            tx.attr_set(inode, Namespace::User, &name, &[b'v'; 800], SetMode::Create)
-        })
-    };
     let count = |ino| vol.attr_list(&vol.iget(ino).unwrap()).unwrap().len();
     let mut answer = (most, None);
     for i in 0..most {
-        if let Err(error) = set(inos[0], i).and_then(|()| set(inos[1], i)) {
+        if let Err(error) = set_block(&vol, inos[0], i).and_then(|()| set_block(&vol, inos[1], i)) {
             answer = (i, Some(error));
             break;
         }
@@ -382,6 +391,37 @@ fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
     answer
 }
 
+/// The search for a hole ends after a fixed number of extents: a long fork grows at its end.
+#[test]
+fn a_value_fills_a_hole_among_the_first_extents_of_the_fork() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("attrs-hole");
+    let (image, inos) = two_files(&scratch, &["-b", "size=1024"]);
+    let vol = open(&image);
+    for i in 0..150 {
+        for ino in inos {
+            set_block(&vol, ino, i).unwrap();
+        }
+    }
+    let extents = || vol.extents(&vol.iget(inos[0]).unwrap(), Fork::Attr).unwrap();
+    assert!(extents().len() > 130, "{} extents: the values are scattered", extents().len());
+    for (i, grows) in [(20, 0), (130, 1), (40, 0)] {
+        let end = extents().end().0;
+        let name = format!("v{i}").into_bytes();
+        vol.transact(|tx| {
+            let inode = tx.iget(inos[0])?;
+            tx.attr_remove(inode, Namespace::User, &name)
+        })
+        .unwrap();
+        set_block(&vol, inos[0], i).unwrap();
+        assert_eq!(extents().end().0, end + grows, "v{i} anew");
+    }
+    vol.close().unwrap();
+    assert_clean(&image, &Xfsprogs::installed().unwrap(), "hole");
+}
+
 #[test]
 fn the_extent_counter_of_the_attribute_fork_ends_in_an_error_and_nothing_half_done() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
@@ -389,7 +429,7 @@ fn the_extent_counter_of_the_attribute_fork_ends_in_an_error_and_nothing_half_do
     }
     let base = ["-b", "size=1024", "-m", "rmapbt=1", "-i"];
     let (count, error) = scattered_values(&[&base[..], &["nrext64=0"]].concat(), 33_000);
-    assert!(matches!(error, Some(Error::Limit(_))), "{error:?} after {count}");
+    assert!(matches!(error, Some(Error::FileTooLarge(_))), "{error:?} after {count}");
     assert!((30_000..32_768).contains(&count), "{count}");
     let (count, error) = scattered_values(&[&base[..], &["nrext64=1"]].concat(), 33_000);
     assert!(error.is_none() && count == 33_000, "{error:?} after {count}");

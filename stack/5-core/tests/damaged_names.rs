@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_core::{Error, Inode, OpenOptions, Volume};
+use xfskit_core::{Error, Inode, OpenOptions, Tx, TxInode, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::bmbt::BmdrRoot;
+use xfskit_format::inode::FileType;
 use xfskit_format::{Fork, Layout, Location, da};
 use xfskit_test_support::kept::device;
 use xfskit_units::{ByteOffset, FileOff, FsBlock, Ino};
@@ -192,6 +193,51 @@ fn a_wrong_size_of_a_directory_is_a_fault_and_hides_no_name() {
                 assert_eq!(found, (names.clone(), vec!["inode.size"]), "{image} {path} {size}");
             }
         }
+    }
+}
+
+/// A change takes the form of a directory and its number of data blocks from its size. With a wrong
+/// one it would put a new block where there is one, or take a directory for empty.
+#[test]
+fn a_directory_whose_size_is_wrong_is_not_changed() {
+    for path in ["/block", "/leaf", "/node"] {
+        let dev = device("v5");
+        let vol = open(Arc::clone(&dev));
+        let dir = walk(&vol, path);
+        let file = walk(&vol, "/sf/a").ino();
+        let (name, size) = (list(&vol, &dir).0.pop_first().unwrap(), dir.core().size().0);
+        let inode = (vol.geo().ino_to_byte(dir.ino()).unwrap(), vol.geo().inodesize());
+        let block = vol.geo().dirblksize() as u64;
+        for wrong in [block, 2 * block, size - 1, size + block, 1 << 30] {
+            if wrong == size {
+                continue;
+            }
+            damage(&*dev, inode, 56, &wrong.to_be_bytes(), Some(100));
+            let options = OpenOptions { write: true, ..OpenOptions::default() };
+            let vol = Volume::open(Arc::clone(&dev), &options).unwrap();
+            let changes: [&dyn Fn(&mut Tx<'_>, TxInode) -> Result<(), Error>; 4] = [
+                &|tx, dir| tx.dir_create(dir, b"a new name", file, FileType::Regular),
+                &|tx, dir| tx.dir_remove(dir, &name).map(drop),
+                &|tx, dir| tx.dir_replace(dir, &name, file, FileType::Regular).map(drop),
+                &|tx, dir| tx.dir_is_empty(dir).map(drop),
+            ];
+            for change in changes {
+                let refused = vol.transact(|tx| {
+                    let dir = tx.iget(dir.ino())?;
+                    change(tx, dir)
+                });
+                let check = refused.as_ref().err().and_then(Error::corruption).map(|c| c.check.0);
+                assert_eq!(check, Some("inode.size"), "{path} {wrong}: {refused:?}");
+            }
+            vol.close().unwrap();
+            let vol = open(Arc::clone(&dev));
+            assert_eq!(vol.iget(dir.ino()).unwrap().core().size().0, wrong);
+        }
+        damage(&*dev, inode, 56, &size.to_be_bytes(), Some(100));
+        let vol = open(dev);
+        let dir_after = walk(&vol, path);
+        assert_eq!(dir_after.bytes(), dir.bytes(), "{path}");
+        assert_eq!(list(&vol, &dir_after).1, Vec::<&str>::new(), "{path}");
     }
 }
 

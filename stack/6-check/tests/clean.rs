@@ -1,8 +1,6 @@
 //! Volumes that the kernel wrote and left clean have no findings.
 
-mod common;
-
-use common::{Image, check_all};
+use crate::common::{Image, check_all};
 
 #[test]
 fn kept_images_have_no_findings() {

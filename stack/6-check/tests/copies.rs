@@ -1,8 +1,6 @@
 //! Checks of devices that have two copies of their bytes.
 
-mod common;
-
-use common::{Image, check_all};
+use crate::common::{Image, check_all};
 use xfskit_block::{BlockDevice, OverlayDevice, Result};
 use xfskit_check::{Options, check};
 use xfskit_units::{ByteLen, ByteOffset};

@@ -8,7 +8,7 @@ use xfskit_format::checks::{self, Check, Section};
 const HEAD: &str = "\
 # Checks
 
-<!-- Generated from the table of checks by `XFSKIT_RENEW=1 cargo test -p xfskit-check --test
+<!-- Generated from the table of checks by `XFSKIT_RENEW=1 cargo test -p xfskit-check --test all
 documentation`. -->
 
 Every finding of `xfskit check` ends with the id of a check. This is the table of all of them.
@@ -91,6 +91,6 @@ fn the_page_of_checks_is_the_table() {
         std::fs::write(&path, &text).unwrap();
     }
     let page = std::fs::read_to_string(&path).unwrap_or_default();
-    let renew = "XFSKIT_RENEW=1 cargo test -p xfskit-check --test documentation";
+    let renew = "XFSKIT_RENEW=1 cargo test -p xfskit-check --test all documentation";
     assert!(page == text, "docs/checks.md is not the table of checks; renew it: {renew}");
 }

@@ -1,8 +1,6 @@
 //! What findings say, beyond the ids that `planted.rs` compares.
 
-mod common;
-
-use common::{Block, Image, check_all, damage};
+use crate::common::{Block, Image, check_all, damage};
 use xfskit_format::corruption::Severity;
 
 fn free_inode(image: &Image) -> Block {

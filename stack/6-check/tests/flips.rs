@@ -1,8 +1,6 @@
 //! Flips bits of metadata blocks, with the checksum made right: never a panic, and mostly found.
 
-mod common;
-
-use common::{Block, Image, check_all};
+use crate::common::{self, Block, Image, check_all};
 use xfskit_test_support::Random;
 
 /// Number of flips in each kept image: enough for every kind of block, few enough for every run.

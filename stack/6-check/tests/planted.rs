@@ -1,14 +1,12 @@
 //! Every id of the table of checks has a planted fault that yields it, and nothing but the ids
 //! listed beside it. `planted.txt` has the faults, `docs/checks.md` the table.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::planted::{self, Fault};
-use common::{Image, ids};
+use crate::common::planted::{self, Fault};
+use crate::common::{Image, ids};
 use xfskit_format::checks::{self, Check};
 
 type Ids = BTreeSet<&'static str>;

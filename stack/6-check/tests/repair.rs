@@ -1,8 +1,6 @@
 //! What `xfs_repair -n` 6.13 says of the planted faults, as the table of checks has it. All of them
 //! with `XFSKIT_LONG=1`, else one in [`SHORT`].
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,8 +9,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::Image;
-use common::planted::{self, Fault};
+use crate::common::Image;
+use crate::common::planted::{self, Fault};
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_format::checks;
 use xfskit_test_support::{long, repository, skip};

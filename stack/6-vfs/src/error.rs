@@ -166,15 +166,20 @@ impl Error {
             Self::NotFound { .. } | Self::Core(Core::Missing(_) | Core::NoEntry) => Errno::NOENT,
             Self::Core(Core::Exists) => Errno::EXIST,
             Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
-            Self::Core(Core::NoSpace(_) | Core::BusyExtents) => Errno::NOSPC,
+            Self::Core(Core::NoSpace(_) | Core::BusyExtents | Core::Full(_)) => Errno::NOSPC,
             Self::Core(Core::ReadOnly) => Errno::ROFS,
             Self::Core(Core::Closed) => Errno::BADF,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } | Self::Core(Core::IsDirectory(_)) => Errno::ISDIR,
             Self::Root { .. } => Errno::BUSY,
             Self::Loop { .. } => Errno::LOOP,
-            Self::NameTooLong { .. } => Errno::NAMETOOLONG,
-            Self::TooLarge { .. } => Errno::FBIG,
+            Self::NameTooLong { .. } | Self::Core(Core::NameTooLong(_)) => Errno::NAMETOOLONG,
+            Self::TooLarge { .. } | Self::Core(Core::FileTooLarge(_)) => Errno::FBIG,
+            Self::Core(Core::AttrName) => Errno::RANGE,
+            Self::Core(Core::AttrValue) => Errno::TOOBIG,
+            Self::Core(Core::TooManyLinks) => Errno::MLINK,
+            Self::Core(Core::NotPermitted(_)) => Errno::PERM,
+            Self::Core(Core::OtherVolume) => Errno::XDEV,
             Self::BadName { .. }
             | Self::NotAbsolute { .. }
             | Self::NotSymlink { .. }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
-use xfskit_core::dir::index::{Digest, Unindexed};
+use xfskit_core::dir::index::{Digest, IndexFault};
 use xfskit_core::{Inode, Volume};
 use xfskit_format::inode::FileType;
+use xfskit_format::timestamp::NSEC_PER_SEC;
 use xfskit_format::{Fork, Location};
 use xfskit_trans::Shared;
 use xfskit_trans::lock::{LockRank, RankedMutex};
@@ -239,6 +240,22 @@ impl Fs {
         crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
     }
 
+    /// Returns an error if a time of `inode` has a second of nanoseconds or more. Only the older
+    /// encoding can hold that. The rest of the inode is intact. Walks of a tree report it.
+    pub fn time_fault(&self, inode: &Inode) -> Option<Error> {
+        let core = inode.core();
+        if core.has_bigtime() {
+            return None;
+        }
+        let times = [("inode.atime", core.atime()), ("inode.mtime", core.mtime())];
+        let born = core.crtime().map(|time| ("inode.crtime", time));
+        let mut times = times.into_iter().chain([("inode.ctime", core.ctime())]).chain(born);
+        let (check, time) = times.find(|(_, time)| time.nsec >= NSEC_PER_SEC)?;
+        let at = xfskit_format::inode::location(self.volume.geo(), inode.ino());
+        let fault = self.volume.ctx(at).at_most(check, NSEC_PER_SEC - 1, time.nsec).err()?;
+        Some(Error::Core(fault.into()))
+    }
+
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
@@ -321,7 +338,7 @@ impl Fs {
     }
 
     /// Returns an error if the index of `dir`, of which `listed` is a whole listing, does not lead
-    /// to every name.
+    /// to every name, or has entries without a name.
     pub(crate) fn unindexed(&self, dir: &Inode, listed: Digest) -> Option<Error> {
         let (_shared, dir) = self.now(dir).ok()?;
         let indexed = self.volume.index_digest(&dir);
@@ -329,15 +346,25 @@ impl Fs {
             return None;
         }
         // Damage, or the directory changed between the portions.
-        let Unindexed { count, first } = self.volume.unindexed_names(&dir).ok()??;
-        let first = String::from_utf8_lossy(&first);
-        let found = match count {
-            1 => format!("the name {first:?} cannot be looked up"),
-            _ => format!("{count} names cannot be looked up, {first:?} first"),
+        let (check, due, found) = match self.volume.index_fault(&dir).ok()?? {
+            IndexFault::Missing { count, first } => {
+                let first = String::from_utf8_lossy(&first);
+                let found = match count {
+                    1 => format!("the name {first:?} cannot be looked up"),
+                    _ => format!("{count} names cannot be looked up, {first:?} first"),
+                };
+                ("dir.leaf.missing", "names that can be looked up", found)
+            }
+            IndexFault::Extra { count } => {
+                let found = match count {
+                    1 => "a hash entry has no name".to_owned(),
+                    _ => format!("{count} hash entries have no name"),
+                };
+                ("dir.leaf.extra", "a name for each hash entry", found)
+            }
         };
         let ctx = self.volume.ctx(Location::of("directory").ino(dir.ino()));
-        let fault = ctx.fail("dir.leaf.missing", "names that can be looked up", found).err()?;
-        Some(Error::Core(fault.into()))
+        Some(Error::Core(ctx.fail(check, due, found).err()?.into()))
     }
 
     /// Returns a portion like [`read_dir_from`](Self::read_dir_from), without a check for repeated

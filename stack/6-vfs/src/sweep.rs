@@ -47,7 +47,8 @@ pub trait Visitor: Sync {
     /// to enter: the index among `children`, and the state to keep.
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
 
-    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read.
+    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read, or
+    /// is damaged. What can be read of it is among the children nevertheless.
     fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error);
 
     /// Returns true if the sweep should end early.
@@ -80,6 +81,9 @@ impl Fs {
         threads: usize,
         visitor: &V,
     ) {
+        if let Some(error) = self.time_fault(&inode) {
+            visitor.fault(&dir, None, error);
+        }
         let sweep = Sweep { fs: self, visitor, seen: Mutex::new(Visited::new(inode.ino(), path)) };
         let first = vec![Task { listing: self.listing(inode), dir }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
@@ -152,7 +156,12 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         for entry in entries {
             let inode = if self.needs_inode(&entry) { inodes.next() } else { None };
             match inode.transpose() {
-                Ok(inode) => children.push(Child { entry, inode }),
+                Ok(inode) => {
+                    if let Some(error) = inode.as_ref().and_then(|i| self.fs.time_fault(i)) {
+                        self.visitor.fault(dir, Some(&entry.name), error);
+                    }
+                    children.push(Child { entry, inode });
+                }
                 Err(error) => self.visitor.fault(dir, Some(&entry.name), error),
             }
         }

@@ -132,6 +132,11 @@ impl<F: Deref<Target = Fs>> TreeWalk<F> {
         self.max_depth = max_depth;
     }
 
+    fn add_time_fault(&mut self, entry: &WalkEntry) {
+        let error = self.fs.time_fault(&entry.inode);
+        self.faults.extend(error.map(|error| WalkFault { path: entry.path.clone(), error }));
+    }
+
     /// Enters `entry` if it is a directory and not too deep.
     fn enter(&mut self, entry: &WalkEntry) {
         if !entry.inode.core().is_dir() || entry.depth >= self.max_depth {
@@ -159,6 +164,7 @@ impl<F: Deref<Target = Fs>> Iterator for TreeWalk<F> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(start) = self.start.take() {
+            self.add_time_fault(&start);
             self.enter(&start);
             return Some(Ok(start));
         }
@@ -178,6 +184,7 @@ impl<F: Deref<Target = Fs>> Iterator for TreeWalk<F> {
             return Some(match inode {
                 Ok(inode) => {
                     let entry = WalkEntry { path, depth, inode, parent, last };
+                    self.add_time_fault(&entry);
                     self.enter(&entry);
                     Ok(entry)
                 }

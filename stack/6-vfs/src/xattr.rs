@@ -36,17 +36,21 @@ pub(crate) fn to_disk<'a>(name: &'a [u8], value: &'a [u8]) -> Result<OnDisk<'a>>
         (b"trusted.", Namespace::Trusted),
         (b"security.", Namespace::Secure),
     ];
-    let split = known.iter().find_map(|(prefix, namespace)| {
-        Some((*namespace, name.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?))
-    });
+    let split = known
+        .iter()
+        .find_map(|(prefix, namespace)| Some((*namespace, name.strip_prefix(*prefix)?)));
     let (namespace, rest) = split.ok_or_else(|| {
-        no("an extended attribute begins with user., trusted. or security., or is a POSIX ACL")
+        let other = "an extended attribute with a prefix other than user., trusted. and security.";
+        Core::Unsupported(other.into())
     })?;
+    if rest.is_empty() {
+        return Err(no("the name of an extended attribute is more than its prefix"));
+    }
     if rest.len() > NAME_MAX {
-        return Err(no("the name of an extended attribute is at most 255 bytes long"));
+        return Err(Core::AttrName.into());
     }
     if value.len() > VALUE_MAX {
-        return Err(no("the value of an extended attribute is at most 64 KiB long"));
+        return Err(Core::AttrValue.into());
     }
     Ok((namespace, rest, value.into()))
 }

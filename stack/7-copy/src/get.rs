@@ -133,6 +133,9 @@ pub fn get(
         let node = copy.node(dir.map_err(failed)?, None, path.to_vec(), dest, &inode);
         vfs.sweep((path, inode), node, options.threads, &copy);
     } else {
+        if let Some(error) = vfs.time_fault(&inode) {
+            shared.fault(path, error);
+        }
         let parent_path = path.strip_suffix(name_of(path)).unwrap_or(b"/").to_vec();
         copy.one(&shared.root, &parent_path, b"", (name_of(path), &name), &inode, &copy.nothing());
     }

@@ -231,15 +231,25 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::Corrupt(_) => ErrorKind::Corrupt,
         Core::Journal(_) => ErrorKind::JournalUnreadable,
         Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
-        Core::Superblock(_) | Core::Unsupported(_) => ErrorKind::Unsupported,
+        Core::Superblock(_) | Core::Unsupported(_) | Core::NotPermitted(_) => {
+            ErrorKind::Unsupported
+        }
         Core::NoInode(_) => ErrorKind::StaleHandle,
         Core::NotDirectory(_) => ErrorKind::NotADirectory,
         Core::IsDirectory(_) => ErrorKind::IsADirectory,
-        Core::NotSymlink(_) | Core::NotFile(_) | Core::Limit(_) => ErrorKind::InvalidInput,
+        Core::NotSymlink(_)
+        | Core::NotFile(_)
+        | Core::Limit(_)
+        | Core::AttrName
+        | Core::AttrValue => ErrorKind::InvalidInput,
+        Core::FileTooLarge(_) => ErrorKind::FileTooLarge,
+        Core::NameTooLong(_) => ErrorKind::InvalidFilename,
+        Core::TooManyLinks => ErrorKind::TooManyLinks,
+        Core::OtherVolume => ErrorKind::CrossesDevices,
         Core::Missing(_) | Core::NoEntry => ErrorKind::NotFound,
         Core::ReadOnly => ErrorKind::ReadOnly,
         Core::Closed => ErrorKind::Closed,
-        Core::NoSpace(_) | Core::BusyExtents => ErrorKind::StorageFull,
+        Core::NoSpace(_) | Core::BusyExtents | Core::Full(_) => ErrorKind::StorageFull,
         Core::Exists => ErrorKind::AlreadyExists,
         Core::NotEmpty => ErrorKind::DirectoryNotEmpty,
         Core::Trans(TransError::ShutDown(_)) => ErrorKind::Shutdown,

@@ -54,8 +54,13 @@ pub enum ErrorKind {
     ReadOnly,
     /// No space is left on the volume.
     StorageFull,
-    /// More was asked for than one call returns.
+    /// More was asked for than one call returns, or the file would be larger than one can be or
+    /// have too many extents.
     FileTooLarge,
+    /// The file has as many links as one can have.
+    TooManyLinks,
+    /// The files are on different volumes.
+    CrossesDevices,
     /// A check found the volume damaged: see [`Error::corruption`].
     Corrupt,
     /// The primary superblock is damaged. By a secondary one the volume can be read, not changed.

@@ -284,6 +284,46 @@ fn errors_name_the_operation_and_the_path() {
     assert_eq!((nowhere.errno(), nowhere.kind()), (2, ErrorKind::NotFound));
 }
 
+/// Linux 6.18 was asked for each of these on a volume of 400 MB.
+#[test]
+fn limits_have_the_errno_of_linux() {
+    const HUGE: u64 = i64::MAX as u64;
+    let (_device, volume) = made();
+    volume.write("/f", &[b'x'; 8192]).unwrap();
+    volume.create_dir("/d").unwrap();
+    volume.symlink("/f", "/s").unwrap();
+    volume.mknod("/p", 0o010_600, None).unwrap();
+    let file = volume.open_with("/f", OpenOptions::new().read(true).write(true)).unwrap();
+    let says = |answer: Result<(), xfskit::Error>, errno: i32, kind: ErrorKind| {
+        let error = answer.unwrap_err();
+        assert_eq!((error.errno(), error.kind()), (errno, kind), "{error}");
+    };
+    let (name, long) = ("n".repeat(256), "x".repeat(1024));
+    let set = |path: &str, name: &str, len: usize| {
+        volume.set_xattr_nofollow(path, name, &vec![b'v'; len])
+    };
+    says(file.write_at(b"xx", HUGE - 1).map(drop), 27, ErrorKind::FileTooLarge);
+    says(file.set_len(HUGE + 1), 27, ErrorKind::FileTooLarge);
+    says(file.allocate(HUGE - 4096..HUGE + 4096), 27, ErrorKind::FileTooLarge);
+    says(file.insert_range(0..HUGE & !4095), 27, ErrorKind::FileTooLarge);
+    says(file.insert_range(8192..12288), 22, ErrorKind::InvalidInput);
+    says(file.collapse_range(4096..12288), 22, ErrorKind::InvalidInput);
+    says(volume.write(format!("/{name}"), b""), 36, ErrorKind::InvalidFilename);
+    says(volume.symlink(&long, "/l"), 36, ErrorKind::InvalidFilename);
+    says(set("/f", &format!("user.{}", &name[..251]), 1), 34, ErrorKind::InvalidInput);
+    says(set("/f", "user.x", 65_537), 7, ErrorKind::InvalidInput);
+    says(set("/f", "user.", 1), 22, ErrorKind::InvalidInput);
+    says(set("/f", "foo.x", 1), 95, ErrorKind::Unsupported);
+    says(set("/s", "user.x", 1), 1, ErrorKind::Unsupported);
+    says(set("/p", "user.x", 1), 1, ErrorKind::Unsupported);
+    says(volume.hard_link("/d", "/e"), 1, ErrorKind::Unsupported);
+    says(volume.rename("/d", "/d/e"), 22, ErrorKind::InvalidInput);
+    let (_other, elsewhere) = made();
+    elsewhere.write("/f", &[b'x'; 8192]).unwrap();
+    let source = elsewhere.open_file("/f").unwrap();
+    says(file.clone_range(0, &source, 0..4096), 18, ErrorKind::CrossesDevices);
+}
+
 /// A file that several threads change, one at a time, and what it should be.
 struct Slot {
     names: [String; 2],

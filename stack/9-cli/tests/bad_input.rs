@@ -1,11 +1,9 @@
 //! Gives every command input that it cannot use: the message says what is wrong and what to do, the
 //! exit code is right, and nothing panics.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, damage, damage_inode, expect, objects, shown, xfskit};
+use crate::common::{self, Bench, damage, damage_inode, expect, objects, shown, xfskit};
 
 /// Each command that reads a volume, with arguments that would work on a sound one.
 const READERS: &[(&str, &[&str])] = &[

@@ -1,10 +1,8 @@
 //! `xfskit bench`, with small numbers.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, expect, json, shown};
+use crate::common::{Bench, expect, json, shown};
 
 /// The arguments of a small study of attributes.
 const SMALL: [&str; 10] = [
@@ -174,5 +172,8 @@ fn disks_in_a_directory_fit_its_filesystem_and_leave_nothing() {
     assert!(run.stderr.contains("--size sets a smaller disk"), "{}", run.stderr);
     let raid = ["bench", "raid", "--members", "3", "--level", "raid5", "--readers", "1"];
     expect(2, &[&raid[..], &["--file-size", "4000000T", "--dir", &dir]].concat());
+    let links = ["bench", "xattrs", "--only", "links", "--links", "1000000000000000"];
+    let run = expect(2, &[&links[..], &["--dir", &dir]].concat());
+    assert!(run.stderr.contains("1000000000000000 links need at least"), "{}", run.stderr);
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
 }

@@ -1,11 +1,9 @@
 //! Runs of `xfskit bench` that end early, are continued, and are compared.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 
-use common::{Bench, begin, expect, interrupt, json, shown};
+use crate::common::{Bench, begin, expect, interrupt, json, shown};
 use serde_json::{Value, json};
 
 /// A small study of attributes with four sections, of which the third has six steps.

@@ -1,15 +1,13 @@
 //! The commands that change a volume: each succeeds and refuses, and the volume is checked
 //! afterwards.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
+use crate::common::{self, Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
 use xfskit_test_support::{Image, Mount, Scratch, verify};
 

@@ -1,11 +1,9 @@
 //! `xfskit bench claims`, on files of claims about a small study.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Bench, expect, json, shown};
+use crate::common::{Bench, expect, json, shown};
 
 /// Returns a file of claims with one run of this command, and two claims about its leaves. The
 /// first one has this aim.

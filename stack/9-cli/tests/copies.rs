@@ -1,7 +1,5 @@
 //! Incomplete copies are reported, for all commands that copy.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use common::{Bench, expect, objects, shown, xfskit};
+use crate::common::{Bench, expect, objects, shown, xfskit};
 
 /// Makes a member of a tar archive, of type `kind`.
 fn member(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {

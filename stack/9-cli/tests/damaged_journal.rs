@@ -1,14 +1,10 @@
 //! A journal with a damaged record between tail and head: commands print the record, how much
 //! before it is sound, and how to read without it.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Bench, damage, expect, shown};
+use crate::common::{Bench, damage, expect, shown};
 
 /// Returns the byte of the record at `block` of the journal's first cycle.
 fn record_at(image: &Path, block: u64) -> u64 {

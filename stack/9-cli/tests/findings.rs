@@ -1,12 +1,8 @@
 //! The output of `check` for many findings: the first ones, a number for the others, and paths.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 
-use common::{Bench, damage_inode, expect, objects, shown, xfskit};
+use crate::common::{self, Bench, damage_inode, expect, objects, shown, xfskit};
 
 /// Number of findings of one check that are printed.
 const SHOWN: usize = 64;

@@ -1,15 +1,11 @@
 //! Array members with wrong data: XFS's checksums show which, on every level.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::process::Command;
 
-use common::{Bench, Run, damage, expect, objects, shown};
+use crate::common::{Bench, Run, damage, expect, objects, shown};
 use serde_json::Value;
 
 /// An array with a volume on it.

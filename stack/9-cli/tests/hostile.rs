@@ -1,16 +1,12 @@
 //! Volumes with right checksums and wrong structure. Every command ends, reports it, and leaves
 //! nothing half done.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Bench, Run, begin, damage, ended, expect, shown, signal, xfskit};
+use crate::common::{Bench, Run, begin, damage, ended, expect, inode_at, shown, signal, xfskit};
 
 /// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
 const LEAF: u64 = 2523 << 12;
@@ -377,6 +373,62 @@ fn a_name_that_cannot_be_looked_up_is_reported_by_every_command_that_lists_it() 
         // The file is there all the same.
         assert!(bench.path("out/leaf/Xink-number-56").exists(), "{kept}");
     }
+}
+
+#[test]
+fn an_index_with_more_entries_than_names_is_reported_by_every_command_that_lists() {
+    // A stale entry of the leaf of /leaf becomes one in use.
+    let bench = Bench::new();
+    let image = bench.kept("v5");
+    let all = fs::read(&image).unwrap();
+    let word = |block: &[u8], at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
+    let leaf = |block: &&[u8]| word(block, 8) == 0x3df1 && word(block, 58) > 0;
+    let (n, _) = (0_u64..).zip(all.chunks(4096)).find(|(_, block)| leaf(block)).unwrap();
+    edit(&image, n * 4096, 12, |block| {
+        let stale = word(block, 58) - 1;
+        block[58..60].copy_from_slice(&stale.to_be_bytes());
+        let entries = 64..64 + 8 * usize::from(word(block, 56));
+        let mut free = entries.clone().step_by(8).filter(|at| block[at + 4..at + 8] == [0; 4]);
+        let at = free.next().unwrap();
+        let mut used = entries.step_by(8).filter(|at| block[at + 4..at + 8] != [0; 4]);
+        let other = used.next().unwrap();
+        block.copy_within(other + 4..other + 8, at + 4);
+    });
+    let (image, out) = (shown(&image), shown(&bench.path("out")));
+    for args in [
+        &["ls", "-R", &image][..],
+        &["ls", &image, "/leaf"],
+        &["find", &image, "/"],
+        &["tree", &image],
+        &["get", &image, "/", &out],
+        &["get", &image, "/leaf", "-"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains("[dir.leaf.extra]"), "{args:?}: {}", run.stderr);
+    }
+    assert_eq!(fs::read_dir(bench.path("out/leaf")).unwrap().count(), 200);
+}
+
+#[test]
+fn a_time_with_a_second_of_nanoseconds_is_reported_and_the_file_is_copied() {
+    let bench = Bench::new();
+    let image = bench.kept("v4");
+    damage(&image, inode_at(&image, "/sf/a").1 + 44, &u32::MAX.to_be_bytes());
+    let (image, out, one) = (shown(&image), bench.path("out"), bench.path("one"));
+    for args in [
+        &["get", &image, "/", &shown(&out)][..],
+        &["get", &image, "/sf/a", &shown(&one)],
+        &["get", &image, "/", "-"],
+        &["ls", "-R", &image],
+        &["find", "--json", &image, "/"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains("[inode.mtime]"), "{args:?}: {}", run.stderr);
+    }
+    assert_eq!(fs::read(out.join("sf/a")).unwrap(), fs::read(&one).unwrap());
+    assert!(!fs::read(one).unwrap().is_empty());
 }
 
 /// An attribute that Linux lists and does not find, as its hash leads elsewhere: a byte of its name

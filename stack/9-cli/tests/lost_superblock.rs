@@ -1,14 +1,10 @@
 //! A volume whose primary superblock is lost, alone or with the headers of group 0: reading
 //! commands use a secondary and print a note, writing commands refuse.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Bench, damage, expect, json, shown};
+use crate::common::{self, Bench, damage, expect, json, shown};
 
 /// Overwrites the first `bytes` bytes of the volume at `offset` with zeroes.
 fn lose(image: &Path, offset: u64, bytes: usize) {

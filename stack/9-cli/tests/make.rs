@@ -1,13 +1,11 @@
 //! `mkfs`, checked by `check`, `xfs_repair -n` and the kernel.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Bench, begin, ended, expect, feed, json, shown, signal};
+use crate::common::{Bench, begin, ended, expect, feed, json, shown, signal};
 use xfskit_test_support::{Image, Scratch, verify};
 
 #[test]

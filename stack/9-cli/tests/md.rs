@@ -1,15 +1,11 @@
 //! `xfskit md`, and every other command on `md:` targets, on arrays that the kernel made.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Bench, damage, expect, json, objects, shown};
+use crate::common::{Bench, damage, expect, json, objects, shown};
 use xfskit::raw::units::ByteOffset;
 use xfskit_test_arrays::{Fixture, manifest};
 use xfskit_test_support::verify;

@@ -1,14 +1,10 @@
 //! Members that form no array, or one that cannot be written: every command names the member and
 //! what to do, and writes nothing, even if it was to write.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Bench, damage, shown, xfskit};
+use crate::common::{Bench, damage, shown, xfskit};
 use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode};
 use xfskit::raw::md::superblock::v1::SuperblockV1;
 use xfskit::raw::md::superblock::{self, Superblock};

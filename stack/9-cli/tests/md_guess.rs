@@ -1,15 +1,11 @@
 //! `md guess`: members without superblocks, the volume at the array's start, in a partition, in a
 //! logical volume.
 
-#![allow(missing_docs)]
-
-mod common;
-#[path = "common/guess.rs"]
 mod made;
 
 use std::fmt::Write as _;
 
-use common::{Bench, damage, expect, objects, shown, xfskit};
+use crate::common::{Bench, damage, expect, objects, shown, xfskit};
 use made::{Case, GPT, LVM, case, guessed, shuffled};
 use xfskit_test_support::Random;
 

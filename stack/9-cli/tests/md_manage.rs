@@ -1,12 +1,8 @@
 //! `xfskit md` commands that make and manage arrays; mdadm checks the superblocks.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::process::Command;
 
-use common::{Bench, begin, damage, ended, expect, interrupt, json, objects, shown};
+use crate::common::{self, Bench, begin, damage, ended, expect, interrupt, json, objects, shown};
 
 /// Returns the output of mdadm for a member; `None`, with a note, if mdadm is not installed.
 fn mdadm(name: &str) -> Option<String> {

@@ -1,13 +1,11 @@
 //! Names that a terminal or a line cannot show, rows for programs, and messages on wrong command
 //! lines.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use common::{Bench, Run, expect, feed, json, objects, shown, xfskit};
+use crate::common::{Bench, Run, expect, feed, json, objects, shown, xfskit};
 use xfskit_test_support::Random;
 
 /// Makes an image with a directory whose name moves the cursor, and one that is not UTF-8.

@@ -1,12 +1,10 @@
 //! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, compared with
 //! the original programs.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::{Bench, expect, json, shown};
+use crate::common::{Bench, expect, json, shown};
 use serde_json::Value;
 use xfskit_test_support::skip;
 

@@ -1,11 +1,9 @@
 //! The commands that read, on volumes that the kernel filled.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use common::{Bench, expect, json, shown, xfskit};
+use crate::common::{Bench, expect, json, shown, xfskit};
 
 /// Runs `test` on volumes with the same tree: version 5, with small blocks, without any optional
 /// feature, and version 4.

@@ -1,12 +1,8 @@
 //! `get`, `cat` and `put` with `--verify` on an array with a member that lies about content.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::fs;
 
-use common::{Bench, damage, expect, feed, objects, shown, xfskit};
+use crate::common::{self, Bench, damage, expect, feed, objects, shown, xfskit};
 
 /// A megabyte without repetition: several stripes of each array.
 fn content() -> Vec<u8> {

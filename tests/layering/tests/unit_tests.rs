@@ -148,3 +148,43 @@ fn every_file_of_integration_tests_is_built() {
     assert!(seen > 50, "only {seen} files found: does this test still see them?");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A library or a program without unit tests has `test = false` in its manifest, so that no program
+/// of tests is compiled and linked for it. Unit tests there would not run.
+#[test]
+fn targets_without_a_program_of_unit_tests_have_no_unit_tests() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    let parents = ["stack", "tests"].map(|parent| fs::read_dir(root().join(parent)));
+    let crates = parents.into_iter().flat_map(|entries| entries.expect("crates").flatten());
+    for folder in crates.map(|entry| entry.path()).chain([root().join("bench")]) {
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let mut sources = Vec::new();
+        rust_files(&folder.join("src"), &mut sources);
+        let has_tests = |path: &Path| {
+            fs::read_to_string(path).expect("UTF-8").lines().any(|line| line.trim() == "#[test]")
+        };
+        for table in manifest.split("\n[").filter(|table| table.contains("\ntest = false")) {
+            seen += 1;
+            let of_table = |path: &&PathBuf| is_source_of(path, &folder, table);
+            let found = sources.iter().filter(of_table).filter(|path| has_tests(path));
+            wrong.extend(found.map(|path| format!("{}: its tests do not run", path.display())));
+        }
+    }
+    assert!(seen > 20, "only {seen} targets found: does this test still see them?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns whether a file of the crate in `folder` belongs to the library or program of `table` of
+/// its manifest. A program is one file; all others belong to the library.
+fn is_source_of(path: &Path, folder: &Path, table: &str) -> bool {
+    let is_program = path.starts_with(folder.join("src/bin")) || path.ends_with("src/main.rs");
+    if table.starts_with("lib]") {
+        return !is_program;
+    }
+    let value = |key: &str| table.lines().find_map(|line| line.strip_prefix(key));
+    let quoted = |text: &str| text.trim_matches('"').to_owned();
+    let file = value("path = ")
+        .map(quoted)
+        .or_else(|| value("name = ").map(|name| format!("src/bin/{}.rs", quoted(name))));
+    file.is_some_and(|file| path == folder.join(file))
+}

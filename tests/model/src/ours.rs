@@ -283,6 +283,12 @@ fn op_error(error: Error) -> OpError {
             | Core::IsDirectory(_)
             | Core::NotFile(_)
             | Core::Limit(_)
+            | Core::FileTooLarge(_)
+            | Core::NameTooLong(_)
+            | Core::AttrName
+            | Core::AttrValue
+            | Core::TooManyLinks
+            | Core::NotPermitted(_)
             | Core::Unsupported(_),
         ) => OpError::Invalid,
         other => OpError::Failed(other.to_string()),

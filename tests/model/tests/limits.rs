@@ -44,7 +44,16 @@ fn is_limit<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(
         matches!(
             result,
-            Err(Error::Core(Core::Limit(_)) | Error::NameTooLong { .. } | Error::BadName { .. })
+            Err(Error::Core(
+                Core::Limit(_)
+                    | Core::FileTooLarge(_)
+                    | Core::NameTooLong(_)
+                    | Core::AttrName
+                    | Core::AttrValue
+                    | Core::TooManyLinks
+                    | Core::NotPermitted(_)
+            ) | Error::NameTooLong { .. }
+                | Error::BadName { .. })
         ),
         "{result:?}"
     );

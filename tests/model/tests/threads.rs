@@ -172,6 +172,7 @@ impl Worker<'_> {
                 | Core::NotFile(_)
                 | Core::NotDirectory(_)
                 | Core::Limit(_)
+                | Core::NotPermitted(_)
                 | Core::NoSpace(_),
             )) => Ok(()),
             result => result,

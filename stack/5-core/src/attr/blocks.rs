@@ -9,7 +9,7 @@ use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
 use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{DaBlock, Daddr, FilBlks, FileOff, Sectors};
 
-use crate::attr::map_cache::AttrMap;
+use crate::attr_map::AttrMap;
 use crate::bmap::buf_map;
 use crate::da::tree::DaBlocks;
 use crate::da::verify_any;
@@ -169,21 +169,22 @@ impl Tx<'_> {
     }
 
     fn find_hole(&self, inode: TxInode, len: u32) -> Result<DaBlock> {
+        let first = self.bmap_first(inode, Fork::Attr, HOLE_SEARCH)?;
         let mut at = 0u64;
-        for look in 0.. {
-            match self.bmap_next(inode, Fork::Attr, FileOff(at))? {
-                Some(extent) if extent.startoff.0 < at.saturating_add(len.into()) => {
-                    at = extent.end().0;
-                }
-                _ => break,
+        let mut found = false;
+        for extent in &first {
+            found = extent.startoff.0 >= at.saturating_add(len.into());
+            if found {
+                break;
             }
-            if look == HOLE_SEARCH {
-                at = self.bmap_end(inode, Fork::Attr)?.0;
-            }
+            at = extent.end().0;
+        }
+        if !found && first.len() == HOLE_SEARCH {
+            at = self.bmap_end(inode, Fork::Attr)?.0;
         }
         match u32::try_from(at) {
             Ok(dablk) if dablk.checked_add(len).is_some() => Ok(DaBlock(dablk)),
-            _ => Err(Error::Limit("the attribute fork reaches the end of its address space")),
+            _ => Err(Error::Full("the attribute fork reaches the end of its address space")),
         }
     }
 }

@@ -92,13 +92,13 @@ impl ParentName<'_> {
 /// Fails if no attribute can have this name or this value.
 pub(super) fn verify_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > 255 {
-        return Err(Error::Limit("the name of an attribute has 1 to 255 bytes"));
+        return Err(Error::AttrName);
     }
     if name.contains(&0) || (namespace == Namespace::Parent && name.contains(&b'/')) {
         return Err(Error::Limit("the name of an attribute holds no NUL"));
     }
     if value.len() > index(VALUE_MAX.into()) {
-        return Err(Error::Limit("the value of an attribute has at most 65536 bytes"));
+        return Err(Error::AttrValue);
     }
     Ok(())
 }
@@ -107,9 +107,11 @@ impl Tx<'_> {
     /// Sets an attribute of `inode`. The caller updates the inode's times.
     ///
     /// # Errors
-    /// [`Error::Exists`] and [`Error::NoEntry`] according to `mode`, [`Error::Limit`] for a name or
-    /// value that no attribute can have, and if the attribute fork of a volume without NREXT64 has
-    /// its maximum number of extents, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::Exists`] and [`Error::NoEntry`] according to `mode`; [`Error::AttrName`],
+    /// [`Error::AttrValue`] and [`Error::Limit`] for a name or value that no attribute can have;
+    /// [`Error::FileTooLarge`] if the attribute fork of a volume without NREXT64 has its maximum
+    /// number of extents; [`Error::Full`], [`Error::NoSpace`], [`Error::Device`],
+    /// [`Error::Corrupt`].
     pub fn attr_set(
         &mut self,
         inode: TxInode,

@@ -73,6 +73,22 @@ impl Tx<'_> {
         Cursor::seek(self, inode, fork, fileoff)?.before(self)
     }
 
+    /// Returns the first `count` extents of a fork, or all if there are fewer.
+    ///
+    /// # Errors
+    /// As [`bmap_lookup`](Self::bmap_lookup).
+    pub(crate) fn bmap_first(
+        &self,
+        inode: TxInode,
+        fork: Fork,
+        count: usize,
+    ) -> Result<Vec<Extent>> {
+        if !self.has_extents(inode, fork) {
+            return Ok(Vec::new());
+        }
+        cursor::first(self, inode, fork, count)
+    }
+
     /// Returns the first block behind the last extent of a fork.
     ///
     /// # Errors
@@ -130,8 +146,8 @@ impl Tx<'_> {
     /// repeats the call for the rest.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Limit`](crate::Error::Limit) if the fork
-    /// cannot hold more extents.
+    /// [`Error::NoSpace`](crate::Error::NoSpace),
+    /// [`Error::FileTooLarge`](crate::Error::FileTooLarge) if the fork cannot hold more extents.
     pub fn bmap_alloc(
         &mut self,
         inode: TxInode,

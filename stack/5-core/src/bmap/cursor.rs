@@ -104,6 +104,27 @@ pub(super) fn covering(
     Ok(Some(extent).filter(|extent| fileoff < extent.end()))
 }
 
+/// Returns the first `count` extents of a fork, or all if there are fewer, in one descent for each
+/// leaf.
+pub(super) fn first(tx: &Tx<'_>, inode: TxInode, fork: Fork, count: usize) -> Result<Vec<Extent>> {
+    let of = ForkOf { inode, fork };
+    let (ctx, rules) = (of.ctx(tx), bmbt::ExtentRules::of(&tx.core(inode), fork));
+    let mut cursor = Cursor::seek(tx, inode, fork, FileOff::ZERO)?;
+    let mut found = Vec::new();
+    loop {
+        for slot in of.slots(tx, cursor.leaf().block)?.iter().take(count - found.len()) {
+            let extent = slot.extent();
+            extent.verify(&ctx, rules)?;
+            found.push(extent);
+        }
+        if found.len() == count {
+            return Ok(found);
+        }
+        let Some(next) = cursor.next_leaf(tx)? else { return Ok(found) };
+        cursor = next;
+    }
+}
+
 // ---- moving ----------------------------------------------------------------------------------
 
 impl Cursor {

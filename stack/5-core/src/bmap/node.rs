@@ -201,7 +201,7 @@ impl ForkOf {
     /// Adds `change` to the fork's extent counter.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the counter cannot hold the number.
+    /// [`Error::FileTooLarge`] if the counter cannot hold the number.
     pub(super) fn count_extents(self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
         let count = self.nextents(tx).saturating_add_signed(change);
         let (small, large, limit) = match self.fork {
@@ -216,7 +216,7 @@ impl ForkOf {
         }
         let nrext64 = tx.core(self.inode).has_nrext64();
         if count > if nrext64 { large } else { small } {
-            return Err(Error::Limit(limit));
+            return Err(Error::FileTooLarge(limit));
         }
         let mut image = tx.image(self.inode.handle);
         match (self.fork, nrext64) {

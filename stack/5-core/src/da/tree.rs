@@ -529,7 +529,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let content = self.blocks.bytes(root)?.to_vec();
         let level = level_of(&content, geo);
         if level >= LEVEL_MAX {
-            return Err(Error::Limit("the hash tree has as many levels as the format allows"));
+            return Err(Error::Full("the hash tree has as many levels as the format allows"));
         }
         let dablk = self.blocks.grow()?;
         let daddr = self.blocks.daddr(dablk)?;

@@ -60,7 +60,7 @@ pub(crate) fn data_at(geo: &Geometry, db: u32) -> FileOff {
 
 /// Returns the data pointer to byte `offset` of the data block at `at`.
 pub(crate) fn dataptr(geo: &Geometry, at: FileOff, offset: u16) -> Result<DataPtr> {
-    let full = Error::Limit("a directory's names take at most 32 GiB");
+    let full = Error::Full("a directory's names take at most 32 GiB");
     DataPtr::new(geo, at, offset.into()).ok_or(full)
 }
 
@@ -101,7 +101,7 @@ impl<F: DirFork> DaBlocks for TreeBlocks<'_, F> {
             }
             dablk = next;
         }
-        Err(Error::Limit("a directory's hash tree takes at most 32 GiB"))
+        Err(Error::Full("a directory's hash tree takes at most 32 GiB"))
     }
 
     fn shrink(&mut self, dablk: DaBlock) -> Result<()> {

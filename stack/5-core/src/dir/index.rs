@@ -1,9 +1,9 @@
-//! The hash index of a directory: whether it leads to every name.
+//! The hash index of a directory: whether it leads to every name, and to nothing else.
 //!
 //! A name that the index does not have is listed and cannot be looked up. Comparing each name with
 //! the index would take a look-up each. Instead, a listing and a walk over the leaves each form a
 //! [`Digest`] of the pairs of hash and position that they see. Only if these differ is every name
-//! looked up ([`Volume::unindexed_names`]). In block form, reading the block compares them already.
+//! looked up ([`Volume::index_fault`]). In block form, reading the block compares them already.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
@@ -30,6 +30,9 @@ pub struct Digest {
     names: u64,
     sum: u64,
 }
+
+/// The number of names of an index that is damaged.
+const UNREADABLE: u64 = u64::MAX;
 
 impl Default for Digest {
     fn default() -> Self {
@@ -64,13 +67,21 @@ impl Digest {
     }
 }
 
-/// Names that are listed and cannot be looked up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unindexed {
-    /// Their number.
-    pub count: u64,
-    /// The first.
-    pub first: Vec<u8>,
+/// How the index of a directory differs from its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexFault {
+    /// Names are listed and cannot be looked up.
+    Missing {
+        /// Their number.
+        count: u64,
+        /// The first.
+        first: Vec<u8>,
+    },
+    /// Every name can be looked up, and the index has more entries than there are names.
+    Extra {
+        /// The number of entries without a name.
+        count: u64,
+    },
 }
 
 impl Volume {
@@ -103,40 +114,48 @@ impl Volume {
             ControlFlow::Continue(())
         });
         if read.is_break() {
-            digest.names = u64::MAX;
+            digest.names = UNREADABLE;
         }
         Ok(Some(digest))
     }
 
-    /// Looks up every name that the directory `inode` lists, and returns those that are not found;
-    /// `None` if all are. The caller makes sure that the directory does not change meanwhile.
+    /// Compares the names that the directory `inode` lists with its index, and looks up every name
+    /// if they differ. Returns `None` if all are found and the index has no others. An index that
+    /// has more entries is no fault of its own where names cannot be read. The caller makes sure
+    /// that the directory does not change meanwhile.
     ///
     /// # Errors
     /// As [`index_digest`](Self::index_digest).
-    pub fn unindexed_names(&self, inode: &Inode) -> Result<Option<Unindexed>> {
+    pub fn index_fault(&self, inode: &Inode) -> Result<Option<IndexFault>> {
         let dir = self.open_dir(inode)?;
-        let mut listed = Digest::default();
+        let (mut listed, mut is_whole) = (Digest::default(), true);
         dir.read(0, &mut |entry| {
-            if let Ok(entry) = entry {
-                listed.add(self.geo(), &entry);
+            match entry {
+                Ok(entry) => listed.add(self.geo(), &entry),
+                Err(_) => is_whole = false,
             }
             ControlFlow::Continue(())
         });
-        if self.index_digest(inode)?.is_none_or(|indexed| indexed == listed) {
+        let Some(indexed) = self.index_digest(inode)?.filter(|indexed| *indexed != listed) else {
             return Ok(None);
-        }
-        let mut unindexed = Unindexed::default();
+        };
+        let (mut count, mut first) = (0, Vec::new());
         dir.read(0, &mut |entry| {
             let Ok(entry) = entry else { return ControlFlow::Continue(()) };
             let is_dot = matches!(entry.name, b"." | b"..");
             if !is_dot && !matches!(dir.lookup(entry.name), Ok(Some(_))) {
-                if unindexed.count == 0 {
-                    unindexed.first = entry.name.to_vec();
+                if count == 0 {
+                    first = entry.name.to_vec();
                 }
-                unindexed.count += 1;
+                count += 1;
             }
             ControlFlow::Continue(())
         });
-        Ok((unindexed.count > 0).then_some(unindexed))
+        if count > 0 {
+            return Ok(Some(IndexFault::Missing { count, first }));
+        }
+        let is_read = is_whole && indexed.names != UNREADABLE;
+        let extra = indexed.names.saturating_sub(listed.names);
+        Ok((is_read && extra > 0).then_some(IndexFault::Extra { count: extra }))
     }
 }

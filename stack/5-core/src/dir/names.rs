@@ -67,7 +67,7 @@ fn target_of(entry: &Entry<'_>) -> EntryTarget {
 /// Fails for a name that no directory can hold.
 fn verify_name(name: &[u8]) -> Result<()> {
     if name.len() > dir::NAME_MAX {
-        return Err(Error::Limit("a name has at most 255 bytes"));
+        return Err(Error::NameTooLong("a name has at most 255 bytes"));
     }
     let bad = name.is_empty() || name == b"." || name == b"..";
     // All bytes are examined, which takes fewer steps than to stop at the first bad one.
@@ -241,7 +241,7 @@ impl<F: DirFork> Names<'_, F> {
     pub(crate) fn new_data_block(&mut self, db: u32) -> Result<()> {
         let at = data_at(self.geo, db);
         if at.0 >= self.geo.dir_leafblk().0.into() {
-            return Err(Error::Limit("a directory's names take at most 32 GiB"));
+            return Err(Error::Full("a directory's names take at most 32 GiB"));
         }
         self.fork.map(at)?;
         let id = self.id(at)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use xfskit_format::dir::data::Data;
 use xfskit_format::dir::free::Free;
-use xfskit_format::inode::{FileType, Format};
+use xfskit_format::inode::{self, FileType, Format};
 use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, VerifyResult};
 use xfskit_trans::{BufMap, DiskLocation, Handle};
 use xfskit_units::{ByteLen, Daddr, FilBlks, FileOff, Geometry, Ino};
@@ -30,12 +30,26 @@ impl<'v> Tx<'v> {
         dir: TxInode,
         work: impl FnOnce(&mut Names<'_, TxFork<'_, 'v>>) -> Result<T>,
     ) -> Result<T> {
+        self.names_of(dir, false, work)
+    }
+
+    /// Works on the names of a directory, which has none yet if `is_new` is set. The first time,
+    /// its size is compared with its blocks.
+    fn names_of<T>(
+        &mut self,
+        dir: TxInode,
+        is_new: bool,
+        work: impl FnOnce(&mut Names<'_, TxFork<'_, 'v>>) -> Result<T>,
+    ) -> Result<T> {
         let volume = self.volume();
         let (geo, ino) = (volume.geo(), dir.ino);
         let mut known = volume.dir_cache.take(ino);
-        let DirCacheEntry { free_index, block_map, held } = &mut *known;
+        let DirCacheEntry { free_index, block_map, held, is_size_verified } = &mut *known;
         let mut fork = TxFork { tx: self, dir, held, block_map };
-        let result = work(&mut Names { geo, ino, fork: &mut fork, free_index });
+        let verified = if is_new || *is_size_verified { Ok(()) } else { fork.verify_size() };
+        *is_size_verified = verified.is_ok();
+        let result =
+            verified.and_then(|()| work(&mut Names { geo, ino, fork: &mut fork, free_index }));
         known.held.clear();
         volume.dir_cache.put(ino, known);
         result
@@ -47,7 +61,7 @@ impl<'v> Tx<'v> {
     /// # Errors
     /// None; the result type is that of all operations of directories.
     pub fn dir_init(&mut self, dir: TxInode, parent: Ino) -> Result<()> {
-        self.names(dir, |names| {
+        self.names_of(dir, true, |names| {
             names.init(parent);
             Ok(())
         })
@@ -65,8 +79,9 @@ impl<'v> Tx<'v> {
     /// Adds `name` to the directory `dir`.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Limit`] for a name that no directory can
-    /// hold, and those of [`dir_lookup`](Self::dir_lookup).
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Full`], [`Error::NameTooLong`] and
+    /// [`Error::Limit`] for a name that no directory can hold, and those of
+    /// [`dir_lookup`](Self::dir_lookup).
     pub fn dir_create(
         &mut self,
         dir: TxInode,
@@ -140,6 +155,21 @@ fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
 }
 
 impl<'v> TxFork<'_, 'v> {
+    /// Fails if the directory's size is not the end of its last data block. The form, the number of
+    /// data blocks and the place of a new one follow from the size, so a change would lose names.
+    fn verify_size(&self) -> Result<()> {
+        let core = self.tx.core(self.dir);
+        if core.fork_format(Fork::Data) == Some(Format::Local) {
+            return Ok(());
+        }
+        let before = FileOff(u64::from(self.geo().dir_leafblk().0) - 1);
+        let data = self.tx.bmap_before(self.dir, Fork::Data, before)?;
+        let data_end = data.map_or(FileOff::ZERO, |last| last.end());
+        let end = self.tx.bmap_end(self.dir, Fork::Data)?;
+        let ctx = self.tx.volume().ctx(inode::location(self.geo(), self.dir.ino));
+        Ok(super::verify_size(&ctx, core.size(), data_end, end)?)
+    }
+
     fn geo(&self) -> &'v Geometry {
         self.tx.volume().geo()
     }

@@ -347,7 +347,7 @@ impl Content {
     /// Writes `bytes` at byte `offset`, into memory.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Limit`] for a file that would be too large, [`Error::Device`],
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`], [`Error::Device`],
     /// [`Error::Corrupt`]: then nothing has changed.
     pub fn write(
         &self,
@@ -382,7 +382,7 @@ impl Content {
         now: Timestamp,
     ) -> Result<()> {
         let end = offset.checked_plus(ByteLen::of(bytes)).filter(|&end| end <= END_MAX);
-        let end = end.ok_or(Error::Limit("the file would be too large"))?;
+        let end = end.ok_or(Error::FileTooLarge("the file would be too large"))?;
         if bytes.is_empty() {
             return Ok(());
         }

@@ -32,11 +32,11 @@ impl Content {
     /// Sets the size. Data behind the new end is lost; added bytes read as zeroes.
     ///
     /// # Errors
-    /// [`Error::Limit`] for a file that would be too large, [`Error::NoSpace`], [`Error::Device`],
+    /// [`Error::FileTooLarge`], [`Error::NoSpace`], [`Error::Device`],
     /// [`Error::Corrupt`].
     pub fn truncate(&self, vol: &Volume, size: ByteLen, now: Timestamp) -> Result<()> {
         if size > SIZE_MAX {
-            return Err(Error::Limit("the file would be too large"));
+            return Err(Error::FileTooLarge("the file would be too large"));
         }
         let end = ByteOffset(size.0);
         let mut state = self.state.write();
@@ -133,8 +133,8 @@ impl Content {
     /// kept for later.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: then nothing has changed. [`Error::Limit`] for a file that would be too
-    /// large, [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::NoSpace`]: then nothing has changed. [`Error::FileTooLarge`], [`Error::Device`],
+    /// [`Error::Corrupt`].
     pub fn preallocate(
         &self,
         vol: &Volume,
@@ -284,10 +284,11 @@ impl Content {
         let blocks = whole_blocks(vol, &range)?;
         let mut state = self.state.write();
         let size = state.size.saturating_plus(range.length());
-        if range.start >= state.end() || size > SIZE_MAX {
-            return Err(Error::Limit(
-                "a hole is inserted within the file, and leaves it small enough",
-            ));
+        if size > SIZE_MAX {
+            return Err(Error::FileTooLarge("the file would be too large"));
+        }
+        if range.start >= state.end() {
+            return Err(Error::Limit("a hole is inserted within the file"));
         }
         self.flush_state(vol, &mut state)?;
         self.verify_map_from(vol, range.start)?;
@@ -413,7 +414,7 @@ impl Content {
             let inode = tx.iget(self.ino())?;
             let end = tx.bmap_end(inode, Fork::Data)?;
             if end.plus(len) > vol.geo().byte_to_fileoff(END_MAX) {
-                return Err(Error::Limit("the file would be too large"));
+                return Err(Error::FileTooLarge("the file would be too large"));
             }
             tx.bmap_split(inode, at)
         })
@@ -462,7 +463,7 @@ impl State {
 
 fn small_enough(range: &Range<ByteOffset>) -> Result<()> {
     if range.end > END_MAX {
-        return Err(Error::Limit("the file would be too large"));
+        return Err(Error::FileTooLarge("the file would be too large"));
     }
     Ok(())
 }

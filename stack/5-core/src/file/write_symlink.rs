@@ -12,16 +12,17 @@ impl Tx<'_> {
     /// Writes the target of a symlink that has none, and its size: 1 to 1023 bytes without NUL.
     ///
     /// # Errors
-    /// [`Error::Limit`] for another target, [`Error::NotSymlink`], [`Error::NoSpace`].
+    /// [`Error::NameTooLong`] and [`Error::Limit`] for another target, [`Error::NotSymlink`],
+    /// [`Error::NoSpace`].
     pub fn write_symlink(&mut self, inode: TxInode, target: &[u8]) -> Result<()> {
         if self.core(inode).file_type() != Some(FileType::Symlink) {
             return Err(Error::NotSymlink(inode.ino));
         }
-        if target.is_empty() || target.len() > index(symlink::MAX_LEN.into()) {
-            return Err(Error::Limit("a symlink's target is 1 to 1023 bytes long"));
+        if target.len() > index(symlink::MAX_LEN.into()) {
+            return Err(Error::NameTooLong("a symlink's target has at most 1023 bytes"));
         }
-        if target.contains(&0) {
-            return Err(Error::Limit("a symlink's target has no NUL"));
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Limit("a symlink's target is not empty, and has no NUL"));
         }
         self.set_size(inode, ByteLen(target.len() as u64));
         if target.len() > self.core(inode).data_fork().len() {

@@ -1,5 +1,5 @@
 //! Kept images that the kernel filled, their blocks, and faults with checksums made right.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(unreachable_pub, clippy::unwrap_used)]
 
 pub mod planted;
 

@@ -144,7 +144,8 @@ impl Fs {
     /// holds an inode that has no name yet.
     ///
     /// # Errors
-    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::Limit`] if it has the maximum number of links.
+    /// [`Core::Exists`], [`Core::NoSpace`], [`Core::TooManyLinks`], [`Core::NotPermitted`] for a
+    /// directory.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let now = self.clock.now();
@@ -152,7 +153,7 @@ impl Fs {
             let [parent, inode] = take(tx, [dir, ino])?;
             let file_type = tx.core(inode).file_type().unwrap_or(FileType::Unknown);
             if file_type == FileType::Directory {
-                return Err(Core::Limit("a directory has one name only"));
+                return Err(Core::NotPermitted("a directory has one name only"));
             }
             check_dir(tx, parent)?;
             let nlink = tx.core(inode).nlink();
@@ -176,8 +177,13 @@ fn check_new(new: &NewNode) -> Result<FileType> {
     if (file_type == FileType::Symlink) != new.target.is_some() {
         return no("symbolic links have a target, and nothing else has");
     }
-    if new.target.as_ref().is_some_and(|target| target.is_empty() || target.len() > 1023) {
-        return no("the target of a symbolic link is 1 to 1023 bytes long");
+    match new.target.as_deref() {
+        Some([]) => return no("the target of a symbolic link is not empty"),
+        Some(target) if target.len() > 1023 => {
+            let long = "the target of a symbolic link has at most 1023 bytes";
+            return Err(Core::NameTooLong(long).into());
+        }
+        _ => {}
     }
     if new.rdev.is_some_and(|(major, minor)| major >= 1 << 14 || minor >= 1 << 18) {
         return no("a device number beyond 14 bits of major and 18 bits of minor");

@@ -78,15 +78,16 @@ impl Fs {
     ///
     /// # Errors
     /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) if
-    /// `mode` requires the opposite; [`Limit`](xfskit_core::Error::Limit) for a value of more than
-    /// 64 KiB, and for attributes that Linux would not show: a name of more than 255 bytes, `user.`
-    /// on neither a file nor a directory, ACLs on a symbolic link, default ACLs on a file that is
-    /// not a directory; [`NoSpace`](xfskit_core::Error::NoSpace).
+    /// `mode` requires the opposite; [`AttrValue`](xfskit_core::Error::AttrValue) for a value of
+    /// more than 64 KiB; for attributes that Linux would not show,
+    /// [`AttrName`](xfskit_core::Error::AttrName) (a name of more than 255 bytes),
+    /// [`NotPermitted`](xfskit_core::Error::NotPermitted) (`user.` on neither a file nor a
+    /// directory), [`Unsupported`](xfskit_core::Error::Unsupported) (ACLs on a symbolic link,
+    /// other prefixes) and [`Limit`](xfskit_core::Error::Limit) (no valid ACL, default ACLs on a
+    /// file that is not a directory); [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         if name.len() > XATTR_NAME_MAX {
-            return Err(
-                Error::Limit("the name of an extended attribute is at most 255 bytes").into()
-            );
+            return Err(Error::AttrName.into());
         }
         let (namespace, name, value) = crate::xattr::to_disk(name, value)?;
         let now = self.clock.now();
@@ -94,7 +95,9 @@ impl Fs {
             let [inode] = take(tx, [ino])?;
             let core = tx.core(inode);
             if namespace == Namespace::User && !core.is_regular() && !core.is_dir() {
-                return Err(Error::Limit("only files and directories have user. attributes"));
+                return Err(Error::NotPermitted(
+                    "only files and directories have user. attributes",
+                ));
             }
             match (namespace, name) {
                 (Namespace::Trusted, acl::ACCESS | acl::DEFAULT) => {
@@ -154,7 +157,7 @@ pub(super) fn set_acl(
 ) -> xfskit_core::Result<()> {
     let core = tx.core(inode);
     if core.file_type() == Some(FileType::Symlink) {
-        return Err(Error::Limit("a symbolic link has no ACL"));
+        return Err(Error::Unsupported("an ACL of a symbolic link".into()));
     }
     if name == acl::DEFAULT && !core.is_dir() && !value.is_empty() {
         return Err(Error::Limit("only directories have default ACLs"));

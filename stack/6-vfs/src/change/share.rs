@@ -138,6 +138,6 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         if std::ptr::eq(self.fs(), other.fs()) {
             return Ok(());
         }
-        Err(Core::Limit("the files are on different volumes").into())
+        Err(Core::OtherVolume.into())
     }
 }

@@ -1,12 +1,16 @@
 //! Profiles by function with perf, if it is installed and permitted: of this process, or of the
 //! whole machine, whose samples include the threads of the kernel.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::share::percent_of;
@@ -16,6 +20,9 @@ const RATE: &str = "499";
 
 /// The time that perf may take to write its data and exit.
 const PERF_EXIT_MAX: Duration = Duration::from_secs(60);
+
+/// The time that perf may take until it samples.
+const PERF_START_MAX: Duration = Duration::from_secs(20);
 
 /// Fewer samples than these give no shares.
 pub const SAMPLES_MIN: u64 = 200;
@@ -33,7 +40,37 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Profile {
     perf: Child,
+    files: Files,
+}
+
+/// The files of a run of perf. Dropping it removes them.
+#[derive(Debug)]
+struct Files {
     data: PathBuf,
+    /// Named pipes: commands to perf, and its answers.
+    control: [PathBuf; 2],
+}
+
+impl Files {
+    fn new() -> io::Result<Self> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let own = std::process::id();
+        let path = |kind| std::env::temp_dir().join(format!("xfskit-perf-{own}-{run}.{kind}"));
+        let files = Self { data: path("data"), control: [path("control"), path("ack")] };
+        for pipe in &files.control {
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        }
+        Ok(files)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for file in self.control.iter().chain([&self.data]) {
+            let _ = std::fs::remove_file(file);
+        }
+    }
 }
 
 /// The samples of one function in the threads of one name.
@@ -48,27 +85,54 @@ pub struct Sampled {
 }
 
 impl Profile {
-    /// Starts perf.
+    /// Starts perf, and returns when it samples.
     ///
     /// # Errors
-    /// If perf cannot be started.
+    /// If perf cannot be started or is not permitted to sample.
     pub fn start(scope: Scope) -> io::Result<Self> {
+        let files = Files::new()?;
         let own = std::process::id().to_string();
-        let data = std::env::temp_dir().join(format!("xfskit-perf-{own}.data"));
         let of: &[&str] = match scope {
             Scope::Process => &["-p", &own],
             Scope::Machine => &["-a"],
         };
+        let [commands, answers] = files.control.each_ref().map(|pipe| pipe.display().to_string());
         let perf = Command::new("perf")
             .args(["record", "-q", "-F", RATE])
             .args(of)
-            .arg("-o")
-            .arg(&data)
+            .args(["--delay=-1", &format!("--control=fifo:{commands},{answers}"), "-o"])
+            .arg(&files.data)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|err| io::Error::other(format!("perf: {err}")))?;
-        Ok(Self { perf, data })
+        let mut profile = Self { perf, files };
+        profile.enable()?;
+        Ok(profile)
+    }
+
+    /// Makes perf sample: its start takes half a second and more, which a short step would miss.
+    fn enable(&mut self) -> io::Result<()> {
+        // Open for both directions, because perf may not have opened its ends yet.
+        let open = |pipe| File::options().read(true).write(true).open(pipe);
+        let [commands, answers] = self.files.control.each_ref().map(open);
+        let (mut commands, mut answers) = (commands?, answers?);
+        commands.write_all(b"enable\n")?;
+        let start = Instant::now();
+        loop {
+            let mut ready = [PollFd::new(&answers, PollFlags::IN)];
+            let wait = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            if poll(&mut ready, Some(&wait))? > 0 {
+                // The answer is "ack".
+                return answers.read_exact(&mut [0; 4]);
+            }
+            if self.perf.try_wait()?.is_some() {
+                return Err(io::Error::other("perf ended before it took samples"));
+            }
+            if start.elapsed() > PERF_START_MAX {
+                return Err(io::Error::other("perf does not begin"));
+            }
+        }
     }
 
     /// Stops perf, and returns the functions with their samples.
@@ -79,7 +143,7 @@ impl Profile {
         self.end_sampling()?;
         let report = Command::new("perf")
             .args(["report", "-q", "--stdio", "--no-inline", "-F", "sample,comm,symbol", "-i"])
-            .arg(&self.data)
+            .arg(&self.files.data)
             .output()?;
         let sampled = parse(&String::from_utf8_lossy(&report.stdout));
         if sampled.is_empty() {
@@ -109,7 +173,6 @@ impl Drop for Profile {
     fn drop(&mut self) {
         let _ = self.perf.kill();
         let _ = self.perf.wait();
-        let _ = std::fs::remove_file(&self.data);
     }
 }
 
@@ -199,6 +262,21 @@ mod tests {
         let sampled = parse(REPORT);
         assert_eq!(share(&sampled, "do_syscall").unwrap(), Some(100.0 / 380.0 * 100.0));
         assert_eq!(share(&sampled[1..3], "crc32c").unwrap(), None, "150 samples");
+    }
+
+    #[test]
+    fn a_profile_begins_when_it_is_started() {
+        let profile = match Profile::start(Scope::Process) {
+            Ok(profile) => profile,
+            Err(err) => return eprintln!("skipped: perf cannot sample here: {err}"),
+        };
+        let end = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        // A busy machine gives this thread a part of the time.
+        let samples = count(&profile.stop().expect("samples"));
+        assert!(samples >= 10, "{samples} samples");
     }
 
     #[test]

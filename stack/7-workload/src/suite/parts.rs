@@ -44,6 +44,13 @@ impl PartPlan {
         Self { time, ..Self::new(part, count) }
     }
 
+    /// Returns a part whose steps take these times.
+    pub fn of_times(part: &str, steps: impl IntoIterator<Item = Duration>) -> Self {
+        let steps: Vec<Duration> = steps.into_iter().collect();
+        let lengths = steps.iter().map(Duration::as_secs_f64).collect();
+        Self { part: part.into(), steps: lengths, time: Some(steps.iter().sum()) }
+    }
+
     /// Returns a part whose steps have these lengths, relative to each other.
     pub fn of_lengths(part: &str, steps: impl IntoIterator<Item = f64>) -> Self {
         Self { part: part.into(), steps: steps.into_iter().collect(), time: None }

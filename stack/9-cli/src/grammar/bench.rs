@@ -25,8 +25,9 @@ Examples:
   xfskit fs_mark --json -d /mnt -s 0 -S 0 -F        one object per iteration, until full
   xfskit fs_mark --engine mem: -d a -d b -n 100000 -s 0 -S 0
 
-With --engine the volume is not mounted: xfskit itself works on it, in this process, and changes it.
-mem:SIZE is a new volume in memory, mem: a sparse one of 1 TiB. Directories are those on the volume.")]
+With --engine the volume is not mounted: xfskit itself works on it, in this process, and changes
+it. mem:SIZE is a new volume in memory, mem: a sparse one of 1 TiB. Directories are those on the
+volume.")]
 pub(crate) struct FsMark {
     /// Directory to work in; made if missing. Given once for each thread
     #[arg(short = 'd', value_name = "DIR", required = true)]
@@ -85,14 +86,15 @@ pub(crate) struct FsMark {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each suite makes its own volumes, in memory or with --dir in a directory, runs the workload of a
-published study, and reports its figures beside the published ones (marked as such: other hardware).
-With --against kernel the kernel's XFS does the same on a loop image of the same disk, in turn; that
-needs root. Reports are text; --html writes a page with plots, --csv a figure on each line, --json an
-object for each result as soon as it is measured, and the report at the end. --report writes the report
-as data.
+published study, and reports its figures beside the published ones (marked as such: other
+hardware). With --against kernel the kernel's XFS does the same on a loop image of the same disk,
+in turn; that needs root. Reports are text; --html writes a page with plots, --csv a figure on
+each line, --json an object for each result as soon as it is measured, and the report at the end.
+--report writes the report as data.
 
-The files are written after each section, so a run that is stopped leaves what it measured; until the
-end they say that they are incomplete. --resume continues such a run, if nothing else is different.
+The files are written after each section, so a run that is stopped leaves what it measured; until
+the end they say that they are incomplete. --resume continues such a run, if nothing else is
+different.
 
 Examples:
   xfskit bench all --quick --html report.html
@@ -125,11 +127,11 @@ pub(crate) enum Suite {
 /// Set two runs side by side, and say what differs beyond the noise
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads reports that --report or --json wrote. Circumstances that differ come first: machine, kernel,
-version, options. Then come the figures that both runs have, found by section, table, row and column.
-A figure differs if the 95 percent confidence interval of the ratio excludes 1. Runs of fewer than four
-turns decide nothing, and a single turn shows no spread (--repetitions). The exit code is 0 whether or
-not they differ, and 2 if the reports have no figure in common.
+Reads reports that --report or --json wrote. Circumstances that differ come first: machine,
+kernel, version, options. Then come the figures that both runs have, found by section, table, row
+and column. A figure differs if the 95 percent confidence interval of the ratio excludes 1. Runs
+of fewer than four turns decide nothing, and a single turn shows no spread (--repetitions). The
+exit code is 0 whether or not they differ, and 2 if the reports have no figure in common.
 
 Examples:
   xfskit bench raid --repetitions 5 --report before.json
@@ -204,10 +206,11 @@ pub(crate) enum Program {
 /// Measure updating checksums in one pass, and its effect on a load of fsyncs
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
-Compares one pass over a block with checksums of its parts, for every routine of this processor, from
-512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that journal;
-then the recovery of a journal that is as full as it becomes, the same image for every implementation.
-The largest journal takes some 10 GB of --dir, or of /dev/shm; with less room it is a smaller one.
+Compares one pass over a block with checksums of its parts, for every routine of this processor,
+from 512 bytes to 64 KiB. Then measures threads that append and fsync, and the recovery of that
+journal; then the recovery of a journal that is as full as it becomes, the same image for every
+implementation. The largest journal takes some 10 GB of --dir, or of /dev/shm; with less room it
+is a smaller one.
 
 Examples:
   xfskit bench crc-update --quick
@@ -280,11 +283,11 @@ pub(crate) enum StudyName {
 /// Measure many threads that create, find and remove files: the concurrent inode test
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
-The steps are fs_mark on every thread, check (xfs_repair -n for the kernel's volume), bulkstat, find
-and stat, ls -R, rm -rf. Caches are dropped before each. Without --size the disk has 500 TB, sparse,
-or the size of the largest file of --dir (16 TB on ext4; an XFS, also one on a loop device, has files
-of 500 TB). A file takes some 600 bytes; a run for which there is no space is refused with the number
-that fits. The output of fs_mark is printed too.
+The steps are fs_mark on every thread, check (xfs_repair -n for the kernel's volume), bulkstat,
+find and stat, ls -R, rm -rf. Caches are dropped before each. Without --size the disk has 500 TB,
+sparse, or the size of the largest file of --dir (16 TB on ext4; an XFS, also one on a loop
+device, has files of 500 TB). A file takes some 600 bytes; a run for which there is no space is
+refused with the number that fits. The output of fs_mark is printed too.
 
 Examples:
   xfskit bench inodes --quick
@@ -355,11 +358,11 @@ pub(crate) enum Shape {
 /// Measure many threads that create files, with every kind of lock; and model more processors
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
-The locks are parking (used by xfskit), test-and-set, test-and-set with back-off, ticket, queued. With
-more threads than processors, spinning locks wait for holders without a processor, as in a virtual
-machine. The model extends the measured times of holding and handing over to more processors. It is
-marked as a model, fitted to points with up to 16 threads, compared with those held out, and refused
-if it is wrong there by more than 25 percent.
+The locks are parking (used by xfskit), test-and-set, test-and-set with back-off, ticket, queued.
+With more threads than processors, spinning locks wait for holders without a processor, as in a
+virtual machine. The model extends the measured times of holding and handing over to more
+processors. It is marked as a model, fitted to points with up to 16 threads, compared with those
+held out, and refused if it is wrong there by more than 25 percent.
 
 Examples:
   xfskit bench locks
@@ -398,12 +401,13 @@ pub(crate) enum LockPart {
 /// Measure sequential readers of an array that is complete, degraded, or being rebuilt
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
-Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file from
-start to end, then another; the files are ranges of the array, and then those of an XFS volume on it.
-Then one parameter at a time is varied: the speed of members until processors are the bound, the size
-of requests, the stripe cache, chunks, the number of readers, each on one processor or not, and the
-limit of a rebuild. RAID6 is compared with RAID50 of the same members, as two arrays and as four. A
-point takes --time; a rebuild is measured for that long or until it ends.
+Members are in memory, with --dir files, with --speed simulated disks. Each reader reads a file
+from start to end, then another; the files are ranges of the array, and then those of an XFS
+volume on it. Then one parameter at a time is varied: the speed of members until processors are
+the bound, the size of requests, the stripe cache, chunks, the number of readers, each on one
+processor or not, and the limit of a rebuild. RAID6 is compared with RAID50 of the same members,
+as two arrays and as four. A point takes --time, with slow members up to eight times that; a
+rebuild is measured for that long or until it ends.
 
 Examples:
   xfskit bench raid --quick

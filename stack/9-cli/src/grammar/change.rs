@@ -292,10 +292,10 @@ pub(crate) struct Touch {
 /// the new one is complete.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-If DEST is a directory, SOURCE is copied into it under its own name. Otherwise the copy is named DEST.
-`DIR/.` copies the contents of DIR, without its name. `-` copies standard input to the file DEST.
-With --tar each SOURCE is an archive (plain, gzip, zstd, xz; `-` is standard input), unpacked into
-the directory DEST.
+If DEST is a directory, SOURCE is copied into it under its own name. Otherwise the copy is named
+DEST. `DIR/.` copies the contents of DIR, without its name. `-` copies standard input to the file
+DEST. With --tar each SOURCE is an archive (plain, gzip, zstd, xz; `-` is standard input),
+unpacked into the directory DEST.
 
 Examples:
   xfskit put disk.img ./passwd /etc/passwd           one file
@@ -304,7 +304,7 @@ Examples:
   date | xfskit put disk.img - /etc/built
   xfskit put --tar disk.img app.tar.zst /opt
   xfskit put --owner 0:0 disk.img ./html /srv        with root as owner of everything
-  xfskit put --verify md:a.img,b.img,c.img,d.img ./html /srv     on an array with a member in doubt")]
+  xfskit put --verify md:a.img,b.img,c.img,d.img ./html /srv   on an array with a member in doubt")]
 pub(crate) struct Put {
     #[command(flatten)]
     pub target: Target,

@@ -7,17 +7,17 @@ use clap::Args;
 /// Measure again the figures that the documentation states, and compare them with their aims
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The file of claims has each stated figure: its sentence, the command that measures it, the place in
-that command's report, the aim, and the last figure with its circumstances. A run of one command can
-measure many claims. After each run its figures are renewed in the file, and in the page that is made
-from the file (docs/claims.md). Programs of bench/ are expected beside xfskit itself:
-cargo build --release -p xfskit-cli -p xfskit-bench.
+The file of claims has each stated figure: its sentence, the command that measures it, the place
+in that command's report, the aim, and the last figure with its circumstances. A run of one
+command can measure many claims. After each run its figures are renewed in the file, and in the
+page that is made from the file (docs/claims.md). Programs of bench/ are expected beside xfskit
+itself: cargo build --release -p xfskit-cli -p xfskit-bench.
 
 Exit code 1: a figure misses its aim, or a command failed; its old figures stay.
 
 Examples:
   xfskit bench claims --list                          the claims and their last figures
-  xfskit bench claims --dry-run                       the commands, what they need, how long they take
+  xfskit bench claims --dry-run                       commands, what they need, how long they take
   xfskit bench claims --only create                   one run, by its name or that of a claim
   xfskit bench claims --page                          the page again, after a change of the file
   xfskit bench claims --dir /srv/scratch              everything, for hours, as root")]

@@ -19,7 +19,7 @@ Suboptions are joined by commas. Sizes take k, m, g, t, p, e (powers of 1024), s
 Examples:
   xfskit mkfs --size 1G disk.img                        a new image of 1 GiB
   xfskit mkfs -d size=1g -L data disk.img               the same, with a label
-  xfskit mkfs -f -d su=64k,sw=4 /dev/md0                set the stripe geometry, overwrite existing contents
+  xfskit mkfs -f -d su=64k,sw=4 /dev/md0                a stripe geometry, over what is there
   xfskit mkfs --target linux-5.10,grub-2.06 boot.img    only features that both support
   xfskit mkfs --from rootfs/ root.img                   an image of a tree, as large as necessary
   xfskit mkfs --from base.tar --from app.tar.zst --size 10G root.img

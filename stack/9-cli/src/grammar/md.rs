@@ -23,8 +23,8 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
                                    no superblocks: members in role order
   md:overlay=FILE:a.img,b.img      same as --overlay FILE: writes go there, members are not written
-  md:force:a.img,b.img             same as --force: use stale members if there are too few fresh ones,
-                                   and trust parity that may be out of date; later writes may be lost
+  md:force:a.img,b.img             as --force: use stale members if there are too few fresh ones,
+                                   trust parity that may be out of date; later writes may be lost
 
 Examples:
   xfskit md assemble /images/m*.img       the array of these members, and the target to use
@@ -58,6 +58,9 @@ commands! {
         Rebuild(manage::Rebuild) => Access::Writes,
         Scrub(manage::Scrub) => Access::WritesWith("--repair"),
         /// Show the superblock of each member
+        ///
+        /// Exit code 1 if a member has no superblock, as with mdadm, or a damaged one; the others
+        /// are shown nevertheless.
         Examine {
             /// The members
             #[arg(value_name = "MEMBER", required = true)]
@@ -79,7 +82,8 @@ commands! {
         ///
         /// The result is certain or likely, with the evidence against it; exit code 0. If several
         /// candidates are equally good, all are named as undecided, and it is said whether their
-        /// files read the same; exit code 1. A doubtful candidate is no result. Members of a RAID0
+        /// files read the same; exit code 1. A doubtful candidate is no result. If there is no
+        /// result, the exit code is 1, and the notes say what was found. Members of a RAID0
         /// must have one size; a volume in a partition of a partition is not looked for, except a
         /// logical one.
         Guess {

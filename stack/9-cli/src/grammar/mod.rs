@@ -50,7 +50,7 @@ A TARGET is the device or file with the volume:
   /dev/sdb1            a block device
   disk.img#p2          partition 2 of a disk image (MBR or GPT)
   disk.img#lv:vg/root  logical volume root of volume group vg (LVM2)
-  md:a.img,b.img,…     a Linux md array of these members, in any order; patterns and `missing` are allowed
+  md:a.img,b.img,…     a Linux md array of these members, in any order; patterns and `missing` too
   md:a.img,b.img#p1    partition 1 of an array
   mem:1G               a new device in memory, lost at the end
 With --overlay FILE all writes go to FILE, and the target is only read. Use it to try a change or a
@@ -61,7 +61,8 @@ Paths inside a volume are absolute: /etc/passwd.
 
 Exit codes:
   0    success
-  1    a problem was found: corruption, a missing name, a difference
+  1    a problem was found: corruption, a missing name, a difference; or what was looked for was not
+       found
   2    the command could not run: bad usage, the target cannot be opened, an I/O error
   130  stopped by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT; a changed volume is consistent and closed
   141  the reader of standard output closed the pipe
@@ -280,5 +281,17 @@ mod tests {
             let example = format!("xfskit {}", command.get_name());
             assert!(help.contains(&example), "{} has no example", command.get_name());
         }
+    }
+
+    /// A longer line is wrapped by clap, in the middle of a paragraph.
+    #[test]
+    fn paragraphs_fit_the_width_of_the_help() {
+        fn verify(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+            assert!(long.is_empty(), "help of {}: {long:#?}", command.get_name());
+            command.get_subcommands().for_each(verify);
+        }
+        verify(&Cli::command());
     }
 }

@@ -82,10 +82,10 @@ fn rate(word: &str) -> Result<f64, String> {
 /// Age a filesystem with source trees, as compilebench does
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Operations, options and averages are those of compilebench 0.6: source trees are made, then patched,
-compiled, cleaned, read, listed and deleted at random. Each time includes a sync and begins with cold
-caches. The trees are made from the seed, with the figures of those that compilebench has: 21,280
-files, 233 MB; compiled 714 MB more. As in compilebench, they are kept.
+Operations, options and averages are those of compilebench 0.6: source trees are made, then
+patched, compiled, cleaned, read, listed and deleted at random. Each time includes a sync and
+begins with cold caches. The trees are made from the seed, with the figures of those that
+compilebench has: 21,280 files, 233 MB; compiled 714 MB more. As in compilebench, they are kept.
 
 With --engine the volume is not mounted: xfskit itself works on it, in this process, and changes it.
 mem:SIZE is a new volume in memory, mem: a sparse one of 1 TiB.

@@ -14,7 +14,7 @@ use super::{Target, change};
 #[command(after_help = "\
 Examples:
   xfskit info disk.img              the output of xfs_info, free space, the journal's state
-  xfskit info --compat disk.img     list the kernels and GRUBs that can read it, and what stops the others
+  xfskit info --compat disk.img     kernels and GRUBs that can read it, and what stops others
   xfskit info --json /dev/sdb1")]
 pub(crate) struct Info {
     #[command(flatten)]
@@ -128,8 +128,8 @@ pub(crate) struct Cat {
 /// Read and change extended attributes
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A name begins with its namespace: user., trusted., security., system.posix_acl_access. A value begins
-with 0x for hexadecimal, with 0s for base64. `set` and `rm` change the volume.
+A name begins with its namespace: user., trusted., security., system.posix_acl_access. A value
+begins with 0x for hexadecimal, with 0s for base64. `set` and `rm` change the volume.
 
 Examples:
   xfskit xattr list disk.img /etc/passwd
@@ -295,10 +295,10 @@ pub(crate) struct Find {
 /// Show figures of a volume, and counters of the work of this process
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Counters are those of this process: outside of the shell they count the work of reading the figures.
-Every command that changes a volume prints them at the end with --stats; in the shell, `stats` prints
-them at any time. The groups of xfs_stats are named transactions (trans), journal (log), write-back
-(push_ail) and buffers (buf).
+Counters are those of this process: outside of the shell they count the work of reading the
+figures. Every command that changes a volume prints them at the end with --stats; in the shell,
+`stats` prints them at any time. The groups of xfs_stats are named transactions (trans), journal
+(log), write-back (push_ail) and buffers (buf).
 
 Examples:
   xfskit stats disk.img
@@ -373,14 +373,15 @@ pub(crate) struct Du {
 DEST becomes the copy of PATH; an existing empty directory is filled. `-` is a tar archive (PAX,
 with attributes, sparse files and nanoseconds) on standard output.
 
-A damaged file or directory is reported, the others are copied, and the exit code is 1. The exit code
-is also 1 if the destination cannot have attributes, ACLs or devices; these are counted. Owners
-without root, and sockets in archives, are only counted, because tar and rsync leave them out too.
+A damaged file or directory is reported, the others are copied, and the exit code is 1. The exit
+code is also 1 if the destination cannot have attributes, ACLs or devices; these are counted.
+Owners without root, and sockets in archives, are only counted, because tar and rsync leave them
+out too.
 
-XFS has no checksums of content. On an array with redundancy, --verify compares every stripe that is
-read. A single wrong member of a RAID6, or of three copies, is named, and its data are corrected in
-the output. If no single member explains a mismatch, the files are named, and the exit code is 1. The
-members themselves are not written (`xfskit md scrub --repair` does that).
+XFS has no checksums of content. On an array with redundancy, --verify compares every stripe that
+is read. A single wrong member of a RAID6, or of three copies, is named, and its data are
+corrected in the output. If no single member explains a mismatch, the files are named, and the
+exit code is 1. The members themselves are not written (`xfskit md scrub --repair` does that).
 
 Examples:
   xfskit get disk.img / ./copy                  everything
@@ -440,7 +441,8 @@ pub(crate) struct Bulkstat {
 /// List the partitions and logical volumes of a disk image, and which of them hold XFS
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line begins with the TARGET to use in other commands.
+Each line begins with the TARGET to use in other commands. If neither a volume, nor partitions, nor
+logical volumes are recognised, the exit code is 1.
 
 Examples:
   xfskit targets disk.img

@@ -1,8 +1,7 @@
 //! Runs the built command, on volumes that the kernel filled (kept compressed in `tests/images`)
 //! and on damaged copies of them.
 
-#![allow(dead_code)] // each test file uses its part
-#![allow(missing_docs, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 use std::fs;
 use std::io::Write;
@@ -46,8 +45,8 @@ pub fn damage(image: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Damages the inode at `path` of `image`: removes its magic. Returns its number.
-pub fn damage_inode(image: &Path, path: &str) -> u64 {
+/// Returns the number of the inode at `path` of `image`, and its first byte.
+pub fn inode_at(image: &Path, path: &str) -> (u64, u64) {
     let stat = json(&["stat", "--json", &shown(image), path]);
     let ino = stat[0]["ino"].as_u64().unwrap();
     let geo = &json(&["info", "--json", &shown(image)])[0]["geometry"];
@@ -55,7 +54,12 @@ pub fn damage_inode(image: &Path, path: &str) -> u64 {
     let bits = field("agblklog") + field("inopblog");
     let (agno, agino) = (ino >> bits, ino & ((1 << bits) - 1));
     let block = (agno * field("agblocks")) << field("blocklog");
-    let offset = block + (agino << field("inodelog"));
+    (ino, block + (agino << field("inodelog")))
+}
+
+/// Damages the inode at `path` of `image`: removes its magic. Returns its number.
+pub fn damage_inode(image: &Path, path: &str) -> u64 {
+    let (ino, offset) = inode_at(image, path);
     damage(image, offset, b"XX");
     ino
 }

@@ -172,6 +172,16 @@ impl Figure {
     }
 }
 
+/// Adds the differences between version 4 and version 5 in an emulated machine, for their direction.
+pub(super) fn emulated_rows(table: &mut Table) {
+    for (step, differences) in published::EMULATED {
+        let mut cells = vec![Cell::None, Cell::None];
+        cells.extend(differences.map(|percent| Cell::Number(percent, 1)));
+        cells.resize(table.columns.len(), Cell::None);
+        table.published(step, published::EMULATED_ON, cells);
+    }
+}
+
 /// Adds a row of published figures: without, with, the difference computed from them, and the
 /// published difference.
 pub(super) fn published_row(table: &mut Table, pair: &published::Pair, digits: u8) {

@@ -33,7 +33,7 @@ use crate::suite::inodes::shape::{Plan, Shape};
 use crate::suite::inodes::step::{self, Step};
 use crate::suite::{Observer, PartPlan, Parts, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
-use figures::{Figures, published_row};
+use figures::{Figures, emulated_rows, published_row};
 
 /// The parameters of the study.
 #[derive(Clone, Debug)]
@@ -328,6 +328,7 @@ impl Study<'_> {
         for pair in &published::FS_MARK {
             published_row(&mut table, pair, 0);
         }
+        emulated_rows(&mut table);
         table.note(TABLE_NOTE);
         table.note(interval_note(self.settings.repetitions));
         section.tables.push(table);

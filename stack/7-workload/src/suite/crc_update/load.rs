@@ -146,7 +146,7 @@ pub(super) fn section(
         work.bytes,
         Cell::Count(work.appends),
     ));
-    section.answer = shares.answer();
+    section.answer = Some(shares.answer());
     section.tables.push(fsyncs(work, &rows));
     let counts = shares.counted.and_then(|(sums, log_bytes)| Counts::of(sums, log_bytes));
     if let Some(counts) = &counts {
@@ -286,14 +286,17 @@ impl MeasuredShares {
     }
 
     /// Returns the answer to the study's question.
-    fn answer(&self) -> Option<Answer> {
+    fn answer(&self) -> Answer {
+        let question = "What do the journal's checksums cost a load of fsyncs, in one pass?".into();
+        let published = "1.11 % split, below 0.1 % in one pass.".into();
         if self.engine.count() == 0 {
-            return None;
+            let verdict = "Not measured: the load was too short.".into();
+            return Answer { question, verdict, figure: String::new(), published };
         }
         let share = self.engine.median_interval();
         let range = share.range(|percent| format!("{percent:.3} %"));
-        Some(Answer {
-            question: "What do the journal's checksums cost a load of fsyncs, in one pass?".into(),
+        Answer {
+            question,
             verdict: share.at_most(PUBLISHED).sentence(
                 "At most 0.1 % of the processor's time, as published",
                 "More than the published 0.1 % of the processor's time",
@@ -301,8 +304,8 @@ impl MeasuredShares {
                 share.turns,
             ),
             figure: format!("{:.3} %.", share.middle),
-            published: "1.11 % split, below 0.1 % in one pass.".into(),
-        })
+            published,
+        }
     }
 
     fn rows(&self, rows: &[Row], table: &mut Table) {

@@ -48,6 +48,10 @@ pub(super) fn section(plan: &Plan, rows: &[Row]) -> io::Result<Section> {
     Ok(section)
 }
 
+/// Columns of the table of steps.
+const RATE_COLUMN: usize = 5;
+const COMMITS_COLUMN: usize = 7;
+
 #[allow(clippy::cast_precision_loss)] // of rates
 fn steps(plan: &Plan, rows: &[Row]) -> Table {
     let mut table = Table::new(
@@ -102,6 +106,9 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
             checker.map_or(row.driver.clone(), |checker| format!("{}, {checker}", row.driver));
         table.row(format!("{}: {driver}", row.step.name()), &row.storage, cells);
     }
+    if plan.shape == Shape::Separate {
+        add_published(&mut table, rows);
+    }
     let counted: Vec<String> = plan
         .steps(&[])
         .iter()
@@ -120,6 +127,33 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
          this process with its cache, and with all disks if they are in its memory; the kernel's caches are not included.",
     );
     table
+}
+
+/// Adds what was published of the steps that were measured.
+fn add_published(table: &mut Table, rows: &[Row]) {
+    let text = |text: &str| Cell::Text(text.into());
+    let (wall, user, system) = published::REMOVAL;
+    let commits = (COMMITS_COLUMN, text(published::COMMITS));
+    let times = vec![
+        (0, text("each process")),
+        (1, text(wall)),
+        (3, Cell::Number(user, 1)),
+        (4, Cell::Number(system, 0)),
+    ];
+    for (step, on, figures) in [
+        (Step::Create, published::SPARSE_ON, vec![commits.clone()]),
+        (Step::Bulkstat, published::SPARSE_ON, vec![(RATE_COLUMN, text(published::BULKSTAT))]),
+        (Step::Remove, published::SPARSE_ON, vec![commits]),
+        (Step::Remove, published::LOCKS_ON, times),
+    ] {
+        if rows.iter().any(|row| row.step == step) {
+            let mut cells = vec![Cell::None; table.columns.len()];
+            for (column, cell) in figures {
+                cells[column] = cell;
+            }
+            table.published(step.name(), on, cells);
+        }
+    }
 }
 
 /// Returns the factor over the kernel's rate that is the goal.

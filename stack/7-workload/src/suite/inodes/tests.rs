@@ -73,9 +73,23 @@ fn published_rates_stand_beside_rates_by_wall_time_only() {
     };
     let titles: Vec<&str> =
         sections[0].tables.iter().filter(published).map(|table| table.title.as_str()).collect();
-    let expected =
-        ["Creates: files over wall time, final sync included", "Published wall times of the steps"];
+    let expected = [
+        "Steps",
+        "Creates: files over wall time, final sync included",
+        "Published wall times of the steps",
+    ];
     assert_eq!(titles, expected);
+    let steps = &sections[0].tables[0];
+    let of_kernel = |row: &&crate::report::Row| row.source == crate::report::Source::Published;
+    let rows: Vec<_> = steps.rows.iter().filter(of_kernel).collect();
+    assert_eq!(rows.len(), 4);
+    let shown = |row: usize, column: &str| {
+        let at = steps.columns.iter().position(|it| it.name == column).expect("a column");
+        rows[row].cells[at].to_string()
+    };
+    assert_eq!(shown(0, "commits"), "400,000 to 500,000");
+    assert_eq!(shown(1, "rate"), "near 1,000,000");
+    assert_eq!(shown(3, "system"), "177");
     let lines =
         sections[0].tables.iter().find(|table| table.title.starts_with("Output of fs_mark"));
     assert!(lines.is_some_and(|table| table.rows.len() >= 2));

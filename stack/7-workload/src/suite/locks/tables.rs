@@ -121,7 +121,12 @@ fn answer(points: &[Point]) -> Option<Answer> {
     Some(Answer {
         question: "How does the kind of lock affect concurrent creates?".into(),
         verdict: times.above(1.0).sentence(&claim, &claim, &range, times.turns),
-        figure: format!("{:.2} times.", times.middle),
+        figure: format!(
+            "{threads} threads: {} {:.2} times as fast as {}.",
+            first.name(),
+            times.middle,
+            last.name()
+        ),
         published: format!("ticket {:.2} times queued.", published_ticket()),
     })
 }

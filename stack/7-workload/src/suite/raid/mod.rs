@@ -111,6 +111,7 @@ impl Study<'_> {
             stripe_cache: self.options.stripe_cache,
             pinned: false,
             rebuild_limit: None,
+            time: self.options.time,
         }
     }
 
@@ -148,8 +149,7 @@ impl Study<'_> {
                 let state = setup.state.name();
                 observer
                     .progress(&format!("{what}, turn {turn}: {}, {state}", setup.plan.name()))?;
-                let (time, seed) = (self.options.time, self.settings.seed);
-                let last = readers::run(member_set, &self.content, setup, time, seed)?;
+                let last = readers::run(member_set, &self.content, setup, self.settings.seed)?;
                 if points.len() == n {
                     points.push(Point::new(setup, last));
                 } else {
@@ -185,7 +185,7 @@ impl Point {
     }
 
     fn to_json(&self, what: &str, storage: &str) -> serde_json::Value {
-        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit } =
+        let Setup { plan, state, readers, request, stripe_cache, pinned, rebuild_limit, .. } =
             self.setup;
         let Outcome { bytes, requests, usage, io_stats, rebuilt, cache, .. } = &self.last;
         json!({ "raid": {
@@ -211,7 +211,7 @@ impl Point {
             "read_bytes": io_stats.read,
             "loaded_bytes": io_stats.loaded,
             "stored_bytes": io_stats.stored,
-            "rebuilt_bytes": rebuilt,
+            "rebuilt_bytes": rebuilt.map(|rebuilt| rebuilt.bytes),
         }})
     }
 }
@@ -285,9 +285,9 @@ fn fifties(options: &Options) -> Vec<Plan> {
     if options.raid50 { options.plan.raid50s() } else { Vec::new() }
 }
 
-/// Returns the parts with their steps. A step is a point, which runs up before it is measured.
+/// Returns the parts with their steps. A step is a point.
 fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
-    let (plan, time) = (options.plan, options.time + options.time / readers::RUN_UP);
+    let (plan, time) = (options.plan, options.time);
     let part =
         |name: &str, points: usize| PartPlan::timed(name, points * settings.repetitions, time);
     let mut parts = vec![part("states", 2 * Study::states(&plan).len())];
@@ -297,7 +297,9 @@ fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
     }
     let missing = 1 + plan.tolerates().min(2);
     if roofline::applies(options) {
-        parts.push(part("speeds", missing * (1 + options.speeds.len())));
+        let steps = roofline::times(options)
+            .flat_map(|time| std::iter::repeat_n(time, missing * settings.repetitions));
+        parts.push(PartPlan::of_times("speeds", steps));
     }
     if plan.tolerates() > 0 {
         parts.push(part("sizes", sizes::points(options)));

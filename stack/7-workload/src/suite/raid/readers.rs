@@ -1,12 +1,13 @@
 //! The readers: each reads a file from start to end, then another one, until the time is over.
 //!
-//! Bytes count while the [`Window`] is open. A request that begins before it or ends after it
-//! counts for the part of its time that lies within. With many readers and large requests whole
-//! requests would make the rate an accident: 50 readers of stripes have half a gigabyte in flight.
+//! The time of a point begins when all readers begin, with nothing in flight, and ends when the
+//! last request that began in time is complete. So bytes and time belong together, and the rate
+//! cannot exceed what the members deliver: 50 readers of stripes have half a gigabyte in flight,
+//! which a time that is cut out of their work would count or leave out by accident.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::sync::OnceLock;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -24,9 +25,6 @@ use crate::random::Random;
 
 /// Polling interval for the end of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The part of the time of a point that passes before it is measured: one of this many.
-pub(super) const RUN_UP: u32 = 4;
 
 /// Fewest requests of a point, however few readers it has.
 pub(super) const REQUESTS_MIN: u64 = 10;
@@ -73,6 +71,15 @@ pub(super) struct Setup {
     /// Most bytes per second of each member that a rebuild fills, as md's `sync_speed_max` limits
     /// it.
     pub(super) rebuild_limit: Option<u64>,
+    pub(super) time: Duration,
+}
+
+/// What a rebuild did beside the readers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rebuilt {
+    /// Bytes of each new member.
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
 }
 
 /// The result of one turn of a point.
@@ -84,8 +91,7 @@ pub(super) struct Outcome {
     pub(super) usage: Usage,
     pub(super) io_stats: IoStats,
     pub(super) members: Vec<Reads>,
-    /// Bytes that were rebuilt on the new member.
-    pub(super) rebuilt: Option<u64>,
+    pub(super) rebuilt: Option<Rebuilt>,
     /// Memory that the stripe cache allocated.
     pub(super) cache: ByteLen,
 }
@@ -97,8 +103,8 @@ impl Outcome {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
-    /// Returns true if so few requests were completed that the rate is an accident. A request
-    /// counts when it is complete, so each reader may add or lack a part of one.
+    /// Returns true if so few requests were completed that the rate is an accident: the last
+    /// request of each reader runs beside fewer others.
     pub(super) fn is_too_short(&self, readers: usize) -> bool {
         self.requests < REQUESTS_MIN.max(2 * readers as u64)
     }
@@ -115,8 +121,8 @@ impl Outcome {
 
     /// Returns the rate of the rebuild in MB per second; `None` if nothing was rebuilt.
     pub(super) fn rebuild_rate(&self) -> Option<f64> {
-        let rebuilt = self.rebuilt.filter(|bytes| *bytes > 0);
-        rebuilt.map(|bytes| bytes as f64 / 1e6 / self.usage.wall.as_secs_f64())
+        let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.bytes > 0);
+        rebuilt.map(|rebuilt| rebuilt.bytes as f64 / 1e6 / rebuilt.time.as_secs_f64())
     }
 }
 
@@ -135,35 +141,16 @@ pub(super) fn files(count: usize, mean: u64, seed: u64) -> Vec<Range<u64>> {
     (0..count).map(&mut file).collect()
 }
 
-/// The time in which bytes count.
-#[derive(Debug, Default)]
-struct Window {
-    start: OnceLock<Instant>,
-    end: OnceLock<Instant>,
-}
-
-impl Window {
-    /// Returns the part of the time from `begun` to `done` that lies within the window: 0 to 1.
-    fn part(&self, begun: Instant, done: Instant) -> f64 {
-        let Some(start) = self.start.get() else { return 0.0 };
-        let end = self.end.get().map_or(done, |end| done.min(*end));
-        let (inside, whole) = (end.saturating_duration_since(begun.max(*start)), done - begun);
-        if inside >= whole {
-            return if done >= *start { 1.0 } else { 0.0 };
-        }
-        inside.as_secs_f64() / whole.as_secs_f64()
-    }
-}
-
 /// State that all readers share.
 struct Reading<'r> {
     array: &'r RaidArray,
     source: Box<dyn Source + 'r>,
     setup: Setup,
     seed: u64,
-    window: Window,
     bytes: AtomicU64,
     requests: AtomicU64,
+    /// All readers, the rebuild, and the thread that measures.
+    begin: Barrier,
     stop: AtomicBool,
 }
 
@@ -172,40 +159,33 @@ impl Reading<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of `bytes`.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn count(&self, bytes: usize, begun: Instant, done: Instant) {
-        let part = self.window.part(begun, done);
-        let counted = (bytes as f64 * part).round() as u64;
-        self.bytes.fetch_add(counted, Ordering::Relaxed);
-        if part > 0.0 && self.window.end.get().is_none() {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-        }
+    fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     fn reader(&self, n: usize) -> io::Result<()> {
-        if self.setup.pinned {
-            pin(n)?;
-        }
+        let pinned = if self.setup.pinned { pin(n) } else { Ok(()) };
         let mut random = Random::stream(self.seed, n as u64);
         let request =
             if self.setup.request == 0 { self.array.stripe_bytes } else { self.setup.request };
-        let mut buf = vec![0; usize::try_from(request).map_err(io::Error::other)?];
-        let mut begun = Instant::now();
+        // Not zero, so that the memory is there before the time begins.
+        let mut buf = vec![0xff; usize::try_from(request).map_err(io::Error::other)?];
+        self.begin.wait();
+        pinned?;
         while !self.stopped() {
             let file = random.index(self.source.files());
             self.source.read_file(file, &mut buf, &mut |bytes| {
-                let done = Instant::now();
-                self.count(bytes, begun, done);
-                begun = done;
+                self.count(bytes);
                 if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
         }
         Ok(())
     }
 
-    /// Rebuilds new members until the readers stop. Returns the rebuilt bytes of each.
-    fn rebuild(&self) -> io::Result<u64> {
+    /// Rebuilds new members until the readers stop.
+    fn rebuild(&self) -> io::Result<Rebuilt> {
+        self.begin.wait();
         let (begun, mut filled) = (Instant::now(), 0);
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
             let watch = |step: Progress| {
@@ -214,7 +194,7 @@ impl Reading<'_> {
             };
             leg.rebuild(watch).map_err(io::Error::other)?;
         }
-        Ok(filled)
+        Ok(Rebuilt { bytes: filled, time: begun.elapsed() })
     }
 
     /// Waits until the limit of the rebuild allows `filled` bytes since `begun`, or until the
@@ -250,12 +230,12 @@ fn pin(n: usize) -> io::Result<()> {
     sched_setaffinity(None, &set).map_err(io::Error::from)
 }
 
-/// Reads for `time`. With a rebuild, ends earlier if the rebuild ends.
+/// Reads for the time of `setup`, and until the requests that are in flight then are complete. With
+/// a rebuild, ends earlier if the rebuild ends.
 pub(super) fn run(
     member_set: &MemberSet,
     content: &Content,
     setup: Setup,
-    time: Duration,
     seed: u64,
 ) -> io::Result<Outcome> {
     let rebuilding = setup.state == State::Rebuilding;
@@ -271,34 +251,31 @@ pub(super) fn run(
         source: content.open(&array)?,
         setup,
         seed,
-        window: Window::default(),
         bytes: AtomicU64::new(0),
         requests: AtomicU64::new(0),
+        begin: Barrier::new(setup.readers + 1 + usize::from(rebuilding)),
         stop: AtomicBool::new(false),
     };
     thread::scope(|scope| {
         let reading = &reading;
         let readers: Vec<_> =
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
-        // The first moments are not counted: all readers start at the same time.
-        thread::sleep(time / RUN_UP);
-        let before = (array.io_stats(), member_set.reads());
-        let watch = Stopwatch::start();
-        reading.window.start.get_or_init(Instant::now);
         let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
-        let mut left = time;
+        let before = (array.io_stats(), member_set.reads());
+        reading.begin.wait();
+        let watch = Stopwatch::start();
+        let mut left = setup.time;
         while left > Duration::ZERO && !filling.as_ref().is_some_and(ScopedJoinHandle::is_finished)
         {
             thread::sleep(left.min(LOOK));
             left = left.saturating_sub(LOOK);
         }
-        reading.window.end.get_or_init(Instant::now);
-        let usage = watch.and_then(|watch| watch.read());
-        let after = (array.io_stats(), member_set.reads());
         reading.stop.store(true, Ordering::Relaxed);
         for reader in readers {
             reader.join().expect("no panic")?;
         }
+        let usage = watch.and_then(|watch| watch.read());
+        let after = (array.io_stats(), member_set.reads());
         let rebuilt = filling.map(|filling| filling.join().expect("no panic")).transpose()?;
         let members = after.1.iter().zip(before.1).map(|(now, before)| now.since(before));
         Ok(Outcome {
@@ -328,29 +305,8 @@ mod tests {
             usage: Usage { processor: Duration::from_millis(1), ..Usage::default() },
             io_stats: IoStats::default(),
             members: Vec::new(),
-            rebuilt: Some(0),
+            rebuilt: Some(Rebuilt { bytes: 0, time: Duration::from_millis(1) }),
             cache: ByteLen(0),
-        }
-    }
-
-    #[test]
-    #[allow(clippy::float_cmp)] // of values that are exact
-    fn a_request_at_the_edge_of_the_window_counts_for_its_part() {
-        let zero = Instant::now();
-        let at = |ms| zero + Duration::from_millis(ms);
-        let window = Window::default();
-        assert_eq!(window.part(at(0), at(10)), 0.0, "not open yet");
-        window.start.set(at(100)).expect("once");
-        for (begun, done, part) in
-            [(0, 50, 0.0), (50, 150, 0.5), (100, 200, 1.0), (150, 160, 1.0), (90, 100, 0.0)]
-        {
-            assert_eq!(window.part(at(begun), at(done)), part, "{begun} to {done}");
-        }
-        window.end.set(at(300)).expect("once");
-        for (begun, done, part) in
-            [(200, 300, 1.0), (200, 400, 0.5), (0, 400, 0.5), (310, 400, 0.0)]
-        {
-            assert_eq!(window.part(at(begun), at(done)), part, "{begun} to {done}");
         }
     }
 

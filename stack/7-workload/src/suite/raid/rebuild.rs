@@ -146,6 +146,9 @@ fn plot(study: &Study<'_>, points: &[Point]) -> Plot {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::readers::Rebuilt;
     use super::super::tables::testing::point;
     use super::*;
 
@@ -153,7 +156,7 @@ mod tests {
         let mut point = point(rate);
         point.setup.state = State::Rebuilding;
         point.setup.rebuild_limit = limit;
-        point.last.rebuilt = Some(rebuilt);
+        point.last.rebuilt = Some(Rebuilt { bytes: rebuilt, time: Duration::from_secs(1) });
         point
     }
 

@@ -26,9 +26,11 @@ const TURNS: usize = 5;
 const TURN: Duration = Duration::from_millis(100);
 /// Bytes of such a read.
 const READ: usize = 1 << 20;
-/// A measured rate may exceed that of the members by this part: requests at both ends of the time
-/// are counted by their part of it.
-const EDGE: f64 = 0.03;
+/// Readers of slower members read for longer, so that as many bytes are read: the last requests run
+/// beside fewer others.
+const SLOW: u64 = 200_000_000;
+/// At most this many times as long.
+const LONGER_MAX: u32 = 8;
 /// The aim: this part of the roof.
 const AIM: f64 = 0.9;
 
@@ -75,6 +77,18 @@ pub(super) fn applies(options: &Options) -> bool {
         && !matches!(options.members, MemberKind::Files(_))
 }
 
+/// Returns the time of a point with members of `speed` bytes per second.
+fn time_at(time: Duration, speed: u64) -> Duration {
+    let longer = u32::try_from(SLOW.div_ceil(speed.max(1))).unwrap_or(LONGER_MAX);
+    time * longer.min(LONGER_MAX)
+}
+
+/// Returns the time of a point without a limit, and at each speed.
+pub(super) fn times(options: &Options) -> impl Iterator<Item = Duration> {
+    let limited = options.speeds.iter().map(|speed| time_at(options.time, *speed));
+    std::iter::once(options.time).chain(limited)
+}
+
 /// Measures the states at all speeds.
 pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Result<Section> {
     let plan = study.options.plan;
@@ -94,7 +108,9 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     for speed in &study.options.speeds {
         let kind = MemberKind::Simulated { speed: *speed, latency: LATENCY };
         let Some(limited) = memory.as_kind(&kind) else { continue };
-        let points = study.measure_on(&limited, "speed of members", setups(), observer)?;
+        let time = time_at(study.options.time, *speed);
+        let setups = setups().into_iter().map(|setup| Setup { time, ..setup }).collect();
+        let points = study.measure_on(&limited, "speed of members", setups, observer)?;
         for (rise, point) in rises.iter_mut().zip(points) {
             rise.points.push((megabytes(*speed), point));
         }
@@ -208,7 +224,7 @@ fn table(rises: &[Rise], direct: Option<&Samples>) -> io::Result<Table> {
         ("spread", "± %"),
         ("members' bound", "MB/s"),
         ("processors' bound", "MB/s"),
-        ("of the roof", "%"),
+        ("to the roof", "times"),
         ("processor", "ns/byte"),
         ("turns", ""),
     ];
@@ -251,17 +267,13 @@ fn cells(name: &str, roof: Roof, speed: f64, point: &Point) -> io::Result<Vec<Ce
         ]);
     }
     let rate = point.rate.median();
-    percent_of(
-        &format!("reads of {name}, of the members' bound"),
-        rate,
-        roof.members(speed) * (1.0 + EDGE),
-    )?;
+    percent_of(&format!("reads of {name}, of the members' bound"), rate, roof.members(speed))?;
     Ok(vec![
         Cell::Number(rate, 0),
         Cell::Number(point.rate.spread() * 100.0, 1),
         members,
         processors,
-        Cell::Number(rate * 100.0 / roof.at(speed), 0),
+        Cell::Number(rate / roof.at(speed), 2),
         Cell::Number(point.last.processor(), 3),
         Cell::Count(point.rate.count() as u64),
     ])
@@ -332,11 +344,20 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_above_that_of_the_members_fails_and_the_edge_does_not() {
+    fn slow_members_are_read_for_longer() {
+        let time = |speed| time_at(Duration::from_secs(1), speed).as_secs();
+        assert_eq!(
+            [0, 1, 50, 100, 150, 200, 3200].map(|mb| time(mb * 1_000_000)),
+            [8, 8, 4, 2, 2, 1, 1]
+        );
+    }
+
+    #[test]
+    fn a_rate_above_that_of_the_members_fails() {
         let roof = Roof { remaining: 20.0, processors: 8000.0 };
-        let shown = cells("a", roof, 100.0, &point(2010)).expect("within the edge");
-        assert_eq!(shown[4].to_string(), "100");
-        let error = cells("100 MB/s, healthy", roof, 100.0, &point(2100)).expect_err("too much");
+        let shown = cells("a", roof, 100.0, &point(2000)).expect("as fast as the members");
+        assert_eq!(shown[4].to_string(), "1.00");
+        let error = cells("100 MB/s, healthy", roof, 100.0, &point(2010)).expect_err("too much");
         assert!(error.to_string().contains("reads of 100 MB/s, healthy"), "{error}");
         let short = cells("a", roof, 100.0, &point(40)).expect("no figures");
         assert_eq!((&short[0], &short[4]), (&Cell::None, &Cell::None));

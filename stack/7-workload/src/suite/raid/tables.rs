@@ -451,6 +451,7 @@ pub(crate) mod testing {
             stripe_cache: 0,
             pinned: false,
             rebuild_limit: None,
+            time: Duration::from_secs(1),
         };
         let usage = Usage { wall: Duration::from_secs(1), ..Usage::default() };
         let outcome = Outcome {

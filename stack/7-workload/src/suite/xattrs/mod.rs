@@ -39,6 +39,11 @@ pub struct Options {
     pub links: Option<u64>,
 }
 
+/// Bytes that an attribute with a value of 40 bytes takes on a volume at least.
+const ATTRIBUTE: u64 = 72;
+/// Bytes that a link with its parent pointer takes on a volume at least.
+const LINK: u64 = 90;
+
 /// Returns the cases with published figures, in their order.
 pub fn published_cases() -> Vec<Case> {
     let names = published::CLEAN.iter().chain(&published::PARTIAL).map(|row| row.case);
@@ -63,6 +68,12 @@ impl Default for Options {
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
+    for (count, bytes, what) in [
+        (options.cost.as_ref().map_or(0, |counts| counts.most), ATTRIBUTE, "attributes"),
+        (options.links.unwrap_or(0), LINK, "links"),
+    ] {
+        settings.verify_space(count.saturating_mul(bytes), &format!("{count} {what}"))?;
+    }
     let (implementations, skipped) = settings.implementations();
     let (partial, clean): (Vec<Case>, Vec<Case>) =
         options.cases.iter().cloned().partition(|case| case.thinning != case::Thinning::Nothing);

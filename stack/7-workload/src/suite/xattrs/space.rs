@@ -93,7 +93,7 @@ pub(super) fn section(
          entry, and names with values. By the published measure a leaf with less than 2,700 bytes used is *below*, and \
          its free space is *wasted*. The column *free* counts the free space of all leaves.",
     );
-    section.answer = answer(&results);
+    section.answer = answer(title, &results);
     conclusions::add(&mut section, results.iter().map(CaseResult::leaves));
     section.tables.push(table(&results));
     section.plots.extend(plots(&results));
@@ -101,7 +101,7 @@ pub(super) fn section(
 }
 
 /// Returns the answer to the study's question, from the case that wastes most.
-fn answer(results: &[CaseResult]) -> Option<Answer> {
+fn answer(title: &str, results: &[CaseResult]) -> Option<Answer> {
     let wasted = |result: &CaseResult| result.leaves.percent(result.leaves.wasted);
     let most = |of: Implementation| {
         let of_it = results.iter().filter(|result| result.implementation == of);
@@ -111,7 +111,10 @@ fn answer(results: &[CaseResult]) -> Option<Answer> {
     let kernel = most(Implementation::Kernel)
         .map_or(String::new(), |(percent, _)| format!(" The kernel wastes up to {percent:.1} %."));
     Some(Answer {
-        question: "How much space do leaves of attributes waste?".into(),
+        question: format!(
+            "How much space do leaves waste: {}?",
+            title.trim_start_matches("Space: ")
+        ),
         verdict: format!("At most {ours:.1} %, in {}.{kernel}", worst.case),
         figure: format!("{ours:.1} %."),
         published: "18 to 45 %.".into(),

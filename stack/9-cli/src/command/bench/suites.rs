@@ -263,7 +263,7 @@ pub(super) fn crc_update(args: &CrcUpdate, observer: &mut dyn Observer) -> io::R
     settings.threads = args.options.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
     if args.options.quick {
-        (options.turn, options.appends) = (Duration::from_micros(50), 200);
+        (options.turn, options.appends) = (Duration::from_micros(50), 1000);
         options.recovery_log = Some(QUICK_LOG);
     }
     options.recovery_log = args.journal.or(options.recovery_log);

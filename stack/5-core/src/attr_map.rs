@@ -31,7 +31,7 @@ const HEAD: usize = 300;
 /// The heads take at most this part of the memory of the buffer cache.
 const HEADS_PART: usize = 16;
 
-/// What is known of one attribute fork.
+/// The tree blocks of one attribute fork whose locations are known.
 #[derive(Debug, Default)]
 pub(crate) struct AttrMap {
     /// The tree blocks by number, as far as they are known.
@@ -39,20 +39,20 @@ pub(crate) struct AttrMap {
     /// Number of them with a reference to the block in memory.
     objects: usize,
     /// The blocks that the running change holds.
-    pub(super) held: Vec<(DaBlock, Handle)>,
+    pub(crate) held: Vec<(DaBlock, Handle)>,
     /// The extent that the running change looked up last, as of its last change of the map.
-    pub(super) extent: Option<Extent>,
+    pub(crate) extent: Option<Extent>,
 }
 
 impl AttrMap {
     /// Returns the block `dablk`, if its location is known.
     #[inline]
-    pub(super) fn get(&self, dablk: DaBlock) -> Option<&Block> {
+    pub(crate) fn get(&self, dablk: DaBlock) -> Option<&Block> {
         self.blocks.get(dablk.0 as usize).filter(|block| block.daddr != Daddr(0))
     }
 
     /// Keeps the location of block `dablk`, and a reference to it.
-    pub(super) fn set(&mut self, dablk: DaBlock, daddr: Daddr, object: Weak<LogItem>) {
+    pub(crate) fn set(&mut self, dablk: DaBlock, daddr: Daddr, object: Weak<LogItem>) {
         let number = dablk.0 as usize;
         if number >= BLOCKS_MAX {
             return;
@@ -66,7 +66,7 @@ impl AttrMap {
     }
 
     /// Forgets the blocks in `range`, because the map of the fork changes there.
-    pub(super) fn forget(&mut self, range: Range<u64>) {
+    pub(crate) fn forget(&mut self, range: Range<u64>) {
         self.extent = None;
         self.held.retain(|(held, _)| !range.contains(&held.0.into()));
         let end = index(range.end).min(self.blocks.len());

@@ -1,7 +1,5 @@
 //! Arrays whose members lost their superblocks, and what `md guess` says of them.
 
-#![allow(missing_docs, unreachable_pub)]
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
