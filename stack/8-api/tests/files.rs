@@ -198,7 +198,7 @@ fn files_of_two_volumes_share_nothing() {
     one.write("/f", [1; 4096]).unwrap();
     let from = one.open_file("/f").unwrap();
     let error = two.create("/f").unwrap().clone_range(0, &from, 0..4096).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.kind(), ErrorKind::CrossesDevices);
 }
 
 #[test]
