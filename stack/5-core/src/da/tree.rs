@@ -404,8 +404,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(Window { start, own: parent.index - start, blocks, used })
     }
 
-    /// Returns the entries of block `dablk`, number `number` of a window, in a copy of it: the block
-    /// itself is changed while they are redistributed.
+    /// Returns the entries of block `dablk`, number `number` of a window, in a copy of it: the
+    /// block itself is changed while they are redistributed.
     fn items_of<'c, L: Level>(
         &mut self,
         dablk: DaBlock,
