@@ -196,6 +196,9 @@ fn a_wrong_size_of_a_directory_is_a_fault_and_hides_no_name() {
     }
 }
 
+/// A change of a directory.
+type Change<'a> = dyn Fn(&mut Tx<'_>, TxInode) -> Result<(), Error> + 'a;
+
 /// A change takes the form of a directory and its number of data blocks from its size. With a wrong
 /// one it would put a new block where there is one, or take a directory for empty.
 #[test]
@@ -215,7 +218,7 @@ fn a_directory_whose_size_is_wrong_is_not_changed() {
             damage(&*dev, inode, 56, &wrong.to_be_bytes(), Some(100));
             let options = OpenOptions { write: true, ..OpenOptions::default() };
             let vol = Volume::open(Arc::clone(&dev), &options).unwrap();
-            let changes: [&dyn Fn(&mut Tx<'_>, TxInode) -> Result<(), Error>; 4] = [
+            let changes: [&Change<'_>; 4] = [
                 &|tx, dir| tx.dir_create(dir, b"a new name", file, FileType::Regular),
                 &|tx, dir| tx.dir_remove(dir, &name).map(drop),
                 &|tx, dir| tx.dir_replace(dir, &name, file, FileType::Regular).map(drop),

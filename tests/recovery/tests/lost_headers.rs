@@ -1,8 +1,8 @@
 //! The header of one of the newest records is lost: power failed while it was written, or the disk
-//! gave it up. Linux and xfskit find the same end of the journal, and recover the same tree, but for
-//! one case: where other sectors of this lap take the place of the newest header, Linux gives up the
-//! record before it too, which is whole. xfskit keeps that record, as Linux does if zeroes take the
-//! header's place.
+//! gave it up. Linux and xfskit find the same end of the journal, and recover the same tree, but
+//! for one case: where other sectors of this lap take the place of the newest header, Linux gives
+//! up the record before it too, which is whole. xfskit keeps that record, as Linux does if zeroes
+//! take the header's place.
 //!
 //! A plain run takes two journals; a long one all that are listed, with every record in flight.
 

@@ -172,7 +172,7 @@ impl Figure {
     }
 }
 
-/// Adds the differences between version 4 and version 5 in an emulated machine, for their direction.
+/// Adds the differences between version 4 and version 5 in an emulated machine, for the direction.
 pub(super) fn emulated_rows(table: &mut Table) {
     for (step, differences) in published::EMULATED {
         let mut cells = vec![Cell::None, Cell::None];

@@ -42,8 +42,8 @@ pub const FS_MARK: [Pair; 5] = [
 pub const EMULATED_ON: &str =
     "kernel XFS 6.12, version 5 over version 4, emulated machine, 8 pairs";
 
-/// The difference in the time of fs_mark on [`EMULATED_ON`]: step; percent, median, least and most of
-/// the pairs.
+/// The difference in the time of fs_mark on [`EMULATED_ON`]: step; percent, median, least and most
+/// of the pairs.
 pub const EMULATED: [(&str, [f64; 3]); 3] = [
     ("create, time (s)", [-11.0, -36.0, 71.0]),
     ("walk, time (s)", [-1.0, -43.0, 42.0]),
