@@ -290,7 +290,7 @@ fn errors_name_the_operation_and_the_path() {
 fn limits_have_the_errno_of_linux() {
     const HUGE: u64 = i64::MAX as u64;
     let (_device, volume) = made();
-    volume.write("/f", &[b'x'; 8192]).unwrap();
+    volume.write("/f", [b'x'; 8192]).unwrap();
     volume.create_dir("/d").unwrap();
     volume.symlink("/f", "/s").unwrap();
     volume.mknod("/p", 0o010_600, None).unwrap();
@@ -301,7 +301,7 @@ fn limits_have_the_errno_of_linux() {
     };
     let (name, long) = ("n".repeat(256), "x".repeat(1024));
     let set = |path: &str, name: &str, len: usize| {
-        volume.set_xattr_nofollow(path, name, &vec![b'v'; len])
+        volume.set_xattr_nofollow(path, name, vec![b'v'; len])
     };
     says(file.write_at(b"xx", HUGE - 1).map(drop), 27, ErrorKind::FileTooLarge);
     says(file.set_len(HUGE + 1), 27, ErrorKind::FileTooLarge);
@@ -320,7 +320,7 @@ fn limits_have_the_errno_of_linux() {
     says(volume.hard_link("/d", "/e"), 1, ErrorKind::Unsupported);
     says(volume.rename("/d", "/d/e"), 22, ErrorKind::InvalidInput);
     let (_other, elsewhere) = made();
-    elsewhere.write("/f", &[b'x'; 8192]).unwrap();
+    elsewhere.write("/f", [b'x'; 8192]).unwrap();
     let source = elsewhere.open_file("/f").unwrap();
     says(file.clone_range(0, &source, 0..4096), 18, ErrorKind::CrossesDevices);
 }
