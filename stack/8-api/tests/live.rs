@@ -300,9 +300,8 @@ fn limits_have_the_errno_of_linux() {
         assert_eq!((error.errno(), error.kind()), (errno, kind), "{error}");
     };
     let (name, long) = ("n".repeat(256), "x".repeat(1024));
-    let set = |path: &str, name: &str, len: usize| {
-        volume.set_xattr_nofollow(path, name, vec![b'v'; len])
-    };
+    let set =
+        |path: &str, name: &str, len: usize| volume.set_xattr_nofollow(path, name, vec![b'v'; len]);
     says(file.write_at(b"xx", HUGE - 1).map(drop), 27, ErrorKind::FileTooLarge);
     says(file.set_len(HUGE + 1), 27, ErrorKind::FileTooLarge);
     says(file.allocate(HUGE - 4096..HUGE + 4096), 27, ErrorKind::FileTooLarge);

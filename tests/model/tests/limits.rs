@@ -52,6 +52,7 @@ fn is_limit<T: std::fmt::Debug>(result: Result<T, Error>) {
                     | Core::AttrValue
                     | Core::TooManyLinks
                     | Core::NotPermitted(_)
+                    | Core::Unsupported(_)
             ) | Error::NameTooLong { .. }
                 | Error::BadName { .. })
         ),
