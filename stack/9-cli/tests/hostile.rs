@@ -336,6 +336,24 @@ fn a_named_pipe_without_a_writer_is_not_waited_for_against_a_signal() {
     assert!(!Path::new(&image).exists());
 }
 
+/// Fails unless every command that lists the directory `/leaf` of `image` reports it with these
+/// words. `out` is a new directory, to which everything is copied.
+fn every_listing_says(words: &str, image: &str, out: &str) {
+    for args in [
+        &["ls", "-R", image][..],
+        &["ls", image, "/leaf"],
+        &["find", image, "/"],
+        &["tree", image],
+        &["du", image],
+        &["get", image, "/", out],
+        &["get", image, "/leaf", "-"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(words), "{args:?}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn a_name_that_cannot_be_looked_up_is_reported_by_every_command_that_lists_it() {
     // A byte of the name changes, and its hash in the leaf stays.
@@ -356,20 +374,7 @@ fn a_name_that_cannot_be_looked_up_is_reported_by_every_command_that_lists_it() 
             None => damage(&image, n * 4096 + at as u64, b"X"),
         }
         let (image, out) = (shown(&image), shown(&bench.path("out")));
-        for args in [
-            &["ls", "-R", &image][..],
-            &["ls", &image, "/leaf"],
-            &["find", &image, "/"],
-            &["tree", &image],
-            &["du", &image],
-            &["get", &image, "/", &out],
-            &["get", &image, "/leaf", "-"],
-        ] {
-            let run = xfskit(args);
-            assert_eq!(run.code, 1, "{kept} {args:?}: {}", run.stderr);
-            let said = "the name \"Xink-number-56\" cannot be looked up";
-            assert!(run.stderr.contains(said), "{kept} {args:?}: {}", run.stderr);
-        }
+        every_listing_says("the name \"Xink-number-56\" cannot be looked up", &image, &out);
         // The file is there all the same.
         assert!(bench.path("out/leaf/Xink-number-56").exists(), "{kept}");
     }
@@ -395,18 +400,7 @@ fn an_index_with_more_entries_than_names_is_reported_by_every_command_that_lists
         block.copy_within(other + 4..other + 8, at + 4);
     });
     let (image, out) = (shown(&image), shown(&bench.path("out")));
-    for args in [
-        &["ls", "-R", &image][..],
-        &["ls", &image, "/leaf"],
-        &["find", &image, "/"],
-        &["tree", &image],
-        &["get", &image, "/", &out],
-        &["get", &image, "/leaf", "-"],
-    ] {
-        let run = xfskit(args);
-        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
-        assert!(run.stderr.contains("[dir.leaf.extra]"), "{args:?}: {}", run.stderr);
-    }
+    every_listing_says("[dir.leaf.extra]", &image, &out);
     assert_eq!(fs::read_dir(bench.path("out/leaf")).unwrap().count(), 200);
 }
 

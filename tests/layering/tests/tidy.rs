@@ -52,6 +52,22 @@ fn sources() -> Vec<(String, String)> {
         .collect()
 }
 
+/// A merge that was committed with its conflicts.
+#[test]
+fn no_conflict_of_a_merge_is_left() {
+    let known = std::process::Command::new("git").args(["ls-files"]).current_dir(root()).output();
+    let Some(known) = known.ok().filter(|known| known.status.success()) else {
+        return eprintln!("skipped: no repository");
+    };
+    for name in String::from_utf8_lossy(&known.stdout).lines() {
+        // Images and archives are not text.
+        let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
+        let marks = ["<<<<<<< ", ">>>>>>> "];
+        let mark = text.lines().position(|line| marks.iter().any(|mark| line.starts_with(mark)));
+        assert_eq!(mark.map(|line| line + 1), None, "{name}: a conflict is left");
+    }
+}
+
 #[test]
 fn unsafe_stands_only_where_it_is_allowed() {
     for (name, text) in sources() {

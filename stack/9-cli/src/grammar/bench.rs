@@ -94,7 +94,7 @@ each line, --json an object for each result as soon as it is measured, and the r
 
 The files are written after each section, so a run that is stopped leaves what it measured; until
 the end they say that they are incomplete. --resume continues such a run, if nothing else is
-different.
+different. Ctrl-C stops it after its current step, and at once if it is pressed again.
 
 Examples:
   xfskit bench all --quick --html report.html
