@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
+use xfskit_core::dir::EachEntry;
 use xfskit_core::dir::index::{Digest, IndexFault};
 use xfskit_core::{Inode, Volume};
 use xfskit_format::inode::FileType;
@@ -164,6 +165,11 @@ impl Fs {
     pub fn close_shared(&self) -> Result<xfskit_core::Closed> {
         self.give_back_held();
         Ok(self.volume.close_shared()?)
+    }
+
+    /// Returns the clock that changes get their time from.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Returns the volume below.
@@ -367,19 +373,22 @@ impl Fs {
         Some(Error::Core(ctx.fail(check, due, found).err()?.into()))
     }
 
+    /// Passes each entry of a directory from `cookie` on (0 is the beginning) to `each`, `.` and
+    /// `..` too, and each part that cannot be read. The directory is locked meanwhile.
+    ///
+    /// # Errors
+    /// `dir` is not a directory any more, or its map is damaged.
+    pub fn each_entry(&self, dir: &Inode, cookie: u64, each: &mut EachEntry<'_>) -> Result<()> {
+        let (_shared, dir) = self.now(dir)?;
+        Ok(self.volume.readdir(&dir, cookie, each)?)
+    }
+
     /// Returns a portion like [`read_dir_from`](Self::read_dir_from), without a check for repeated
     /// names.
     pub(crate) fn portion(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
         let mut portion = Portion::default();
-        let (_shared, dir) = match self.now(dir) {
-            Ok(now) => now,
-            Err(error) => {
-                portion.errors.push(error);
-                return portion;
-            }
-        };
         let mut whole = Whole::new(self.whole_max);
-        let listed = self.volume.readdir(&dir, cookie, &mut |entry| {
+        let listed = self.each_entry(dir, cookie, &mut |entry| {
             if let Ok(entry) = &entry {
                 portion.digest.add(self.volume.geo(), entry);
             }
@@ -405,7 +414,7 @@ impl Fs {
             whole.take::<Entry>(len)
         });
         portion.errors.extend(whole.exceeded("the directory", "list it with Fs::read_dir_from"));
-        portion.errors.extend(listed.err().map(Error::Core));
+        portion.errors.extend(listed.err());
         portion
     }
 

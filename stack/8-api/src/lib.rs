@@ -86,6 +86,7 @@
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
 //! | [`compat`] | which kernels and boot loaders can read a volume |
+//! | `Mount` | a volume as a mounted filesystem (feature `mount`) |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
 //! | [`raw`] | the floors below, without any promise |
 //!
@@ -93,9 +94,9 @@
 //!
 //! # Features
 //!
-//! This crate has no cargo features: all of the above needs a device and nothing else of the
-//! machine. A crate that needs more, such as a mount or a server, is added as a builder behind a
-//! feature that is off by default.
+//! All of the above needs a device and nothing else of the machine, but for one builder behind a
+//! feature that is off by default: `mount` serves volumes as mounted filesystems, by FUSE. What
+//! else needs more than a device, such as a server, is added in the same way.
 
 mod about;
 mod acl;
@@ -116,6 +117,8 @@ mod journal;
 pub mod md;
 mod metadata;
 mod mkfs;
+#[cfg(feature = "mount")]
+mod mount;
 mod names;
 mod node;
 mod notice;
@@ -148,6 +151,8 @@ pub use file::{Extent, File};
 pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use mkfs::{Mkfs, MkfsPlan};
+#[cfg(feature = "mount")]
+pub use mount::{Mount, Mounted, OptionError, RequestKind, Requests};
 pub use node::NewFile;
 pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;

@@ -107,8 +107,8 @@ pub struct InodeHold<F: Deref<Target = Fs>> {
 pub type Hold<'f> = InodeHold<&'f Fs>;
 
 impl<F: Deref<Target = Fs>> InodeHold<F> {
-    /// Holds inode `ino` open, as [`Fs::hold`] does.
-    pub(crate) fn new(fs: F, ino: Ino) -> Self {
+    /// Holds inode `ino` of the volume that `fs` refers to, as [`Fs::hold`] does.
+    pub fn new(fs: F, ino: Ino) -> Self {
         fs.held.add(ino);
         Self { fs, ino }
     }
@@ -132,6 +132,18 @@ impl<F: Deref<Target = Fs>> InodeHold<F> {
             std::thread::yield_now();
         }
         Ok(hold)
+    }
+
+    /// Holds `inode` open, as [`Fs::hold_inode`] does.
+    ///
+    /// # Errors
+    /// As [`Fs::hold_inode`].
+    pub fn of_inode(fs: F, inode: &Inode) -> Result<Self> {
+        let hold = Self::of_content(fs, inode.ino())?;
+        if hold.fs.volume.iget(inode.ino())?.is_same_file(inode) {
+            return Ok(hold);
+        }
+        Err(xfskit_core::Error::NoInode(inode.ino()).into())
     }
 
     /// Returns its number.
@@ -170,11 +182,7 @@ impl Fs {
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode) if it is gone; device failures, corruption.
     pub fn hold_inode(&self, inode: &Inode) -> Result<Hold<'_>> {
-        let hold = InodeHold::of_content(self, inode.ino())?;
-        if self.volume.iget(inode.ino())?.is_same_file(inode) {
-            return Ok(hold);
-        }
-        Err(xfskit_core::Error::NoInode(inode.ino()).into())
+        InodeHold::of_inode(self, inode)
     }
 
     /// Frees the inodes without a name that are still held, instead of their holders.

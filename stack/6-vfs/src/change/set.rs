@@ -15,6 +15,14 @@ use crate::{Fs, Result};
 const XATTR_NAME_MAX: usize = 255;
 /// Permission bits with setuid, setgid and sticky.
 const PERM: u16 = 0o7777;
+/// The program runs as the file's owner.
+const SETUID: u16 = 0o4000;
+/// The program runs as the file's group.
+const SETGID: u16 = 0o2000;
+/// The group may run the file.
+const GROUP_RUNS: u16 = 0o0010;
+/// The attribute with the capabilities of a program.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// The attributes to set; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +39,14 @@ pub struct SetAttr {
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
+    /// Last change of the inode; now if there is none.
+    pub ctime: Option<Timestamp>,
     /// The `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
     pub flags: Option<InodeFlags>,
 }
 
 impl Fs {
-    /// Sets the attributes in `set` of inode `ino`, and its ctime to now. An ACL follows the
-    /// permissions.
+    /// Sets the attributes in `set` of inode `ino`, and its ctime. An ACL follows the permissions.
     ///
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
@@ -66,10 +75,52 @@ impl Fs {
             if let Some(flags) = set.flags {
                 tx.set_flags(inode, flags);
             }
-            tx.set_times(inode, set.atime, set.mtime, None);
             tx.touch(inode, Touch::INODE, now);
+            tx.set_times(inode, set.atime, set.mtime, set.ctime);
             Ok(())
         })?)
+    }
+
+    /// Sets the time of the last access of inode `ino`, and nothing else: its content was read.
+    ///
+    /// # Errors
+    /// As [`set_attr`](Self::set_attr).
+    pub fn set_atime(&self, ino: Ino, atime: Timestamp) -> Result<()> {
+        Ok(self.volume.transact(|tx| {
+            let [inode] = take(tx, [ino])?;
+            tx.set_times(inode, Some(atime), None, None);
+            Ok(())
+        })?)
+    }
+
+    /// Removes what gives a program the rights of its file, as Linux does when the file's content
+    /// or owner changes: its capabilities; with `bits` also setuid, and setgid of a file that its
+    /// group may run. Directories keep theirs. Returns true if setuid or setgid is left.
+    ///
+    /// # Errors
+    /// As [`set_attr`](Self::set_attr).
+    pub fn drop_privileges(&self, ino: Ino, bits: bool) -> Result<bool> {
+        let inode = self.inode(ino)?;
+        let core = inode.core();
+        if core.is_dir() {
+            return Ok(false);
+        }
+        let mode = core.mode();
+        let setgid = if mode & GROUP_RUNS != 0 { SETGID } else { 0 };
+        let privileges = mode & (SETUID | setgid);
+        let has_attributes = core.anextents() > 0 || core.forkoff() > 0;
+        if has_attributes && self.xattr(ino, CAPABILITY)?.is_some() {
+            match self.remove_xattr(ino, CAPABILITY) {
+                Err(error) if matches!(error.reason(), crate::Error::Core(Error::NoEntry)) => {}
+                removed => removed?,
+            }
+        }
+        if bits && privileges != 0 {
+            let perm = Some((mode & !privileges) & PERM);
+            self.set_attr(ino, &SetAttr { perm, ..SetAttr::default() })?;
+            return Ok(false);
+        }
+        Ok(privileges != 0)
     }
 
     /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`,

@@ -22,6 +22,7 @@ mod ls;
 mod manual;
 mod md;
 mod mkfs;
+mod mount;
 mod open;
 mod recover;
 mod stat;
@@ -57,6 +58,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Inspect(args) => inspect::run(args, out),
             StandaloneCommand::Log(args) => log::run(args, out),
             StandaloneCommand::Md(args) => md::run(args, out),
+            StandaloneCommand::Mount(args) => mount::mount(args, out),
+            StandaloneCommand::Umount(args) => mount::umount(args, out),
             StandaloneCommand::Bench(args) => bench::run(args, out),
             StandaloneCommand::FsMark(args) => fs_mark::run(args, out),
             StandaloneCommand::Dbench(args) => dbench::run(args, out),

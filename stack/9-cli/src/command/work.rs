@@ -7,7 +7,7 @@ use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
 use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
-    Command, Completions, Man, Target, bench, change, make, md, metadata, programs, read,
+    Command, Completions, Man, Target, bench, change, make, md, metadata, mount, programs, read,
 };
 use crate::out::Out;
 
@@ -74,6 +74,8 @@ pub(crate) enum StandaloneCommand<'c> {
     Inspect(&'c metadata::Inspect),
     Log(&'c metadata::Log),
     Md(&'c md::Md),
+    Mount(&'c mount::Mount),
+    Umount(&'c mount::Umount),
     Bench(&'c bench::Bench),
     FsMark(&'c bench::FsMark),
     Dbench(&'c programs::Dbench),
@@ -126,6 +128,8 @@ impl<'c> Work<'c> {
             Command::Inspect(args) => Self::Standalone(StandaloneCommand::Inspect(args)),
             Command::Log(args) => Self::Standalone(StandaloneCommand::Log(args)),
             Command::Md(args) => Self::Standalone(StandaloneCommand::Md(args)),
+            Command::Mount(args) => Self::Standalone(StandaloneCommand::Mount(args)),
+            Command::Umount(args) => Self::Standalone(StandaloneCommand::Umount(args)),
             Command::Bench(args) => Self::Standalone(StandaloneCommand::Bench(args)),
             Command::FsMark(args) => Self::Standalone(StandaloneCommand::FsMark(args)),
             Command::Dbench(args) => Self::Standalone(StandaloneCommand::Dbench(args)),

@@ -14,6 +14,7 @@
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
+//! | [`mount`] | `mount`, `umount` |
 //! | [`mode`], [`arguments`] | permissions, owners and times as words |
 //! | [`rows`] | the fields of a file that a command prints |
 //! | [`md`] | the subcommands of `md` |
@@ -27,6 +28,7 @@ pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;
 pub(crate) mod mode;
+pub(crate) mod mount;
 pub(crate) mod name;
 pub(crate) mod programs;
 pub(crate) mod read;
@@ -226,6 +228,8 @@ commands! {
         Label(change::Label) => Access::WritesWith("LABEL"),
         Uuid(change::Uuid) => Access::WritesWith("UUID"),
         Shell(change::Shell) => Access::Writes,
+        Mount(mount::Mount) => Access::Writes,
+        Umount(mount::Umount) => Access::Reads,
         Inspect(metadata::Inspect) => Access::Reads,
         Log(metadata::Log) => Access::Reads,
         Recover(metadata::Recover) => Access::Writes,

@@ -23,13 +23,14 @@ const MOST: u64 = 40_000;
 /// The file whose blocks lie between those of the other one.
 const OTHER: &[u8] = b"other";
 
-/// Sets attributes until one fails.
+/// Sets attributes on two files in turn until one fails, on either.
 struct Fill {
     seed: u64,
 }
 
 /// What happened.
 struct Filled {
+    /// Attributes that both files have.
     attributes: u64,
     error: Option<io::Error>,
     /// An attribute could be removed and set again after that.
@@ -43,24 +44,26 @@ impl Job for Fill {
         let (driver, value) = (&*driver, value(self.seed, VALUE));
         let root = driver.root()?;
         let (file, other) = (driver.create(&root, FILE)?, driver.create(&root, OTHER)?);
-        let (mut attributes, mut error) = (0, None);
-        while attributes < MOST && error.is_none() {
-            match driver.set_xattr(&file, &name(attributes), &value) {
-                Ok(()) => attributes += 1,
-                Err(err) => error = Some(err),
-            }
-            if error.is_none() {
-                driver.set_xattr(&other, &name(attributes), &value)?;
-            }
+        let files = [&file, &other];
+        let (mut attributes, mut full) = (0, None);
+        while attributes < MOST && full.is_none() {
+            let name = name(attributes);
+            full = files.into_iter().find_map(|on| {
+                let error = driver.set_xattr(on, &name, &value).err()?;
+                Some((on, error))
+            });
+            attributes += u64::from(full.is_none());
         }
         let last = name(attributes.saturating_sub(1));
+        let refill = full.as_ref().map_or(&file, |(on, _)| on);
         let again = driver
-            .remove_xattr(&file, &last)
-            .and_then(|()| driver.set_xattr(&file, &last, &value[..VALUE - 1]));
+            .remove_xattr(refill, &last)
+            .and_then(|()| driver.set_xattr(refill, &last, &value[..VALUE - 1]));
+        let (error, usable) = (full.map(|(_, error)| error), again.is_ok());
         driver.close(file)?;
         driver.close(other)?;
         driver.sync()?;
-        Ok(Filled { attributes, error, usable: again.is_ok() })
+        Ok(Filled { attributes, error, usable })
     }
 }
 
@@ -120,11 +123,14 @@ pub(super) fn section(
     Ok(section)
 }
 
-/// Returns the number of extents of the file's attribute fork.
+/// Returns the number of extents of the larger attribute fork.
 fn extents(volume: &xfskit_core::Volume) -> io::Result<u64> {
     let root = volume.iget(volume.geo().rootino).map_err(io::Error::other)?;
-    let found = volume.lookup(&root, FILE).map_err(io::Error::other)?;
-    let (ino, _) = found.ok_or(io::ErrorKind::NotFound)?;
-    let inode = volume.iget(ino).map_err(io::Error::other)?;
-    Ok(inode.core().anextents().into())
+    let extents = |name| {
+        let found = volume.lookup(&root, name).map_err(io::Error::other)?;
+        let (ino, _) = found.ok_or(io::ErrorKind::NotFound)?;
+        let inode = volume.iget(ino).map_err(io::Error::other)?;
+        io::Result::Ok(u64::from(inode.core().anextents()))
+    };
+    Ok(extents(FILE)?.max(extents(OTHER)?))
 }

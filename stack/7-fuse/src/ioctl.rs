@@ -1,0 +1,120 @@
+//! The ioctls of Linux that a mount answers, with their arguments as bytes.
+//!
+//! Their numbers and structures are those of the kernel's `<linux/fs.h>`.
+
+use rustix::io::Errno;
+use xfskit_format::inode::{FileType, InodeFlags};
+use xfskit_vfs::Stat;
+
+use crate::operations::Reply;
+
+/// Bytes of `struct fsxattr`: flags, extent size, extents, project, CoW extent size, and 8 unused.
+const FSXATTR: usize = 28;
+/// An extended attribute exists (`FS_XFLAG_HASATTR`); it is not set by users.
+const HASATTR: u32 = 1 << 31;
+
+/// The flags that `lsattr` and `chattr` know, each with the inode's.
+const LSATTR: [(u32, InodeFlags); 6] = [
+    (0x08, InodeFlags::SYNC),
+    (0x10, InodeFlags::IMMUTABLE),
+    (0x20, InodeFlags::APPEND),
+    (0x40, InodeFlags::NODUMP),
+    (0x80, InodeFlags::NOATIME),
+    (0x2000_0000, InodeFlags::PROJINHERIT),
+];
+
+/// The flags of `struct fsxattr` that users set. They have the values of the inode's.
+const SETTABLE: InodeFlags = InodeFlags::IMMUTABLE
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::NOSYMLINKS)
+    .union(InodeFlags::NODEFRAG);
+
+/// A known ioctl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ioctl {
+    /// `FS_IOC_GETFLAGS`
+    GetFlags,
+    /// `FS_IOC_SETFLAGS`
+    SetFlags,
+    /// `FS_IOC_FSGETXATTR`
+    GetXattr,
+    /// `FS_IOC_FSSETXATTR`
+    SetXattr,
+}
+
+impl Ioctl {
+    /// Returns the ioctl with the number `command`, of a program with 32 or 64 bits.
+    pub(crate) fn from_command(command: u32) -> Option<Self> {
+        match command {
+            0x8008_6601 | 0x8004_6601 => Some(Self::GetFlags),
+            0x4008_6602 | 0x4004_6602 => Some(Self::SetFlags),
+            0x801c_581f => Some(Self::GetXattr),
+            0x401c_5820 => Some(Self::SetXattr),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the flags of `lsattr`.
+pub(crate) fn flags(stat: &Stat) -> u32 {
+    let set = LSATTR.iter().filter(|(_, flag)| stat.flags.contains(*flag));
+    set.fold(0, |all, (bit, _)| all | bit)
+}
+
+/// Returns the inode's flags with those of `lsattr` set to `flags`.
+///
+/// # Errors
+/// `EOPNOTSUPP` for a flag that XFS does not have.
+pub(crate) fn with_flags(stat: &Stat, flags: u32) -> Reply<InodeFlags> {
+    let known = LSATTR.iter().fold(0, |all, (bit, _)| all | bit);
+    if flags & !known != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mut changed = stat.flags;
+    for (bit, flag) in LSATTR {
+        changed.set(flag, flags & bit != 0);
+    }
+    Ok(changed)
+}
+
+/// Returns the inode's `struct fsxattr`.
+pub(crate) fn fsxattr(stat: &Stat) -> Vec<u8> {
+    let mut xflags = u32::from((stat.flags - InodeFlags::NEWRTBM).bits());
+    if stat.anextents > 0 {
+        xflags |= HASATTR;
+    }
+    let nextents = u32::try_from(stat.nextents).unwrap_or(u32::MAX);
+    let mut bytes = Vec::with_capacity(FSXATTR);
+    for word in [xflags, 0, nextents, stat.projid, 0, 0, 0] {
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Returns flags and project of the inode after a change to `argument`, a `struct fsxattr`.
+///
+/// # Errors
+/// `EINVAL` for a short argument, a flag that cannot be set, and hints of the extent size.
+pub(crate) fn with_fsxattr(stat: &Stat, argument: &[u8]) -> Reply<(InodeFlags, u32)> {
+    let word = |n: usize| {
+        let bytes = argument.get(n * 4..).and_then(|rest| rest.first_chunk());
+        bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)
+    };
+    let (xflags, extsize, projid, cowextsize) = (word(0)? & !HASATTR, word(1)?, word(3)?, word(4)?);
+    let xflags = u16::try_from(xflags).map_err(|_| Errno::INVAL)?;
+    let flags = InodeFlags::from_bits_retain(xflags);
+    let is_dir = stat.file_type == FileType::Directory;
+    let kept = stat.flags - SETTABLE;
+    let refused = (flags ^ stat.flags) - SETTABLE - InodeFlags::NEWRTBM;
+    if !refused.is_empty() || extsize != 0 || cowextsize != 0 {
+        return Err(Errno::INVAL);
+    }
+    if flags.contains(InodeFlags::PROJINHERIT) && !is_dir {
+        return Err(Errno::INVAL);
+    }
+    Ok((kept | flags & SETTABLE, projid))
+}

@@ -1,0 +1,30 @@
+//! Floor 7: a volume as a mounted filesystem.
+//!
+//! The kernel sends the system calls of programs as requests (FUSE). A [`Session`] mounts a volume
+//! and serves them until it is unmounted. The mount is the volume's only writer, so the kernel may
+//! cache names, attributes and content for as long as it likes.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`operations`] | the operations, whatever carries the requests |
+//! | [`server`] | answers them from a volume |
+//! | `nodes` | the inodes that the kernel refers to |
+//! | `ioctl` | ioctls and their arguments |
+//! | `transport` | requests of the kernel, by the crate `fuser` |
+//! | [`session`] | mounts, commits, unmounts |
+//! | [`options`] | options of a mount |
+//! | [`statistics`] | counts of requests, and how long they took |
+
+mod ioctl;
+mod nodes;
+pub mod operations;
+pub mod options;
+pub mod server;
+pub mod session;
+pub mod statistics;
+mod transport;
+
+pub use options::{Atime, OptionError, Options};
+pub use server::Server;
+pub use session::Session;
+pub use statistics::{Kind, Requests, Statistics};

@@ -1,0 +1,152 @@
+//! The operations, each in the module that it belongs to.
+
+use std::ops::Deref;
+
+use xfskit_units::Ino;
+use xfskit_vfs::{Fs, NewNode, RenameMode, Seek, SetMode, Stat};
+
+use super::Server;
+use crate::operations::{
+    Caller, Changes, Fallocate, Listed, Node, Operations, Reply, Room, Statfs,
+};
+
+impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Server<F> {
+    fn root(&self) -> Ino {
+        self.root
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>> {
+        self.look_up(dir, name)
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        self.nodes.forget(ino, count);
+    }
+
+    fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node> {
+        self.make_node(dir, name, new)
+    }
+
+    fn create(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node> {
+        let node = self.make_node(dir, name, new)?;
+        match self.open_file(node.stat.ino) {
+            Ok(_) => Ok(node),
+            Err(error) => {
+                self.nodes.forget(node.stat.ino, 1);
+                Err(error)
+            }
+        }
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node> {
+        self.link_node(ino, dir, name)
+    }
+
+    fn unlink(&self, dir: Ino, name: &[u8]) -> Reply<()> {
+        self.remove(dir, name, false)
+    }
+
+    fn rmdir(&self, dir: Ino, name: &[u8]) -> Reply<()> {
+        self.remove(dir, name, true)
+    }
+
+    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Reply<()> {
+        self.rename_name(from, to, mode)
+    }
+
+    fn read_link(&self, ino: Ino) -> Reply<Vec<u8>> {
+        let target = self.fs.inode(ino).and_then(|inode| self.fs.read_link(&inode));
+        let target = self.reply(target)?;
+        self.accessed(ino);
+        Ok(target)
+    }
+
+    fn stat(&self, ino: Ino) -> Reply<Stat> {
+        self.reply(self.stat_of(ino))
+    }
+
+    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat> {
+        self.change_attributes(caller, ino, changes)
+    }
+
+    fn statfs(&self) -> Statfs {
+        self.fs.statfs()
+    }
+
+    fn open(&self, caller: Caller, ino: Ino, truncate: bool) -> Reply<()> {
+        self.open_file(ino)?;
+        if truncate && let Err(error) = self.truncate_file(caller, ino, 0) {
+            self.nodes.released(ino);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn release(&self, ino: Ino) {
+        self.nodes.released(ino);
+    }
+
+    fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()> {
+        self.read_file(ino, offset, size, done)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_bits: bool) -> Reply<()> {
+        self.write_file(ino, offset, data, kill_bits)
+    }
+
+    fn fsync(&self, ino: Ino) -> Reply<()> {
+        self.sync_file(ino)
+    }
+
+    fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()> {
+        self.allocate(ino, offset, len, how)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Reply<u64> {
+        self.seek_file(ino, offset, what)
+    }
+
+    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64> {
+        self.copy(from, to, len)
+    }
+
+    fn list(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        bytes: usize,
+        each: &mut dyn FnMut(&Listed) -> Room,
+    ) -> Reply<()> {
+        self.list_dir(dir, cookie, bytes, each)
+    }
+
+    fn list_nodes(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        bytes: usize,
+        each: &mut dyn FnMut(&Listed, Option<&Node>) -> Room,
+    ) -> Reply<()> {
+        self.list_dir_nodes(dir, cookie, bytes, each)
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Reply<Vec<u8>> {
+        self.get_xattr(ino, name)
+    }
+
+    fn xattr_names(&self, caller: Caller, ino: Ino) -> Reply<Vec<u8>> {
+        self.list_xattrs(caller, ino)
+    }
+
+    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Reply<()> {
+        self.put_xattr(ino, name, value, mode)
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Reply<()> {
+        self.drop_xattr(ino, name)
+    }
+
+    fn ioctl(&self, caller: Caller, ino: Ino, command: u32, argument: &[u8]) -> Reply<Vec<u8>> {
+        self.do_ioctl(caller, ino, command, argument)
+    }
+}

@@ -1,0 +1,167 @@
+//! Answers the operations of a mounted filesystem from a volume.
+//!
+//! | module | operations |
+//! | --- | --- |
+//! | [`delegate`] | all of them, and the module of each |
+//! | [`names`] | on names: lookup, create, link, rename, remove |
+//! | [`content`] | on content: open, read, write, fallocate, copy |
+//! | [`metadata`] | on metadata: permissions, owners, times, attributes, ioctls |
+//! | [`listing`] | listings of directories |
+
+mod content;
+mod delegate;
+mod listing;
+mod metadata;
+mod names;
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use xfskit_core::Error as Core;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::Ino;
+use xfskit_vfs::{self as vfs, Fs, InodeHold, Stat};
+
+use crate::nodes::Nodes;
+use crate::operations::{Node, Reply};
+use crate::options::{Atime, Options};
+
+/// The filesystem behind a mount.
+///
+/// `F` refers to the volume. The mount is the only writer: what the kernel caches stays true.
+#[derive(Debug)]
+pub struct Server<F: Deref<Target = Fs>> {
+    fs: F,
+    root: Ino,
+    nodes: Nodes<F>,
+    atime: Atime,
+    writable: bool,
+    /// Every change is durable before its operation ends (`-o sync`).
+    sync: bool,
+    /// Something was changed since the last commit.
+    changed: AtomicBool,
+    /// The first failure of the device or the volume.
+    first_failure: Mutex<Option<String>>,
+}
+
+impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
+    /// Returns the server of the tree below `root`.
+    pub fn new(fs: F, root: Ino, options: &Options) -> Self {
+        let writable = fs.volume().engine().is_ok() && !options.read_only;
+        let nodes = Nodes::new();
+        Self {
+            root,
+            nodes,
+            atime: options.atime,
+            writable,
+            sync: options.sync,
+            changed: AtomicBool::new(false),
+            first_failure: Mutex::new(None),
+            fs,
+        }
+    }
+
+    /// Makes all changes durable, if there are any. Returns true if there were.
+    ///
+    /// # Errors
+    /// The volume cannot be written.
+    pub fn commit(&self) -> vfs::Result<bool> {
+        if !self.writable || !self.changed.swap(false, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        self.fs.sync().map(|()| true)
+    }
+
+    /// Returns the number of inodes that the kernel refers to.
+    pub fn nodes(&self) -> usize {
+        self.nodes.count()
+    }
+
+    /// Returns what failed first: the device, or a structure of the volume.
+    pub fn first_failure(&self) -> Option<String> {
+        self.first_failure.lock().clone()
+    }
+
+    /// Ends the use of the volume: files without a name are freed.
+    pub fn end(&self) {
+        self.nodes.clear();
+    }
+
+    /// Returns the errno of `error`, and keeps the first failure that is not the program's.
+    fn failed(&self, error: &vfs::Error) -> Errno {
+        let errno = Errno::from_raw_os_error(error.errno());
+        if matches!(errno, Errno::IO | Errno::UCLEAN) {
+            tracing::error!(%error, "an operation failed");
+            self.first_failure.lock().get_or_insert_with(|| error.to_string());
+        }
+        errno
+    }
+
+    fn reply<T>(&self, result: vfs::Result<T>) -> Reply<T> {
+        result.map_err(|error| self.failed(&error))
+    }
+
+    /// Refuses a change of a mount that is read-only.
+    fn to_change(&self) -> Reply<()> {
+        if !self.writable {
+            return Err(Errno::ROFS);
+        }
+        self.changed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes a change durable if the mount is synchronous.
+    fn changed<T>(&self, result: vfs::Result<T>) -> Reply<T> {
+        let value = self.reply(result)?;
+        if self.sync {
+            self.reply(self.fs.sync())?;
+        }
+        Ok(value)
+    }
+
+    /// Returns the node of `ino`, which the caller holds, with one more reference of the kernel.
+    fn node(&self, inode: &vfs::Inode) -> Node {
+        self.nodes.remember(&self.fs, inode.ino());
+        Node { stat: self.fs.stat(inode) }
+    }
+
+    /// Returns the node of a new or found inode.
+    fn held_node(&self, ino: Ino) -> vfs::Result<Node> {
+        let hold = InodeHold::new(&*self.fs, ino);
+        let inode = self.fs.inode(ino)?;
+        let node = self.node(&inode);
+        drop(hold);
+        Ok(node)
+    }
+
+    fn stat_of(&self, ino: Ino) -> vfs::Result<Stat> {
+        Ok(self.fs.stat(&self.fs.inode(ino)?))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.fs.clock().now()
+    }
+
+    /// Updates the atime of `ino` after a read, as the mount's rule has it.
+    fn accessed(&self, ino: Ino) {
+        if !self.writable || self.atime == Atime::Never {
+            return;
+        }
+        let Ok(inode) = self.fs.inode(ino) else { return };
+        let (stat, now) = (self.fs.stat(&inode), self.now());
+        if !self.atime.is_due(&stat, now) {
+            return;
+        }
+        self.changed.store(true, Ordering::Release);
+        if let Err(error) = self.fs.set_atime(ino, now) {
+            tracing::debug!(%ino, %error, "the atime stays as it is");
+        }
+    }
+}
+
+/// Returns true if the inode is gone, as far as a lookup is concerned.
+fn is_gone(error: &vfs::Error) -> bool {
+    matches!(error.reason(), vfs::Error::Core(Core::NoInode(_)))
+}

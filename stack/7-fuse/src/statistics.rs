@@ -1,0 +1,106 @@
+//! Counters of requests: how many of each kind, and how long they took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// Bins of a histogram: bin `n` counts latencies below 2^n µs, the last one all longer ones.
+const BINS: usize = 24;
+
+macro_rules! kinds {
+    ($($kind:ident),* $(,)?) => {
+        /// A kind of request, named as the protocol has it.
+        #[allow(missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Kind { $($kind),* }
+
+        const KINDS: &[Kind] = &[$(Kind::$kind),*];
+    };
+}
+
+kinds! {
+    Lookup, Forget, GetAttr, SetAttr, ReadLink, Symlink, MkNod, MkDir, Unlink, RmDir, Rename, Link,
+    Open, Read, Write, StatFs, Release, FSync, SetXattr, GetXattr, ListXattr, RemoveXattr, OpenDir,
+    ReadDir, ReadDirPlus, FSyncDir, Create, Ioctl, Fallocate, LSeek, CopyFileRange,
+}
+
+/// Counts of one kind.
+#[derive(Debug, Default)]
+struct Counter {
+    requests: AtomicU64,
+    nanoseconds: AtomicU64,
+    bins: [AtomicU64; BINS],
+}
+
+/// Counts of all requests of a mount.
+#[derive(Debug)]
+pub struct Statistics {
+    counters: Box<[Counter]>,
+}
+
+/// The requests of one kind so far.
+#[derive(Clone, Debug, Serialize)]
+pub struct Requests {
+    /// Kind of request.
+    pub kind: Kind,
+    /// Number of requests.
+    pub requests: u64,
+    /// Sum of the time between a request and its reply in this process.
+    pub seconds: f64,
+    /// Number of requests that took less than 2^n µs and not less than 2^(n-1), for n from 0; the
+    /// last number counts all longer ones.
+    pub histogram: Vec<u64>,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self { counters: KINDS.iter().map(|_| Counter::default()).collect() }
+    }
+}
+
+/// The time of one request; it is counted when this is dropped.
+pub(crate) struct Timer<'s> {
+    counter: &'s Counter,
+    start: Instant,
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        self.counter.add(self.start.elapsed());
+    }
+}
+
+impl Counter {
+    fn add(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bin = xfskit_units::index(u64::from(u64::BITS - micros.leading_zeros()));
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.bins[bin.min(BINS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Statistics {
+    /// Counts a request of `kind` from now until the result is dropped.
+    pub(crate) fn time(&self, kind: Kind) -> Timer<'_> {
+        Timer { counter: &self.counters[kind as usize], start: Instant::now() }
+    }
+
+    /// Returns the counts of the kinds that there were.
+    #[allow(clippy::cast_precision_loss)] // a sum of seconds
+    pub fn requests(&self) -> Vec<Requests> {
+        let count = |(kind, counter): (&Kind, &Counter)| {
+            let requests = counter.requests.load(Ordering::Relaxed);
+            let mut histogram: Vec<u64> =
+                counter.bins.iter().map(|bin| bin.load(Ordering::Relaxed)).collect();
+            let used = histogram.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+            histogram.truncate(used);
+            let seconds = counter.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9;
+            (requests > 0).then_some(Requests { kind: *kind, requests, seconds, histogram })
+        };
+        KINDS.iter().zip(&self.counters).filter_map(count).collect()
+    }
+}

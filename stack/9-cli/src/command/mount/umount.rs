@@ -1,0 +1,60 @@
+//! `xfskit umount`: unmounts, and waits until the volume is closed.
+
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::control::{Ended, Waiter};
+use super::mounts::{self, MountEntry};
+use crate::exit::{Failure, Outcome};
+use crate::grammar::mount::Umount;
+use crate::out::Out;
+
+/// Runs the command.
+pub(crate) fn umount(args: &Umount, out: &Out) -> Outcome {
+    let dir = mounts::absolute(&args.dir)?;
+    let entry = mounts::find(&dir)?.ok_or_else(|| {
+        let shown = args.dir.display();
+        Failure::cannot(format!("{shown}: xfskit has mounted nothing there"))
+            .hint("`findmnt -t fuse.xfskit` lists its mounts")
+    })?;
+    // Before the mount is gone: its number may be another's afterwards.
+    let waiter = Waiter::of(&entry);
+    take_down(&entry, args.lazy)?;
+    match waiter {
+        _ if args.lazy => {}
+        Some(waiter) => match waiter.wait() {
+            Some(Ended { error: None }) => {}
+            Some(Ended { error: Some(error) }) => return Err(Failure::problem(error)),
+            None => return Err(Failure::problem("the process that served the mount ended early")
+                .hint("the next opening for writing replays the journal")),
+        },
+        None => out.note("no process served the mount; `xfskit recover` replays the journal"),
+    }
+    Ok(out.status())
+}
+
+/// Takes the mount out of the tree: by the system call for root, else by fusermount3.
+fn take_down(entry: &MountEntry, lazy: bool) -> Result<(), Failure> {
+    let shown = entry.dir.display();
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(&entry.dir, flags) {
+        Ok(()) => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(error) => {
+            let failure = Failure::cannot(format!("{shown}: {error}"));
+            let hint = "`fuser -vm DIR` lists the processes; --lazy does not wait for them";
+            return Err(if error == Errno::BUSY { failure.hint(hint) } else { failure });
+        }
+    }
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(&entry.dir).stdin(Stdio::null());
+    let output = command.output().map_err(|error| {
+        Failure::cannot(format!("fusermount3: {error}")).hint("Debian has it in the package fuse3")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::cannot(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
