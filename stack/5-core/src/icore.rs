@@ -157,19 +157,21 @@ impl Tx<'_> {
         self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2.bits()));
     }
 
-    /// Sets the extent size hint, in blocks, not 0. The hint of a directory is inherited by the
-    /// files that are made in it.
+    /// Sets the extent size hint, in blocks; 0 removes it. The hint of a directory is inherited by
+    /// the files that are made in it.
     pub fn set_extsize(&mut self, inode: TxInode, blocks: u32) {
         let core = self.core(inode);
         let flag = if core.is_dir() { InodeFlags::EXTSZINHERIT } else { InodeFlags::EXTSIZE };
-        let flags = core.flags() | flag;
+        let mut flags = core.flags();
+        flags.set(flag, blocks != 0);
         self.put_core(inode, offset_of!(Core, extsize), &U32::new(blocks));
         self.set_flags(inode, flags);
     }
 
-    /// Sets the extent size hint for copies of shared blocks.
+    /// Sets the extent size hint for copies of shared blocks, in blocks; 0 removes it.
     pub fn set_cowextsize(&mut self, inode: TxInode, blocks: u32) {
-        let flags2 = self.core(inode).flags2() | InodeFlags2::COWEXTSIZE;
+        let mut flags2 = self.core(inode).flags2();
+        flags2.set(InodeFlags2::COWEXTSIZE, blocks != 0);
         self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(blocks));
         self.set_flags2(inode, flags2);
     }

@@ -541,7 +541,7 @@ fn the_kernel_and_we_take_turns() {
     let image = Image::sparse(&scratch, "image", 800 << 20);
     tools.mkfs(&image, &["-b", "size=1024", "-m", "rmapbt=1"]).unwrap();
     let mount = Mount::read_write(&image, &scratch).unwrap();
-    trees::attributes::all(mount.path()).unwrap();
+    trees::attributes::all(mount.path(), &trees::Shape::DEFAULT).unwrap();
     mount.unmount().unwrap();
 
     let vol = open(&image);

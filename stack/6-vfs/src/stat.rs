@@ -49,6 +49,9 @@ pub struct Stat {
     pub nextents: u64,
     /// Extents of the attributes.
     pub anextents: u32,
+    /// The inode has a fork for attributes, even if none is left in it.
+    #[serde(skip)]
+    pub has_attr_fork: bool,
 }
 
 impl Stat {
@@ -74,6 +77,7 @@ impl Stat {
             flags2: core.flags2(),
             nextents: core.nextents(),
             anextents: core.anextents(),
+            has_attr_fork: core.forkoff() > 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Their numbers and structures are those of the kernel's `<linux/fs.h>`.
 
 use rustix::io::Errno;
-use xfskit_format::inode::{FileType, InodeFlags};
+use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_vfs::Stat;
 
 use crate::operations::Reply;
@@ -12,6 +12,8 @@ use crate::operations::Reply;
 const FSXATTR: usize = 28;
 /// An extended attribute exists (`FS_XFLAG_HASATTR`); it is not set by users.
 const HASATTR: u32 = 1 << 31;
+/// There is a hint for copies of shared blocks (`FS_XFLAG_COWEXTSIZE`).
+const COWEXTSIZE: u32 = 1 << 16;
 
 /// The flags that `lsattr` and `chattr` know, each with the inode's.
 const LSATTR: [(u32, InodeFlags); 6] = [
@@ -32,6 +34,9 @@ const SETTABLE: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::NOSYMLINKS)
     .union(InodeFlags::NODEFRAG);
+
+/// Flags that say that there is a hint.
+const HINTS: InodeFlags = InodeFlags::EXTSIZE.union(InodeFlags::EXTSZINHERIT);
 
 /// A known ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,40 +86,69 @@ pub(crate) fn with_flags(stat: &Stat, flags: u32) -> Reply<InodeFlags> {
     Ok(changed)
 }
 
+/// Hints of the size of extents, in bytes; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hints {
+    /// Of allocations.
+    pub extsize: u32,
+    /// Of copies of shared blocks.
+    pub cowextsize: u32,
+}
+
+/// What `FS_IOC_FSSETXATTR` sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fsxattr {
+    /// The inode's flags, without those of hints.
+    pub flags: InodeFlags,
+    /// The project.
+    pub projid: u32,
+    /// The hints.
+    pub hints: Hints,
+}
+
 /// Returns the inode's `struct fsxattr`.
-pub(crate) fn fsxattr(stat: &Stat) -> Vec<u8> {
+pub(crate) fn fsxattr(stat: &Stat, hints: Hints) -> Vec<u8> {
     let mut xflags = u32::from((stat.flags - InodeFlags::NEWRTBM).bits());
-    if stat.anextents > 0 {
+    if stat.flags2.contains(InodeFlags2::COWEXTSIZE) {
+        xflags |= COWEXTSIZE;
+    }
+    if stat.has_attr_fork {
         xflags |= HASATTR;
     }
     let nextents = u32::try_from(stat.nextents).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(FSXATTR);
-    for word in [xflags, 0, nextents, stat.projid, 0, 0, 0] {
+    for word in [xflags, hints.extsize, nextents, stat.projid, hints.cowextsize, 0, 0] {
         bytes.extend_from_slice(&word.to_ne_bytes());
     }
     bytes
 }
 
-/// Returns flags and project of the inode after a change to `argument`, a `struct fsxattr`.
+/// Returns what the inode has after a change to `argument`, a `struct fsxattr`.
 ///
 /// # Errors
-/// `EINVAL` for a short argument, a flag that cannot be set, and hints of the extent size.
-pub(crate) fn with_fsxattr(stat: &Stat, argument: &[u8]) -> Reply<(InodeFlags, u32)> {
+/// `EINVAL` for a short argument, and for a flag that cannot be set.
+pub(crate) fn with_fsxattr(stat: &Stat, argument: &[u8]) -> Reply<Fsxattr> {
     let word = |n: usize| {
         let bytes = argument.get(n * 4..).and_then(|rest| rest.first_chunk());
         bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)
     };
-    let (xflags, extsize, projid, cowextsize) = (word(0)? & !HASATTR, word(1)?, word(3)?, word(4)?);
-    let xflags = u16::try_from(xflags).map_err(|_| Errno::INVAL)?;
-    let flags = InodeFlags::from_bits_retain(xflags);
+    let (xflags, projid) = (word(0)? & !HASATTR, word(3)?);
     let is_dir = stat.file_type == FileType::Directory;
-    let kept = stat.flags - SETTABLE;
-    let refused = (flags ^ stat.flags) - SETTABLE - InodeFlags::NEWRTBM;
-    if !refused.is_empty() || extsize != 0 || cowextsize != 0 {
+    let hinted = if is_dir { InodeFlags::EXTSZINHERIT } else { InodeFlags::EXTSIZE };
+    let wanted = InodeFlags::from_bits_retain(
+        u16::try_from(xflags & !COWEXTSIZE).map_err(|_| Errno::INVAL)?,
+    );
+    let hints = Hints {
+        extsize: if wanted.contains(hinted) { word(1)? } else { 0 },
+        cowextsize: if xflags & COWEXTSIZE != 0 { word(4)? } else { 0 },
+    };
+    let ours = SETTABLE | HINTS;
+    let refused = (wanted ^ stat.flags) - ours - InodeFlags::NEWRTBM;
+    let only_dirs = InodeFlags::PROJINHERIT | InodeFlags::NOSYMLINKS | InodeFlags::EXTSZINHERIT;
+    let misplaced = if is_dir { InodeFlags::EXTSIZE } else { only_dirs };
+    if !refused.is_empty() || wanted.intersects(misplaced) {
         return Err(Errno::INVAL);
     }
-    if flags.contains(InodeFlags::PROJINHERIT) && !is_dir {
-        return Err(Errno::INVAL);
-    }
-    Ok((kept | flags & SETTABLE, projid))
+    let flags = (stat.flags - ours) | wanted & SETTABLE | stat.flags & hinted;
+    Ok(Fsxattr { flags, projid, hints })
 }

@@ -83,9 +83,32 @@ pub enum OptionError {
 /// Options of XFS and of mount(8) that change nothing here: what they ask for is so, or does not
 /// apply.
 const IGNORED: &[&str] = &[
-    "rw", "defaults", "auto", "noauto", "user", "users", "nofail", "_netdev", "nouser", "async",
-    "exec", "nodev", "nosuid", "inode64", "attr2", "nouuid", "nodiratime", "default_permissions",
-    "nodiscard", "noquota", "loop", "diratime", "nolazytime", "noattr2", "owner", "group",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nofail",
+    "_netdev",
+    "nouser",
+    "async",
+    "exec",
+    "nodev",
+    "nosuid",
+    "inode64",
+    "attr2",
+    "nouuid",
+    "nodiratime",
+    "default_permissions",
+    "nodiscard",
+    "noquota",
+    "loop",
+    "diratime",
+    "nolazytime",
+    "noattr2",
+    "owner",
+    "group",
 ];
 
 /// Beginnings of options that change nothing here.
@@ -139,8 +162,7 @@ impl Options {
             "fsname" => self.fsname = Some(value.to_owned()),
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
-                self.threads =
-                    Some(threads.ok_or_else(|| OptionError::Value(option.to_owned()))?);
+                self.threads = Some(threads.ok_or_else(|| OptionError::Value(option.to_owned()))?);
             }
             _ => return Err(unknown()),
         }
@@ -150,8 +172,22 @@ impl Options {
     /// Returns the names of all options, for help and completion.
     pub fn names() -> BTreeSet<&'static str> {
         let own = [
-            "ro", "norecovery", "noatime", "relatime", "strictatime", "lazytime", "sync", "wsync",
-            "discard", "allow_other", "dev", "suid", "noexec", "no_open", "fsname=", "threads=",
+            "ro",
+            "norecovery",
+            "noatime",
+            "relatime",
+            "strictatime",
+            "lazytime",
+            "sync",
+            "wsync",
+            "discard",
+            "allow_other",
+            "dev",
+            "suid",
+            "noexec",
+            "no_open",
+            "fsname=",
+            "threads=",
         ];
         own.into_iter().chain(IGNORED.iter().copied()).collect()
     }

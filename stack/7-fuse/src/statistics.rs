@@ -60,7 +60,7 @@ impl Default for Statistics {
     }
 }
 
-/// The time of one request; it is counted when this is dropped.
+/// The time of one request, which is counted when this is dropped.
 pub(crate) struct Timer<'s> {
     counter: &'s Counter,
     start: Instant,
@@ -76,7 +76,6 @@ impl Counter {
     fn add(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bin = xfskit_units::index(u64::from(u64::BITS - micros.leading_zeros()));
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         self.bins[bin.min(BINS - 1)].fetch_add(1, Ordering::Relaxed);
@@ -84,9 +83,11 @@ impl Counter {
 }
 
 impl Statistics {
-    /// Counts a request of `kind` from now until the result is dropped.
+    /// Counts a request of `kind`, and its time until the result is dropped.
     pub(crate) fn time(&self, kind: Kind) -> Timer<'_> {
-        Timer { counter: &self.counters[kind as usize], start: Instant::now() }
+        let counter = &self.counters[kind as usize];
+        counter.requests.fetch_add(1, Ordering::Relaxed);
+        Timer { counter, start: Instant::now() }
     }
 
     /// Returns the counts of the kinds that there were.

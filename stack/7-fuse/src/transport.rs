@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
@@ -189,10 +190,8 @@ impl<O: Operations> Filesystem for Transport<O> {
     ) {
         let _timer = self.statistics.time(Kind::MkNod);
         let mode = mode_bits(mode);
-        let is_device = matches!(
-            FileType::from_mode(mode),
-            Some(FileType::CharDevice | FileType::BlockDevice)
-        );
+        let is_device =
+            matches!(FileType::from_mode(mode), Some(FileType::CharDevice | FileType::BlockDevice));
         let rdev = is_device.then(|| device(rdev));
         let new = NewNode { mode, umask: permissions(umask), rdev, ..NewNode::default() };
         self.make(req, parent, name, new, reply);

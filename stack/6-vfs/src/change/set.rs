@@ -43,6 +43,10 @@ pub struct SetAttr {
     pub ctime: Option<Timestamp>,
     /// The `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
     pub flags: Option<InodeFlags>,
+    /// Extent size hint in blocks; 0 removes it.
+    pub extsize: Option<u32>,
+    /// Extent size hint for copies of shared blocks, in blocks; 0 removes it.
+    pub cowextsize: Option<u32>,
 }
 
 impl Fs {
@@ -74,6 +78,12 @@ impl Fs {
             }
             if let Some(flags) = set.flags {
                 tx.set_flags(inode, flags);
+            }
+            if let Some(blocks) = set.extsize {
+                tx.set_extsize(inode, blocks);
+            }
+            if let Some(blocks) = set.cowextsize {
+                tx.set_cowextsize(inode, blocks);
             }
             tx.touch(inode, Touch::INODE, now);
             tx.set_times(inode, set.atime, set.mtime, set.ctime);

@@ -6,16 +6,18 @@ use rustix::io::Errno;
 use xfskit_core::Error as Core;
 use xfskit_format::inode::InodeFlags;
 use xfskit_units::Ino;
-use xfskit_vfs::{self as vfs, Fs, SetAttr, SetMode, Stat};
+use xfskit_vfs::{self as vfs, Fs, Inode, SetAttr, SetMode, Stat};
 
 use super::Server;
-use crate::ioctl::{self, Ioctl};
+use crate::ioctl::{self, Hints, Ioctl};
 use crate::operations::{Caller, Changes, Reply, SetTime};
 
 /// Attributes whose names only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 /// The attribute that holds a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
+/// Blocks of a hint at most: the length of the longest extent.
+const HINT_MAX: u32 = (1 << 21) - 1;
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     pub(super) fn change_attributes(
@@ -77,7 +79,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         Ok(names)
     }
 
-    pub(super) fn put_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Reply<()> {
+    pub(super) fn put_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Reply<()> {
         self.to_change()?;
         let set = self.fs.set_xattr(ino, name, value, mode);
         if name == CAPABILITY {
@@ -124,35 +132,80 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
                 let flags = argument.first_chunk().ok_or(Errno::INVAL)?;
                 let stat = self.reply(self.stat_of(ino))?;
                 let flags = ioctl::with_flags(&stat, u32::from_ne_bytes(*flags))?;
-                self.set_flags(caller, &stat, flags, None)?;
+                let set = SetAttr { flags: Some(flags), ..SetAttr::default() };
+                self.set_flags(caller, &stat, flags, &set)?;
                 Ok(Vec::new())
             }
-            Ioctl::GetXattr => Ok(ioctl::fsxattr(&self.reply(self.stat_of(ino))?)),
+            Ioctl::GetXattr => {
+                let inode = self.reply(self.fs.inode(ino))?;
+                Ok(ioctl::fsxattr(&self.fs.stat(&inode), self.hints(&inode)))
+            }
             Ioctl::SetXattr => {
-                let stat = self.reply(self.stat_of(ino))?;
-                let (flags, projid) = ioctl::with_fsxattr(&stat, argument)?;
-                self.set_flags(caller, &stat, flags, Some(projid))?;
+                let inode = self.reply(self.fs.inode(ino))?;
+                let stat = self.fs.stat(&inode);
+                let wanted = ioctl::with_fsxattr(&stat, argument)?;
+                let set = self.set_of(&inode, wanted)?;
+                self.set_flags(caller, &stat, wanted.flags, &set)?;
                 Ok(Vec::new())
             }
         }
     }
 
-    /// Sets flags and project of an inode, for which the caller owns it or is root.
+    /// Returns the hints of an inode, in bytes.
+    fn hints(&self, inode: &Inode) -> Hints {
+        let (core, blocklog) = (inode.core(), self.fs.volume().geo().blocklog);
+        let has = core.flags().intersects(InodeFlags::EXTSIZE | InodeFlags::EXTSZINHERIT);
+        let bytes = |blocks: u32| blocks.checked_shl(u32::from(blocklog)).unwrap_or(u32::MAX);
+        Hints {
+            extsize: if has { bytes(core.extsize().0) } else { 0 },
+            cowextsize: bytes(core.cowextsize().0),
+        }
+    }
+
+    /// Returns the change of an inode to what an ioctl wants.
+    ///
+    /// # Errors
+    /// `EINVAL` for hints that are not whole blocks, or too large, and for a change of the hint of
+    /// a file that has blocks.
+    fn set_of(&self, inode: &Inode, wanted: ioctl::Fsxattr) -> Reply<SetAttr> {
+        let geo = self.fs.volume().geo();
+        let blocks = |bytes: u32| {
+            let blocks = bytes >> geo.blocklog;
+            let whole = blocks << geo.blocklog == bytes;
+            let fits = blocks <= HINT_MAX && u64::from(blocks) <= u64::from(geo.agblocks) / 2;
+            if whole && fits { Ok(blocks) } else { Err(Errno::INVAL) }
+        };
+        let hints = self.hints(inode);
+        let core = inode.core();
+        if wanted.hints.extsize != hints.extsize && core.is_regular() && core.nextents() > 0 {
+            return Err(Errno::INVAL);
+        }
+        let changed = |new: u32, old: u32| (new != old).then(|| blocks(new)).transpose();
+        Ok(SetAttr {
+            flags: Some(wanted.flags),
+            projid: Some(wanted.projid),
+            extsize: changed(wanted.hints.extsize, hints.extsize)?,
+            cowextsize: changed(wanted.hints.cowextsize, hints.cowextsize)?,
+            ..SetAttr::default()
+        })
+    }
+
+    /// Makes a change of an inode's flags, for which the caller owns it or is root.
     fn set_flags(
         &self,
         caller: Caller,
         stat: &Stat,
         flags: InodeFlags,
-        projid: Option<u32>,
+        set: &SetAttr,
     ) -> Reply<()> {
         let root_only = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
-        if !caller.is_root() && (caller.uid != stat.uid || (flags ^ stat.flags).intersects(root_only))
+        if !caller.is_root()
+            && (caller.uid != stat.uid || (flags ^ stat.flags).intersects(root_only))
         {
             return Err(Errno::PERM);
         }
         self.to_change()?;
-        let set = SetAttr { flags: Some(flags), projid, ..SetAttr::default() };
-        self.changed(self.fs.set_attr(stat.ino, &set))
+        self.changed(self.fs.set_attr(stat.ino, set))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use rustix::io::Errno;
+use xfskit_core::Error as Core;
 use xfskit_format::dir::NAME_MAX;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, Fs, InodeHold, NewNode, RenameMode};
@@ -61,6 +62,15 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         mode: RenameMode,
     ) -> Reply<()> {
         self.to_change()?;
-        self.changed(self.fs.rename(from, old, to, new, mode))
+        match self.fs.rename(from, old, to, new, mode) {
+            // XFS in Linux tells rename(2) from rmdir(2) here.
+            Err(error) if is_occupied(&error) => Err(Errno::EXIST),
+            renamed => self.changed(renamed),
+        }
     }
+}
+
+/// Returns true if a directory that would be replaced has entries.
+fn is_occupied(error: &vfs::Error) -> bool {
+    matches!(error.reason(), vfs::Error::Core(Core::NotEmpty))
 }

@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{Mode, XattrFlags, lremovexattr, lsetxattr};
 
-use super::{bytes, fresh};
+use super::{Shape, bytes, fresh};
 
 /// Builds every form.
-pub fn all(root: &Path) -> io::Result<()> {
+pub fn all(root: &Path, shape: &Shape) -> io::Result<()> {
     namespaces(&fresh(root, "namespaces")?)?;
     values(&fresh(root, "values")?)?;
     counts(&fresh(root, "counts")?)?;
     removed(&fresh(root, "removed")?)?;
-    access_lists(&fresh(root, "access-lists")?)
+    access_lists(&fresh(root, "access-lists")?, shape)
 }
 
 fn set(path: &Path, name: impl AsRef<[u8]>, value: &[u8]) -> io::Result<()> {
@@ -123,7 +123,7 @@ fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     value
 }
 
-fn access_lists(dir: &Path) -> io::Result<()> {
+fn access_lists(dir: &Path, shape: &Shape) -> io::Result<()> {
     const NOBODY: u32 = u32::MAX;
     let (user_obj, user, group_obj, group, mask, other) = (1, 2, 4, 8, 0x10, 0x20);
     let small = [(user_obj, 6, NOBODY), (user, 4, 1000), (group_obj, 4, NOBODY), (mask, 4, NOBODY)]
@@ -135,7 +135,8 @@ fn access_lists(dir: &Path) -> io::Result<()> {
     large.push((group_obj, 5, NOBODY));
     large.extend((0..300).map(|id| (group, 1, 70_000 + id)));
     large.extend([(mask, 7, NOBODY), (other, 0, NOBODY)]);
-    for (name, entries) in [("small", &small), ("large", &large)] {
+    let lists = [("small", &small), ("large", &large)];
+    for (name, entries) in lists.into_iter().filter(|(name, _)| *name == "small" || !shape.fuse) {
         let path = file(dir, name)?;
         set(&path, "system.posix_acl_access", &access_list(entries))?;
         let path = fresh(dir, &format!("{name}-directory"))?;

@@ -23,11 +23,15 @@ pub struct Shape {
     pub reflink: bool,
     /// Whether to build the forms that take seconds (several free-index blocks, tall trees).
     pub tall: bool,
+    /// Whether the mount is FUSE, which refuses to collapse and insert ranges, and ACLs larger than
+    /// a page.
+    pub fuse: bool,
 }
 
 impl Shape {
     /// The default volume.
-    pub const DEFAULT: Self = Self { block: 4096, dir_block: 4096, reflink: true, tall: false };
+    pub const DEFAULT: Self =
+        Self { block: 4096, dir_block: 4096, reflink: true, tall: false, fuse: false };
 }
 
 /// Builds the corner cases of every form below `root`.
@@ -35,7 +39,7 @@ pub fn corners(root: &Path, shape: &Shape) -> io::Result<()> {
     inodes::all(&fresh(root, "inodes")?)?;
     directories::all(&fresh(root, "directories")?, shape)?;
     files::all(&fresh(root, "files")?, shape)?;
-    attributes::all(&fresh(root, "attributes")?)
+    attributes::all(&fresh(root, "attributes")?, shape)
 }
 
 /// Makes the per-AG trees taller than one block: thousands of inodes in one group, and many shared

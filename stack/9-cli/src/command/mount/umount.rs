@@ -27,8 +27,10 @@ pub(crate) fn umount(args: &Umount, out: &Out) -> Outcome {
         Some(waiter) => match waiter.wait() {
             Some(Ended { error: None }) => {}
             Some(Ended { error: Some(error) }) => return Err(Failure::problem(error)),
-            None => return Err(Failure::problem("the process that served the mount ended early")
-                .hint("the next opening for writing replays the journal")),
+            None => {
+                return Err(Failure::problem("the process that served the mount ended early")
+                    .hint("the next opening for writing replays the journal"));
+            }
         },
         None => out.note("no process served the mount; `xfskit recover` replays the journal"),
     }

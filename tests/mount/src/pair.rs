@@ -1,0 +1,120 @@
+//! Two mounts of equal volumes: one by Linux, one by xfskit.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use xfskit_test_support::image::{Image, Mount, Scratch};
+use xfskit_test_support::need::{Need, needs};
+use xfskit_test_support::tools::Xfsprogs;
+use xfskit_test_support::{skip, verify};
+
+/// Size of the volumes.
+const SIZE: u64 = 1 << 30;
+
+/// A volume that xfskit has mounted. It is unmounted and verified by [`Served::end`].
+pub struct Served<'scratch> {
+    image: Image<'scratch>,
+    scratch: &'scratch Scratch,
+    dir: PathBuf,
+    mounted: Option<xfskit::Mounted>,
+}
+
+/// Returns whether volumes can be mounted by Linux and by xfskit. If not, the test counts as
+/// skipped.
+pub fn possible() -> bool {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return false;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        skip::skip("/dev/fuse");
+        return false;
+    }
+    true
+}
+
+/// Makes an empty volume with the options of mkfs.xfs.
+///
+/// # Panics
+/// mkfs.xfs fails.
+pub fn empty<'scratch>(
+    scratch: &'scratch Scratch,
+    name: &str,
+    options: &[&str],
+) -> Image<'scratch> {
+    let image = Image::sparse(scratch, name, SIZE);
+    Xfsprogs::installed().expect("mkfs.xfs").mkfs(&image, options).expect("a volume");
+    image
+}
+
+impl<'scratch> Served<'scratch> {
+    /// Mounts the volume `image` by xfskit, with mount options.
+    ///
+    /// # Panics
+    /// It cannot be mounted.
+    pub fn new(image: Image<'scratch>, scratch: &'scratch Scratch, options: &str) -> Self {
+        let name = image.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let dir = scratch.path().join(format!("{name}.fuse"));
+        std::fs::create_dir_all(&dir).expect("a mount point");
+        let mount = xfskit::Mount::new().options(options).expect("options");
+        let write = !mount.is_read_only();
+        let volume = xfskit::VolumeOptions::new().write(write).cache_bytes(64 << 20);
+        let volume = volume.open(image.path()).expect("a volume");
+        let mounted = Some(mount.start(volume, &dir).expect("a mount"));
+        Self { image, scratch, dir, mounted }
+    }
+
+    /// Returns the mount point.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the requests of one kind so far.
+    pub fn requests(&self, kind: xfskit::RequestKind) -> u64 {
+        let requests = self.mounted.iter().flat_map(xfskit::Mounted::requests);
+        requests.filter(|requests| requests.kind == kind).map(|requests| requests.requests).sum()
+    }
+
+    /// Unmounts, and closes the volume.
+    ///
+    /// # Panics
+    /// Something else than the requests of programs failed.
+    pub fn unmount(mut self) -> Image<'scratch> {
+        let mounted = self.mounted.take().expect("mounted once");
+        mounted.unmount().expect("an unmount");
+        assert!(mounted.wait(Duration::from_secs(60)), "the mount is gone");
+        assert_eq!(mounted.first_failure(), None);
+        mounted.close().expect("a closed volume");
+        self.image
+    }
+
+    /// Unmounts, and lets all tools verify the volume.
+    ///
+    /// # Panics
+    /// One of them finds something.
+    pub fn end(self) -> Image<'scratch> {
+        let scratch = self.scratch;
+        let image = self.unmount();
+        verify::volume(&image, scratch).expect("a sound volume");
+        image
+    }
+}
+
+/// Runs `program` in a directory of Linux' mount and of ours, and compares what it says.
+///
+/// # Panics
+/// The two differ.
+pub fn same(options: &[&str], program: impl Fn(&Path) -> Vec<String>) {
+    let scratch = Scratch::new("mount");
+    let linux = empty(&scratch, "linux.img", options);
+    let mount = Mount::read_write(&linux, &scratch).expect("a mount by Linux");
+    let expected = program(mount.path());
+    mount.unmount().expect("an unmount");
+    let served =
+        Served::new(empty(&scratch, "ours.img", options), &scratch, "allow_other,dev,suid");
+    let found = program(served.path());
+    for (step, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        assert_eq!(expected, found, "step {step}; left is Linux");
+    }
+    assert_eq!(expected.len(), found.len());
+    served.end();
+}

@@ -1,0 +1,5 @@
+//! Tests of mounted volumes, in one program.
+
+mod semantics;
+mod traps;
+mod trees;

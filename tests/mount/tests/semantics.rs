@@ -1,0 +1,103 @@
+//! Programs see the same in a mount by xfskit as in one by Linux.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
+use xfskit_test_mount::calls::Calls;
+use xfskit_test_mount::pair::{possible, same};
+use xfskit_test_support::skip;
+
+/// Calls of one run.
+const CALLS: usize = 6000;
+
+#[test]
+fn random_system_calls_return_what_they_return_on_linux() {
+    if !possible() {
+        return;
+    }
+    let runs = if skip::long() { 50 } else { 3 };
+    for seed in 0..runs {
+        same(&[], |root| Calls::new(root, seed).make(CALLS));
+    }
+}
+
+/// Returns where data and holes begin, from `step` to `step` bytes.
+fn map(file: &File, step: u64) -> Vec<String> {
+    let size = file.metadata().expect("metadata").len();
+    let ask = |offset: u64| {
+        let data = rustix::fs::seek(file, SeekFrom::Data(offset));
+        let hole = rustix::fs::seek(file, SeekFrom::Hole(offset));
+        format!("from {offset}: data {data:?}, hole {hole:?}")
+    };
+    (0..=size / step).map(|n| ask(n * step)).collect()
+}
+
+#[test]
+fn holes_and_data_are_found_as_on_linux() {
+    if !possible() {
+        return;
+    }
+    same(&[], |root| {
+        let file = File::create_new(root.join("sparse")).expect("a file");
+        for start in [0, 65_536, 300_000] {
+            file.write_all_at(&[1; 9000], start).expect("written");
+        }
+        file.set_len(1 << 20).expect("longer");
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, punch, 68_000, 30_000).expect("a hole");
+        file.sync_all().expect("synced");
+        let file = File::open(root.join("sparse")).expect("a file");
+        map(&file, 4096)
+    });
+}
+
+#[test]
+fn default_acls_and_umask_make_the_modes_that_linux_makes() {
+    if !possible() {
+        return;
+    }
+    // The user, user 5, the group, a mask, others: rwx, r-x, r-x, rwx, ---.
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, perm, id) in [
+        (1_u16, 7_u16, u32::MAX),
+        (2, 5, 5),
+        (4, 5, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(perm.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    same(&[], |root| {
+        let mut seen = Vec::new();
+        for (name, has_acl, mode) in
+            [("acl", true, 0o2775), ("plain", false, 0o2775), ("no", false, 0o755)]
+        {
+            let dir = root.join(name);
+            fs::create_dir(&dir).expect("a directory");
+            std::os::unix::fs::chown(&dir, Some(0), Some(77)).expect("chown");
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).expect("chmod");
+            if has_acl {
+                rustix::fs::setxattr(&dir, "system.posix_acl_default", &acl, XattrFlags::empty())
+                    .expect("an ACL");
+            }
+            for mode in [0o777, 0o666, 0o640, 0o400, 0] {
+                let mode = Mode::from_raw_mode(mode);
+                let (file, below) =
+                    (dir.join(format!("f{mode:?}")), dir.join(format!("d{mode:?}")));
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+                drop(rustix::fs::open(&file, flags, mode).expect("a file"));
+                rustix::fs::mkdir(&below, mode).expect("a directory");
+                for path in [file, below] {
+                    let stat = rustix::fs::stat(&path).expect("metadata");
+                    let mut value = [0; 200];
+                    let access = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut value);
+                    seen.push(format!("{:o} {} {access:?} {value:?}", stat.st_mode, stat.st_gid));
+                }
+            }
+        }
+        seen
+    });
+}
