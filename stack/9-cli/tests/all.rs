@@ -18,6 +18,7 @@ mod md;
 mod md_bad_input;
 mod md_guess;
 mod md_manage;
+mod mount;
 mod names;
 mod programs;
 mod read;

@@ -37,12 +37,15 @@ use crate::exit::Outcome;
 use crate::grammar::Command;
 use crate::out::Out;
 
-use work::{StandaloneCommand, Work};
+use work::{ReadCommand, StandaloneCommand, Work};
 
 /// Runs one command.
 pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
     match Work::of(command) {
         Work::Read(target, command) if command.verifies() => verify::read(&target, command, out),
+        Work::Read(target, ReadCommand::Stats(_)) if mount::is_mounted(&target.name) => {
+            mount::stats(&target.name, out)
+        }
         Work::Read(target, command) => command.run(&open::volume(&target, out)?, out),
         Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
         Work::Change(target, change) => change::run(target, change, out),

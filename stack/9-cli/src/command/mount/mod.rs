@@ -5,11 +5,13 @@
 //! | [`daemon`] | starts the process that serves a mount |
 //! | [`control`] | the socket by which other processes ask it |
 //! | [`mounts`] | the mounts of this machine that are ours |
+//! | [`requests`] | `stats` of a mount |
 //! | [`umount`] | `umount` |
 
 mod control;
 mod daemon;
 mod mounts;
+mod requests;
 mod umount;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use crate::grammar::mount::Mount;
 use crate::out::Out;
 use crate::stop::Stop;
 
+pub(crate) use requests::{is_mounted, stats};
 pub(crate) use umount::umount;
 
 /// Time between looks at the request to stop.
