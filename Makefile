@@ -34,6 +34,7 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) check -p xfskit --no-default-features
 
 # Both are skipped, by name, where the tool is not installed.
 spell:

@@ -7,7 +7,7 @@
 //! | read in this order | what |
 //! | --- | --- |
 //! | [`operations`] | the operations, whatever carries the requests |
-//! | [`server`] | answers them from a volume |
+//! | [`server`] | runs them on a volume |
 //! | `nodes` | the inodes that the kernel refers to |
 //! | `ioctl` | ioctls and their arguments |
 //! | `transport` | requests of the kernel, by the crate `fuser` |

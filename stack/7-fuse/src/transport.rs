@@ -1,7 +1,7 @@
 //! Carries requests of the kernel to [`Operations`], by the crate `fuser`.
 //!
-//! What is particular to the protocol is here: node ids, the encoding of devices and times, how
-//! long the kernel may cache, and which features of the protocol are asked for.
+//! Everything particular to the protocol is here: node ids, the encoding of devices and times, how
+//! long the kernel may cache, and the features of the protocol that are asked for.
 
 use std::ffi::OsStr;
 use std::io;

@@ -132,8 +132,8 @@ impl Mounted {
         self.session.server().first_failure()
     }
 
-    /// Waits for the end of the mount, and closes the volume. Returns nothing for one that was open for
-    /// reading.
+    /// Waits for the end of the mount, and closes the volume. Returns nothing for a volume that was
+    /// open for reading.
     ///
     /// # Errors
     /// The kernel ended the session with an error, or the volume cannot be closed.

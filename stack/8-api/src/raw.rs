@@ -6,6 +6,7 @@
 //! | module | floor |
 //! | --- | --- |
 //! | [`copy`] | 7: trees out and in: directories, tar, whole volumes from them |
+//! | `fuse` | 7: mounted volumes (feature `mount`) |
 //! | [`vfs`] | 6: paths, names, bytes: what [`Volume`] stands on |
 //! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make, verify and print a volume |
 //! | [`core`] | 5: inodes, extent maps, directories, attributes |
@@ -24,6 +25,8 @@ pub use xfskit_check as check;
 pub use xfskit_copy as copy;
 pub use xfskit_core as core;
 pub use xfskit_format as format;
+#[cfg(feature = "mount")]
+pub use xfskit_fuse as fuse;
 pub use xfskit_inspect as inspect;
 pub use xfskit_log as log;
 pub use xfskit_md as md;

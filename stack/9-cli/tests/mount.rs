@@ -27,7 +27,7 @@ fn possible() -> bool {
     there
 }
 
-/// A directory with a volume and a mount point. What is mounted there at the end is taken down.
+/// A directory with a volume and a mount point. A mount that is left at the end is taken down.
 struct Place {
     scratch: Scratch,
     image: PathBuf,

@@ -1,4 +1,4 @@
-//! Answers the operations of a mounted filesystem from a volume.
+//! The operations of a mounted filesystem, on a volume.
 //!
 //! | module | operations |
 //! | --- | --- |

@@ -57,7 +57,7 @@ impl Socket {
         Ok(Self { listener, waiting: Mutex::default() })
     }
 
-    /// Answers the requests that have arrived.
+    /// Replies to the requests that have arrived.
     pub(super) fn answer(&self, mounted: &Mounted) {
         while let Ok((client, _)) = self.listener.accept() {
             // A client that is gone or may not ask is no concern of the mount.
