@@ -19,6 +19,7 @@ mod md_bad_input;
 mod md_guess;
 mod md_manage;
 mod mount;
+mod mount_damage;
 mod names;
 mod programs;
 mod read;

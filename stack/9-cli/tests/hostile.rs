@@ -202,7 +202,7 @@ fn a_disordered_tree_of_a_group_ends_changes_in_an_error_that_names_it() {
 }
 
 /// Applies a kept patch of `hostile/base`: byte offsets, and the bytes there, in hexadecimal.
-fn patched(bench: &Bench, name: &str) -> PathBuf {
+pub(crate) fn patched(bench: &Bench, name: &str) -> PathBuf {
     let image = bench.kept("hostile/base");
     let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../../tests/images/hostile/{name}.patch.zst"));

@@ -16,7 +16,7 @@ use super::common::{shown, xfskit};
 /// Time in which anything here ends.
 const SOON: Duration = Duration::from_secs(60);
 
-fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return false;
     }
@@ -91,7 +91,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn is_mounted(dir: &Path) -> bool {
+pub(crate) fn is_mounted(dir: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     table.contains(&shown(dir))
 }
