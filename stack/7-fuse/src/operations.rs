@@ -37,6 +37,17 @@ pub struct Node {
     pub stat: Stat,
 }
 
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// For writing.
+    pub write: bool,
+    /// Writes go to its end.
+    pub append: bool,
+    /// It is emptied first.
+    pub truncate: bool,
+}
+
 /// A time to set.
 #[derive(Clone, Copy, Debug)]
 pub enum SetTime {
@@ -131,8 +142,8 @@ pub trait Operations: Send + Sync + 'static {
     fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat>;
     fn statfs(&self) -> Statfs;
 
-    /// Opens a file. `truncate` empties it first.
-    fn open(&self, caller: Caller, ino: Ino, truncate: bool) -> Reply<()>;
+    /// Opens a file.
+    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()>;
     fn release(&self, ino: Ino);
     /// Reads at most `size` bytes, and passes them to `done`.
     fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()>;

@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
@@ -23,7 +23,7 @@ use xfskit_units::Ino;
 use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode, Stat};
 
 use crate::operations::{
-    Caller, Changes, Fallocate, Listed, Node, Operations, Reply, Room, SetTime,
+    Caller, Changes, Fallocate, Listed, Node, Open, Operations, Reply, Room, SetTime,
 };
 use crate::statistics::{Kind, Statistics};
 
@@ -68,8 +68,9 @@ const ZERO_RANGE: i32 = 16;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// The flag of open(2) that empties a file.
+/// Flags of open(2).
 const O_TRUNC: i32 = 0o1000;
+const O_APPEND: i32 = 0o2000;
 
 /// Passes requests on to operations, and replies.
 #[derive(Debug)]
@@ -277,7 +278,12 @@ impl<O: Operations> Filesystem for Transport<O> {
         if self.no_open {
             return reply.error(Errno::ENOSYS);
         }
-        match self.operations.open(caller(req), self.ino(ino), flags.0 & O_TRUNC != 0) {
+        let how = Open {
+            write: flags.acc_mode() != OpenAccMode::O_RDONLY,
+            append: flags.0 & O_APPEND != 0,
+            truncate: flags.0 & O_TRUNC != 0,
+        };
+        match self.operations.open(caller(req), self.ino(ino), how) {
             Ok(()) => reply.opened(FileHandle(0), OPENED),
             Err(error) => reply.error(errno(error)),
         }

@@ -1,12 +1,14 @@
 //! Programs see the same in a mount by xfskit as in one by Linux.
 
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use xfskit_test_mount::calls::Calls;
 use xfskit_test_mount::pair::{possible, same};
-use xfskit_test_support::skip;
+use xfskit_test_support::{fsxattr, skip};
 
 /// Calls of one run.
 const CALLS: usize = 6000;
@@ -97,6 +99,67 @@ fn default_acls_and_umask_make_the_modes_that_linux_makes() {
                     seen.push(format!("{:o} {} {access:?} {value:?}", stat.st_mode, stat.st_gid));
                 }
             }
+        }
+        seen
+    });
+}
+
+/// Formats the result of a call, without what an error says in words.
+fn said<T>(what: &str, result: std::io::Result<T>) -> String {
+    match result {
+        Ok(_) => format!("{what}: done"),
+        Err(error) => format!("{what}: {:?}", error.raw_os_error()),
+    }
+}
+
+#[test]
+fn immutable_and_append_only_files_are_protected_as_on_linux() {
+    if !possible() {
+        return;
+    }
+    let protect = |path: &Path, xflags: u32| {
+        let file = File::open(path).expect("open");
+        let mut flags = fsxattr::get(file.as_fd()).expect("flags");
+        flags.xflags = xflags;
+        fsxattr::set(file.as_fd(), flags).expect("set");
+    };
+    same(&[], |root| {
+        let mut seen = Vec::new();
+        for (name, xflags) in [("fixed", fsxattr::IMMUTABLE), ("grows", fsxattr::APPEND)] {
+            let (file, dir) = (root.join(name), root.join(format!("{name}-dir")));
+            fs::write(&file, "text").expect("a file");
+            fs::create_dir(&dir).expect("a directory");
+            fs::write(dir.join("inside"), "text").expect("a file");
+            protect(&file, xflags);
+            protect(&dir, xflags);
+            let write = || fs::OpenOptions::new().write(true).open(&file);
+            let append = || fs::OpenOptions::new().append(true).open(&file);
+            let mode = fs::Permissions::from_mode(0o600);
+            let other = root.join(format!("{name}-other"));
+            let flags = XattrFlags::empty();
+            seen.extend([
+                said("write", write()),
+                said("append", append()),
+                said("empty", File::create(&file)),
+                said("chmod", fs::set_permissions(&file, mode)),
+                said("chown", std::os::unix::fs::chown(&file, Some(4), None)),
+                said("link", fs::hard_link(&file, &other)),
+                said("rename", fs::rename(&file, &other)),
+                said("unlink", fs::remove_file(&file)),
+                said(
+                    "xattr",
+                    rustix::fs::setxattr(&file, "user.a", b"v", flags).map_err(Into::into),
+                ),
+                said("create inside", File::create_new(dir.join("new"))),
+                said("mkdir inside", fs::create_dir(dir.join("sub"))),
+                said("unlink inside", fs::remove_file(dir.join("inside"))),
+                said("write inside", fs::write(dir.join("inside"), "more")),
+                said("rename inside", fs::rename(dir.join("inside"), dir.join("moved"))),
+                said("rmdir", fs::remove_dir(&dir)),
+            ]);
+            protect(&file, 0);
+            protect(&dir, 0);
+            seen.push(said("unlink then", fs::remove_file(&file)));
         }
         seen
     });

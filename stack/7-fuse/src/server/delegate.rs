@@ -7,7 +7,7 @@ use xfskit_vfs::{Fs, NewNode, RenameMode, Seek, SetMode, Stat};
 
 use super::Server;
 use crate::operations::{
-    Caller, Changes, Fallocate, Listed, Node, Operations, Reply, Room, Statfs,
+    Caller, Changes, Fallocate, Listed, Node, Open, Operations, Reply, Room, Statfs,
 };
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Server<F> {
@@ -73,9 +73,12 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.fs.statfs()
     }
 
-    fn open(&self, caller: Caller, ino: Ino, truncate: bool) -> Reply<()> {
+    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()> {
+        self.may_open(ino, how)?;
         self.open_file(ino)?;
-        if truncate && let Err(error) = self.truncate_file(caller, ino, 0) {
+        if how.truncate
+            && let Err(error) = self.truncate_file(caller, ino, 0)
+        {
             self.nodes.released(ino);
             return Err(error);
         }

@@ -27,6 +27,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         changes: &Changes,
     ) -> Reply<Stat> {
         self.to_change()?;
+        self.may_change(ino, changes)?;
         if let Some(size) = changes.size {
             self.truncate_file(caller, ino, size)?;
         }
@@ -87,6 +88,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         mode: SetMode,
     ) -> Reply<()> {
         self.to_change()?;
+        self.may_change_xattrs(ino)?;
         let set = self.fs.set_xattr(ino, name, value, mode);
         if name == CAPABILITY {
             self.nodes.not_plain(ino);
@@ -100,6 +102,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 
     pub(super) fn drop_xattr(&self, ino: Ino, name: &[u8]) -> Reply<()> {
         self.to_change()?;
+        self.may_change_xattrs(ino)?;
         match self.fs.remove_xattr(ino, name) {
             Err(error) if is_missing(&error) => Err(Errno::NODATA),
             Err(error) => Err(self.xattr_failed(&error)),

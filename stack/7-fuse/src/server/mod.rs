@@ -7,12 +7,14 @@
 //! | [`content`] | on content: open, read, write, fallocate, copy |
 //! | [`metadata`] | on metadata: permissions, owners, times, attributes, ioctls |
 //! | [`listing`] | listings of directories |
+//! | [`protected`] | immutable and append-only files |
 
 mod content;
 mod delegate;
 mod listing;
 mod metadata;
 mod names;
+mod protected;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -36,6 +36,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 
     pub(super) fn make_node(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node> {
         self.to_change()?;
+        self.may_add(dir)?;
         let made = || -> vfs::Result<Node> {
             let hold = self.fs.make_held(dir, name, new)?;
             Ok(self.node(&self.fs.inode(hold.ino())?))
@@ -45,12 +46,15 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 
     pub(super) fn link_node(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node> {
         self.to_change()?;
+        self.may_link(ino)?;
+        self.may_add(dir)?;
         let linked = self.fs.link(ino, dir, name).and_then(|()| self.held_node(ino));
         self.changed(linked)
     }
 
     pub(super) fn remove(&self, dir: Ino, name: &[u8], is_dir: bool) -> Reply<()> {
         self.to_change()?;
+        self.may_remove(dir, name)?;
         let removed = if is_dir { self.fs.rmdir(dir, name) } else { self.fs.unlink(dir, name) };
         self.changed(removed)
     }
@@ -62,6 +66,9 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         mode: RenameMode,
     ) -> Reply<()> {
         self.to_change()?;
+        self.may_remove(from, old)?;
+        self.may_add(to)?;
+        self.may_remove(to, new)?;
         match self.fs.rename(from, old, to, new, mode) {
             // XFS in Linux tells rename(2) from rmdir(2) here.
             Err(error) if is_occupied(&error) => Err(Errno::EXIST),
