@@ -289,6 +289,7 @@ mod tests {
             flags2: xfskit_format::inode::InodeFlags2::empty(),
             nextents: 0,
             anextents: 0,
+            has_attr_fork: false,
         }
     }
 

@@ -44,11 +44,14 @@ struct Node<F: Deref<Target = Fs>> {
     _hold: InodeHold<F>,
 }
 
+/// A part of the table.
+type Shard<F> = Mutex<FxHashMap<Ino, Node<F>>>;
+
 /// All inodes that the kernel refers to. A lock of this table is never held while the volume is
 /// asked for anything but a hold.
 #[derive(Debug)]
 pub(crate) struct Nodes<F: Deref<Target = Fs>> {
-    shards: Box<[Mutex<FxHashMap<Ino, Node<F>>>]>,
+    shards: Box<[Shard<F>]>,
 }
 
 impl<F: Deref<Target = Fs> + Clone> Nodes<F> {
@@ -56,7 +59,7 @@ impl<F: Deref<Target = Fs> + Clone> Nodes<F> {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    fn shard(&self, ino: Ino) -> &Mutex<FxHashMap<Ino, Node<F>>> {
+    fn shard(&self, ino: Ino) -> &Shard<F> {
         // Inodes of one chunk are neighbours: the low bits spread them.
         &self.shards[xfskit_units::index(ino.0) % SHARDS]
     }

@@ -441,17 +441,14 @@ impl<O: Operations> Filesystem for Transport<O> {
         let _timer = self.statistics.time(Kind::ReadDirPlus);
         let mut add = |entry: &Listed, node: Option<&Node>| {
             let name = OsStr::from_bytes(&entry.name);
-            let full = match node {
-                Some(Node { stat }) => {
-                    let (attr, generation) = (attributes(stat), generation(stat));
-                    reply.add(attr.ino, entry.cookie, name, &DAY, &attr, generation)
-                }
+            let full = if let Some(Node { stat }) = node {
+                let (attr, generation) = (attributes(stat), generation(stat));
+                reply.add(attr.ino, entry.cookie, name, &DAY, &attr, generation)
+            } else {
                 // Node id 0: an entry without a lookup.
-                None => {
-                    let kind = kind(entry.file_type);
-                    let attr = FileAttr { ino: INodeNo(entry.ino.0), kind, ..no_entry() };
-                    reply.add(INodeNo(0), entry.cookie, name, &Duration::ZERO, &attr, Generation(0))
-                }
+                let kind = kind(entry.file_type);
+                let attr = FileAttr { ino: INodeNo(entry.ino.0), kind, ..no_entry() };
+                reply.add(INodeNo(0), entry.cookie, name, &Duration::ZERO, &attr, Generation(0))
             };
             room(full)
         };

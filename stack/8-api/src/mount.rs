@@ -88,7 +88,7 @@ impl Mount {
         let dir = dir.as_ref();
         let owner = volume.owner.clone();
         let root = match &self.subdir {
-            Some(path) => self.root_at(&owner, path)?,
+            Some(path) => root_at(&owner, path)?,
             None => owner.volume().geo().rootino,
         };
         let mut options = self.options.clone();
@@ -97,14 +97,15 @@ impl Mount {
         let session = session.map_err(|error| Error::at(Cause::Output(error), dir))?;
         Ok(Mounted { session, volume })
     }
+}
 
-    fn root_at(&self, owner: &Owner, path: &[u8]) -> Result<xfskit_units::Ino> {
-        let inode = owner.resolve(path, Follow::Yes).map_err(Error::new)?;
-        if !inode.core().is_dir() {
-            return Err(Error::new(xfskit_core::Error::NotDirectory(inode.ino())));
-        }
-        Ok(inode.ino())
+/// Returns the directory at `path` of the volume.
+fn root_at(owner: &Owner, path: &[u8]) -> Result<xfskit_units::Ino> {
+    let inode = owner.resolve(path, Follow::Yes).map_err(Error::new)?;
+    if !inode.core().is_dir() {
+        return Err(Error::new(xfskit_core::Error::NotDirectory(inode.ino())));
     }
+    Ok(inode.ino())
 }
 
 impl Mounted {

@@ -63,7 +63,7 @@ impl Place {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let words: Vec<_> = line.split(|&byte| byte == 0).collect();
             let mounts = words.contains(&b"mount".as_slice());
-            if mounts && words.iter().any(|word| *word == image.as_bytes()) {
+            if mounts && words.contains(&image.as_bytes()) {
                 let pid = entry.file_name().to_string_lossy().parse().unwrap();
                 return rustix::process::Pid::from_raw(pid).unwrap();
             }

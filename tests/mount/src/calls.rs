@@ -1,12 +1,10 @@
 //! Random system calls on a few names, and what each returned.
 
 use std::fmt::Debug;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use xfskit_test_support::Random;
 
@@ -74,7 +72,7 @@ impl<'p> Calls<'p> {
             13 => ("chmod", shown(rustix::fs::chmod(&path, self.mode()))),
             14 => ("chown", shown(self.chown(&path))),
             15 => ("setxattr", shown(self.set_xattr(&path))),
-            16 => ("xattrs", shown(self.xattrs(&path))),
+            16 => ("xattrs", shown(xattrs(&path))),
             17 => ("list", shown(list(&path))),
             _ => ("stat", shown(stat(&path))),
         };
@@ -163,23 +161,24 @@ impl<'p> Calls<'p> {
         let flags = [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE];
         rustix::fs::lsetxattr(path, name, &value, self.random.pick(&flags))
     }
+}
 
-    fn xattrs(&mut self, path: &Path) -> Reply<(Vec<String>, usize)> {
-        let mut names = vec![0_u8; 4096];
-        let len = rustix::fs::llistxattr(path, &mut names)?;
-        let mut names: Vec<String> = names[..len]
-            .split(|&byte| byte == 0)
-            .filter(|name| !name.is_empty())
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
-        names.sort();
-        let mut value = vec![0_u8; 4096];
-        let got = match names.first() {
-            Some(name) => rustix::fs::lgetxattr(path, name.as_str(), &mut value)?,
-            None => 0,
-        };
-        Ok((names, got))
-    }
+/// Returns the sorted names of extended attributes, and the length of the first one's value.
+fn xattrs(path: &Path) -> Reply<(Vec<String>, usize)> {
+    let mut names = vec![0_u8; 4096];
+    let len = rustix::fs::llistxattr(path, &mut names)?;
+    let mut names: Vec<String> = names[..len]
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect();
+    names.sort();
+    let mut value = vec![0_u8; 4096];
+    let got = match names.first() {
+        Some(name) => rustix::fs::lgetxattr(path, name.as_str(), &mut value)?,
+        None => 0,
+    };
+    Ok((names, got))
 }
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -202,9 +201,8 @@ fn list(path: &Path) -> Reply<Vec<String>> {
 }
 
 /// Returns what stat(2) shows and what does not depend on the clock.
-fn stat(path: &Path) -> Reply<(u32, u64, u32, u32, Option<i64>)> {
-    let stat = rustix::fs::lstat(path)?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let nlink = u64::try_from(stat.st_nlink).unwrap_or(u64::MAX);
-    Ok((stat.st_mode, nlink, stat.st_uid, stat.st_gid, is_file.then_some(stat.st_size)))
+fn stat(path: &Path) -> Reply<(u32, u64, u32, u32, Option<u64>)> {
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| errno(&e))?;
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((metadata.mode(), metadata.nlink(), metadata.uid(), metadata.gid(), size))
 }

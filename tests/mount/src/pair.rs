@@ -11,6 +11,9 @@ use xfskit_test_support::{skip, verify};
 /// Size of the volumes.
 const SIZE: u64 = 1 << 30;
 
+/// Time in which a mount ends.
+const SOON: Duration = Duration::from_mins(1);
+
 /// A volume that xfskit has mounted. It is unmounted and verified by [`Served::end`].
 pub struct Served<'scratch> {
     image: Image<'scratch>,
@@ -81,7 +84,7 @@ impl<'scratch> Served<'scratch> {
     pub fn unmount(mut self) -> Image<'scratch> {
         let mounted = self.mounted.take().expect("mounted once");
         mounted.unmount().expect("an unmount");
-        assert!(mounted.wait(Duration::from_secs(60)), "the mount is gone");
+        assert!(mounted.wait(SOON), "the mount is gone");
         assert_eq!(mounted.first_failure(), None);
         mounted.close().expect("a closed volume");
         self.image

@@ -39,7 +39,7 @@ fn a_removed_file_stays_while_it_is_open_and_is_freed_then() {
     let served = Served::new(empty(&scratch, "ours.img", &[]), &scratch, "");
     let path = served.path().join("file");
     let mut file = fs::File::create_new(&path).expect("a file");
-    file.write_all(&[7; 100_000]).expect("written");
+    file.write_all(&vec![7; 100_000]).expect("written");
     fs::remove_file(&path).expect("removed");
     assert_eq!(fs::read_dir(served.path()).expect("a listing").count(), 0, "no name is left");
     file.write_all(b"more").expect("written after that");

@@ -22,8 +22,8 @@ pub(super) struct MountEntry {
 pub(super) fn find(dir: &Path) -> Result<Option<MountEntry>, Failure> {
     let table = std::fs::read("/proc/self/mountinfo")
         .map_err(|error| Failure::cannot(format!("/proc/self/mountinfo: {error}")))?;
-    let entries = table.split(|&byte| byte == b'\n').filter_map(parse);
-    Ok(entries.filter(|entry| entry.dir == dir).last())
+    let mut entries = table.split(|&byte| byte == b'\n').filter_map(parse);
+    Ok(entries.rfind(|entry| entry.dir == dir))
 }
 
 /// Parses a line; `None` if the mount is not ours.
@@ -41,15 +41,12 @@ fn unescaped(text: &[u8]) -> PathBuf {
     while let Some((&byte, behind)) = rest.split_first() {
         let code = behind.get(..3).filter(|_| byte == b'\\');
         let code = code.and_then(|octal| std::str::from_utf8(octal).ok());
-        match code.and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
-            Some(escaped) => {
-                path.push(escaped);
-                rest = &behind[3..];
-            }
-            None => {
-                path.push(byte);
-                rest = behind;
-            }
+        if let Some(escaped) = code.and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
+            path.push(escaped);
+            rest = &behind[3..];
+        } else {
+            path.push(byte);
+            rest = behind;
         }
     }
     PathBuf::from(OsString::from_vec(path))

@@ -20,7 +20,8 @@ struct Stats {
 #[derive(Debug, Serialize, Deserialize)]
 struct Requests {
     kind: String,
-    requests: u64,
+    #[serde(rename = "requests")]
+    count: u64,
     seconds: f64,
     /// Number of requests below 1 µs, below 2, 4, 8, ….
     histogram: Vec<u64>,
@@ -58,13 +59,13 @@ fn text(stats: &Stats) -> String {
         "{:<14} {:>10} {:>10} {:>12} {:>12} {:>12}\n",
         "request", "count", "seconds", "mean, µs", "half, µs", "99 %, µs"
     );
-    for Requests { kind, requests, seconds, histogram } in &stats.requests {
-        let mean = seconds * 1e6 / *requests as f64;
+    for Requests { kind, count, seconds, histogram } in &stats.requests {
+        let mean = seconds * 1e6 / *count as f64;
         let (half, most) = (below(histogram, 0.5), below(histogram, 0.99));
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{kind:<14} {requests:>10} {seconds:>10.3} {mean:>12.1} {half:>12} {most:>12}"
+            "{kind:<14} {count:>10} {seconds:>10.3} {mean:>12.1} {half:>12} {most:>12}"
         );
     }
     if let Some(failure) = &stats.first_failure {
