@@ -246,7 +246,8 @@ fn table(rises: &[Rise], direct: Option<&Samples>) -> io::Result<Table> {
     }
     table.note(
         "Members' bound: remaining members times their speed, computed. Processors' bound: the rate with members in memory. \
-         The roof is the smaller one. It counts no parity, because a healthy read skips it at no cost; a disk that transfers \
+         The roof is the smaller one. A stripe that two readers want at once is read once, so readers may get a little more \
+         than the members' bound; the members themselves never deliver more. The roof counts no parity, because a healthy read skips it at no cost; a disk that transfers \
          the parity between two chunks as well delivers only the part of its data.",
     );
     Ok(table)
@@ -267,7 +268,10 @@ fn cells(name: &str, roof: Roof, speed: f64, point: &Point) -> io::Result<Vec<Ce
         ]);
     }
     let rate = point.rate.median();
-    percent_of(&format!("reads of {name}, of the members' bound"), rate, roof.members(speed))?;
+    // The stripe cache may serve a second reader without the members.
+    let delivered = point.last.rate() * point.last.per_byte(point.last.io_stats.read.0);
+    let what = format!("what members deliver, {name}, of their bound");
+    percent_of(&what, delivered, roof.members(speed))?;
     Ok(vec![
         Cell::Number(rate, 0),
         Cell::Number(point.rate.spread() * 100.0, 1),
