@@ -154,20 +154,13 @@ pub trait Operations: Send + Sync + 'static {
     fn seek(&self, ino: Ino, offset: u64, what: xfskit_vfs::Seek) -> Reply<u64>;
     fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64>;
 
-    /// Passes entries from `cookie` on to `each`, until one does not fit. Some `bytes` fit.
-    fn list(
-        &self,
-        dir: Ino,
-        cookie: u64,
-        bytes: usize,
-        each: &mut dyn FnMut(&Listed) -> Room,
-    ) -> Reply<()>;
+    /// Passes entries from `cookie` on to `each`, until one does not fit.
+    fn list(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(&Listed) -> Room) -> Reply<()>;
     /// Lists like [`list`](Self::list), and looks each entry up but `.` and `..`.
     fn list_nodes(
         &self,
         dir: Ino,
         cookie: u64,
-        bytes: usize,
         each: &mut dyn FnMut(&Listed, Option<&Node>) -> Room,
     ) -> Reply<()>;
 

@@ -48,8 +48,6 @@ pub struct Options {
     pub atime: Atime,
     /// Every change is durable before its operation ends (`sync`).
     pub sync: bool,
-    /// Freed blocks are discarded at the device (`discard`).
-    pub discard: bool,
     /// Users other than the mounting one have access, by permissions (`allow_other`).
     pub allow_other: bool,
     /// Device files work (`dev`; for root only).
@@ -138,7 +136,9 @@ impl Options {
             // Times are in memory until the next commit in any case.
             "lazytime" => {}
             "sync" | "dirsync" | "wsync" => self.sync = true,
-            "discard" => self.discard = true,
+            "discard" => {
+                return Err(OptionError::Unsupported(option.into(), "blocks are not discarded"));
+            }
             "allow_other" => self.allow_other = true,
             "dev" => self.dev = true,
             "suid" => self.suid = true,
@@ -180,7 +180,6 @@ impl Options {
             "lazytime",
             "sync",
             "wsync",
-            "discard",
             "allow_other",
             "dev",
             "suid",

@@ -419,7 +419,7 @@ impl<O: Operations> Filesystem for Transport<O> {
         mut reply: ReplyDirectory,
     ) {
         let _timer = self.statistics.time(Kind::ReadDir);
-        let listed = self.operations.list(self.ino(ino), offset, LISTED, &mut |entry| {
+        let listed = self.operations.list(self.ino(ino), offset, &mut |entry| {
             let kind = kind(entry.file_type);
             let name = OsStr::from_bytes(&entry.name);
             room(reply.add(INodeNo(entry.ino.0), entry.cookie, kind, name))
@@ -452,7 +452,7 @@ impl<O: Operations> Filesystem for Transport<O> {
             };
             room(full)
         };
-        match self.operations.list_nodes(self.ino(ino), offset, LISTED, &mut add) {
+        match self.operations.list_nodes(self.ino(ino), offset, &mut add) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }
@@ -592,8 +592,6 @@ impl<O: Operations> Filesystem for Transport<O> {
 
 /// Bytes that one request copies at most.
 const COPY_MAX: u64 = 1 << 30;
-/// Bytes of entries that are collected for one reply: that of a large getdents(2).
-const LISTED: usize = 32 << 10;
 /// How the kernel treats open files: it keeps what it cached.
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE
     .union(FopenFlags::FOPEN_NOFLUSH)

@@ -129,6 +129,7 @@ fn options_that_are_not_valid_exit_2_before_anything_is_mounted() {
     for (args, says) in [
         (vec!["mount", "-o", "nonsense", &*image, &*dir], "nonsense"),
         (vec!["mount", "-o", "uquota", &*image, &*dir], "quotas are not supported"),
+        (vec!["mount", "-o", "discard", &*image, &*dir], "blocks are not discarded"),
         (vec!["mount", &*image, "/no/such/directory"], "No such file"),
         (vec!["mount", &*image, &*image], "not a directory"),
         (vec!["mount", "/no/such/image", &*dir], "No such file"),

@@ -113,24 +113,17 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.copy(from, to, len)
     }
 
-    fn list(
-        &self,
-        dir: Ino,
-        cookie: u64,
-        bytes: usize,
-        each: &mut dyn FnMut(&Listed) -> Room,
-    ) -> Reply<()> {
-        self.list_dir(dir, cookie, bytes, each)
+    fn list(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(&Listed) -> Room) -> Reply<()> {
+        self.list_dir(dir, cookie, each)
     }
 
     fn list_nodes(
         &self,
         dir: Ino,
         cookie: u64,
-        bytes: usize,
         each: &mut dyn FnMut(&Listed, Option<&Node>) -> Room,
     ) -> Reply<()> {
-        self.list_dir_nodes(dir, cookie, bytes, each)
+        self.list_dir_nodes(dir, cookie, each)
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Reply<Vec<u8>> {

@@ -6,13 +6,13 @@ use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 use xfskit_vfs::{Fs, Inode, InodeHold};
 
-use super::{Server, is_gone};
+use super::Server;
 use crate::operations::{Listed, Node, Reply, Room};
 
-/// Bytes of a reply that an entry takes at least: a header of 24 bytes, and a name.
-const ENTRY: usize = 32;
-/// … with the metadata of its inode.
-const ENTRY_NODE: usize = 160;
+/// Entries that are read at once: about those of one page.
+const BATCH: usize = 128;
+/// … with their inodes.
+const BATCH_NODES: usize = 32;
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     /// Returns at most `max` entries from `cookie` on.
@@ -42,68 +42,79 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         }
     }
 
+    /// Passes batches of at most `max` entries from `cookie` on to `each`, until it has no room or
+    /// the directory ends.
+    fn batches(
+        &self,
+        dir: &Inode,
+        mut cookie: u64,
+        max: usize,
+        mut each: impl FnMut(&[Listed]) -> Reply<Room>,
+    ) -> Reply<()> {
+        if cookie == 0 {
+            self.accessed(dir.ino());
+        }
+        let mut is_first = true;
+        loop {
+            let entries = match self.entries(dir, cookie, max) {
+                // The next call finds it again, with nothing before it.
+                Err(_) if !is_first => return Ok(()),
+                entries => entries?,
+            };
+            let Some(last) = entries.last() else { return Ok(()) };
+            if each(&entries)? == Room::Full {
+                return Ok(());
+            }
+            (cookie, is_first) = (last.cookie, false);
+        }
+    }
+
     pub(super) fn list_dir(
         &self,
         dir: Ino,
         cookie: u64,
-        bytes: usize,
         each: &mut dyn FnMut(&Listed) -> Room,
     ) -> Reply<()> {
-        let inode = self.reply(self.fs.inode(dir))?;
-        for entry in self.entries(&inode, cookie, bytes / ENTRY + 1)? {
-            if each(&entry) == Room::Full {
-                break;
-            }
-        }
-        if cookie == 0 {
-            self.accessed(dir);
-        }
-        Ok(())
+        let dir = self.reply(self.fs.inode(dir))?;
+        self.batches(&dir, cookie, BATCH, |entries| {
+            let is_full = entries.iter().any(|entry| each(entry) == Room::Full);
+            Ok(if is_full { Room::Full } else { Room::Left })
+        })
     }
 
     pub(super) fn list_dir_nodes(
         &self,
         dir: Ino,
         cookie: u64,
-        bytes: usize,
         each: &mut dyn FnMut(&Listed, Option<&Node>) -> Room,
     ) -> Reply<()> {
-        let inode = self.reply(self.fs.inode(dir))?;
-        let entries = self.entries(&inode, cookie, bytes / ENTRY_NODE + 1)?;
-        let inos: Vec<Ino> = entries.iter().map(|entry| entry.ino).collect();
-        self.fs.volume().read_ahead_inodes(&inos);
-        for entry in &entries {
-            let node = self.listed_node(&inode, entry)?;
-            if each(entry, node.as_ref()) == Room::Full {
-                if let Some(node) = node {
-                    self.nodes.forget(node.stat.ino, 1);
+        let dir = self.reply(self.fs.inode(dir))?;
+        self.batches(&dir, cookie, BATCH_NODES, |entries| {
+            let inos: Vec<Ino> = entries.iter().map(|entry| entry.ino).collect();
+            self.fs.volume().read_ahead_inodes(&inos);
+            for entry in entries {
+                let node = self.listed_node(&dir, entry);
+                if each(entry, node.as_ref()) == Room::Full {
+                    if let Some(node) = node {
+                        self.nodes.forget(node.stat.ino, 1);
+                    }
+                    return Ok(Room::Full);
                 }
-                break;
             }
-        }
-        if cookie == 0 {
-            self.accessed(dir);
-        }
-        Ok(())
+            Ok(Room::Left)
+        })
     }
 
     /// Returns the node of an entry; `None` for `.`, `..`, and inodes that cannot be read or are
-    /// gone: the kernel looks such names up when it needs them.
-    fn listed_node(&self, dir: &Inode, entry: &Listed) -> Reply<Option<Node>> {
+    /// gone: the kernel looks such names up when it needs them, and gets the error then.
+    fn listed_node(&self, dir: &Inode, entry: &Listed) -> Option<Node> {
         if matches!(&*entry.name, b"." | b"..") {
-            return Ok(None);
+            return None;
         }
-        let hold = InodeHold::new(&*self.fs, entry.ino);
-        let Ok(inode) = self.fs.inode(entry.ino) else { return Ok(None) };
+        let _hold = InodeHold::new(&*self.fs, entry.ino);
+        let inode = self.fs.inode(entry.ino).ok()?;
         // The name may have been removed since it was listed, and the number be another file's.
-        match self.fs.lookup(dir, &entry.name) {
-            Ok(Some(ino)) if ino == entry.ino => {}
-            Ok(_) => return Ok(None),
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error) => return Err(self.failed(&error)),
-        }
-        let node = self.node(&inode);
-        drop(hold);
-        Ok(Some(node))
+        let is_named = self.fs.lookup(dir, &entry.name).ok()? == Some(entry.ino);
+        is_named.then(|| self.node(&inode))
     }
 }
