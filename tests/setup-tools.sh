@@ -23,6 +23,7 @@ need mdadm mdadm
 need busybox busybox-static
 need fs_mark fsmark
 need dbench dbench
+need fusermount3 fuse3
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "make test compares with Linux' own tools; installing:$missing"

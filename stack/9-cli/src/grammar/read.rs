@@ -297,9 +297,9 @@ pub(crate) struct Find {
 #[command(after_help = "\
 Counters are those of this process: outside of the shell they count the work of reading the
 figures. Every command that changes a volume prints them at the end with --stats; in the shell,
-`stats` prints them at any time. With the directory of a mount
-it prints the requests that the mount has served, and how long they took. The groups of xfs_stats are named transactions (trans), journal
-(log), write-back (push_ail) and buffers (buf).
+`stats` prints them at any time. The groups of xfs_stats are named transactions (trans), journal
+(log), write-back (push_ail) and buffers (buf). With the directory of a mount the command prints
+the requests that the mount has served, and how long they took.
 
 Examples:
   xfskit stats disk.img
