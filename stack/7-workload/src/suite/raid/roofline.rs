@@ -324,7 +324,10 @@ fn roof_points(roof: Roof, points: &[(f64, Point)]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 #[allow(clippy::float_cmp)] // of values that are exact
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 mod tests {
+    use xfskit_units::ByteLen;
+
     use super::super::tables::testing::point;
     use super::*;
 
@@ -356,13 +359,23 @@ mod tests {
         );
     }
 
+    /// Returns a point of `rate` MB/s, for which members delivered `delivered` per byte.
+    fn delivered(rate: u64, delivered: f64) -> Point {
+        let mut point = point(rate);
+        let read = delivered * point.last.bytes as f64;
+        point.last.io_stats.read = ByteLen(read as u64);
+        point
+    }
+
     #[test]
-    fn a_rate_above_that_of_the_members_fails() {
+    fn members_that_deliver_more_than_they_can_fail() {
         let roof = Roof { remaining: 20.0, processors: 8000.0 };
-        let shown = cells("a", roof, 100.0, &point(2000)).expect("as fast as the members");
+        let shown = cells("a", roof, 100.0, &delivered(2000, 1.0)).expect("as fast as the members");
         assert_eq!(shown[4].to_string(), "1.00");
-        let error = cells("100 MB/s, healthy", roof, 100.0, &point(2010)).expect_err("too much");
-        assert!(error.to_string().contains("reads of 100 MB/s, healthy"), "{error}");
+        let error = cells("100 MB/s, healthy", roof, 100.0, &delivered(2010, 1.0));
+        let error = error.expect_err("too much").to_string();
+        assert!(error.contains("what members deliver, 100 MB/s, healthy"), "{error}");
+        cells("a", roof, 100.0, &delivered(2010, 0.99)).expect("a stripe went to two readers");
         let short = cells("a", roof, 100.0, &point(40)).expect("no figures");
         assert_eq!((&short[0], &short[4]), (&Cell::None, &Cell::None));
     }
