@@ -2,12 +2,12 @@
 //!
 //! | module | operations |
 //! | --- | --- |
-//! | [`delegate`] | all of them, and the module of each |
-//! | [`names`] | on names: lookup, create, link, rename, remove |
-//! | [`content`] | on content: open, read, write, fallocate, copy |
-//! | [`metadata`] | on metadata: permissions, owners, times, attributes, ioctls |
-//! | [`listing`] | listings of directories |
-//! | [`protected`] | immutable and append-only files |
+//! | `delegate` | all of them, and the module of each |
+//! | `names` | on names: lookup, create, link, rename, remove |
+//! | `content` | on content: open, read, write, fallocate, copy |
+//! | `metadata` | on metadata: permissions, owners, times, attributes, ioctls |
+//! | `listing` | listings of directories |
+//! | `protected` | immutable and append-only files |
 
 mod content;
 mod delegate;
