@@ -3,11 +3,11 @@
 //! Its name is the device number of the mount, in the abstract namespace. A request is a line, the
 //! reply is a line of JSON. Root and the user who mounted may ask.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,10 @@ use crate::exit::Failure;
 
 /// Time that a client has to write its request.
 const REQUEST: Duration = Duration::from_secs(1);
+/// Time in which the process of an ended mount closes its socket.
+const RELEASE: Duration = Duration::from_secs(10);
+/// Time between attempts to open the socket.
+const RETRY: Duration = Duration::from_millis(20);
 /// Bytes of a request at most.
 const LINE_MAX: u64 = 100;
 
@@ -43,6 +47,20 @@ fn address(device: &str) -> std::io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("xfskit-mount-{device}"))
 }
 
+/// Opens the socket of a mount. The kernel gives the number of a mount that has just ended to the
+/// next one, while the process of the old mount may not have seen its end.
+fn bind(device: &str) -> std::io::Result<UnixListener> {
+    let (address, start) = (address(device)?, Instant::now());
+    loop {
+        match UnixListener::bind_addr(&address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && start.elapsed() < RELEASE => {
+                std::thread::sleep(RETRY);
+            }
+            bound => return bound,
+        }
+    }
+}
+
 impl Socket {
     /// Opens the socket of the mount on `dir`.
     pub(super) fn serve(dir: &Path) -> Result<Self, Failure> {
@@ -50,9 +68,7 @@ impl Socket {
             Failure::cannot(format!("{}: control socket: {why}", dir.display()))
         };
         let entry = mounts::find(dir)?.ok_or_else(|| cannot(&"the mount is gone"))?;
-        let listener = address(&entry.device)
-            .and_then(|address| UnixListener::bind_addr(&address))
-            .map_err(|error| cannot(&error))?;
+        let listener = bind(&entry.device).map_err(|error| cannot(&error))?;
         listener.set_nonblocking(true).map_err(|error| cannot(&error))?;
         Ok(Self { listener, waiting: Mutex::default() })
     }
@@ -87,11 +103,22 @@ impl Socket {
         Ok(())
     }
 
-    /// Tells waiting clients how the mount ended.
-    pub(super) fn end(&self, failure: Option<&Failure>) {
+    /// Closes the socket of a mount that is gone: another may get its number. Returns the clients
+    /// that wait for the volume to be closed.
+    pub(super) fn close(self) -> Waiting {
+        Waiting(self.waiting.into_inner())
+    }
+}
+
+/// Clients that wait until the volume of a mount is closed.
+pub(super) struct Waiting(Vec<UnixStream>);
+
+impl Waiting {
+    /// Tells them how that went.
+    pub(super) fn end(self, failure: Option<&Failure>) {
         let ended = Ended { error: failure.map(|failure| failure.message.clone()) };
         let line = serde_json::to_string(&ended).unwrap_or_default();
-        for mut client in self.waiting.lock().drain(..) {
+        for mut client in self.0 {
             let _ = writeln!(client, "{line}");
         }
     }

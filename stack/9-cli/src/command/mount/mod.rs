@@ -48,8 +48,9 @@ pub(crate) fn mount(args: &Mount, out: &Out) -> Outcome {
         out.note(&format!("{}: mounted on {}", &*args.name, dir.display()));
     }
     serve(&mounted, &control, &stop)?;
+    let waiting = control.close();
     let closed = mounted.close().map_err(|error| open::failure(&error));
-    control.end(closed.as_ref().err());
+    waiting.end(closed.as_ref().err());
     for orphan in closed?.iter().flat_map(|closed| &closed.orphans_left) {
         out.fault_at(&args.name, orphan, None);
     }
