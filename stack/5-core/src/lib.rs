@@ -10,7 +10,7 @@
 //! | [`error`] | errors: device failures, corruption and refused requests kept apart |
 //! | [`options`] | how a volume is opened |
 //! | [`superblock`] | the superblock, or a copy where the primary is damaged |
-//! | `open_files`, `dir_cache`, `attr_map`, `swept`, `orphan` | what a volume keeps between changes |
+//! | `open_files`, `dir_cache`, `attr_map`, `swept`, `orphan` | what is kept between changes |
 //! | [`volume`] | [`Volume`]: its parts |
 //! | `superblock_edit` | changes of the superblock |
 //! | [`tx`] | [`Tx`]: an atomic change of the volume |

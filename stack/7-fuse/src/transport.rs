@@ -55,7 +55,7 @@ const FEATURES: &[InitFlags] = &[
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
 
-/// The largest access and replace flags of setxattr(2).
+/// Flags of setxattr(2).
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 

@@ -128,6 +128,7 @@ fn immutable_and_append_only_files_are_protected_as_on_linux() {
         for (name, xflags) in [("fixed", fsxattr::IMMUTABLE), ("grows", fsxattr::APPEND)] {
             let (file, dir) = (root.join(name), root.join(format!("{name}-dir")));
             fs::write(&file, "text").expect("a file");
+            fs::write(root.join("fresh"), "text").expect("a file");
             fs::create_dir(&dir).expect("a directory");
             fs::write(dir.join("inside"), "text").expect("a file");
             protect(&file, xflags);
@@ -155,6 +156,9 @@ fn immutable_and_append_only_files_are_protected_as_on_linux() {
                 said("unlink inside", fs::remove_file(dir.join("inside"))),
                 said("write inside", fs::write(dir.join("inside"), "more")),
                 said("rename inside", fs::rename(dir.join("inside"), dir.join("moved"))),
+                said("make outside", fs::write(root.join(format!("{name}-out")), "text")),
+                said("move in", fs::rename(root.join(format!("{name}-out")), dir.join("in"))),
+                said("replace", fs::rename(root.join("fresh"), dir.join("inside"))),
                 said("rmdir", fs::remove_dir(&dir)),
             ]);
             protect(&file, 0);

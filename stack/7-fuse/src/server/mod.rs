@@ -107,15 +107,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 
     /// Refuses a change of a mount that is read-only.
     fn to_change(&self) -> Reply<()> {
-        if !self.writable {
-            return Err(Errno::ROFS);
-        }
-        self.changed.store(true, Ordering::Release);
-        Ok(())
+        if self.writable { Ok(()) } else { Err(Errno::ROFS) }
     }
 
-    /// Makes a change durable if the mount is synchronous.
+    /// Records a change that was made, for the next commit, and makes it durable if the mount is
+    /// synchronous. A mark before the change could be taken by a commit that does not have it.
     fn changed<T>(&self, result: vfs::Result<T>) -> Reply<T> {
+        self.changed.store(true, Ordering::Release);
         let value = self.reply(result)?;
         if self.sync {
             self.reply(self.fs.sync())?;
@@ -123,13 +121,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         Ok(value)
     }
 
-    /// Returns the node of `ino`, which the caller holds, with one more reference of the kernel.
+    /// Returns the node of an inode that the caller holds, with one more reference of the kernel.
     fn node(&self, inode: &vfs::Inode) -> Node {
         self.nodes.remember(&self.fs, inode.ino());
         Node { stat: self.fs.stat(inode) }
     }
 
-    /// Returns the node of a new or found inode.
+    /// Returns the node of inode `ino`, which has a name.
     fn held_node(&self, ino: Ino) -> vfs::Result<Node> {
         let hold = InodeHold::new(&*self.fs, ino);
         let inode = self.fs.inode(ino)?;
@@ -156,10 +154,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         if !self.atime.is_due(&stat, now) {
             return;
         }
-        self.changed.store(true, Ordering::Release);
         if let Err(error) = self.fs.set_atime(ino, now) {
             tracing::debug!(%ino, %error, "the atime stays as it is");
         }
+        self.changed.store(true, Ordering::Release);
     }
 }
 

@@ -67,8 +67,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     ) -> Reply<()> {
         self.to_change()?;
         self.may_remove(from, old)?;
-        self.may_add(to)?;
-        self.may_remove(to, new)?;
+        self.may_replace(to, new)?;
         match self.fs.rename(from, old, to, new, mode) {
             // XFS in Linux tells rename(2) from rmdir(2) here.
             Err(error) if is_occupied(&error) => Err(Errno::EXIST),

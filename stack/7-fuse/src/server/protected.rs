@@ -38,6 +38,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         }
     }
 
+    /// Fails if a rename cannot put another inode in the place of this name. A name that is new is
+    /// only added.
+    pub(super) fn may_replace(&self, dir: Ino, name: &[u8]) -> Reply<()> {
+        self.may_add(dir)?;
+        let inode = self.reply(self.fs.inode(dir))?;
+        match self.fs.lookup(&inode, name) {
+            Ok(Some(_)) => self.may_remove(dir, name),
+            // An error is reported by the change.
+            _ => Ok(()),
+        }
+    }
+
     /// Fails if the inode can have no other name.
     pub(super) fn may_link(&self, ino: Ino) -> Reply<()> {
         self.without(ino, PROTECTED)
