@@ -49,7 +49,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         dir: &Inode,
         mut cookie: u64,
         max: usize,
-        mut each: impl FnMut(&[Listed]) -> Reply<Room>,
+        mut each: impl FnMut(&[Listed]) -> Room,
     ) -> Reply<()> {
         if cookie == 0 {
             self.accessed(dir.ino());
@@ -62,7 +62,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
                 entries => entries?,
             };
             let Some(last) = entries.last() else { return Ok(()) };
-            if each(&entries)? == Room::Full {
+            if each(&entries) == Room::Full {
                 return Ok(());
             }
             (cookie, is_first) = (last.cookie, false);
@@ -78,7 +78,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         let dir = self.reply(self.fs.inode(dir))?;
         self.batches(&dir, cookie, BATCH, |entries| {
             let is_full = entries.iter().any(|entry| each(entry) == Room::Full);
-            Ok(if is_full { Room::Full } else { Room::Left })
+            if is_full { Room::Full } else { Room::Left }
         })
     }
 
@@ -98,10 +98,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
                     if let Some(node) = node {
                         self.nodes.forget(node.stat.ino, 1);
                     }
-                    return Ok(Room::Full);
+                    return Room::Full;
                 }
             }
-            Ok(Room::Left)
+            Room::Left
         })
     }
 
