@@ -176,6 +176,24 @@ impl Volume {
         open.map_or(Ok(()), |content| self.close_content(content))
     }
 
+    /// Calls `change`, which sets the mtime of inode `ino`. The time of earlier writes whose data
+    /// is in memory does not replace it when they are flushed.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn replace_written<T>(&self, ino: Ino, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let open = self.contents.open.lock().get(&ino).cloned();
+        let Some(content) = open else { return change() };
+        let mut state = content.state.write();
+        let changed = change();
+        if changed.is_ok() {
+            state.written = None;
+        }
+        drop(state);
+        self.forget_if_last(content);
+        changed
+    }
+
     /// Forces the journal up to the last committed change of inode `ino`. The changes of an inode
     /// that is not in memory are on the device already.
     pub(super) fn force(&self, ino: Ino) -> Result<()> {

@@ -55,12 +55,16 @@ impl Fs {
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
     pub fn set_attr(&self, ino: Ino, set: &SetAttr) -> Result<()> {
+        let changed = || self.set_attr_now(ino, set);
         if set.mtime.is_some() {
-            // Flushing first keeps the times of earlier writes before this change.
-            self.volume.flush_content(ino)?;
+            return Ok(self.volume.replace_written(ino, changed)?);
         }
+        Ok(changed()?)
+    }
+
+    fn set_attr_now(&self, ino: Ino, set: &SetAttr) -> xfskit_core::Result<()> {
         let now = self.clock.now();
-        Ok(self.volume.transact(|tx| {
+        self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;
             let (mode, uid, gid) = {
                 let core = tx.core(inode);
@@ -88,7 +92,7 @@ impl Fs {
             tx.touch(inode, Touch::INODE, now);
             tx.set_times(inode, set.atime, set.mtime, set.ctime);
             Ok(())
-        })?)
+        })
     }
 
     /// Sets the time of the last access of inode `ino`, and nothing else: its content was read.
