@@ -10,7 +10,7 @@
 //! | [`server`] | runs them on a volume |
 //! | `nodes` | the inodes that the kernel refers to |
 //! | `ioctl` | ioctls and their arguments |
-//! | `transport` | requests of the kernel, by the crate `fuser` |
+//! | `transport` | requests of the kernel, by the FUSE device |
 //! | [`session`] | mounts, commits, unmounts |
 //! | [`options`] | options of a mount |
 //! | [`statistics`] | counts of requests, and how long they took |

@@ -46,6 +46,8 @@ pub struct Open {
     pub append: bool,
     /// It is emptied first.
     pub truncate: bool,
+    /// … and the caller may not keep setuid and setgid.
+    pub kill_bits: bool,
 }
 
 /// A time to set.
@@ -74,6 +76,8 @@ pub struct Changes {
     pub mtime: Option<SetTime>,
     /// Last change of the inode; sent by a kernel that caches writes.
     pub ctime: Option<Timestamp>,
+    /// The caller may not keep setuid and setgid where the size changes.
+    pub kill_bits: bool,
 }
 
 /// An entry of a directory.
@@ -132,6 +136,8 @@ pub trait Operations: Send + Sync + 'static {
     fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node>;
     /// Makes a regular file like [`make`](Self::make), and opens it.
     fn create(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node>;
+    /// Makes a regular file without a name, and opens it. `dir` is where it would be.
+    fn create_unnamed(&self, dir: Ino, new: &NewNode) -> Reply<Node>;
     fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node>;
     fn unlink(&self, dir: Ino, name: &[u8]) -> Reply<()>;
     fn rmdir(&self, dir: Ino, name: &[u8]) -> Reply<()>;
@@ -139,20 +145,22 @@ pub trait Operations: Send + Sync + 'static {
     fn read_link(&self, ino: Ino) -> Reply<Vec<u8>>;
 
     fn stat(&self, ino: Ino) -> Reply<Stat>;
-    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat>;
+    fn change(&self, ino: Ino, changes: &Changes) -> Reply<Stat>;
     fn statfs(&self) -> Statfs;
 
     /// Opens a file.
-    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()>;
+    fn open(&self, ino: Ino, how: Open) -> Reply<()>;
     fn release(&self, ino: Ino);
     /// Reads at most `size` bytes, and passes them to `done`.
     fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()>;
     /// Writes all of `data`. `kill_bits`: the writer may not keep setuid and setgid.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_bits: bool) -> Reply<()>;
     fn fsync(&self, ino: Ino) -> Reply<()>;
+    /// Makes everything durable.
+    fn sync(&self) -> Reply<()>;
     fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()>;
     fn seek(&self, ino: Ino, offset: u64, what: xfskit_vfs::Seek) -> Reply<u64>;
-    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64>;
+    fn copy_range(&self, caller: Caller, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64>;
 
     /// Passes entries from `cookie` on to `each`, until one does not fit.
     fn list(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(&Listed) -> Room) -> Reply<()>;

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::MountFlags;
+use xfskit_devfuse::Channel;
+use xfskit_devfuse::mount::{self, MountOptions};
 use xfskit_units::Ino;
 use xfskit_vfs::Fs;
 
-use crate::options::Options;
+use crate::options::{Atime, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
@@ -34,8 +35,7 @@ pub struct Session<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> {
     server: Arc<Server<F>>,
     statistics: Arc<Statistics>,
     dir: PathBuf,
-    unmounter: Mutex<SessionUnmounter>,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    serving: Vec<JoinHandle<io::Result<()>>>,
     committing: Option<JoinHandle<()>>,
     ended: Arc<Ended>,
 }
@@ -75,17 +75,15 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         let server = Arc::new(Server::new(fs, root, options));
         let statistics = Arc::new(Statistics::default());
         let transport =
-            Transport::new(Arc::clone(&server), Arc::clone(&statistics), options.no_open);
-        let mut session = fuser::Session::new(transport, dir, &config(options))?;
-        let unmounter = Mutex::new(session.unmount_callable());
+            Arc::new(Transport::new(Arc::clone(&server), Arc::clone(&statistics), options.no_open));
+        let dir = dir.canonicalize()?;
+        if !dir.is_dir() {
+            return Err(Errno::NOTDIR.into());
+        }
+        let channel = mount::mount(&dir, &mount_options(options))?;
         let ended = Arc::new(Ended::default());
-        let serving = std::thread::Builder::new().name("mount".into()).spawn({
-            let ended = Arc::clone(&ended);
-            move || {
-                let served = session.run();
-                ended.set();
-                served
-            }
+        let serving = serve(&channel, &transport, &ended, threads(options)).inspect_err(|_| {
+            let _ = mount::unmount(&dir, true);
         })?;
         let committing = std::thread::Builder::new().name("commit".into()).spawn({
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
@@ -97,9 +95,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
                 }
             }
         })?;
-        let (serving, committing) = (Some(serving), Some(committing));
-        let dir = dir.to_owned();
-        Ok(Self { server, statistics, dir, unmounter, serving, committing, ended })
+        let committing = Some(committing);
+        Ok(Self { server, statistics, dir, serving, committing, ended })
     }
 
     /// Waits until the mount is gone, at most for `time`. Returns true if it is.
@@ -120,9 +117,9 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         if let Ok(root) = File::open(&self.dir) {
             let _ = rustix::fs::syncfs(&root);
         }
-        match self.unmounter.lock().unmount() {
+        match mount::unmount(&self.dir, false) {
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                unmount(&self.dir, UnmountFlags::DETACH)?;
+                mount::unmount(&self.dir, true)?;
             }
             unmounted => unmounted?,
         }
@@ -153,8 +150,9 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Session<F> {
     fn end(&mut self) -> io::Result<()> {
-        let Some(serving) = self.serving.take() else { return Ok(()) };
-        let served = serving.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        let panicked = |_| Err(io::Error::other("a thread panicked"));
+        let threads = self.serving.drain(..).map(|thread| thread.join().unwrap_or_else(panicked));
+        let served = threads.fold(Ok(()), Result::and);
         self.ended.set();
         if let Some(committing) = self.committing.take() {
             let _ = committing.join();
@@ -166,33 +164,55 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Session<F> {
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Drop for Session<F> {
     fn drop(&mut self) {
-        if self.serving.is_some() {
-            let _ = self.unmounter.lock().unmount();
-            let _ = self.end();
+        if self.serving.is_empty() {
+            return;
         }
+        if !self.ended.wait(Duration::ZERO) {
+            let _ = mount::unmount(&self.dir, true);
+        }
+        let _ = self.end();
     }
 }
 
-/// Returns how the protocol's crate mounts.
-fn config(options: &Options) -> Config {
-    let mut config = Config::default();
-    let fsname = options.fsname.clone().unwrap_or_else(|| "xfskit".into());
-    let mut mount = vec![
-        MountOption::FSName(fsname),
-        // fuser passes its own `Subtype` to fusermount3 only.
-        MountOption::CUSTOM("subtype=xfskit".into()),
-        MountOption::DefaultPermissions,
-    ];
-    let mut add = |given: bool, yes, no| mount.push(if given { yes } else { no });
-    add(options.read_only, MountOption::RO, MountOption::RW);
-    add(options.dev, MountOption::Dev, MountOption::NoDev);
-    add(options.suid, MountOption::Suid, MountOption::NoSuid);
-    add(options.noexec, MountOption::NoExec, MountOption::Exec);
-    add(options.atime == crate::options::Atime::Never, MountOption::NoAtime, MountOption::Atime);
-    config.mount_options = mount;
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+/// Starts the threads that serve requests.
+fn serve<O: crate::operations::Operations>(
+    channel: &Channel,
+    transport: &Arc<Transport<O>>,
+    ended: &Arc<Ended>,
+    threads: usize,
+) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let start = |number| {
+        let (transport, ended) = (Arc::clone(transport), Arc::clone(ended));
+        let channel = channel.try_clone()?;
+        std::thread::Builder::new().name(format!("fuse-{number}")).spawn(move || {
+            let served = transport.serve(&channel);
+            ended.set();
+            served
+        })
+    };
+    (0..threads).map(start).collect()
+}
+
+fn threads(options: &Options) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    config.n_threads = Some(options.threads.unwrap_or(THREADS * processors.max(2)));
-    config.clone_fd = true;
-    config
+    options.threads.unwrap_or(THREADS * processors.max(2))
+}
+
+/// Returns how the mount is made.
+fn mount_options(options: &Options) -> MountOptions {
+    let flags = [
+        (options.read_only, MountFlags::RDONLY),
+        (!options.dev, MountFlags::NODEV),
+        (!options.suid, MountFlags::NOSUID),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.atime == Atime::Never, MountFlags::NOATIME),
+    ];
+    let set = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag);
+    MountOptions {
+        fsname: options.fsname.clone().unwrap_or_else(|| "xfskit".into()),
+        subtype: "xfskit".into(),
+        flags: set.fold(MountFlags::empty(), MountFlags::union),
+        allow_other: options.allow_other,
+        default_permissions: true,
+    }
 }

@@ -23,7 +23,8 @@ macro_rules! kinds {
 kinds! {
     Lookup, Forget, GetAttr, SetAttr, ReadLink, Symlink, MkNod, MkDir, Unlink, RmDir, Rename, Link,
     Open, Read, Write, StatFs, Release, FSync, SetXattr, GetXattr, ListXattr, RemoveXattr, OpenDir,
-    ReadDir, ReadDirPlus, FSyncDir, Create, Ioctl, Fallocate, LSeek, CopyFileRange,
+    ReadDir, ReadDirPlus, FSyncDir, Create, Ioctl, Fallocate, LSeek, CopyFileRange, SyncFs, TmpFile,
+    Statx,
 }
 
 /// Counts of one kind.

@@ -112,17 +112,19 @@ fn said<T>(what: &str, result: std::io::Result<T>) -> String {
     }
 }
 
+/// Sets the flags of a file (`FS_XFLAG_…`).
+fn protect(path: &Path, xflags: u32) {
+    let file = File::open(path).expect("open");
+    let mut flags = fsxattr::get(file.as_fd()).expect("flags");
+    flags.xflags = xflags;
+    fsxattr::set(file.as_fd(), flags).expect("set");
+}
+
 #[test]
 fn immutable_and_append_only_files_are_protected_as_on_linux() {
     if !possible() {
         return;
     }
-    let protect = |path: &Path, xflags: u32| {
-        let file = File::open(path).expect("open");
-        let mut flags = fsxattr::get(file.as_fd()).expect("flags");
-        flags.xflags = xflags;
-        fsxattr::set(file.as_fd(), flags).expect("set");
-    };
     same(&[], |root| {
         let mut seen = Vec::new();
         for (name, xflags) in [("fixed", fsxattr::IMMUTABLE), ("grows", fsxattr::APPEND)] {
@@ -166,5 +168,75 @@ fn immutable_and_append_only_files_are_protected_as_on_linux() {
             seen.push(said("unlink then", fs::remove_file(&file)));
         }
         seen
+    });
+}
+
+#[test]
+fn files_without_a_name_get_one_as_on_linux() {
+    if !possible() {
+        return;
+    }
+    same(&[], |root| {
+        let dir = root.join("d");
+        fs::create_dir(&dir).expect("a directory");
+        std::os::unix::fs::chown(&dir, None, Some(7)).expect("a group");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o2775)).expect("setgid");
+        let open = |flags| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | flags;
+            rustix::fs::open(&dir, flags, Mode::from_raw_mode(0o666)).map(File::from)
+        };
+        let file = open(OFlags::empty()).expect("a file without a name");
+        file.write_all_at(b"content", 5000).expect("written");
+        let names = || fs::read_dir(&dir).expect("a listing").count();
+        let mut lines = vec![seen(&file), format!("{} names", names())];
+        let link = |file: &File, name: &str| {
+            let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+            let (here, follow) = (rustix::fs::CWD, rustix::fs::AtFlags::SYMLINK_FOLLOW);
+            rustix::fs::linkat(here, &from, here, dir.join(name), follow)
+        };
+        lines.push(format!("linked: {:?}", link(&file, "named")));
+        lines.push(format!("twice: {:?}", link(&file, "also")));
+        lines.push(seen(&file));
+        lines.push(format!("{:?}", fs::read(dir.join("named")).expect("content").len()));
+        let exclusive = open(OFlags::EXCL).expect("one that stays without");
+        lines.push(format!("exclusive: {:?}", link(&exclusive, "never")));
+        exclusive.write_all_at(&[1; 100_000], 0).expect("written");
+        drop(exclusive);
+        lines.push(format!("{} names", names()));
+        lines
+    });
+}
+
+/// Returns what fstat(2) says of a file.
+fn seen(file: &File) -> String {
+    let of = rustix::fs::fstat(file).expect("metadata");
+    format!(
+        "mode {:o}, {} links, group {}, {} bytes",
+        of.st_mode, of.st_nlink, of.st_gid, of.st_size
+    )
+}
+
+#[test]
+fn times_of_birth_are_seen_as_on_linux() {
+    use rustix::fs::{StatxFlags, statx};
+    if !possible() {
+        return;
+    }
+    same(&[], |root| {
+        let path = root.join("file");
+        let ask = || {
+            let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+            let nothing = rustix::fs::AtFlags::empty();
+            let of = statx(rustix::fs::CWD, &path, nothing, flags).expect("metadata");
+            let known = of.stx_mask & StatxFlags::BTIME.bits();
+            let now = std::time::SystemTime::now();
+            let since = now.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+            let age = since.abs_diff(u64::try_from(of.stx_btime.tv_sec).expect("after 1970"));
+            format!("birth {known:x}, new {}, {} bytes", age < 100, of.stx_size)
+        };
+        fs::write(&path, "content").expect("a file");
+        let first = ask();
+        fs::write(&path, "more content").expect("written");
+        vec![first, ask()]
     });
 }

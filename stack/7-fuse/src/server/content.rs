@@ -11,7 +11,7 @@ use xfskit_vfs::{self as vfs, AtEnd, FileHandle, FileReader, Fs, Seek};
 
 use super::Server;
 use crate::nodes::{File, OpenFile};
-use crate::operations::{Caller, Fallocate, Reply};
+use crate::operations::{Fallocate, Node, Reply};
 
 thread_local! {
     /// The buffer of this thread's reads.
@@ -112,11 +112,22 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         Ok(())
     }
 
-    pub(super) fn truncate_file(&self, caller: Caller, ino: Ino, size: u64) -> Reply<()> {
+    /// Opens a node that was just made; it is forgotten if that fails.
+    pub(super) fn opened_node(&self, node: Node) -> Reply<Node> {
+        match self.open_file(node.stat.ino) {
+            Ok(_) => Ok(node),
+            Err(error) => {
+                self.nodes.forget(node.stat.ino, 1);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn truncate_file(&self, ino: Ino, size: u64, kill_bits: bool) -> Reply<()> {
         self.to_change()?;
         let file = self.file(ino)?;
         let OpenFile::Writable(handle) = &file.open else { return Err(Errno::ROFS) };
-        self.kill_privileges(ino, &file.plain, !caller.is_root())?;
+        self.kill_privileges(ino, &file.plain, kill_bits)?;
         self.changed(handle.truncate(size))
     }
 
@@ -175,7 +186,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         Ok((what == Seek::Hole).then_some(at.min(size)))
     }
 
-    pub(super) fn copy(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64> {
+    pub(super) fn copy(
+        &self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        kill_bits: bool,
+    ) -> Reply<u64> {
         self.to_change()?;
         let (source, target) = (self.file(from.0)?, self.file(to.0)?);
         let (OpenFile::Writable(from_file), OpenFile::Writable(to_file)) =
@@ -183,7 +200,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         else {
             return Err(Errno::ROFS);
         };
-        self.kill_privileges(to.0, &target.plain, true)?;
+        self.kill_privileges(to.0, &target.plain, kill_bits)?;
         let end = from.1.saturating_add(len);
         self.changed(to_file.copy_range(to.1, from_file, from.1..end))
     }

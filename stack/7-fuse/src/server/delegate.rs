@@ -29,13 +29,12 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node> {
         let node = self.make_node(dir, name, new)?;
-        match self.open_file(node.stat.ino) {
-            Ok(_) => Ok(node),
-            Err(error) => {
-                self.nodes.forget(node.stat.ino, 1);
-                Err(error)
-            }
-        }
+        self.opened_node(node)
+    }
+
+    fn create_unnamed(&self, dir: Ino, new: &NewNode) -> Reply<Node> {
+        let node = self.make_unnamed_node(dir, new)?;
+        self.opened_node(node)
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node> {
@@ -65,19 +64,19 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.reply(self.stat_of(ino))
     }
 
-    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat> {
-        self.change_attributes(caller, ino, changes)
+    fn change(&self, ino: Ino, changes: &Changes) -> Reply<Stat> {
+        self.change_attributes(ino, changes)
     }
 
     fn statfs(&self) -> Statfs {
         self.fs.statfs()
     }
 
-    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()> {
+    fn open(&self, ino: Ino, how: Open) -> Reply<()> {
         self.may_open(ino, how)?;
         self.open_file(ino)?;
         if how.truncate
-            && let Err(error) = self.truncate_file(caller, ino, 0)
+            && let Err(error) = self.truncate_file(ino, 0, how.kill_bits)
         {
             self.nodes.released(ino);
             return Err(error);
@@ -101,6 +100,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.sync_file(ino)
     }
 
+    fn sync(&self) -> Reply<()> {
+        self.reply(self.commit()).map(|_| ())
+    }
+
     fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()> {
         self.allocate(ino, offset, len, how)
     }
@@ -109,8 +112,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.seek_file(ino, offset, what)
     }
 
-    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64> {
-        self.copy(from, to, len)
+    fn copy_range(&self, caller: Caller, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64> {
+        self.copy(from, to, len, !caller.is_root())
     }
 
     fn list(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(&Listed) -> Room) -> Reply<()> {

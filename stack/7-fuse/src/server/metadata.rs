@@ -20,16 +20,11 @@ const CAPABILITY: &[u8] = b"security.capability";
 const HINT_MAX: u32 = (1 << 21) - 1;
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
-    pub(super) fn change_attributes(
-        &self,
-        caller: Caller,
-        ino: Ino,
-        changes: &Changes,
-    ) -> Reply<Stat> {
+    pub(super) fn change_attributes(&self, ino: Ino, changes: &Changes) -> Reply<Stat> {
         self.to_change()?;
         self.may_change(ino, changes)?;
         if let Some(size) = changes.size {
-            self.truncate_file(caller, ino, size)?;
+            self.truncate_file(ino, size, changes.kill_bits)?;
         }
         let time = |time: SetTime| match time {
             SetTime::At(time) => time,

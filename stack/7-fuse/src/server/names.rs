@@ -44,6 +44,16 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.changed(made())
     }
 
+    pub(super) fn make_unnamed_node(&self, dir: Ino, new: &NewNode) -> Reply<Node> {
+        self.to_change()?;
+        self.may_add(dir)?;
+        let made = || -> vfs::Result<Node> {
+            let hold = self.fs.make_unnamed(dir, new)?;
+            Ok(self.node(&self.fs.inode(hold.ino())?))
+        };
+        self.changed(made())
+    }
+
     pub(super) fn link_node(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node> {
         self.to_change()?;
         self.may_link(ino)?;

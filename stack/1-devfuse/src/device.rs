@@ -1,0 +1,183 @@
+//! Reading requests and writing replies.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::message::{OutHeader, notify};
+use crate::request::Request;
+
+/// The device.
+pub(crate) const PATH: &str = "/dev/fuse";
+/// Bytes of a request beside its data: more than the longest names.
+const HEADER: usize = 4096;
+
+/// A descriptor of a mount, to receive requests and reply to them. Several threads may use one, or
+/// each its own copy: the replies to the requests of a copy go through it.
+#[derive(Debug)]
+pub struct Channel(File);
+
+/// What was received.
+#[derive(Debug)]
+pub enum Received<'b> {
+    /// A request.
+    Request(Request<'b>),
+    /// A message that is not a valid request; its number.
+    Malformed(u64),
+    /// The mount is gone.
+    End,
+}
+
+/// A buffer for one request.
+#[derive(Debug)]
+pub struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// Returns a buffer for requests with at most `data` bytes of data.
+    pub fn new(data: u32) -> Self {
+        Self(vec![0; HEADER + usize::try_from(data).unwrap_or(usize::MAX - HEADER)])
+    }
+}
+
+impl Channel {
+    /// Opens the device. A mount is made with it afterwards.
+    ///
+    /// # Errors
+    /// The device is missing, or may not be opened.
+    pub(crate) fn open() -> io::Result<Self> {
+        OpenOptions::new().read(true).write(true).open(PATH).map(Self)
+    }
+
+    pub(crate) fn from_fd(fd: OwnedFd) -> Self {
+        Self(File::from(fd))
+    }
+
+    pub(crate) fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Returns another descriptor of the same mount, with a queue of its own for requests that are
+    /// being served.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let new = Self::open()?;
+        attach(&new.0, self.number())?;
+        Ok(new)
+    }
+
+    /// Waits for a request, and returns it.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn receive<'b>(&self, buffer: &'b mut Buffer) -> io::Result<Received<'b>> {
+        let len = loop {
+            match (&self.0).read(&mut buffer.0) {
+                Ok(len) => break len,
+                // The request was taken back; a signal.
+                Err(error) if is(&error, Errno::NOENT) || is(&error, Errno::INTR) => {}
+                Err(error) if is(&error, Errno::NODEV) => return Ok(Received::End),
+                Err(error) => return Err(error),
+            }
+        };
+        let message = &buffer.0[..len];
+        Ok(match Request::parse(message) {
+            Some(request) => Received::Request(request),
+            None => Received::Malformed(unique(message)),
+        })
+    }
+
+    /// Looks for a request until one is there, at most for `time`. This costs processor time and
+    /// saves the time in which a sleeping thread is woken.
+    pub fn look(&self, time: Duration) {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let start = Instant::now();
+        while start.elapsed() < time {
+            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+            if !matches!(poll(&mut fds, Some(&now)), Ok(0)) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Replies with the structures or bytes of `parts`.
+    ///
+    /// # Errors
+    /// The device fails. A request that was taken back is no error.
+    pub fn reply(&self, unique: u64, parts: &[&[u8]]) -> io::Result<()> {
+        self.send(OutHeader { unique, ..OutHeader::default() }, parts)
+    }
+
+    /// Replies with a structure.
+    ///
+    /// # Errors
+    /// As [`reply`](Self::reply).
+    pub fn reply_with<T: IntoBytes + Immutable>(&self, unique: u64, value: &T) -> io::Result<()> {
+        self.reply(unique, &[value.as_bytes()])
+    }
+
+    /// Replies with an error.
+    ///
+    /// # Errors
+    /// As [`reply`](Self::reply).
+    pub fn fail(&self, unique: u64, errno: Errno) -> io::Result<()> {
+        self.send(OutHeader { unique, error: -errno.raw_os_error(), len: 0 }, &[])
+    }
+
+    /// Tells the kernel that it must not use what it has cached of an inode: its attributes, and
+    /// its content.
+    ///
+    /// # Errors
+    /// The device fails. An inode that the kernel does not know is no error.
+    pub fn invalidate(&self, node: u64) -> io::Result<()> {
+        let message = crate::message::NotifyInvalInode { ino: node, off: 0, len: 0 };
+        let header = OutHeader { error: notify::INVAL_INODE, ..OutHeader::default() };
+        self.send(header, &[message.as_bytes()])
+    }
+
+    fn send(&self, header: OutHeader, parts: &[&[u8]]) -> io::Result<()> {
+        let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let header = OutHeader { len: u32::try_from(len).map_err(too_long)?, ..header };
+        let mut slices = [IoSlice::new(&[]); 4];
+        slices[0] = IoSlice::new(header.as_bytes());
+        for (slice, part) in slices[1..].iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        // The device takes a message as a whole, or not at all.
+        match (&self.0).write_vectored(&slices[..=parts.len()]) {
+            Ok(_) => Ok(()),
+            Err(error) if is(&error, Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// Returns the number of a message that may not be whole.
+fn unique(message: &[u8]) -> u64 {
+    message.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
+
+/// Makes `new` a descriptor of the mount of descriptor `number` (`FUSE_DEV_IOC_CLONE`).
+#[allow(unsafe_code)]
+fn attach(new: &File, number: i32) -> io::Result<()> {
+    const CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
+    let number = u32::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the call reads a u32, the number of a descriptor, through the pointer that it gets.
+    unsafe {
+        let clone = rustix::ioctl::Setter::<CLONE, u32>::new(number);
+        rustix::ioctl::ioctl(new, clone)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The kernel's FUSE device: mounts, requests and replies.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`message`] | the structures of the protocol |
+//! | [`request`] | a request, parsed |
+//! | [`reply`] | replies that are more than one structure |
+//! | [`init`] | the features that both sides agree on |
+//! | [`device`] | reading requests and writing replies |
+//! | [`mount`] | mounting, directly or through fusermount3 |
+//!
+//! The layout of the messages is that of `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45.
+
+pub mod device;
+pub mod init;
+pub mod message;
+pub mod mount;
+pub mod reply;
+pub mod request;
+
+pub use device::{Channel, Received};
+pub use request::{Operation, Request};

@@ -1,0 +1,435 @@
+//! A thread's loop, and the operation of each request.
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use xfskit_devfuse::device::Buffer;
+use xfskit_devfuse::message::{
+    CopyFileRangeIn, CreateIn, CreateOut, EntryOut, FallocateIn, GetxattrOut, InHeader, InitIn,
+    IoctlIn, IoctlOut, LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, ReadIn, Rename2In, SetxattrIn,
+    StatfsOut, WRITE_KILL_SUIDGID, WriteOut,
+};
+use xfskit_devfuse::reply::Listing;
+use xfskit_devfuse::{Channel, Operation, Received, Request, init};
+use xfskit_units::{Ino, index};
+use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode, Stat};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::encode::{self, mode_bits, permissions};
+use super::{REQUEST, Transport, WISHES};
+use crate::operations::{Caller, Fallocate, Node, Open, Operations, Reply, Room};
+use crate::statistics::Kind;
+
+/// Time for which a thread looks for the next request before it sleeps.
+const LOOK: Duration = Duration::from_micros(50);
+/// Bytes that one request copies at most. The reply counts in 32 bits, and programs ask again for
+/// the rest: whole blocks.
+const COPY_MAX: u64 = 1 << 30;
+
+/// Flags of open(2).
+const ACCESS: u32 = 3;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+/// Flags of setxattr(2).
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+/// Flags of renameat2(2).
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+/// Flags of fallocate(2).
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 16;
+/// Whences of lseek(2) that are sent.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+impl<O: Operations> Transport<O> {
+    /// Serves requests of `channel` until the mount is gone.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn serve(&self, channel: &Channel) -> io::Result<()> {
+        let mut buffer = Buffer::new(REQUEST);
+        loop {
+            match channel.receive(&mut buffer)? {
+                Received::Request(request) => self.answer_safely(channel, &request)?,
+                Received::Malformed(unique) => channel.fail(unique, Errno::IO)?,
+                Received::End => return Ok(()),
+            }
+            self.look(|| channel.look(LOOK));
+        }
+    }
+
+    /// Serves one request. A panic is this program's fault, and an error of that request only.
+    fn answer_safely(&self, channel: &Channel, request: &Request<'_>) -> io::Result<()> {
+        let answer = AssertUnwindSafe(|| self.answer(channel, request));
+        std::panic::catch_unwind(answer).unwrap_or_else(|_| {
+            tracing::error!(?request.header, "a request failed");
+            channel.fail(request.header.unique, Errno::IO)
+        })
+    }
+
+    /// Serves one request.
+    fn answer(&self, channel: &Channel, request: &Request<'_>) -> io::Result<()> {
+        let _timer = kind(&request.operation).map(|kind| self.statistics.time(kind));
+        let to = Replier { channel, unique: request.header.unique };
+        let (ino, caller) = (self.ino(request.header.nodeid), caller(&request.header));
+        let of = &self.operations;
+        match request.operation {
+            Operation::Init(init) => to.init(&init),
+            Operation::Destroy => to.empty(Ok(())),
+            Operation::Lookup { name } => to.entry(of.lookup(ino, name).as_ref()),
+            Operation::Forget(arg) => {
+                of.forget(ino, arg.nlookup);
+                Ok(())
+            }
+            Operation::BatchForget(forgets) => {
+                forgets.for_each(|one| of.forget(self.ino(one.nodeid), one.nlookup));
+                Ok(())
+            }
+            Operation::Getattr => to.attr(of.stat(ino)),
+            Operation::Statx(_) => to.with(of.stat(ino).map(|stat| encode::statx(&stat))),
+            Operation::Setattr(arg) => to.attr(of.change(ino, &encode::changes(&arg))),
+            Operation::Readlink => to.bytes(of.read_link(ino)),
+            Operation::Symlink { name, target } => {
+                self.make(to, ino, name, NewNode::symlink(target), caller)
+            }
+            Operation::Mknod { arg, name } => {
+                let rdev = is_device(arg.mode).then(|| encode::device(arg.rdev));
+                let (mode, umask) = (mode_bits(arg.mode), permissions(arg.umask));
+                let new = NewNode { mode, umask, rdev, ..NewNode::default() };
+                self.make(to, ino, name, new, caller)
+            }
+            Operation::Mkdir { arg, name } => {
+                let new = NewNode::directory(permissions(arg.mode));
+                let new = NewNode { umask: permissions(arg.umask), ..new };
+                self.make(to, ino, name, new, caller)
+            }
+            Operation::Unlink { name } => to.empty(of.unlink(ino, name)),
+            Operation::Rmdir { name } => to.empty(of.rmdir(ino, name)),
+            Operation::Rename { arg, name, new_name } => {
+                to.empty(self.rename((ino, name), &arg, new_name))
+            }
+            Operation::Link { arg, name } => {
+                let linked = of.link(self.ino(arg.oldnodeid), ino, name);
+                to.entry(linked.map(Some).as_ref())
+            }
+            Operation::Open(_) if self.no_open => to.fail(Errno::NOSYS),
+            Operation::Open(arg) => to.with(of.open(ino, how(&arg)).map(|()| encode::opened())),
+            Operation::Create { arg, name } => {
+                to.created(of.create(ino, name, &owned(&arg, caller)))
+            }
+            Operation::Tmpfile(arg) => to.created(of.create_unnamed(ino, &owned(&arg, caller))),
+            Operation::Release => {
+                of.release(ino);
+                to.empty(Ok(()))
+            }
+            Operation::Read(arg) => self.read(to, ino, &arg),
+            Operation::Write { arg, data } => {
+                let kill_bits = arg.write_flags & WRITE_KILL_SUIDGID != 0;
+                let written = of.write(ino, arg.offset, data, kill_bits);
+                to.with(written.map(|()| WriteOut { size: arg.size, padding: 0 }))
+            }
+            Operation::Fsync | Operation::Fsyncdir => to.empty(of.fsync(ino)),
+            Operation::Syncfs => to.empty(of.sync()),
+            Operation::Fallocate(arg) => to.empty(self.fallocate(ino, &arg)),
+            Operation::Lseek(arg) => {
+                to.with(self.seek(ino, &arg).map(|offset| LseekOut { offset }))
+            }
+            Operation::CopyFileRange(arg) => to.with(self.copy(caller, ino, &arg)),
+            Operation::Readdir(arg) => self.list(to, ino, &arg),
+            Operation::Readdirplus(arg) => self.list_nodes(to, ino, &arg),
+            Operation::Statfs => to.statfs(&of.statfs()),
+            Operation::Setxattr { arg, name, value } => {
+                to.empty(self.set_xattr(ino, &arg, name, value))
+            }
+            Operation::Getxattr { arg, name } => to.sized(of.xattr(ino, name), arg.size),
+            Operation::Listxattr(arg) => to.sized(of.xattr_names(caller, ino), arg.size),
+            Operation::Removexattr { name } => to.empty(of.remove_xattr(ino, name)),
+            Operation::Ioctl { arg, argument } => {
+                to.ioctl(&arg, of.ioctl(caller, ino, arg.cmd, argument))
+            }
+            // Directories have no state, and nothing happens at a close: the kernel is told not to
+            // ask. A request that was interrupted ends as any other.
+            Operation::Opendir
+            | Operation::Releasedir
+            | Operation::Flush
+            | Operation::Interrupt
+            | Operation::Unknown(_) => to.fail(Errno::NOSYS),
+        }
+    }
+
+    /// Makes a node, owned by the caller.
+    fn make(
+        &self,
+        to: Replier<'_>,
+        dir: Ino,
+        name: &[u8],
+        new: NewNode,
+        caller: Caller,
+    ) -> io::Result<()> {
+        let made = self.operations.make(dir, name, &new.owner(caller.uid, caller.gid));
+        to.entry(made.map(Some).as_ref())
+    }
+
+    fn rename(&self, from: (Ino, &[u8]), arg: &Rename2In, new_name: &[u8]) -> Reply<()> {
+        let mode = match arg.flags {
+            0 => RenameMode::Replace,
+            RENAME_NOREPLACE => RenameMode::NoReplace,
+            RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        self.operations.rename(from, (self.ino(arg.newdir), new_name), mode)
+    }
+
+    fn read(&self, to: Replier<'_>, ino: Ino, arg: &ReadIn) -> io::Result<()> {
+        let size = index(u64::from(arg.size));
+        let mut sent = None;
+        let read = self.operations.read(ino, arg.offset, size, &mut |bytes| {
+            sent = Some(to.channel.reply(to.unique, &[bytes]));
+        });
+        match (read, sent) {
+            (_, Some(sent)) => sent,
+            (Err(error), None) => to.fail(error),
+            (Ok(()), None) => to.fail(Errno::IO),
+        }
+    }
+
+    fn fallocate(&self, ino: Ino, arg: &FallocateIn) -> Reply<()> {
+        let keep_size = arg.mode & KEEP_SIZE != 0;
+        let how = match arg.mode & !KEEP_SIZE {
+            0 => Fallocate::Allocate { keep_size },
+            ZERO_RANGE => Fallocate::Zero { keep_size },
+            PUNCH_HOLE if keep_size => Fallocate::Punch,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        self.operations.fallocate(ino, arg.offset, arg.length, how)
+    }
+
+    fn seek(&self, ino: Ino, arg: &LseekIn) -> Reply<u64> {
+        let what = match arg.whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        self.operations.seek(ino, arg.offset, what)
+    }
+
+    fn copy(&self, caller: Caller, from: Ino, arg: &CopyFileRangeIn) -> Reply<WriteOut> {
+        let to = (self.ino(arg.nodeid_out), arg.off_out);
+        let len = arg.len.min(COPY_MAX);
+        let copied = self.operations.copy_range(caller, (from, arg.off_in), to, len)?;
+        Ok(WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 })
+    }
+
+    fn list(&self, to: Replier<'_>, dir: Ino, arg: &ReadIn) -> io::Result<()> {
+        let mut listing = Listing::new(arg.size);
+        let listed = self.operations.list(dir, arg.offset, &mut |entry| {
+            let kind = encode::kind(entry.file_type);
+            room(listing.add(entry.ino.0, entry.cookie, kind, &entry.name))
+        });
+        to.listing(listed, &listing)
+    }
+
+    fn list_nodes(&self, to: Replier<'_>, dir: Ino, arg: &ReadIn) -> io::Result<()> {
+        let mut listing = Listing::new(arg.size);
+        let listed = self.operations.list_nodes(dir, arg.offset, &mut |entry, node| {
+            // Without a node it is an entry without a lookup.
+            let out = node.map_or_else(EntryOut::default, |node| encode::entry(Some(node)));
+            let kind = encode::kind(entry.file_type);
+            room(listing.add_plus(&out, entry.ino.0, entry.cookie, kind, &entry.name))
+        });
+        to.listing(listed, &listing)
+    }
+
+    fn set_xattr(&self, ino: Ino, arg: &SetxattrIn, name: &[u8], value: &[u8]) -> Reply<()> {
+        let mode = match arg.flags & (XATTR_CREATE | XATTR_REPLACE) {
+            0 => SetMode::Any,
+            XATTR_CREATE => SetMode::Create,
+            XATTR_REPLACE => SetMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        self.operations.set_xattr(ino, name, value, mode)
+    }
+}
+
+/// Replies to one request.
+#[derive(Clone, Copy)]
+struct Replier<'c> {
+    channel: &'c Channel,
+    unique: u64,
+}
+
+impl Replier<'_> {
+    fn fail(self, error: Errno) -> io::Result<()> {
+        self.channel.fail(self.unique, error)
+    }
+
+    fn with<T: IntoBytes + Immutable>(self, value: Reply<T>) -> io::Result<()> {
+        match value {
+            Ok(value) => self.channel.reply_with(self.unique, &value),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn empty(self, result: Reply<()>) -> io::Result<()> {
+        match result {
+            Ok(()) => self.channel.reply(self.unique, &[]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn bytes(self, bytes: Reply<Vec<u8>>) -> io::Result<()> {
+        match bytes {
+            Ok(bytes) => self.channel.reply(self.unique, &[&bytes]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn attr(self, stat: Reply<Stat>) -> io::Result<()> {
+        self.with(stat.map(|stat| encode::attr(&stat)))
+    }
+
+    fn entry(self, node: Result<&Option<Node>, &Errno>) -> io::Result<()> {
+        self.with(node.map(|node| encode::entry(node.as_ref())).map_err(|&error| error))
+    }
+
+    fn created(self, node: Reply<Node>) -> io::Result<()> {
+        self.with(
+            node.map(|node| CreateOut {
+                entry: encode::entry(Some(&node)),
+                open: encode::opened(),
+            }),
+        )
+    }
+
+    fn listing(self, listed: Reply<()>, listing: &Listing) -> io::Result<()> {
+        match listed {
+            Ok(()) => self.channel.reply(self.unique, &[listing.bytes()]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn statfs(self, of: &crate::operations::Statfs) -> io::Result<()> {
+        let out = StatfsOut {
+            blocks: of.blocks,
+            bfree: of.blocks_free,
+            bavail: of.blocks_free,
+            files: of.inodes,
+            ffree: of.inodes_free,
+            bsize: of.blocksize,
+            frsize: of.blocksize,
+            namelen: of.name_max,
+            ..StatfsOut::default()
+        };
+        self.channel.reply_with(self.unique, &out)
+    }
+
+    /// Replies with a value, or its size if `size` is 0.
+    fn sized(self, value: Reply<Vec<u8>>, size: u32) -> io::Result<()> {
+        match value {
+            Ok(value) if size == 0 => {
+                let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+                self.channel.reply_with(self.unique, &GetxattrOut { size, padding: 0 })
+            }
+            Ok(value) if value.len() as u64 > u64::from(size) => self.fail(Errno::RANGE),
+            value => self.bytes(value),
+        }
+    }
+
+    fn ioctl(self, arg: &IoctlIn, result: Reply<Vec<u8>>) -> io::Result<()> {
+        match result {
+            Ok(bytes) if bytes.len() as u64 > u64::from(arg.out_size) => self.fail(Errno::INVAL),
+            Ok(bytes) => {
+                let out = IoctlOut::default();
+                self.channel.reply(self.unique, &[out.as_bytes(), &bytes])
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn init(self, init: &InitIn) -> io::Result<()> {
+        let offered = init::offered(init);
+        tracing::info!(missing = ?WISHES.features.difference(offered), "features of the kernel");
+        match init::reply(init, &WISHES) {
+            Some(reply) => self.channel.reply_with(self.unique, &reply),
+            None => self.fail(Errno::PROTO),
+        }
+    }
+}
+
+/// Returns the kind that a request is counted as.
+fn kind(operation: &Operation<'_>) -> Option<Kind> {
+    Some(match operation {
+        Operation::Lookup { .. } => Kind::Lookup,
+        Operation::Forget(_) | Operation::BatchForget(_) => Kind::Forget,
+        Operation::Getattr => Kind::GetAttr,
+        Operation::Statx(_) => Kind::Statx,
+        Operation::Setattr(_) => Kind::SetAttr,
+        Operation::Readlink => Kind::ReadLink,
+        Operation::Symlink { .. } => Kind::Symlink,
+        Operation::Mknod { .. } => Kind::MkNod,
+        Operation::Mkdir { .. } => Kind::MkDir,
+        Operation::Unlink { .. } => Kind::Unlink,
+        Operation::Rmdir { .. } => Kind::RmDir,
+        Operation::Rename { .. } => Kind::Rename,
+        Operation::Link { .. } => Kind::Link,
+        Operation::Open(_) => Kind::Open,
+        Operation::Create { .. } => Kind::Create,
+        Operation::Tmpfile(_) => Kind::TmpFile,
+        Operation::Read(_) => Kind::Read,
+        Operation::Write { .. } => Kind::Write,
+        Operation::Statfs => Kind::StatFs,
+        Operation::Release => Kind::Release,
+        Operation::Fsync => Kind::FSync,
+        Operation::Fsyncdir => Kind::FSyncDir,
+        Operation::Syncfs => Kind::SyncFs,
+        Operation::Setxattr { .. } => Kind::SetXattr,
+        Operation::Getxattr { .. } => Kind::GetXattr,
+        Operation::Listxattr(_) => Kind::ListXattr,
+        Operation::Removexattr { .. } => Kind::RemoveXattr,
+        Operation::Opendir => Kind::OpenDir,
+        Operation::Readdir(_) => Kind::ReadDir,
+        Operation::Readdirplus(_) => Kind::ReadDirPlus,
+        Operation::Ioctl { .. } => Kind::Ioctl,
+        Operation::Fallocate(_) => Kind::Fallocate,
+        Operation::Lseek(_) => Kind::LSeek,
+        Operation::CopyFileRange(_) => Kind::CopyFileRange,
+        Operation::Init(_)
+        | Operation::Destroy
+        | Operation::Flush
+        | Operation::Releasedir
+        | Operation::Interrupt
+        | Operation::Unknown(_) => return None,
+    })
+}
+
+fn caller(header: &InHeader) -> Caller {
+    Caller { uid: header.uid, gid: header.gid }
+}
+
+fn how(arg: &OpenIn) -> Open {
+    Open {
+        write: arg.flags & ACCESS != 0,
+        append: arg.flags & O_APPEND != 0,
+        truncate: arg.flags & O_TRUNC != 0,
+        kill_bits: arg.open_flags & OPEN_KILL_SUIDGID != 0,
+    }
+}
+
+fn owned(arg: &CreateIn, caller: Caller) -> NewNode {
+    encode::new_file(arg).owner(caller.uid, caller.gid)
+}
+
+fn is_device(mode: u32) -> bool {
+    use xfskit_format::inode::FileType;
+    let file_type = FileType::from_mode(mode_bits(mode));
+    matches!(file_type, Some(FileType::CharDevice | FileType::BlockDevice))
+}
+
+fn room(fits: bool) -> Room {
+    if fits { Room::Left } else { Room::Full }
+}
