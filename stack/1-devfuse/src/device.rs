@@ -93,16 +93,21 @@ impl Channel {
         })
     }
 
+    /// Returns true if a request is there, or the mount is gone.
+    pub fn is_ready(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        !matches!(poll(&mut fds, Some(&now)), Ok(0))
+    }
+
     /// Looks for a request until one is there, at most for `time`. This costs processor time and
     /// saves the time in which a sleeping thread is woken.
     pub fn look(&self, time: Duration) {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if time.is_zero() {
+            return;
+        }
         let start = Instant::now();
-        while start.elapsed() < time {
-            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-            if !matches!(poll(&mut fds, Some(&now)), Ok(0)) {
-                return;
-            }
+        while !self.is_ready() && start.elapsed() < time {
             std::thread::yield_now();
         }
     }

@@ -42,7 +42,7 @@ impl BusyExtents {
     pub(crate) fn add(&self, freed: &[Freed], checkpoint: u64) {
         for extent in freed {
             if let Some(group) = self.groups.get(extent.agno.0 as usize) {
-                group.lock().insert(extent.agbno.0, (extent.len.0, checkpoint));
+                add_merged(&mut group.lock(), extent.agbno.0, extent.len.0, checkpoint);
             }
         }
     }
@@ -84,6 +84,25 @@ impl BusyExtents {
     }
 }
 
+/// Adds an extent, merged with its neighbours of the same checkpoint: a tree that is removed frees
+/// one chunk of inodes after the other, and a search passes each busy extent.
+fn add_merged(extents: &mut Extents, start: u32, len: u32, checkpoint: u64) {
+    let (mut start, mut end) = (start, start.saturating_add(len));
+    if let Some((&left, &(len, of))) = extents.range(..start).next_back()
+        && left.saturating_add(len) == start
+        && of == checkpoint
+    {
+        start = left;
+    }
+    if let Some(&(len, of)) = extents.get(&end)
+        && of == checkpoint
+    {
+        extents.remove(&end);
+        end = end.saturating_add(len);
+    }
+    extents.insert(start, (end - start, checkpoint));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +125,19 @@ mod tests {
         assert!(busy.has_extents(AgNumber(1)));
         busy.mark_durable(7);
         assert!(!busy.has_extents(AgNumber(1)));
+    }
+
+    #[test]
+    fn neighbours_of_one_checkpoint_are_one_extent() {
+        let busy = BusyExtents::new(1);
+        let extent =
+            |agbno, len| Freed { agno: AgNumber(0), agbno: AgBlock(agbno), len: ExtLen(len) };
+        busy.add(&[extent(20, 10), extent(0, 10), extent(10, 10)], 7);
+        busy.add(&[extent(30, 10)], 8);
+        let over = |agbno| busy.overlap(AgNumber(0), AgBlock(agbno), ExtLen(1));
+        assert_eq!(over(15), Some((AgBlock(0), ExtLen(30))));
+        assert_eq!(over(30), Some((AgBlock(30), ExtLen(10))));
+        busy.mark_durable(7);
+        assert_eq!((over(29), over(30)), (None, Some((AgBlock(30), ExtLen(10)))));
     }
 }

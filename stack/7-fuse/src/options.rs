@@ -1,12 +1,15 @@
 //! Options of a mount, as `-o` names them.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use xfskit_format::timestamp::Timestamp;
 use xfskit_vfs::Stat;
 
 /// Seconds after which relatime updates an atime in any case.
 const DAY: i64 = 24 * 60 * 60;
+/// Microseconds of busy polling at most.
+const BUSY_POLL_MAX: u64 = 10_000;
 
 /// When a read updates the atime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct Options {
     pub fsname: Option<String>,
     /// Threads that serve requests (`threads=`).
     pub threads: Option<usize>,
+    /// Time for which a thread looks for the next request before it sleeps (`busy_poll=`).
+    pub busy_poll: Option<Duration>,
 }
 
 /// An option that is not valid.
@@ -164,6 +169,11 @@ impl Options {
                 let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
                 self.threads = Some(threads.ok_or_else(|| OptionError::Value(option.to_owned()))?);
             }
+            "busy_poll" => {
+                let micros = value.parse().ok().filter(|micros| *micros <= BUSY_POLL_MAX);
+                let micros = micros.ok_or_else(|| OptionError::Value(option.to_owned()))?;
+                self.busy_poll = Some(Duration::from_micros(micros));
+            }
             _ => return Err(unknown()),
         }
         Ok(())
@@ -187,6 +197,7 @@ impl Options {
             "no_open",
             "fsname=",
             "threads=",
+            "busy_poll=",
         ];
         own.into_iter().chain(IGNORED.iter().copied()).collect()
     }

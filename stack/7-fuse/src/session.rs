@@ -75,7 +75,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         let server = Arc::new(Server::new(fs, root, options));
         let statistics = Arc::new(Statistics::default());
         let transport =
-            Arc::new(Transport::new(Arc::clone(&server), Arc::clone(&statistics), options.no_open));
+            Arc::new(Transport::new(Arc::clone(&server), Arc::clone(&statistics), options));
         let dir = dir.canonicalize()?;
         if !dir.is_dir() {
             return Err(Errno::NOTDIR.into());
@@ -185,7 +185,7 @@ fn serve<O: crate::operations::Operations>(
         let (transport, ended) = (Arc::clone(transport), Arc::clone(ended));
         let channel = channel.try_clone()?;
         std::thread::Builder::new().name(format!("fuse-{number}")).spawn(move || {
-            let served = transport.serve(&channel);
+            let served = transport.serve(&channel, number);
             ended.set();
             served
         })

@@ -6,21 +6,27 @@
 //! | module | what |
 //! | --- | --- |
 //! | `serve` | a thread's loop, and the operation of each request |
+//! | `watch` | which thread waits for the next request |
 //! | `encode` | attributes, times, modes and device numbers |
 
 mod encode;
 mod serve;
+mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use xfskit_devfuse::init::{Features, Wishes};
 use xfskit_devfuse::message::ROOT;
 use xfskit_units::Ino;
 
 use crate::operations::Operations;
+use crate::options::Options;
 use crate::statistics::Statistics;
+use watch::Watch;
 
+/// Time for which a thread looks for the next request, unless the options say otherwise.
+const BUSY_POLL: Duration = Duration::from_micros(50);
 /// Bytes of data of one request.
 const REQUEST: u32 = 1 << 20;
 
@@ -56,25 +62,20 @@ pub(crate) struct Transport<O> {
     operations: Arc<O>,
     statistics: Arc<Statistics>,
     no_open: bool,
-    /// A thread looks for the next request without sleeping.
-    looking: AtomicBool,
+    /// Time for which a thread looks for the next request before it sleeps.
+    busy_poll: Duration,
+    watch: Watch,
 }
 
 impl<O: Operations> Transport<O> {
-    pub(crate) fn new(operations: Arc<O>, statistics: Arc<Statistics>, no_open: bool) -> Self {
-        Self { operations, statistics, no_open, looking: AtomicBool::new(false) }
+    pub(crate) fn new(operations: Arc<O>, statistics: Arc<Statistics>, options: &Options) -> Self {
+        let busy_poll = options.busy_poll.unwrap_or(BUSY_POLL);
+        let (no_open, watch) = (options.no_open, Watch::default());
+        Self { operations, statistics, no_open, busy_poll, watch }
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.
     fn ino(&self, node: u64) -> Ino {
         if node == ROOT { self.operations.root() } else { Ino(node) }
-    }
-
-    /// Calls `look` unless another thread does that already.
-    fn look(&self, look: impl FnOnce()) {
-        if !self.looking.swap(true, Ordering::Acquire) {
-            look();
-            self.looking.store(false, Ordering::Release);
-        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use xfskit_devfuse::device::Buffer;
@@ -18,15 +17,16 @@ use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode, Stat};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::encode::{self, mode_bits, permissions};
+use super::watch::Thread;
 use super::{REQUEST, Transport, WISHES};
 use crate::operations::{Caller, Fallocate, Node, Open, Operations, Reply, Room};
 use crate::statistics::Kind;
 
-/// Time for which a thread looks for the next request before it sleeps.
-const LOOK: Duration = Duration::from_micros(50);
 /// Bytes that one request copies at most. The reply counts in 32 bits, and programs ask again for
 /// the rest: whole blocks.
 const COPY_MAX: u64 = 1 << 30;
+/// Bytes of a read or write that takes long.
+const LARGE: u32 = 128 << 10;
 
 /// Flags of open(2).
 const ACCESS: u32 = 3;
@@ -47,20 +47,37 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
 impl<O: Operations> Transport<O> {
-    /// Serves requests of `channel` until the mount is gone.
+    /// Serves requests of `channel` until the mount is gone, as the thread of this number.
     ///
     /// # Errors
     /// The device fails.
-    pub(crate) fn serve(&self, channel: &Channel) -> io::Result<()> {
+    pub(crate) fn serve(&self, channel: &Channel, thread: Thread) -> io::Result<()> {
         let mut buffer = Buffer::new(REQUEST);
-        loop {
-            match channel.receive(&mut buffer)? {
-                Received::Request(request) => self.answer_safely(channel, &request)?,
-                Received::Malformed(unique) => channel.fail(unique, Errno::IO)?,
+        let served = self.serve_until_end(channel, thread, &mut buffer);
+        self.watch.end();
+        served
+    }
+
+    fn serve_until_end(
+        &self,
+        channel: &Channel,
+        thread: Thread,
+        buffer: &mut Buffer,
+    ) -> io::Result<()> {
+        while self.watch.take(thread) {
+            channel.look(self.busy_poll);
+            let request = match channel.receive(buffer)? {
+                Received::Request(request) => request,
+                Received::Malformed(unique) => {
+                    channel.fail(unique, Errno::IO)?;
+                    continue;
+                }
                 Received::End => return Ok(()),
-            }
-            self.look(|| channel.look(LOOK));
+            };
+            self.watch.received(takes_long(&request.operation) || channel.is_ready());
+            self.answer_safely(channel, &request)?;
         }
+        Ok(())
     }
 
     /// Serves one request. A panic is this program's fault, and an error of that request only.
@@ -358,6 +375,16 @@ impl Replier<'_> {
             Some(reply) => self.channel.reply_with(self.unique, &reply),
             None => self.fail(Errno::PROTO),
         }
+    }
+}
+
+/// Returns true if other requests should not wait for this one.
+fn takes_long(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => true,
+        Operation::Read(arg) => arg.size >= LARGE,
+        Operation::Write { arg, .. } => arg.size >= LARGE,
+        _ => false,
     }
 }
 

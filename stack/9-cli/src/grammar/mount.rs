@@ -22,6 +22,7 @@ Its options are those of mount(8) for XFS, and of FUSE:
   dev, suid, noexec          device files work, setuid works, programs do not run
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older
   threads=N                  number of threads that serve requests
+  busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps; 0: never
 Unmount with `xfskit umount DIR`, which waits until the volume is closed; umount(8) does not wait.
 
 Examples:
