@@ -70,7 +70,8 @@ pub(crate) struct Transport<O> {
 impl<O: Operations> Transport<O> {
     pub(crate) fn new(operations: Arc<O>, statistics: Arc<Statistics>, options: &Options) -> Self {
         let busy_poll = options.busy_poll.unwrap_or(BUSY_POLL);
-        let (no_open, watch) = (options.no_open, Watch::default());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let (no_open, watch) = (options.no_open, Watch::new(processors.div_ceil(2)));
         Self { operations, statistics, no_open, busy_poll, watch }
     }
 

@@ -74,8 +74,11 @@ impl<O: Operations> Transport<O> {
                 }
                 Received::End => return Ok(()),
             };
-            self.watch.received(takes_long(&request.operation) || channel.is_ready());
-            self.answer_safely(channel, &request)?;
+            let more = self.watch.counts_backlog() && channel.is_ready();
+            self.watch.received(takes_long(&request.operation), more);
+            let answered = self.answer_safely(channel, &request);
+            self.watch.served();
+            answered?;
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! are warm. The watch is handed over
 //!
 //! * before a request is served that is expected to take long,
-//! * if another request is there already, so that all processors serve a busy mount,
+//! * if requests have been there already for a while, so that a busy mount is served by half of the
+//!   processors: the other half has the programs that ask,
 //! * by the deputy, a thread that sleeps for a millisecond at a time while requests arrive, if the
 //!   same request was being served a millisecond ago.
 
@@ -18,12 +19,17 @@ const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a request after which the deputy sleeps until there is one.
 const IDLE: u32 = 100;
 
+/// Requests in a row behind which another one was there already, from which on the mount is busy.
+const BACKLOG: u32 = 8;
+
 /// Number of a thread.
 pub(crate) type Thread = usize;
 
 /// The watch of a mount.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watch {
+    /// Threads that serve requests at once because the mount is busy.
+    most: usize,
     state: Mutex<State>,
     changed: Condvar,
     /// Wakes a deputy that sleeps for good.
@@ -38,6 +44,10 @@ struct State {
     busy: bool,
     /// Requests so far.
     requests: u64,
+    /// … in a row behind which another one was there.
+    backlog: u32,
+    /// Threads that serve a request.
+    serving: usize,
     /// One of the sleeping threads is the deputy.
     has_deputy: bool,
     /// … and sleeps until there is a request.
@@ -46,6 +56,21 @@ struct State {
 }
 
 impl Watch {
+    /// Returns the watch of a mount whose requests `most` threads serve at once when it is busy.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            deputy_called: Condvar::new(),
+        }
+    }
+
+    /// Returns true if it matters whether another request is there.
+    pub(super) fn counts_backlog(&self) -> bool {
+        self.most > 1
+    }
+
     /// Waits until `thread` has the watch. Returns false at the end of the mount.
     pub(super) fn take(&self, thread: Thread) -> bool {
         let mut state = self.state.lock();
@@ -91,12 +116,16 @@ impl Watch {
         }
     }
 
-    /// Records that the thread with the watch received a request. `hand_over`: another thread gets
-    /// the watch while it is served.
-    pub(super) fn received(&self, hand_over: bool) {
+    /// Records that the thread with the watch received a request. Another thread gets the watch
+    /// meanwhile if the request `takes_long`, or if the mount is busy; `more` are there.
+    pub(super) fn received(&self, takes_long: bool, more: bool) {
         let mut state = self.state.lock();
         state.requests += 1;
+        state.serving += 1;
         state.busy = true;
+        state.backlog = if more { state.backlog.saturating_add(1) } else { 0 };
+        let is_busy = state.backlog > BACKLOG && state.serving < self.most;
+        let hand_over = takes_long || is_busy;
         if hand_over {
             state.holder = None;
         }
@@ -107,6 +136,11 @@ impl Watch {
         } else if hand_over {
             self.changed.notify_one();
         }
+    }
+
+    /// Records that a thread has served its request.
+    pub(super) fn served(&self) {
+        self.state.lock().serving -= 1;
     }
 
     /// Ends the wait of all threads: the mount is gone.
@@ -124,25 +158,25 @@ mod tests {
 
     #[test]
     fn the_watch_stays_with_a_thread_that_is_quick() {
-        let watch = Watch::default();
+        let watch = Watch::new(4);
         for _ in 0..10 {
             assert!(watch.take(1));
-            watch.received(false);
+            watch.received(false, false);
         }
     }
 
     #[test]
     fn another_thread_gets_it_when_it_is_handed_over_or_a_request_takes_long() {
         for hand_over in [true, false] {
-            let (watch, taken) = (Watch::default(), AtomicBool::new(false));
+            let (watch, taken) = (Watch::new(4), AtomicBool::new(false));
             assert!(watch.take(1));
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(watch.take(2));
                     taken.store(true, Ordering::Release);
-                    watch.received(true);
+                    watch.received(true, false);
                 });
-                watch.received(hand_over);
+                watch.received(hand_over, false);
                 while !taken.load(Ordering::Acquire) {
                     std::thread::yield_now();
                 }
@@ -152,19 +186,32 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_mount_is_served_by_several_threads_at_once() {
+        for (most, handed_over) in [(1, false), (2, true)] {
+            let watch = Watch::new(most);
+            for _ in 0..=BACKLOG {
+                assert!(watch.take(1));
+                watch.received(false, true);
+                watch.served();
+            }
+            assert_eq!(watch.state.lock().holder.is_none(), handed_over);
+        }
+    }
+
+    #[test]
     fn a_deputy_that_rests_is_woken() {
-        let watch = Watch::default();
+        let watch = Watch::new(4);
         assert!(watch.take(1));
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(watch.take(2)));
             std::thread::sleep(TICK * (IDLE + 100));
-            watch.received(false);
+            watch.received(false, false);
         });
     }
 
     #[test]
     fn the_end_wakes_all() {
-        let watch = Watch::default();
+        let watch = Watch::new(4);
         assert!(watch.take(0));
         std::thread::scope(|scope| {
             let (first, second) = (scope.spawn(|| watch.take(1)), scope.spawn(|| watch.take(2)));
