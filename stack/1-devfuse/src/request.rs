@@ -9,7 +9,7 @@ use crate::message::{
 };
 
 /// One request of the kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Its number, inode and caller.
     pub header: InHeader,
@@ -18,7 +18,7 @@ pub struct Request<'a> {
 }
 
 /// What is requested, with its arguments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[allow(missing_docs)] // the fields are those of the protocol
 pub enum Operation<'a> {
     Lookup {
@@ -167,7 +167,7 @@ fn parse_body(opcode: Opcode, mut of: Arguments<'_>) -> Option<Operation<'_>> {
         Opcode::Listxattr => Operation::Listxattr(of.take()?),
         Opcode::Removexattr => Operation::Removexattr { name: of.name()? },
         Opcode::Flush => Operation::Flush,
-        Opcode::Init => Operation::Init(of.take_short()?),
+        Opcode::Init => Operation::Init(of.take_short()),
         Opcode::Opendir => Operation::Opendir,
         Opcode::Readdir => Operation::Readdir(of.take()?),
         Opcode::Readdirplus => Operation::Readdirplus(of.take()?),
@@ -197,12 +197,12 @@ impl<'a> Arguments<'a> {
     }
 
     /// … of which an older kernel sends the first fields.
-    fn take_short<T: FromBytes + zerocopy::IntoBytes + Default>(&mut self) -> Option<T> {
+    fn take_short<T: FromBytes + zerocopy::IntoBytes + Default>(&mut self) -> T {
         let mut value = T::default();
         let len = self.0.len().min(size_of::<T>());
         value.as_mut_bytes()[..len].copy_from_slice(&self.0[..len]);
         self.0 = &self.0[len..];
-        Some(value)
+        value
     }
 
     /// Returns the bytes before the next NUL.
@@ -221,7 +221,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// The inodes of a request to forget many.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Forgets<'a> {
     left: u32,
     bytes: &'a [u8],

@@ -200,7 +200,7 @@ fn files_without_a_name_get_one_as_on_linux() {
         lines.push(format!("{:?}", fs::read(dir.join("named")).expect("content").len()));
         let exclusive = open(OFlags::EXCL).expect("one that stays without");
         lines.push(format!("exclusive: {:?}", link(&exclusive, "never")));
-        exclusive.write_all_at(&[1; 100_000], 0).expect("written");
+        exclusive.write_all_at(&vec![1; 100_000], 0).expect("written");
         drop(exclusive);
         lines.push(format!("{} names", names()));
         lines

@@ -6,10 +6,12 @@
 //! | module | what |
 //! | --- | --- |
 //! | `serve` | a thread's loop, and the operation of each request |
+//! | `replier` | the reply to a request |
 //! | `watch` | which thread waits for the next request |
 //! | `encode` | attributes, times, modes and device numbers |
 
 mod encode;
+mod replier;
 mod serve;
 mod watch;
 

@@ -6,20 +6,20 @@ use std::panic::AssertUnwindSafe;
 use rustix::io::Errno;
 use xfskit_devfuse::device::Buffer;
 use xfskit_devfuse::message::{
-    CopyFileRangeIn, CreateIn, CreateOut, EntryOut, FallocateIn, GetxattrOut, InHeader, InitIn,
-    IoctlIn, IoctlOut, LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, ReadIn, Rename2In, SetxattrIn,
-    StatfsOut, WRITE_KILL_SUIDGID, WriteOut,
+    CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, InHeader, LseekIn, LseekOut,
+    OPEN_KILL_SUIDGID, OpenIn, ReadIn, Rename2In, SetxattrIn, WRITE_KILL_SUIDGID, WriteOut,
 };
 use xfskit_devfuse::reply::Listing;
-use xfskit_devfuse::{Channel, Operation, Received, Request, init};
+use xfskit_devfuse::{Channel, Operation, Received, Request};
+use xfskit_format::inode::FileType;
 use xfskit_units::{Ino, index};
-use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode, Stat};
-use zerocopy::{Immutable, IntoBytes};
+use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode};
 
 use super::encode::{self, mode_bits, permissions};
+use super::replier::Replier;
 use super::watch::Thread;
-use super::{REQUEST, Transport, WISHES};
-use crate::operations::{Caller, Fallocate, Node, Open, Operations, Reply, Room};
+use super::{REQUEST, Transport};
+use crate::operations::{Caller, Fallocate, Open, Operations, Reply, Room};
 use crate::statistics::Kind;
 
 /// Bytes that one request copies at most. The reply counts in 32 bits, and programs ask again for
@@ -76,7 +76,7 @@ impl<O: Operations> Transport<O> {
             };
             let more = self.watch.counts_backlog() && channel.is_ready();
             self.watch.received(takes_long(&request.operation), more);
-            let answered = self.answer_safely(channel, &request);
+            let answered = self.answer_safely(channel, request);
             self.watch.served();
             answered?;
         }
@@ -84,16 +84,17 @@ impl<O: Operations> Transport<O> {
     }
 
     /// Serves one request. A panic is this program's fault, and an error of that request only.
-    fn answer_safely(&self, channel: &Channel, request: &Request<'_>) -> io::Result<()> {
+    fn answer_safely(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
+        let header = request.header;
         let answer = AssertUnwindSafe(|| self.answer(channel, request));
         std::panic::catch_unwind(answer).unwrap_or_else(|_| {
-            tracing::error!(?request.header, "a request failed");
-            channel.fail(request.header.unique, Errno::IO)
+            tracing::error!(?header, "a request failed");
+            channel.fail(header.unique, Errno::IO)
         })
     }
 
     /// Serves one request.
-    fn answer(&self, channel: &Channel, request: &Request<'_>) -> io::Result<()> {
+    fn answer(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
         let _timer = kind(&request.operation).map(|kind| self.statistics.time(kind));
         let to = Replier { channel, unique: request.header.unique };
         let (ino, caller) = (self.ino(request.header.nodeid), caller(&request.header));
@@ -138,7 +139,7 @@ impl<O: Operations> Transport<O> {
                 to.entry(linked.map(Some).as_ref())
             }
             Operation::Open(_) if self.no_open => to.fail(Errno::NOSYS),
-            Operation::Open(arg) => to.with(of.open(ino, how(&arg)).map(|()| encode::opened())),
+            Operation::Open(arg) => to.with(of.open(ino, how(arg)).map(|()| encode::opened())),
             Operation::Create { arg, name } => {
                 to.created(of.create(ino, name, &owned(&arg, caller)))
             }
@@ -164,7 +165,7 @@ impl<O: Operations> Transport<O> {
             Operation::Readdirplus(arg) => self.list_nodes(to, ino, &arg),
             Operation::Statfs => to.statfs(&of.statfs()),
             Operation::Setxattr { arg, name, value } => {
-                to.empty(self.set_xattr(ino, &arg, name, value))
+                to.empty(self.set_xattr(ino, arg, name, value))
             }
             Operation::Getxattr { arg, name } => to.sized(of.xattr(ino, name), arg.size),
             Operation::Listxattr(arg) => to.sized(of.xattr_names(caller, ino), arg.size),
@@ -265,7 +266,7 @@ impl<O: Operations> Transport<O> {
         to.listing(listed, &listing)
     }
 
-    fn set_xattr(&self, ino: Ino, arg: &SetxattrIn, name: &[u8], value: &[u8]) -> Reply<()> {
+    fn set_xattr(&self, ino: Ino, arg: SetxattrIn, name: &[u8], value: &[u8]) -> Reply<()> {
         let mode = match arg.flags & (XATTR_CREATE | XATTR_REPLACE) {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
@@ -273,111 +274,6 @@ impl<O: Operations> Transport<O> {
             _ => return Err(Errno::INVAL),
         };
         self.operations.set_xattr(ino, name, value, mode)
-    }
-}
-
-/// Replies to one request.
-#[derive(Clone, Copy)]
-struct Replier<'c> {
-    channel: &'c Channel,
-    unique: u64,
-}
-
-impl Replier<'_> {
-    fn fail(self, error: Errno) -> io::Result<()> {
-        self.channel.fail(self.unique, error)
-    }
-
-    fn with<T: IntoBytes + Immutable>(self, value: Reply<T>) -> io::Result<()> {
-        match value {
-            Ok(value) => self.channel.reply_with(self.unique, &value),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn empty(self, result: Reply<()>) -> io::Result<()> {
-        match result {
-            Ok(()) => self.channel.reply(self.unique, &[]),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn bytes(self, bytes: Reply<Vec<u8>>) -> io::Result<()> {
-        match bytes {
-            Ok(bytes) => self.channel.reply(self.unique, &[&bytes]),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn attr(self, stat: Reply<Stat>) -> io::Result<()> {
-        self.with(stat.map(|stat| encode::attr(&stat)))
-    }
-
-    fn entry(self, node: Result<&Option<Node>, &Errno>) -> io::Result<()> {
-        self.with(node.map(|node| encode::entry(node.as_ref())).map_err(|&error| error))
-    }
-
-    fn created(self, node: Reply<Node>) -> io::Result<()> {
-        self.with(
-            node.map(|node| CreateOut {
-                entry: encode::entry(Some(&node)),
-                open: encode::opened(),
-            }),
-        )
-    }
-
-    fn listing(self, listed: Reply<()>, listing: &Listing) -> io::Result<()> {
-        match listed {
-            Ok(()) => self.channel.reply(self.unique, &[listing.bytes()]),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn statfs(self, of: &crate::operations::Statfs) -> io::Result<()> {
-        let out = StatfsOut {
-            blocks: of.blocks,
-            bfree: of.blocks_free,
-            bavail: of.blocks_free,
-            files: of.inodes,
-            ffree: of.inodes_free,
-            bsize: of.blocksize,
-            frsize: of.blocksize,
-            namelen: of.name_max,
-            ..StatfsOut::default()
-        };
-        self.channel.reply_with(self.unique, &out)
-    }
-
-    /// Replies with a value, or its size if `size` is 0.
-    fn sized(self, value: Reply<Vec<u8>>, size: u32) -> io::Result<()> {
-        match value {
-            Ok(value) if size == 0 => {
-                let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                self.channel.reply_with(self.unique, &GetxattrOut { size, padding: 0 })
-            }
-            Ok(value) if value.len() as u64 > u64::from(size) => self.fail(Errno::RANGE),
-            value => self.bytes(value),
-        }
-    }
-
-    fn ioctl(self, arg: &IoctlIn, result: Reply<Vec<u8>>) -> io::Result<()> {
-        match result {
-            Ok(bytes) if bytes.len() as u64 > u64::from(arg.out_size) => self.fail(Errno::INVAL),
-            Ok(bytes) => {
-                let out = IoctlOut::default();
-                self.channel.reply(self.unique, &[out.as_bytes(), &bytes])
-            }
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn init(self, init: &InitIn) -> io::Result<()> {
-        let offered = init::offered(init);
-        tracing::info!(missing = ?WISHES.features.difference(offered), "features of the kernel");
-        match init::reply(init, &WISHES) {
-            Some(reply) => self.channel.reply_with(self.unique, &reply),
-            None => self.fail(Errno::PROTO),
-        }
     }
 }
 
@@ -441,7 +337,7 @@ fn caller(header: &InHeader) -> Caller {
     Caller { uid: header.uid, gid: header.gid }
 }
 
-fn how(arg: &OpenIn) -> Open {
+fn how(arg: OpenIn) -> Open {
     Open {
         write: arg.flags & ACCESS != 0,
         append: arg.flags & O_APPEND != 0,
@@ -455,7 +351,6 @@ fn owned(arg: &CreateIn, caller: Caller) -> NewNode {
 }
 
 fn is_device(mode: u32) -> bool {
-    use xfskit_format::inode::FileType;
     let file_type = FileType::from_mode(mode_bits(mode));
     matches!(file_type, Some(FileType::CharDevice | FileType::BlockDevice))
 }

@@ -1,0 +1,118 @@
+//! Replies to one request.
+
+use std::io;
+
+use rustix::io::Errno;
+use xfskit_devfuse::message::{CreateOut, GetxattrOut, InitIn, IoctlIn, IoctlOut, StatfsOut};
+use xfskit_devfuse::reply::Listing;
+use xfskit_devfuse::{Channel, init};
+use xfskit_vfs::Stat;
+use zerocopy::{Immutable, IntoBytes};
+
+use super::{WISHES, encode};
+use crate::operations::{Node, Reply, Statfs};
+
+/// Replies to one request.
+#[derive(Clone, Copy)]
+pub(super) struct Replier<'c> {
+    pub channel: &'c Channel,
+    pub unique: u64,
+}
+
+impl Replier<'_> {
+    pub(super) fn fail(self, error: Errno) -> io::Result<()> {
+        self.channel.fail(self.unique, error)
+    }
+
+    pub(super) fn with<T: IntoBytes + Immutable>(self, value: Reply<T>) -> io::Result<()> {
+        match value {
+            Ok(value) => self.channel.reply_with(self.unique, &value),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(super) fn empty(self, result: Reply<()>) -> io::Result<()> {
+        match result {
+            Ok(()) => self.channel.reply(self.unique, &[]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(super) fn bytes(self, bytes: Reply<Vec<u8>>) -> io::Result<()> {
+        match bytes {
+            Ok(bytes) => self.channel.reply(self.unique, &[&bytes]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(super) fn attr(self, stat: Reply<Stat>) -> io::Result<()> {
+        self.with(stat.map(|stat| encode::attr(&stat)))
+    }
+
+    pub(super) fn entry(self, node: Result<&Option<Node>, &Errno>) -> io::Result<()> {
+        self.with(node.map(|node| encode::entry(node.as_ref())).map_err(|&error| error))
+    }
+
+    pub(super) fn created(self, node: Reply<Node>) -> io::Result<()> {
+        self.with(
+            node.map(|node| CreateOut {
+                entry: encode::entry(Some(&node)),
+                open: encode::opened(),
+            }),
+        )
+    }
+
+    pub(super) fn listing(self, listed: Reply<()>, listing: &Listing) -> io::Result<()> {
+        match listed {
+            Ok(()) => self.channel.reply(self.unique, &[listing.bytes()]),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(super) fn statfs(self, of: &Statfs) -> io::Result<()> {
+        let out = StatfsOut {
+            blocks: of.blocks,
+            bfree: of.blocks_free,
+            bavail: of.blocks_free,
+            files: of.inodes,
+            ffree: of.inodes_free,
+            bsize: of.blocksize,
+            frsize: of.blocksize,
+            namelen: of.name_max,
+            ..StatfsOut::default()
+        };
+        self.channel.reply_with(self.unique, &out)
+    }
+
+    /// Replies with a value, or its size if `size` is 0.
+    pub(super) fn sized(self, value: Reply<Vec<u8>>, size: u32) -> io::Result<()> {
+        match value {
+            Ok(value) if size == 0 => {
+                let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+                self.channel.reply_with(self.unique, &GetxattrOut { size, padding: 0 })
+            }
+            Ok(value) if value.len() as u64 > u64::from(size) => self.fail(Errno::RANGE),
+            value => self.bytes(value),
+        }
+    }
+
+    pub(super) fn ioctl(self, arg: &IoctlIn, result: Reply<Vec<u8>>) -> io::Result<()> {
+        match result {
+            Ok(bytes) if bytes.len() as u64 > u64::from(arg.out_size) => self.fail(Errno::INVAL),
+            Ok(bytes) => {
+                let out = IoctlOut::default();
+                self.channel.reply(self.unique, &[out.as_bytes(), &bytes])
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(super) fn init(self, init: &InitIn) -> io::Result<()> {
+        let offered = init::offered(init);
+        tracing::info!(missing = ?WISHES.features.difference(offered), "features of the kernel");
+        match init::reply(init, &WISHES) {
+            Some(reply) => self.channel.reply_with(self.unique, &reply),
+            None => self.fail(Errno::PROTO),
+        }
+    }
+}
