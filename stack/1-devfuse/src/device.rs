@@ -68,7 +68,7 @@ impl Channel {
     /// The system refuses.
     pub fn try_clone(&self) -> io::Result<Self> {
         let new = Self::open()?;
-        attach(&new.0, self.number())?;
+        crate::ioctl::attach(&new.0, self.number())?;
         Ok(new)
     }
 
@@ -172,17 +172,4 @@ fn is(error: &io::Error, errno: Errno) -> bool {
 /// Returns the number of a message that may not be whole.
 fn unique(message: &[u8]) -> u64 {
     message.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
-}
-
-/// Makes `new` a descriptor of the mount of descriptor `number` (`FUSE_DEV_IOC_CLONE`).
-#[allow(unsafe_code)]
-fn attach(new: &File, number: i32) -> io::Result<()> {
-    const CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
-    let number = u32::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the call reads a u32, the number of a descriptor, through the pointer that it gets.
-    unsafe {
-        let clone = rustix::ioctl::Setter::<CLONE, u32>::new(number);
-        rustix::ioctl::ioctl(new, clone)?;
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The kernel's FUSE device: mounts, requests and replies.
+//! Floor 1: the kernel's FUSE device: mounts, requests and replies.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -13,6 +13,7 @@
 
 pub mod device;
 pub mod init;
+mod ioctl;
 pub mod message;
 pub mod mount;
 pub mod reply;

@@ -147,7 +147,7 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Fopen: u32 {
         const DIRECT_IO = 1;
-        /// What is cached of the file stays.
+        /// The cache of the file stays.
         const KEEP_CACHE = 1 << 1;
         const NOFLUSH = 1 << 5;
         const PARALLEL_DIRECT_WRITES = 1 << 6;
@@ -163,7 +163,8 @@ pub const IOCTL_DIR: u32 = 1 << 4;
 
 /// Codes of messages to the kernel that nothing asked for.
 pub mod notify {
-    /// Attributes and cached content of an inode are stale ([`NotifyInvalInode`](super::NotifyInvalInode)).
+    /// Attributes and cached content of an inode are stale
+    /// ([`NotifyInvalInode`](super::NotifyInvalInode)).
     pub const INVAL_INODE: i32 = 2;
     /// A name is stale ([`NotifyInvalEntry`](super::NotifyInvalEntry), then the name and a NUL).
     pub const INVAL_ENTRY: i32 = 3;

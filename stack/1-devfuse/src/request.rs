@@ -17,7 +17,7 @@ pub struct Request<'a> {
     pub operation: Operation<'a>,
 }
 
-/// What is requested, with its arguments.
+/// The kind of a request, with its arguments.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the fields are those of the protocol
 pub enum Operation<'a> {
