@@ -4,11 +4,37 @@
 # make scrub: Linux' online check over a volume of each kind that xfskit writes, in an emulated machine.
 # make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
 # make tsan: threads under ThreadSanitizer.
+# make install: the program, manual pages, helpers of mount(8), a unit of systemd (PREFIX=, DESTDIR=).
 CARGO ?= cargo
+PREFIX ?= /usr/local
+# Where mount(8) and umount(8) look for their helpers.
+SBINDIR ?= /sbin
+BINDIR = $(PREFIX)/bin
+MANDIR = $(PREFIX)/share/man
+UNITDIR = $(PREFIX)/lib/systemd/user
+PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/xfskit
+.PHONY: install uninstall
 .PHONY: all test analyses torture scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
 
 all:
 	$(CARGO) build --release
+
+# Does not build: as root, cargo would leave files of root behind.
+install:
+	@test -x $(PROGRAM) || { echo "make install: there is no $(PROGRAM); run make first"; exit 1; }
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/xfskit
+	install -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8 $(DESTDIR)$(SBINDIR)
+	install -m 644 docs/man/*.1 $(DESTDIR)$(MANDIR)/man1
+	install -m 644 dist/man/*.8 $(DESTDIR)$(MANDIR)/man8
+	install -D -m 644 dist/systemd/xfskit-mount@.service $(DESTDIR)$(UNITDIR)/xfskit-mount@.service
+	ln -sfn $(BINDIR)/xfskit $(DESTDIR)$(SBINDIR)/mount.fuse.xfskit
+	ln -sfn $(BINDIR)/xfskit $(DESTDIR)$(SBINDIR)/umount.fuse.xfskit
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/xfskit $(DESTDIR)$(UNITDIR)/xfskit-mount@.service
+	rm -f $(addprefix $(DESTDIR)$(MANDIR)/man1/,$(notdir $(wildcard docs/man/*.1)))
+	rm -f $(addprefix $(DESTDIR)$(MANDIR)/man8/,$(notdir $(wildcard dist/man/*.8)))
+	rm -f $(DESTDIR)$(SBINDIR)/mount.fuse.xfskit $(DESTDIR)$(SBINDIR)/umount.fuse.xfskit
 
 # Tests wait for disks, guests and each other. The analyses of the code take what they leave of the
 # processors: in a target folder of their own, since cargo locks one while it compiles.

@@ -8,13 +8,17 @@
 //! | --- | --- |
 //! | [`operations`] | the operations, whatever carries the requests |
 //! | [`server`] | runs them on a volume |
+//! | [`idmap`] | shows other owners than those of the volume |
 //! | `nodes` | the inodes that the kernel refers to |
 //! | `ioctl` | ioctls and their arguments |
 //! | `transport` | requests of the kernel, by the FUSE device |
 //! | [`session`] | mounts, commits, unmounts |
+//! | `idle` | unmounts what is not in use |
 //! | [`options`] | options of a mount |
 //! | [`statistics`] | counts of requests, and how long they took |
 
+mod idle;
+pub mod idmap;
 mod ioctl;
 mod nodes;
 pub mod operations;
@@ -24,6 +28,7 @@ pub mod session;
 pub mod statistics;
 mod transport;
 
+pub use idmap::{IdMap, IdMapError};
 pub use options::{Atime, OptionError, Options};
 pub use server::Server;
 pub use session::Session;

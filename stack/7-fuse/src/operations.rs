@@ -21,12 +21,14 @@ pub struct Caller {
     pub uid: u32,
     /// Group for filesystem access.
     pub gid: u32,
+    /// It is root of the machine, whatever its ids are in the volume.
+    pub privileged: bool,
 }
 
 impl Caller {
     /// Returns true for root, which has every capability as far as the protocol tells.
     pub fn is_root(self) -> bool {
-        self.uid == 0
+        self.privileged
     }
 }
 

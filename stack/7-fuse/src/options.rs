@@ -6,6 +6,8 @@ use std::time::Duration;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_vfs::Stat;
 
+use crate::idmap::{IdMap, IdMapError};
+
 /// Seconds after which relatime updates an atime in any case.
 const DAY: i64 = 24 * 60 * 60;
 /// Microseconds of busy polling at most.
@@ -67,6 +69,10 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Time for which a thread looks for the next request before it sleeps (`busy_poll=`).
     pub busy_poll: Option<Duration>,
+    /// Other owners are shown than those of the volume (`idmap=`).
+    pub idmap: Option<IdMap>,
+    /// Time after which a mount that is not in use is unmounted (`idle-timeout=`).
+    pub idle_timeout: Option<Duration>,
 }
 
 /// An option that is not valid.
@@ -81,6 +87,9 @@ pub enum OptionError {
     /// XFS has it, and a mount by xfskit does not.
     #[error("mount option {0}: {1}")]
     Unsupported(String, &'static str),
+    /// The map of owners is not valid.
+    #[error("mount option idmap: {0}")]
+    IdMap(#[from] IdMapError),
 }
 
 /// Options of XFS and of mount(8) that change nothing here: what they ask for is so, or does not
@@ -112,11 +121,16 @@ const IGNORED: &[&str] = &[
     "noattr2",
     "owner",
     "group",
+    "nomand",
+    "norelatime",
+    "nostrictatime",
+    "silent",
+    "loud",
 ];
 
 /// Beginnings of options that change nothing here.
 const IGNORED_PREFIXES: &[&str] =
-    &["x-", "X-", "comment=", "logbufs=", "logbsize=", "allocsize=", "subtype=", "uid=", "gid="];
+    &["x-", "X-", "comment=", "user=", "logbufs=", "logbsize=", "allocsize=", "subtype="];
 
 impl Options {
     /// Parses `list`, options with commas between them, and adds them to these.
@@ -124,10 +138,7 @@ impl Options {
     /// # Errors
     /// An unknown option, or a value that is not valid.
     pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
-        for option in list.split(',').filter(|option| !option.is_empty()) {
-            self.add_one(option)?;
-        }
-        Ok(())
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|one| self.add_one(one))
     }
 
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
@@ -153,6 +164,10 @@ impl Options {
             | "uqnoenforce" | "gqnoenforce" | "pqnoenforce" => {
                 return Err(OptionError::Unsupported(option.into(), quota));
             }
+            "remount" => {
+                let why = "a mount keeps its options; unmount, and mount again";
+                return Err(OptionError::Unsupported(option.into(), why));
+            }
             _ if IGNORED.contains(&option) => {}
             _ if IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix)) => {}
             _ => return self.add_value(option),
@@ -173,6 +188,16 @@ impl Options {
                 let micros = value.parse().ok().filter(|micros| *micros <= BUSY_POLL_MAX);
                 let micros = micros.ok_or_else(|| OptionError::Value(option.to_owned()))?;
                 self.busy_poll = Some(Duration::from_micros(micros));
+            }
+            "idmap" => self.idmap.get_or_insert_default().add(value)?,
+            "idle-timeout" => {
+                let seconds = value.parse().ok().filter(|&seconds| seconds > 0);
+                let seconds = seconds.ok_or_else(|| OptionError::Value(option.to_owned()))?;
+                self.idle_timeout = Some(Duration::from_secs(seconds));
+            }
+            "uid" | "gid" => {
+                let why = "files have owners of their own; `idmap=` shows others";
+                return Err(OptionError::Unsupported(option.into(), why));
             }
             _ => return Err(unknown()),
         }
@@ -198,7 +223,45 @@ impl Options {
             "fsname=",
             "threads=",
             "busy_poll=",
+            "idmap=",
+            "idle-timeout=",
         ];
         own.into_iter().chain(IGNORED.iter().copied()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(list: &str) -> String {
+        Options::default().add(list).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_map_of_owners_has_the_ranges_of_all_its_options() {
+        let mut options = Options::default();
+        options.add("idmap=u:0:1000:1,noatime,idmap=g:0:1000:1 g:5:6:7").unwrap();
+        let whole = "b:0:1000:1 g:5:6:7".parse().unwrap();
+        assert_eq!(options.idmap, Some(whole));
+        assert!(options.add("idmap=g:4:99:2").is_err());
+    }
+
+    #[test]
+    fn owners_of_the_whole_mount_are_refused_with_the_option_that_maps_them() {
+        for option in ["uid=1000", "gid=0"] {
+            let said = refused(option);
+            assert!(said.contains(option) && said.contains("idmap="), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_positive_number_of_seconds() {
+        let mut options = Options::default();
+        options.add("x-systemd.idle-timeout=3,idle-timeout=60").unwrap();
+        assert_eq!(options.idle_timeout, Some(Duration::from_secs(60)));
+        for value in ["", "0", "-1", "1.5", "1h"] {
+            assert!(refused(&format!("idle-timeout={value}")).contains("not a valid value"));
+        }
     }
 }

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use xfskit_devfuse::Channel;
 use xfskit_devfuse::mount::{self, MountOptions};
 use xfskit_units::Ino;
 use xfskit_vfs::Fs;
 
+use crate::idle::Idle;
+use crate::idmap::Mapped;
+use crate::operations::Operations;
 use crate::options::{Atime, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
@@ -37,12 +39,13 @@ pub struct Session<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> {
     dir: PathBuf,
     serving: Vec<JoinHandle<io::Result<()>>>,
     committing: Option<JoinHandle<()>>,
+    watching: Option<JoinHandle<()>>,
     ended: Arc<Ended>,
 }
 
 /// True when the mount is gone.
 #[derive(Debug, Default)]
-struct Ended {
+pub(crate) struct Ended {
     ended: Mutex<bool>,
     changed: Condvar,
 }
@@ -54,10 +57,14 @@ impl Ended {
     }
 
     /// Waits for the end, at most for `time`. Returns true if it came.
-    fn wait(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
+    pub(crate) fn wait(&self, time: Duration) -> bool {
+        let until = Instant::now().checked_add(time);
         let mut ended = self.ended.lock();
         while !*ended {
+            let Some(until) = until else {
+                self.changed.wait(&mut ended);
+                continue;
+            };
             if self.changed.wait_until(&mut ended, until).timed_out() {
                 break;
             }
@@ -73,18 +80,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
     /// `dir` is not a directory, /dev/fuse or fusermount3 is missing or refuses.
     pub fn start(fs: F, root: Ino, dir: &Path, options: &Options) -> io::Result<Self> {
         let server = Arc::new(Server::new(fs, root, options));
-        let statistics = Arc::new(Statistics::default());
-        let transport =
-            Arc::new(Transport::new(Arc::clone(&server), Arc::clone(&statistics), options));
+        let (statistics, ended) = (Arc::new(Statistics::default()), Arc::new(Ended::default()));
         let dir = dir.canonicalize()?;
         if !dir.is_dir() {
             return Err(Errno::NOTDIR.into());
         }
-        let channel = mount::mount(&dir, &mount_options(options))?;
-        let ended = Arc::new(Ended::default());
-        let serving = serve(&channel, &transport, &ended, threads(options)).inspect_err(|_| {
-            let _ = mount::unmount(&dir, true);
-        })?;
+        let serving = match &options.idmap {
+            Some(map) => {
+                let mapped = Mapped::new(Arc::clone(&server), map.clone());
+                serve(Arc::new(mapped), &statistics, &dir, options, &ended)?
+            }
+            None => serve(Arc::clone(&server), &statistics, &dir, options, &ended)?,
+        };
         let committing = std::thread::Builder::new().name("commit".into()).spawn({
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
@@ -95,8 +102,21 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
                 }
             }
         })?;
-        let committing = Some(committing);
-        Ok(Self { server, statistics, dir, serving, committing, ended })
+        let (committing, watching) = (Some(committing), None);
+        let mut session = Self { server, statistics, dir, serving, committing, watching, ended };
+        if let Some(timeout) = options.idle_timeout {
+            session.watch(timeout)?;
+        }
+        Ok(session)
+    }
+
+    /// Unmounts when the mount was not in use for `timeout`.
+    fn watch(&mut self, timeout: Duration) -> io::Result<()> {
+        let Some(idle) = Idle::new(&self.dir, timeout, &self.statistics) else { return Ok(()) };
+        let ended = Arc::clone(&self.ended);
+        let watching = std::thread::Builder::new().name("idle".into());
+        self.watching = Some(watching.spawn(move || idle.watch(&ended))?);
+        Ok(())
     }
 
     /// Waits until the mount is gone, at most for `time`. Returns true if it is.
@@ -157,6 +177,9 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Session<F> {
         if let Some(committing) = self.committing.take() {
             let _ = committing.join();
         }
+        if let Some(watching) = self.watching.take() {
+            let _ = watching.join();
+        }
         self.server.end();
         served
     }
@@ -174,15 +197,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Drop for Session<F> 
     }
 }
 
-/// Starts the threads that serve requests.
-fn serve<O: crate::operations::Operations>(
-    channel: &Channel,
-    transport: &Arc<Transport<O>>,
+/// Mounts `operations` on `dir`, and starts the threads that serve them.
+fn serve<O: Operations>(
+    operations: Arc<O>,
+    statistics: &Arc<Statistics>,
+    dir: &Path,
+    options: &Options,
     ended: &Arc<Ended>,
-    threads: usize,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let transport = Arc::new(Transport::new(operations, Arc::clone(statistics), options));
+    let channel = mount::mount(dir, &mount_options(options))?;
     let start = |number| {
-        let (transport, ended) = (Arc::clone(transport), Arc::clone(ended));
+        let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
         let channel = channel.try_clone()?;
         std::thread::Builder::new().name(format!("fuse-{number}")).spawn(move || {
             let served = transport.serve(&channel, number);
@@ -190,7 +216,10 @@ fn serve<O: crate::operations::Operations>(
             served
         })
     };
-    (0..threads).map(start).collect()
+    let started: io::Result<Vec<_>> = (0..threads(options)).map(start).collect();
+    started.inspect_err(|_| {
+        let _ = mount::unmount(dir, true);
+    })
 }
 
 fn threads(options: &Options) -> usize {

@@ -91,6 +91,11 @@ impl Statistics {
         Timer { counter, start: Instant::now() }
     }
 
+    /// Returns the number of all requests.
+    pub(crate) fn total(&self) -> u64 {
+        self.counters.iter().map(|counter| counter.requests.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns the counts of the kinds that there were.
     #[allow(clippy::cast_precision_loss)] // a sum of seconds
     pub fn requests(&self) -> Vec<Requests> {

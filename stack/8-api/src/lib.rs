@@ -152,7 +152,7 @@ pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use mkfs::{Mkfs, MkfsPlan};
 #[cfg(feature = "mount")]
-pub use mount::{Mount, Mounted, OptionError, RequestKind, Requests};
+pub use mount::{IdMap, IdMapError, Mount, Mounted, OptionError, RequestKind, Requests};
 pub use node::NewFile;
 pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;

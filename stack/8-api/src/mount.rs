@@ -12,7 +12,7 @@ use crate::cause::Cause;
 use crate::shared::Owner;
 use crate::{Error, Result, Volume};
 
-pub use xfskit_fuse::{Kind as RequestKind, OptionError, Requests};
+pub use xfskit_fuse::{IdMap, IdMapError, Kind as RequestKind, OptionError, Requests};
 
 /// How a volume is mounted: a builder.
 ///
@@ -65,6 +65,28 @@ impl Mount {
     pub fn subdir(mut self, path: impl AsRef<Path>) -> Self {
         use std::os::unix::ffi::OsStrExt;
         self.subdir = Some(path.as_ref().as_os_str().as_bytes().to_vec());
+        self
+    }
+
+    /// Shows other owners than those of the volume.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), xfskit::IdMapError> {
+    /// // Files of root are shown as the caller's.
+    /// let mount = xfskit::Mount::new().idmap(xfskit::IdMap::user());
+    /// // Files of users and groups from 0 on are shown as those of 100000 and above.
+    /// let mount = xfskit::Mount::new().idmap("b:0:100000:65536".parse()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn idmap(mut self, map: IdMap) -> Self {
+        self.options.idmap = Some(map);
+        self
+    }
+
+    /// Unmounts when the mount was not in use for `time`: no file is open, no process has its
+    /// working directory there, and none has looked. It takes at most twice the time.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.options.idle_timeout = Some(time);
         self
     }
 

@@ -1,7 +1,6 @@
 //! The end of a command: four exit codes, and errors that say what to do next.
 
 use std::fmt;
-use std::process::ExitCode;
 
 /// The status of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +16,12 @@ impl ExitStatus {
     pub(crate) fn of(ok: bool) -> Self {
         if ok { Self::Success } else { Self::Problem }
     }
-}
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        match status {
-            ExitStatus::Success => Self::from(0),
-            ExitStatus::Problem => Self::from(1),
+    /// Returns the exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Problem => 1,
         }
     }
 }

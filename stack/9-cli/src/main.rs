@@ -3,6 +3,7 @@
 //! | read in this order | what |
 //! | --- | --- |
 //! | [`grammar`] | every command, option and argument, with their help |
+//! | [`helper`] | the program as a helper of mount(8) and umount(8) |
 //! | [`exit`] | exit codes, and errors that say what to do next |
 //! | [`standard`] | standard output, if there is one |
 //! | [`out`] | results, faults and notes, as text or JSON |
@@ -16,6 +17,7 @@
 mod command;
 mod exit;
 mod grammar;
+mod helper;
 mod out;
 mod progress;
 mod quote;
@@ -32,10 +34,18 @@ use crate::grammar::Cli;
 use crate::out::Out;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage::report(&error),
+    let code = match helper::words() {
+        Ok(words) => match Cli::try_parse_from(&words) {
+            Ok(cli) => run(&cli),
+            Err(error) => usage::report(&error, &words),
+        },
+        Err(error) => return ExitCode::from(helper::report(&error)),
     };
+    ExitCode::from(helper::exit_code(code))
+}
+
+/// Runs the command, and returns its exit code.
+fn run(cli: &Cli) -> u8 {
     let out = Out::new(cli.output);
     let ended = command::run(&cli.command, &out).and_then(|status| {
         out.report_healed()?;
@@ -43,13 +53,13 @@ fn main() -> ExitCode {
         Ok(status)
     });
     match ended {
-        Ok(status) => status.into(),
+        Ok(status) => status.code(),
         Err(failure) => {
             // If standard output fails too, the exit code still reports the failure.
             let _ = out.report_healed();
             out.failure(&failure);
             out.flush_quietly();
-            ExitCode::from(failure.exit)
+            failure.exit
         }
     }
 }

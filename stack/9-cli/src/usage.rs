@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
@@ -14,15 +13,16 @@ use crate::out::stdout_failed;
 use crate::show;
 use crate::standard::Stdout;
 
-/// Prints help if it was requested, or else the error in the arguments of this process.
-pub(crate) fn report(error: &clap::Error) -> ExitCode {
+/// Prints help if it was requested, or else the error in the words of this process. Returns the exit
+/// code.
+pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> u8 {
     if !error.use_stderr() {
         return help(error);
     }
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let words = words.get(1..).unwrap_or_default();
     let mut grammar = Cli::command();
     grammar.build();
-    let failure = failure(error, &grammar, &words);
+    let failure = failure(error, &grammar, words);
     if words.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         let Failure { message, hint, exit } = &failure;
         let object = json!({ "error": { "message": message, "hint": hint, "exit": exit } });
@@ -35,16 +35,16 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
         let usage = paragraphs(error).find(|text| text.starts_with("Usage:")).unwrap_or_default();
         eprint!("{}", show::harmless(&format!("error: {failure}\n\n{usage}\n")));
     }
-    ExitCode::from(failure.exit)
+    failure.exit
 }
 
 /// Prints the requested help or version, and returns the exit code.
-fn help(error: &clap::Error) -> ExitCode {
+fn help(error: &clap::Error) -> u8 {
     match print(error) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => {
             eprintln!("xfskit: {failure}");
-            ExitCode::from(failure.exit)
+            failure.exit
         }
     }
 }

@@ -20,6 +20,8 @@ mod md_guess;
 mod md_manage;
 mod mount;
 mod mount_damage;
+mod mount_helper;
+mod mount_users;
 mod names;
 mod programs;
 mod read;

@@ -28,14 +28,14 @@ pub(crate) fn possible() -> bool {
 }
 
 /// A directory with a volume and a mount point. A mount that is left at the end is taken down.
-struct Place {
-    scratch: Scratch,
-    image: PathBuf,
-    dir: PathBuf,
+pub(crate) struct Place {
+    pub(crate) scratch: Scratch,
+    pub(crate) image: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 impl Place {
-    fn new(purpose: &str) -> Self {
+    pub(crate) fn new(purpose: &str) -> Self {
         let scratch = Scratch::new(purpose);
         let (image, dir) = (scratch.path().join("a.img"), scratch.path().join("mnt"));
         fs::create_dir(&dir).unwrap();
@@ -44,20 +44,20 @@ impl Place {
         Self { scratch, image, dir }
     }
 
-    fn mount(&self, options: &[&str]) {
+    pub(crate) fn mount(&self, options: &[&str]) {
         let (image, dir) = (shown(&self.image), shown(&self.dir));
         let args = [&["mount", &image, &dir], options].concat();
         let mounted = xfskit(&args);
         assert_eq!(mounted.code, 0, "{}", mounted.stderr);
     }
 
-    fn umount(&self) {
+    pub(crate) fn umount(&self) {
         let ended = xfskit(&["umount", &shown(&self.dir)]);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
     }
 
     /// Returns the process that serves the mount.
-    fn server(&self) -> rustix::process::Pid {
+    pub(crate) fn server(&self) -> rustix::process::Pid {
         let image = shown(&self.image);
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Place {
         panic!("no process serves the mount");
     }
 
-    fn verify(&self) {
+    pub(crate) fn verify(&self) {
         verify::file(&self.image).expect("a sound volume");
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Place {
     }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < SOON, "{what}");

@@ -334,7 +334,7 @@ fn kind(operation: &Operation<'_>) -> Option<Kind> {
 }
 
 fn caller(header: &InHeader) -> Caller {
-    Caller { uid: header.uid, gid: header.gid }
+    Caller { uid: header.uid, gid: header.gid, privileged: header.uid == 0 }
 }
 
 fn how(arg: OpenIn) -> Open {

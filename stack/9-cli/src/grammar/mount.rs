@@ -23,7 +23,18 @@ Its options are those of mount(8) for XFS, and of FUSE:
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older
   threads=N                  number of threads that serve requests
   busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps; 0: never
-Unmount with `xfskit umount DIR`, which waits until the volume is closed; umount(8) does not wait.
+  idmap=, idle-timeout=, subdir=, logdev=, cache=, overlay=, force
+                             as the options of the command line with these names, for fstab
+
+Owners (--idmap) are mapped between the volume and the mount:
+  user                       root of the volume is shown as you, and you as root; new files that you
+                             make are root's in the volume; other owners are shown as they are
+  TYPE:VOLUME:SHOWN:COUNT    COUNT ids from VOLUME on are shown as those from SHOWN on, as with
+                             X-mount.idmap of mount(8); TYPE is u (users), g (groups), or b (both).
+                             An owner outside of all ranges is shown as 65534, and its files cannot
+                             be changed; making files as a user outside of them fails (EOVERFLOW).
+Unmount with `xfskit umount DIR`, which waits until the volume is closed. umount(8) waits too where
+`make install` has put its helper into /sbin; then `mount -t fuse.xfskit` and fstab work as well.
 
 Examples:
   xfskit mount disk.img /mnt
@@ -31,6 +42,9 @@ Examples:
   xfskit mount md:a.img,missing,c.img /mnt       an array without one of its members
   xfskit mount --overlay try.ovl /dev/sdb1 /mnt  all changes go to try.ovl
   xfskit mount --foreground disk.img ~/disk
+  xfskit mount --idmap user disk.img ~/disk      an image with files of root, as an ordinary user
+  xfskit mount --idmap b:0:100000:65536 -o allow_other disk.img /mnt
+  xfskit mount --idle-timeout 60 disk.img ~/disk unmount what was not used for a minute or two
   xfskit umount /mnt")]
 pub(crate) struct Mount {
     #[command(flatten)]
@@ -51,12 +65,64 @@ pub(crate) struct Mount {
     pub logdev: Option<String>,
     #[command(flatten)]
     pub cache: Cache,
+    /// Show other owners than those of the volume: `user`, or ranges as below; may be repeated
+    #[arg(long, value_name = "MAP")]
+    pub idmap: Vec<String>,
+    /// Unmount when nothing has used the mount for SECS seconds, at most twice that time
+    #[arg(long, value_name = "SECS")]
+    pub idle_timeout: Option<String>,
+    /// Ignore unknown options in -o
+    #[arg(long, hide = true)]
+    pub sloppy: bool,
+    /// Do all but the mount
+    #[arg(long, hide = true)]
+    pub fake: bool,
+    /// Leave the table of mount(8) alone
+    #[arg(long, hide = true)]
+    pub no_mtab: bool,
+    /// Say what was mounted
+    #[arg(long, hide = true)]
+    pub verbose: bool,
     /// Tell the parent process on standard output when the mount is there, and detach from it
     #[arg(long, hide = true)]
     pub detach: bool,
 }
 
 impl Mount {
+    /// Sets the option that is named `name` on the command line too, if it says what is opened and
+    /// how. Returns false for others.
+    ///
+    /// # Errors
+    /// A value that is not valid, or an option that is given already.
+    pub(crate) fn set_option(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let bad = |why: &dyn std::fmt::Display| format!("mount option {name}: {why}");
+        let named = |name: xfskit::Result<Name>| name.map_err(|error| bad(&error));
+        let once = |is_given: bool| {
+            if is_given { Err(format!("{name} is given twice")) } else { Ok(()) }
+        };
+        if matches!(name, "overlay" | "logdev" | "subdir" | "cache") && value.is_empty() {
+            return Err(bad(&"a value is missing"));
+        }
+        match name {
+            "overlay" => self.name = named(self.name.clone().with_overlay(value))?,
+            "force" => self.name = named(self.name.clone().with_force())?,
+            "logdev" => {
+                once(self.logdev.is_some())?;
+                self.logdev = Some(value.to_owned());
+            }
+            "subdir" => {
+                once(self.subdir.is_some())?;
+                self.subdir = Some(value.into());
+            }
+            "cache" => {
+                once(self.cache.cache.is_some())?;
+                self.cache.cache = Some(crate::show::parse_size(value).map_err(|why| bad(&why))?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Returns the volume, to be read.
     pub(crate) fn to_read(&self, norecovery: bool) -> super::Target {
         let (name, logdev) = (self.name.clone(), self.logdev.clone());
@@ -83,4 +149,10 @@ pub(crate) struct Umount {
     /// Take the mount out of the tree now, and unmount it when no process uses it any more
     #[arg(short, long)]
     pub lazy: bool,
+    /// Let umount(8) unmount what xfskit has not mounted
+    #[arg(long, hide = true)]
+    pub helper: bool,
+    /// Say what was unmounted
+    #[arg(long, hide = true)]
+    pub verbose: bool,
 }

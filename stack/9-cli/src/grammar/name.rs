@@ -43,6 +43,18 @@ impl Name {
         }
     }
 
+    /// Adds `--overlay`.
+    pub(crate) fn with_overlay(self, path: &str) -> xfskit::Result<Self> {
+        let target = self.whole;
+        Self::of(TargetArgs { target, force: false, overlay: Some(path.to_owned()) })
+    }
+
+    /// Adds `--force`.
+    pub(crate) fn with_force(self) -> xfskit::Result<Self> {
+        let whole = Target::parse(&self.whole)?.with_force()?.to_string();
+        Ok(Self { whole, ..self })
+    }
+
     /// Combines the name and the options.
     fn of(words: TargetArgs) -> xfskit::Result<Self> {
         let TargetArgs { target, force, overlay } = words;

@@ -3,12 +3,14 @@
 //! The command starts itself again with `--detach` and waits until that process says that the
 //! mount is there, or ends: errors appear where the user typed the command.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use super::status_of;
 use crate::exit::{Failure, Outcome};
+use crate::helper;
 use crate::out::Out;
 
 /// What the new process writes when the mount is there.
@@ -19,8 +21,7 @@ pub(super) fn start(out: &Out) -> Outcome {
     let cannot = |error: std::io::Error| Failure::cannot(format!("a new process: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .arg("--detach")
+        .args(words()?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -41,10 +42,20 @@ pub(super) fn start(out: &Out) -> Outcome {
         // The process has said why.
         Some(code) => {
             out.flush()?;
-            std::process::exit(code)
+            let code = helper::exit_code(u8::try_from(code).unwrap_or(u8::MAX));
+            std::process::exit(code.into())
         }
         None => Err(Failure::cannot(format!("the process that serves the mount: {ended}"))),
     }
+}
+
+/// Returns the arguments of the new process: those of this one, and `--detach` before its operands.
+fn words() -> Result<Vec<OsString>, Failure> {
+    let words = helper::words().map_err(|error| Failure::cannot(error.to_string()))?;
+    let mut words: Vec<OsString> = words.into_iter().skip(1).collect();
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.insert(end, "--detach".into());
+    Ok(words)
 }
 
 /// Tells the parent that the mount is there, and detaches from its terminal and directory.

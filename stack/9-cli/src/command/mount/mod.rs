@@ -4,6 +4,9 @@
 //! | --- | --- |
 //! | [`daemon`] | starts the process that serves a mount |
 //! | [`control`] | the socket by which other processes ask it |
+//! | [`options`] | the options of a mount, in `-o` and beside it |
+//! | [`protect`] | keeps that process from waiting for its own mount |
+//! | [`table`] | the table of mount(8), by which umount(8) waits |
 //! | [`mounts`] | the mounts of this machine that are ours |
 //! | [`requests`] | `stats` of a mount |
 //! | [`umount`] | `umount` |
@@ -11,12 +14,16 @@
 mod control;
 mod daemon;
 mod mounts;
+mod options;
+mod protect;
 mod requests;
+mod table;
 mod umount;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::Access;
 use xfskit::{Mounted, Volume};
 
 use super::open;
@@ -33,21 +40,33 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// `xfskit mount`: mounts a volume, in the background unless told otherwise.
 pub(crate) fn mount(args: &Mount, out: &Out) -> Outcome {
-    let mount = options(args)?;
+    let (args, mount) = &options::resolve(args)?;
     let dir = mount_point(&args.dir)?;
+    if args.fake {
+        return Ok(out.status());
+    }
     if !args.foreground && !args.detach {
-        return daemon::start(out);
+        let status = daemon::start(out)?;
+        if args.verbose {
+            out.note(&format!("{}: mounted on {}", &*args.name, dir.display()));
+        }
+        return Ok(status);
     }
     let stop = Stop::on_signals()?;
-    let volume = volume(args, &mount, out)?;
+    protect::protect();
+    let volume = volume(args, mount, out)?;
     let mounted = mount.start(volume, &dir).map_err(|error| not_mounted(&dir, &error))?;
     let control = control::Socket::serve(&dir)?;
+    let entry = if args.no_mtab { None } else { table::Entry::add(&dir) };
     if args.detach {
         daemon::detach()?;
     } else {
         out.note(&format!("{}: mounted on {}", &*args.name, dir.display()));
     }
     serve(&mounted, &control, &stop)?;
+    if let Some(entry) = entry {
+        entry.remove();
+    }
     let waiting = control.close();
     let closed = mounted.close().map_err(|error| open::failure(&error));
     waiting.end(closed.as_ref().err());
@@ -70,20 +89,6 @@ fn serve(mounted: &Mounted, control: &control::Socket, stop: &Stop) -> Result<()
     Ok(())
 }
 
-/// Returns the builder of the mount.
-fn options(args: &Mount) -> Result<xfskit::Mount, Failure> {
-    let mut mount = xfskit::Mount::new().source(args.name.to_string());
-    for list in &args.options {
-        mount = mount.options(list).map_err(|error| {
-            Failure::cannot(error.to_string()).hint("`xfskit mount --help` lists the options")
-        })?;
-    }
-    Ok(match &args.subdir {
-        Some(dir) => mount.subdir(dir),
-        None => mount,
-    })
-}
-
 /// Verifies that something can be mounted on `dir`, and returns its absolute path.
 fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     let cannot = |why: String| Failure::cannot(format!("{}: {why}", dir.display()));
@@ -98,7 +103,22 @@ fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     if !Path::new("/dev/fuse").exists() {
         return Err(Failure::cannot("/dev/fuse is missing").hint("`modprobe fuse`, as root"));
     }
+    if !rustix::process::geteuid().is_root() && !has_fusermount() {
+        return Err(Failure::cannot("fusermount3 is missing")
+            .hint("Users other than root mount with it; Debian has it in the package fuse3"));
+    }
     Ok(path)
+}
+
+/// Returns true if there is a program that mounts for users other than root.
+fn has_fusermount() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(["/bin", "/sbin"].map(PathBuf::from));
+    let is_program = |path: PathBuf| rustix::fs::access(path, Access::EXEC_OK).is_ok();
+    std::env::var_os("FUSERMOUNT_PATH").is_some()
+        || dirs
+            .into_iter()
+            .any(|dir| ["fusermount3", "fusermount"].iter().any(|name| is_program(dir.join(name))))
 }
 
 /// Opens the volume for the mount.
@@ -110,7 +130,8 @@ fn volume(args: &Mount, mount: &xfskit::Mount, out: &Out) -> Result<Volume, Fail
 }
 
 fn not_mounted(dir: &Path, error: &xfskit::Error) -> Failure {
-    let failure = Failure::cannot(format!("{}: {}", dir.display(), crate::out::chain(error)));
+    let message = format!("{}: {}", dir.display(), crate::out::chain(error));
+    let failure = Failure::cannot(message.trim_end());
     if rustix::process::geteuid().is_root() {
         return failure;
     }

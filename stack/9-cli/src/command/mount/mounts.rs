@@ -16,6 +16,8 @@ pub(super) struct MountEntry {
     pub device: String,
     /// What it was mounted on.
     pub dir: PathBuf,
+    /// What was mounted, as the table says.
+    pub source: OsString,
 }
 
 /// Returns our mount on `dir`, an absolute path: the topmost if there are several.
@@ -32,7 +34,11 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let device = String::from_utf8(fields.nth(2)?.to_vec()).ok()?;
     let dir = unescaped(fields.nth(1)?);
     let mut behind = fields.skip_while(|field| *field != b"-");
-    (behind.nth(1)? == TYPE).then_some(MountEntry { device, dir })
+    if behind.nth(1)? != TYPE {
+        return None;
+    }
+    let source = unescaped(behind.next()?).into_os_string();
+    Some(MountEntry { device, dir, source })
 }
 
 /// Returns a path whose blanks, tabs, newlines and backslashes are written as `\ooo`.
@@ -76,7 +82,8 @@ mod tests {
     fn lines_of_the_table_are_parsed() {
         let line = b"99 26 0:53 / /srv/my\\040disk rw,nosuid shared:3 - fuse.xfskit a.img rw";
         let (device, dir) = ("0:53".to_owned(), PathBuf::from("/srv/my disk"));
-        assert_eq!(parse(line), Some(MountEntry { device, dir }));
+        let source = "a.img".into();
+        assert_eq!(parse(line), Some(MountEntry { device, dir, source }));
         assert_eq!(parse(b"99 26 0:53 / /srv rw - fuse.sshfs a rw"), None);
         assert_eq!(parse(b""), None);
     }

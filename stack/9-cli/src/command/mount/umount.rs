@@ -7,6 +7,7 @@ use rustix::mount::UnmountFlags;
 
 use super::control::{Ended, Waiter};
 use super::mounts::{self, MountEntry};
+use super::status_of;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::mount::Umount;
 use crate::out::Out;
@@ -14,11 +15,14 @@ use crate::out::Out;
 /// Runs the command.
 pub(crate) fn umount(args: &Umount, out: &Out) -> Outcome {
     let dir = mounts::absolute(&args.dir)?;
-    let entry = mounts::find(&dir)?.ok_or_else(|| {
+    let Some(entry) = mounts::find(&dir)? else {
+        if args.helper {
+            return by_umount(args);
+        }
         let shown = args.dir.display();
-        Failure::cannot(format!("{shown}: xfskit has mounted nothing there"))
-            .hint("`findmnt -t fuse.xfskit` lists its mounts")
-    })?;
+        return Err(Failure::cannot(format!("{shown}: xfskit has mounted nothing there"))
+            .hint("`findmnt -t fuse.xfskit` lists its mounts"));
+    };
     // Before the mount is gone: its number may be another's afterwards.
     let waiter = Waiter::of(&entry);
     take_down(&entry, args.lazy)?;
@@ -34,7 +38,18 @@ pub(crate) fn umount(args: &Umount, out: &Out) -> Outcome {
         },
         None => out.note("no process served the mount; `xfskit recover` replays the journal"),
     }
+    if args.verbose {
+        out.note(&format!("{}: unmounted", dir.display()));
+    }
     Ok(out.status())
+}
+
+/// Lets umount(8), which has called this program by an entry that is out of date, do it itself.
+fn by_umount(args: &Umount) -> Outcome {
+    let mut command = Command::new("umount");
+    command.arg("--internal-only").args(args.lazy.then_some("--lazy")).arg("--").arg(&args.dir);
+    let status = command.status().map_err(|error| Failure::cannot(format!("umount: {error}")))?;
+    Ok(status_of(status.code().unwrap_or(1)))
 }
 
 /// Takes the mount out of the tree: by the system call for root, else by fusermount3.
