@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # make bench: measures each claim about speed, with both sides in one run. Needs root (it mounts and
 # drops caches), xfsprogs, GNU time, and about 10 GB in $BENCH_DIR (default: bench-out below the build
-# folder). $TURNS sets the turns of each. $MKFS_WITH_TREE names a mkfs.xfs with -p DIR (7.2). Each
-# program leaves its report in $BENCH_DIR/reports: a page and a .json.
+# folder). $TURNS sets the turns of each. $MKFS_WITH_TREE names a mkfs.xfs with -p DIR (7.2). The
+# mounts are measured beside passthrough_ll and fuse2fs by fs_mark, dbench and git (Debian packages
+# libfuse3-dev, fuse2fs, fsmark, dbench, git), as far as these are installed. Each program leaves its
+# report in $BENCH_DIR/reports: a page and a .json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${BENCH_DIR:-$PWD/target/bench-out} bin=target/release
@@ -27,6 +29,7 @@ bench from "$dir/tree" "$dir" 4G
 bench create "$dir" 200000
 bench journal "$dir/journal.img"
 bench batch "$dir/batch.img"
+bench mount "$dir"
 TURNS='' bench scale "$dir"
 TURNS='' bench growth "$dir"
 TURNS='' bench crc

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xfskit_workload::measure::{Samples, interval_note};
+use xfskit_workload::measure::{Interval, Ratio, Samples, interval_note};
 use xfskit_workload::report::{Cell, Table};
 
 /// A quantity that contenders are compared by.
@@ -93,7 +93,7 @@ impl Contest {
         for (n, contender) in self.contenders.iter().enumerate() {
             let samples = &contender.samples;
             if samples.count() > 0 {
-                let ratio = if n == self.ours { none() } else { self.ratio(ours, samples) };
+                let ratio = if n == self.ours { none() } else { cells(self.ratio(ours, samples)) };
                 let cells = self.figures(samples).into_iter().chain(ratio).collect();
                 table.row(&contender.name, &contender.storage, cells);
             }
@@ -117,19 +117,33 @@ impl Contest {
         [Cell::median(samples, digits), best, worst]
     }
 
+    /// Returns how many times as good ours is as contender number `of`; `None` if one of them has
+    /// no turn.
+    ///
+    /// # Panics
+    /// Without such a contender.
+    pub fn times_as_good(&self, of: usize) -> Option<Interval> {
+        let [ours, theirs] = [self.ours, of].map(|n| &self.contenders[n].samples);
+        let turns = ours.count().min(theirs.count());
+        (turns > 0).then(|| self.ratio(ours, theirs).interval(turns))
+    }
+
     /// Returns how many times as good `ours` is, with the interval.
-    fn ratio(&self, ours: &Samples, theirs: &Samples) -> [Cell; 3] {
-        let ratio = if self.quantity.larger_is_better {
+    fn ratio(&self, ours: &Samples, theirs: &Samples) -> Ratio {
+        if self.quantity.larger_is_better {
             ours.paired_ratio_to(theirs)
         } else {
             theirs.paired_ratio_to(ours)
-        };
-        [ratio.ratio, ratio.low, ratio.high].map(|ratio| Cell::Number(ratio, 2))
+        }
     }
 }
 
 fn none() -> [Cell; 3] {
     [Cell::None, Cell::None, Cell::None]
+}
+
+fn cells(ratio: Ratio) -> [Cell; 3] {
+    [ratio.ratio, ratio.low, ratio.high].map(|ratio| Cell::Number(ratio, 2))
 }
 
 #[cfg(test)]
@@ -161,6 +175,19 @@ mod tests {
         let once = shown(SECONDS, [&[4.0], &[2.0]]);
         assert_eq!(once[0], ["4.000", "–", "–", "2.00", "–", "–"]);
         assert_eq!(once[1], ["2.000", "–", "–", "–", "–", "–"]);
+    }
+
+    #[test]
+    fn a_ratio_needs_turns_of_both() {
+        let names = [("kernel", "a file"), ("xfskit", "a file"), ("absent", "a file")];
+        let mut contest = Contest::new("t", SECONDS, 1, &names);
+        contest.add(0, 6.0);
+        contest.add(1, 2.0);
+        assert_eq!(
+            contest.times_as_good(0).map(|times| (times.middle, times.turns)),
+            Some((3.0, 1))
+        );
+        assert_eq!(contest.times_as_good(2), None);
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! | [`grid`] | several figures of each row, the median of all turns |
 //! | [`kernel`] | the kernel's side |
 //! | [`array`](mod@array) | the array of the md benchmarks |
+//! | [`mount`](mod@mount) | mounted filesystems side by side |
 
 pub mod array;
 pub mod contest;
 pub mod frame;
 pub mod grid;
 pub mod kernel;
+pub mod mount;

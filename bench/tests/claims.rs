@@ -24,6 +24,7 @@ fn programs() -> HashMap<&'static str, &'static str> {
         "bench-get",
         "bench-growth",
         "bench-journal",
+        "bench-mount",
         "bench-parity",
         "bench-rebuild",
         "bench-scale"

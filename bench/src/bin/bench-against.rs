@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use xfskit_bench::contest::{Contest, Quantity};
 use xfskit_bench::frame::{self, Result, progress, section};
 use xfskit_bench::kernel;
+use xfskit_bench::mount::dbench::throughput;
 use xfskit_workload::report::Section;
 
 #[derive(clap::Args)]
@@ -114,10 +115,4 @@ fn files_per_second(output: &str) -> Option<f64> {
     let rates: Vec<f64> = output.lines().filter_map(rate).collect();
     let count = u32::try_from(rates.len()).ok().filter(|count| *count > 0)?;
     Some(rates.iter().sum::<f64>() / f64::from(count))
-}
-
-/// Returns dbench's throughput.
-fn throughput(output: &str) -> Option<f64> {
-    let line = output.lines().find_map(|line| line.strip_prefix("Throughput "))?;
-    line.split_whitespace().next()?.parse().ok()
 }

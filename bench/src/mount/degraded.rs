@@ -1,0 +1,224 @@
+//! Readers of a degraded array through our mount.
+//!
+//! The array is a RAID6 of 24 members in memory, each behind a [`LimitedDevice`] with the speed of a
+//! disk, so no command can mount it: this process does. Each reader reads its own file from start to
+//! end, drops it from the cache, and begins again.
+//!
+//! [`LimitedDevice`]: xfskit_block::LimitedDevice
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+use xfskit::raw::VolumeOptionsExt as _;
+use xfskit::raw::mkfs;
+use xfskit::{Mount, VolumeOptions};
+use xfskit_block::BlockDevice;
+use xfskit_md::Slot;
+use xfskit_md::array::Options;
+use xfskit_units::Sectors;
+use xfskit_workload::measure::Samples;
+use xfskit_workload::measure::usage::{Stopwatch, Usage};
+use xfskit_workload::report::Section;
+
+use super::Bench;
+use super::aim::{Aims, Bound};
+use crate::array::{CHUNK, MEMBERS, Members, STRIPE, number};
+use crate::frame::{Result, progress, section};
+use crate::grid::Grid;
+
+/// Full stripes of each reader's file.
+const FILE_STRIPES: u64 = 2;
+/// Bytes of a read.
+const REQUEST: usize = 1 << 20;
+/// Bytes of the array besides the files, for the journal and the rest of the metadata.
+const ROOM: u64 = 512 << 20;
+/// Members that may be missing, in this order.
+const GONE: [usize; 2] = [5, 14];
+/// Time that is not counted: all readers begin at the same member.
+const BEGIN: Duration = Duration::from_millis(1500);
+/// The part of what the remaining members can deliver that is to be reached.
+const AIM: f64 = 0.95;
+
+/// Readers of an array.
+#[derive(Clone, Copy, Debug)]
+pub struct Degraded {
+    /// Number of readers.
+    pub readers: u64,
+    /// Bytes per second of a member.
+    pub speed: u64,
+    /// Time of each point.
+    pub time: Duration,
+}
+
+/// The result of a point.
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    bytes: u64,
+    usage: Usage,
+}
+
+impl Outcome {
+    fn megabytes_per_second(&self) -> f64 {
+        number(self.bytes) / 1e6 / self.usage.wall.as_secs_f64()
+    }
+
+    fn nanoseconds_per_byte(&self) -> f64 {
+        self.usage.processor.as_secs_f64() * 1e9 / number(self.bytes)
+    }
+}
+
+impl Degraded {
+    /// Measures the healthy array, and with one and two members missing.
+    ///
+    /// # Errors
+    /// If a volume cannot be made or mounted, or a file has wrong data.
+    pub fn measure(&self, bench: &Bench) -> Result<Section> {
+        let members = self.members()?;
+        let columns = [
+            ("healthy", "MB/s", 0),
+            ("healthy", "ns/byte", 2),
+            ("one missing", "MB/s", 0),
+            ("one missing: fraction", "", 3),
+            ("one missing", "ns/byte", 2),
+            ("two missing", "MB/s", 0),
+            ("two missing: fraction", "", 3),
+            ("two missing", "ns/byte", 2),
+        ];
+        let (mut grid, mut fractions) = (
+            Grid::new("Throughput and processor time", &columns),
+            [(); 2].map(|()| Samples::default()),
+        );
+        for turn in 1..=bench.turns {
+            progress(format!("Degraded reads, turn {turn}"));
+            let mut order = [0, 1, 2];
+            order.rotate_left((turn - 1) % 3);
+            let mut outcomes = [Outcome::default(); 3];
+            for missing in order {
+                outcomes[missing] = self.run(bench, &members, missing)?;
+            }
+            let [healthy, degraded @ ..] = outcomes;
+            let speed = healthy.megabytes_per_second();
+            let mut figures = vec![speed, healthy.nanoseconds_per_byte()];
+            for (n, (outcome, fractions)) in degraded.iter().zip(&mut fractions).enumerate() {
+                let left = number(u64::from(MEMBERS) - 1 - n as u64) / f64::from(MEMBERS);
+                let fraction = outcome.megabytes_per_second() / (speed * left);
+                fractions.add(fraction);
+                figures.extend([
+                    outcome.megabytes_per_second(),
+                    fraction,
+                    outcome.nanoseconds_per_byte(),
+                ]);
+            }
+            grid.add("xfskit mount", "simulated members", &figures);
+        }
+        let mut aims = Aims::default();
+        for (missing, fraction) in ["one missing", "two missing"].iter().zip(&fractions) {
+            let found = (fraction.count() > 0).then(|| fraction.median_interval());
+            aims.add(*missing, "fraction", Bound::AtLeast(AIM), found);
+        }
+        let tables = [grid.table()].into_iter().chain(aims.table()).collect();
+        Ok(section("Reads from a degraded array", &[&self.text()], tables))
+    }
+
+    fn text(&self) -> String {
+        let (speed, size) = (self.speed / 1_000_000, (FILE_STRIPES * STRIPE) >> 20);
+        format!(
+            "A RAID6 of {MEMBERS} members with {speed} MB/s each, chunks of {} KiB. {} readers each read a file of {size} MiB in calls \
+             of 1 MiB, for {} seconds; then it is dropped from the cache. This process mounts the volume and reads. A fraction is \
+             that of the healthy throughput times the part of the members that is left.",
+            CHUNK >> 10,
+            self.readers,
+            self.time.as_secs_f64(),
+        )
+    }
+
+    /// Makes the members, with a volume that has a file for each reader.
+    fn members(&self) -> Result<Members> {
+        let bytes = self.readers * FILE_STRIPES * STRIPE * 11 / 10 + ROOM;
+        let stripes = bytes.div_ceil(STRIPE);
+        let members = Members::new(Sectors(stripes * CHUNK / 512));
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(members.array(None, Options::default(), |_, slot| slot));
+        let volume = xfskit::raw::make(device, &mkfs::Options::default())?;
+        let mut data = vec![0; REQUEST];
+        for reader in 0..self.readers {
+            let file = volume.create(format!("/{}", name(reader)))?;
+            for at in (0..FILE_STRIPES * STRIPE).step_by(REQUEST) {
+                data[..16].copy_from_slice(&mark(reader, at));
+                file.write_at(&data, at)?;
+            }
+        }
+        volume.close()?;
+        Ok(members)
+    }
+
+    fn run(&self, bench: &Bench, members: &Members, missing: usize) -> Result<Outcome> {
+        let gone = |role| GONE[..missing].contains(&role);
+        let slot = |role, slot| if gone(role) { Slot::missing() } else { slot };
+        let array = members.array(Some(self.speed), Options::default(), slot);
+        let volume = VolumeOptions::new().open_device(Arc::new(array), None)?;
+        let dir = bench.mount_point();
+        fs::create_dir_all(&dir)?;
+        let mounted = Mount::new().source("degraded").start(volume, &dir)?;
+        let outcome = self.read(&dir);
+        mounted.unmount()?;
+        mounted.close()?;
+        outcome
+    }
+
+    fn read(&self, dir: &Path) -> Result<Outcome> {
+        let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let count = || bytes.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let start = |reader| {
+                let (bytes, stop) = (&bytes, &stop);
+                scope.spawn(move || read_file(dir, reader, bytes, stop))
+            };
+            let readers: Vec<_> = (0..self.readers).map(start).collect();
+            thread::sleep(BEGIN);
+            let (watch, before) = (Stopwatch::start(), count());
+            thread::sleep(self.time);
+            let (usage, after) = (watch.and_then(|watch| watch.read()), count());
+            stop.store(true, Ordering::Relaxed);
+            for reader in readers {
+                reader.join().map_err(|_| "a reader panicked")??;
+            }
+            Ok(Outcome { bytes: after - before, usage: usage? })
+        })
+    }
+}
+
+fn name(reader: u64) -> String {
+    format!("file{reader}")
+}
+
+/// Returns the beginning of the megabyte at byte `at` of a reader's file.
+fn mark(reader: u64, at: u64) -> [u8; 16] {
+    (u128::from(reader) << 64 | u128::from(at)).to_le_bytes()
+}
+
+/// Reads a file from start to end until `stop` is set; readers start at different offsets.
+fn read_file(dir: &Path, reader: u64, bytes: &AtomicU64, stop: &AtomicBool) -> Result<()> {
+    let file = File::open(dir.join(name(reader)))?;
+    let (len, mut buf) = (FILE_STRIPES * STRIPE, vec![0; REQUEST]);
+    let mut at = reader * STRIPE / 7 / REQUEST as u64 * REQUEST as u64 % len;
+    while !stop.load(Ordering::Relaxed) {
+        file.read_exact_at(&mut buf, at)?;
+        if buf[..16] != mark(reader, at) {
+            return Err(format!("{}: wrong data at byte {at}", name(reader)).into());
+        }
+        bytes.fetch_add(REQUEST as u64, Ordering::Relaxed);
+        at += REQUEST as u64;
+        if at >= len {
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+            at = 0;
+        }
+    }
+    Ok(())
+}
