@@ -64,4 +64,9 @@ fn wrong_arguments_are_refused() {
         let status = Command::new(program).args(words).arg("--dry-run").output().expect("it runs");
         assert_eq!(status.status.code(), Some(2), "{words:?}");
     }
+    for word in ["--only=names,nothing", "--sides=nfs", "--seconds=-1", "--files=0", "--tree=0"] {
+        let program = programs()["bench-mount"];
+        let out = Command::new(program).args([".", word, "--dry-run"]).output().expect("it runs");
+        assert_eq!(out.status.code(), Some(2), "{word}");
+    }
 }

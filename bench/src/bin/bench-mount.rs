@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use xfskit_bench::frame::{self, Result, section};
 use xfskit_bench::mount::dbench::Dbench;
 use xfskit_bench::mount::degraded::Degraded;
@@ -40,34 +41,34 @@ struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     sides: Vec<Side>,
     /// Size of the image in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 8192)]
+    #[arg(long, value_name = "MIB", default_value_t = 8192, value_parser = some(300))]
     image: u64,
     /// Files of `names`. passthrough_ll holds a descriptor for each
-    #[arg(long, value_name = "NUMBER", default_value_t = 16_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 16_000, value_parser = some(8))]
     files: u64,
     /// Size of the large file of `stream` in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = some(1))]
     size: u64,
     /// Seconds of each random step of `stream`, and of each point of `degraded`
-    #[arg(long, value_name = "NUMBER", default_value_t = 5.0)]
-    seconds: f64,
+    #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = seconds)]
+    seconds: Duration,
     /// Seconds of a run of dbench
-    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = some(1))]
     dbench_seconds: u64,
     /// Clients of dbench
-    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = some(1))]
     clients: u64,
     /// Loadfile of dbench
     #[arg(long, value_name = "FILE", default_value = "/usr/share/dbench/client.txt")]
     load: String,
     /// Files of the repository of `git`
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = some(1))]
     tree: u64,
     /// Readers of `degraded`
-    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = some(1))]
     readers: u64,
     /// Speed of a simulated member in MB/s
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = some(1))]
     speed: u64,
     /// Options of our mount, as for `xfskit mount -o`
     #[arg(long, value_name = "OPTION,…")]
@@ -77,12 +78,21 @@ struct Args {
     keep_caches: bool,
 }
 
+/// Returns the parser of a number that is `least` or more.
+fn some(least: u64) -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(least..)
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    Ok(Duration::try_from_secs_f64(text.parse()?)?)
+}
+
 /// A workload: its name, and the function that measures it.
 type Workload = (&'static str, fn(&Args, &Bench) -> Result<Section>);
 const WORKLOADS: [Workload; 5] = [
     ("names", |args, bench| workload::measure(bench, &Names { files: args.files })),
     ("stream", |args, bench| {
-        workload::measure(bench, &Stream { size: args.size << 20, time: args.time() })
+        workload::measure(bench, &Stream { size: args.size << 20, time: args.seconds })
     }),
     ("dbench", |args, bench| {
         let Args { clients, dbench_seconds: seconds, ref load, .. } = *args;
@@ -93,15 +103,11 @@ const WORKLOADS: [Workload; 5] = [
     }),
     ("degraded", |args, bench| {
         let (readers, speed) = (args.readers, args.speed * 1_000_000);
-        Degraded { readers, speed, time: args.time() }.measure(bench)
+        Degraded { readers, speed, time: args.seconds }.measure(bench)
     }),
 ];
 
 impl Args {
-    fn time(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
-    }
-
     fn wants(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == workload)
     }

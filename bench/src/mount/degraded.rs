@@ -1,8 +1,8 @@
 //! Readers of a degraded array through our mount.
 //!
-//! The array is a RAID6 of 24 members in memory, each behind a [`LimitedDevice`] with the speed of a
-//! disk, so no command can mount it: this process does. Each reader reads its own file from start to
-//! end, drops it from the cache, and begins again.
+//! The array is a RAID6 of 24 members in memory, each behind a [`LimitedDevice`] with the speed of
+//! a disk, so no command can mount it: this process does. Each reader reads its own file from start
+//! to end, drops it from the cache, and begins again.
 //!
 //! [`LimitedDevice`]: xfskit_block::LimitedDevice
 
@@ -129,9 +129,10 @@ impl Degraded {
     fn text(&self) -> String {
         let (speed, size) = (self.speed / 1_000_000, (FILE_STRIPES * STRIPE) >> 20);
         format!(
-            "A RAID6 of {MEMBERS} members with {speed} MB/s each, chunks of {} KiB. {} readers each read a file of {size} MiB in calls \
-             of 1 MiB, for {} seconds; then it is dropped from the cache. This process mounts the volume and reads. A fraction is \
-             that of the healthy throughput times the part of the members that is left.",
+            "A RAID6 of {MEMBERS} members with {speed} MB/s each, {} MB/s together, chunks of {} KiB. {} readers each read a file of \
+             {size} MiB in calls of 1 MiB, for {} seconds; then it is dropped from the cache. This process mounts the volume and \
+             reads. A fraction is that of the healthy throughput times the part of the members that is left.",
+            speed * u64::from(MEMBERS),
             CHUNK >> 10,
             self.readers,
             self.time.as_secs_f64(),

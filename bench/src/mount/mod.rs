@@ -135,8 +135,8 @@ impl Bench {
         if self.keeps_caches { Ok(()) } else { kernel::drop_caches() }
     }
 
-    /// Drops the kernel's names and inodes of `mounted`. What its server has in memory stays, except
-    /// for what the kernel tells it to forget.
+    /// Drops the kernel's names and inodes of `mounted`. The server keeps in memory all that the
+    /// kernel does not tell it to forget.
     ///
     /// # Errors
     /// Without root.

@@ -26,7 +26,7 @@ pub enum Side {
     Xfskit,
     /// The kernel's XFS, on a loop device with direct I/O.
     Kernel,
-    /// passthrough_ll of libfuse over a mount as that of `Kernel`.
+    /// passthrough_ll of libfuse over such a mount.
     #[value(name = "passthrough_ll")]
     Passthrough,
     /// fuse2fs of e2fsprogs on an image with ext4.
