@@ -1,10 +1,10 @@
 //! Unmounts a mount that is not in use.
 //!
 //! For root, the kernel says whether it was (`MNT_EXPIRE`): a first call marks the mount, any use
-//! takes the mark away, and a second call unmounts what still has it. So a mount is taken down after
-//! one to two times the time that it may be idle. Users other than root unmount by fusermount3, which
-//! has no such flag: for them, requests of the kernel are use, and what the kernel replies from its
-//! caches is not.
+//! takes the mark away, and a second call unmounts a mount that still has it. So a mount is taken
+//! down after one to two times the time that it may be idle. Users other than root unmount by
+//! fusermount3, which has no such flag: for them, requests of the kernel are use, and what the
+//! kernel replies from its caches is not.
 //!
 //! A mount with an open file or the working directory of a process is in use (`EBUSY`).
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::session::Ended;
+use crate::ended::Ended;
 use crate::statistics::Statistics;
 
 /// A mount that is unmounted when it was not in use for some time.

@@ -13,10 +13,12 @@
 //! | `ioctl` | ioctls and their arguments |
 //! | `transport` | requests of the kernel, by the FUSE device |
 //! | [`session`] | mounts, commits, unmounts |
+//! | `ended` | the end of a mount, which threads wait for |
 //! | `idle` | unmounts what is not in use |
 //! | [`options`] | options of a mount |
 //! | [`statistics`] | counts of requests, and how long they took |
 
+mod ended;
 mod idle;
 pub mod idmap;
 mod ioctl;

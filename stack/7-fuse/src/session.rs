@@ -6,15 +6,15 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use xfskit_devfuse::mount::{self, MountOptions};
 use xfskit_units::Ino;
 use xfskit_vfs::Fs;
 
+use crate::ended::Ended;
 use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
@@ -41,36 +41,6 @@ pub struct Session<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> {
     committing: Option<JoinHandle<()>>,
     watching: Option<JoinHandle<()>>,
     ended: Arc<Ended>,
-}
-
-/// True when the mount is gone.
-#[derive(Debug, Default)]
-pub(crate) struct Ended {
-    ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Ended {
-    fn set(&self) {
-        *self.ended.lock() = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits for the end, at most for `time`. Returns true if it came.
-    pub(crate) fn wait(&self, time: Duration) -> bool {
-        let until = Instant::now().checked_add(time);
-        let mut ended = self.ended.lock();
-        while !*ended {
-            let Some(until) = until else {
-                self.changed.wait(&mut ended);
-                continue;
-            };
-            if self.changed.wait_until(&mut ended, until).timed_out() {
-                break;
-            }
-        }
-        *ended
-    }
 }
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Session<F> {

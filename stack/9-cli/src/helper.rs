@@ -1,8 +1,8 @@
 //! The program under the names by which mount(8) and umount(8) call it: `mount.fuse.xfskit` and
 //! `umount.fuse.xfskit`, links to it in `/sbin`.
 //!
-//! Their arguments (EXTERNAL HELPERS in the manual pages of both) become those of `xfskit mount` and
-//! `xfskit umount`, and exit codes become those of mount(8).
+//! Their arguments (EXTERNAL HELPERS in the manual pages of both) become those of `xfskit mount`
+//! and `xfskit umount`, and exit codes become those of mount(8).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn joined(
     words
 }
 
-/// Refuses to act in another namespace: mount(8) has opened what it names, and this program has not.
+/// Refuses to act in another namespace: the target and the directory are named in this one.
 fn refuse_namespace<W: CommandFactory>(namespace: Option<&PathBuf>) -> Result<(), clap::Error> {
     let Some(namespace) = namespace else { return Ok(()) };
     let failure = Failure::cannot(format!("-N {}: not supported", namespace.display()))

@@ -13,8 +13,8 @@ use crate::out::stdout_failed;
 use crate::show;
 use crate::standard::Stdout;
 
-/// Prints help if it was requested, or else the error in the words of this process. Returns the exit
-/// code.
+/// Prints help if it was requested, or else the error in the words of this process. Returns the
+/// exit code.
 pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> u8 {
     if !error.use_stderr() {
         return help(error);

@@ -6,8 +6,8 @@
 //! users, and so are groups.
 //!
 //! 1. A map is a bijection: its ranges overlap neither in the volume nor as shown.
-//! 2. An id of the volume outside of all ranges is shown as [`UNMAPPED`], which the kernel takes for
-//!    no id. It treats the file as on idmapped mounts of its own: the owner reads as 65534, is
+//! 2. An id of the volume outside of all ranges is shown as `UNMAPPED`, which the kernel takes for
+//!    no id. It treats the file as on idmapped mounts of its own: the owner reads as 65534 and is
 //!    equal to no user, and the file can be changed only after both its owners were.
 //! 3. An id outside of all shown ranges does not get into the volume.
 //!

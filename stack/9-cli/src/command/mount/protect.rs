@@ -16,7 +16,7 @@ pub(super) fn protect() {
     if !may_lock_everything() {
         return;
     }
-    // Only pages that are used: the cache may grow to its size, and thread stacks stay mostly empty.
+    // Only pages that are used: the cache grows to its size, and thread stacks stay mostly empty.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let _ = rustix::mm::mlockall(flags);
 }

@@ -1,8 +1,8 @@
 //! The entry of a mount in the table of mount(8), `/run/mount/utab`.
 //!
-//! umount(8) of root unmounts FUSE mounts by itself, and returns before the volume is closed, unless
-//! that table names a helper for the mount. Only mount(8) and umount(8) write the table: they add
-//! and remove the entry, without a mount (`--fake`).
+//! umount(8) of root unmounts FUSE mounts by itself, and returns before the volume is closed,
+//! unless that table names a helper for the mount. Only mount(8) and umount(8) write the table:
+//! they add and remove the entry, without a mount (`--fake`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,8 +20,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Adds the entry of the mount on `dir`; `None` where there is no helper, or no right to add it.
-    /// umount(8) does not wait then.
+    /// Adds the entry of the mount on `dir`; `None` where there is no helper, or no right to add
+    /// it. umount(8) does not wait then.
     pub(super) fn add(dir: &Path) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new(HELPER).exists() {
             return None;
