@@ -9,7 +9,6 @@
 //! A mount with an open file or the working directory of a process is in use (`EBUSY`).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,10 +75,7 @@ impl Idle {
         if self.requests != before {
             return Found::InUse;
         }
-        let mut command = Command::new("fusermount3");
-        command.args(["-u", "-q", "--"]).arg(&self.dir);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let unmounted = command.status().is_ok_and(|status| status.success());
+        let unmounted = xfskit_devfuse::mount::unmount(&self.dir, false).is_ok();
         // It may have looked at the mount.
         self.requests = self.statistics.total();
         if unmounted { Found::Gone } else { Found::InUse }

@@ -107,13 +107,20 @@ impl<'scratch> Served<'scratch> {
 /// # Panics
 /// The two differ.
 pub fn same(options: &[&str], program: impl Fn(&Path) -> Vec<String>) {
+    same_with(options, "allow_other,dev,suid", program);
+}
+
+/// Does what [`same`] does, with options of our mount.
+///
+/// # Panics
+/// The two differ.
+pub fn same_with(options: &[&str], mount: &str, program: impl Fn(&Path) -> Vec<String>) {
     let scratch = Scratch::new("mount");
     let linux = empty(&scratch, "linux.img", options);
-    let mount = Mount::read_write(&linux, &scratch).expect("a mount by Linux");
-    let expected = program(mount.path());
-    mount.unmount().expect("an unmount");
-    let served =
-        Served::new(empty(&scratch, "ours.img", options), &scratch, "allow_other,dev,suid");
+    let by_linux = Mount::read_write(&linux, &scratch).expect("a mount by Linux");
+    let expected = program(by_linux.path());
+    by_linux.unmount().expect("an unmount");
+    let served = Served::new(empty(&scratch, "ours.img", options), &scratch, mount);
     let found = program(served.path());
     for (step, (expected, found)) in expected.iter().zip(&found).enumerate() {
         assert_eq!(expected, found, "step {step}; left is Linux");

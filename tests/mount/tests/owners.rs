@@ -8,7 +8,8 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use xfskit_test_mount::pair::{Served, empty, possible};
+use xfskit_test_mount::calls::Calls;
+use xfskit_test_mount::pair::{Served, empty, possible, same_with};
 use xfskit_test_support::image::{Image, Mount, Scratch};
 use xfskit_test_support::skip;
 
@@ -213,6 +214,16 @@ fn a_map_does_what_an_idmapped_mount_of_linux_does() {
     let expected = [(1, 6, NONE), (2, 4, 0), (4, 4, NONE), (16, 4, NONE), (32, 4, NONE)];
     assert_eq!(value[..len], acl(&expected));
     mount.unmount().expect("an unmount");
+}
+
+#[test]
+fn random_system_calls_do_the_same_where_owners_are_mapped_both_ways() {
+    if !possible() {
+        return;
+    }
+    let swapped = ["0:0:1", "1:4:1", "2:3:1", "3:2:1", "4:1:1", "5:5:4294967290"];
+    let map: String = swapped.iter().map(|range| format!(",idmap={range}")).collect();
+    same_with(&[], &format!("allow_other,dev,suid{map}"), |root| Calls::new(root, 7).make(4000));
 }
 
 /// Needs a mount(8) that makes idmapped mounts (util-linux 2.39).

@@ -27,8 +27,8 @@ Its options are those of mount(8) for XFS, and of FUSE:
                              as the options of the command line with these names, for fstab
 
 Owners (--idmap) are mapped between the volume and the mount:
-  user                       root of the volume is shown as you, and you as root; new files that you
-                             make are root's in the volume; other owners are shown as they are
+  user                       root of the volume is shown as you, and what has your id there as root;
+                             files that you make are root's there; others are shown as they are
   TYPE:VOLUME:SHOWN:COUNT    COUNT ids from VOLUME on are shown as those from SHOWN on, as with
                              X-mount.idmap of mount(8); TYPE is u (users), g (groups), or b (both).
                              An owner outside of all ranges is shown as 65534, and its files cannot

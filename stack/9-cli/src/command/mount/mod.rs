@@ -110,15 +110,11 @@ fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Returns true if there is a program that mounts for users other than root.
+/// Returns true if the program that mounts for users other than root is there.
 fn has_fusermount() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(["/bin", "/sbin"].map(PathBuf::from));
-    let is_program = |path: PathBuf| rustix::fs::access(path, Access::EXEC_OK).is_ok();
-    std::env::var_os("FUSERMOUNT_PATH").is_some()
-        || dirs
-            .into_iter()
-            .any(|dir| ["fusermount3", "fusermount"].iter().any(|name| is_program(dir.join(name))))
+    let is_there = |path: PathBuf| rustix::fs::access(path, Access::EXEC_OK).is_ok();
+    std::env::split_paths(&path).map(|dir| dir.join("fusermount3")).any(is_there)
 }
 
 /// Opens the volume for the mount.
