@@ -209,9 +209,18 @@ impl<'w, 'v> Worker<'w, 'v> {
         let is_dir = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory))
             || is_unknown(self.shared, parent);
         let sink = &self.shared.vol.sink;
-        if sink.error(ctx.require("dir.dotdot", is_dir, "a directory", parent)) {
+        if sink.error(ctx.require("dir.dotdot", is_dir, "a directory", parent))
+            && !self.was_removed(dir.ino)
+        {
             self.add_link(parent);
         }
+    }
+
+    /// Returns true if `dir` has no name and waits for a replay or the next mount, which frees it:
+    /// its parent does not count it any more, and its ".." stays.
+    fn was_removed(&self, dir: Ino) -> bool {
+        let nlink = rank_of(self.shared, dir).map(|rank| self.shared.table.nlink(rank));
+        !self.shared.vol.log_clean && nlink == Some(0)
     }
 
     /// Checks any other entry.
