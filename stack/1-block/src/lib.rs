@@ -16,6 +16,7 @@
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
 //! | [`cow`] | copy-on-write in a file that a later run can continue |
+//! | [`snapshot`] | the content of a moment, while the device goes on being written |
 //! | [`nobarrier`] | a device that is never flushed |
 //! | [`count`] | counts reads, writes, bytes and flushes |
 //! | [`record`] | keeps every write with its flush barriers, and replays them |
@@ -38,6 +39,7 @@ pub mod overlay;
 mod pages;
 pub mod plain;
 pub mod record;
+pub mod snapshot;
 mod spill;
 pub mod topology;
 pub mod window;
@@ -53,6 +55,7 @@ pub use memory::MemDevice;
 pub use nobarrier::NoBarrierDevice;
 pub use overlay::OverlayDevice;
 pub use record::{Event, RecordingDevice};
+pub use snapshot::{Snapshot, SnapshotDevice, SnapshotGroup};
 pub use topology::Topology;
 pub use window::WindowDevice;
 #[doc(hidden)]

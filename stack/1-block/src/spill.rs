@@ -1,7 +1,8 @@
 //! Pages in a file without a name, for what shall not stay in memory.
 //!
-//! The file is made for the first page and ends with this table. The kernel decides what of it is
-//! in memory. Where no such file can be made, or its filesystem is full, pages are not taken.
+//! The file is made for the first page, or at once, and ends with this table. The kernel decides
+//! what of it is in memory. Where no such file can be made, or its filesystem is full, pages are
+//! not taken.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -30,6 +31,14 @@ impl Spill {
     /// Makes an empty table whose file will be in `dir`.
     pub(crate) fn new(page_bytes: u64, dir: PathBuf) -> Self {
         Self { page_bytes, dir, file: OnceLock::new(), slots: RwLock::default() }
+    }
+
+    /// Makes an empty table like [`new`](Self::new), with its file: a thread that writes to the
+    /// table opens nothing.
+    pub(crate) fn opened(page_bytes: u64, dir: PathBuf) -> Self {
+        let spill = Self::new(page_bytes, dir);
+        spill.file();
+        spill
     }
 
     fn file(&self) -> Option<&File> {

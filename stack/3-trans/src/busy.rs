@@ -47,6 +47,21 @@ impl BusyExtents {
         }
     }
 
+    /// Returns the extents of checkpoints up to `done`.
+    pub(crate) fn freed_until(&self, done: u64) -> Vec<Freed> {
+        let mut freed = Vec::new();
+        for (agno, group) in (0..).map(AgNumber).zip(&self.groups) {
+            let group = group.lock();
+            let durable = group.iter().filter(|(_, (_, checkpoint))| *checkpoint <= done);
+            freed.extend(durable.map(|(&agbno, &(len, _))| Freed {
+                agno,
+                agbno: AgBlock(agbno),
+                len: ExtLen(len),
+            }));
+        }
+        freed
+    }
+
     /// Removes the extents of checkpoints up to `done`, which are durable.
     pub(crate) fn mark_durable(&self, done: u64) {
         for group in &self.groups {
@@ -113,6 +128,8 @@ mod tests {
         let extent =
             |agbno, len| Freed { agno: AgNumber(1), agbno: AgBlock(agbno), len: ExtLen(len) };
         busy.add(&[extent(10, 5), extent(100, 1)], 7);
+        assert!(busy.freed_until(6).is_empty());
+        assert_eq!(busy.freed_until(7), [extent(10, 5), extent(100, 1)]);
         let over =
             |agbno, len| busy.overlap(AgNumber(1), AgBlock(agbno), ExtLen(len)).map(|o| o.0.0);
         assert_eq!(

@@ -80,7 +80,8 @@ impl Engine {
     }
 
     /// Makes all committed changes durable, writes them in place, and marks the journal clean. The
-    /// caller starts no further transaction.
+    /// caller starts no transaction that changes something before this returns. A later one
+    /// continues the journal behind the mark.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).

@@ -18,11 +18,11 @@ use std::sync::OnceLock;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
 use xfskit_format::log::item::buf::CHUNK;
-use xfskit_units::{FsBlock, Geometry};
+use xfskit_units::{ByteLen, FsBlock, Geometry};
 
 use crate::ail::Ail;
 use crate::buf::BufCache;
-use crate::busy::BusyExtents;
+use crate::busy::{BusyExtents, Freed};
 use crate::cil::{Cil, CilItems, Counters, Delta};
 use crate::error::ShutDown;
 use crate::force::Forcing;
@@ -91,6 +91,8 @@ pub struct Engine {
     pub(crate) parking: Arc<Parking>,
     /// Items that may wait to be written in place: they stay in memory.
     items_max: usize,
+    /// Freed blocks are discarded before they may be reused.
+    discard: bool,
     data: RwLock<Arc<DataInFlight>>,
     pub(crate) intent_ids: Ids,
     /// Rank [`LockRank::Journal`].
@@ -132,6 +134,7 @@ impl Engine {
             inodes: InodeCache::new(inodes, Arc::clone(&parking)),
             parking,
             items_max,
+            discard: false,
             data: RwLock::default(),
             intent_ids: Ids::default(),
             ail: Ail::new(),
@@ -142,6 +145,11 @@ impl Engine {
             durable: AtomicU64::new(0),
             shut: OnceLock::new(),
         }
+    }
+
+    /// Sets whether freed blocks are discarded, when the checkpoint that freed them is durable.
+    pub fn with_discard(self, discard: bool) -> Self {
+        Self { discard, ..self }
     }
 
     /// Returns the geometry of the volume.
@@ -274,7 +282,22 @@ impl Engine {
 
     pub(crate) fn mark_durable(&self, number: u64) {
         self.durable.store(number, Ordering::Release);
+        if self.discard {
+            self.discard_freed(number);
+        }
         self.busy.mark_durable(number);
+    }
+
+    /// Discards what checkpoints up to `number` freed. A device that fails keeps the blocks.
+    fn discard_freed(&self, number: u64) {
+        let device = self.cache.device();
+        for Freed { agno, agbno, len } in self.busy.freed_until(number) {
+            let offset = self.geo.agb_to_daddr(agno, agbno).byte_offset();
+            let bytes = ByteLen(u64::from(len.0) << self.geo.blocklog);
+            if let Err(error) = device.discard(offset, bytes) {
+                tracing::debug!(%error, "freed blocks are not discarded");
+            }
+        }
     }
 
     /// Shuts the volume down: nothing is written any more. Returns the first cause.

@@ -4,6 +4,7 @@
 //! 2. `freeblks` is their sum, `longest` the longest of them.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
 use xfskit_format::agbtree::Tree;
 use xfskit_format::agf::Agf;
@@ -223,6 +224,32 @@ impl FreeSpace {
             tx.met_busy = true;
         }
         Ok(best.filter(|piece| piece.len >= wish.least))
+    }
+
+    /// Returns the parts of free extents in `blocks` that are not busy, and the block to go on
+    /// from: at most `most` extents are visited.
+    pub(crate) fn usable_in(
+        &mut self,
+        tx: &mut SpaceTx<'_>,
+        blocks: Range<u32>,
+        most: usize,
+    ) -> Result<(Vec<Range<u32>>, u32)> {
+        let mut here = self.bno.seek(tx, blocks.start, Seek::Le)?;
+        if here.is_none() {
+            here = self.bno.seek(tx, blocks.start, Seek::Ge)?;
+        }
+        let (mut parts, mut next) = (Vec::new(), blocks.start);
+        for _ in 0..most {
+            let Some(whole) = here.filter(|rec| rec.startblock.get() < blocks.end) else {
+                return Ok((parts, blocks.end));
+            };
+            self.verify(tx, whole)?;
+            next = end(whole).clamp(blocks.start, blocks.end);
+            let inside = whole.startblock.get().max(blocks.start)..next;
+            parts.extend(Usable::of(tx, self.agno, inside));
+            here = self.bno.next(tx)?;
+        }
+        Ok((parts, next))
     }
 
     fn verify(&self, tx: &SpaceTx<'_>, rec: Rec) -> Result<()> {

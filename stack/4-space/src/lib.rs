@@ -22,6 +22,7 @@
 //! | `refill`, `reserve`, `alloc` | the choice of a group; allocation and freeing |
 //! | `refcount` | reference counts and staging extents |
 //! | `finish` | the deferred work |
+//! | `trim` | free blocks, for the device to forget |
 //! | [`inodes`] | inode numbers: allocation and freeing, by chunks |
 
 mod agfl;
@@ -47,6 +48,7 @@ mod reserved;
 mod rmap;
 mod rotor;
 pub mod space;
+mod trim;
 pub mod tx;
 
 pub use deferred::Deferred;
@@ -55,4 +57,5 @@ pub use extent::{AllocRequest, Owner};
 pub use refcount::RECORDS_MAX;
 pub use reservation::BlockReservation;
 pub use space::{Counts, Space};
+pub use trim::Trimmed;
 pub use tx::SpaceTx;

@@ -49,6 +49,38 @@ impl Volume {
         Ok(engine.checkpoint()?)
     }
 
+    /// Makes all changes so far durable and writes them in place, while others go on.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn write_back(&self) -> Result<()> {
+        self.sync()?;
+        Ok(self.engine()?.write_back()?)
+    }
+
+    /// Makes all changes so far durable and writes them in place, so that the device has the whole
+    /// volume. The journal is clean afterwards, unless there are inodes without a name: those that
+    /// are open (`has_unlinked`), and orphans that could not be freed. No mount looks for them
+    /// behind a clean journal. The caller makes sure that no change is running; later changes
+    /// continue the journal.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Trans`] if the volume was shut down, or if this call shuts it
+    /// down.
+    pub fn quiesce(&self, has_unlinked: bool) -> Result<()> {
+        let engine = self.engine()?;
+        self.flush_contents()?;
+        self.unstage_contents()?;
+        superblock_edit::log_counters(self)?;
+        if has_unlinked || !self.orphans_left.lock().is_empty() {
+            engine.checkpoint()?;
+            engine.write_back()?;
+        } else {
+            engine.unmount()?;
+        }
+        Ok(())
+    }
+
     /// Closes the volume: makes all changes durable, writes them in place, writes the counters to
     /// the superblock, and marks the journal clean. The journal stays dirty if there are orphans
     /// that could not be freed, because no mount looks for orphans behind a clean journal. Does

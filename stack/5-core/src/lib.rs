@@ -27,6 +27,7 @@
 //! | `writable`, `open`, `close` | what can be written; opening, sync, closing |
 //! | [`uuid`] | changing a volume's UUID |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
+//! | `shared_blocks`, `trim` | extents that are shared; free blocks for the device |
 
 pub mod attr;
 mod attr_map;
@@ -48,9 +49,11 @@ mod open_files;
 pub mod options;
 mod orphan;
 pub mod parent;
+mod shared_blocks;
 pub mod superblock;
 mod superblock_edit;
 mod swept;
+mod trim;
 pub mod tx;
 pub mod uuid;
 pub mod volume;
@@ -66,6 +69,7 @@ pub use inode::Inode;
 pub use options::{JournalOptions, OpenOptions};
 pub use orphan::Orphan;
 pub use parent::Parent;
+pub use shared_blocks::MappedExtent;
 pub use tx::{Tx, TxInode};
 pub use volume::Volume;
 pub use xfskit_recovery::{JournalDamage, OnReplay, Replay, ReplayOptions};

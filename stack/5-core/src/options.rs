@@ -23,6 +23,8 @@ pub struct OpenOptions {
     pub journal: JournalOptions,
     /// Options of the replay of a dirty journal.
     pub replay: ReplayOptions,
+    /// Discard freed blocks on the device, when it is durable that they are free.
+    pub discard: bool,
 }
 
 impl Default for OpenOptions {
@@ -34,6 +36,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             journal: JournalOptions::default(),
             replay: ReplayOptions::default(),
+            discard: false,
         }
     }
 }
@@ -83,26 +86,37 @@ impl FromStr for JournalOptions {
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
         let mut options = Self::default();
+        options.add(text)?;
+        Ok(options)
+    }
+}
+
+impl JournalOptions {
+    /// Parses options with commas between them, and adds them to these.
+    ///
+    /// # Errors
+    /// An option that is unknown or not valid.
+    pub fn add(&mut self, text: &str) -> Result<(), OptionError> {
         for word in text.split(',').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
             match (name, value) {
                 ("logbsize", Some(value)) => {
                     let bytes =
                         kibibytes(value).ok_or_else(|| OptionError::Logbsize(word.into()))?;
-                    options.logbsize = bytes;
+                    self.logbsize = bytes;
                 }
                 ("logbufs", Some(value)) => {
                     let count = value.parse().ok().filter(|n| (2..=BUFFERS_MAX).contains(n));
-                    options.logbufs = count.ok_or_else(|| OptionError::Logbufs(word.into()))?;
+                    self.logbufs = count.ok_or_else(|| OptionError::Logbufs(word.into()))?;
                 }
-                ("wsync", None) => options.wsync = true,
-                ("barrier", None) => options.barrier = true,
-                ("nobarrier", None) => options.barrier = false,
+                ("wsync", None) => self.wsync = true,
+                ("barrier", None) => self.barrier = true,
+                ("nobarrier", None) => self.barrier = false,
                 ("norecovery", None) => return Err(OptionError::Norecovery),
                 _ => return Err(OptionError::Unknown(word.into())),
             }
         }
-        Ok(options)
+        Ok(())
     }
 }
 

@@ -83,5 +83,6 @@ pub(crate) fn engine(
     // A quarter is for blocks, an eighth for inodes. Changes that wait to be written in place may
     // take as much in addition, and the rest is for the allocator.
     let inodes = options.cache_bytes / 8 / INODE_COST;
-    Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
+    let engine = Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes);
+    Ok(engine.with_discard(options.discard))
 }

@@ -167,6 +167,15 @@ impl Fs {
         Ok(self.volume.close_shared()?)
     }
 
+    /// Makes all changes so far durable and writes them in place. The journal is clean afterwards,
+    /// unless there are files without a name. The caller makes sure that no change is running.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn quiesce(&self) -> Result<()> {
+        Ok(self.volume.quiesce(self.held.has_unlinked())?)
+    }
+
     /// Returns the clock that changes get their time from.
     pub fn clock(&self) -> &Clock {
         &self.clock

@@ -83,6 +83,31 @@ fn a_copied_range_is_shared_if_blocks_align_and_copied_otherwise() {
 }
 
 #[test]
+fn the_end_of_a_file_is_copied_behind_it() {
+    let dev = make(&[]);
+    let fs = open(&dev, true);
+    // From a block on, within a block, and from within a block to the same place of another.
+    for (name, start, offset) in [
+        ("a", 2 * BLOCK, 20 * BLOCK),
+        ("b", 2 * BLOCK + 10, 20 * BLOCK),
+        ("c", 2 * BLOCK + 10, 20 * BLOCK + 10),
+    ] {
+        let text = bytes(3 * BLOCK + 700, 5);
+        let file = file(&fs, name, &text);
+        let at = |byte: usize| u64::try_from(byte).unwrap();
+        let len = text.len() - start;
+        let copied = file.copy_range(at(offset), &file, at(start)..at(text.len())).unwrap();
+        assert_eq!(copied, at(len), "{name}");
+        let mut expected = text.clone();
+        expected.resize(offset, 0);
+        expected.extend_from_slice(&text[start..]);
+        assert!(content(&file) == expected, "{name}");
+    }
+    fs.close().unwrap();
+    verify_all(&dev);
+}
+
+#[test]
 fn without_reflink_a_range_is_copied_and_sharing_refused() {
     let dev = make(&[("-m", "reflink=0")]);
     let fs = open(&dev, true);

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 use xfskit_units::Ino;
-use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
+use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, SetMode, join};
 
 use crate::readahead::ReadAhead;
 use crate::source::{Kind, Labels, Meta, NodeId, Owners, Segment, SourceError, Tree};
@@ -408,14 +408,13 @@ impl Copy<'_> {
     fn set_metadata(&self, id: NodeId, ino: Ino) -> Result<(), PutError> {
         let (node, fs) = (self.tree.node(id), self.fs);
         for xattr in self.tree.xattrs(id) {
-            fs.set_stored_xattr(ino, xattr.namespace, &xattr.name, &xattr.value)
+            fs.set_stored_xattr(ino, xattr.namespace, &xattr.name, &xattr.value, SetMode::Any)
                 .map_err(self.at(id))?;
         }
         if let Some(labels) = &self.options.labels
             && let Some(label) = labels.label(&self.path(id), &node.kind)?
         {
-            fs.set_xattr(ino, b"security.selinux", label, xfskit_vfs::SetMode::Any)
-                .map_err(self.at(id))?;
+            fs.set_xattr(ino, b"security.selinux", label, SetMode::Any).map_err(self.at(id))?;
         }
         let meta = self.meta(id);
         let set = SetAttr {

@@ -79,6 +79,14 @@ impl Holds {
         self.shard(ino).lock().get(&ino).is_some_and(|holders| holders.going)
     }
 
+    /// Returns true if a held inode has no name.
+    pub(crate) fn has_unlinked(&self) -> bool {
+        let has = |shard: &RankedMutex<HashMap<Ino, Holders>>| {
+            shard.lock().values().any(|holders| holders.unnamed || holders.going)
+        };
+        self.shards.iter().any(has)
+    }
+
     /// Returns the held inodes without a name, and marks them, so that their holders do not free
     /// them.
     fn take_unlinked(&self) -> Vec<Ino> {

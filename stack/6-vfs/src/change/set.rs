@@ -175,7 +175,8 @@ impl Fs {
         })?)
     }
 
-    /// Sets an attribute like [`set_xattr`](Self::set_xattr), with an ACL in its form on disk.
+    /// Sets an attribute like [`set_xattr`](Self::set_xattr), with an ACL in its form on disk; the
+    /// permissions do not follow it.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
@@ -185,11 +186,12 @@ impl Fs {
         namespace: Namespace,
         name: &[u8],
         value: &[u8],
+        mode: SetMode,
     ) -> Result<()> {
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;
-            tx.attr_set(inode, namespace, name, value, SetMode::Any)?;
+            tx.attr_set(inode, namespace, name, value, mode)?;
             tx.touch(inode, Touch::INODE, now);
             Ok(())
         })?)

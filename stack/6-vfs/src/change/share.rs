@@ -53,7 +53,7 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         if self.ino() == from.ino() && source.start.abs_diff(offset) < len {
             return Err(Core::Limit("a part of a file cannot be copied over itself").into());
         }
-        let shared = self.sharable(offset, source.start..end, size);
+        let shared = self.sharable(offset, from, source.start..end, size);
         let mut copied = 0;
         let answer = self
             .copy_bytes(offset, from, source.start..shared.start, &mut copied)
@@ -93,9 +93,9 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().exchange(&self.fs().volume, other.content(), now)?)
     }
 
-    /// Returns the part of `source`, of a file of `size` bytes, that can be shared from byte
-    /// `offset` of this one on; an empty range at the start of `source` if there is none.
-    fn sharable(&self, offset: u64, source: Range<u64>, size: u64) -> Range<u64> {
+    /// Returns the part of `source`, of the file `from` with `size` bytes, that can be shared from
+    /// byte `offset` of this one on; an empty range at the start of `source` if there is none.
+    fn sharable(&self, offset: u64, from: &Self, source: Range<u64>, size: u64) -> Range<u64> {
         let geo = self.fs().volume.geo();
         let blocksize = 1_u64 << geo.blocklog;
         let nothing = source.start..source.start;
@@ -105,7 +105,9 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         }
         let start = source.start.next_multiple_of(blocksize);
         let reaches = offset.saturating_add(source.end - source.start);
-        let to_both_ends = source.end == size && reaches >= self.size();
+        // A part before a block is written first: within one file, its end moves then.
+        let end_moves = self.ino() == from.ino() && start > source.start;
+        let to_both_ends = source.end == size && reaches >= self.size() && !end_moves;
         let end = if to_both_ends { source.end } else { source.end / blocksize * blocksize };
         if start < end { start..end } else { nothing }
     }
