@@ -27,7 +27,11 @@ use crate::partition::{has_xfs_magic, partitions};
 /// Returns [`Error::WhichPart`] in that case and if the named part does not exist,
 /// [`Error::Unsupported`] for a logical volume that is not linear, and [`Error::Device`].
 pub fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
-    let device = open_unchecked(target, mode)?;
+    volume_on(target, open_unchecked(target, mode)?)
+}
+
+/// Refuses a whole disk with parts that is not an XFS volume.
+fn volume_on(target: &Target, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
     if target.part.is_none() && !has_xfs_magic(&device, ByteOffset(0)) {
         let found = discover(&device);
         if !found.is_empty() {
@@ -36,6 +40,34 @@ pub fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
         }
     }
     Ok(device)
+}
+
+/// An array that runs below a device, with its monitor.
+#[derive(Clone, Debug)]
+pub struct LiveArray {
+    /// Its members, as they were when it was opened.
+    pub assembly: Assembly,
+    /// The array.
+    pub array: Arc<MonitoredArray>,
+}
+
+/// Opens a target as a volume for writing, like [`open()`]. Returns the array below, too, if the
+/// target is one with superblocks or a part of one.
+///
+/// # Errors
+/// See [`open()`].
+pub fn open_live(target: &Target) -> Result<(Arc<dyn BlockDevice>, Option<LiveArray>)> {
+    let Base::Array(name) = &target.base else {
+        return Ok((open(target, OpenMode::ReadWrite)?, None));
+    };
+    if name.manual.is_some() {
+        return Ok((open(target, OpenMode::ReadWrite)?, None));
+    }
+    let assembly = assemble(name, OpenMode::ReadWrite)?;
+    let array = MonitoredArray::new(start(name, &assembly)?, monitor::SAFE_MODE_DELAY);
+    let live = LiveArray { assembly, array: Arc::new(array) };
+    let device = part_of(target, Arc::clone(&live.array) as _)?;
+    Ok((volume_on(target, device)?, Some(live)))
 }
 
 /// Opens a target with any content, as mkfs needs it.
@@ -174,6 +206,11 @@ pub(crate) fn array_of(
     if mode == OpenMode::ReadOnly {
         return Ok(assembly.open_array()?);
     }
+    start(name, &assembly)
+}
+
+/// Opens an array for writing.
+fn start(name: &ArrayName, assembly: &Assembly) -> Result<Array> {
     if let Some(why) = assembly.write_refusal() {
         return Err(Error::NotWritable { target: name.to_string(), why });
     }

@@ -228,6 +228,9 @@ pub struct Array {
     spares: Mutex<Vec<sync_action::Spare>>,
     /// A spare took over from a failed member and is not filled yet.
     spare_activated: AtomicBool,
+    /// Held by a sync action, from its first look at the members to its end: one at a time. Stripe
+    /// locks rank below.
+    sync_action: Mutex<()>,
     /// Set if reads are verified.
     verifier: OnceLock<verify::Verifier>,
 }
@@ -286,6 +289,7 @@ impl Array {
             metadata: None,
             spares: Mutex::default(),
             spare_activated: AtomicBool::new(false),
+            sync_action: Mutex::default(),
             verifier: OnceLock::new(),
             geometry,
         })

@@ -43,6 +43,7 @@ impl Array {
     /// Returns an error if members cannot be read or written.
     pub fn resync(&self, mut progress: impl FnMut(ByteLen, ByteLen) -> bool) -> Result<bool> {
         let Some(metadata) = &self.metadata else { return Ok(true) };
+        let _alone = self.sync_action.lock();
         let unit = self.sectors_per_stripe();
         let end = SyncSector(unit.saturating_times(self.scrub_stripes()).0);
         let todo = metadata.out_of_sync(end);

@@ -23,7 +23,7 @@ pub struct ScrubProgress {
 impl Array {
     /// Compares the members in these stripes of [`scrub_stripes`](Self::scrub_stripes). With
     /// `repair`, rewrites members that are located as wrong. Calls `on_progress` every few
-    /// megabytes.
+    /// megabytes. Waits for the end of another sync action.
     ///
     /// # Errors
     /// Returns an error if members cannot be written.
@@ -33,6 +33,7 @@ impl Array {
         repair: bool,
         mut on_progress: impl FnMut(ScrubProgress) -> ControlFlow<()>,
     ) -> Result<Completion> {
+        let _alone = self.sync_action.lock();
         let stripes = stripes.start..stripes.end.min(self.scrub_stripes());
         let unit_bytes = self.scrub_unit();
         let total = unit_bytes.saturating_times(stripes.end.saturating_sub(stripes.start));

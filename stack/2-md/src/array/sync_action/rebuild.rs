@@ -69,7 +69,8 @@ impl Array {
     }
 
     /// Fills members that lack data, and replacements. Calls `on_progress` every few megabytes with
-    /// the progress. A rebuild that is stopped continues from there the next time.
+    /// the progress. A rebuild that is stopped continues from there the next time. Waits for the
+    /// end of another sync action.
     ///
     /// # Errors
     /// Returns an error if members cannot be written, or if data that no member has cannot be
@@ -78,6 +79,7 @@ impl Array {
         &self,
         mut on_progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Completion> {
+        let _alone = self.sync_action.lock();
         let targets = self.targets();
         let Some(from) = targets.iter().map(|target| target.from).min() else {
             return Ok(Completion::Finished);
