@@ -137,12 +137,26 @@ impl Channel {
     }
 
     /// Tells the kernel that it must not use what it has cached of an inode: its attributes, and
-    /// its content.
+    /// its content. Waits until content that was written to the cache is sent.
     ///
     /// # Errors
     /// The device fails. An inode that the kernel does not know is no error.
     pub fn invalidate(&self, node: u64) -> io::Result<()> {
-        let message = crate::message::NotifyInvalInode { ino: node, off: 0, len: 0 };
+        self.notify_invalid(node, 0)
+    }
+
+    /// Tells the kernel that it must not use the attributes and ACLs that it has of an inode. It
+    /// keeps the content, so this waits for no request.
+    ///
+    /// # Errors
+    /// As [`invalidate`](Self::invalidate).
+    pub fn invalidate_attributes(&self, node: u64) -> io::Result<()> {
+        self.notify_invalid(node, -1)
+    }
+
+    /// Invalidates an inode, and its content from `off` on unless that is negative.
+    fn notify_invalid(&self, node: u64, off: i64) -> io::Result<()> {
+        let message = crate::message::NotifyInvalInode { ino: node, off, len: 0 };
         let header = OutHeader { error: notify::INVAL_INODE, ..OutHeader::default() };
         self.send(header, &[message.as_bytes()])
     }

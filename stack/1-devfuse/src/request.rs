@@ -15,6 +15,8 @@ pub struct Request<'a> {
     pub header: InHeader,
     /// Its kind and arguments.
     pub operation: Operation<'a>,
+    /// All its bytes, from which [`parse`](Self::parse) makes it again.
+    pub message: &'a [u8],
 }
 
 /// The kind of a request, with its arguments.
@@ -117,7 +119,7 @@ impl<'a> Request<'a> {
             Some(opcode) => parse_body(opcode, Arguments(body))?,
             None => Operation::Unknown(header.opcode),
         };
-        Some(Self { header, operation })
+        Some(Self { header, operation, message })
     }
 }
 

@@ -1,11 +1,13 @@
 //! The ioctls of Linux that a mount answers, with their arguments as bytes.
 //!
-//! Their numbers and structures are those of the kernel's `<linux/fs.h>`.
+//! Their numbers and structures are those of the kernel's `<linux/fs.h>`, and for XFS those of its
+//! manual pages.
 
 use rustix::io::Errno;
 use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_vfs::Stat;
 
+use crate::geometry::Form;
 use crate::operations::Reply;
 
 /// Bytes of `struct fsxattr`: flags, extent size, extents, project, CoW extent size, and 8 unused.
@@ -49,6 +51,10 @@ pub(crate) enum Ioctl {
     GetXattr,
     /// `FS_IOC_FSSETXATTR`
     SetXattr,
+    /// `XFS_IOC_FSGEOMETRY_V1`, `_V4`, and `XFS_IOC_FSGEOMETRY`
+    Geometry(Form),
+    /// `FITRIM`
+    Trim,
 }
 
 impl Ioctl {
@@ -59,8 +65,17 @@ impl Ioctl {
             0x4008_6602 | 0x4004_6602 => Some(Self::SetFlags),
             0x801c_581f => Some(Self::GetXattr),
             0x401c_5820 => Some(Self::SetXattr),
+            0x8070_5864 => Some(Self::Geometry(Form::V1)),
+            0x8070_587c => Some(Self::Geometry(Form::V4)),
+            0x8100_587e => Some(Self::Geometry(Form::V5)),
+            0xc018_5879 => Some(Self::Trim),
             _ => None,
         }
+    }
+
+    /// Returns true if it changes something.
+    pub(crate) fn changes(self) -> bool {
+        matches!(self, Self::SetFlags | Self::SetXattr | Self::Trim)
     }
 }
 
@@ -104,6 +119,33 @@ pub(crate) struct Fsxattr {
     pub projid: u32,
     /// The hints.
     pub hints: Hints,
+}
+
+/// A range of the device to trim, in bytes, and the shortest free run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrimRange {
+    pub start: u64,
+    pub len: u64,
+    pub minlen: u64,
+}
+
+impl TrimRange {
+    /// Parses a `struct fstrim_range`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a short argument.
+    pub(crate) fn parse(argument: &[u8]) -> Reply<Self> {
+        let word = |n: usize| {
+            let bytes = argument.get(n * 8..).and_then(|rest| rest.first_chunk());
+            bytes.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)
+        };
+        Ok(Self { start: word(0)?, len: word(1)?, minlen: word(2)? })
+    }
+
+    /// Returns the structure, with the bytes that were trimmed in place of the length.
+    pub(crate) fn trimmed(self, bytes: u64) -> Vec<u8> {
+        [self.start, bytes, self.minlen].iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
 }
 
 /// Returns the inode's `struct fsxattr`.

@@ -10,7 +10,8 @@
 //! | [`server`] | runs them on a volume |
 //! | [`idmap`] | shows other owners than those of the volume |
 //! | `nodes` | the inodes that the kernel refers to |
-//! | `ioctl` | ioctls and their arguments |
+//! | [`freeze`] | changes that wait |
+//! | `ioctl`, `geometry` | ioctls and their arguments |
 //! | `transport` | requests of the kernel, by the FUSE device |
 //! | [`session`] | mounts, commits, unmounts |
 //! | `ended` | the end of a mount, which threads wait for |
@@ -19,6 +20,8 @@
 //! | [`statistics`] | counts of requests, and how long they took |
 
 mod ended;
+pub mod freeze;
+mod geometry;
 mod idle;
 pub mod idmap;
 mod ioctl;

@@ -29,11 +29,13 @@ pub(crate) struct File<F: Deref<Target = Fs>> {
     pub plain: AtomicBool,
     /// Its atime was looked at since it was opened.
     pub atime_seen: AtomicBool,
+    /// It was opened for writing: the kernel may have content that was not sent.
+    pub may_be_dirty: AtomicBool,
 }
 
 /// One inode.
 #[derive(Debug)]
-struct Node<F: Deref<Target = Fs>> {
+pub(crate) struct Node<F: Deref<Target = Fs>> {
     /// References of the kernel.
     lookups: u64,
     /// Open files of the kernel.
@@ -76,17 +78,13 @@ impl<F: Deref<Target = Fs> + Clone> Nodes<F> {
         node.lookups += 1;
     }
 
-    /// Takes `count` references back. An inode without references is not held any more, and freed
-    /// if it has no name.
-    pub(crate) fn forget(&self, ino: Ino, count: u64) {
-        let gone = {
-            let mut shard = self.shard(ino).lock();
-            let Some(node) = shard.get_mut(&ino) else { return };
-            node.lookups = node.lookups.saturating_sub(count);
-            if node.lookups == 0 { shard.remove(&ino) } else { None }
-        };
-        // Freeing an inode takes transactions: outside of the lock.
-        drop(gone);
+    /// Takes `count` references back. Returns an inode without references: dropped, it is freed if
+    /// it has no name. That takes transactions, outside of the table's lock.
+    pub(crate) fn forget(&self, ino: Ino, count: u64) -> Option<Node<F>> {
+        let mut shard = self.shard(ino).lock();
+        let node = shard.get_mut(&ino)?;
+        node.lookups = node.lookups.saturating_sub(count);
+        if node.lookups == 0 { shard.remove(&ino) } else { None }
     }
 
     /// Returns the file of `ino` if it is open.
@@ -138,6 +136,19 @@ impl<F: Deref<Target = Fs> + Clone> Nodes<F> {
         if let Some(file) = self.file(ino) {
             file.plain.store(false, Ordering::Release);
         }
+    }
+
+    /// Returns the files of which the kernel may have content that was not sent.
+    pub(crate) fn may_be_dirty(&self) -> Vec<Ino> {
+        let mut dirty = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let is_dirty = |node: &Node<F>| {
+                node.file.as_ref().is_some_and(|file| file.may_be_dirty.load(Ordering::Relaxed))
+            };
+            dirty.extend(shard.iter().filter(|(_, node)| is_dirty(node)).map(|(&ino, _)| ino));
+        }
+        dirty
     }
 
     /// Returns the number of inodes in the table.

@@ -11,6 +11,8 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 use xfskit_vfs::{NewNode, RenameMode, Stat};
 
+use crate::freeze::Gate;
+
 /// The result of an operation; the error is what the program gets.
 pub type Reply<T> = Result<T, Errno>;
 
@@ -129,6 +131,9 @@ pub use xfskit_vfs::Statfs;
 pub trait Operations: Send + Sync + 'static {
     /// The inode that the kernel knows without a lookup.
     fn root(&self) -> Ino;
+    /// What a request passes through that changes something: it is run while the gate is open. A
+    /// read that updates an atime passes by itself.
+    fn gate(&self) -> &Gate;
 
     /// Returns the node of `name`, or `None` if there is none.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>>;

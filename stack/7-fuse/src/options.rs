@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use xfskit_core::JournalOptions;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_vfs::Stat;
 
@@ -49,6 +50,10 @@ pub struct Options {
     pub read_only: bool,
     /// The journal is not replayed (`norecovery`, only with `ro`).
     pub norecovery: bool,
+    /// How the journal is written (`logbsize=`, `logbufs=`).
+    pub journal: JournalOptions,
+    /// Freed blocks are discarded (`discard`).
+    pub discard: bool,
     /// When reads update atimes.
     pub atime: Atime,
     /// Every change is durable before its operation ends (`sync`).
@@ -113,7 +118,6 @@ const IGNORED: &[&str] = &[
     "nouuid",
     "nodiratime",
     "default_permissions",
-    "nodiscard",
     "noquota",
     "loop",
     "diratime",
@@ -129,8 +133,7 @@ const IGNORED: &[&str] = &[
 ];
 
 /// Beginnings of options that change nothing here.
-const IGNORED_PREFIXES: &[&str] =
-    &["x-", "X-", "comment=", "user=", "logbufs=", "logbsize=", "allocsize=", "subtype="];
+const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "allocsize=", "subtype="];
 
 impl Options {
     /// Parses `list`, options with commas between them, and adds them to these.
@@ -152,9 +155,8 @@ impl Options {
             // Times are in memory until the next commit in any case.
             "lazytime" => {}
             "sync" | "dirsync" | "wsync" => self.sync = true,
-            "discard" => {
-                return Err(OptionError::Unsupported(option.into(), "blocks are not discarded"));
-            }
+            "discard" => self.discard = true,
+            "nodiscard" => self.discard = false,
             "allow_other" => self.allow_other = true,
             "dev" => self.dev = true,
             "suid" => self.suid = true,
@@ -179,6 +181,9 @@ impl Options {
         let unknown = || OptionError::Unknown(option.to_owned());
         let (name, value) = option.split_once('=').ok_or_else(unknown)?;
         match name {
+            "logbsize" | "logbufs" => {
+                self.journal.add(option).map_err(|_| OptionError::Value(option.to_owned()))?;
+            }
             "fsname" => self.fsname = Some(value.to_owned()),
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
@@ -215,6 +220,10 @@ impl Options {
             "lazytime",
             "sync",
             "wsync",
+            "discard",
+            "nodiscard",
+            "logbsize=",
+            "logbufs=",
             "allow_other",
             "dev",
             "suid",
@@ -253,6 +262,15 @@ mod tests {
             let said = refused(option);
             assert!(said.contains(option) && said.contains("idmap="), "{said}");
         }
+    }
+
+    #[test]
+    fn how_the_journal_is_written_is_said_as_to_mount() {
+        let mut options = Options::default();
+        options.add("logbsize=64k,discard,logbufs=4").unwrap();
+        assert!(options.discard);
+        assert_eq!((options.journal.logbsize, options.journal.logbufs), (65536, 4));
+        assert!(refused("logbsize=5").contains("logbsize=5: not a valid value"));
     }
 
     #[test]

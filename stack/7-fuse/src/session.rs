@@ -8,28 +8,36 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
+use xfskit_devfuse::Channel;
 use xfskit_devfuse::mount::{self, MountOptions};
 use xfskit_units::Ino;
-use xfskit_vfs::Fs;
+use xfskit_vfs::{self as vfs, Fs};
 
 use crate::ended::Ended;
+use crate::freeze::Passage;
 use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
 use crate::options::{Atime, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
-use crate::transport::Transport;
+use crate::transport::{Transport, Waiting};
 
 /// Time from a change to its commit, at most: what a crash costs. A plain FUSE mount is not told of
 /// sync(2).
 const COMMIT: Duration = Duration::from_secs(5);
 /// Time that processes have to leave a mount that is taken down.
 const LEAVE: Duration = Duration::from_secs(10);
-/// Threads that serve requests, for each processor.
-const THREADS: usize = 2;
+/// Threads that serve requests, for each processor: as many requests wait for disks at once.
+const THREADS: usize = 16;
+/// Fewest threads, and most, unless the options say otherwise.
+const THREADS_MIN: usize = 32;
+const THREADS_MAX: usize = 128;
+/// Bytes that the kernel reads ahead, in KiB: as many as a request has.
+const READ_AHEAD: &str = "1024";
 
 /// A mounted volume. It is unmounted when this is dropped.
 #[derive(Debug)]
@@ -37,10 +45,22 @@ pub struct Session<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> {
     server: Arc<Server<F>>,
     statistics: Arc<Statistics>,
     dir: PathBuf,
-    serving: Vec<JoinHandle<io::Result<()>>>,
+    serving: Serving,
     committing: Option<JoinHandle<()>>,
     watching: Option<JoinHandle<()>>,
     ended: Arc<Ended>,
+    /// Held by a thread that freezes or thaws.
+    freezing: Mutex<()>,
+}
+
+/// The threads that serve a mount.
+#[derive(Debug)]
+struct Serving {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Requests that wait for a thaw.
+    waiting: Arc<dyn Waiting>,
+    /// For messages to the kernel.
+    channel: Channel,
 }
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Session<F> {
@@ -62,6 +82,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             }
             None => serve(Arc::clone(&server), &statistics, &dir, options, &ended)?,
         };
+        raise_read_ahead(&dir);
         let committing = std::thread::Builder::new().name("commit".into()).spawn({
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
@@ -73,7 +94,9 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             }
         })?;
         let (committing, watching) = (Some(committing), None);
-        let mut session = Self { server, statistics, dir, serving, committing, watching, ended };
+        let freezing = Mutex::default();
+        let mut session =
+            Self { server, statistics, dir, serving, committing, watching, ended, freezing };
         if let Some(timeout) = options.idle_timeout {
             session.watch(timeout)?;
         }
@@ -94,8 +117,85 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         self.ended.wait(time)
     }
 
+    /// Makes changes wait until [`thaw`](Self::thaw), and writes all changes so far in place: the
+    /// device has the whole volume, with a clean journal unless there are files without a name.
+    /// Content that the kernel caches is written too, as far as it was written to files before.
+    /// Returns false if the mount is frozen already.
+    ///
+    /// # Errors
+    /// The volume cannot be written. The mount is not frozen then.
+    pub fn freeze(&self) -> vfs::Result<bool> {
+        let _freezing = self.freezing.lock();
+        if self.is_frozen() {
+            return Ok(false);
+        }
+        self.write_caches();
+        self.server.write_back()?;
+        self.close_gate()?;
+        Ok(true)
+    }
+
+    /// Has the kernel write the content that it caches of files that are open for writing, and
+    /// waits for it. A sync of the kernel's need not wait for writes to a FUSE filesystem.
+    fn write_caches(&self) {
+        for ino in self.server.may_be_dirty() {
+            if let Err(error) = self.serving.channel.invalidate(ino.0) {
+                tracing::debug!(%ino, %error, "the kernel does not write its cache");
+            }
+        }
+    }
+
+    fn close_gate(&self) -> vfs::Result<()> {
+        self.server.changes().freeze();
+        self.server.quiesce().inspect_err(|_| self.open_gate())
+    }
+
+    /// Lets the changes that wait go on. Returns false if the mount is not frozen.
+    pub fn thaw(&self) -> bool {
+        let _freezing = self.freezing.lock();
+        let was_frozen = self.is_frozen();
+        if was_frozen {
+            self.open_gate();
+        }
+        was_frozen
+    }
+
+    fn open_gate(&self) {
+        self.server.changes().thaw();
+        self.server.free_unnamed();
+        self.serving.waiting.run();
+    }
+
+    /// Begins a change that the kernel did not ask for. Returns `None` if the mount is frozen.
+    pub fn changing(&self) -> Option<Passage<'_>> {
+        let passage = self.server.changes().enter();
+        (!passage.is_frozen()).then_some(passage)
+    }
+
+    /// Returns true while changes wait.
+    pub fn is_frozen(&self) -> bool {
+        self.server.changes().is_frozen()
+    }
+
+    /// Calls `take` at a moment when the device has the whole volume and nothing changes. Changes
+    /// wait as long as what is not in place yet takes to be written.
+    ///
+    /// # Errors
+    /// As [`freeze`](Self::freeze).
+    pub fn at_rest<T>(&self, take: impl FnOnce() -> T) -> vfs::Result<T> {
+        let _freezing = self.freezing.lock();
+        if self.is_frozen() {
+            return Ok(take());
+        }
+        self.server.write_back()?;
+        self.close_gate()?;
+        let taken = take();
+        self.open_gate();
+        Ok(taken)
+    }
+
     /// Unmounts: what the kernel caches is written first. A mount in use disappears from the tree,
-    /// and processes have ten seconds to leave it.
+    /// and processes have ten seconds to leave it. A frozen mount is thawed.
     ///
     /// # Errors
     /// The mount cannot be taken down.
@@ -103,6 +203,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         if self.ended.wait(Duration::ZERO) {
             return Ok(());
         }
+        self.thaw();
         // Asked of the kernel, which asks this process: other threads answer.
         if let Ok(root) = File::open(&self.dir) {
             let _ = rustix::fs::syncfs(&root);
@@ -141,9 +242,11 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Session<F> {
     fn end(&mut self) -> io::Result<()> {
         let panicked = |_| Err(io::Error::other("a thread panicked"));
-        let threads = self.serving.drain(..).map(|thread| thread.join().unwrap_or_else(panicked));
+        let threads =
+            self.serving.threads.drain(..).map(|thread| thread.join().unwrap_or_else(panicked));
         let served = threads.fold(Ok(()), Result::and);
         self.ended.set();
+        self.serving.waiting.clear();
         if let Some(committing) = self.committing.take() {
             let _ = committing.join();
         }
@@ -157,7 +260,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Session<F> {
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Drop for Session<F> {
     fn drop(&mut self) {
-        if self.serving.is_empty() {
+        if self.serving.threads.is_empty() {
             return;
         }
         if !self.ended.wait(Duration::ZERO) {
@@ -168,18 +271,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Drop for Session<F> 
 }
 
 /// Mounts `operations` on `dir`, and starts the threads that serve them.
-fn serve<O: Operations>(
+fn serve<O: Operations + std::fmt::Debug>(
     operations: Arc<O>,
     statistics: &Arc<Statistics>,
     dir: &Path,
     options: &Options,
     ended: &Arc<Ended>,
-) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+) -> io::Result<Serving> {
     let transport = Arc::new(Transport::new(operations, Arc::clone(statistics), options));
     let channel = mount::mount(dir, &mount_options(options))?;
     let start = |number| {
         let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
-        let channel = channel.try_clone()?;
+        let channel = Arc::new(channel.try_clone()?);
         std::thread::Builder::new().name(format!("fuse-{number}")).spawn(move || {
             let served = transport.serve(&channel, number);
             ended.set();
@@ -187,14 +290,27 @@ fn serve<O: Operations>(
         })
     };
     let started: io::Result<Vec<_>> = (0..threads(options)).map(start).collect();
-    started.inspect_err(|_| {
+    let threads = started.inspect_err(|_| {
         let _ = mount::unmount(dir, true);
-    })
+    })?;
+    Ok(Serving { threads, waiting: transport, channel })
+}
+
+/// Has the kernel read ahead as much as a request takes, rather than 128 KiB. Only root may say so.
+fn raise_read_ahead(dir: &Path) {
+    let raise = || {
+        let device = rustix::fs::stat(dir)?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD)
+    };
+    if let Err(error) = raise() {
+        tracing::debug!(%error, "the kernel reads ahead as it does");
+    }
 }
 
 fn threads(options: &Options) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    options.threads.unwrap_or(THREADS * processors.max(2))
+    options.threads.unwrap_or((THREADS * processors).clamp(THREADS_MIN, THREADS_MAX))
 }
 
 /// Returns how the mount is made.

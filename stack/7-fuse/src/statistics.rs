@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Bins of a histogram: bin `n` counts latencies below 2^n µs, the last one all longer ones.
 const BINS: usize = 24;
+/// Requests that the moving average looks back at, about.
+const RECENT: u64 = 8;
 
 macro_rules! kinds {
     ($($kind:ident),* $(,)?) => {
@@ -33,6 +35,9 @@ struct Counter {
     requests: AtomicU64,
     nanoseconds: AtomicU64,
     bins: [AtomicU64; BINS],
+    /// Nanoseconds that requests took lately: a moving average. Threads that add at the same time
+    /// may lose one of their times.
+    recent: AtomicU64,
 }
 
 /// Counts of all requests of a mount.
@@ -80,6 +85,9 @@ impl Counter {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         self.bins[bin.min(BINS - 1)].fetch_add(1, Ordering::Relaxed);
+        let recent = self.recent.load(Ordering::Relaxed);
+        let recent = recent - recent / RECENT + nanoseconds / RECENT;
+        self.recent.store(recent, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +97,11 @@ impl Statistics {
         let counter = &self.counters[kind as usize];
         counter.requests.fetch_add(1, Ordering::Relaxed);
         Timer { counter, start: Instant::now() }
+    }
+
+    /// Returns how long requests of `kind` took lately.
+    pub(crate) fn recent(&self, kind: Kind) -> Duration {
+        Duration::from_nanos(self.counters[kind as usize].recent.load(Ordering::Relaxed))
     }
 
     /// Returns the number of all requests.
@@ -109,5 +122,25 @@ impl Statistics {
             (requests > 0).then_some(Requests { kind: *kind, requests, seconds, histogram })
         };
         KINDS.iter().zip(&self.counters).filter_map(count).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_long_lately_is_known_and_forgotten() {
+        let statistics = Statistics::default();
+        let add = |micros| {
+            let counter = &statistics.counters[Kind::Read as usize];
+            (0..50).for_each(|_| counter.add(Duration::from_micros(micros)));
+        };
+        assert_eq!(statistics.recent(Kind::Read), Duration::ZERO);
+        add(1000);
+        assert!(statistics.recent(Kind::Read) > Duration::from_micros(900));
+        add(10);
+        assert!(statistics.recent(Kind::Read) < Duration::from_micros(20));
+        assert_eq!(statistics.recent(Kind::Write), Duration::ZERO);
     }
 }

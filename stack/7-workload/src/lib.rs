@@ -14,6 +14,7 @@
 //! | [`report`] | tables and plots, and how they are shown |
 //! | [`program`] | fs_mark, dbench and compilebench, with the interfaces that their users know |
 //! | [`kernel`] | images that the kernel mounts |
+//! | [`mounter`] | volumes that this program mounts |
 //! | `image` | disk images in unlinked files |
 //! | [`testbed`] | test volumes of one format, run by the engine or by the kernel |
 //! | [`suite`] | whole studies |
@@ -23,6 +24,7 @@ pub mod environment;
 mod image;
 pub mod kernel;
 pub mod measure;
+pub mod mounter;
 pub mod program;
 pub mod random;
 pub mod report;

@@ -1,4 +1,5 @@
-//! Test volumes for comparisons: one disk, one format, run by the engine or by the kernel.
+//! Test volumes for comparisons: one disk, one format, run by the engine, by the kernel, or by the
+//! engine behind a mount.
 //!
 //! A [`Testbed`] says where volumes are made and with which options. A [`TestVolume`] is one of
 //! them: a [`Job`] runs on it, then it is unmounted, inspected and checked. The volumes of all
@@ -25,6 +26,7 @@ use crate::driver::mounted::Mounted;
 use crate::image::{self, Image};
 use crate::kernel;
 use crate::measure::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
+use crate::mounter::{Mounter, ServedMount};
 
 /// Magic number of tmpfs in `statfs`.
 const TMPFS: u64 = 0x0102_1994;
@@ -38,6 +40,8 @@ pub enum Implementation {
     Engine,
     /// The kernel's XFS.
     Kernel,
+    /// xfskit, mounted by this process and used through the kernel.
+    Mount,
 }
 
 impl Implementation {
@@ -46,6 +50,7 @@ impl Implementation {
         match self {
             Self::Engine => "xfskit",
             Self::Kernel => "kernel XFS",
+            Self::Mount => "xfskit mount",
         }
     }
 }
@@ -61,6 +66,8 @@ pub struct Testbed {
     pub mkfs: Options,
     /// Options with which the engine opens the volume.
     pub open: OpenOptions,
+    /// What mounts the volumes of [`Implementation::Mount`].
+    pub mounter: Option<Arc<dyn Mounter>>,
 }
 
 impl Testbed {
@@ -68,7 +75,7 @@ impl Testbed {
     /// keep at most `cache_bytes` of metadata in memory.
     pub fn new(dir: Option<PathBuf>, size: u64, cache_bytes: usize) -> Self {
         let open = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        Self { dir, size: ByteLen(size), mkfs: Options::default(), open }
+        Self { dir, size: ByteLen(size), mkfs: Options::default(), open, mounter: None }
     }
 
     /// Sets the size of the journal in bytes.
@@ -127,6 +134,7 @@ impl Testbed {
             name,
             storage: self.storage(),
             open: self.open.clone(),
+            mounter: self.mounter.clone(),
         };
         volume.mount()?;
         Ok(volume)
@@ -236,12 +244,14 @@ pub struct TestVolume {
     name: String,
     storage: String,
     open: OpenOptions,
+    mounter: Option<Arc<dyn Mounter>>,
 }
 
 #[derive(Debug)]
 enum Mount {
     Engine(Box<Engine>),
     Kernel(KernelMount),
+    Served(EngineMount),
 }
 
 impl TestVolume {
@@ -269,6 +279,7 @@ impl TestVolume {
         match &mut self.mount {
             Some(Mount::Engine(engine)) => job.run(&mut **engine),
             Some(Mount::Kernel(kernel)) => job.run(&mut kernel.driver),
+            Some(Mount::Served(served)) => job.run(&mut served.driver),
             None => Err(io::Error::other("not mounted")),
         }
     }
@@ -293,6 +304,12 @@ impl TestVolume {
                 let image = self.image.as_ref().ok_or_else(none)?;
                 Mount::Kernel(KernelMount::new(image.path(), &self.name, &self.storage)?)
             }
+            Implementation::Mount => {
+                let none = || io::Error::other("this program does not mount volumes");
+                let mounter = self.mounter.clone().ok_or_else(none)?;
+                let at = ServedMount::new(&*mounter, self.device()?, OpenMode::ReadWrite)?;
+                Mount::Served(EngineMount::new(at, &self.name, &self.storage)?)
+            }
         });
         Ok(())
     }
@@ -305,6 +322,7 @@ impl TestVolume {
         match self.mount.take() {
             Some(Mount::Engine(engine)) => engine.close(),
             Some(Mount::Kernel(kernel)) => kernel.unmount(),
+            Some(Mount::Served(served)) => served.unmount(),
             None => Ok(()),
         }
     }
@@ -317,17 +335,18 @@ impl TestVolume {
             (None, Some(image)) => Arc::new(image.open()?),
             (None, None) => return Err(io::Error::other("no device")),
         };
-        if self.implementation == Implementation::Engine {
+        if self.implementation != Implementation::Kernel {
             self.device = Some(device.clone());
         }
         Ok(device)
     }
 
-    /// Returns where the kernel has mounted the volume.
+    /// Returns where the volume is mounted.
     pub(crate) fn mount_point(&self) -> Option<&Path> {
         match &self.mount {
             Some(Mount::Kernel(kernel)) => Some(kernel.at.path()),
-            _ => None,
+            Some(Mount::Served(served)) => Some(served.at.path()),
+            Some(Mount::Engine(_)) | None => None,
         }
     }
 
@@ -397,6 +416,25 @@ fn run_xfs_repair(image: &Path) -> io::Result<CheckResult> {
         _ => return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned())),
     };
     Ok(CheckResult { checker: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
+}
+
+/// A volume of the engine that is mounted. The driver is dropped before the mount.
+#[derive(Debug)]
+struct EngineMount {
+    driver: Mounted,
+    at: ServedMount,
+}
+
+impl EngineMount {
+    fn new(at: ServedMount, name: &str, storage: &str) -> io::Result<Self> {
+        Ok(Self { driver: Mounted::new(at.path(), name, storage)?, at })
+    }
+
+    fn unmount(self) -> io::Result<()> {
+        let Self { driver, at } = self;
+        drop(driver);
+        at.unmount()
+    }
 }
 
 /// An image that the kernel has mounted. The driver is dropped before the mount.

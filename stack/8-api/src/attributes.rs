@@ -65,7 +65,7 @@ impl WalkEntry {
         operation: &'static str,
         change: impl Fn(&Fs, Ino) -> vfs::Result<()>,
     ) -> Result<()> {
-        let volume = Volume { owner: self.owner.clone() };
+        let volume = Volume::of(self.owner.clone());
         volume.at(operation, self.path(), |fs, _| {
             fs.volume().engine()?;
             let file = fs.hold_inode(&self.inode)?;

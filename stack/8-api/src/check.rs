@@ -13,6 +13,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
 use crate::progress::{Control, Report};
+use crate::target::Device;
 use crate::volume_options::parse;
 use crate::{CancelToken, Error, Progress, Result, Volume, VolumeOptions};
 
@@ -74,6 +75,12 @@ impl<'c> Check<'c> {
     /// Names the target with the journal, for a volume with an external log.
     pub fn log(mut self, target: impl AsRef<Path>) -> Self {
         self.options = self.options.log(target);
+        self
+    }
+
+    /// Reads the journal of a volume with an external log from a device that is open already.
+    pub fn log_on(mut self, device: Device) -> Self {
+        self.options = self.options.log_on(device);
         self
     }
 
@@ -140,6 +147,19 @@ impl<'c> Check<'c> {
         let target = parse(target.as_ref().as_os_str())?;
         let device = target::open(&target, OpenMode::ReadOnly).map_err(Error::new)?;
         self.run_on(device, None, &mut found)
+    }
+
+    /// Checks the volume on a device that is open already, and passes each finding to `found` as it
+    /// is made.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_device_with(
+        &self,
+        device: &Device,
+        mut found: impl FnMut(Finding) + Send,
+    ) -> Result<Checked> {
+        self.run_on(device.shared(), None, &mut found)
     }
 
     /// Checks the volume on `device`, with its journal replayed in memory where that is wanted and

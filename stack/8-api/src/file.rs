@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use parking_lot::Mutex;
-use xfskit_format::Fork;
+use xfskit_core::MappedExtent;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, FileHandle, FileReader, SetAttr};
 
@@ -59,6 +59,8 @@ pub struct Extent {
     pub startblock: u64,
     /// Allocated, and never written: it reads as zeroes.
     pub unwritten: bool,
+    /// Other files, or other offsets of this one, have the same blocks.
+    pub shared: bool,
 }
 
 impl File {
@@ -380,7 +382,7 @@ impl File {
     /// # Errors
     /// As [`Volume::hard_link`](crate::Volume::hard_link).
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
-        Volume { owner: self.owner.clone() }.at("link to", path.as_ref(), |fs, path| {
+        Volume::of(self.owner.clone()).at("link to", path.as_ref(), |fs, path| {
             let (dir, name) = fs.hold_parent(path)?;
             fs.link(self.ino, dir.ino(), &name)
         })
@@ -390,21 +392,18 @@ impl File {
 /// Returns where the content of inode `ino` lies.
 pub(crate) fn extents(owner: &Owner, ino: Ino) -> vfs::Result<Vec<Extent>> {
     let volume = owner.volume();
-    if owner.is_writable() {
-        volume.flush_content(ino)?;
-    }
-    let (geo, inode) = (volume.geo(), volume.iget(ino)?);
-    let extents = volume.extents(&inode, Fork::Data)?;
+    let geo = volume.geo();
     let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
-    let known = extents.as_slice().iter().filter_map(|extent| {
+    let known = |MappedExtent { extent, shared }| {
         Some(Extent {
             range: bytes(extent.startoff.0)..bytes(extent.end().0),
             device_offset: geo.fsb_to_byte(extent.startblock)?.0,
             startblock: extent.startblock.0,
             unwritten: extent.unwritten,
+            shared,
         })
-    });
-    Ok(known.collect())
+    };
+    Ok(volume.mapped_extents(ino)?.into_iter().filter_map(known).collect())
 }
 
 impl Drop for File {

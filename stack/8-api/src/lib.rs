@@ -87,6 +87,7 @@
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
 //! | [`compat`] | which kernels and boot loaders can read a volume |
 //! | `Mount` | a volume as a mounted filesystem (feature `mount`) |
+//! | [`Snapshot`] | the devices of a mounted volume at one moment |
 //! | [`Error`], [`ErrorKind`] | what can go wrong |
 //! | [`raw`] | the floors below, without any promise |
 //!
@@ -129,6 +130,7 @@ mod put;
 pub mod raw;
 mod remove_all;
 mod shared;
+mod snapshot;
 mod superblock;
 pub mod target;
 mod time;
@@ -158,6 +160,7 @@ pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
+pub use snapshot::Snapshot;
 pub use superblock::Superblock;
 pub use volume::Volume;
 pub use volume_options::VolumeOptions;

@@ -10,7 +10,7 @@ use xfskit_vfs::Follow;
 
 use crate::cause::Cause;
 use crate::shared::Owner;
-use crate::{Error, Result, Volume};
+use crate::{Error, Extent, Result, Snapshot, Volume, VolumeOptions};
 
 pub use xfskit_fuse::{IdMap, IdMapError, Kind as RequestKind, OptionError, Requests};
 
@@ -100,6 +100,15 @@ impl Mount {
         self.options.norecovery
     }
 
+    /// Returns `options` with those of them that concern the volume: it is opened for writing
+    /// unless the mount is read-only, so that snapshots of it can be taken, and its journal is
+    /// written and freed blocks are discarded as the mount options say.
+    pub fn volume_options(&self, options: VolumeOptions) -> VolumeOptions {
+        let Options { read_only, norecovery, journal, discard, .. } = self.options;
+        let options = options.write(!read_only).recovery(!norecovery).snapshots(!read_only);
+        options.journal(journal).discard(discard)
+    }
+
     /// Mounts `volume` on the directory `dir`, and serves it until it is unmounted. A volume that
     /// is open for reading gives a read-only mount.
     ///
@@ -153,6 +162,54 @@ impl Mounted {
     /// Returns what failed first: the device, or a structure of the volume.
     pub fn first_failure(&self) -> Option<String> {
         self.session.server().first_failure()
+    }
+
+    /// Returns the mounted volume. Changes through it are not seen by the kernel, which caches what
+    /// it knows.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Returns the extents of inode `ino`, in order. Content that waits in memory is written first.
+    ///
+    /// # Errors
+    /// The inode is free, or its map is damaged.
+    pub fn extents(&self, ino: u64) -> Result<Vec<Extent>> {
+        let _running = self.volume.owner.enter()?;
+        // Nothing waits in memory while the mount is frozen.
+        let _changing = self.session.changing();
+        crate::file::extents(&self.volume.owner, xfskit_units::Ino(ino)).map_err(Error::new)
+    }
+
+    /// Makes changes wait until [`thaw`](Self::thaw), and writes all changes so far in place: the
+    /// target has the whole volume, with a clean journal unless there are open files without a
+    /// name. Reads go on. Returns false if the mount is frozen already.
+    ///
+    /// # Errors
+    /// The volume cannot be written. The mount is not frozen then.
+    pub fn freeze(&self) -> Result<bool> {
+        self.session.freeze().map_err(Error::new)
+    }
+
+    /// Lets the changes that wait go on, and returns when they are made. Returns false if the mount
+    /// is not frozen.
+    pub fn thaw(&self) -> bool {
+        self.session.thaw()
+    }
+
+    /// Returns true while changes wait.
+    pub fn is_frozen(&self) -> bool {
+        self.session.is_frozen()
+    }
+
+    /// Takes a snapshot of the devices below the volume, with all changes so far in place. Changes
+    /// wait only while it begins.
+    ///
+    /// # Errors
+    /// The volume cannot be written, or is open for writing without
+    /// [`snapshots`](crate::VolumeOptions::snapshots).
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.session.at_rest(|| self.volume.snapshot_now()).map_err(Error::new)?
     }
 
     /// Waits for the end of the mount, and closes the volume. Returns nothing for a volume that was

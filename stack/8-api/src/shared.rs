@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
+use xfskit_block::SnapshotGroup;
 use xfskit_core::Closed;
 use xfskit_vfs::{self as vfs, Fs};
 
@@ -30,6 +32,14 @@ pub(crate) struct Shared {
     running: RwLock<()>,
     /// No operation begins any more. Set before `running` is taken exclusively.
     closed: AtomicBool,
+}
+
+/// How snapshots of a volume are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshots {
+    pub(crate) group: Arc<SnapshotGroup>,
+    /// Directory for what is overwritten meanwhile and does not stay in memory.
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// A reference to a volume that keeps it: what files and iterators have in place of a borrow.

@@ -184,6 +184,10 @@ impl Device {
         Self(device)
     }
 
+    pub(crate) fn shared(&self) -> Arc<dyn BlockDevice> {
+        Arc::clone(&self.0)
+    }
+
     /// Opens `target` for reading, whatever it holds.
     ///
     /// # Errors
@@ -236,7 +240,19 @@ impl Device {
     }
 }
 
+impl From<Arc<dyn BlockDevice>> for Device {
+    /// Takes a device of the caller's own making ([`raw::block`](crate::raw::block)).
+    fn from(device: Arc<dyn BlockDevice>) -> Self {
+        Self(device)
+    }
+}
+
 impl VolumeOptions {
+    /// Reads the journal of a volume with an external log from a device that is open already.
+    pub fn log_on(self, device: Device) -> Self {
+        self.log_from(device.0)
+    }
+
     /// Opens the volume on a device that is open already.
     ///
     /// # Errors

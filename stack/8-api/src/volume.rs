@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use xfskit_core::Closed;
+use xfskit_target::{ArrayName, LiveArray};
 use xfskit_vfs::{self as vfs, Fs, Statfs};
 
-use crate::shared::Owner;
-use crate::{Error, Result, VolumeOptions};
+use crate::shared::{Owner, Snapshots};
+use crate::{Error, Result, VolumeOptions, md};
 
 /// How often a path is resolved again whose inode goes again and again before it is used.
 const RESOLUTIONS: usize = 1000;
@@ -30,11 +32,20 @@ const RESOLUTIONS: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub(crate) owner: Owner,
+    /// How snapshots are taken, if the devices were opened for that.
+    pub(crate) snapshots: Option<Snapshots>,
+    /// The array below, if it was opened for writing.
+    pub(crate) array: Option<Arc<(ArrayName, LiveArray)>>,
 }
 
 impl Volume {
     pub(crate) fn new(fs: Fs) -> Self {
-        Self { owner: Owner::new(fs) }
+        Self::of(Owner::new(fs))
+    }
+
+    /// Returns the volume that `owner` refers to.
+    pub(crate) fn of(owner: Owner) -> Self {
+        Self { owner, snapshots: None, array: None }
     }
 
     /// Opens the volume on `target` for reading. A dirty journal is replayed in memory: nothing is
@@ -90,6 +101,22 @@ impl Volume {
     pub fn abandon(self) {
         // Closed already: there is nothing to abandon.
         let _ended = self.owner.end();
+    }
+
+    /// Returns the array that the volume is on, whole or in part: for a volume that is open for
+    /// writing on an array with superblocks. Members can be taken out of use, replaced, filled and
+    /// compared while the volume is read and changed. The array is released with the last
+    /// reference.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where the superblocks make no array any
+    /// more.
+    pub fn array(&self) -> Result<Option<md::Array>> {
+        let below = |array: &Arc<(ArrayName, LiveArray)>| {
+            let (name, live) = &**array;
+            md::Array::below_volume(name.clone(), live.clone())
+        };
+        self.array.as_ref().map(below).transpose()
     }
 
     /// Returns the size of the volume and what is free of it.

@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_block::{BlockDevice, OpenMode, SnapshotGroup};
 use xfskit_core::uuid::NewUuid;
 use xfskit_core::{JournalOptions, OnReplay, ReplayOptions};
-use xfskit_target::{self as target, Target};
+use xfskit_target::{self as target, Base, Target};
 use xfskit_units::Uuid;
 use xfskit_vfs::{self as vfs, Clock, Fs};
 
+use crate::shared::Snapshots;
 use crate::{Error, Progress, Result, Volume};
 
 /// How to open a volume: a builder.
@@ -26,12 +27,21 @@ use crate::{Error, Progress, Result, Volume};
 pub struct VolumeOptions {
     recovery: bool,
     write: bool,
-    log: Option<PathBuf>,
+    log: Option<Log>,
+    snapshots: bool,
     pub(crate) journal: JournalOptions,
+    discard: bool,
     cache_bytes: usize,
     read_limit: u64,
     pub(crate) replay: ReplayOptions,
     clock: Clock,
+}
+
+/// Where the journal of a volume with an external log is.
+#[derive(Clone, Debug)]
+enum Log {
+    Target(PathBuf),
+    Open(Arc<dyn BlockDevice>),
 }
 
 impl Default for VolumeOptions {
@@ -40,7 +50,9 @@ impl Default for VolumeOptions {
             recovery: true,
             write: false,
             log: None,
+            snapshots: false,
             journal: JournalOptions::default(),
+            discard: false,
             cache_bytes: Self::default_cache_bytes(),
             read_limit: vfs::WHOLE_MAX,
             replay: ReplayOptions { on_progress: None, spill_dir: Some(std::env::temp_dir()) },
@@ -70,7 +82,20 @@ impl VolumeOptions {
 
     /// Names the target with the journal, for a volume with an external log.
     pub fn log(mut self, target: impl AsRef<Path>) -> Self {
-        self.log = Some(target.as_ref().to_owned());
+        self.log = Some(Log::Target(target.as_ref().to_owned()));
+        self
+    }
+
+    /// Reads the journal from `device`.
+    pub(crate) fn log_from(mut self, device: Arc<dyn BlockDevice>) -> Self {
+        self.log = Some(Log::Open(device));
+        self
+    }
+
+    /// Opens the devices so that snapshots of them can be taken while the volume is changed. Off by
+    /// default.
+    pub fn snapshots(mut self, snapshots: bool) -> Self {
+        self.snapshots = snapshots;
         self
     }
 
@@ -104,6 +129,13 @@ impl VolumeOptions {
         self
     }
 
+    /// Discards freed blocks on the device, when it is durable that they are free: an image gives
+    /// them back to its filesystem. Off by default.
+    pub fn discard(mut self, discard: bool) -> Self {
+        self.discard = discard;
+        self
+    }
+
     /// Names the directory for what the replay of a large journal in memory changes, beyond a part
     /// of the cache: it goes to a file without a name there. The system's directory for temporary
     /// files by default.
@@ -134,8 +166,17 @@ impl VolumeOptions {
     /// As [`Volume::open`]. A volume that cannot be written is refused before anything is changed.
     pub fn open(&self, target: impl AsRef<Path>) -> Result<Volume> {
         let target = parse(target.as_ref().as_os_str())?;
-        let device = target::open(&target, self.mode()).map_err(Error::new)?;
-        self.open_device(device, self.log_device()?)
+        if !self.write {
+            let device = target::open(&target, OpenMode::ReadOnly).map_err(Error::new)?;
+            return self.open_device(device, self.log_device()?);
+        }
+        let (device, live) = target::open_live(&target).map_err(Error::new)?;
+        let volume = self.open_device(device, self.log_device()?)?;
+        let array = match (target.base, live) {
+            (Base::Array(name), Some(live)) => Some(Arc::new((*name, live))),
+            _ => None,
+        };
+        Ok(Volume { array, ..volume })
     }
 
     /// Gives the volume on `target` another UUID. Its metadata keeps the one that it was made with:
@@ -158,8 +199,11 @@ impl VolumeOptions {
 
     /// Returns the device with the journal, for a volume with an external one.
     pub(crate) fn log_device(&self) -> Result<Option<Arc<dyn BlockDevice>>> {
-        let open = |name: &PathBuf| {
-            target::open_unchecked(&parse(name.as_os_str())?, self.mode()).map_err(Error::new)
+        let open = |log: &Log| match log {
+            Log::Target(name) => {
+                target::open_unchecked(&parse(name.as_os_str())?, self.mode()).map_err(Error::new)
+            }
+            Log::Open(device) => Ok(Arc::clone(device)),
         };
         self.log.as_ref().map(open).transpose()
     }
@@ -170,17 +214,31 @@ impl VolumeOptions {
         device: Arc<dyn BlockDevice>,
         log_dev: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Volume> {
+        let group = self.snapshots.then(|| {
+            let devices = std::iter::once(Arc::clone(&device)).chain(log_dev.clone());
+            SnapshotGroup::new(devices.collect())
+        });
+        let (device, log_dev) = match &group {
+            None => (device, log_dev),
+            Some(group) => {
+                let below = |number| -> Arc<dyn BlockDevice> { group.device(number) };
+                (below(0), log_dev.map(|_| below(1)))
+            }
+        };
         let options = self.core(log_dev);
         let core = xfskit_core::Volume::open(device, &options).map_err(Error::new)?;
         let fs = Fs::new(core, self.clock.clone()).with_whole_max(self.read_limit);
-        Ok(Volume::new(fs))
+        let dir = self.replay.spill_dir.clone();
+        let snapshots = group.map(|group| Snapshots { group, dir });
+        Ok(Volume { snapshots, ..Volume::new(fs) })
     }
 
     pub(crate) fn core(&self, log_dev: Option<Arc<dyn BlockDevice>>) -> xfskit_core::OpenOptions {
         let (recovery, write, journal) = (self.recovery, self.write, self.journal);
         let cache_bytes = self.cache_bytes;
         let replay = self.replay.clone();
-        xfskit_core::OpenOptions { recovery, write, log_dev, cache_bytes, journal, replay }
+        let discard = self.discard;
+        xfskit_core::OpenOptions { recovery, write, log_dev, cache_bytes, journal, replay, discard }
     }
 }
 

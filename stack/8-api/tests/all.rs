@@ -11,5 +11,6 @@ mod examples;
 mod files;
 mod guess;
 mod live;
+mod snapshot;
 mod trees;
 mod verified_array;

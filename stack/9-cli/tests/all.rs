@@ -19,6 +19,8 @@ mod md_bad_input;
 mod md_guess;
 mod md_manage;
 mod mount;
+mod mount_array;
+mod mount_commands;
 mod mount_damage;
 mod mount_helper;
 mod mount_users;

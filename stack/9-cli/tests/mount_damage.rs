@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,10 @@ fn change(root: &Path) {
         let path = entry.path();
         // Opening a named pipe would wait for its other end.
         if entry.file_type().is_ok_and(|file_type| file_type.is_file()) {
-            let file = fs::OpenOptions::new().append(true).open(&path);
+            // A symbolic link would lead out of the mount.
+            let mut options = fs::OpenOptions::new();
+            options.append(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+            let file = options.open(&path);
             let _ = file.and_then(|file| file.set_len(1));
         }
         let _ = fs::rename(&path, root.join("renamed"));

@@ -1,8 +1,10 @@
 //! `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: inode flags, project and extent size hints, which
-//! plain system calls do not show.
-#![expect(unsafe_code, reason = "two ioctls that no crate wraps")]
+//! plain system calls do not show; and `XFS_IOC_FSGEOMETRY`, sizes and features of a volume.
+#![expect(unsafe_code, reason = "ioctls that no crate wraps")]
 
+use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use rustix::io::Result;
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
@@ -61,4 +63,20 @@ pub fn set(fd: BorrowedFd, value: FsXattr) -> Result<()> {
     const SET: u32 = opcode::write::<FsXattr>(b'X', 32);
     // SAFETY: the kernel reads exactly one `struct fsxattr` for this opcode, which `FsXattr` is.
     unsafe { ioctl(fd, Setter::<SET, FsXattr>::new(value)) }
+}
+
+/// Returns `struct xfs_fsop_geom` of the filesystem of `dir`, in its three versions.
+///
+/// # Panics
+/// It is no XFS.
+pub fn xfs_geometries(dir: &Path) -> [Vec<u8>; 3] {
+    let root = File::open(dir).expect("a directory");
+    // SAFETY: XFS_IOC_FSGEOMETRY_V1 and _V4 write 112 bytes, XFS_IOC_FSGEOMETRY 256.
+    unsafe {
+        [
+            ioctl(&root, Getter::<0x8070_5864, [u8; 112]>::new()).expect("V1").to_vec(),
+            ioctl(&root, Getter::<0x8070_587c, [u8; 112]>::new()).expect("V4").to_vec(),
+            ioctl(&root, Getter::<0x8100_587e, [u8; 256]>::new()).expect("V5").to_vec(),
+        ]
+    }
 }

@@ -7,6 +7,7 @@ use xfskit_units::Ino;
 use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode, Stat};
 
 use super::{IdMap, UNMAPPED, xattr};
+use crate::freeze::Gate;
 use crate::operations::{
     Caller, Changes, Fallocate, Listed, Node, Open, Operations, Reply, Room, Statfs,
 };
@@ -57,6 +58,10 @@ impl<O: Operations> Mapped<O> {
 impl<O: Operations> Operations for Mapped<O> {
     fn root(&self) -> Ino {
         self.operations.root()
+    }
+
+    fn gate(&self) -> &Gate {
+        self.operations.gate()
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>> {

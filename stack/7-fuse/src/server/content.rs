@@ -25,7 +25,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         } else {
             OpenFile::ReadOnly(FileReader::open(self.fs.clone(), &self.fs.inode(ino)?)?)
         };
-        Ok(File { open, plain: AtomicBool::new(false), atime_seen: AtomicBool::new(false) })
+        let [plain, atime_seen, may_be_dirty] = [false; 3].map(AtomicBool::new);
+        Ok(File { open, plain, atime_seen, may_be_dirty })
     }
 
     /// Opens `ino` for one more open file of the kernel.
@@ -43,6 +44,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             return Ok(file);
         }
         let file = self.reply(self.open_new(ino))?;
+        file.may_be_dirty.store(self.writable, Ordering::Relaxed);
         Ok(self.nodes.opened(ino, 0, file))
     }
 
@@ -115,7 +117,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     /// Opens a node that was just made; it is forgotten if that fails.
     pub(super) fn opened_node(&self, node: Node) -> Reply<Node> {
         match self.open_file(node.stat.ino) {
-            Ok(_) => Ok(node),
+            Ok(file) => {
+                file.may_be_dirty.store(true, Ordering::Relaxed);
+                Ok(node)
+            }
             Err(error) => {
                 self.nodes.forget(node.stat.ino, 1);
                 Err(error)

@@ -1,11 +1,13 @@
 //! The operations, each in the module that it belongs to.
 
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 
 use xfskit_units::Ino;
 use xfskit_vfs::{Fs, NewNode, RenameMode, Seek, SetMode, Stat};
 
 use super::Server;
+use crate::freeze::Gate;
 use crate::operations::{
     Caller, Changes, Fallocate, Listed, Node, Open, Operations, Reply, Room, Statfs,
 };
@@ -15,12 +17,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.root
     }
 
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>> {
         self.look_up(dir, name)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.nodes.forget(ino, count);
+        if let Some(node) = self.nodes.forget(ino, count) {
+            self.let_go(ino, node);
+        }
     }
 
     fn make(&self, dir: Ino, name: &[u8], new: &NewNode) -> Reply<Node> {
@@ -74,7 +82,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
 
     fn open(&self, ino: Ino, how: Open) -> Reply<()> {
         self.may_open(ino, how)?;
-        self.open_file(ino)?;
+        let file = self.open_file(ino)?;
+        if how.write {
+            file.may_be_dirty.store(true, Ordering::Relaxed);
+        }
         if how.truncate
             && let Err(error) = self.truncate_file(ino, 0, how.kill_bits)
         {

@@ -4,16 +4,23 @@ use std::ops::Deref;
 
 use rustix::io::Errno;
 use xfskit_core::Error as Core;
+use xfskit_format::attr::Namespace;
 use xfskit_format::inode::InodeFlags;
-use xfskit_units::Ino;
+use xfskit_units::{ByteLen, ByteOffset, Ino};
 use xfskit_vfs::{self as vfs, Fs, Inode, SetAttr, SetMode, Stat};
 
 use super::Server;
-use crate::ioctl::{self, Hints, Ioctl};
+use crate::geometry::geometry;
+use crate::ioctl::{self, Hints, Ioctl, TrimRange};
 use crate::operations::{Caller, Changes, Reply, SetTime};
 
 /// Attributes whose names only root sees.
 const TRUSTED: &[u8] = b"trusted.";
+/// ACLs, and their names on disk, which Linux lists for root too: rsync copies both.
+const ACLS: [(&[u8], &[u8]); 2] = [
+    (b"system.posix_acl_access", b"trusted.SGI_ACL_FILE"),
+    (b"system.posix_acl_default", b"trusted.SGI_ACL_DEFAULT"),
+];
 /// The attribute that holds a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 /// Blocks of a hint at most: the length of the longest extent.
@@ -66,10 +73,17 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             return Err(self.failed(error));
         }
         let mut names = Vec::new();
-        for xattr in xattrs {
-            if caller.is_root() || !xattr.name.starts_with(TRUSTED) {
-                names.extend_from_slice(&xattr.name);
+        let mut add = |name: &[u8]| {
+            if caller.is_root() || !name.starts_with(TRUSTED) {
+                names.extend_from_slice(name);
                 names.push(0);
+            }
+        };
+        for xattr in xattrs {
+            add(&xattr.name);
+            let on_disk = ACLS.iter().find(|(shown, _)| *shown == xattr.name);
+            if let Some((_, on_disk)) = on_disk {
+                add(on_disk);
             }
         }
         Ok(names)
@@ -84,7 +98,11 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     ) -> Reply<()> {
         self.to_change()?;
         self.may_change_xattrs(ino)?;
-        let set = self.fs.set_xattr(ino, name, value, mode);
+        let set = match name.strip_prefix(TRUSTED).filter(|_| is_stored_acl(name)) {
+            // As on Linux, the permissions do not follow what is stored.
+            Some(stored) => self.fs.set_stored_xattr(ino, Namespace::Trusted, stored, value, mode),
+            None => self.fs.set_xattr(ino, name, value, mode),
+        };
         if name == CAPABILITY {
             self.nodes.not_plain(ino);
         }
@@ -146,7 +164,29 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
                 self.set_flags(caller, &stat, wanted.flags, &set)?;
                 Ok(Vec::new())
             }
+            Ioctl::Geometry(form) => {
+                let volume = self.fs.volume();
+                Ok(geometry(volume.geo(), &volume.superblock(), form))
+            }
+            Ioctl::Trim => self.trim(caller, TrimRange::parse(argument)?),
         }
+    }
+
+    /// Discards free blocks, for root and for the user whose process this is.
+    fn trim(&self, caller: Caller, range: TrimRange) -> Reply<Vec<u8>> {
+        if !caller.is_root() && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::PERM);
+        }
+        self.to_change()?;
+        let geo = self.fs.volume().geo();
+        let (size, block) = (geo.data_bytes().0, 1 << geo.blocklog);
+        let group = u64::from(geo.agblocks) << geo.blocklog;
+        if range.start >= size || range.len < block || range.minlen > group {
+            return Err(Errno::INVAL);
+        }
+        let end = ByteOffset(range.start.saturating_add(range.len).min(size));
+        let trim = self.fs.volume().trim(ByteOffset(range.start)..end, ByteLen(range.minlen));
+        Ok(range.trimmed(self.reply(trim.map_err(vfs::Error::from))?.0))
     }
 
     /// Returns the hints of an inode, in bytes.
@@ -205,6 +245,12 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.to_change()?;
         self.changed(self.fs.set_attr(stat.ino, set))
     }
+}
+
+/// Returns true if `name` is that of an ACL on disk. The kernel, which keeps ACLs, does not know
+/// that its change is one of the ACL.
+pub(crate) fn is_stored_acl(name: &[u8]) -> bool {
+    ACLS.iter().any(|(_, on_disk)| *on_disk == name)
 }
 
 fn is_missing(error: &vfs::Error) -> bool {

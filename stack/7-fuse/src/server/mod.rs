@@ -8,6 +8,7 @@
 //! | `metadata` | on metadata: permissions, owners, times, attributes, ioctls |
 //! | `listing` | listings of directories |
 //! | `protected` | immutable and append-only files |
+//! | `rest` | freezing |
 
 mod content;
 mod delegate;
@@ -15,6 +16,9 @@ mod listing;
 mod metadata;
 mod names;
 mod protected;
+mod rest;
+
+pub(crate) use metadata::is_stored_acl;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +30,7 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, Fs, InodeHold, Stat};
 
+use crate::freeze::{Gate, Kept};
 use crate::nodes::Nodes;
 use crate::operations::{Node, Reply};
 use crate::options::{Atime, Options};
@@ -44,6 +49,9 @@ pub struct Server<F: Deref<Target = Fs>> {
     sync: bool,
     /// Something was changed since the last commit.
     changed: AtomicBool,
+    gate: Gate,
+    /// Inodes without a name that the kernel forgot while the mount was frozen.
+    unnamed: Kept<()>,
     /// The first failure of the device or the volume.
     first_failure: Mutex<Option<String>>,
 }
@@ -60,6 +68,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             writable,
             sync: options.sync,
             changed: AtomicBool::new(false),
+            gate: Gate::default(),
+            unnamed: Kept::default(),
             first_failure: Mutex::new(None),
             fs,
         }
@@ -70,6 +80,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
     /// # Errors
     /// The volume cannot be written.
     pub fn commit(&self) -> vfs::Result<bool> {
+        // A frozen mount has nothing to commit.
+        let Some(_changing) = self.gate.try_enter() else { return Ok(false) };
         if !self.writable || !self.changed.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
@@ -88,6 +100,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 
     /// Ends the use of the volume: files without a name are freed.
     pub fn end(&self) {
+        self.gate.thaw();
+        self.unnamed.run(&self.gate, &());
         self.nodes.clear();
     }
 
@@ -154,6 +168,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         if !self.atime.is_due(&stat, now) {
             return;
         }
+        // As in Linux, reads of a frozen filesystem leave atimes alone.
+        let Some(_changing) = self.gate.try_enter() else { return };
         if let Err(error) = self.fs.set_atime(ino, now) {
             tracing::debug!(%ino, %error, "the atime stays as it is");
         }

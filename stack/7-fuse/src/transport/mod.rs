@@ -1,16 +1,19 @@
 //! Carries requests of the kernel to [`Operations`], by the FUSE device.
 //!
 //! Everything particular to the protocol is here: node ids, how long the kernel may cache, and the
-//! features of the protocol that are asked for.
+//! features of the protocol that are asked for. Requests that change something wait here while the
+//! mount is frozen.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `serve` | a thread's loop, and the operation of each request |
+//! | `gate` | requests that wait while the mount is frozen |
 //! | `replier` | the reply to a request |
 //! | `watch` | which thread waits for the next request |
 //! | `encode` | attributes, times, modes and device numbers |
 
 mod encode;
+mod gate;
 mod replier;
 mod serve;
 mod watch;
@@ -22,10 +25,13 @@ use xfskit_devfuse::init::{Features, Wishes};
 use xfskit_devfuse::message::ROOT;
 use xfskit_units::Ino;
 
+use crate::freeze::Kept;
 use crate::operations::Operations;
 use crate::options::Options;
 use crate::statistics::Statistics;
 use watch::Watch;
+
+pub(crate) use gate::Waiting;
 
 /// Time for which a thread looks for the next request, unless the options say otherwise.
 const BUSY_POLL: Duration = Duration::from_micros(50);
@@ -67,6 +73,8 @@ pub(crate) struct Transport<O> {
     /// Time for which a thread looks for the next request before it sleeps.
     busy_poll: Duration,
     watch: Watch,
+    /// Requests that wait for the thaw.
+    kept: Kept<Self>,
 }
 
 impl<O: Operations> Transport<O> {
@@ -74,7 +82,8 @@ impl<O: Operations> Transport<O> {
         let busy_poll = options.busy_poll.unwrap_or(BUSY_POLL);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (no_open, watch) = (options.no_open, Watch::new(processors.div_ceil(2)));
-        Self { operations, statistics, no_open, busy_poll, watch }
+        let kept = Kept::default();
+        Self { operations, statistics, no_open, busy_poll, watch, kept }
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use xfskit_devfuse::device::Buffer;
@@ -20,6 +22,7 @@ use super::replier::Replier;
 use super::watch::Thread;
 use super::{REQUEST, Transport};
 use crate::operations::{Caller, Fallocate, Open, Operations, Reply, Room};
+use crate::server::is_stored_acl;
 use crate::statistics::Kind;
 
 /// Bytes that one request copies at most. The reply counts in 32 bits, and programs ask again for
@@ -27,10 +30,13 @@ use crate::statistics::Kind;
 const COPY_MAX: u64 = 1 << 30;
 /// Bytes of a read or write that takes long.
 const LARGE: u32 = 128 << 10;
+/// Time that a request takes which waits for a disk, at least: more than it costs to wake another
+/// thread.
+const LONG: Duration = Duration::from_micros(60);
 
 /// Flags of open(2).
 const ACCESS: u32 = 3;
-const O_TRUNC: u32 = 0o1000;
+pub(super) const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 /// Flags of setxattr(2).
 const XATTR_CREATE: u32 = 1;
@@ -51,7 +57,7 @@ impl<O: Operations> Transport<O> {
     ///
     /// # Errors
     /// The device fails.
-    pub(crate) fn serve(&self, channel: &Channel, thread: Thread) -> io::Result<()> {
+    pub(crate) fn serve(&self, channel: &Arc<Channel>, thread: Thread) -> io::Result<()> {
         let mut buffer = Buffer::new(REQUEST);
         let served = self.serve_until_end(channel, thread, &mut buffer);
         self.watch.end();
@@ -60,7 +66,7 @@ impl<O: Operations> Transport<O> {
 
     fn serve_until_end(
         &self,
-        channel: &Channel,
+        channel: &Arc<Channel>,
         thread: Thread,
         buffer: &mut Buffer,
     ) -> io::Result<()> {
@@ -75,16 +81,27 @@ impl<O: Operations> Transport<O> {
                 Received::End => return Ok(()),
             };
             let more = self.watch.counts_backlog() && channel.is_ready();
-            self.watch.received(takes_long(&request.operation), more);
-            let answered = self.answer_safely(channel, request);
+            self.watch.received(self.takes_long(&request.operation), more);
+            let answered = self.pass(channel, request);
             self.watch.served();
             answered?;
         }
         Ok(())
     }
 
+    /// Returns true if other requests should not wait for this one: it is large, or others of its
+    /// kind have waited for a disk lately.
+    fn takes_long(&self, operation: &Operation<'_>) -> bool {
+        match operation {
+            Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => true,
+            Operation::Read(arg) if arg.size >= LARGE => true,
+            Operation::Write { arg, .. } if arg.size >= LARGE => true,
+            _ => kind(operation).is_some_and(|kind| self.statistics.recent(kind) >= LONG),
+        }
+    }
+
     /// Serves one request. A panic is this program's fault, and an error of that request only.
-    fn answer_safely(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
+    pub(super) fn answer_safely(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
         let header = request.header;
         let answer = AssertUnwindSafe(|| self.answer(channel, request));
         std::panic::catch_unwind(answer).unwrap_or_else(|_| {
@@ -165,11 +182,15 @@ impl<O: Operations> Transport<O> {
             Operation::Readdirplus(arg) => self.list_nodes(to, ino, &arg),
             Operation::Statfs => to.statfs(&of.statfs()),
             Operation::Setxattr { arg, name, value } => {
-                to.empty(self.set_xattr(ino, arg, name, value))
+                to.empty(self.set_xattr(ino, arg, name, value))?;
+                forget_acl(channel, &request.header, name)
             }
             Operation::Getxattr { arg, name } => to.sized(of.xattr(ino, name), arg.size),
             Operation::Listxattr(arg) => to.sized(of.xattr_names(caller, ino), arg.size),
-            Operation::Removexattr { name } => to.empty(of.remove_xattr(ino, name)),
+            Operation::Removexattr { name } => {
+                to.empty(of.remove_xattr(ino, name))?;
+                forget_acl(channel, &request.header, name)
+            }
             Operation::Ioctl { arg, argument } => {
                 to.ioctl(&arg, of.ioctl(caller, ino, arg.cmd, argument))
             }
@@ -277,14 +298,9 @@ impl<O: Operations> Transport<O> {
     }
 }
 
-/// Returns true if other requests should not wait for this one.
-fn takes_long(operation: &Operation<'_>) -> bool {
-    match operation {
-        Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => true,
-        Operation::Read(arg) => arg.size >= LARGE,
-        Operation::Write { arg, .. } => arg.size >= LARGE,
-        _ => false,
-    }
+/// Has the kernel forget the ACL that it keeps, if `name` is how it is stored.
+fn forget_acl(channel: &Channel, header: &InHeader, name: &[u8]) -> io::Result<()> {
+    if is_stored_acl(name) { channel.invalidate_attributes(header.nodeid) } else { Ok(()) }
 }
 
 /// Returns the kind that a request is counted as.

@@ -4,7 +4,7 @@
 //! thread. So one program that makes one call after the other is served by one thread, whose caches
 //! are warm. The watch is handed over
 //!
-//! * before a request is served that is expected to take long,
+//! * before a request is served that is expected to take long, as others of its kind did lately,
 //! * if requests have been there already for a while, so that a busy mount is served by half of the
 //!   processors: the other half has the programs that ask,
 //! * by the deputy, a thread that sleeps for a millisecond at a time while requests arrive, if the

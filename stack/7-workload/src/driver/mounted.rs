@@ -12,7 +12,7 @@ use rustix::fs::{
     fcntl_lock, fgetxattr, fremovexattr, fsetxattr, fstat, fstatvfs, fsync, ftruncate, futimens,
     linkat, mkdirat, openat, renameat, statat, syncfs, unlinkat,
 };
-use rustix::io::{pread, pwrite};
+use rustix::io::{Errno, pread, pwrite};
 
 use super::{Counters, Driver, Kind, Space, Stat};
 use crate::kernel::{bulkstat, drop_clean};
@@ -275,7 +275,13 @@ impl Driver for Mounted {
     }
 
     fn bulkstat(&self, threads: usize) -> io::Result<u64> {
-        Ok(bulkstat::all(&self.root.fd, threads)?.count)
+        match bulkstat::all(&self.root.fd, threads) {
+            // Not an XFS of the kernel.
+            Err(err) if err.raw_os_error() == Some(Errno::NOTTY.raw_os_error()) => {
+                Err(ErrorKind::Unsupported.into())
+            }
+            inodes => Ok(inodes?.count),
+        }
     }
 
     fn counters(&self) -> Option<Counters> {

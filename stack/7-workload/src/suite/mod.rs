@@ -38,8 +38,8 @@ use crate::testbed::{Implementation, TestVolume, Testbed};
 pub struct Settings {
     /// Where volumes are made, and with which options.
     pub testbed: Testbed,
-    /// The kernel's XFS is measured as well.
-    pub kernel_baseline: bool,
+    /// Implementations that are measured beside the engine, in turn with it.
+    pub baselines: Vec<Implementation>,
     /// Number of threads.
     pub threads: usize,
     /// The same seed gives the same names, values and choices.
@@ -89,17 +89,28 @@ pub trait Observer {
 impl Settings {
     /// Returns the implementations to measure, the engine first.
     ///
-    /// If the kernel should be measured but cannot be, the second value explains why.
+    /// If others should be measured but cannot be, the second value explains why.
     pub fn implementations(&self) -> (Vec<Implementation>, Option<String>) {
-        if !self.kernel_baseline {
-            return (vec![Implementation::Engine], None);
-        }
-        match self.testbed.volume(Implementation::Kernel).and_then(|mut volume| volume.unmount()) {
-            Ok(()) => (vec![Implementation::Engine, Implementation::Kernel], None),
-            Err(err) => {
-                (vec![Implementation::Engine], Some(format!("The kernel was not measured: {err}")))
+        let (mut measured, mut missing) = (vec![Implementation::Engine], Vec::new());
+        for &baseline in &self.baselines {
+            match self.testbed.volume(baseline).and_then(|mut volume| volume.unmount()) {
+                Ok(()) => measured.push(baseline),
+                Err(err) => missing.push(format!("{} was not measured: {err}", baseline.name())),
             }
         }
+        (measured, (!missing.is_empty()).then(|| missing.join("; ")))
+    }
+
+    /// Returns the same without our own mount, for studies of what is below it.
+    pub(crate) fn implementations_below(&self) -> (Vec<Implementation>, Option<String>) {
+        let baselines = self.baselines.iter().copied();
+        let baselines = baselines.filter(|baseline| *baseline != Implementation::Mount).collect();
+        Self { baselines, ..self.clone() }.implementations()
+    }
+
+    /// Returns true if `baseline` is to be measured.
+    pub(crate) fn wants(&self, baseline: Implementation) -> bool {
+        self.baselines.contains(&baseline)
     }
 
     /// Fails unless the directory of the disks, if there is one, has `bytes` free: as much as
@@ -194,7 +205,8 @@ pub(crate) mod testing {
             size: ByteLen(1 << 30),
             mkfs: xfskit_mkfs::Options::default(),
             open: OpenOptions::default(),
+            mounter: None,
         };
-        Settings { testbed, kernel_baseline: false, threads: 2, seed: 7, repetitions: 1 }
+        Settings { testbed, baselines: Vec::new(), threads: 2, seed: 7, repetitions: 1 }
     }
 }

@@ -10,10 +10,11 @@ use xfskit_md::assemble::{AssembledMember, Freshness};
 use xfskit_md::create::{NewMember, erase};
 use xfskit_md::superblock::{Reshape, Time, Version};
 use xfskit_md::{Assembly, Layout, Level, Member as NamedDevice, superblock};
-use xfskit_target::{self as target, ArrayName};
+use xfskit_target::{self as target, ArrayName, LiveArray};
 use xfskit_units::{MemberSector, Sectors, SyncSector, Uuid, index};
 
 use super::new_device::NewDevices;
+use super::running::Running;
 use crate::cause::array::ArrayError;
 use crate::target::Target;
 use crate::{Error, Result};
@@ -86,7 +87,7 @@ pub struct Array {
     mode: OpenMode,
     time: Option<SystemTime>,
     assembly: Assembly,
-    running: Option<RunningArray>,
+    running: Option<Running>,
 }
 
 /// A member of an array.
@@ -112,6 +113,15 @@ pub struct Member {
 }
 
 impl Array {
+    /// Returns the array below an open volume.
+    pub(crate) fn below_volume(name: ArrayName, live: LiveArray) -> Result<Self> {
+        let LiveArray { assembly, array } = live;
+        let running = Some(Running::BelowVolume(array));
+        let mut array = Self { name, mode: OpenMode::ReadWrite, time: None, assembly, running };
+        array.with_running(|_| ())?;
+        Ok(array)
+    }
+
     /// Opens the array of `target` for reading: see [`ArrayOptions::open`].
     ///
     /// # Errors
@@ -304,7 +314,7 @@ impl Array {
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where superblocks cannot be written.
     pub fn activate_spares(&mut self) -> Result<Vec<(usize, String)>> {
-        self.with_running(RunningArray::activate_spares)?.map_err(Error::new)
+        self.with_running(|running| running.activate_spares())?.map_err(Error::new)
     }
 
     /// Has a spare replace a member, which serves until [`Rebuild`](super::Rebuild) has filled the
@@ -326,6 +336,7 @@ impl Array {
     /// [`Member`](crate::ErrorKind::Member) where it is in use.
     pub fn remove(&mut self, member: impl AsRef<Path>) -> Result<()> {
         self.refuse_without_redundancy()?;
+        self.refuse_below_volume()?;
         let word = member.as_ref().display().to_string();
         let found = self.member(&word)?;
         let (freshness, number) = (found.freshness, found.superblock.dev_number());
@@ -359,6 +370,7 @@ impl Array {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) for one with content.
     pub fn add(&mut self, device: impl AsRef<Path>, options: &NewDevices) -> Result<bool> {
         self.refuse_without_redundancy()?;
+        self.refuse_below_volume()?;
         if self.name.overlay.is_some() {
             return Err(ArrayError::Overlaid.error());
         }
@@ -407,7 +419,7 @@ impl Array {
         if self.running.is_none() {
             return Ok(());
         }
-        self.with_running(RunningArray::close)?.map_err(Error::new)
+        self.with_running(Running::settle)?
     }
 
     /// Makes everything durable, marks the array clean, and ends it.
@@ -419,7 +431,7 @@ impl Array {
     }
 
     /// Starts the array, runs `work` on it, and brings up to date what the members are.
-    pub(super) fn with_running<T>(&mut self, work: impl FnOnce(&RunningArray) -> T) -> Result<T> {
+    pub(super) fn with_running<T>(&mut self, work: impl FnOnce(&Running) -> T) -> Result<T> {
         let done = work(self.start()?);
         if let Some(running) = &self.running {
             self.assembly.update(running).map_err(target::Error::from).map_err(Error::new)?;
@@ -428,11 +440,11 @@ impl Array {
     }
 
     /// Returns the array, started.
-    fn start(&mut self) -> Result<&RunningArray> {
+    fn start(&mut self) -> Result<&Running> {
         self.refuse_without_redundancy()?;
         let running = match self.running.take() {
             Some(running) => running,
-            None => self.run()?,
+            None => Running::Own(Box::new(self.run()?)),
         };
         Ok(self.running.insert(running))
     }
@@ -451,7 +463,14 @@ impl Array {
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.running.take().map_or(Ok(()), |running| running.close().map_err(Error::new))
+        self.running.take().map_or(Ok(()), |running| running.settle())
+    }
+
+    fn refuse_below_volume(&self) -> Result<()> {
+        if self.running.as_ref().is_some_and(Running::is_below_volume) {
+            return Err(ArrayError::BelowVolume(self.name()).error());
+        }
+        Ok(())
     }
 
     fn refuse_without_redundancy(&self) -> Result<()> {

@@ -22,6 +22,7 @@ mod compare;
 mod create;
 mod guess;
 mod new_device;
+mod running;
 mod stack;
 mod superblock;
 mod sync;

@@ -10,11 +10,14 @@ use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::array::sync_action::{self, Completion, ScrubProgress};
 
 use super::Array;
+use super::running::Running;
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::array::ArrayError;
 use crate::progress::{Control, Report};
 use crate::{CancelToken, Error, Progress, Result};
 
+/// Time between looks at a request to stop.
+const LOOK: Duration = Duration::from_millis(100);
 /// Stripes and ranges that are listed one by one.
 const LISTED_MAX: usize = 1000;
 
@@ -128,7 +131,7 @@ impl<'c> Scrub<'c> {
 
     fn scrub(
         &self,
-        running: &RunningArray,
+        running: &Running,
         name: String,
         found: &mut dyn FnMut(&Mismatch),
     ) -> Result<Scrubbed> {
@@ -136,7 +139,7 @@ impl<'c> Scrub<'c> {
             return Err(ArrayError::NothingToCompare(name).error());
         }
         let mut result = Scrubbed { next: self.from, ..Scrubbed::default() };
-        let mut throttle = Throttle::new(self.rate);
+        let mut throttle = Throttle::new(self.rate, &self.control.cancel);
         let watch = |at: ScrubProgress| {
             throttle.keep(at.progress.done.0);
             result.next = at.next;
@@ -152,7 +155,7 @@ impl<'c> Scrub<'c> {
         let ended = running
             .scrub(self.from..running.scrub_stripes(), self.repair, watch)
             .map_err(Error::new)?;
-        running.close().map_err(Error::new)?;
+        running.settle()?;
         result.finished = ended == Completion::Finished;
         Ok(result)
     }
@@ -247,7 +250,9 @@ impl<'c> Rebuild<'c> {
     }
 
     /// Completes `array`, as far as it has members and spares: see
-    /// [`missing`](Array::missing).
+    /// [`missing`](Array::missing). Below an open volume, members and replacements are filled only,
+    /// and redundancy that is left is not compared: that would slow the volume down until it is
+    /// closed.
     ///
     /// # Errors
     /// [`Device`](crate::ErrorKind::Device) where members cannot be written.
@@ -255,9 +260,14 @@ impl<'c> Rebuild<'c> {
         array.with_running(|running| self.complete(running))?
     }
 
-    fn complete(&self, running: &RunningArray) -> Result<Rebuilt> {
+    fn complete(&self, running: &Running) -> Result<Rebuilt> {
         running.activate_spares().map_err(Error::new)?;
-        let mut throttle = Throttle::new(self.rate);
+        if running.is_below_volume() {
+            let bad_sectors = self.fill(running)?;
+            let finished = !self.cancel.is_cancelled();
+            return Ok(Rebuilt { finished, bad_sectors, ..Rebuilt::default() });
+        }
+        let mut throttle = Throttle::new(self.rate, &self.cancel);
         running
             .resync(|done, total| {
                 self.at(SyncAction::Resync, done.0, total.0);
@@ -269,7 +279,7 @@ impl<'c> Rebuild<'c> {
             running.verify_reads();
         }
         let bad_sectors = self.fill(running)?;
-        running.close().map_err(Error::new)?;
+        running.settle()?;
         let finished = !self.cancel.is_cancelled();
         Ok(Rebuilt { finished, bad_sectors, ..Rebuilt::of(running) })
     }
@@ -280,7 +290,7 @@ impl<'c> Rebuild<'c> {
             return Ok(0);
         }
         let mut bad_sectors = 0;
-        let mut throttle = Throttle::new(self.rate);
+        let mut throttle = Throttle::new(self.rate, &self.cancel);
         running
             .rebuild(|sync_action::Progress { done, total, bad }| {
                 self.at(SyncAction::Recover, done.0, total.0);
@@ -336,22 +346,28 @@ pub(super) fn corrected(array: &RunningArray, pages: &[Mismatch]) -> Vec<Correct
 }
 
 /// Limits the rate of a sync action.
-struct Throttle {
+struct Throttle<'c> {
     rate: Option<u64>,
     begun: Option<(Instant, u64)>,
+    cancel: &'c CancelToken,
 }
 
-impl Throttle {
-    fn new(rate: Option<u64>) -> Self {
-        Self { rate: rate.filter(|rate| *rate > 0), begun: None }
+impl<'c> Throttle<'c> {
+    fn new(rate: Option<u64>, cancel: &'c CancelToken) -> Self {
+        Self { rate: rate.filter(|rate| *rate > 0), begun: None, cancel }
     }
 
-    /// Waits until `done` bytes are allowed by the rate.
+    /// Waits until `done` bytes are allowed by the rate, or the action is cancelled.
     fn keep(&mut self, done: u64) {
         let Some(rate) = self.rate else { return };
         let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));
         let micros = u128::from(done.saturating_sub(from)) * 1_000_000 / u128::from(rate);
         let due = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-        thread::sleep(due.saturating_sub(begun.elapsed()));
+        while !self.cancel.is_cancelled()
+            && let Some(left) = due.checked_sub(begun.elapsed())
+            && !left.is_zero()
+        {
+            thread::sleep(left.min(LOOK));
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use xfskit::{Bulkstat, BulkstatEntry, Metadata};
 
-use super::open;
+use super::{mount, open};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read;
 use crate::out::Out;
@@ -27,7 +27,7 @@ struct Count {
 /// `xfskit bulkstat`: lists every inode from the inode btrees.
 pub(crate) fn run(args: &read::Bulkstat, out: &Out) -> Outcome {
     let writer = if args.count { None } else { args.rows.writer(false, out)? };
-    let volume = open::volume(&args.target, out)?;
+    let volume = mount::volume_to_read(&args.target, out)?;
     let now = volume.statfs().map_err(|error| open::failure(&error))?;
     let total = now.inodes.saturating_sub(now.inodes_free);
     let progress = Progress::beside_output(out, "bulkstat", Unit::Count("inodes"));

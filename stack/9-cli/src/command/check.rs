@@ -6,8 +6,9 @@ mod scrub;
 use parking_lot::Mutex;
 use xfskit::md::{Compared, Doubtful, VerifiedArray};
 use xfskit::target::{Device, Target};
-use xfskit::{CheckPhase, CheckReport, Checked, ErrorKind, Finding, Volume};
+use xfskit::{CheckPhase, CheckReport, Checked, ErrorKind, Finding, Snapshot, Volume};
 
+use super::mount;
 use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar;
@@ -42,7 +43,14 @@ impl<'a> Phases<'a> {
 /// `xfskit check`: checks every structure of the volume, and prints the findings.
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = &*args.target.name;
-    if !args.repair {
+    let snapshot = mount::snapshot(name)?;
+    if snapshot.is_some() && args.scrub {
+        return Err(Failure::cannot(format!(
+            "{name}: a mounted volume is checked without --scrub"
+        ))
+        .hint("`xfskit md scrub` compares the members of an array in use"));
+    }
+    if !args.repair && snapshot.is_none() {
         note_use(name, out);
     }
     let compared = if args.scrub { scrub::compare(args, out)? } else { None };
@@ -51,15 +59,24 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         _ if args.target.norecovery => None,
         Some(_) if args.repair => None,
         Some(compared) => open::volume_on(&args.target, &compared.device(), out).ok(),
-        None => open::volume(&args.target, out).ok(),
+        None => match &snapshot {
+            Some(snapshot) => open::volume_in(&args.target, snapshot, out).ok(),
+            None => open::volume(&args.target, out).ok(),
+        },
     };
-    let (checked, findings) = check_volume(args, compared.as_ref(), volume.as_ref(), out)?;
+    let on = (compared.as_ref(), snapshot.as_ref(), volume.as_ref());
+    let (checked, findings) = check_volume(args, on, out)?;
+    if snapshot.as_ref().is_some_and(|snapshot| !snapshot.is_whole()) {
+        return Err(Failure::cannot(format!("{name}: the snapshot was lost"))
+            .hint("The mount has ended, or more was overwritten than there is room for."));
+    }
     if !out.json() {
         out.raw(findings.folded().as_bytes())?;
     }
     if !out.quiet() && findings.have_inodes() {
         let opened = || {
             let device = compared.as_ref().map(|compared| Ok(compared.device()));
+            let device = device.or_else(|| snapshot.as_ref().map(|snapshot| Ok(snapshot.data())));
             let device = device.unwrap_or_else(|| Device::open(name)).ok()?;
             open::volume_quietly_on(&args.target, &device, out).ok()
         };
@@ -71,7 +88,7 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     if out.json() {
         out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
     } else if !out.quiet() {
-        out.raw(summary(name, report).as_bytes())?;
+        out.raw(summary(name, report, snapshot.is_some()).as_bytes())?;
     }
     let agrees = match compared {
         Some(compared) => scrub::resolve(compared, name, report.clean(), out)?,
@@ -83,8 +100,7 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
 /// Checks the volume and prints findings as they are made.
 fn check_volume(
     args: &Check,
-    compared: Option<&Compared>,
-    volume: Option<&Volume>,
+    (compared, snapshot, volume): (Option<&Compared>, Option<&Snapshot>, Option<&Volume>),
     out: &Out,
 ) -> Result<(Checked, Findings), Failure> {
     let progress = Phases::new(out);
@@ -101,11 +117,16 @@ fn check_volume(
     };
     let check = checker(&args.target).threads(args.threads).copies(args.scrub);
     let check = check.phases(|phase, at| progress.show(phase, at));
+    let log = snapshot.and_then(Snapshot::log);
+    let check = log.into_iter().fold(check, xfskit::Check::log_on);
     // In the middle of a replay the parts of a volume need not agree.
     let checked = match (compared, volume) {
         (Some(compared), _) => check.run_compared(compared, found),
         (None, Some(volume)) => check.run_volume(volume, found),
-        (None, None) => check.run_with(&*args.target.name, found),
+        (None, None) => match snapshot {
+            Some(snapshot) => check.run_device_with(&snapshot.data(), found),
+            None => check.run_with(&*args.target.name, found),
+        },
     };
     drop(check);
     drop(progress);
@@ -136,7 +157,7 @@ pub(super) fn doubtful_content(
     array.doubtful_content(&check).ok()
 }
 
-fn summary(name: &str, report: &CheckReport) -> String {
+fn summary(name: &str, report: &CheckReport, is_mounted: bool) -> String {
     let status = match (report.clean(), report.warnings) {
         (true, 0) => "clean".to_owned(),
         (true, n) => format!("clean, with {}", counted(n, "warning")),
@@ -150,7 +171,11 @@ fn summary(name: &str, report: &CheckReport) -> String {
     } else {
         "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) repairs the volume\n"
     };
-    let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
+    let journal = match (report.log_clean, is_mounted) {
+        (true, _) => "",
+        (false, true) => " (counters are not checked while open files have no name)",
+        (false, false) => " (the journal waits for its replay)",
+    };
     let healed = match report.healed {
         0 => String::new(),
         n => format!(" ({n} blocks read from other members)"),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use xfskit::{ErrorKind, Summary, Superblock, compat};
 
 use super::df::Usage;
-use super::open;
+use super::{mount, open};
 use crate::exit::Outcome;
 use crate::grammar::read::Info;
 use crate::out::{Out, chain};
@@ -40,14 +40,20 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
     if args.compat {
         return readers(args, out);
     }
-    let volume = open::volume(&args.target, out)?;
+    let volume = mount::volume_to_read(&args.target, out)?;
     let name = &*args.target.name;
+    let journal = if mount::is_mounted(name) {
+        let error = Some("it is in use by the mount".to_owned());
+        Journal { clean: None, head: None, tail: None, error }
+    } else {
+        journal(args)
+    };
     let description = Description {
         summary: volume.summary(name, args.target.log().as_deref()),
         label: volume.label().to_string_lossy().into_owned(),
         features: volume.features(),
         usage: Usage::of(&volume)?,
-        journal: journal(args),
+        journal,
     };
     out.result(&description, text)?;
     Ok(out.status())

@@ -2,7 +2,7 @@
 
 use xfskit::ErrorKind;
 
-use super::open;
+use super::{mount, open};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::metadata::Inspect;
 use crate::out::Out;
@@ -11,7 +11,7 @@ use crate::out::Out;
 pub(crate) fn run(args: &Inspect, out: &Out) -> Outcome {
     let mut words = vec![args.structure.clone()];
     words.extend_from_slice(&args.arguments);
-    let volume = open::volume(&args.target, out)?;
+    let volume = mount::volume_to_read(&args.target, out)?;
     let dump = volume.inspect(&words.join(" ")).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => {
             Failure::cannot(error.to_string()).hint("`xfskit inspect --help` lists the structures.")

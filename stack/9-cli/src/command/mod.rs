@@ -1,15 +1,18 @@
 //! The commands, a module each. [`work`] says which volume each needs, and in which way.
 
+mod action;
 mod bench;
 mod bulkstat;
 mod cat;
 pub(crate) mod change;
 mod check;
 mod compilebench;
+mod console;
 mod dbench;
 mod df;
 mod driver;
 mod du;
+mod extents;
 mod fields;
 mod find;
 mod fs_mark;
@@ -46,7 +49,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Work::Read(target, ReadCommand::Stats(_)) if mount::is_mounted(&target.name) => {
             mount::stats(&target.name, out)
         }
-        Work::Read(target, command) => command.run(&open::volume(&target, out)?, out),
+        Work::Read(target, command) => command.run(&mount::volume_to_read(&target, out)?, out),
         Work::Change(target, change) if change.verifies() => verify::change(target, change, out),
         Work::Change(target, change) => change::run(target, change, out),
         Work::Standalone(alone) => match alone {
@@ -61,8 +64,12 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Inspect(args) => inspect::run(args, out),
             StandaloneCommand::Log(args) => log::run(args, out),
             StandaloneCommand::Md(args) => md::run(args, out),
-            StandaloneCommand::Mount(args) => mount::mount(args, out),
+            StandaloneCommand::Mount(args) => mount::mount(args, md::run_job, out),
             StandaloneCommand::Umount(args) => mount::umount(args, out),
+            StandaloneCommand::Extents(args) => extents::run(args, out),
+            StandaloneCommand::Clone(args) => mount::clone(args, out),
+            StandaloneCommand::Freeze(args) => mount::freeze(args, out),
+            StandaloneCommand::Thaw(args) => mount::thaw(args, out),
             StandaloneCommand::Bench(args) => bench::run(args, out),
             StandaloneCommand::FsMark(args) => fs_mark::run(args, out),
             StandaloneCommand::Dbench(args) => dbench::run(args, out),

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit::target::{Device, Target};
-use xfskit::{ErrorKind, Replay, SecondarySuperblock, Superblock, Volume, VolumeOptions};
+use xfskit::{
+    ErrorKind, Mount, Replay, SecondarySuperblock, Snapshot, Superblock, Volume, VolumeOptions,
+};
 
 use crate::exit::Failure;
 use crate::grammar;
@@ -96,6 +98,18 @@ pub(crate) fn volume_quietly_on(
     opened_to_read(target, |options| options.open_on(device), out)
 }
 
+/// Opens the volume in a snapshot of the mount `target`, without notes: its journal is what the
+/// mount has not written in place.
+pub(crate) fn volume_in(
+    target: &grammar::Target,
+    snapshot: &Snapshot,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let open =
+        |options: &VolumeOptions| snapshot.options(options.clone()).open_on(&snapshot.data());
+    opened_to_read(target, open, out)
+}
+
 fn opened_to_read(
     target: &grammar::Target,
     open: impl FnOnce(&VolumeOptions) -> xfskit::Result<Volume>,
@@ -129,6 +143,16 @@ pub(crate) fn volume_for_writing(
     out: &Out,
 ) -> Result<Volume, Failure> {
     Ok(with_replay_notes(volume_to_change(target, out)?, target, out))
+}
+
+/// Opens the volume `target` for writing, as `mount` needs it, and prints notes.
+pub(crate) fn volume_to_mount(
+    target: &grammar::change::Target,
+    mount: &Mount,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let open = |options: &VolumeOptions| mount.volume_options(options.clone()).open(&*target.name);
+    Ok(with_replay_notes(opened_to_change(target, open, out)?, target, out))
 }
 
 /// Opens the volume on a device that is open already for writing, and prints notes.

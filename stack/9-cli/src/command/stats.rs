@@ -1,9 +1,10 @@
 //! `xfskit stats`, and `--stats` of commands that change a volume: figures of the volume, and
 //! counters of this process, similar to those of Linux in /sys/fs/xfs/DEVICE/stats.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xfskit::{Group, LockStats, Stats, Volume};
 
 use super::df::Usage;
@@ -21,8 +22,8 @@ struct StatsReport {
 }
 
 /// The counters, for JSON.
-#[derive(Debug, Serialize)]
-struct Counters {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Counters {
     transactions: Transactions,
     log: Log,
     ail: Ail,
@@ -30,7 +31,7 @@ struct Counters {
     locks: Vec<Lock>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Transactions {
     changes: u64,
     committed: u64,
@@ -40,7 +41,7 @@ struct Transactions {
     relogged: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Log {
     checkpoints: u64,
     records: u64,
@@ -50,7 +51,7 @@ struct Log {
     data_flushes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Ail {
     pushes: u64,
     items: u64,
@@ -58,7 +59,7 @@ struct Ail {
     flushes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Buffers {
     lookups: u64,
     hits: u64,
@@ -67,9 +68,9 @@ struct Buffers {
     healed: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Lock {
-    name: &'static str,
+    name: Cow<'static, str>,
     taken: u64,
     waits: u64,
     wait_nanoseconds: u64,
@@ -79,7 +80,7 @@ impl From<&Stats> for Counters {
     fn from(stats: &Stats) -> Self {
         let (tx, log, ail, buf) = (stats.transactions, stats.log, stats.ail, stats.buffers);
         let lock = |&(name, LockStats { taken, waits, wait_nanos, .. }): &(_, LockStats)| Lock {
-            name,
+            name: Cow::Borrowed(name),
             taken,
             waits,
             wait_nanoseconds: wait_nanos,
@@ -120,7 +121,13 @@ impl From<&Stats> for Counters {
 }
 
 impl Counters {
-    fn text(&self) -> String {
+    /// Returns the counters of a volume.
+    pub(crate) fn of(volume: &Volume) -> Self {
+        Self::from(&volume.stats())
+    }
+
+    /// Returns them as lines for people.
+    pub(crate) fn text(&self) -> String {
         let Self { transactions: tx, log, ail, buffers, locks } = self;
         let mut text = format!(
             "transactions  {} changes in {} committed, {} empty, {} undone; {} items listed, {} relogged\n\
@@ -157,7 +164,7 @@ impl Counters {
             );
         }
         for lock in locks {
-            let (name, waited) = (lock.name, lock.wait_nanoseconds / 1000);
+            let (name, waited) = (&lock.name, lock.wait_nanoseconds / 1000);
             let _ = writeln!(text, "{name:<14}{:>12} {:>10} {waited:>12}", lock.taken, lock.waits);
         }
         text
@@ -167,7 +174,7 @@ impl Counters {
 /// `xfskit stats`: prints figures of the volume, and counters of the work of this process.
 pub(super) fn run(volume: &Volume, _: &read::Stats, out: &Out) -> Outcome {
     let groups = volume.groups().map_err(|error| super::open::failure(&error))?;
-    let counters = Counters::from(&volume.stats());
+    let counters = Counters::of(volume);
     out.result(&StatsReport { volume: Usage::of(volume)?, groups, counters }, text)?;
     Ok(out.status())
 }

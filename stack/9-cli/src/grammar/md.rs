@@ -26,6 +26,9 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:force:a.img,b.img             as --force: use stale members if there are too few fresh ones,
                                    trust parity that may be out of date; later writes may be lost
 
+detail, fail, replace, rebuild and scrub take the directory of `xfskit mount` as well: they work on
+the array below, while the mount is used. Redundancy that is left is not compared by a rebuild then.
+
 Examples:
   xfskit md assemble /images/m*.img       the array of these members, and the target to use
   xfskit ls md:a.img,b.img,c.img /        a file system on an array
@@ -33,6 +36,7 @@ Examples:
   xfskit md guess a.img b.img c.img       find the geometry without superblocks
   xfskit md create --level 6 --member-size 1G a.img b.img c.img d.img       a new array
   xfskit md rebuild md:a.img,b.img,c.img,spare.img                          resync and rebuild
+  xfskit md replace /mnt b.img            replace a member below a mount, while it is used
   xfskit md examine a.img                 a member's superblock, as mdadm --examine prints it")]
 pub(crate) struct Md {
     #[command(subcommand)]

@@ -93,7 +93,8 @@ pub(crate) struct Recover {
 /// Only reads, unless --repair is given. On an array with redundancy, a block that fails
 /// verification is read from the other members, and the finding says so. --scrub also compares all
 /// data of the members. Where they disagree, checksums show which copy of metadata is right;
-/// contents of files have no checksums, so the files are named.
+/// contents of files have no checksums, so the files are named. With the directory of a mount by
+/// xfskit, the volume is checked while it is in use, as it was when the command began.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 0: clean. 1: corrupt. 2: the check could not run. Each finding has the location, the
@@ -101,6 +102,7 @@ expected value, the value found, and a stable id such as [agf.flcount].
 
 Examples:
   xfskit check disk.img
+  xfskit check /mnt                    a volume that xfskit has mounted, in use
   xfskit check --all disk.img          print print each finding, however often one repeats
   xfskit check --json disk.img | jq -r .check
   xfskit check --logdev log.img disk.img

@@ -14,7 +14,7 @@
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
-//! | [`mount`] | `mount`, `umount` |
+//! | [`mount`] | `mount`, `umount`, and changes of what is mounted |
 //! | [`mode`], [`arguments`] | permissions, owners and times as words |
 //! | [`rows`] | the fields of a file that a command prints |
 //! | [`md`] | the subcommands of `md` |
@@ -55,6 +55,8 @@ A TARGET is the device or file with the volume:
   md:a.img,b.img,…     a Linux md array of these members, in any order; patterns and `missing` too
   md:a.img,b.img#p1    partition 1 of an array
   mem:1G               a new device in memory, lost at the end
+Commands that read files or structures also take a directory of a mount by xfskit: they read a
+snapshot of the mounted volume, while it is in use.
 With --overlay FILE all writes go to FILE, and the target is only read. Use it to try a change or a
 repair, to continue from it, or to drop it by removing FILE.
 `xfskit targets disk.img` lists the volumes on an image.
@@ -230,6 +232,9 @@ commands! {
         Shell(change::Shell) => Access::Writes,
         Mount(mount::Mount) => Access::Writes,
         Umount(mount::Umount) => Access::Reads,
+        Freeze(mount::Freeze) => Access::Reads,
+        Thaw(mount::Thaw) => Access::Reads,
+        Clone(mount::CloneFile) => Access::Writes,
         Inspect(metadata::Inspect) => Access::Reads,
         Log(metadata::Log) => Access::Reads,
         Recover(metadata::Recover) => Access::Writes,
@@ -240,6 +245,7 @@ commands! {
         Dbench(programs::Dbench) => Access::Reads,
         Compilebench(programs::Compilebench) => Access::Reads,
         Bulkstat(read::Bulkstat) => Access::Reads,
+        Extents(read::Extents) => Access::Reads,
         Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
         Targets(read::Targets) => Access::Reads,
         Completions(Completions) => Access::Reads,

@@ -1,4 +1,4 @@
-//! The commands `mount` and `umount`.
+//! The commands `mount` and `umount`, and those that change what is mounted.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,8 @@ Its options are those of mount(8) for XFS, and of FUSE:
   noatime, strictatime       never update times of access, or at each read [default: relatime]
   sync, wsync                make every change durable at once [default: within 5 seconds, or with
                              fsync(2); a plain FUSE mount does not hear sync(2)]
+  discard                    give freed blocks back to the device, once they are free for good
+  logbsize=, logbufs=        how the journal is written
   allow_other                give other users access, by permissions; root needs it for that too
   dev, suid, noexec          device files work, setuid works, programs do not run
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older
@@ -155,4 +157,51 @@ pub(crate) struct Umount {
     /// Say what was unmounted
     #[arg(long, hide = true)]
     pub verbose: bool,
+}
+
+/// Freeze a mounted volume: changes wait until `xfskit thaw`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Everything that was written before is on the target, with a clean journal: a copy of the target is
+a whole volume. Programs that change something wait for the thaw, others go on. What is written to
+files meanwhile stays in the kernel's memory as long as there is room; close(2), fsync(2) and
+sync(2) wait for it. A directory in which a change waits cannot be listed. If files are open that
+have no name any more, the journal stays dirty, and frees them when the copy is opened. An unmount
+thaws.
+
+Examples:
+  xfskit freeze /mnt
+  xfskit freeze /mnt && cp disk.img backup.img; xfskit thaw /mnt")]
+pub(crate) struct Freeze {
+    /// The directory that it is mounted on, or anything below
+    pub dir: PathBuf,
+}
+
+/// Let a frozen volume be changed again
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit thaw /mnt")]
+pub(crate) struct Thaw {
+    /// The directory that it is mounted on, or anything below
+    pub dir: PathBuf,
+}
+
+/// Make a file on a mount that shares the blocks of another one
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+DEST is created, or its content is replaced. Both files are on one mount by xfskit, of a volume with
+reflink. A file that is written gets blocks of its own for what is written. On a volume that is not
+mounted, `xfskit cp` shares blocks too.
+
+Examples:
+  xfskit clone /mnt/disk.qcow2 /mnt/copy.qcow2
+  xfskit extents /mnt/copy.qcow2               flag 100000: the blocks are shared")]
+pub(crate) struct CloneFile {
+    /// The file whose blocks are shared
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
+    /// The file that shares them
+    #[arg(value_name = "DEST")]
+    pub dest: PathBuf,
 }

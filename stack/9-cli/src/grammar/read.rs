@@ -412,14 +412,37 @@ pub(crate) struct Get {
     pub verify: bool,
 }
 
+/// List the extents of files
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Files on a mount by xfskit are named by their paths there; those of other volumes by the TARGET and
+their paths inside. The listing is that of `xfs_bmap -vp`, in units of 512 bytes; with --json all
+numbers are blocks. An extent that other files share in part is listed in parts. Flags:
+  100000  shared            010000  unwritten
+  001000  does not begin on a stripe unit     000100  does not end on one
+  000010  does not begin on a stripe width    000001  does not end on one
+
+Examples:
+  xfskit extents /mnt/a /mnt/b              files on a mount by xfskit
+  xfskit extents disk.img /var/log/wtmp     a file of a volume that is not mounted")]
+pub(crate) struct Extents {
+    #[command(flatten)]
+    pub target: Target,
+    /// The files
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<OsString>,
+}
+
 /// List every inode from the inode btrees
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Allocation groups are read in parallel, so the output is not sorted. Directories are not read, so
-this also lists files that no directory names.
+this also lists files that no directory names. With the directory of a mount by xfskit, the inodes
+are those of the moment at which the command began.
 
 Examples:
   xfskit bulkstat disk.img
+  xfskit bulkstat /mnt                      a mounted volume, in use
   xfskit bulkstat --json disk.img | jq -s 'map(.size) | add'
   xfskit bulkstat --csv --fields ino,mode,size disk.img
   xfskit bulkstat --count disk.img")]

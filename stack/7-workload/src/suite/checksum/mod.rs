@@ -169,7 +169,7 @@ const INODE: u64 = 512;
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
-    let (implementations, skipped) = settings.implementations();
+    let (implementations, skipped) = settings.implementations_below();
     let kernel = implementations.contains(&Implementation::Kernel);
     let columns = Column::ALL.into_iter().filter(|column| kernel || *column != Column::Kernel);
     let columns: Vec<Column> = columns.collect();
@@ -192,7 +192,10 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
         plan.push(PartPlan::new("compilebench", turns));
     }
     if originals {
-        plan.push(PartPlan::new("originals", settings.repetitions * original::runs(options)));
+        plan.push(PartPlan::new(
+            "originals",
+            settings.repetitions * original::runs(options, settings),
+        ));
     }
     let mut parts = Parts::begin("checksum", plan, skipped, observer)?;
     if let Some(files) = options.files {

@@ -1,5 +1,5 @@
 //! The original programs on the kernel's XFS, beside ours of the same name on the kernel's XFS and
-//! in this process.
+//! in this process; and the originals on a mount by this process.
 //!
 //! The contenders alternate within a turn, and each has a volume of its own. A program that is not
 //! installed is named and skipped.
@@ -36,16 +36,30 @@ enum Contender {
     OursOnKernel,
     /// Ours in this process.
     OursInProcess,
+    /// Debian's program on a mount by this process.
+    OriginalOnMount,
 }
 
 impl Contender {
-    const ALL: [Self; 3] = [Self::Original, Self::OursOnKernel, Self::OursInProcess];
+    const ALL: [Self; 4] =
+        [Self::Original, Self::OursOnKernel, Self::OursInProcess, Self::OriginalOnMount];
+
+    /// Returns those that are measured.
+    fn wanted(settings: &Settings) -> &'static [Self] {
+        let on_mount = settings.wants(Implementation::Mount);
+        if on_mount { &Self::ALL } else { &Self::ALL[..3] }
+    }
+
+    fn is_original(self) -> bool {
+        matches!(self, Self::Original | Self::OriginalOnMount)
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Original => "the original on kernel XFS",
             Self::OursOnKernel => "ours on kernel XFS",
             Self::OursInProcess => "ours on xfskit, in process",
+            Self::OriginalOnMount => "the original on xfskit mount",
         }
     }
 
@@ -53,6 +67,7 @@ impl Contender {
         match self {
             Self::Original | Self::OursOnKernel => Implementation::Kernel,
             Self::OursInProcess => Implementation::Engine,
+            Self::OriginalOnMount => Implementation::Mount,
         }
     }
 }
@@ -61,13 +76,13 @@ impl Contender {
 struct Program {
     name: &'static str,
     unit: &'static str,
-    /// Samples in the order of [`Contender::ALL`].
-    rates: [Samples; 3],
+    /// Samples in the order of [`Contender::ALL`], of those that are measured.
+    rates: Vec<Samples>,
 }
 
 impl Program {
     fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, rates: Default::default() }
+        Self { name, unit, rates: Vec::new() }
     }
 
     /// Runs every contender in every turn; `run` returns the rate.
@@ -76,10 +91,12 @@ impl Program {
         study: &mut Study<'_>,
         mut run: impl FnMut(Contender, &mut TestVolume) -> io::Result<f64>,
     ) -> io::Result<()> {
+        let contenders = Contender::wanted(study.settings);
+        self.rates = vec![Samples::default(); contenders.len()];
         for turn in 0..study.settings.repetitions {
-            for n in 0..Contender::ALL.len() {
-                let at = (n + turn) % Contender::ALL.len();
-                let contender = Contender::ALL[at];
+            for n in 0..contenders.len() {
+                let at = (n + turn) % contenders.len();
+                let contender = contenders[at];
                 let name = contender.name();
                 study.observer.progress(&format!("{}, {name}, turn {}", self.name, turn + 1))?;
                 let mut volume = study.settings.volume(contender.implementation())?;
@@ -127,7 +144,9 @@ impl Program {
 
     /// Describes how ours compares with the original on the same filesystem, and in process.
     fn sentence(&self) -> String {
-        let [original, on_kernel, in_process] = &self.rates;
+        let [original, on_kernel, in_process, on_mount @ ..] = &self.rates[..] else {
+            return format!("{}: not measured.", self.name);
+        };
         let turns = original.count().min(on_kernel.count());
         let same = on_kernel.paired_ratio_to(original).interval(turns);
         let ours = in_process.paired_ratio_to(original);
@@ -140,18 +159,24 @@ impl Program {
         } else {
             "the programs are about alike"
         };
+        let mount = on_mount.first().map_or(String::new(), |on_mount| {
+            let ratio = on_mount.paired_ratio_to(original).ratio;
+            format!(
+                " On a mount by xfskit the original has {ratio:.2} times its rate on the kernel's."
+            )
+        });
         format!(
-            "{}: on the kernel's XFS ours has {:.2} times the rate of the original ({word}); in process, on xfskit, {:.2} times.",
+            "{}: on the kernel's XFS ours has {:.2} times the rate of the original ({word}); in process, on xfskit, {:.2} times.{mount}",
             self.name, same.middle, ours.ratio
         )
     }
 }
 
 /// Returns the number of runs in a turn.
-pub(super) fn runs(options: &Options) -> usize {
+pub(super) fn runs(options: &Options, settings: &Settings) -> usize {
     let programs = [("fs_mark", options.files.is_some()), ("dbench", options.passes.is_some())];
     let runs = programs.iter().filter(|(program, wanted)| *wanted && installed(program)).count();
-    runs * Contender::ALL.len()
+    runs * Contender::wanted(settings).len()
 }
 
 /// Measures the original programs that are installed.
@@ -177,7 +202,8 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Se
         section.tables.push(program.table(study.settings));
     }
     section.paragraph(
-        "The original runs as a process of its own on the kernel's XFS, with the same files, threads and load. Rates are over \
+        "The original runs as a process of its own on the kernel's XFS, and with --against mount on a volume that this process \
+         mounts, with the same files, threads and load. Rates are over \
          wall time for all contenders, with the final sync for fs_mark, and as the program prints them for dbench. The trees \
          that fs_mark leaves have the same number of files.",
     );
@@ -202,14 +228,18 @@ fn plot(programs: &[Program]) -> Plot {
         points: (1..)
             .map(f64::from)
             .zip(programs)
-            .map(|(x, program)| (x, program.rates[n].median() / program.rates[0].median()))
+            .filter_map(|(x, program)| {
+                Some((x, program.rates.get(n)?.median() / program.rates[0].median()))
+            })
             .collect(),
     };
     Plot {
         title: "The original programs and ours: rate over that of the original".into(),
         x: Axis::named("program", programs.iter().map(|program| program.name.into()).collect()),
         y: Axis::linear("times"),
-        lines: (0..Contender::ALL.len()).map(line).collect(),
+        lines: (0..programs.iter().map(|program| program.rates.len()).max().unwrap_or(0))
+            .map(line)
+            .collect(),
     }
 }
 
@@ -234,7 +264,7 @@ fn fs_mark(study: &mut Study<'_>, files: u64) -> io::Result<Program> {
     let all = plan.threads as u64 * files;
     let mut program = Program::new("fs_mark", "files/s");
     program.measure(study, |contender, volume| {
-        let seconds = if contender == Contender::Original {
+        let seconds = if contender.is_original() {
             original_fs_mark(&mount_point(volume)?, &plan)?
         } else {
             let done = step::run(volume, Step::Create, &plan)?;
@@ -301,7 +331,7 @@ fn dbench(study: &mut Study<'_>, passes: u64, of: &Options) -> io::Result<Progra
     let mut seconds = SECONDS;
     let mut program = Program::new("dbench", "MB/s");
     let measured = program.measure(study, |contender, volume| {
-        if contender == Contender::Original {
+        if contender.is_original() {
             return original_dbench(&file, &mount_point(volume)?, options.clients, seconds);
         }
         let outcome = volume.run(&mut super::Dbench { load: &load, options: &options })?;
@@ -352,7 +382,7 @@ mod tests {
         let text = |same: &[f64]| {
             let mut program = Program::new("dbench", "MB/s");
             let rates = [&[10.0; 4][..], same, &[40.0; 4]];
-            program.rates = rates.map(|values| values.iter().copied().collect());
+            program.rates = rates.map(|values| values.iter().copied().collect()).to_vec();
             program.sentence()
         };
         assert!(text(&[10.0, 10.1, 10.0, 10.1]).contains("about alike"));

@@ -53,7 +53,7 @@ impl Default for Options {
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
-    let (implementations, skipped) = settings.implementations();
+    let (implementations, skipped) = settings.implementations_below();
     let work =
         load::Work { threads: settings.threads, appends: options.appends, bytes: options.bytes };
     let all = work.appends.saturating_mul(work.threads as u64);

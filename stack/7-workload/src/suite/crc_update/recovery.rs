@@ -187,7 +187,7 @@ fn fill(settings: &Settings, writer: Implementation, log: u64) -> io::Result<(Di
     // Changes stay in memory until the journal needs the space, as far as memory allows.
     settings.testbed.open.cache_bytes = settings.testbed.open.cache_bytes.max(as_bytes(log));
     let _interval = match writer {
-        Implementation::Engine => None,
+        Implementation::Engine | Implementation::Mount => None,
         // Every half a minute the kernel would write all changes in place and empty the journal.
         Implementation::Kernel => Some(kernel::LongSyncInterval::new()?),
     };
@@ -195,7 +195,7 @@ fn fill(settings: &Settings, writer: Implementation, log: u64) -> io::Result<(Di
     let bytes = match writer {
         // Both begin to write changes in place when a little more of the journal is used. Linux
         // 6.18 began at 55 percent of a journal of 2,038 MiB, and at 77 percent of one of 128 MiB.
-        Implementation::Engine => log / 8 * 3,
+        Implementation::Engine | Implementation::Mount => log / 8 * 3,
         Implementation::Kernel => log / 2,
     };
     let files = volume.run(&mut Fill { bytes })?;
@@ -222,7 +222,7 @@ impl Job for Sync {
 /// Stops the volume as after a crash: nothing that is only in memory reaches the image.
 fn crash(mut volume: TestVolume, settings: &Settings) -> io::Result<Dirty> {
     match volume.implementation() {
-        Implementation::Engine => {
+        Implementation::Engine | Implementation::Mount => {
             // A copy of the open volume is what a crash would leave.
             let open = Dirty::Memory(volume.device()?);
             let copy = open.copy(settings)?;
@@ -261,7 +261,7 @@ impl Row {
             (Implementation::Kernel, Dirty::Memory(_)) => {
                 return Err(io::Error::other("the kernel cannot mount memory of a process"));
             }
-            (Implementation::Engine, _) => {
+            (Implementation::Engine | Implementation::Mount, _) => {
                 let device = copy.device()?;
                 let watch = Stopwatch::start()?;
                 let engine = Engine::new(device, settings.testbed.open.clone(), "xfskit", "")?;

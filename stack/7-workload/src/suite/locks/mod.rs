@@ -144,7 +144,7 @@ fn time_min(threads: usize, processors: usize) -> Duration {
 /// # Errors
 /// The errors of the volumes, and of the observer if it stops the suite.
 pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) -> io::Result<()> {
-    let (implementations, skipped) = settings.implementations();
+    let (implementations, skipped) = settings.implementations_below();
     let kernel = implementations.contains(&Implementation::Kernel);
     let kinds = Kind::ALL.len() + usize::from(kernel);
     let count = settings.repetitions * options.threads.len() * kinds;

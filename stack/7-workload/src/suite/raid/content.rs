@@ -1,16 +1,21 @@
-//! What readers read: ranges of the array, or files of a volume on it.
+//! What readers read: ranges of the array, or files of a volume on it, in process or by a mount.
 
+use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use xfskit_block::BlockDevice;
+use rustix::fs::OFlags;
+use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_units::{ByteOffset, Ino};
 use xfskit_vfs::{Clock, Fs};
 
 use super::members::RaidArray;
 use super::volume;
+use crate::mounter::{Mounter, ServedMount};
 
 /// What the readers of a study read.
 #[derive(Clone, Debug)]
@@ -19,6 +24,8 @@ pub(super) enum Content {
     Ranges(Vec<Range<u64>>),
     /// This many files of the volume on the array.
     Volume(usize),
+    /// The same files, through a mount.
+    Mount(usize, Arc<dyn Mounter>),
 }
 
 impl Content {
@@ -26,7 +33,7 @@ impl Content {
     pub(super) fn files(&self) -> usize {
         match self {
             Self::Ranges(ranges) => ranges.len(),
-            Self::Volume(files) => *files,
+            Self::Volume(files) | Self::Mount(files, _) => *files,
         }
     }
 
@@ -41,6 +48,12 @@ impl Content {
                 let fs = Fs::new(opened.map_err(io::Error::other)?, Clock::system());
                 let files = (0..*files).map(|n| volume::find(&fs, n)).collect::<io::Result<_>>()?;
                 Ok(Box::new(Files { fs, files }))
+            }
+            Self::Mount(files, mounter) => {
+                let device = Arc::clone(&array.device);
+                let mount = ServedMount::new(&**mounter, device, OpenMode::ReadOnly)?;
+                let paths = (0..*files).map(|n| mount.path().join(volume::name(n))).collect();
+                Ok(Box::new(MountedFiles { paths, _mount: mount }))
             }
         }
     }
@@ -59,6 +72,41 @@ pub(super) trait Source: Sync {
         buf: &mut [u8],
         each: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> io::Result<()>;
+}
+
+/// Files of a mount, read past the kernel's cache: each request reaches the process of the mount.
+struct MountedFiles {
+    paths: Vec<PathBuf>,
+    _mount: ServedMount,
+}
+
+impl Source for MountedFiles {
+    fn files(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn read_file(
+        &self,
+        file: usize,
+        buf: &mut [u8],
+        each: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        let opened =
+            fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.paths[file])?;
+        let mut at = 0;
+        loop {
+            let read = opened.read_at(buf, at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            volume::verify(file, at, &buf[..read])?;
+            at += read as u64;
+            if each(read).is_break() {
+                return Ok(());
+            }
+        }
+    }
 }
 
 struct Ranges<'a> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use xfskit_units::ByteLen;
 
@@ -11,6 +12,7 @@ use super::readers::{Setup, State};
 use super::{Options, Point, ROUND, Study, published, tables, volume};
 use crate::report::{Axis, Cell, Plot, Section, Table};
 use crate::suite::{Observer, Settings};
+use crate::testbed::Implementation;
 
 /// Measures readers of files of a volume on the array.
 pub(super) fn section(
@@ -26,19 +28,32 @@ pub(super) fn section(
     volume::make(&array, files, settings.seed)?;
     drop(array);
     let study = Study { member_set, content: Content::Volume(files.len()), options, settings };
-    let states = (0..=plan.tolerates().min(2)).map(State::Missing);
-    let setups = |request| {
-        let setup = |state| Setup { state, request, ..study.default_setup() };
-        states.clone().map(setup).collect::<Vec<_>>()
+    let small = setups(&study, options.request);
+    let small = study.measure("files of a volume", small, observer)?;
+    let large = setups(&study, 0);
+    let large = study.measure("files of a volume, requests of a full stripe", large, observer)?;
+    let Some(mounter) = settings.testbed.mounter.as_ref().filter(|_| wants_mount(settings)) else {
+        return Ok(report(&study, &small, &large, &[]));
     };
-    let small = study.measure("files of a volume", setups(options.request), observer)?;
-    let large =
-        study.measure("files of a volume, requests of a full stripe", setups(0), observer)?;
-    Ok(report(&study, &small, &large))
+    let study = Study { content: Content::Mount(files.len(), Arc::clone(mounter)), ..study };
+    let mounted = setups(&study, options.request);
+    let mounted = study.measure("files of a mount", mounted, observer)?;
+    Ok(report(&study, &small, &large, &mounted))
+}
+
+fn wants_mount(settings: &Settings) -> bool {
+    settings.wants(Implementation::Mount)
+}
+
+/// Returns the setups of the states without and with missing members.
+fn setups(study: &Study<'_>, request: u64) -> Vec<Setup> {
+    let missing = 0..=study.options.plan.tolerates().min(2);
+    let setup = |n| Setup { state: State::Missing(n), request, ..study.default_setup() };
+    missing.map(setup).collect()
 }
 
 /// Formats the section.
-fn report(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
+fn report(study: &Study<'_>, small: &[Point], large: &[Point], mounted: &[Point]) -> Section {
     let (plan, options) = (study.options.plan, study.options);
     let mut section = Section::new("Degraded reads: files of an XFS volume on the array");
     let kib = options.request >> 10;
@@ -50,9 +65,20 @@ fn report(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
         options.readers,
         plan.describe(),
     ));
+    if !mounted.is_empty() {
+        section.paragraph(
+            "Through the mount, the volume is mounted by this process, and each reader opens and reads files by system calls, past \
+             the kernel's cache (O_DIRECT).",
+        );
+    }
     let columns: Vec<_> = tables::COST.to_vec();
     let mut table = Table::new("Files of a volume", &columns);
-    for (points, what) in [(small, format!("{kib} KiB")), (large, "a full stripe".into())] {
+    let rows = [
+        (small, format!("{kib} KiB")),
+        (large, "a full stripe".into()),
+        (mounted, format!("{kib} KiB through a mount")),
+    ];
+    for (points, what) in rows {
         let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
         for point in points {
             let name = format!("requests of {what}, {}", point.setup.state.name());
@@ -67,8 +93,15 @@ fn report(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
     }
     section.tables.push(table);
     let names = small.iter().map(|point| point.setup.state.name()).collect();
-    let lines = [(format!("requests of {kib} KiB"), small), ("of a full stripe".into(), large)];
-    let lines = lines.map(|(name, points)| tables::line(&name, points.iter(), |n, _| n + 1));
+    let lines = [
+        (format!("requests of {kib} KiB"), small),
+        ("of a full stripe".into(), large),
+        (format!("{kib} KiB through a mount"), mounted),
+    ];
+    let lines = lines
+        .into_iter()
+        .filter(|(_, points)| !points.is_empty())
+        .map(|(name, points)| tables::line(&name, points.iter(), |n, _| n + 1));
     section.plots.push(Plot {
         title: format!(
             "{}, {} readers of files: throughput by state",
@@ -77,7 +110,7 @@ fn report(study: &Study<'_>, small: &[Point], large: &[Point]) -> Section {
         ),
         x: Axis::named("state", names),
         y: Axis::linear("throughput, MB/s"),
-        lines: lines.into_iter().chain([tables::published_states()]).collect(),
+        lines: lines.chain([tables::published_states()]).collect(),
     });
     section
 }

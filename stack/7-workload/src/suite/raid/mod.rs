@@ -40,6 +40,7 @@ use crate::image;
 use crate::measure::Samples;
 use crate::report::Section;
 use crate::suite::{Observer, PartPlan, Parts, Settings};
+use crate::testbed::Implementation;
 use content::Content;
 use members::{MemberKind, MemberSet, Plan};
 use readers::{Outcome, Setup, State};
@@ -238,7 +239,7 @@ pub fn run(options: &Options, settings: &Settings, observer: &mut dyn Observer) 
         let bytes = size.saturating_mul(plan.members.into());
         image::verify_space(dir, xfskit_units::ByteLen(bytes), &what)?;
     }
-    let skipped = settings.kernel_baseline.then(|| KERNEL_SKIPPED.into());
+    let skipped = settings.wants(Implementation::Kernel).then(|| KERNEL_SKIPPED.into());
     let mut parts = Parts::begin("raid", part_plans(options, settings), skipped, observer)?;
     if OF_MEMBERS.iter().any(|part| parts.wants(part)) {
         let content = Content::Ranges(files.clone());
@@ -309,7 +310,8 @@ fn part_plans(options: &Options, settings: &Settings) -> Vec<PartPlan> {
         parts.push(part("rebuild", 3 + options.rebuild_limits.len()));
     }
     if options.volume {
-        parts.push(part("volume", 2 * missing));
+        let ways = 2 + usize::from(settings.wants(Implementation::Mount));
+        parts.push(part("volume", ways * missing));
     }
     parts.push(PartPlan::new("routines", 0));
     parts

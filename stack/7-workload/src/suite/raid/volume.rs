@@ -76,7 +76,7 @@ pub(super) fn verify(n: usize, at: u64, bytes: &[u8]) -> io::Result<()> {
     Err(io::Error::other(format!("{}: the block at byte {first} has wrong data", name(n))))
 }
 
-fn name(n: usize) -> String {
+pub(super) fn name(n: usize) -> String {
     format!("file{n}")
 }
 

@@ -2,15 +2,19 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use xfskit::VolumeOptions;
 use xfskit::md::Level;
+use xfskit::target::Device;
+use xfskit::{Mount, Mounted, VolumeOptions};
+use xfskit_workload::mounter::{BlockDevice, Mounter, OpenMode, Served};
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
     Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
 };
-use xfskit_workload::testbed::Testbed;
+use xfskit_workload::testbed::{Implementation, Testbed};
 
 use crate::grammar::bench::{
     Against, Checksum, CrcUpdate, InodeStep, Inodes, Locks, Program, Raid, Shape, SuiteOptions,
@@ -295,18 +299,53 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
 /// Returns the settings of every suite. Its disks have `size` unless the user names one, or as much
 /// of that as files in their directory can have.
 fn settings(options: &SuiteOptions, size: u64) -> io::Result<Settings> {
-    let kernel_baseline = options.against == Some(Against::Kernel);
+    let baselines = options.against.iter().map(|against| match against {
+        Against::Kernel => Implementation::Kernel,
+        Against::Mount => Implementation::Mount,
+    });
+    let baselines: Vec<Implementation> = baselines.collect();
     let (dir, size) = (options.dir.clone(), options.size.unwrap_or(size));
     let testbed = Testbed::new(dir, size, VolumeOptions::default_cache_bytes());
-    let testbed = testbed.with_kernel(kernel_baseline);
+    let testbed = testbed.with_kernel(baselines.contains(&Implementation::Kernel));
+    let testbed = Testbed { mounter: Some(Arc::new(Mounts)), ..testbed };
     let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };
     Ok(Settings {
         testbed,
-        kernel_baseline,
+        baselines,
         threads: options.threads.map_or(1, usize::from),
         seed: options.seed,
         repetitions: options.repetitions.map_or(1, usize::from),
     })
+}
+
+/// Mounts volumes by the facade.
+#[derive(Debug)]
+struct Mounts;
+
+impl Mounter for Mounts {
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        mode: OpenMode,
+        dir: &Path,
+    ) -> io::Result<Box<dyn Served>> {
+        let options = VolumeOptions::new().write(mode == OpenMode::ReadWrite);
+        let volume = options.open_on(&Device::from(device)).map_err(io::Error::other)?;
+        let mount = Mount::new().source("xfskit-bench");
+        let mounted = mount.start(volume, dir).map_err(io::Error::other)?;
+        Ok(Box::new(ServedVolume(mounted)))
+    }
+}
+
+/// A volume that is mounted by the facade.
+#[derive(Debug)]
+struct ServedVolume(Mounted);
+
+impl Served for ServedVolume {
+    fn unmount(self: Box<Self>) -> io::Result<()> {
+        self.0.unmount().map_err(io::Error::other)?;
+        self.0.close().map(drop).map_err(io::Error::other)
+    }
 }
 
 #[cfg(test)]

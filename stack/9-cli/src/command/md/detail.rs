@@ -7,6 +7,9 @@ use xfskit::md::{Array, Freshness, Level, Member, Time, format_uuid};
 
 use super::examine::sized;
 use super::failed;
+use crate::command::action::{Action, Job};
+use crate::command::console::Console;
+use crate::command::mount;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::out::Out;
 use crate::show;
@@ -21,9 +24,21 @@ pub(crate) fn assemble(names: &[String], out: &Out) -> Outcome {
 
 /// `xfskit md detail`: prints properties, state and members of an array, as mdadm does.
 pub(crate) fn detail(name: &str, out: &Out) -> Outcome {
+    if let Some(status) = mount::run_on_array(name, &Job::new(Action::Detail, None), out)? {
+        return Ok(status);
+    }
     let array = open(name)?;
     out.result(&object(&array), |_| full(name, &array))?;
     warn(&array, out);
+    Ok(ExitStatus::Success)
+}
+
+/// Prints the same of an array that runs.
+pub(super) fn show(array: &Array, console: &dyn Console) -> Outcome {
+    console.result(&object(array), &full(&array.target(), array))?;
+    for warning in array.warnings() {
+        console.note(warning);
+    }
     Ok(ExitStatus::Success)
 }
 

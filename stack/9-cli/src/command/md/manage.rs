@@ -1,17 +1,18 @@
 //! `xfskit md fail`, `remove`, `add`, `replace` and `rebuild`: managing the members of an array.
 
 use serde_json::json;
-use xfskit::md::{Array, ArrayOptions, Freshness, NewDevices, Rebuild as Action, Rebuilt};
+use xfskit::md::{Array, ArrayOptions, Freshness, NewDevices, Rebuild as SyncRebuild, Rebuilt};
 use xfskit::md::{Level, SyncAction};
 use xfskit::target::Target;
 use xfskit::{Error, ErrorKind};
 
-use super::failed;
+use super::{failed, run_on};
+use crate::command::action::{Action, Job};
+use crate::command::console::{Console, Step, Terminal};
+use crate::command::mount;
 use crate::exit::{ExitStatus, Failure, Outcome};
-use crate::grammar::md::manage::{Add, Fail, RateOptions, Rebuild, Remove, Replace};
+use crate::grammar::md::manage::{Add, Fail, Rebuild, Remove, Replace};
 use crate::out::Out;
-use crate::progress::{Progress, Unit};
-use crate::stop::Stop;
 
 /// Number of stripes that are printed in a note.
 const NOTED_MAX: usize = 20;
@@ -29,17 +30,29 @@ pub(super) fn open(name: &str, write: bool) -> Result<Array, Failure> {
     }
 }
 
-/// `xfskit md fail`: takes a member out of use.
+/// `xfskit md fail`.
 pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
-    let mut array = open(&args.array.target, true)?;
-    array.fail(&args.member).map_err(|e| failed(&array.name(), &e))?;
-    out.note(&format!("{} is out of use", args.member));
-    complete(&mut array, args.later, &args.rate_options, out)?;
+    let action = Action::Fail { member: args.member.clone(), later: args.later };
+    run_on(&args.array.target, &Job::new(action, args.rate_options.rate), out)
+}
+
+/// Takes a member out of use.
+pub(super) fn fail_member(
+    array: &mut Array,
+    member: &str,
+    later: bool,
+    rate: Option<u64>,
+    console: &dyn Console,
+) -> Outcome {
+    array.fail(member).map_err(|e| failed(&array.name(), &e))?;
+    console.note(&format!("{member} is out of use"));
+    complete(array, later, rate, console)?;
     Ok(ExitStatus::Success)
 }
 
 /// `xfskit md remove`: removes a spare or a failed member.
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
+    refuse_mount(&args.array.target)?;
     let mut array = open(&args.array.target, true)?;
     array.remove(&args.member).map_err(|e| failed(&array.name(), &e))?;
     out.note(&format!("{} was removed from the array", args.member));
@@ -48,6 +61,8 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
 
 /// `xfskit md add`: adds devices to an array, as spares or as members that come back.
 pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
+    refuse_mount(&args.array.target)?;
+    let console = Terminal::new(out)?;
     let mut array = open(&args.array.target, true)?;
     let devices = NewDevices::new().force(args.force);
     let devices = args.member_size.into_iter().fold(devices, NewDevices::create);
@@ -60,8 +75,17 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
             format!("{name} is a spare now")
         });
     }
-    complete(&mut array, args.later, &args.rate_options, out)?;
+    complete(&mut array, args.later, args.rate_options.rate, &console)?;
     Ok(ExitStatus::Success)
+}
+
+/// Refuses the directory of a mount.
+fn refuse_mount(target: &str) -> Result<(), Failure> {
+    if mount::is_mounted(target) {
+        return Err(Failure::cannot(format!("{target}: a volume is mounted from the array"))
+            .hint("Add and remove devices while it is not mounted."));
+    }
+    Ok(())
 }
 
 /// Returns the failure of a device that is to become a member, with the option that helps.
@@ -75,21 +99,40 @@ pub(super) fn not_taken(name: &str, error: &Error) -> Failure {
     }
 }
 
-/// `xfskit md replace`: replaces a member by a spare while it stays in use.
+/// `xfskit md replace`.
 pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
-    let mut array = open(&args.array.target, true)?;
-    let spare = array.replace(&args.member, args.with.as_deref());
-    let spare = spare.map_err(|e| failed(&array.name(), &e))?;
-    out.note(&format!("{spare} replaces {}", args.member));
-    complete(&mut array, args.later, &args.rate_options, out)?;
+    let (member, with) = (args.member.clone(), args.with.clone());
+    let action = Action::Replace { member, with, later: args.later };
+    run_on(&args.array.target, &Job::new(action, args.rate_options.rate), out)
+}
+
+/// Replaces a member by a spare while it stays in use.
+pub(super) fn replace_member(
+    array: &mut Array,
+    (member, with): (&str, Option<&str>),
+    later: bool,
+    rate: Option<u64>,
+    console: &dyn Console,
+) -> Outcome {
+    let spare = array.replace(member, with).map_err(|e| failed(&array.name(), &e))?;
+    console.note(&format!("{spare} replaces {member}"));
+    complete(array, later, rate, console)?;
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md rebuild`: completes an array: resync, spares for missing members, rebuild,
-/// replacements. Fails if a role is left without a member.
+/// `xfskit md rebuild`.
 pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
-    let mut array = open(&args.array.target, true)?;
-    let missing = complete(&mut array, false, &args.rate_options, out)?;
+    run_on(&args.array.target, &Job::new(Action::Rebuild, args.rate_options.rate), out)
+}
+
+/// Completes an array: resync, spares for missing members, rebuild, replacements. Fails if a role
+/// is left without a member.
+pub(super) fn rebuild_array(
+    array: &mut Array,
+    rate: Option<u64>,
+    console: &dyn Console,
+) -> Outcome {
+    let missing = complete(array, false, rate, console)?;
     if missing.is_empty() {
         return Ok(ExitStatus::Success);
     }
@@ -111,20 +154,20 @@ pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
 fn complete(
     array: &mut Array,
     later: bool,
-    rate_options: &RateOptions,
-    out: &Out,
+    rate: Option<u64>,
+    console: &dyn Console,
 ) -> Result<Vec<usize>, Failure> {
     let name = array.name();
     for (role, spare) in array.activate_spares().map_err(|e| failed(&name, &e))? {
-        out.note(&format!("{spare} takes role {role}"));
+        console.note(&format!("{spare} takes role {role}"));
     }
     let rebuilt = if later {
         if array.needs_rebuild() {
-            out.note("`xfskit md rebuild` continues from here");
+            console.note("`xfskit md rebuild` continues from here");
         }
         Rebuilt::default()
     } else {
-        run(array, rate_options, out)?
+        run(array, rate, console)?
     };
     let missing = array.missing();
     array.mark_clean().map_err(|e| failed(&name, &e))?;
@@ -140,16 +183,16 @@ fn complete(
         "undecided_bytes":
             rebuilt.undecided_bytes.iter().map(|r| [r.start, r.end]).collect::<Vec<_>>(),
     });
-    out.result(&report, |_| String::new())?;
+    console.result(&report, "")?;
     for wrong in &rebuilt.corrected {
         let (pages, member) = (wrong.pages, wrong.member.as_deref().unwrap_or("a member"));
-        out.note(&format!(
+        console.note(&format!(
             "{pages} pages of {member} are wrong, as the other members show; they were not used: \
              `xfskit md scrub --repair` rewrites them"
         ));
     }
     if !missing.is_empty() {
-        out.note(&format!("roles {missing:?} have no member: `xfskit md add` adds members"));
+        console.note(&format!("roles {missing:?} have no member: `xfskit md add` adds members"));
     }
     match undecided(&rebuilt, &name) {
         Some(failure) => Err(failure),
@@ -158,25 +201,22 @@ fn complete(
 }
 
 /// Resyncs and rebuilds the array.
-fn run(array: &mut Array, rate_options: &RateOptions, out: &Out) -> Result<Rebuilt, Failure> {
+fn run(array: &mut Array, rate: Option<u64>, console: &dyn Console) -> Result<Rebuilt, Failure> {
     let name = array.name();
-    let stop = Stop::on_signals()?;
-    let resync = Progress::new(out, "resync", Unit::Bytes);
-    let recover = Progress::new(out, "rebuild", Unit::Bytes);
     let shown = |action, at: xfskit::Progress| match action {
-        SyncAction::Resync => resync.set(at.done, at.total),
-        _ => recover.set(at.done, at.total),
+        SyncAction::Resync => console.progress(Step::Resync, at.done, at.total),
+        _ => console.progress(Step::Rebuild, at.done, at.total),
     };
     let rebuild =
-        Action::new().rate(rate_options.rate.unwrap_or(0)).progress(shown).cancel(stop.token());
+        SyncRebuild::new().rate(rate.unwrap_or(0)).progress(shown).cancel(console.token());
     let rebuilt = rebuild.run(array).map_err(|e| failed(&name, &e))?;
     if rebuilt.bad_sectors > 0 {
-        out.note(&format!(
+        console.note(&format!(
             "{} sectors could not be read from any member: they are bad blocks of the rebuilt members",
             rebuilt.bad_sectors
         ));
     }
-    stop.check()?;
+    console.check()?;
     Ok(rebuilt)
 }
 

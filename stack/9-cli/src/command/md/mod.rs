@@ -23,10 +23,13 @@ mod scrub;
 use std::time::{Duration, SystemTime};
 
 use xfskit::ErrorKind;
+use xfskit::md::Array;
 use xfskit::target::Target;
 
+use super::action::{Action, Job};
+use super::console::{Console, Terminal};
 use super::mkfs::source_date_epoch;
-use super::open;
+use super::{mount, open};
 use crate::exit::{Failure, Outcome};
 use crate::grammar::md::{Md, MdCommand};
 use crate::out::{Out, chain};
@@ -53,6 +56,32 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
         }
         MdCommand::Bench { members, block } => bench::run(*members, *block, out),
     }
+}
+
+/// Runs an action on an array that is open.
+pub(crate) fn run_job(job: &Job, array: &mut Array, console: &dyn Console) -> Outcome {
+    let rate = job.rate;
+    match &job.action {
+        Action::Detail => detail::show(array, console),
+        Action::Fail { member, later } => manage::fail_member(array, member, *later, rate, console),
+        Action::Replace { member, with, later } => {
+            manage::replace_member(array, (member, with.as_deref()), *later, rate, console)
+        }
+        Action::Rebuild => manage::rebuild_array(array, rate, console),
+        Action::Scrub { repair, from } => scrub::scrub(array, *repair, *from, rate, console),
+    }
+}
+
+/// Runs an action on `target`: an array, or the directory of a mount on one.
+fn run_on(target: &str, job: &Job, out: &Out) -> Outcome {
+    if let Some(status) = mount::run_on_array(target, job, out)? {
+        return Ok(status);
+    }
+    let console = Terminal::new(out)?;
+    let mut array = manage::open(target, job.writes())?;
+    let status = run_job(job, &mut array, &console)?;
+    array.close().map_err(|error| failed(target, &error))?;
+    Ok(status)
 }
 
 /// Returns the target with these members.

@@ -1,45 +1,65 @@
-//! `xfskit mount` and `xfskit umount`.
+//! `xfskit mount` and `xfskit umount`, and commands on what is mounted.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`daemon`] | starts the process that serves a mount |
-//! | [`control`] | the socket by which other processes ask it |
+//! | [`protocol`] | what other processes ask it |
+//! | [`control`] | the socket by which they do |
 //! | [`options`] | the options of a mount, in `-o` and beside it |
 //! | [`protect`] | keeps that process from waiting for its own mount |
 //! | [`table`] | the table of mount(8), by which umount(8) waits |
 //! | [`mounts`] | the mounts of this machine that are ours |
 //! | [`requests`] | `stats` of a mount |
+//! | [`snapshot`] | a mounted volume as the target of commands that read |
+//! | [`extents`] | `extents` of files on a mount |
+//! | [`freeze`], [`clone`] | `freeze` and `thaw`; `clone` |
+//! | [`array`] | `md` commands on the array below a mount |
 //! | [`umount`] | `umount` |
 
+mod array;
+mod clone;
 mod control;
 mod daemon;
+mod extents;
+mod freeze;
 mod mounts;
 mod options;
 mod protect;
+mod protocol;
 mod requests;
+mod snapshot;
 mod table;
 mod umount;
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::Access;
 use xfskit::{Mounted, Volume};
 
+use super::action::Runner;
 use super::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::mount::Mount;
 use crate::out::Out;
 use crate::stop::Stop;
 
-pub(crate) use requests::{is_mounted, stats};
+pub(crate) use array::run_on_array;
+pub(crate) use clone::clone;
+pub(crate) use extents::{extents, is_on_mount};
+pub(crate) use freeze::{freeze, thaw};
+pub(crate) use protocol::{Extent, Layout};
+pub(crate) use requests::stats;
+pub(crate) use snapshot::{is_mounted, snapshot, volume_to_read};
 pub(crate) use umount::umount;
 
 /// Time between looks at the request to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// `xfskit mount`: mounts a volume, in the background unless told otherwise.
-pub(crate) fn mount(args: &Mount, out: &Out) -> Outcome {
+/// Jobs on an array below are run by `runner`.
+pub(crate) fn mount(args: &Mount, runner: Runner, out: &Out) -> Outcome {
     let (args, mount) = &options::resolve(args)?;
     let dir = mount_point(&args.dir)?;
     if args.fake {
@@ -56,14 +76,19 @@ pub(crate) fn mount(args: &Mount, out: &Out) -> Outcome {
     protect::protect();
     let volume = volume(args, mount, out)?;
     let mounted = mount.start(volume, &dir).map_err(|error| not_mounted(&dir, &error))?;
-    let control = control::Socket::serve(&dir)?;
+    let control = control::Socket::open(&dir)?;
     let entry = if args.no_mtab { None } else { table::Entry::add(&dir) };
     if args.detach {
         daemon::detach()?;
     } else {
         out.note(&format!("{}: mounted on {}", &*args.name, dir.display()));
     }
-    serve(&mounted, &control, &stop)?;
+    thread::scope(|scope| {
+        scope.spawn(|| control.run(scope, &mounted, runner));
+        let served = serve(&mounted, &control, &stop);
+        control.end();
+        served
+    })?;
     if let Some(entry) = entry {
         entry.remove();
     }
@@ -79,13 +104,14 @@ pub(crate) fn mount(args: &Mount, out: &Out) -> Outcome {
 /// Waits for the end of the mount; a signal ends it.
 fn serve(mounted: &Mounted, control: &control::Socket, stop: &Stop) -> Result<(), Failure> {
     while !mounted.wait(LOOK) {
-        control.answer(mounted);
         if stop.check().is_err() {
             mounted.unmount().map_err(|error| Failure::cannot(format!("unmount: {error}")))?;
         }
+        // The kernel writes what it caches before the mount ends, which no command can thaw then.
+        if mounted.is_frozen() && !control.is_listed() {
+            mounted.thaw();
+        }
     }
-    // The command that unmounted has asked just before.
-    control.answer(mounted);
     Ok(())
 }
 
@@ -122,7 +148,7 @@ fn volume(args: &Mount, mount: &xfskit::Mount, out: &Out) -> Result<Volume, Fail
     if mount.is_read_only() {
         return open::volume(&args.to_read(mount.is_without_recovery()), out);
     }
-    open::volume_for_writing(&args.to_change(), out)
+    open::volume_to_mount(&args.to_change(), mount, out)
 }
 
 fn not_mounted(dir: &Path, error: &xfskit::Error) -> Failure {

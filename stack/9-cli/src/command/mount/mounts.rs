@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
 
 use crate::exit::Failure;
 
@@ -22,10 +25,45 @@ pub(super) struct MountEntry {
 
 /// Returns our mount on `dir`, an absolute path: the topmost if there are several.
 pub(super) fn find(dir: &Path) -> Result<Option<MountEntry>, Failure> {
+    last(|entry| entry.dir == dir)
+}
+
+/// Returns our mount with this device number.
+pub(super) fn with_number(device: &str) -> Result<Option<MountEntry>, Failure> {
+    last(|entry| entry.device == device)
+}
+
+/// Returns our mount that `path` is on; symbolic links are followed. A mount whose process is gone
+/// is found by its directory only.
+pub(super) fn of(path: &Path) -> Result<Option<MountEntry>, Failure> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => {
+            let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
+            with_number(&format!("{major}:{minor}"))
+        }
+        Err(error) => match find(&absolute(path)?)? {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(Failure::cannot(format!("{}: {error}", path.display()))),
+        },
+    }
+}
+
+/// Returns our mount that `path` is on.
+///
+/// # Errors
+/// It is on none.
+pub(super) fn on(path: &Path) -> Result<MountEntry, Failure> {
+    of(path)?.ok_or_else(|| {
+        Failure::cannot(format!("{}: not on a mount by xfskit", path.display()))
+            .hint("`findmnt -t fuse.xfskit` lists its mounts")
+    })
+}
+
+/// Returns the last of our mounts that `is_it` accepts.
+fn last(is_it: impl Fn(&MountEntry) -> bool) -> Result<Option<MountEntry>, Failure> {
     let table = std::fs::read("/proc/self/mountinfo")
         .map_err(|error| Failure::cannot(format!("/proc/self/mountinfo: {error}")))?;
-    let mut entries = table.split(|&byte| byte == b'\n').filter_map(parse);
-    Ok(entries.rfind(|entry| entry.dir == dir))
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).rfind(is_it))
 }
 
 /// Parses a line; `None` if the mount is not ours.

@@ -1,54 +1,18 @@
-//! `xfskit stats DIR`: the requests of a mount.
+//! `xfskit stats DIR`: the requests of a mount, and the counters of its volume.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use super::{control, mounts};
+use super::protocol::{Client, Reply, Request, Requests, Stats};
+use super::snapshot;
 use crate::exit::{Failure, Outcome};
 use crate::out::Out;
-
-/// What the process that serves a mount says.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stats {
-    requests: Vec<Requests>,
-    first_failure: Option<String>,
-}
-
-/// Requests of one kind.
-#[derive(Debug, Serialize, Deserialize)]
-struct Requests {
-    kind: String,
-    #[serde(rename = "requests")]
-    count: u64,
-    seconds: f64,
-    /// Number of requests below 1 µs, below 2, 4, 8, ….
-    histogram: Vec<u64>,
-}
-
-/// Returns true if a volume is mounted on `target` by xfskit.
-pub(crate) fn is_mounted(target: &str) -> bool {
-    matches!(entry(target), Ok(Some(_)))
-}
-
-fn entry(target: &str) -> Result<Option<mounts::MountEntry>, Failure> {
-    mounts::find(&mounts::absolute(Path::new(target))?)
-}
 
 /// Prints the requests of the mount on `target`.
 pub(crate) fn stats(target: &str, out: &Out) -> Outcome {
     let gone = || Failure::problem(format!("{target}: the mount is gone"));
-    let entry = entry(target)?.ok_or_else(gone)?;
-    let stats = control::stats(&entry).ok_or_else(|| {
-        Failure::problem(format!("{target}: no process serves the mount"))
-            .hint(format!("`xfskit umount {target}` removes it"))
-    })?;
-    if let Some(error) = stats["error"].as_str() {
-        return Err(Failure::cannot(format!("{target}: {error}")));
-    }
-    let stats: Stats = serde_json::from_value(stats)
-        .map_err(|error| Failure::problem(format!("{target}: the reply: {error}")))?;
+    let entry = snapshot::entry(target)?.ok_or_else(gone)?;
+    let mut client = Client::ask(&entry, Request::Stats)?;
+    let Reply::Stats(stats) = client.reply()? else { return Err(client.unexpected()) };
     out.result(&stats, text)?;
     Ok(out.status())
 }
@@ -68,6 +32,8 @@ fn text(stats: &Stats) -> String {
             "{kind:<14} {count:>10} {seconds:>10.3} {mean:>12.1} {half:>12} {most:>12}"
         );
     }
+    text.push('\n');
+    text.push_str(&stats.counters.text());
     if let Some(failure) = &stats.first_failure {
         let _ = writeln!(text, "first failure: {failure}");
     }

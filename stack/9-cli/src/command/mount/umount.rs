@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::control::{Ended, Waiter};
 use super::mounts::{self, MountEntry};
+use super::protocol::{Client, Ended, Reply, Request};
 use super::status_of;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::mount::Umount;
@@ -24,14 +24,14 @@ pub(crate) fn umount(args: &Umount, out: &Out) -> Outcome {
             .hint("`findmnt -t fuse.xfskit` lists its mounts"));
     };
     // Before the mount is gone: its number may be another's afterwards.
-    let waiter = Waiter::of(&entry);
+    let waiting = Client::connect(&entry, Request::Wait);
     take_down(&entry, args.lazy)?;
-    match waiter {
+    match waiting {
         _ if args.lazy => {}
-        Some(waiter) => match waiter.wait() {
-            Some(Ended { error: None }) => {}
-            Some(Ended { error: Some(error) }) => return Err(Failure::problem(error)),
-            None => {
+        Some(mut waiting) => match waiting.reply() {
+            Ok(Reply::Ended(Ended { error: None })) => {}
+            Ok(Reply::Ended(Ended { error: Some(error) })) => return Err(Failure::problem(error)),
+            _ => {
                 return Err(Failure::problem("the process that served the mount ended early")
                     .hint("the next opening for writing replays the journal"));
             }

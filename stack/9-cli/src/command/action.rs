@@ -1,0 +1,45 @@
+//! Actions on a running array, by this process or by the one that serves a mount on it.
+
+use serde::{Deserialize, Serialize};
+use xfskit::md::Array;
+
+use super::console::Console;
+use crate::exit::Outcome;
+
+/// An action on an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    /// Describes it.
+    Detail,
+    /// Takes a member out of use; a spare is filled, unless `later`.
+    Fail { member: String, later: bool },
+    /// Replaces a member by a spare.
+    Replace { member: String, with: Option<String>, later: bool },
+    /// Completes the array.
+    Rebuild,
+    /// Compares the members, from a stripe on.
+    Scrub { repair: bool, from: u64 },
+}
+
+/// An action and its rate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub action: Action,
+    /// Maximum bytes per second of each member.
+    pub rate: Option<u64>,
+}
+
+impl Job {
+    pub(crate) fn new(action: Action, rate: Option<u64>) -> Self {
+        Self { action, rate }
+    }
+
+    /// Returns true if the array is written.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self.action, Action::Detail | Action::Scrub { repair: false, .. })
+    }
+}
+
+/// Runs a job on an array that is open.
+pub(crate) type Runner = fn(&Job, &mut Array, &dyn Console) -> Outcome;

@@ -1,0 +1,191 @@
+//! `xfskit extents`: where the content of files is, as xfs_bmap(8) prints it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::mount::{self, Extent, Layout};
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::read::Extents;
+use crate::out::Out;
+use crate::show::{self, Named};
+
+/// The unit of the listing, as xfs_bmap has it: bytes.
+const UNIT: u64 = 512;
+
+/// The result for one file.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    path: Named<'a>,
+    /// Bytes of a block, in which the others count.
+    blocksize: u64,
+    extents: Vec<Piece>,
+}
+
+/// One extent, in filesystem blocks.
+#[derive(Serialize)]
+struct Piece {
+    startoff: u64,
+    startblock: u64,
+    blockcount: u64,
+    unwritten: bool,
+    shared: bool,
+}
+
+/// `xfskit extents`: lists the extents of files of a mount, or of a volume.
+pub(crate) fn run(args: &Extents, out: &Out) -> Outcome {
+    let first = OsStr::new(&*args.target.name);
+    let files: Vec<&OsStr> =
+        std::iter::once(first).chain(args.paths.iter().map(OsString::as_os_str)).collect();
+    // A directory may be the target, whose paths follow; another file may not.
+    let is_file = mount::is_on_mount(first) && !Path::new(first).is_dir();
+    if is_file || files.iter().all(|file| mount::is_on_mount(file)) {
+        return each(&files, out, mount::extents);
+    }
+    if args.paths.is_empty() {
+        let shown = first.to_string_lossy();
+        return Err(Failure::cannot(format!("{shown}: not on a mount by xfskit, and no PATH"))
+            .hint("a file of a volume that is not mounted: `xfskit extents TARGET PATH`"));
+    }
+    let volume = mount::volume_to_read(&args.target, out)?;
+    let layout = Layout::of(&volume);
+    each(&files[1..], out, |file| {
+        let extents = volume.extents(open::inside(file)?).map_err(|e| open::failure(&e))?;
+        Ok((layout, extents.iter().map(Extent::from).collect()))
+    })
+}
+
+/// Prints the extents of each file. Failures are reported, and the others continue.
+fn each(
+    files: &[&OsStr],
+    out: &Out,
+    extents: impl Fn(&OsStr) -> Result<(Layout, Vec<Extent>), Failure>,
+) -> Outcome {
+    for file in files {
+        match extents(file) {
+            Ok((layout, extents)) => print(file, &layout, &extents, out)?,
+            Err(failure) if files.len() == 1 => return Err(failure),
+            Err(failure) => out.fault_in(file.as_bytes(), &Fault(failure.message), None, None),
+        }
+    }
+    Ok(out.status())
+}
+
+/// The failure of one of several files.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Fault(String);
+
+fn print(file: &OsStr, layout: &Layout, extents: &[Extent], out: &Out) -> Result<(), Failure> {
+    let blocks = |bytes: u64| bytes / layout.blocksize.max(1);
+    let piece = |extent: &Extent| Piece {
+        startoff: blocks(extent.start),
+        startblock: extent.startblock,
+        blockcount: blocks(extent.len),
+        unwritten: extent.unwritten,
+        shared: extent.shared,
+    };
+    let report = Report {
+        path: Named("path", file.as_bytes()),
+        blocksize: layout.blocksize,
+        extents: extents.iter().map(piece).collect(),
+    };
+    out.result(&report, |_| text(file, layout, extents))
+}
+
+/// A line of the listing.
+struct Row {
+    range: String,
+    place: String,
+    group: String,
+    in_group: String,
+    total: u64,
+    flags: String,
+}
+
+/// Returns the listing of `xfs_bmap -vp`.
+fn text(file: &OsStr, layout: &Layout, extents: &[Extent]) -> String {
+    let name = show::name(file.as_bytes());
+    if extents.is_empty() {
+        return format!("{name}: no extents\n");
+    }
+    let rows = rows(layout, extents);
+    let width = |least: usize, of: fn(&Row) -> &str| {
+        rows.iter().map(|row| of(row).len()).fold(least, usize::max)
+    };
+    let (range, place) = (width(16, |row| &row.range), width(16, |row| &row.place));
+    let (group, in_group) = (width(2, |row| &row.group), width(16, |row| &row.in_group));
+    let total = rows.iter().map(|row| row.total.to_string().len()).fold(5, usize::max);
+    let mut text = format!("{name}:\n");
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{:>4}: {:<range$} {:<place$} {:>group$} {:<in_group$} {:>total$} FLAGS",
+        "EXT", "FILE-OFFSET", "BLOCK-RANGE", "AG", "AG-OFFSET", "TOTAL",
+    );
+    for (n, row) in rows.iter().enumerate() {
+        let mut line = format!(
+            "{n:>4}: {:<range$} {:<place$} {:>group$} {:<in_group$} {:>total$} {}",
+            row.range, row.place, row.group, row.in_group, row.total, row.flags,
+        );
+        line.truncate(line.trim_end().len());
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// Returns the lines: extents, and holes between them.
+fn rows(layout: &Layout, extents: &[Extent]) -> Vec<Row> {
+    let range = |start: u64, len: u64| {
+        let (start, end) = (start / UNIT, start.saturating_add(len) / UNIT);
+        format!("{start}..{}", end.saturating_sub(1))
+    };
+    let (mut rows, mut at) = (Vec::new(), 0);
+    for extent in extents {
+        if extent.start > at {
+            let len = extent.start - at;
+            rows.push(Row {
+                range: format!("[{}]:", range(at, len)),
+                place: "hole".into(),
+                group: String::new(),
+                in_group: String::new(),
+                total: len / UNIT,
+                flags: String::new(),
+            });
+        }
+        let group = extent.device / layout.group.max(1);
+        let in_group = range(extent.device % layout.group.max(1), extent.len);
+        rows.push(Row {
+            range: format!("[{}]:", range(extent.start, extent.len)),
+            place: range(extent.device, extent.len),
+            group: group.to_string(),
+            in_group: format!("({in_group})"),
+            total: extent.len / UNIT,
+            flags: format!("{:06o}", flags(layout, extent)),
+        });
+        at = extent.start.saturating_add(extent.len);
+    }
+    rows
+}
+
+/// Returns the flags of xfs_bmap: shared, unwritten, and what is not aligned to stripes.
+fn flags(layout: &Layout, extent: &Extent) -> u32 {
+    let end = extent.device.saturating_add(extent.len);
+    let off = |at: u64, unit: u64| unit > 0 && !at.is_multiple_of(unit);
+    [
+        (0o100_000, extent.shared),
+        (0o010_000, extent.unwritten),
+        (0o001_000, off(extent.device, layout.unit)),
+        (0o000_100, off(end, layout.unit)),
+        (0o000_010, off(extent.device, layout.width)),
+        (0o000_001, off(end, layout.width)),
+    ]
+    .iter()
+    .filter(|(_, set)| *set)
+    .fold(0, |flags, (bit, _)| flags | bit)
+}
