@@ -53,3 +53,5 @@ if [ ! -e "$guest/root/init" ]; then
         echo "missing: user-mode Linux (tests that need it will be skipped, by name)"
     fi
 fi
+
+sh tests/programs/setup.sh fsx

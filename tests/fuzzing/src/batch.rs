@@ -147,6 +147,20 @@ fn findings(dev: &dyn BlockDevice) -> Vec<String> {
     found
 }
 
+/// Returns the damaged volume of an input.
+pub fn damaged(data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
+    let &[choice, damages, ref rest @ ..] = data else { return None };
+    let subject = &subjects()[usize::from(choice) % IMAGES.len()];
+    let (damage, _) = split(damages, rest);
+    Some(subject.image.damaged(change::changes(damage, DAMAGES_MAX)))
+}
+
+/// Splits an input into damages and operations.
+fn split(damages: u8, rest: &[u8]) -> (&[u8], &[u8]) {
+    let damages = usize::from(damages) % (DAMAGES_MAX + 1);
+    rest.split_at((damages * change::LEN).min(rest.len()))
+}
+
 /// Damages a volume, runs a batch of operations, and verifies the result.
 ///
 /// # Panics
@@ -154,8 +168,7 @@ fn findings(dev: &dyn BlockDevice) -> Vec<String> {
 pub fn run(data: &[u8]) {
     let &[choice, damages, ref rest @ ..] = data else { return };
     let subject = &subjects()[usize::from(choice) % IMAGES.len()];
-    let damages = usize::from(damages) % (DAMAGES_MAX + 1);
-    let (damage, ops) = rest.split_at((damages * change::LEN).min(rest.len()));
+    let (damage, ops) = split(damages, rest);
     let dev = subject.image.damaged(change::changes(damage, DAMAGES_MAX));
     let was_clean = is_clean(&dev);
     let result = batch(subject, &dev, ops);

@@ -118,12 +118,18 @@ const CHANGES_MAX: usize = 16;
 /// Most inodes that one walk visits; the images have fewer.
 const INODES_MAX: usize = 5000;
 
+/// Returns the damaged image of an input.
+pub fn damaged(data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
+    let (&choice, changes) = data.split_first()?;
+    let image = &images()[usize::from(choice) % images().len()];
+    Some(image.damaged(change::changes(changes, CHANGES_MAX)))
+}
+
 /// Opens, walks and checks a damaged image. Errors are allowed, panics and hangs are not. No
 /// finding is required, since a change may be harmless, but the sound image must have none.
 pub fn open_walk_check(data: &[u8]) {
-    let Some((&choice, changes)) = data.split_first() else { return };
-    let image = &images()[usize::from(choice) % images().len()];
-    let dev = image.damaged(change::changes(changes, CHANGES_MAX));
+    let Some(dev) = damaged(data) else { return };
+    let changes = &data[1..];
     let mut findings = 0u32;
     let options = xfskit_check::Options { threads: 1, ..Default::default() };
     let report = xfskit_check::check(&*dev, None, &options, &mut |_| findings += 1);

@@ -160,6 +160,12 @@ pub fn is_slow(data: &[u8]) -> bool {
     data.first().is_some_and(|&choice| matches!(select(choice), 1 | 3))
 }
 
+/// Returns the volume with the damaged journal of an input.
+pub fn damaged(data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
+    let (&choice, changes) = data.split_first()?;
+    Some(images()[select(choice)].damaged(changes))
+}
+
 /// Replays a damaged journal: in memory, with a walk, or onto the volume, which must be clean then.
 ///
 /// # Panics

@@ -31,6 +31,9 @@ pub mod journal;
 pub mod kept;
 pub mod volumes;
 
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
 use xfskit_test_support::Random;
 
 /// A fuzz target.
@@ -90,6 +93,17 @@ const fn whole(
 /// Returns every target.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
     DECODERS.iter().chain(&SYSTEMS)
+}
+
+/// Returns the damaged volume of an input of the target `name`, before anything runs on it; `None`
+/// if the input or the target has none.
+pub fn damaged(name: &str, data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
+    match name {
+        "image" => image::damaged(data),
+        "journal" => journal::damaged(data),
+        "batch" => batch::damaged(data),
+        _ => None,
+    }
 }
 
 /// Returns `seed` with a few bytes changed: flipped bits, boundary values, copied ranges.

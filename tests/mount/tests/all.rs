@@ -1,5 +1,6 @@
 //! Tests of mounted volumes, in one program.
 
+mod fsx;
 mod owners;
 mod semantics;
 mod traps;

@@ -59,19 +59,7 @@ fn default_acls_and_umask_make_the_modes_that_linux_makes() {
     if !possible() {
         return;
     }
-    // The user, user 5, the group, a mask, others: rwx, r-x, r-x, rwx, ---.
-    let mut acl = vec![2, 0, 0, 0];
-    for (tag, perm, id) in [
-        (1_u16, 7_u16, u32::MAX),
-        (2, 5, 5),
-        (4, 5, u32::MAX),
-        (16, 7, u32::MAX),
-        (32, 0, u32::MAX),
-    ] {
-        acl.extend(tag.to_le_bytes());
-        acl.extend(perm.to_le_bytes());
-        acl.extend(id.to_le_bytes());
-    }
+    let acl = an_acl();
     same(&[], |root| {
         let mut seen = Vec::new();
         for (name, has_acl, mode) in
@@ -100,6 +88,60 @@ fn default_acls_and_umask_make_the_modes_that_linux_makes() {
                 }
             }
         }
+        seen
+    });
+}
+
+/// Returns an ACL: the user rwx, user 5 r-x, the group r-x, a mask rwx, others ---.
+fn an_acl() -> Vec<u8> {
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, perm, id) in [
+        (1_u16, 7_u16, u32::MAX),
+        (2, 5, 5),
+        (4, 5, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(perm.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
+#[test]
+fn root_sees_and_copies_acls_as_they_are_stored() {
+    const ACL: &str = "system.posix_acl_access";
+    const STORED: &str = "trusted.SGI_ACL_FILE";
+    if !possible() {
+        return;
+    }
+    same(&[], |root| {
+        let (first, second) = (root.join("first"), root.join("second"));
+        fs::write(&first, "").expect("a file");
+        fs::write(&second, "").expect("a file");
+        rustix::fs::setxattr(&first, ACL, &an_acl(), XattrFlags::empty()).expect("an ACL");
+        let get = |path: &Path, name: &str| {
+            let mut value = [0; 200];
+            let len = rustix::fs::getxattr(path, name, &mut value);
+            format!(
+                "{:o} {len:?} {value:?}",
+                fs::metadata(path).expect("metadata").permissions().mode()
+            )
+        };
+        let mut names = [0; 200];
+        let len = rustix::fs::listxattr(&first, &mut names[..]).expect("names");
+        let mut names: Vec<String> =
+            names[..len].split(|&byte| byte == 0).map(|name| format!("{name:?}")).collect();
+        names.sort_unstable();
+        let mut seen = names;
+        seen.extend([get(&first, STORED), get(&second, ACL)]);
+        let mut stored = [0; 200];
+        let len = rustix::fs::getxattr(&first, STORED, &mut stored).expect("a stored ACL");
+        let set = rustix::fs::setxattr(&second, STORED, &stored[..len], XattrFlags::empty());
+        seen.extend([format!("{set:?}"), get(&second, ACL)]);
+        let removed = rustix::fs::removexattr(&second, STORED);
+        seen.extend([format!("{removed:?}"), get(&second, ACL), get(&second, STORED)]);
         seen
     });
 }

@@ -1,0 +1,63 @@
+//! A minute of fsx (crate `fsx`): random reads, writes, mappings, holes and copies of one file.
+//! `make programs` runs it for longer, beside other programs.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use xfskit_test_mount::pair::{Served, empty, possible};
+use xfskit_test_support::image::Scratch;
+use xfskit_test_support::{repository, seed, skip};
+
+/// Time in which runs are begun.
+const TIME: Duration = Duration::from_mins(1);
+/// Operations of one run.
+const OPERATIONS: &str = "5000";
+/// The weights of all operations are above the defaults, of which some are 0.
+const SETTINGS: &str = "
+flen = 1000000
+[opsize]
+max = 131072
+[weights]
+close_open = 2
+invalidate = 2
+truncate = 6
+fsync = 1
+fdatasync = 1
+read = 10
+write = 10
+mapread = 8
+mapwrite = 10
+punch_hole = 8
+copy_file_range = 8
+posix_fallocate = 4
+sendfile = 3
+posix_fadvise = 2
+";
+
+#[test]
+fn fsx_reads_what_it_wrote() {
+    let fsx = repository().join(".cache/programs/bin/fsx");
+    if !fsx.is_file() {
+        return skip::skip("fsx (tests/programs/setup.sh)");
+    }
+    if !possible() {
+        return;
+    }
+    let scratch = Scratch::new("mount-fsx");
+    let served = Served::new(empty(&scratch, "ours.img", &[]), &scratch, "");
+    let settings = scratch.path().join("fsx.toml");
+    std::fs::write(&settings, SETTINGS).expect("settings");
+    let begun = Instant::now();
+    for seed in seed(1).. {
+        let mut run = Command::new(&fsx);
+        run.args(["-q", "-N", OPERATIONS, "-S", &seed.to_string(), "-f"]).arg(&settings);
+        run.arg("-P").arg(scratch.path()).arg(served.path().join("file"));
+        let output = run.output().expect("fsx");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "seed {seed}: {said}");
+        if begun.elapsed() > TIME {
+            break;
+        }
+    }
+    served.end();
+}
