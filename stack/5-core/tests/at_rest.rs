@@ -18,7 +18,7 @@ fn open(image: &Image<'_>) -> Volume {
 }
 
 /// A volume with an empty file.
-fn made<'s>(scratch: &'s Scratch) -> (Image<'s>, Ino) {
+fn made(scratch: &Scratch) -> (Image<'_>, Ino) {
     let image = Image::sparse(scratch, "volume.img", SIZE);
     Xfsprogs::installed().unwrap().mkfs(&image, &[]).unwrap();
     let mount = Mount::read_write(&image, scratch).unwrap();
