@@ -91,6 +91,13 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test that failed leaves its mount.
+        let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
 fn write_and_read(path: &Path, n: usize) {
     let content = vec![u8::try_from(n % 251).unwrap(); 10_000 + n * 7919 % 300_000];
     fs::write(path, &content).unwrap();
