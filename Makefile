@@ -1,6 +1,6 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
-# make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=); then the programs of
-#   `make programs` for hours.
+# make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=); then the programs
+#   of `make programs` for hours.
 # make programs: other people's programs in a mount (PROGRAMS="fsx=600 git", LONG=1); needs root.
 # make protocols: the engine's threads, their steps taken in thousands of orders.
 # make scrub: Linux' online check over a volume of each kind that xfskit writes, in an emulated machine.

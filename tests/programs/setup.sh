@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes ready what `make programs` runs in a mount. What cannot be had is named, and counts as skipped
-# there.
+# Installs the programs that `make programs` runs in a mount. A program that cannot be had is named,
+# and counts as skipped there.
 #   * Debian packages that are missing are installed, when this is root.
 #   * fsx and pjdfstest are compiled from the crate registry into .cache/programs/bin.
 #   * The sources of GNU hello and GNU coreutils are fetched into .cache/programs/src.

@@ -59,13 +59,13 @@ pub struct Snapshot {
     taken: Arc<Taken>,
 }
 
-/// What was saved for one snapshot, for each device.
+/// The saved content of one snapshot, for each device.
 #[derive(Debug)]
 struct Taken {
     devices: Vec<Saved>,
 }
 
-/// What was saved of one device.
+/// The saved content of one device.
 #[derive(Debug)]
 struct Saved {
     pages: Pages,

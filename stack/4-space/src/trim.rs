@@ -11,7 +11,7 @@ use crate::tx::SpaceTx;
 /// Free extents that one transaction visits, at most: the group's free space is locked meanwhile.
 const AT_ONCE: usize = 128;
 
-/// What one transaction trimmed.
+/// The result of one transaction that trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trimmed {
     /// Number of blocks.

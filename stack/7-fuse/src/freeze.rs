@@ -20,7 +20,7 @@ use std::fmt;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-/// What requests pass through.
+/// The gate that each request passes.
 #[derive(Debug, Default)]
 pub struct Gate {
     /// True while the mount is frozen. Held shared by each request.

@@ -131,7 +131,7 @@ pub use xfskit_vfs::Statfs;
 pub trait Operations: Send + Sync + 'static {
     /// The inode that the kernel knows without a lookup.
     fn root(&self) -> Ino;
-    /// What a request passes through that changes something: it is run while the gate is open. A
+    /// The gate that each request passes: one that changes something runs while it is open. A
     /// read that updates an atime passes by itself.
     fn gate(&self) -> &Gate;
 

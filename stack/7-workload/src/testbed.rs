@@ -66,7 +66,7 @@ pub struct Testbed {
     pub mkfs: Options,
     /// Options with which the engine opens the volume.
     pub open: OpenOptions,
-    /// What mounts the volumes of [`Implementation::Mount`].
+    /// Mounts the volumes of [`Implementation::Mount`].
     pub mounter: Option<Arc<dyn Mounter>>,
 }
 

@@ -134,7 +134,7 @@ fn a_member_is_replaced_while_files_are_written() {
     place.while_used(|| drop(expect(0, &["md", "scrub", &dir])));
     for args in [&["md", "add", &dir, "new.img"][..], &["md", "remove", &dir, &old]] {
         let refused = expect(2, args);
-        assert!(refused.stderr.contains("is mounted"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("where a volume is mounted"), "{}", refused.stderr);
     }
     // The spare has what it replaced: two others are not needed.
     place.end([1, 2]);

@@ -67,7 +67,7 @@ impl Console for Terminal<'_> {
     }
 }
 
-/// What an action prints.
+/// The output of an action.
 pub(crate) struct Shown<'o> {
     out: &'o Out,
     steps: [OnceLock<Progress>; 3],

@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Extents, out: &Out) -> Outcome {
     }
     if args.paths.is_empty() {
         let shown = first.to_string_lossy();
-        return Err(Failure::cannot(format!("{shown}: not on a mount by xfskit, and no PATH"))
+        let why = match std::fs::symlink_metadata(first) {
+            Err(error) => error.to_string(),
+            Ok(_) => "not on a mount by xfskit, and no PATH".to_owned(),
+        };
+        return Err(Failure::cannot(format!("{shown}: {why}"))
             .hint("a file of a volume that is not mounted: `xfskit extents TARGET PATH`"));
     }
     let volume = mount::volume_to_read(&args.target, out)?;

@@ -1,4 +1,5 @@
-//! What readers read: ranges of the array, or files of a volume on it, in process or by a mount.
+//! The content that readers read: ranges of the array, or files of a volume on it, in process or by
+//! a mount.
 
 use std::fs;
 use std::io;
@@ -94,17 +95,27 @@ impl Source for MountedFiles {
         let flags = OFlags::DIRECT.bits().cast_signed();
         let opened =
             fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.paths[file])?;
-        let mut at = 0;
-        loop {
-            let read = opened.read_at(buf, at)?;
-            if read == 0 {
-                return Ok(());
-            }
-            volume::verify(file, at, &buf[..read])?;
-            at += read as u64;
-            if each(read).is_break() {
-                return Ok(());
-            }
+        read_in_order(file, buf, |at, buf| opened.read_at(buf, at), each)
+    }
+}
+
+/// Reads file `file` by `read` from its start to its end, and verifies each request.
+fn read_in_order(
+    file: usize,
+    buf: &mut [u8],
+    read: impl Fn(u64, &mut [u8]) -> io::Result<usize>,
+    each: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut at = 0;
+    loop {
+        let len = read(at, buf)?;
+        if len == 0 {
+            return Ok(());
+        }
+        volume::verify(file, at, &buf[..len])?;
+        at += len as u64;
+        if each(len).is_break() {
+            return Ok(());
         }
     }
 }
@@ -162,17 +173,7 @@ impl Source for Files {
     ) -> io::Result<()> {
         let inode = self.fs.inode(self.files[file]).map_err(io::Error::other)?;
         let opened = self.fs.reader(&inode).map_err(io::Error::other)?;
-        let mut at = 0;
-        loop {
-            let read = opened.read_at(at, buf).map_err(io::Error::other)?;
-            if read == 0 {
-                return Ok(());
-            }
-            volume::verify(file, at, &buf[..read])?;
-            at += read as u64;
-            if each(read).is_break() {
-                return Ok(());
-            }
-        }
+        let read = |at, buf: &mut [u8]| opened.read_at(at, buf).map_err(io::Error::other);
+        read_in_order(file, buf, read, each)
     }
 }

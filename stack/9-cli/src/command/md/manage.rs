@@ -82,8 +82,10 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
 /// Refuses the directory of a mount.
 fn refuse_mount(target: &str) -> Result<(), Failure> {
     if mount::is_mounted(target) {
-        return Err(Failure::cannot(format!("{target}: a volume is mounted from the array"))
-            .hint("Add and remove devices while it is not mounted."));
+        return Err(Failure::cannot(format!("{target}: a directory where a volume is mounted"))
+            .hint(
+                "Devices are added and removed while it is not: name the array md:MEMBER,MEMBER,…",
+            ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a process asks the one that serves a mount: requests and replies, a line of JSON each.
+//! The protocol of the control socket of a mount: requests and replies, a line of JSON each.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
