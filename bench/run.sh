@@ -12,14 +12,14 @@ dir=${BENCH_DIR:-$PWD/target/bench-out} bin=target/release
 mkdir -p "$dir/reports"
 cargo build --release -q -p xfskit-bench -p xfskit-cli
 
-[ -e "$dir/inodes.img" ] || "$bin/bench-fill" "$dir/inodes.img" 1000 800 0
-[ -e "$dir/files.img" ] || "$bin/bench-fill" "$dir/files.img" 1000 100 4096
+[ -e "$dir/inodes.img" ] || "$bin/xfskit-bench" fill "$dir/inodes.img" 1000 800 0
+[ -e "$dir/files.img" ] || "$bin/xfskit-bench" fill "$dir/files.img" 1000 100 4096
 
-bench() { # PROGRAM ARGUMENTS...
-    local program=$1; shift
+bench() { # NAME ARGUMENTS...
+    local name=$1; shift
     printf '\n'
-    "$bin/bench-$program" "$@" ${TURNS:+--turns "$TURNS"} \
-        --html "$dir/reports/$program.html" --report "$dir/reports/$program.json"
+    "$bin/xfskit-bench" "$name" "$@" ${TURNS:+--turns "$TURNS"} \
+        --html "$dir/reports/$name.html" --report "$dir/reports/$name.json"
 }
 bench check "$dir/inodes.img"
 bench bulkstat "$dir/inodes.img" 2

@@ -1,8 +1,10 @@
-//! The frame of every program: its arguments, its turns, and where its report goes.
+//! The frame of every benchmark: its arguments, its turns, and where its report goes.
 //!
-//! A program gives [`run`] its title, its usual number of turns, and a function that measures. The
-//! function returns sections of a report of `xfskit-workload`, as the suites of `xfskit bench` do.
+//! A benchmark gives [`run`] its title, its usual number of turns, and a function that measures.
+//! The function returns sections of a report of `xfskit-workload`, as the suites of `xfskit bench`
+//! do.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::num::NonZeroUsize;
@@ -14,12 +16,12 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use xfskit_workload::report::{Section, Table, csv, html, text};
 use xfskit_workload::{Environment, Report};
 
-/// Any error that ends a program.
+/// Any error that ends a benchmark.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// The result of a measurement.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The command line of a program.
+/// The command line of a benchmark.
 #[derive(Parser)]
 struct CommandLine<A: Args> {
     #[command(flatten)]
@@ -28,7 +30,7 @@ struct CommandLine<A: Args> {
     options: Options,
 }
 
-/// Options of every program.
+/// Options of every benchmark.
 #[derive(Args, Debug)]
 struct Options {
     /// Turns of each measurement. One turn shows no spread
@@ -49,14 +51,14 @@ struct Options {
 }
 
 /// Parses the arguments, measures, prints the report, and writes it to the requested files.
-/// `measure` gets the program's own arguments and the number of turns; `turns` is the usual one.
+/// `measure` gets the benchmark's own arguments and the number of turns; `turns` is the usual one.
 pub fn run<A: Args>(
     title: &str,
     turns: usize,
     measure: impl FnOnce(&A, usize) -> Result<Vec<Section>>,
 ) -> ExitCode {
     let usual = format!("{title}\n\nUsual number of turns: {turns}.");
-    let matches = CommandLine::<A>::command().about(usual).get_matches();
+    let matches = CommandLine::<A>::command().about(usual).get_matches_from(arguments());
     let parsed = CommandLine::<A>::from_arg_matches(&matches);
     let CommandLine { own, options } = parsed.unwrap_or_else(|err| err.exit());
     if options.dry_run {
@@ -76,6 +78,14 @@ pub fn run<A: Args>(
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the program's name and the arguments of the benchmark, whose name is the program's first
+/// argument.
+pub fn arguments() -> Vec<OsString> {
+    let mut words = std::env::args_os();
+    let program = words.by_ref().take(2).collect::<Vec<_>>().join(OsStr::new(" "));
+    std::iter::once(program).chain(words).collect()
 }
 
 impl Options {

@@ -1,34 +1,11 @@
-//! The commands of `claims.toml` that are programs of this package.
+//! The commands of `claims.toml` that are benchmarks of this package.
 
-use std::collections::HashMap;
-use std::process::Command;
+use std::process::{Command, Output};
 
-/// The programs, and where they were built.
-fn programs() -> HashMap<&'static str, &'static str> {
-    macro_rules! built {
-        ($($name:literal),*) => {
-            HashMap::from([$(($name, env!(concat!("CARGO_BIN_EXE_", $name)))),*])
-        };
-    }
-    built!(
-        "bench-against",
-        "bench-batch",
-        "bench-bulkstat",
-        "bench-check",
-        "bench-crc",
-        "bench-create",
-        "bench-degraded",
-        "bench-fill",
-        "bench-find",
-        "bench-from",
-        "bench-get",
-        "bench-growth",
-        "bench-journal",
-        "bench-mount",
-        "bench-parity",
-        "bench-rebuild",
-        "bench-scale"
-    )
+/// Runs a benchmark, which checks its arguments and measures nothing.
+fn dry_run(words: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_xfskit-bench");
+    Command::new(program).args(words).arg("--dry-run").output().expect("it runs")
 }
 
 /// Returns the values of `command = "…"` anywhere in the file.
@@ -40,15 +17,14 @@ fn commands() -> Vec<String> {
 
 #[test]
 fn every_command_is_one_that_its_program_accepts() {
-    let (programs, mut seen) = (programs(), 0);
+    let mut seen = 0;
     for command in commands() {
         let mut words: Vec<&str> = command.split(' ').collect();
-        let name = words.remove(0);
-        if name == "xfskit" {
-            continue; // The tests of the command line parse it.
+        match words.remove(0) {
+            "xfskit" => continue, // The tests of the command line parse it.
+            name => assert_eq!(name, "xfskit-bench", "{command}"),
         }
-        let program = programs.get(name).unwrap_or_else(|| panic!("{name}: no such program"));
-        let out = Command::new(program).args(words).arg("--dry-run").output().expect("it runs");
+        let out = dry_run(&words);
         let errors = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{command}: {errors}");
         assert!(out.stdout.is_empty(), "{command} measured");
@@ -59,14 +35,20 @@ fn every_command_is_one_that_its_program_accepts() {
 
 #[test]
 fn wrong_arguments_are_refused() {
-    for words in [&["/nowhere", "names", "many"][..], &["/nowhere", "nothing"], &["--turns", "0"]] {
-        let program = programs()["bench-scale"];
-        let status = Command::new(program).args(words).arg("--dry-run").output().expect("it runs");
-        assert_eq!(status.status.code(), Some(2), "{words:?}");
+    let scale = [&["/nowhere", "names", "many"][..], &["/nowhere", "nothing"], &["--turns", "0"]];
+    for words in scale {
+        let status = dry_run(&[&["scale"], words].concat()).status;
+        assert_eq!(status.code(), Some(2), "{words:?}");
     }
     for word in ["--only=names,nothing", "--sides=nfs", "--seconds=-1", "--files=0", "--tree=0"] {
-        let program = programs()["bench-mount"];
-        let out = Command::new(program).args([".", word, "--dry-run"]).output().expect("it runs");
-        assert_eq!(out.status.code(), Some(2), "{word}");
+        assert_eq!(dry_run(&["mount", ".", word]).status.code(), Some(2), "{word}");
     }
+}
+
+#[test]
+fn an_unknown_benchmark_is_refused_with_the_list() {
+    let out = dry_run(&["nothing"]);
+    assert_eq!(out.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(errors.starts_with("nothing: no such benchmark") && errors.contains("\n  growth "));
 }

@@ -1,4 +1,4 @@
-//! `bench-mount` with few files: every workload runs on the sides that this machine has, and the
+//! `xfskit-bench mount` with few files: every workload runs on the sides that this machine has, and the
 //! report has a figure for each.
 
 use std::path::Path;
@@ -30,7 +30,7 @@ fn possible() -> bool {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return false;
     }
-    let xfskit = Path::new(env!("CARGO_BIN_EXE_bench-mount")).with_file_name("xfskit");
+    let xfskit = Path::new(env!("CARGO_BIN_EXE_xfskit-bench")).with_file_name("xfskit");
     for needed in [Path::new("/dev/fuse"), &xfskit] {
         if !needed.exists() {
             skip::skip(&needed.to_string_lossy());
@@ -42,7 +42,8 @@ fn possible() -> bool {
 
 fn run(scratch: &Scratch, workload: &str) -> Report {
     let report = scratch.path().join("report.json");
-    let out = Command::new(env!("CARGO_BIN_EXE_bench-mount"))
+    let out = Command::new(env!("CARGO_BIN_EXE_xfskit-bench"))
+        .arg("mount")
         .arg(scratch.path())
         .args(SMALL)
         .args(["--only", workload, "--report"])
@@ -73,7 +74,7 @@ fn names_are_measured_with_their_round_trips() {
     if !possible() {
         return;
     }
-    let scratch = Scratch::new("bench-mount-names");
+    let scratch = Scratch::new("xfskit-bench mount-names");
     let report = run(&scratch, "names");
     for title in
         ["create, one writer", "stat", "find", "find -size", "rm -r", "create, eight writers"]
@@ -99,7 +100,7 @@ fn a_large_file_is_measured() {
     if !possible() {
         return;
     }
-    let scratch = Scratch::new("bench-mount-stream");
+    let scratch = Scratch::new("xfskit-bench mount-stream");
     let report = run(&scratch, "stream");
     for title in [
         "sequential write, fsync",
@@ -116,7 +117,7 @@ fn programs_are_measured_or_named_as_missing() {
     if !possible() {
         return;
     }
-    let scratch = Scratch::new("bench-mount-programs");
+    let scratch = Scratch::new("xfskit-bench mount-programs");
     for (workload, title) in [("dbench", "dbench"), ("git", "rm -r, unmounted")] {
         let report = run(&scratch, workload);
         let section = &report.sections[1];
@@ -134,7 +135,7 @@ fn a_degraded_array_is_read_through_a_mount() {
     if !possible() {
         return;
     }
-    let scratch = Scratch::new("bench-mount-degraded");
+    let scratch = Scratch::new("xfskit-bench mount-degraded");
     let report = run(&scratch, "degraded");
     let table = table(&report, "Throughput and processor time");
     for cell in &table.rows[0].cells {

@@ -1,7 +1,7 @@
 //! A batch of scattered reads: `FileDevice::read_batch` compared with sequential reads, with
 //! threads and with io_uring, on data in the page cache and on data that is not.
 //!
-//! `bench-batch IMAGE`: IMAGE is a file of some GiB on the measured disk. If it does not
+//! `xfskit-bench batch IMAGE`: IMAGE is a file of some GiB on the measured disk. If it does not
 //! exist, it is created with 1 GiB of data. "Cold" means that the file's own pages were dropped
 //! (`POSIX_FADV_DONTNEED`) before each turn.
 
@@ -21,6 +21,8 @@ use xfskit_bench::frame::{self, Result, section};
 use xfskit_block::{BlockDevice, FileDevice, IoRead, OpenMode};
 use xfskit_units::{ByteLen, ByteOffset};
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "Scattered reads: read_batch and other ways";
 
 const READ_BYTES: usize = 4096;
 const THREADS: usize = 8;
@@ -112,8 +114,8 @@ struct Args {
     image: PathBuf,
 }
 
-fn main() -> ExitCode {
-    frame::run("Scattered reads: read_batch and other ways", 11, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 11, measure)
 }
 
 fn measure(Args { image }: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,7 +1,8 @@
 //! The cost of a checkpoint: `LogWriter::append` of payloads like those of metadata, in memory
 //! (processor time) and on a file (device time, flushes included).
 //!
-//! `bench-journal FILE [SECONDS]`: FILE is created with 256 MiB on the measured disk, and removed.
+//! `xfskit-bench journal FILE [SECONDS]`: FILE is created with 256 MiB on the measured disk, and
+//! removed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ use xfskit_format::log::seed_record;
 use xfskit_log::{FlushBefore, Log, LogWriter, Payload};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Uuid};
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "Checkpoints into the journal";
 
 const LOG_BYTES: u64 = 256 << 20;
 
@@ -73,8 +76,8 @@ struct Args {
     seconds: f64,
 }
 
-fn main() -> ExitCode {
-    frame::run("Checkpoints into the journal", 1, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 1, measure)
 }
 
 fn measure(Args { file: path, seconds }: &Args, turns: usize) -> Result<Vec<Section>> {

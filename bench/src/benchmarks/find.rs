@@ -1,6 +1,6 @@
 //! All names of a volume: our sweep compared with mount and `find`, cold.
 //!
-//! `bench-find IMAGE`, as root. The image must not be mounted. Both sides search twice, by
+//! `xfskit-bench find IMAGE`, as root. The image must not be mounted. Both sides search twice, by
 //! name alone (`find DIR`) and by file size (`find DIR -size +1k`), and must find the same number.
 //! All caches are dropped before every turn. The kernel reads through a loop device with direct
 //! I/O. The measured time includes mounting and unmounting, and our opening of the volume: it is
@@ -19,6 +19,8 @@ use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
+pub const TITLE: &str = "Search of a whole volume";
+
 /// Limit of the search in bytes: larger files match.
 const SIZE: u64 = 1024;
 
@@ -28,8 +30,8 @@ struct Args {
     image: PathBuf,
 }
 
-fn main() -> ExitCode {
-    frame::run("Search of a whole volume", 5, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 5, measure)
 }
 
 fn measure(Args { image }: &Args, turns: usize) -> Result<Vec<Section>> {

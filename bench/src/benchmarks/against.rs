@@ -1,8 +1,8 @@
 //! Debian's fs_mark and dbench, compared with ours on one directory.
 //!
-//! `bench-against DIR`: DIR is on the measured filesystem. Each run has an empty directory and
-//! begins after a sync. The first program leaves dirty state to the second, so another one is first
-//! in every other turn. The rates should lie within each other's spread.
+//! `xfskit-bench against DIR`: DIR is on the measured filesystem. Each run has an empty directory
+//! and begins after a sync. The first program leaves dirty state to the second, so another one is
+//! first in every other turn. The rates should lie within each other's spread.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use xfskit_bench::frame::{self, Result, progress, section};
 use xfskit_bench::kernel;
 use xfskit_bench::mount::dbench::throughput;
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "Debian's fs_mark and dbench, and ours";
 
 #[derive(clap::Args)]
 struct Args {
@@ -41,8 +43,8 @@ struct Load {
     rate: fn(&str) -> Option<f64>,
 }
 
-fn main() -> ExitCode {
-    frame::run("Debian's fs_mark and dbench, and ours", 6, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 6, measure)
 }
 
 fn measure(args: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,7 +1,7 @@
 //! A check of a whole volume: our `check` compared with `xfs_repair -n`, cold and warm, time and
 //! memory.
 //!
-//! `bench-check IMAGE [XFS_REPAIR…]`, as root. Every `XFS_REPAIR` is a contender; the
+//! `xfskit-bench check IMAGE [XFS_REPAIR…]`, as root. Every `XFS_REPAIR` is a contender; the
 //! default is the installed one. The image must not be mounted. Each contender is a process of its
 //! own; ours is this program again. `/usr/bin/time` reports wall clock, processor time and peak
 //! resident memory. *Cold*: all caches are dropped before the turn. *Warm*: a second run directly
@@ -17,10 +17,12 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_check::{Options, check};
 use xfskit_workload::report::Section;
 
+pub const TITLE: &str = "Check of a whole volume";
+
 /// One run of one contender: seconds of wall clock, seconds of processor time, MiB.
 type Run = [f64; 3];
 
-/// The hidden first argument that makes this program our contender.
+/// The hidden first argument that makes this benchmark our contender.
 const OURS: &str = "--check";
 
 #[derive(clap::Args)]
@@ -32,21 +34,21 @@ struct Args {
     repairs: Vec<String>,
 }
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, image] = &args[..]
+pub fn main() -> ExitCode {
+    let args = frame::arguments();
+    if let [_, first, image] = &args[..]
         && first == OURS
     {
         return run_check(Path::new(image));
     }
-    frame::run("Check of a whole volume", 5, measure)
+    frame::run(TITLE, 5, measure)
 }
 
 fn measure(Args { image, repairs }: &Args, turns: usize) -> Result<Vec<Section>> {
     let image = image.to_string_lossy();
     let own = std::env::current_exe()?.to_string_lossy().into_owned();
     let mut names = vec!["xfskit check".to_owned()];
-    let mut commands = vec![vec![own, OURS.to_owned(), image.to_string()]];
+    let mut commands = vec![vec![own, "check".to_owned(), OURS.to_owned(), image.to_string()]];
     for repair in repairs {
         names.push(format!("{} -n", version(repair)?));
         commands.push([repair, "-n", "-f", &image].map(str::to_owned).to_vec());

@@ -1,6 +1,6 @@
 //! Many threads: the engine compared with the kernel's own XFS.
 //!
-//! `bench-scale DIR [names|threads|fsync|crc|memory] [COUNT]`, as root. An image of 8 GiB is
+//! `xfskit-bench scale DIR [names|threads|fsync|crc|memory] [COUNT]`, as root. An image of 8 GiB is
 //! created in DIR and removed.
 //!
 //! | part | what | COUNT |
@@ -41,6 +41,8 @@ use xfskit_workload::measure::usage::peak_memory;
 use xfskit_workload::measure::{Ratio, Usage, parallel};
 use xfskit_workload::report::{Cell, Section, Table};
 
+pub const TITLE: &str = "Many threads";
+
 /// Number of writers and of directories.
 const WRITERS: usize = 8;
 /// Bytes of an append.
@@ -73,8 +75,8 @@ const PARTS: [Part; 5] = [
     ("memory", 20_000_000, memory),
 ];
 
-fn main() -> ExitCode {
-    frame::run("Many threads", 3, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 3, measure)
 }
 
 fn measure(Args { dir, part, count }: &Args, turns: usize) -> Result<Vec<Section>> {

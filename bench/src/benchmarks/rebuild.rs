@@ -1,10 +1,10 @@
 //! The rebuild of RAID6 members, compared with the bandwidth of the slowest member.
 //!
-//! `bench-rebuild [MIB]`: 24 members of MIB (default 64) each, chunks of 512 KiB, left-symmetric,
-//! in memory or as simulated disks (`LimitedDevice`). One or two members are new. The others are
-//! read once from start to end, and the new ones are written once, so the bandwidth of one member
-//! bounds the rebuild. The last column is the fraction of that bound. A scrub reads all members. MB
-//! are 10^6 bytes.
+//! `xfskit-bench rebuild [MIB]`: 24 members of MIB (default 64) each, chunks of 512 KiB,
+//! left-symmetric, in memory or as simulated disks (`LimitedDevice`). One or two members are new.
+//! The others are read once from start to end, and the new ones are written once, so the bandwidth
+//! of one member bounds the rebuild. The last column is the fraction of that bound. A scrub reads
+//! all members. MB are 10^6 bytes.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -17,6 +17,8 @@ use xfskit_md::array::{Array, Options};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 use xfskit_workload::measure::usage::Stopwatch;
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "Rebuild of a RAID6 of 24 members";
 
 struct Bench {
     members: Members,
@@ -64,8 +66,8 @@ struct Args {
     mib: u64,
 }
 
-fn main() -> ExitCode {
-    frame::run("Rebuild of a RAID6 of 24 members", 1, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 1, measure)
 }
 
 fn measure(Args { mib }: &Args, turns: usize) -> Result<Vec<Section>> {

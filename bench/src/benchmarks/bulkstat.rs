@@ -1,7 +1,7 @@
 //! All inodes of a volume: our `bulkstat` compared with the kernel's XFS_IOC_BULKSTAT, cold and
 //! warm.
 //!
-//! `bench-bulkstat IMAGE [THREADS]`, as root. The image must not be mounted. Both sides
+//! `xfskit-bench bulkstat IMAGE [THREADS]`, as root. The image must not be mounted. Both sides
 //! list every inode in use on the same number of threads, one group at a time each, and add up the
 //! file sizes; the sums must agree. *Cold*: all caches are dropped before every turn, and the
 //! kernel reads through a loop device with direct I/O. *Warm*: a second pass over cached data. The
@@ -23,6 +23,8 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_workload::report::Section;
 
+pub const TITLE: &str = "Bulkstat: all inodes of a volume";
+
 /// Number of inodes, and the sum of their sizes.
 type Listed = (u64, u64);
 
@@ -35,8 +37,8 @@ struct Args {
     threads: usize,
 }
 
-fn main() -> ExitCode {
-    frame::run("Bulkstat: all inodes of a volume", 5, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 5, measure)
 }
 
 fn measure(Args { image, threads }: &Args, turns: usize) -> Result<Vec<Section>> {

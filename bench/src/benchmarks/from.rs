@@ -1,7 +1,7 @@
 //! A volume from a tree: `xfskit mkfs --from` compared with mkfs, mount, `cp -a`, sync and umount,
 //! and with `mkfs.xfs -p DIR` of xfsprogs 7.2 or later (`MKFS_WITH_TREE` names it).
 //!
-//! `bench-from TREE DIR SIZE [cold]`, as root, with GNU time. If TREE does not exist, it is
+//! `xfskit-bench from TREE DIR SIZE [cold]`, as root, with GNU time. If TREE does not exist, it is
 //! created: 100,000 files of 0.1 to 9 KB in 200 directories. Images of SIZE are created in DIR, one
 //! at a time, and removed. The measured time of each side includes a sync of the filesystem below
 //! the image. The tree is cached, unless `cold` drops all caches before each turn.
@@ -17,6 +17,8 @@ use xfskit_bench::contest::{Contest, Quantity, SECONDS};
 use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "A volume from a tree";
 
 #[derive(clap::Args)]
 struct Args {
@@ -46,8 +48,8 @@ struct Job {
     image: PathBuf,
 }
 
-fn main() -> ExitCode {
-    frame::run("A volume from a tree", 3, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 3, measure)
 }
 
 fn measure(Args { tree, dir, size, cache }: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -20,6 +20,8 @@ use xfskit_bench::frame::{self, progress, section};
 use xfskit_workload::measure::together::{self, Piece};
 use xfskit_workload::report::{Cell, Section, Table};
 
+pub const TITLE: &str = "P and Q";
+
 /// Numbers of data members and block sizes, among them the shapes of ISA-L and snapraid.
 const SHAPES: [(usize, usize); 6] =
     [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
@@ -267,8 +269,8 @@ struct Args {
     snapraid: bool,
 }
 
-fn main() -> ExitCode {
-    frame::run("P and Q", 100, |args, turns| Ok(measure(args, turns)))
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 100, |args, turns| Ok(measure(args, turns)))
 }
 
 fn measure(Args { snapraid: with_snapraid }: &Args, turns: usize) -> Vec<Section> {

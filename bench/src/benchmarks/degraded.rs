@@ -1,6 +1,6 @@
 //! Sequential readers of a degraded RAID6, compared with the same readers of the healthy array.
 //!
-//! `bench-degraded [SECONDS [TABLE…]]`: 24 members, chunks of 512 KiB, left-symmetric, 50
+//! `xfskit-bench degraded [SECONDS [TABLE…]]`: 24 members, chunks of 512 KiB, left-symmetric, 50
 //! readers. Each reader reads its own file (a range of the array) repeatedly for SECONDS (3 unless
 //! given). Tables:
 //!
@@ -28,6 +28,8 @@ use xfskit_md::array::{Array, IoStats, Options};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 use xfskit_workload::measure::usage::{Stopwatch, Usage};
 use xfskit_workload::report::Section;
+
+pub const TITLE: &str = "Reads from a degraded RAID6 of 24 members";
 
 const READERS: u64 = 50;
 /// Full stripes of each reader's file: 22 MB.
@@ -261,8 +263,8 @@ struct Args {
     tables: Vec<String>,
 }
 
-fn main() -> ExitCode {
-    frame::run("Reads from a degraded RAID6 of 24 members", 1, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 1, measure)
 }
 
 fn measure(Args { seconds, tables }: &Args, turns: usize) -> Result<Vec<Section>> {

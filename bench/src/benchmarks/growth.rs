@@ -1,8 +1,8 @@
 //! The cost of one operation as a directory, a file or a volume grows: it must grow at most
 //! logarithmically.
 //!
-//! `bench-growth DIR [directory|file|inodes|volume]`: images are created in DIR and removed. Each
-//! table has sizes from 10^3 to 10^6. An operation has its cost in microseconds and in blocks
+//! `xfskit-bench growth DIR [directory|file|inodes|volume]`: images are created in DIR and removed.
+//! Each table has sizes from 10^3 to 10^6. An operation has its cost in microseconds and in blocks
 //! requested from the buffer cache: the median of batches of 50, of a thousand random operations,
 //! with the default cache. A second table has the largest size against the smallest. Earlier
 //! changes are synced first, so that no operation pays for another one. The number of blocks shows
@@ -26,6 +26,8 @@ use xfskit_bench::grid::Grid;
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::measure::Samples;
 use xfskit_workload::report::{Cell, Section, Table};
+
+pub const TITLE: &str = "The cost of one operation as sizes grow";
 
 /// Operations of one measurement.
 const PROBES: usize = 1000;
@@ -65,8 +67,8 @@ struct Args {
     part: Option<String>,
 }
 
-fn main() -> ExitCode {
-    frame::run("The cost of one operation as sizes grow", 1, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 1, measure)
 }
 
 fn measure(Args { dir, part }: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,7 +1,7 @@
 //! Zero-length files: created through the library and by the kernel's own XFS, on one thread, with
 //! the final sync in the time.
 //!
-//! `bench-create DIR [FILES]`, as root. Images are created in DIR and removed. mkfs.xfs
+//! `xfskit-bench create DIR [FILES]`, as root. Images are created in DIR and removed. mkfs.xfs
 //! makes both volumes with the same options. The kernel's volume is mounted through a loop device
 //! with direct I/O.
 
@@ -21,6 +21,8 @@ use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
+pub const TITLE: &str = "Zero-length files";
+
 /// Directories that the files are distributed over.
 const DIRS: usize = 8;
 
@@ -33,8 +35,8 @@ struct Args {
     files: usize,
 }
 
-fn main() -> ExitCode {
-    frame::run("Zero-length files", 3, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 3, measure)
 }
 
 fn measure(Args { dir, files }: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,6 +1,6 @@
 //! A whole tree out of a volume: our `get` compared with mount and `cp -a`, cold.
 //!
-//! `bench-get IMAGE DIR`, as root. The image must not be mounted. Copies are made in DIR,
+//! `xfskit-bench get IMAGE DIR`, as root. The image must not be mounted. Copies are made in DIR,
 //! one at a time, and removed. All caches are dropped before every turn. The kernel reads through a
 //! loop device with direct I/O. The measured time includes mounting and unmounting, our opening of
 //! the volume, and a final sync of the receiving filesystem.
@@ -18,6 +18,8 @@ use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
+pub const TITLE: &str = "A tree out of a volume";
+
 #[derive(clap::Args)]
 struct Args {
     /// Volume, not mounted
@@ -26,8 +28,8 @@ struct Args {
     dir: PathBuf,
 }
 
-fn main() -> ExitCode {
-    frame::run("A tree out of a volume", 3, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 3, measure)
 }
 
 fn measure(Args { image, dir }: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,8 +1,8 @@
 //! Mounted filesystems: `xfskit mount`, the kernel's XFS, passthrough_ll and fuse2fs, used by the
 //! same programs.
 //!
-//! `bench-mount DIR`, as root. An image is created in DIR and removed; passthrough_ll, which is
-//! built from the example of Debian's libfuse3-dev, and the repository of `git` are kept there.
+//! `xfskit-bench mount DIR`, as root. An image is created in DIR and removed; passthrough_ll, which
+//! is built from the example of Debian's libfuse3-dev, and the repository of `git` are kept there.
 //!
 //! | workload | what | programs |
 //! | --- | --- | --- |
@@ -29,6 +29,8 @@ use xfskit_bench::mount::side::Side;
 use xfskit_bench::mount::stream::Stream;
 use xfskit_bench::mount::{Bench, raise_descriptors, workload};
 use xfskit_workload::report::{Cell, Section, Table};
+
+pub const TITLE: &str = "Mounted filesystems";
 
 #[derive(clap::Args)]
 struct Args {
@@ -113,8 +115,8 @@ impl Args {
     }
 }
 
-fn main() -> ExitCode {
-    frame::run("Mounted filesystems", 6, measure)
+pub fn main() -> ExitCode {
+    frame::run(TITLE, 6, measure)
 }
 
 fn measure(args: &Args, turns: usize) -> Result<Vec<Section>> {

@@ -1,19 +1,23 @@
-//! Makes a volume for the other benchmarks: `bench-fill IMAGE DIRS FILES BYTES`, as root.
+//! Makes a volume for the other benchmarks: `xfskit-bench fill IMAGE DIRS FILES BYTES`, as root.
 //!
 //! It has DIRS directories of FILES files each. File lengths are uniformly distributed from 0 to
-//! twice BYTES, by a fixed rule. `bench-fill inodes.img 1000 800 0` makes the volume of 800,000
-//! empty files, and `bench-fill files.img 1000 100 4096` that of 100,000 small ones. The kernel
-//! writes the files, on a volume of our mkfs.
+//! twice BYTES, by a fixed rule. `xfskit-bench fill inodes.img 1000 800 0` makes the volume of
+//! 800,000 empty files, and `xfskit-bench fill files.img 1000 100 4096` that of 100,000 small ones.
+//! The kernel writes the files, on a volume of our mkfs.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use xfskit::raw::block::FileDevice;
 use xfskit::raw::mkfs;
 use xfskit::raw::units::ByteLen;
+use xfskit_bench::frame::{self, Result};
 use xfskit_bench::kernel::{Mount, run};
+
+pub const TITLE: &str = "Make a volume for the other benchmarks";
 
 /// Make a volume for the other benchmarks
 #[derive(Parser)]
@@ -31,11 +35,18 @@ struct Args {
     dry_run: bool,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Args { image, dirs, files, bytes, dry_run } = Args::parse();
-    if dry_run {
-        return Ok(());
+pub fn main() -> ExitCode {
+    let args = Args::parse_from(frame::arguments());
+    match if args.dry_run { Ok(()) } else { make_and_fill(args) } {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn make_and_fill(Args { image, dirs, files, bytes, .. }: Args) -> Result<()> {
     // Twice the data in whole blocks, and space for inodes, which may take a quarter of a volume:
     // the file is sparse.
     let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;
@@ -48,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn make(image: &Path, size: ByteLen) -> Result<(), Box<dyn std::error::Error>> {
+fn make(image: &Path, size: ByteLen) -> Result<()> {
     let device = FileDevice::create(image, size)?;
     let facts = mkfs::DeviceFacts::of(&device, None);
     let uuid = xfskit::raw::units::Uuid::from_u128(0x11111111_2222_3333_4444_555555555555);
