@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit_core::Closed;
-use xfskit_target::{ArrayName, LiveArray};
 use xfskit_vfs::{self as vfs, Fs, Statfs};
 
 use crate::shared::{Owner, Snapshots};
@@ -35,7 +34,7 @@ pub struct Volume {
     /// How snapshots are taken, if the devices were opened for that.
     pub(crate) snapshots: Option<Snapshots>,
     /// The array below, if it was opened for writing.
-    pub(crate) array: Option<Arc<(ArrayName, LiveArray)>>,
+    pub(crate) array: Option<Arc<md::BelowVolume>>,
 }
 
 impl Volume {
@@ -112,10 +111,7 @@ impl Volume {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where the superblocks make no array any
     /// more.
     pub fn array(&self) -> Result<Option<md::Array>> {
-        let below = |array: &Arc<(ArrayName, LiveArray)>| {
-            let (name, live) = &**array;
-            md::Array::below_volume(name.clone(), live.clone())
-        };
+        let below = |array: &Arc<_>| md::Array::below_volume(Arc::clone(array));
         self.array.as_ref().map(below).transpose()
     }
 

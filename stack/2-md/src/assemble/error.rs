@@ -76,6 +76,18 @@ pub enum Error {
         /// Events of both.
         events: u64,
     },
+    /// A device with more events than the array that runs.
+    #[error("{name} has {own} events, more than the array that runs ({array}: {events}) [md.ahead]")]
+    Ahead {
+        /// The device.
+        name: String,
+        /// Its events.
+        own: u64,
+        /// A member of the array.
+        array: String,
+        /// Events of the array.
+        events: u64,
+    },
     /// Two fresh members disagree about the array.
     #[error("{one} and {other} disagree about {field}: {found} and {expected} [md.disagree]")]
     Disagree {
@@ -136,6 +148,10 @@ impl Error {
             }
             Self::Corruption { .. } => "Leave this member out; the array may run without it.",
             Self::DifferentArrays { .. } => "Name the members of one array only.",
+            Self::Ahead { .. } => {
+                "The array was used with it meanwhile. Stop the array, and compare the members by \
+                 `xfskit md examine`."
+            }
             Self::Duplicate { .. } => "Name only one of the two.",
             Self::RoleTaken { .. } | Self::Disagree { .. } => {
                 "One of the two does not belong to this array: leave it out. `xfskit md examine` \

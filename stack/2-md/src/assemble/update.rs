@@ -1,7 +1,11 @@
 //! An assembly of an array that runs, brought up to date.
 
-use super::{Assembly, Error, Freshness, freshness, reference};
+use super::{
+    Assembly, Error, Freshness, check_duplicates, check_same_array, freshness, read_member,
+    reference,
+};
 use crate::array::{Array, MemberState};
+use crate::Member;
 
 impl Assembly {
     /// Brings the assembly up to date with `array`, which was opened from it: members that failed,
@@ -28,6 +32,42 @@ impl Assembly {
             now.add_warnings();
         }
         *self = now;
+        Ok(())
+    }
+
+    /// Lists a device that has a superblock of this array, in place of one of the same name, while
+    /// the array runs. It is what [`update`](Self::update) finds.
+    ///
+    /// # Errors
+    /// Returns an error if the device cannot be read, has no sound superblock of this array, or one
+    /// with more events: the array then ran elsewhere meanwhile.
+    pub fn enlist(&mut self, device: Member, array: &Array) -> Result<(), Error> {
+        let new = read_member(device)?;
+        let (events, own) = (self.superblock().events(), new.superblock.events());
+        if own > events {
+            let (name, array) = (new.name, self.reference().to_owned());
+            return Err(Error::Ahead { name, own, array, events });
+        }
+        array.forget_failed(&new.device);
+        let mut with_new = self.clone();
+        with_new.members.retain(|member| member.name != new.name);
+        with_new.members.push(new);
+        check_same_array(&with_new.members)?;
+        check_duplicates(&with_new.members)?;
+        with_new.update(array)?;
+        *self = with_new;
+        Ok(())
+    }
+
+    /// Takes a device that serves no role off the list, while the array runs.
+    ///
+    /// # Errors
+    /// See [`update`](Self::update).
+    pub fn delist(&mut self, name: &str, array: &Array) -> Result<(), Error> {
+        let mut without = self.clone();
+        without.members.retain(|member| member.name != name);
+        without.update(array)?;
+        *self = without;
         Ok(())
     }
 

@@ -14,9 +14,6 @@ pub enum ArrayError {
     /// The target is no array, or one whose superblocks are not read.
     #[error("{0} is not an array with superblocks")]
     NotArray(String),
-    /// The array is in use by an open volume.
-    #[error("{0}: a volume is open on the array")]
-    BelowVolume(String),
     /// The level has no redundancy.
     #[error("{array}: {level} has no redundancy: there is nothing to manage")]
     NoRedundancy {
@@ -183,7 +180,6 @@ impl ArrayError {
                 "Name the members, as md:a.img,b.img,c.img; or leave --verify out."
             }
             Self::NothingLeft(_) => "Add the missing members, or leave --verify out.",
-            Self::BelowVolume(_) => "Add and remove devices while no volume is open on it.",
             Self::NotMember { .. } => "Use the name in the target.",
             Self::InUse { .. } => "`xfskit md fail` takes it out of use first.",
             Self::Needed { .. } => "Rebuild or add what is missing first.",

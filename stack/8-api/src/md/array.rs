@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use xfskit_block::OpenMode;
+use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_md::array::Array as RunningArray;
-use xfskit_md::assemble::{AssembledMember, Freshness};
+use xfskit_md::assemble::{self, AssembledMember, Freshness};
 use xfskit_md::create::{NewMember, erase};
 use xfskit_md::superblock::{Reshape, Time, Version};
 use xfskit_md::{Assembly, Layout, Level, Member as NamedDevice, superblock};
-use xfskit_target::{self as target, ArrayName, LiveArray};
+use xfskit_target::{self as target, ArrayName};
 use xfskit_units::{MemberSector, Sectors, SyncSector, Uuid, index};
 
 use super::new_device::NewDevices;
-use super::running::Running;
+use super::running::{BelowVolume, Known, Running};
 use crate::cause::array::ArrayError;
 use crate::target::Target;
 use crate::{Error, Result};
@@ -58,7 +58,14 @@ impl ArrayOptions {
         };
         let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
         let assembly = target::assemble(name, mode).map_err(Error::new)?;
-        Ok(Array { name: name.clone(), mode, time: self.time, assembly, running: None })
+        Ok(Array {
+            name: name.clone(),
+            mode,
+            time: self.time,
+            assembly,
+            running: None,
+            removed: Vec::new(),
+        })
     }
 }
 
@@ -88,6 +95,8 @@ pub struct Array {
     time: Option<SystemTime>,
     assembly: Assembly,
     running: Option<Running>,
+    /// Below a volume: members that were removed after they failed, and that are open still.
+    removed: Vec<NamedDevice>,
 }
 
 /// A member of an array.
@@ -114,10 +123,11 @@ pub struct Member {
 
 impl Array {
     /// Returns the array below an open volume.
-    pub(crate) fn below_volume(name: ArrayName, live: LiveArray) -> Result<Self> {
-        let LiveArray { assembly, array } = live;
-        let running = Some(Running::BelowVolume(array));
-        let mut array = Self { name, mode: OpenMode::ReadWrite, time: None, assembly, running };
+    pub(crate) fn below_volume(below: Arc<BelowVolume>) -> Result<Self> {
+        let Known { name, assembly, removed } = below.known().lock().clone();
+        let running = Some(Running::BelowVolume(below));
+        let mode = OpenMode::ReadWrite;
+        let mut array = Self { name, mode, time: None, assembly, running, removed };
         array.with_running(|_| ())?;
         Ok(array)
     }
@@ -330,34 +340,53 @@ impl Array {
         spare.map_err(Error::new)?.ok_or_else(|| ArrayError::NoSpare(word).error())
     }
 
-    /// Removes a spare or a failed member from the array.
+    /// Removes a spare or a failed member from the array. Below an open volume, the device itself
+    /// stays open until the volume is closed.
     ///
     /// # Errors
     /// [`Member`](crate::ErrorKind::Member) where it is in use.
     pub fn remove(&mut self, member: impl AsRef<Path>) -> Result<()> {
         self.refuse_without_redundancy()?;
-        self.refuse_below_volume()?;
         let word = member.as_ref().display().to_string();
-        let found = self.member(&word)?;
+        self.change_members(|array| array.remove_now(&word))
+    }
+
+    fn remove_now(&mut self, word: &str) -> Result<()> {
+        let found = self.member(word)?;
         let (freshness, number) = (found.freshness, found.superblock.dev_number());
+        let device = Arc::clone(&found.device);
+        let in_use = |freshness: Freshness| {
+            let (member, state) = (word.to_owned(), freshness.to_string());
+            ArrayError::InUse { member, state }.error()
+        };
         match freshness {
             Freshness::Spare => {
-                let device = Arc::clone(&found.device);
-                self.stop()?;
+                if self.running.as_ref().is_some_and(|running| !running.remove_spare(&device)) {
+                    return Err(in_use(freshness)); // it takes a role at this moment
+                }
                 erase(&device, None).map_err(Error::new)?;
             }
             Freshness::Stale { .. } | Freshness::Faulty => {
-                self.start()?.remove(number).map_err(Error::new)?;
-                self.stop()?;
+                self.start()?.remove(number, &device).map_err(Error::new)?;
+            }
+            _ => return Err(in_use(freshness)),
+        }
+        let name = normal(word)?;
+        match &self.running {
+            Some(running) if running.is_below_volume() => {
+                self.assembly.delist(&name, running).map_err(assembled)?;
+                if freshness != Freshness::Spare {
+                    self.removed.push(NamedDevice { name: name.clone(), device });
+                }
             }
             _ => {
-                return Err(
-                    ArrayError::InUse { member: word, state: freshness.to_string() }.error()
-                );
+                self.stop()?;
+                self.reassemble(|member| member.name != name, None)?;
             }
         }
-        let name = normal(&word)?;
-        self.reassemble(|member| member.name != name, None)
+        let stays = |member: &target::Target| member.to_string() != name;
+        self.name.members.retain(|member| member.as_ref().is_none_or(stays));
+        Ok(())
     }
 
     /// Adds a device. A former member whose role is free comes back, and lacks only what the
@@ -370,15 +399,20 @@ impl Array {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) for one with content.
     pub fn add(&mut self, device: impl AsRef<Path>, options: &NewDevices) -> Result<bool> {
         self.refuse_without_redundancy()?;
-        self.refuse_below_volume()?;
         if self.name.overlay.is_some() {
             return Err(ArrayError::Overlaid.error());
         }
-        if self.running.is_some() {
-            self.stop()?;
-            self.reassemble(|_| true, None)?;
-        }
         let target = Target::parse(&device)?;
+        self.change_members(|array| {
+            if array.running.as_ref().is_some_and(|running| !running.is_below_volume()) {
+                array.stop()?;
+                array.reassemble(|_| true, None)?;
+            }
+            array.add_now(target, options)
+        })
+    }
+
+    fn add_now(&mut self, target: Target, options: &NewDevices) -> Result<bool> {
         let name = target.to_string();
         if let Some(candidate) = self.assembly.re_add_candidate(&name) {
             self.with_running(|running| running.re_add(&candidate))?.map_err(Error::new)?;
@@ -388,27 +422,62 @@ impl Array {
         let device = match known.map(|member| (member.freshness, &member.device)) {
             Some((Freshness::Stale { .. } | Freshness::Faulty, device)) => device.clone(),
             Some((freshness, _)) => {
-                let (member, state) = (device.as_ref().display().to_string(), freshness);
-                return Err(ArrayError::IsMember { member, state: state.to_string() }.error());
+                let (member, state) = (name, freshness.to_string());
+                return Err(ArrayError::IsMember { member, state }.error());
             }
             None if self.owns(&target) => {
-                let device = target::open_unchecked(target.parsed(), OpenMode::ReadWrite)
-                    .map_err(Error::new)?;
-                self.name.members.push(Some(target.parsed().clone()));
-                self.reassemble(|_| true, Some(NamedDevice { name, device }))?;
-                return self.add(target, options);
+                let removed = self.removed.iter().position(|member| member.name == name);
+                let device = match removed {
+                    Some(at) => self.removed.remove(at).device,
+                    None => target::open_unchecked(target.parsed(), OpenMode::ReadWrite)
+                        .map_err(Error::new)?,
+                };
+                self.enlist(&target, device)?;
+                return self.add_now(target, options);
             }
             None => options.open(target.parsed())?,
         };
         let uuid = *Uuid::new_v4().as_bytes();
         let new = NewMember { name: name.clone(), device: device.clone(), uuid };
         self.assembly.add(&new, self.now()).map_err(Error::new)?;
-        let added = NamedDevice { name: name.clone(), device };
-        if !self.assembly.members.iter().any(|member| member.name == name) {
-            self.name.members.push(Some(target.into_parsed()));
+        self.enlist(&target, device)?;
+        let spares = self.assembly.spares();
+        if let Some(running) = &self.running
+            && let Some(spare) = spares.into_iter().find(|spare| spare.name == name)
+        {
+            running.add_spare(spare);
         }
-        self.reassemble(|member| member.name != name, Some(added))?;
         Ok(false)
+    }
+
+    /// Lists a device with a superblock of this array among the members.
+    fn enlist(&mut self, target: &Target, device: Arc<dyn BlockDevice>) -> Result<()> {
+        let name = target.to_string();
+        let is_new = self.assembly.members.iter().all(|member| member.name != name);
+        let listed = NamedDevice { name: name.clone(), device };
+        match &self.running {
+            Some(running) => self.assembly.enlist(listed, running).map_err(assembled)?,
+            None => self.reassemble(|member| member.name != name, Some(listed))?,
+        }
+        if is_new {
+            self.name.members.push(Some(target.parsed().clone()));
+        }
+        Ok(())
+    }
+
+    /// Runs a change of the members. Below a volume it begins with what the last change left, and
+    /// every later handle has what it leaves.
+    fn change_members<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let Some(Running::BelowVolume(below)) = &self.running else { return change(self) };
+        let below = Arc::clone(below);
+        let mut known = below.known().lock();
+        let Known { name, assembly, removed } = known.clone();
+        (self.name, self.assembly, self.removed) = (name, assembly, removed);
+        self.with_running(|_| ())?;
+        let done = change(self);
+        let (name, assembly) = (self.name.clone(), self.assembly.clone());
+        *known = Known { name, assembly, removed: self.removed.clone() };
+        done
     }
 
     /// Makes everything durable and marks the array clean, if it was started. It can be used on.
@@ -434,7 +503,7 @@ impl Array {
     pub(super) fn with_running<T>(&mut self, work: impl FnOnce(&Running) -> T) -> Result<T> {
         let done = work(self.start()?);
         if let Some(running) = &self.running {
-            self.assembly.update(running).map_err(target::Error::from).map_err(Error::new)?;
+            self.assembly.update(running).map_err(assembled)?;
         }
         Ok(done)
     }
@@ -464,13 +533,6 @@ impl Array {
 
     fn stop(&mut self) -> Result<()> {
         self.running.take().map_or(Ok(()), |running| running.settle())
-    }
-
-    fn refuse_below_volume(&self) -> Result<()> {
-        if self.running.as_ref().is_some_and(Running::is_below_volume) {
-            return Err(ArrayError::BelowVolume(self.name()).error());
-        }
-        Ok(())
     }
 
     fn refuse_without_redundancy(&self) -> Result<()> {
@@ -525,18 +587,23 @@ impl Array {
         };
         let kept = self.assembly.members.iter().filter(|member| kept(member)).map(named);
         let members = kept.chain(added).collect();
-        let assembled = if self.name.force {
+        let assembly = if self.name.force {
             xfskit_md::assemble_by_force(members)
         } else {
             xfskit_md::assemble(members)
         };
-        self.assembly = assembled.map_err(target::Error::from).map_err(Error::new)?;
+        self.assembly = assembly.map_err(assembled)?;
         Ok(())
     }
 
     fn now(&self) -> u64 {
         seconds(self.time)
     }
+}
+
+/// Returns the error of members that make no array.
+fn assembled(error: assemble::Error) -> Error {
+    Error::new(target::Error::from(error))
 }
 
 /// Returns the name of a member as members have it.

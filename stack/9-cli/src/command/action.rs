@@ -1,5 +1,7 @@
 //! Actions on a running array, by this process or by the one that serves a mount on it.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use xfskit::md::Array;
 
@@ -14,12 +16,27 @@ pub(crate) enum Action {
     Detail,
     /// Takes a member out of use; a spare is filled, unless `later`.
     Fail { member: String, later: bool },
+    /// Adds devices; roles without a member are filled, unless `later`.
+    Add { devices: NewMembers, later: bool },
+    /// Removes a spare or a failed member.
+    Remove { member: String },
     /// Replaces a member by a spare.
     Replace { member: String, with: Option<String>, later: bool },
     /// Completes the array.
     Rebuild,
     /// Compares the members, from a stripe on.
     Scrub { repair: bool, from: u64 },
+}
+
+/// Devices to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NewMembers {
+    pub names: Vec<String>,
+    /// Where the names of files begin that are no members yet. `None`: in the working directory.
+    pub from: Option<PathBuf>,
+    pub force: bool,
+    /// Size of files that are missing and made.
+    pub member_size: Option<u64>,
 }
 
 /// An action and its rate.

@@ -26,8 +26,9 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:force:a.img,b.img             as --force: use stale members if there are too few fresh ones,
                                    trust parity that may be out of date; later writes may be lost
 
-detail, fail, replace, rebuild and scrub take the directory of `xfskit mount` as well: they work on
-the array below, while the mount is used. Redundancy that is left is not compared by a rebuild then.
+detail, fail, remove, add, replace, rebuild and scrub take the directory of `xfskit mount` as well:
+they work on the array below, while the mount is used. Redundancy that is left is not compared by a
+rebuild then.
 
 Examples:
   xfskit md assemble /images/m*.img       the array of these members, and the target to use

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use xfskit_block::BlockDevice;
 use xfskit_units::{MemberSector, SyncSector, index};
 use zerocopy::little_endian::U16;
 
@@ -86,6 +87,11 @@ impl ArrayMetadata {
         state.update_role_tables(|roles| set_role(roles, number, mode));
         failures.extend(state.publish_change());
         Some(failures)
+    }
+
+    /// Forgets a member that failed, and the superblock that it received last.
+    pub(in crate::array) fn forget_failed(&self, device: &Arc<dyn BlockDevice>) {
+        self.state.lock().failed.retain(|member| !Arc::ptr_eq(&member.device, device));
     }
 
     /// Returns a copy of the bitmap.

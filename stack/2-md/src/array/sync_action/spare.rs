@@ -56,6 +56,20 @@ impl Array {
         self
     }
 
+    /// Adds a device to those that take over when members fail.
+    pub fn add_spare(&self, spare: Spare) {
+        self.spares.lock().push(spare);
+    }
+
+    /// Takes a device off the list of those that wait. Returns false if it does not wait: by now it
+    /// may serve a role.
+    pub fn remove_spare(&self, device: &Arc<dyn BlockDevice>) -> bool {
+        let mut spares = self.spares.lock();
+        let count = spares.len();
+        spares.retain(|spare| !Arc::ptr_eq(&spare.device, device));
+        spares.len() < count
+    }
+
     /// Gives roles without a member to spares, as far as there are any. Returns the roles and the
     /// names of the spares.
     ///
@@ -147,8 +161,19 @@ impl Array {
     ///
     /// # Errors
     /// See [`activate_spares`](Self::activate_spares).
-    pub fn remove(&self, dev_number: u32) -> Result<()> {
+    pub fn remove(&self, dev_number: u32, device: &Arc<dyn BlockDevice>) -> Result<()> {
+        self.forget_failed(device);
         self.update_metadata(|metadata| metadata.remove_device(dev_number))
+    }
+
+    /// Forgets a member that failed, after the last write to it: the device gets another content.
+    pub(crate) fn forget_failed(&self, device: &Arc<dyn BlockDevice>) {
+        for lock in &self.stripe_locks {
+            drop(lock.write()); // writes of members are below these
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.forget_failed(device);
+        }
     }
 
     /// Returns true if all data remain readable without this role and without the roles that are

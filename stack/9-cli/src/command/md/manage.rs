@@ -1,5 +1,7 @@
 //! `xfskit md fail`, `remove`, `add`, `replace` and `rebuild`: managing the members of an array.
 
+use std::path::Path;
+
 use serde_json::json;
 use xfskit::md::{Array, ArrayOptions, Freshness, NewDevices, Rebuild as SyncRebuild, Rebuilt};
 use xfskit::md::{Level, SyncAction};
@@ -7,8 +9,8 @@ use xfskit::target::Target;
 use xfskit::{Error, ErrorKind};
 
 use super::{failed, run_on};
-use crate::command::action::{Action, Job};
-use crate::command::console::{Console, Step, Terminal};
+use crate::command::action::{Action, Job, NewMembers};
+use crate::command::console::{Console, Step};
 use crate::command::mount;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::md::manage::{Add, Fail, Rebuild, Remove, Replace};
@@ -50,44 +52,67 @@ pub(super) fn fail_member(
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md remove`: removes a spare or a failed member.
+/// `xfskit md remove`.
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
-    refuse_mount(&args.array.target)?;
-    let mut array = open(&args.array.target, true)?;
-    array.remove(&args.member).map_err(|e| failed(&array.name(), &e))?;
-    out.note(&format!("{} was removed from the array", args.member));
+    let action = Action::Remove { member: args.member.clone() };
+    run_on(&args.array.target, &Job::new(action, None), out)
+}
+
+/// Removes a spare or a failed member.
+pub(super) fn remove_member(array: &mut Array, member: &str, console: &dyn Console) -> Outcome {
+    array.remove(member).map_err(|e| failed(&array.name(), &e))?;
+    console.note(&format!("{member} was removed from the array"));
     Ok(ExitStatus::Success)
 }
 
-/// `xfskit md add`: adds devices to an array, as spares or as members that come back.
+/// `xfskit md add`.
 pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
-    refuse_mount(&args.array.target)?;
-    let console = Terminal::new(out)?;
-    let mut array = open(&args.array.target, true)?;
-    let devices = NewDevices::new().force(args.force);
-    let devices = args.member_size.into_iter().fold(devices, NewDevices::create);
-    for device in &args.devices {
-        let came_back = array.add(device, &devices).map_err(|e| not_taken(&array.name(), &e))?;
-        let name = Target::parse(device).map_err(|e| failed(device, &e))?;
-        out.note(&if came_back {
+    let target = &args.array.target;
+    let here = || std::env::current_dir().map_err(|e| Failure::cannot(format!("{target}: {e}")));
+    let devices = NewMembers {
+        names: args.devices.clone(),
+        from: mount::is_mounted(target).then(here).transpose()?,
+        force: args.force,
+        member_size: args.member_size,
+    };
+    let action = Action::Add { devices, later: args.later };
+    run_on(target, &Job::new(action, args.rate_options.rate), out)
+}
+
+/// Adds devices to an array, as spares or as members that come back.
+pub(super) fn add_devices(
+    array: &mut Array,
+    new: &NewMembers,
+    later: bool,
+    rate: Option<u64>,
+    console: &dyn Console,
+) -> Outcome {
+    let options = NewDevices::new().force(new.force);
+    let options = new.member_size.into_iter().fold(options, NewDevices::create);
+    for name in &new.names {
+        let name = device_name(array, name, new.from.as_deref())?;
+        let came_back = array.add(&name, &options).map_err(|e| not_taken(&array.name(), &e))?;
+        console.note(&if came_back {
             format!("{name} was re-added, and lacks what the write-intent bitmap names")
         } else {
             format!("{name} is a spare now")
         });
     }
-    complete(&mut array, args.later, args.rate_options.rate, &console)?;
+    complete(array, later, rate, console)?;
     Ok(ExitStatus::Success)
 }
 
-/// Refuses the directory of a mount.
-fn refuse_mount(target: &str) -> Result<(), Failure> {
-    if mount::is_mounted(target) {
-        return Err(Failure::cannot(format!("{target}: a directory where a volume is mounted"))
-            .hint(
-                "Devices are added and removed while it is not: name the array md:MEMBER,MEMBER,…",
-            ));
-    }
-    Ok(())
+/// Returns the name of a device to add: that of a member, or else of a file in directory `from`.
+fn device_name(array: &Array, name: &str, from: Option<&Path>) -> Result<String, Failure> {
+    let target = Target::parse(name).map_err(|e| failed(name, &e))?;
+    let shown = target.to_string();
+    let is_member = array.members().iter().any(|member| member.name == shown);
+    Ok(match from.zip(target.path()) {
+        Some((from, path)) if !is_member && path.as_os_str() == name => {
+            from.join(path).display().to_string()
+        }
+        _ => shown,
+    })
 }
 
 /// Returns the failure of a device that is to become a member, with the option that helps.
