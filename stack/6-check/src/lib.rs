@@ -43,6 +43,7 @@ mod rmaps;
 mod space;
 mod special;
 mod superblocks;
+mod survey;
 mod symlinks;
 mod table;
 mod tree;
@@ -61,11 +62,13 @@ use xfskit_units::{AgNumber, index};
 pub use finding::{Finding, Healing};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
+pub use survey::{GroupSurvey, Survey};
 pub use xfskit_format::corruption::Severity;
 
 use finding::Sink;
 use groups::Group;
 use inodes::Context;
+use survey::Surveyor;
 use table::InodeTable;
 use volume::{HealedBlocks, Volume};
 
@@ -131,6 +134,40 @@ pub fn check(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<Report, Error> {
+    run(dev, log_dev, options, findings, None)
+}
+
+/// Returns the superblock that a check uses: the primary, or one rebuilt from a secondary.
+///
+/// # Errors
+/// As [`check`].
+pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock, Error> {
+    superblocks::find(dev, false).map(|primary| primary.sb)
+}
+
+/// Checks like [`check`], and returns also what the files of the volume use, whatever its btrees
+/// record.
+///
+/// # Errors
+/// As [`check`].
+pub fn survey(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    options: &Options<'_>,
+    findings: &mut (dyn FnMut(Finding) + Send),
+) -> Result<(Report, Survey), Error> {
+    let surveyor = Surveyor::default();
+    let report = run(dev, log_dev, options, findings, Some(&surveyor))?;
+    surveyor.survey().map(|survey| (report, survey)).ok_or(Error::TooSmall)
+}
+
+fn run(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    options: &Options<'_>,
+    findings: &mut (dyn FnMut(Finding) + Send),
+    surveyor: Option<&Surveyor>,
+) -> Result<Report, Error> {
     let primary = superblocks::find(dev, options.heal)?;
     let healed = HealedBlocks::default();
     let mut vol = Volume {
@@ -142,6 +179,7 @@ pub fn check(
         heal: options.heal,
         healed: &healed,
         mismatches: options.mismatches,
+        surveyor,
         sink: Sink::new(findings),
     };
     let mut timer = PhaseTimer::start();
@@ -161,6 +199,9 @@ pub fn check(
     (vol.log_head, vol.log_clean) = (journal.head, journal.clean);
     superblocks::check_primary(&vol, &primary.sb);
     timer.end_phase(&vol, Phase::Superblocks);
+    if let Some(surveyor) = surveyor {
+        surveyor.begin(&primary.sb);
+    }
     let groups = check_groups(&vol, &primary.sb, options);
     timer.end_phase(&vol, Phase::Groups);
     Ok(check_files(&vol, groups, &primary.sb, options, timer))
@@ -221,6 +262,9 @@ fn check_files(
 
     let extents: usize = groups.iter().map(Group::claims).sum();
     let totals = check_space(&shared, options);
+    if let Some(surveyor) = vol.surveyor {
+        surveyor.end(shared.forks_known.load(Ordering::Relaxed));
+    }
     timer.end_phase(vol, Phase::Space);
 
     tree::check_named_inodes(&shared, primary);

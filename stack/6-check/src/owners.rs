@@ -40,6 +40,16 @@ impl UsedExtent {
         (self.start, self.owner, self.offset & !(OFF_REFLINK | OFF_REGULAR | rmap::OFF_UNWRITTEN))
     }
 
+    /// Returns the reverse mapping.
+    pub(crate) fn record(&self) -> rmap::Rec {
+        rmap::Rec {
+            startblock: self.start.into(),
+            blockcount: self.len.into(),
+            owner: self.owner.into(),
+            offset: (self.offset & !(OFF_REFLINK | OFF_REGULAR)).into(),
+        }
+    }
+
     /// Returns true if the extent is content of a regular file. Only such blocks may be shared.
     pub(crate) fn is_content(&self) -> bool {
         self.offset & OFF_REGULAR != 0

@@ -16,6 +16,17 @@ pub(crate) struct Shared {
     pub refcount: u32,
 }
 
+impl Shared {
+    /// Returns the record.
+    pub(crate) fn record(&self) -> refcount::Rec {
+        refcount::Rec {
+            startblock: self.start.into(),
+            blockcount: self.len.into(),
+            refcount: self.refcount.into(),
+        }
+    }
+}
+
 /// The records of a tree.
 pub(crate) struct Found {
     pub shared: Vec<Shared>,

@@ -61,6 +61,9 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
         rmaps::compare(vol, agno, &used, &records, all_known);
     }
     let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
+    if let Some(surveyor) = vol.surveyor {
+        surveyor.add(agno, group, &used, &shares);
+    }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);
     }

@@ -14,6 +14,7 @@ use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Sink};
 use crate::mismatches::Mismatches;
+use crate::survey::Surveyor;
 
 /// Length of the longest structure, in bytes: a directory block.
 const LONGEST: u64 = 64 << 10;
@@ -70,6 +71,8 @@ pub(crate) struct Volume<'a> {
     pub healed: &'a HealedBlocks,
     /// Ranges whose users are recorded.
     pub mismatches: Option<&'a Mismatches>,
+    /// Takes what is in use.
+    pub surveyor: Option<&'a Surveyor>,
     pub sink: Sink<'a>,
 }
 

@@ -92,6 +92,10 @@ pub struct Group {
     pub newino: Option<AgIno>,
     /// Owners of all used blocks, in the order of the rmapbt. Empty if there is no rmapbt.
     pub owners: Vec<rmap::Rec>,
+    /// Blocks that several files map, by block.
+    pub shared: Vec<refcount::Rec>,
+    /// Heads of the lists of unlinked inodes.
+    pub unlinked: [u32; agi::UNLINKED_BUCKETS],
 }
 
 impl Group {
@@ -111,6 +115,8 @@ impl Group {
             newino: layout.chunk.map(|chunk| geo.agb_to_agino(chunk.start)),
             owners: owners(&layout),
             free: layout.free,
+            shared: Vec::new(),
+            unlinked: [NULLAGINO; agi::UNLINKED_BUCKETS],
         }
     }
 
@@ -121,7 +127,7 @@ impl Group {
             Tree::Ino => self.chunks.len(),
             Tree::Fino => self.chunks_with_free_inodes().count(),
             Tree::Rmap => self.owners.len(),
-            Tree::Refcount => 0,
+            Tree::Refcount => self.shared.len(),
         };
         Shape::new(geo, tree, records)
     }
@@ -161,13 +167,19 @@ impl Group {
             .fold((0, 0), |(count, free), chunk| (count + chunk.count, free + chunk.freecount))
     }
 
-    /// Returns every block of headers and trees, in order; the first has all headers.
+    /// Returns every block of headers and trees of a new volume, in order; the first has all
+    /// headers.
     pub fn blocks(&self, plan: &Plan, totals: &Totals) -> Vec<(AgBlock, Vec<u8>)> {
-        let geo = &plan.geometry;
+        self.blocks_below(&plan.geometry, &superblock(plan, self.agno, totals, true))
+    }
+
+    /// Returns every block of headers and trees, in order; the first has all headers, of which
+    /// `superblock` is the first sector.
+    pub fn blocks_below(&self, geo: &Geometry, superblock: &[u8]) -> Vec<(AgBlock, Vec<u8>)> {
         let ss = geo.sectsize();
         let mut headers = vec![0; layout::header_blocks(geo) as usize * geo.blocksize()];
         let sectors = [
-            superblock(plan, self.agno, totals, true),
+            superblock.to_vec(),
             self.agf_sector(geo),
             self.agi_sector(geo),
             self.agfl_sector(geo),
@@ -205,7 +217,7 @@ impl Group {
                 btree::load(geo, self.agno, &shape, &records, places)
             }
             Tree::Rmap => btree::load(geo, self.agno, &shape, &self.owners, places),
-            Tree::Refcount => btree::load::<refcount::Rec>(geo, self.agno, &shape, &[], places),
+            Tree::Refcount => btree::load(geo, self.agno, &shape, &self.shared, places),
         }
     }
 
@@ -248,7 +260,7 @@ impl Group {
         agi.freecount = free.into();
         agi.newino = self.newino.map_or(NULLAGINO, |agino| agino.0).into();
         agi.dirino = NULLAGINO.into();
-        agi.unlinked = [NULLAGINO.into(); agi::UNLINKED_BUCKETS];
+        agi.unlinked = self.unlinked.map(U32::new);
         agi.uuid = *geo.meta_uuid.as_bytes();
         padded(agi.as_bytes(), geo.sectsize(), agi::CRC_OFFSET)
     }

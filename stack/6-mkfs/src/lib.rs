@@ -15,6 +15,7 @@
 //! | [`minlog`] | the smallest log that Linux accepts |
 //! | [`layout`] | the layout of one group |
 //! | [`group`] | a group's bytes: headers and btree roots |
+//! | [`group_btrees`], [`group_space`] | blocks for the btrees of a group with content |
 //! | [`inodes`] | the first inode chunk |
 //! | [`existing`] | contents that must not be overwritten by accident |
 //! | [`mod@write`] | [`make`]: the order of writing; its parts, to fill a volume first |
@@ -29,6 +30,8 @@ pub mod error;
 pub mod existing;
 pub mod geometry;
 pub mod group;
+pub mod group_btrees;
+pub mod group_space;
 pub mod inodes;
 pub mod layout;
 mod logspace;

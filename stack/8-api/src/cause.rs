@@ -34,6 +34,9 @@ pub enum Cause {
     /// The check could not begin.
     #[error(transparent)]
     Check(#[from] xfskit_check::Error),
+    /// The volume is not repaired.
+    #[error(transparent)]
+    Repair(#[from] xfskit_repair::Error),
     /// No volume can be made of the tree.
     #[error(transparent)]
     Build(#[from] xfskit_copy::build::BuildError),
@@ -102,6 +105,7 @@ impl Cause {
             Self::Target(xfskit_target::Error::Unsupported { .. }) => ErrorKind::Unsupported,
             Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
             Self::Check(error) => kind_of_check(error),
+            Self::Repair(error) => kind_of_repair(error),
             Self::Build(error) => kind_of_build(error),
             Self::Put(error) => kind_of_put(error),
             Self::Extract(error) => kind_of_extract(error),
@@ -144,6 +148,7 @@ impl Cause {
         match self {
             Self::Target(error) => error.hint(),
             Self::Array(error) => error.hint(),
+            Self::Repair(error) => error.hint(),
             Self::Device(error)
             | Self::Mkfs(xfskit_mkfs::Error::Device(error))
             | Self::MdCreate(xfskit_md::create::Error::Device { source: error, .. })
@@ -290,6 +295,23 @@ fn kind_of_check(error: &xfskit_check::Error) -> ErrorKind {
         xfskit_check::Error::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
         xfskit_check::Error::TooSmall => ErrorKind::InvalidInput,
         xfskit_check::Error::Superblock(_) => ErrorKind::Unsupported,
+    }
+}
+
+fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
+    use xfskit_repair::Error;
+    match error {
+        Error::Device(error) | Error::Commit(error) => kind_of_device(error),
+        Error::Check(error) => kind_of_check(error),
+        Error::Unsupported(_) => ErrorKind::Unsupported,
+        Error::Journal(_) => ErrorKind::JournalDamaged,
+        Error::NoRoom { .. } => ErrorKind::StorageFull,
+        Error::NotClean { .. } => ErrorKind::Corrupt,
+        Error::UndoFile { source, .. } => kind_of_io(source),
+        Error::UndoDamaged { .. } | Error::UndoOfOther { .. } | Error::ChangedSince { .. } => {
+            ErrorKind::InvalidInput
+        }
+        _ => ErrorKind::Other,
     }
 }
 

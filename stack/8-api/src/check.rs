@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, Error as DeviceError, OpenMode, Result as DeviceResult};
+use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_check::{self as check, Finding, Mismatches};
 use xfskit_check::{Phase as CheckPhase, Report as CheckReport};
 use xfskit_format::Corruption;
 use xfskit_target as target;
-use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::builder::{cancel_method, progress_method};
+use crate::cancel_device::CancelDevice;
 use crate::cause::Cause;
 use crate::progress::{Control, Report};
 use crate::target::Device;
@@ -238,7 +238,7 @@ impl<'c> Check<'c> {
         found: &mut (dyn FnMut(Finding) + Send),
     ) -> Result<Checked> {
         let cancel = &self.control.cancel;
-        let device = CancelDevice { below: to_check.device, cancel };
+        let device = CancelDevice::new(to_check.device, cancel.clone());
         let progress = |phase: CheckPhase, done, total| {
             self.phases.report((phase, Progress { done, total }));
             self.control.report(done, total);
@@ -274,68 +274,10 @@ pub(crate) fn thread_count(threads: usize) -> usize {
 }
 
 /// Reports the progress of all phases.
-struct Phases<'p>(&'p (dyn Fn(CheckPhase, u64, u64) + Sync));
+pub(crate) struct Phases<'p>(pub &'p (dyn Fn(CheckPhase, u64, u64) + Sync));
 
 impl check::Progress for Phases<'_> {
     fn report(&self, phase: CheckPhase, done: u64, total: u64) {
         (self.0)(phase, done, total);
-    }
-}
-
-/// A device whose reads fail once the check is cancelled, which so ends soon.
-struct CancelDevice<'c> {
-    below: &'c dyn BlockDevice,
-    cancel: &'c CancelToken,
-}
-
-impl std::fmt::Debug for CancelDevice<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CancelDevice")
-    }
-}
-
-impl CancelDevice<'_> {
-    fn verify(&self, offset: ByteOffset, len: usize) -> DeviceResult<()> {
-        if !self.cancel.is_cancelled() {
-            return Ok(());
-        }
-        let source = std::io::Error::other("cancelled");
-        Err(DeviceError::Io { op: "read", offset, len: ByteLen(len as u64), source })
-    }
-}
-
-impl BlockDevice for CancelDevice<'_> {
-    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes);
-    xfskit_block::forward!(this => *this.below; size, logical_block_size, physical_block_size,
-        topology, will_need, skip_hole, alternatives, heal);
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> DeviceResult<()> {
-        self.verify(offset, buf.len())?;
-        self.below.read_at(offset, buf)
-    }
-
-    fn read_batch(&self, batch: &mut [xfskit_block::IoRead<'_>]) -> Vec<DeviceResult<()>> {
-        if self.cancel.is_cancelled() {
-            let failed = batch.iter().map(|read| self.verify(read.offset, read.buf.len()));
-            return failed.collect();
-        }
-        self.below.read_batch(batch)
-    }
-
-    fn write_at(&self, _: ByteOffset, _: &[u8]) -> DeviceResult<()> {
-        Err(DeviceError::ReadOnly)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
-        Ok(())
-    }
-
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> DeviceResult<()> {
-        self.verify(offset, buf.len())?;
-        self.below.read_alternative(offset, buf, k)
     }
 }

@@ -82,6 +82,7 @@
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
 //! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, within; [`Problem`]s on the way |
 //! | [`Check`] | a volume checked, finding by finding |
+//! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
@@ -106,6 +107,7 @@ mod attributes;
 mod build;
 mod builder;
 mod bulkstat;
+mod cancel_device;
 mod cause;
 mod check;
 pub mod compat;
@@ -129,6 +131,7 @@ mod progress;
 mod put;
 pub mod raw;
 mod remove_all;
+mod repair;
 mod shared;
 mod snapshot;
 mod superblock;
@@ -160,6 +163,10 @@ pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
+pub use repair::{
+    PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind, Repaired, UndoFile, Undone,
+    undo,
+};
 pub use snapshot::Snapshot;
 pub use superblock::Superblock;
 pub use volume::Volume;

@@ -173,7 +173,9 @@ impl VolumeOptions {
         let (device, live) = target::open_live(&target).map_err(Error::new)?;
         let volume = self.open_device(device, self.log_device()?)?;
         let array = match (target.base, live) {
-            (Base::Array(name), Some(live)) => Some(Arc::new(crate::md::BelowVolume::new(*name, live))),
+            (Base::Array(name), Some(live)) => {
+                Some(Arc::new(crate::md::BelowVolume::new(*name, live)))
+            }
             _ => None,
         };
         Ok(Volume { array, ..volume })

@@ -77,7 +77,9 @@ pub enum Error {
         events: u64,
     },
     /// A device with more events than the array that runs.
-    #[error("{name} has {own} events, more than the array that runs ({array}: {events}) [md.ahead]")]
+    #[error(
+        "{name} has {own} events, more than the array that runs ({array}: {events}) [md.ahead]"
+    )]
     Ahead {
         /// The device.
         name: String,

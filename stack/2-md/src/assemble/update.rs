@@ -4,8 +4,8 @@ use super::{
     Assembly, Error, Freshness, check_duplicates, check_same_array, freshness, read_member,
     reference,
 };
-use crate::array::{Array, MemberState};
 use crate::Member;
+use crate::array::{Array, MemberState};
 
 impl Assembly {
     /// Brings the assembly up to date with `array`, which was opened from it: members that failed,

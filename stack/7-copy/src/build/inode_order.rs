@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use xfskit_bulk::btree::Shape;
 use xfskit_format::agbtree::Tree as Btree;
 use xfskit_format::inobt::INODES_PER_CHUNK;
+use xfskit_mkfs::group_space::GroupSpace;
 use xfskit_mkfs::layout::{AgLayout, Extent};
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FilBlks, FileOff, Geometry, Ino};
 
 use super::BuildError;
-use super::space::{GroupSpace, Space};
+use super::space::Space;
 use crate::source::{Kind, NodeId, Segment, Tree};
 
 /// Inodes of a volume that are not in the tree: the two of the realtime device.

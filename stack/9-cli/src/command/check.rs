@@ -19,17 +19,17 @@ use crate::show;
 use findings::Findings;
 
 /// Progress by phases, a bar each.
-struct Phases<'a> {
+pub(super) struct Phases<'a> {
     out: &'a Out,
     now: Mutex<Option<(CheckPhase, Progress)>>,
 }
 
 impl<'a> Phases<'a> {
-    fn new(out: &'a Out) -> Self {
+    pub(super) fn new(out: &'a Out) -> Self {
         Self { out, now: Mutex::new(None) }
     }
 
-    fn show(&self, phase: CheckPhase, at: xfskit::Progress) {
+    pub(super) fn show(&self, phase: CheckPhase, at: xfskit::Progress) {
         let mut now = self.now.lock();
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             *now = Some((phase, Progress::new(self.out, phase.title(), Unit::Count("done"))));

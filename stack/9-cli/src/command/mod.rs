@@ -28,6 +28,7 @@ mod mkfs;
 mod mount;
 mod open;
 mod recover;
+mod repair;
 mod stat;
 mod stats;
 mod targets;
@@ -58,6 +59,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Info(args) => info::run(args, out),
             StandaloneCommand::Bulkstat(args) => bulkstat::run(args, out),
             StandaloneCommand::Check(args) => check::run(args, out),
+            StandaloneCommand::Repair(args) => repair::repair(args, out),
+            StandaloneCommand::Undo(args) => repair::undo(args, out),
             StandaloneCommand::Targets(args) => targets::run(args, out),
             StandaloneCommand::Completions(args) => manual::completions(args, out),
             StandaloneCommand::Man(args) => manual::man(args),

@@ -8,6 +8,7 @@ use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
     Command, Completions, Man, Target, bench, change, make, md, metadata, mount, programs, read,
+    repair,
 };
 use crate::out::Out;
 
@@ -68,6 +69,8 @@ pub(crate) enum StandaloneCommand<'c> {
     Info(&'c read::Info),
     Bulkstat(&'c read::Bulkstat),
     Check(&'c metadata::Check),
+    Repair(&'c repair::Repair),
+    Undo(&'c repair::Undo),
     Targets(&'c read::Targets),
     Completions(&'c Completions),
     Man(&'c Man),
@@ -126,6 +129,8 @@ impl<'c> Work<'c> {
             Command::Info(args) => Self::Standalone(StandaloneCommand::Info(args)),
             Command::Bulkstat(args) => Self::Standalone(StandaloneCommand::Bulkstat(args)),
             Command::Check(args) => Self::Standalone(StandaloneCommand::Check(args)),
+            Command::Repair(args) => Self::Standalone(StandaloneCommand::Repair(args)),
+            Command::Undo(args) => Self::Standalone(StandaloneCommand::Undo(args)),
             Command::Targets(args) => Self::Standalone(StandaloneCommand::Targets(args)),
             Command::Completions(args) => Self::Standalone(StandaloneCommand::Completions(args)),
             Command::Man(args) => Self::Standalone(StandaloneCommand::Man(args)),

@@ -32,6 +32,7 @@ pub(crate) mod mount;
 pub(crate) mod name;
 pub(crate) mod programs;
 pub(crate) mod read;
+pub(crate) mod repair;
 pub(crate) mod rows;
 
 use std::path::PathBuf;
@@ -247,6 +248,8 @@ commands! {
         Bulkstat(read::Bulkstat) => Access::Reads,
         Extents(read::Extents) => Access::Reads,
         Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
+        Repair(repair::Repair) => Access::Writes,
+        Undo(repair::Undo) => Access::Writes,
         Targets(read::Targets) => Access::Reads,
         Completions(Completions) => Access::Reads,
         Man(Man) => Access::Reads,

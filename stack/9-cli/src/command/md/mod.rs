@@ -64,7 +64,9 @@ pub(crate) fn run_job(job: &Job, array: &mut Array, console: &dyn Console) -> Ou
     match &job.action {
         Action::Detail => detail::show(array, console),
         Action::Fail { member, later } => manage::fail_member(array, member, *later, rate, console),
-        Action::Add { devices, later } => manage::add_devices(array, devices, *later, rate, console),
+        Action::Add { devices, later } => {
+            manage::add_devices(array, devices, *later, rate, console)
+        }
         Action::Remove { member } => manage::remove_member(array, member, console),
         Action::Replace { member, with, later } => {
             manage::replace_member(array, (member, with.as_deref()), *later, rate, console)

@@ -1,0 +1,100 @@
+//! What the files of a volume use, whatever its btrees record: the evidence that a repair builds a
+//! group's btrees from.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use xfskit_format::inobt::Chunk;
+use xfskit_format::rmap::owner;
+use xfskit_format::sb::Superblock;
+use xfskit_format::{agi, refcount, rmap};
+use xfskit_units::AgNumber;
+
+use crate::groups::Group;
+use crate::owners::UsedExtent;
+use crate::refcounts::Shared;
+
+/// What the files of a volume use.
+#[derive(Debug)]
+pub struct Survey {
+    /// The superblock that the check used.
+    pub superblock: Superblock,
+    /// The groups that the device has, by number.
+    pub groups: Vec<GroupSurvey>,
+    /// All inodes and the maps of all their forks are known. Otherwise a block that seems free may
+    /// be a file's.
+    pub complete: bool,
+}
+
+/// What the files use of one group.
+#[derive(Debug)]
+pub struct GroupSurvey {
+    /// The group.
+    pub agno: AgNumber,
+    /// Owners of all blocks that are not part of the group's btrees or free list: AG headers,
+    /// journal, inodes, extents and btree blocks of forks. In the order of the rmapbt.
+    pub owners: Vec<rmap::Rec>,
+    /// Blocks that several files map, in order.
+    pub shared: Vec<refcount::Rec>,
+    /// The inode chunks, by number, with right counts.
+    pub chunks: Vec<Chunk>,
+    /// Heads of the lists of unlinked inodes, if the AGI is sound.
+    pub unlinked: Option<[u32; agi::UNLINKED_BUCKETS]>,
+}
+
+/// Collects a survey while a check runs.
+#[derive(Default)]
+pub(crate) struct Surveyor {
+    superblock: OnceLock<Superblock>,
+    /// A leaf lock.
+    groups: Mutex<Vec<GroupSurvey>>,
+    complete: AtomicBool,
+}
+
+impl Surveyor {
+    /// Takes the superblock.
+    pub(crate) fn begin(&self, superblock: &Superblock) {
+        let _once = self.superblock.set(superblock.clone());
+    }
+
+    /// Takes what is in use of a group. `used` is sorted as the rmapbt is.
+    pub(crate) fn add(
+        &self,
+        agno: AgNumber,
+        group: &Group,
+        used: &[UsedExtent],
+        shares: &[Shared],
+    ) {
+        let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
+        let kept = used.iter().filter(|used| !own.contains(&used.owner));
+        let survey = GroupSurvey {
+            agno,
+            owners: kept.map(UsedExtent::record).collect(),
+            shared: shares.iter().map(Shared::record).collect(),
+            chunks: group.chunks.list.iter().map(counted).collect(),
+            unlinked: group.agi.as_ref().map(|agi| agi.unlinked.map(zerocopy::U32::get)),
+        };
+        self.groups.lock().push(survey);
+    }
+
+    /// Takes whether everything in use is known.
+    pub(crate) fn end(&self, complete: bool) {
+        self.complete.store(complete, Ordering::Relaxed);
+    }
+
+    /// Returns the survey; `None` if there was no superblock.
+    pub(crate) fn survey(self) -> Option<Survey> {
+        let mut groups = self.groups.into_inner();
+        groups.sort_unstable_by_key(|group| group.agno);
+        let complete = self.complete.into_inner();
+        Some(Survey { superblock: self.superblock.into_inner()?, groups, complete })
+    }
+}
+
+/// Returns the chunk with the counts that its masks give.
+fn counted(chunk: &Chunk) -> Chunk {
+    let present = chunk.present();
+    let free = chunk.free | !present;
+    Chunk { count: present.count_ones(), freecount: (present & free).count_ones(), free, ..*chunk }
+}

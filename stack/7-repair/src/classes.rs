@@ -1,0 +1,61 @@
+//! Which findings can be repaired, and by what.
+
+use std::collections::BTreeMap;
+
+use xfskit_check::{Finding, Severity};
+use xfskit_units::AgNumber;
+
+/// Check ids of what is made again with a group: they begin with these.
+const OF_GROUP: [&str; 10] = [
+    "agf.",
+    "agfl.",
+    "agi.",
+    "bnobt.",
+    "cntbt.",
+    "inobt.",
+    "finobt.",
+    "rmapbt.",
+    "refcountbt.",
+    "block.",
+];
+
+/// The findings of a check, by what repairs them.
+#[derive(Debug, Default)]
+pub(crate) struct Classes {
+    /// A group that is made again.
+    pub groups: BTreeMap<AgNumber, Vec<Finding>>,
+    /// The primary superblock and its counters.
+    pub primary: Vec<Finding>,
+    /// The copy of the superblock in a group.
+    pub secondaries: BTreeMap<AgNumber, Vec<Finding>>,
+    /// Damage without a repair.
+    pub beyond: Vec<Finding>,
+}
+
+impl Classes {
+    /// Sorts findings. Warnings are left out: a volume that has them is clean.
+    pub(crate) fn of(findings: impl IntoIterator<Item = Finding>) -> Self {
+        let mut classes = Self::default();
+        let damage = findings.into_iter().filter(|finding| finding.severity != Severity::Warning);
+        for finding in damage {
+            classes.add(finding);
+        }
+        classes
+    }
+
+    fn add(&mut self, finding: Finding) {
+        let id = finding.corruption.check.0;
+        let agno = finding.corruption.at.agno;
+        let of_group = OF_GROUP.iter().any(|prefix| id.starts_with(prefix));
+        match agno {
+            Some(agno) if of_group && id != "block.claimed-twice" => {
+                self.groups.entry(agno).or_default().push(finding);
+            }
+            Some(agno) if id.starts_with("sb.") && agno.0 > 0 => {
+                self.secondaries.entry(agno).or_default().push(finding);
+            }
+            _ if id.starts_with("sb.") => self.primary.push(finding),
+            _ => self.beyond.push(finding),
+        }
+    }
+}

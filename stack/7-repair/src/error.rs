@@ -1,0 +1,119 @@
+//! Why a volume is not repaired.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a volume is not repaired, or a repair is not taken back. Nothing was written unless
+/// [`Error::Commit`] says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] xfskit_block::Error),
+    /// There is no volume that could be checked.
+    #[error(transparent)]
+    Check(#[from] xfskit_check::Error),
+    /// The volume has a feature that a repair does not write yet.
+    #[error("repairing a volume with {0}")]
+    Unsupported(String),
+    /// The journal cannot be replayed.
+    #[error("the journal cannot be replayed: {0}")]
+    Journal(String),
+    /// A group has too few free blocks for its btrees.
+    #[error("group {agno} has no room for its btrees: {missing} blocks are missing")]
+    NoRoom {
+        /// The group.
+        agno: u32,
+        /// Blocks that are missing.
+        missing: u32,
+    },
+    /// The changes would overwrite a block of a file. It is a defect of this program.
+    #[error("block {agbno} of group {agno} belongs to a file, and would be overwritten")]
+    OverwritesFile {
+        /// The group.
+        agno: u32,
+        /// The block.
+        agbno: u32,
+    },
+    /// The second check found damage, so that nothing may be committed.
+    #[error("the volume would still be damaged: {errors} errors")]
+    NotClean {
+        /// Errors of the second check.
+        errors: u64,
+    },
+    /// A write of the commit failed. The same repair finishes it.
+    #[error("the repair was interrupted: {0}")]
+    Commit(#[source] xfskit_block::Error),
+    /// The undo file cannot be written or read.
+    #[error("{}: {source}", path.display())]
+    UndoFile {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The undo file is damaged.
+    #[error("{}: {what}", path.display())]
+    UndoDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The undo file belongs to another volume.
+    #[error("{}: it belongs to volume {file}, not to {volume}", path.display())]
+    UndoOfOther {
+        /// The file.
+        path: PathBuf,
+        /// The volume of the file.
+        file: String,
+        /// The volume on the target.
+        volume: String,
+    },
+    /// The volume was changed after the repair.
+    #[error("the volume was changed since: {changed} of {all} ranges differ")]
+    ChangedSince {
+        /// Ranges with other content than the repair wrote or found.
+        changed: usize,
+        /// All ranges.
+        all: usize,
+    },
+}
+
+impl Error {
+    /// Returns what to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Device(error) | Self::Commit(error) if error.hint().is_some() => error.hint(),
+            _ => self.advice().map(str::to_owned),
+        }
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Unsupported(_) => "`xfs_repair` repairs it; nothing was written.",
+            Self::Journal(_) => {
+                "Copy off what can be read (`xfskit get --no-recovery`) before `xfs_repair -L` \
+                 discards the journal."
+            }
+            Self::NoRoom { .. } => "Nothing was written. Copy off what can be read.",
+            Self::NotClean { .. } => {
+                "Nothing was written. The plan names what cannot be repaired yet; `xfs_repair` may."
+            }
+            Self::Commit(_) => "Run the same command again when the device can be written.",
+            Self::UndoFile { .. } => {
+                "--undo-file names another place for it; --no-undo does without."
+            }
+            Self::UndoOfOther { .. } => "Name the target that was repaired.",
+            Self::ChangedSince { .. } => {
+                "Taking the repair back would destroy later changes; nothing was written."
+            }
+            _ => return None,
+        })
+    }
+}

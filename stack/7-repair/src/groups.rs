@@ -1,0 +1,99 @@
+//! A group's btrees, free list and headers, made again from what the files use.
+
+use xfskit_block::BlockDevice;
+use xfskit_check::GroupSurvey;
+use xfskit_format::agbtree::Tree;
+use xfskit_mkfs::group::Group;
+use xfskit_mkfs::group_btrees::place_btrees;
+use xfskit_mkfs::group_space::GroupSpace;
+use xfskit_mkfs::layout::Extent;
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, Geometry};
+
+use crate::error::{Error, Result};
+
+/// Plans the group of `survey`: which blocks its btrees and its free list take of those that no
+/// file uses.
+pub(crate) fn plan(geo: &Geometry, survey: &GroupSurvey) -> Result<Group> {
+    let agno = survey.agno;
+    let free = unused(geo, survey);
+    let trees = Tree::ALL.into_iter().filter(|tree| tree.exists(geo));
+    let group = Group {
+        agno,
+        trees: trees.map(|tree| (tree, Vec::new())).collect(),
+        agfl: Vec::new(),
+        free: Vec::new(),
+        chunks: survey.chunks.clone(),
+        newino: None,
+        owners: survey.owners.clone(),
+        shared: survey.shared.clone(),
+        unlinked: survey.unlinked.unwrap_or([xfskit_format::agi::NULLAGINO; 64]),
+    };
+    let group = place_btrees(geo, group, GroupSpace::of(agno, free));
+    let missing = |(tree, places): &(Tree, Vec<AgBlock>)| {
+        let has = u32::try_from(places.len()).unwrap_or(u32::MAX);
+        group.shape(geo, *tree).blocks().saturating_sub(has)
+    };
+    match group.trees.iter().map(missing).sum() {
+        0 => Ok(group),
+        missing => Err(Error::NoRoom { agno: agno.0, missing }),
+    }
+}
+
+/// Returns the blocks of a group that no file uses, by block.
+fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
+    let length = geo.ag_length(survey.agno);
+    let (mut free, mut at) = (Vec::new(), 0);
+    let used = survey.owners.iter().map(|rec| (rec.start().0, rec.len().0));
+    for (start, len) in used.chain([(length, 0)]) {
+        let start = start.min(length);
+        if at < start {
+            free.push(Extent { start: AgBlock(at), len: ExtLen(start - at) });
+        }
+        at = at.max(start.saturating_add(len));
+    }
+    free
+}
+
+/// Writes a group. Its first sector, the superblock, stays as it is.
+pub(crate) fn write(dev: &dyn BlockDevice, geo: &Geometry, group: &Group) -> Result<()> {
+    let mut superblock = vec![0; geo.sectsize()];
+    dev.read_at(at(geo, group.agno, AgBlock(0)), &mut superblock)?;
+    for (agbno, block) in group.blocks_below(geo, &superblock) {
+        dev.write_at(at(geo, group.agno, agbno), &block)?;
+    }
+    Ok(())
+}
+
+fn at(geo: &Geometry, agno: AgNumber, agbno: AgBlock) -> ByteOffset {
+    geo.agb_to_daddr(agno, agbno).byte_offset()
+}
+
+#[cfg(test)]
+mod tests {
+    use xfskit_format::rmap::{self, owner};
+    use xfskit_units::{AgNumber, Geometry};
+
+    use super::*;
+
+    #[test]
+    fn what_no_file_uses_is_free() {
+        let geo = Geometry::example();
+        let length = geo.ag_length(AgNumber(0));
+        let used = |start: u32, len: u32| rmap::Rec {
+            startblock: start.into(),
+            blockcount: len.into(),
+            owner: owner::INODES.into(),
+            offset: 0.into(),
+        };
+        let survey = GroupSurvey {
+            agno: AgNumber(0),
+            // The second and the third overlap: a block that two files share.
+            owners: vec![used(0, 4), used(10, 5), used(12, 1), used(15, 5)],
+            shared: Vec::new(),
+            chunks: Vec::new(),
+            unlinked: None,
+        };
+        let free: Vec<_> = unused(&geo, &survey).iter().map(|e| (e.start.0, e.end())).collect();
+        assert_eq!(free, [(4, 10), (20, length)]);
+    }
+}

@@ -1,0 +1,36 @@
+//! Floor 7: repair a volume.
+//!
+//! [`Repair::plan`] replays the journal, surveys the volume, and makes every change on an overlay
+//! in memory: nothing is written. [`Prepared`] has the plan, and the check of the overlay. Only if
+//! that is clean does [`Prepared::commit`] write, and what it overwrites goes to an undo file
+//! first.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`plan`] | what a repair does, on which evidence |
+//! | [`prepare`] | the order: journal, survey, changes, second check |
+//! | `classes` | which findings can be repaired, and by what |
+//! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
+//! | `superblocks` | the primary and its copies, and the counters |
+//! | [`commit`] | the order of writing |
+//! | [`undo`] | the undo file |
+//!
+//! What can be repaired so far is what the files of a volume determine: everything that belongs to
+//! a group. Damage of the files themselves is named in the plan, and nothing is written then.
+#![warn(clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod classes;
+pub mod commit;
+pub mod error;
+mod groups;
+pub mod plan;
+pub mod prepare;
+mod superblocks;
+pub mod undo;
+
+pub use commit::Committed;
+pub use error::{Error, Result};
+pub use plan::{Plan, Step, StepKind};
+pub use prepare::{Prepared, Repair};
+pub use undo::{UndoFile, Undone, undo};

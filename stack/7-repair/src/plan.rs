@@ -1,0 +1,71 @@
+//! What a repair does, on which evidence.
+
+use std::fmt;
+
+use serde::Serialize;
+use xfskit_check::Finding;
+
+/// What a step changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// The journal is replayed.
+    Journal,
+    /// The btrees, the free list and the headers of a group are made again.
+    Group,
+    /// The primary superblock and its counters.
+    Superblock,
+    /// A copy of the superblock.
+    SecondarySuperblock,
+}
+
+/// One step of a repair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// A name for it, the same in each plan of the same damage: `group.3`.
+    pub id: String,
+    /// What it changes.
+    pub kind: StepKind,
+    /// What is done.
+    pub what: String,
+    /// What it is based on.
+    pub evidence: Vec<String>,
+    /// What is lost. Empty: nothing.
+    pub lost: Vec<String>,
+    /// The findings that it repairs.
+    pub findings: Vec<Finding>,
+}
+
+/// The plan of a repair: what is done, and which damage stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// In the order in which they are made.
+    pub steps: Vec<Step>,
+    /// Findings for which there is no repair yet.
+    pub beyond: Vec<Finding>,
+}
+
+impl Plan {
+    /// Returns true if there is nothing to do, and nothing that would have to be done.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.beyond.is_empty()
+    }
+
+    /// Returns the step with this id.
+    pub fn step(&self, id: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.id == id)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.id, self.what)?;
+        for evidence in &self.evidence {
+            write!(f, "\n  evidence: {evidence}")?;
+        }
+        match &self.lost[..] {
+            [] => f.write_str("\n  lost: nothing"),
+            lost => lost.iter().try_for_each(|lost| write!(f, "\n  lost: {lost}")),
+        }
+    }
+}

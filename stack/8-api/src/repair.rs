@@ -1,0 +1,176 @@
+//! A volume repaired, and a repair taken back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_check::{Finding, Phase as CheckPhase, Report as CheckReport};
+use xfskit_repair::{self as repair, Prepared};
+use xfskit_target as target;
+use xfskit_units::ByteLen;
+
+pub use xfskit_repair::{
+    Committed as Repaired, Plan as RepairPlan, Step as RepairStep, StepKind as RepairStepKind,
+    UndoFile, Undone,
+};
+
+use crate::builder::cancel_method;
+use crate::cancel_device::CancelDevice;
+use crate::cause::Cause;
+use crate::check::{Phases, thread_count};
+use crate::progress::{Control, Report};
+use crate::volume_options::parse;
+use crate::{CancelToken, Error, Progress, Result};
+
+/// Repairs a volume: a builder. The repair is made in memory first; nothing is written before
+/// [`PreparedRepair::commit`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), xfskit::Error> {
+/// let repair = xfskit::Repair::new().prepare("disk.img")?;
+/// for step in &repair.plan().steps {
+///     println!("{step}"); // what is done, the evidence, what is lost
+/// }
+/// if repair.is_clean() {
+///     let mut undo = repair.undo_file("disk.img.undo")?;
+///     repair.commit(Some(&mut undo))?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "nothing is repaired until `prepare` is called"]
+pub struct Repair<'c> {
+    threads: usize,
+    memory: Option<u64>,
+    phases: Report<'c, (CheckPhase, Progress)>,
+    control: Control<'c>,
+}
+
+/// A repair that was made in memory.
+#[derive(Debug)]
+pub struct PreparedRepair {
+    target: Arc<dyn BlockDevice>,
+    prepared: Prepared,
+}
+
+impl<'c> Repair<'c> {
+    /// Returns a repair with one thread for each processor.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Uses so many threads. One for each processor by default.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Keeps changes to about so many bytes of memory. More go to a file without a name in the
+    /// directory for temporary files. A GiB by default.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Receives the progress of each phase of the survey, and then of the second check.
+    pub fn phases(mut self, report: impl Fn(CheckPhase, Progress) + Sync + 'c) -> Self {
+        self.phases = Report::new(move |(phase, progress)| report(phase, progress));
+        self
+    }
+
+    cancel_method! {
+        /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled).
+    }
+
+    /// Makes the repair of the volume on `target` in memory. Nothing is written to it. It is locked
+    /// against other writers until the result is dropped.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) names what is not repaired yet,
+    /// [`JournalDamaged`](crate::ErrorKind::JournalDamaged), and those of opening the target.
+    /// Damage without a repair is no error: see [`PreparedRepair::is_clean`].
+    pub fn prepare(&self, target: impl AsRef<Path>) -> Result<PreparedRepair> {
+        let target = parse(target.as_ref().as_os_str())?;
+        let device = target::open(&target, OpenMode::ReadWrite).map_err(Error::new)?;
+        let cancel = &self.control.cancel;
+        let progress = |phase: CheckPhase, done, total| {
+            self.phases.report((phase, Progress { done, total }));
+        };
+        let phases = Phases(&progress);
+        let repair = repair::Repair::new().threads(thread_count(self.threads)).progress(&phases);
+        let repair = match self.memory {
+            Some(memory) => repair.memory(ByteLen(memory), &std::env::temp_dir()),
+            None => repair,
+        };
+        let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
+        let prepared = repair.prepare(below);
+        if cancel.is_cancelled() {
+            return Err(Error::new(Cause::Cancelled));
+        }
+        Ok(PreparedRepair { target: device, prepared: prepared.map_err(Error::new)? })
+    }
+}
+
+impl PreparedRepair {
+    /// Returns what is done, and on which evidence.
+    pub fn plan(&self) -> &RepairPlan {
+        self.prepared.plan()
+    }
+
+    /// Returns the counts of the check before the repair, with the journal replayed.
+    pub fn before(&self) -> &CheckReport {
+        self.prepared.before()
+    }
+
+    /// Returns the counts of the check after the repair.
+    pub fn after(&self) -> &CheckReport {
+        self.prepared.after()
+    }
+
+    /// Returns the findings of the check after the repair, warnings among them.
+    pub fn left(&self) -> &[Finding] {
+        self.prepared.left()
+    }
+
+    /// Returns true if the volume is clean after the repair, with every inode and every entry that
+    /// it had. Only then can it be committed.
+    pub fn is_clean(&self) -> bool {
+        self.prepared.is_clean()
+    }
+
+    /// Returns the bytes that a commit writes; 0 where there is nothing to repair.
+    pub fn bytes(&self) -> u64 {
+        self.prepared.bytes()
+    }
+
+    /// Creates an undo file for the commit. A file that exists is not overwritten.
+    ///
+    /// # Errors
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), and others of creating the file.
+    pub fn undo_file(&self, path: impl AsRef<Path>) -> Result<UndoFile> {
+        let (uuid, size) = (self.prepared.uuid(), self.target.size());
+        UndoFile::create(path.as_ref(), uuid, size).map_err(Error::new)
+    }
+
+    /// Writes the repair. What is overwritten goes to `undo` first. Until the last write Linux
+    /// refuses the volume (`needsrepair`); after a crash the same repair finishes it.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean) is false, and
+    /// those of writing.
+    pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
+        self.prepared.commit(&*self.target, undo).map_err(Error::new)
+    }
+}
+
+/// Takes the repair back that wrote `file`, on the volume of `target`.
+///
+/// # Errors
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) where the file is damaged or belongs to another
+/// volume, or the volume was changed since; nothing was written. Those of the target.
+pub fn undo(file: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Undone> {
+    let target = parse(target.as_ref().as_os_str())?;
+    // The repair may have been interrupted: any content will do.
+    let device = target::open_unchecked(&target, OpenMode::ReadWrite).map_err(Error::new)?;
+    repair::undo(file.as_ref(), &*device).map_err(Error::new)
+}

@@ -1,0 +1,74 @@
+//! `repair` and `undo`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::name::Name;
+use crate::show::parse_size;
+
+/// Repair a volume: plan first, then write, and keep what is overwritten
+///
+/// The journal is replayed, and the repair is made in memory, without a write to the target. The
+/// plan is printed: what is done, on which evidence, and what is lost. It is written only if a
+/// second check finds the volume clean, with every file that it had.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What can be repaired so far is what the files of a volume determine: superblocks, the headers, free
+lists and btrees of groups, and their counters. Damage of the files themselves is named, and nothing
+is written then: `xfskit get` copies out what can be read.
+
+Before the first write all that is overwritten goes to an undo file, beside an image (IMAGE.undo)
+unless --undo-file names another; `xfskit undo` takes the repair back. Linux refuses the volume
+until the last write (needsrepair); after a crash, run the same command again.
+
+Exit code 0: clean, or repaired. 1: damage remains. 2: the repair could not run.
+
+Examples:
+  xfskit repair --dry-run disk.img               print the plan
+  xfskit repair disk.img
+  xfskit repair --undo-file /srv/sdb1.undo /dev/sdb1
+  xfskit repair --explain group.3 disk.img       the findings that a step of the plan repairs
+  xfskit repair --json disk.img | jq -r .plan.steps[].id
+  xfskit undo disk.img.undo disk.img             take it back")]
+pub(crate) struct Repair {
+    #[command(flatten)]
+    pub target: Name,
+    /// Print the plan, and write nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print the findings that this step of the plan repairs, and write nothing
+    #[arg(long, value_name = "ID")]
+    pub explain: Option<String>,
+    /// Keep what is overwritten in this file, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub undo_file: Option<PathBuf>,
+    /// Keep nothing: the repair cannot be taken back
+    #[arg(long, conflicts_with = "undo_file")]
+    pub no_undo: bool,
+    /// Number of threads; 0 is one per processor
+    #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// Memory for changes; more go to a temporary file [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+}
+
+/// Take a repair back
+///
+/// Nothing is written unless each range has what the repair wrote or found there: later changes are
+/// not destroyed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The file belongs to one volume, and has checksums. A repair that was interrupted can be taken back
+as well.
+
+Examples:
+  xfskit undo disk.img.undo disk.img")]
+pub(crate) struct Undo {
+    /// The undo file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub target: Name,
+}
