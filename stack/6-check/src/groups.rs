@@ -66,6 +66,11 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber) -> Group {
         check_free_space(vol, agno, &agf, &mut group, &mut entered);
         group.agf = Some(agf);
     }
+    if let Some(chunks) = vol.known_chunks.and_then(|known| known.get(&agno)) {
+        group.claim(chunks::claims(vol, chunks));
+        group.chunks = ChunkMap::new(chunks.clone(), true);
+        return group;
+    }
     group.agi = check_agi(vol, agno);
     if let Some(agi) = group.agi.take() {
         check_inode_trees(vol, agno, &agi, &mut group, &mut entered);

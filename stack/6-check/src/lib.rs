@@ -62,7 +62,7 @@ use xfskit_units::{AgNumber, index};
 pub use finding::{Finding, Healing};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
-pub use survey::{GroupSurvey, Survey};
+pub use survey::{GroupSurvey, KnownChunks, Run, Survey};
 pub use xfskit_format::corruption::Severity;
 
 use finding::Sink;
@@ -88,6 +88,9 @@ pub struct Options<'a> {
     /// The corruption of the primary superblock, if the device shows one that was rebuilt from a
     /// secondary.
     pub primary: Option<&'a Corruption>,
+    /// The inode chunks of groups whose btrees cannot be trusted: these are not read, and the
+    /// inodes are those of the chunks.
+    pub chunks: Option<&'a KnownChunks>,
     /// Ranges of the device on which array members disagree. The check records which files use
     /// them.
     pub mismatches: Option<&'a Mismatches>,
@@ -102,6 +105,7 @@ impl Default for Options<'_> {
             scrub: false,
             heal: false,
             primary: None,
+            chunks: None,
             mismatches: None,
             progress: &Silent,
         }
@@ -179,6 +183,7 @@ fn run(
         heal: options.heal,
         healed: &healed,
         mismatches: options.mismatches,
+        known_chunks: options.chunks,
         surveyor,
         sink: Sink::new(findings),
     };

@@ -57,12 +57,13 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     if group.free_known {
         check_used_or_free(vol, agno, &used, &group.free, all_known);
     }
-    if let Some(records) = rmapbt.and_then(|t| t.records) {
-        rmaps::compare(vol, agno, &used, &records, all_known);
+    let rmapbt = rmapbt.and_then(|t| t.records);
+    if let Some(records) = &rmapbt {
+        rmaps::compare(vol, agno, &used, records, all_known);
     }
     let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
     if let Some(surveyor) = vol.surveyor {
-        surveyor.add(agno, group, &used, &shares);
+        surveyor.add(agno, group, (&used, &shares), rmapbt.as_deref());
     }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);

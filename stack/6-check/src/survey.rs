@@ -1,6 +1,7 @@
 //! What the files of a volume use, whatever its btrees record: the evidence that a repair builds a
 //! group's btrees from.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +15,18 @@ use xfskit_units::AgNumber;
 use crate::groups::Group;
 use crate::owners::UsedExtent;
 use crate::refcounts::Shared;
+
+/// Inode chunks of groups, by number.
+pub type KnownChunks = BTreeMap<AgNumber, Vec<Chunk>>;
+
+/// Consecutive blocks of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first block (agbno).
+    pub start: u32,
+    /// Number of blocks.
+    pub len: u32,
+}
 
 /// What the files of a volume use.
 #[derive(Debug)]
@@ -39,6 +52,12 @@ pub struct GroupSurvey {
     pub shared: Vec<refcount::Rec>,
     /// The inode chunks, by number, with right counts.
     pub chunks: Vec<Chunk>,
+    /// All inode chunks are known.
+    pub chunks_complete: bool,
+    /// Blocks of inodes as the rmapbt has them, if it can be read.
+    pub recorded_inodes: Option<Vec<Run>>,
+    /// Free extents as a free-space btree has them, if one can be read.
+    pub recorded_free: Option<Vec<Run>>,
     /// Heads of the lists of unlinked inodes, if the AGI is sound.
     pub unlinked: Option<[u32; agi::UNLINKED_BUCKETS]>,
 }
@@ -63,8 +82,8 @@ impl Surveyor {
         &self,
         agno: AgNumber,
         group: &Group,
-        used: &[UsedExtent],
-        shares: &[Shared],
+        (used, shares): (&[UsedExtent], &[Shared]),
+        rmapbt: Option<&[UsedExtent]>,
     ) {
         let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
         let kept = used.iter().filter(|used| !own.contains(&used.owner));
@@ -73,6 +92,14 @@ impl Surveyor {
             owners: kept.map(UsedExtent::record).collect(),
             shared: shares.iter().map(Shared::record).collect(),
             chunks: group.chunks.list.iter().map(counted).collect(),
+            chunks_complete: group.chunks.complete,
+            recorded_inodes: rmapbt.map(|records| {
+                let inodes = records.iter().filter(|record| record.owner == owner::INODES);
+                inodes.map(|record| Run { start: record.start, len: record.len }).collect()
+            }),
+            recorded_free: group.free_known.then(|| {
+                group.free.iter().map(|free| Run { start: free.start, len: free.len }).collect()
+            }),
             unlinked: group.agi.as_ref().map(|agi| agi.unlinked.map(zerocopy::U32::get)),
         };
         self.groups.lock().push(survey);

@@ -14,7 +14,7 @@ use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Sink};
 use crate::mismatches::Mismatches;
-use crate::survey::Surveyor;
+use crate::survey::{KnownChunks, Surveyor};
 
 /// Length of the longest structure, in bytes: a directory block.
 const LONGEST: u64 = 64 << 10;
@@ -71,6 +71,8 @@ pub(crate) struct Volume<'a> {
     pub healed: &'a HealedBlocks,
     /// Ranges whose users are recorded.
     pub mismatches: Option<&'a Mismatches>,
+    /// Inode chunks that are not read from the btrees.
+    pub known_chunks: Option<&'a KnownChunks>,
     /// Takes what is in use.
     pub surveyor: Option<&'a Surveyor>,
     pub sink: Sink<'a>,

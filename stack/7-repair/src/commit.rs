@@ -77,13 +77,14 @@ impl Prepared {
         ranges: &[Range<ByteOffset>],
     ) -> xfskit_block::Result<Committed> {
         let sector = self.geo.sectsize();
+        // Where the repair leaves it as it is, the overlay reads it from the target.
+        let mut first = vec![0; sector];
+        self.overlay.read_at(ByteOffset(0), &mut first)?;
         let marked = superblocks::with_needsrepair(&self.superblock);
         let marked = superblocks::sector(&self.geo, &marked);
         target.write_at(ByteOffset(0), &marked)?;
         target.flush()?;
         let mut done = Committed { ranges: 0, bytes: 0 };
-        let mut first = vec![0; sector];
-        self.overlay.read_at(ByteOffset(0), &mut first)?;
         for range in ranges {
             let skipped = if range.start.0 == 0 { sector } else { 0 };
             let len = usize::try_from(range.end.0 - range.start.0).unwrap_or(RECORD_MAX);

@@ -10,6 +10,7 @@
 //! | [`plan`] | what a repair does, on which evidence |
 //! | [`prepare`] | the order: journal, survey, changes, second check |
 //! | `classes` | which findings can be repaired, and by what |
+//! | `discover` | inode chunks of a group whose inode btrees are lost |
 //! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | [`commit`] | the order of writing |
@@ -22,6 +23,7 @@
 
 mod classes;
 pub mod commit;
+mod discover;
 pub mod error;
 mod groups;
 pub mod plan;

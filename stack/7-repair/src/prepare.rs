@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_check::{self as check, Finding, Progress, Report, Silent, Survey};
+use xfskit_check::{
+    self as check, Finding, GroupSurvey, KnownChunks, Progress, Report, Silent, Survey,
+};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::rmap::owner;
 use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, Geometry, Uuid, Version};
 
 use crate::classes::Classes;
+use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Step, StepKind};
 use crate::{groups, superblocks};
@@ -50,6 +53,15 @@ pub struct Prepared {
     left: Vec<Finding>,
 }
 
+/// What is known of a volume before it is changed.
+struct Surveyed {
+    before: Report,
+    survey: Survey,
+    classes: Classes,
+    /// How the inodes of groups were found whose inode btrees are lost.
+    evidence: BTreeMap<AgNumber, Evidence>,
+}
+
 impl<'r> Repair<'r> {
     /// Returns a repair on one thread that keeps a GiB of changes in memory.
     pub fn new() -> Self {
@@ -85,10 +97,9 @@ impl<'r> Repair<'r> {
         refuse(&sb)?;
         let mut plan = Plan::default();
         let overlay = self.replayed(&target, &sb, &mut plan)?;
-        let mut findings = Vec::new();
-        let (before, survey) = self.survey(&*overlay, &mut findings)?;
+        let Surveyed { before, survey, classes, evidence } = self.surveyed(&*overlay)?;
         let geo = survey.superblock.geometry();
-        self.change(&overlay, &geo, &survey, Classes::of(findings), &mut plan)?;
+        self.change(&overlay, &geo, (&survey, &evidence), classes, &mut plan)?;
         let mut left = Vec::new();
         let after = check::check(&*overlay, None, &self.options(), &mut |finding| {
             left.push(finding);
@@ -97,7 +108,7 @@ impl<'r> Repair<'r> {
         Ok(Prepared { overlay, geo, superblock, plan, before, after, left })
     }
 
-    fn options(&self) -> check::Options<'r> {
+    fn options(&self) -> check::Options<'_> {
         check::Options {
             threads: self.threads,
             progress: self.progress,
@@ -105,12 +116,42 @@ impl<'r> Repair<'r> {
         }
     }
 
+    /// Surveys the volume. Where the inode btrees of a group are lost, its inodes are looked for,
+    /// and the volume is surveyed with them.
+    fn surveyed(&self, dev: &dyn BlockDevice) -> Result<Surveyed> {
+        let (before, survey, classes) = self.survey(dev, None)?;
+        let lost: Vec<_> = survey.groups.iter().filter(|group| !group.chunks_complete).collect();
+        let (mut known, mut evidence) = (KnownChunks::new(), BTreeMap::new());
+        if lost.is_empty() {
+            return Ok(Surveyed { before, survey, classes, evidence });
+        }
+        let geo = survey.superblock.geometry();
+        for group in lost {
+            let (chunks, by) = discover::chunks(dev, &geo, group)?;
+            known.insert(group.agno, chunks);
+            evidence.insert(group.agno, by);
+        }
+        let (before, survey, mut again) = self.survey(dev, Some(&known))?;
+        // What was found in btrees that were not read again.
+        for (agno, findings) in classes.groups {
+            if known.contains_key(&agno) {
+                again.groups.insert(agno, findings);
+            }
+        }
+        Ok(Surveyed { before, survey, classes: again, evidence })
+    }
+
     fn survey(
         &self,
         dev: &dyn BlockDevice,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(Report, Survey)> {
-        Ok(check::survey(dev, None, &self.options(), &mut |finding| findings.push(finding))?)
+        chunks: Option<&KnownChunks>,
+    ) -> Result<(Report, Survey, Classes)> {
+        let mut findings = Vec::new();
+        let options = check::Options { chunks, ..self.options() };
+        let (report, survey) = check::survey(dev, None, &options, &mut |finding| {
+            findings.push(finding);
+        })?;
+        Ok((report, survey, Classes::of(findings)))
     }
 
     fn overlay(&self, target: &Arc<dyn BlockDevice>) -> Arc<OverlayDevice> {
@@ -151,7 +192,7 @@ impl<'r> Repair<'r> {
         &self,
         overlay: &Arc<OverlayDevice>,
         geo: &Geometry,
-        survey: &Survey,
+        (survey, by): (&Survey, &BTreeMap<AgNumber, Evidence>),
         mut classes: Classes,
         plan: &mut Plan,
     ) -> Result<()> {
@@ -175,12 +216,7 @@ impl<'r> Repair<'r> {
                 what: format!(
                     "make the btrees, the free list and the headers of group {agno} again"
                 ),
-                evidence: vec![format!(
-                    "all inodes and forks of the volume are readable: {} extents of files and {} \
-                     inode chunks of this group",
-                    found.owners.iter().filter(|rec| rec.inode().is_some()).count(),
-                    found.chunks.len(),
-                )],
+                evidence: group_evidence(found, by.get(&agno)),
                 lost: Vec::new(),
                 findings,
             });
@@ -204,6 +240,17 @@ impl<'r> Repair<'r> {
         plan.beyond = classes.beyond;
         Ok(())
     }
+}
+
+/// Returns what a group is made again from.
+fn group_evidence(found: &GroupSurvey, inodes_by: Option<&Evidence>) -> Vec<String> {
+    let extents = found.owners.iter().filter(|rec| rec.inode().is_some()).count();
+    let files = format!(
+        "all inodes and forks of the volume are readable: {extents} extents of files and {} inode \
+         chunks of this group",
+        found.chunks.len(),
+    );
+    std::iter::once(files).chain(inodes_by.map(|by| by.text().to_owned())).collect()
 }
 
 /// Writes the primary superblock again, if it is damaged, or its counters changed.

@@ -249,6 +249,7 @@ impl<'c> Check<'c> {
             scrub: self.copies && to_check.mismatches.is_none(),
             heal,
             primary: to_check.primary.as_ref(),
+            chunks: None,
             mismatches: to_check.mismatches,
             progress: &Phases(&progress),
         };

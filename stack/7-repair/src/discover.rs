@@ -1,0 +1,150 @@
+//! Inode chunks of a group whose inode btrees are lost.
+//!
+//! Each inode of version 5 has its own number, the volume's UUID and a checksum, so that the block
+//! of an inode is known by itself. Inodes that were deleted with their chunk may be on the disk
+//! still: only blocks that the rmapbt has as inodes count, or, without it, blocks that no
+//! free-space btree has as free. A chunk in which no inode is in use is left out: its blocks become
+//! free.
+
+use xfskit_block::BlockDevice;
+use xfskit_check::{GroupSurvey, Run};
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
+use xfskit_format::inode::{CRC_OFFSET, Dinode, MAGIC};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Geometry};
+
+use crate::error::Result;
+
+/// Blocks that are read at once.
+const BATCH: u32 = 256;
+
+/// Which evidence showed where inodes may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// The rmapbt.
+    Rmapbt,
+    /// A free-space btree, which shows where they are not.
+    FreeSpace,
+    /// The inodes alone.
+    Inodes,
+}
+
+impl Evidence {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Rmapbt => "inodes with right checksums, where the rmapbt has inodes",
+            Self::FreeSpace => "inodes with right checksums, outside of free space",
+            Self::Inodes => "inodes with right checksums; no btree shows where they may be",
+        }
+    }
+}
+
+/// Returns the inode chunks of a group, by number.
+pub(crate) fn chunks(
+    dev: &dyn BlockDevice,
+    geo: &Geometry,
+    survey: &GroupSurvey,
+) -> Result<(Vec<Chunk>, Evidence)> {
+    let (runs, evidence) = places(geo, survey);
+    let mut found = Found { geo, agno: survey.agno, chunks: Vec::new() };
+    let mut blocks = Vec::new();
+    for run in runs {
+        for start in (run.start..run.start + run.len).step_by(BATCH as usize) {
+            let len = BATCH.min(run.start + run.len - start);
+            blocks.resize(len as usize * geo.blocksize(), 0);
+            let at = geo.agb_to_daddr(survey.agno, AgBlock(start)).byte_offset();
+            dev.read_at(at, &mut blocks)?;
+            for (agbno, block) in (start..).zip(blocks.chunks_exact(geo.blocksize())) {
+                found.add(AgBlock(agbno), block);
+            }
+        }
+    }
+    let in_use = |chunk: &Chunk| chunk.used() != 0;
+    Ok((found.chunks.into_iter().filter(in_use).collect(), evidence))
+}
+
+/// Returns where inodes may be.
+fn places(geo: &Geometry, survey: &GroupSurvey) -> (Vec<Run>, Evidence) {
+    let first = geo.ag_header_last().0 + 1;
+    let all = Run { start: first, len: geo.ag_length(survey.agno).saturating_sub(first) };
+    if let Some(inodes) = &survey.recorded_inodes {
+        return (inodes.clone(), Evidence::Rmapbt);
+    }
+    let Some(free) = &survey.recorded_free else { return (vec![all], Evidence::Inodes) };
+    let (mut runs, mut at, end) = (Vec::new(), all.start, all.start + all.len);
+    let behind = Run { start: end, len: 0 };
+    for free in free.iter().chain([&behind]) {
+        let start = free.start.min(end);
+        if at < start {
+            runs.push(Run { start: at, len: start - at });
+        }
+        at = at.max(start.saturating_add(free.len));
+    }
+    (runs, Evidence::FreeSpace)
+}
+
+/// The chunks found so far.
+struct Found<'g> {
+    geo: &'g Geometry,
+    agno: AgNumber,
+    chunks: Vec<Chunk>,
+}
+
+impl Found<'_> {
+    /// Adds the inodes of a block, if it has some.
+    fn add(&mut self, agbno: AgBlock, block: &[u8]) {
+        let first = self.geo.agb_to_agino(agbno);
+        let slots = block.chunks_exact(self.geo.inodesize());
+        let states: Vec<Option<bool>> =
+            (first.0..).zip(slots).map(|(agino, slot)| self.is_used(AgIno(agino), slot)).collect();
+        if states.iter().all(Option::is_none) {
+            return;
+        }
+        for (agino, state) in (first.0..).zip(states) {
+            // One whose checksum is wrong counts as used: the check names it.
+            self.put(AgIno(agino), state.unwrap_or(true));
+        }
+    }
+
+    /// Returns whether an inode is in use; `None` if it is none.
+    fn is_used(&self, agino: AgIno, slot: &[u8]) -> Option<bool> {
+        let inode = Dinode::parse(slot, self.geo)?;
+        let v3 = inode.v3?;
+        let own = v3.inumber.get() == self.geo.agino_to_ino(self.agno, agino).0
+            && v3.uuid == *self.geo.meta_uuid.as_bytes()
+            && inode.core.magic.get() == MAGIC;
+        (own && xfskit_crc::verify(slot, CRC_OFFSET)).then(|| !inode.is_free())
+    }
+
+    /// Adds an inode that exists. Inodes are added in order.
+    fn put(&mut self, agino: AgIno, is_used: bool) {
+        let start = self.chunk_start(agino);
+        if self.chunks.last().is_none_or(|chunk| chunk.startino != start) {
+            self.chunks.push(Chunk {
+                startino: start,
+                holemask: u16::MAX,
+                count: 0,
+                freecount: 0,
+                free: u64::MAX,
+            });
+        }
+        let Some(chunk) = self.chunks.last_mut() else { return };
+        let bit = agino.0 - start.0;
+        chunk.holemask &= !(1 << (bit / INODES_PER_HOLEMASK_BIT));
+        chunk.count += 1;
+        if is_used {
+            chunk.free &= !(1 << bit);
+        } else {
+            chunk.freecount += 1;
+        }
+    }
+
+    /// Returns where the chunk of an inode starts. With sparse inodes chunks are aligned to their
+    /// size; without, a chunk goes on where the last one began.
+    fn chunk_start(&self, agino: AgIno) -> AgIno {
+        let inside = |chunk: &&Chunk| agino.0 - chunk.startino.0 < INODES_PER_CHUNK;
+        if self.geo.features.sparse() {
+            return AgIno(agino.0 / INODES_PER_CHUNK * INODES_PER_CHUNK);
+        }
+        self.chunks.last().filter(inside).map_or(agino, |chunk| chunk.startino)
+    }
+}
