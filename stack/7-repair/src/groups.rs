@@ -71,13 +71,13 @@ fn at(geo: &Geometry, agno: AgNumber, agbno: AgBlock) -> ByteOffset {
 #[cfg(test)]
 mod tests {
     use xfskit_format::rmap::{self, owner};
-    use xfskit_units::{AgNumber, Geometry};
+    use xfskit_units::AgNumber;
 
     use super::*;
 
     #[test]
     fn what_no_file_uses_is_free() {
-        let geo = Geometry::example();
+        let geo = xfskit_units::example::geometry();
         let length = geo.ag_length(AgNumber(0));
         let used = |start: u32, len: u32| rmap::Rec {
             startblock: start.into(),
@@ -91,6 +91,9 @@ mod tests {
             owners: vec![used(0, 4), used(10, 5), used(12, 1), used(15, 5)],
             shared: Vec::new(),
             chunks: Vec::new(),
+            chunks_complete: true,
+            recorded_inodes: None,
+            recorded_free: None,
             unlinked: None,
         };
         let free: Vec<_> = unused(&geo, &survey).iter().map(|e| (e.start.0, e.end())).collect();

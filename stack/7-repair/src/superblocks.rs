@@ -51,6 +51,12 @@ pub(crate) fn with_needsrepair(sb: &Superblock) -> Superblock {
     sb
 }
 
+/// Returns true if `sector` is a superblock that is marked so.
+pub(crate) fn is_marked(sector: &[u8]) -> bool {
+    let sb = Superblock::parse(sector).filter(|sb| sb.magicnum.get() == sb::MAGIC);
+    sb.is_some_and(|sb| sb.features_incompat.get() & Incompat::NEEDSREPAIR.bits() != 0)
+}
+
 fn without_needsrepair(sb: &Superblock) -> Superblock {
     let mut sb = sb.clone();
     sb.features_incompat = (sb.features_incompat.get() & !Incompat::NEEDSREPAIR.bits()).into();

@@ -3,24 +3,29 @@
 //! ```text
 //! header | record | record | … | end
 //! header  magic, version, UUID of the volume, size of the device
-//! record  offset, length, CRC32c of the new bytes, the old bytes
+//! record  offset, length, CRC32c of each new sector, the old bytes
 //! end     the number of records, in the place of a record's length 0
 //! ```
 //!
 //! All numbers are little-endian. Header, records and end each end with a CRC32c of their own. The
-//! file is durable before the first write to the volume.
+//! file is durable before the first write to the volume. A sector has 512 bytes: a commit that was
+//! interrupted leaves some sectors of a range old and some new, and can be taken back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use xfskit_block::BlockDevice;
+use xfskit_format::sb;
 use xfskit_units::{ByteLen, ByteOffset, Uuid};
 
 use crate::error::{Error, Result};
+use crate::superblocks;
 
 const MAGIC: [u8; 8] = *b"XFSKUNDO";
 const VERSION: u32 = 1;
+/// Bytes of a sector.
+const SECTOR: usize = 512;
 /// Longest record, in bytes.
 pub(crate) const RECORD_MAX: usize = 1 << 20;
 
@@ -44,8 +49,21 @@ pub struct Undone {
 /// A record as it was read.
 struct Record {
     offset: ByteOffset,
-    new_crc: u32,
+    /// CRC32c of each new sector.
+    new: Vec<u32>,
     old: Vec<u8>,
+}
+
+impl Record {
+    /// Returns true if each sector of `now` is old or new. The first one of the volume may also be
+    /// a superblock with the mark of a commit.
+    fn is_known(&self, now: &[u8]) -> bool {
+        let sectors = now.chunks(SECTOR).zip(self.old.chunks(SECTOR)).zip(&self.new);
+        let known = sectors.map(|((now, old), new)| now == old || xfskit_crc::crc32c(now) == *new);
+        known.enumerate().all(|(n, known)| {
+            known || (n == 0 && self.offset.0 == 0 && superblocks::is_marked(now))
+        })
+    }
 }
 
 impl UndoFile {
@@ -71,19 +89,17 @@ impl UndoFile {
     /// Adds a range, which is at most [`RECORD_MAX`] long.
     pub(crate) fn add(&mut self, offset: ByteOffset, old: &[u8], new: &[u8]) -> Result<()> {
         let len = u32::try_from(old.len()).unwrap_or(u32::MAX);
-        let head = [
-            &offset.0.to_le_bytes()[..],
-            &len.to_le_bytes(),
-            &xfskit_crc::crc32c(new).to_le_bytes(),
-        ]
-        .concat();
+        let mut head = [&offset.0.to_le_bytes()[..], &len.to_le_bytes()].concat();
+        for sector in new.chunks(SECTOR) {
+            head.extend(xfskit_crc::crc32c(sector).to_le_bytes());
+        }
         self.records += 1;
         self.put(&[&head, old])
     }
 
     /// Ends the file, durably.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        let end = [&self.records.to_le_bytes()[..], &[0; 8]].concat();
+        let end = [&self.records.to_le_bytes()[..], &[0; 4]].concat();
         self.put(&[&end])?;
         let durable = self.to.flush().and_then(|()| self.to.get_ref().sync_all());
         let in_place = durable.and_then(|()| match self.path.parent() {
@@ -115,16 +131,16 @@ pub fn undo(path: &Path, dev: &dyn BlockDevice) -> Result<Undone> {
     let (uuid, size) = reader.header()?;
     let mut sector = vec![0; 512];
     dev.read_at(ByteOffset(0), &mut sector)?;
-    let (mut changed, mut all, mut own_uuid) = (0, 0, false);
+    let (mut changed, mut all) = (0, 0);
     while let Some(record) = reader.record()? {
         let mut now = vec![0; record.old.len()];
-        dev.read_at(record.offset, &mut now)?;
-        changed += usize::from(now != record.old && xfskit_crc::crc32c(&now) != record.new_crc);
+        let is_there = dev.read_at(record.offset, &mut now).is_ok();
+        changed += usize::from(!is_there || !record.is_known(&now));
         all += 1;
-        own_uuid |= record.offset.0 == 0 && has_uuid(&record.old, uuid);
     }
-    if size != dev.size() || !(own_uuid || has_uuid(&sector, uuid)) {
-        let volume = sector.get(32..48).and_then(|bytes| Uuid::from_slice(bytes).ok());
+    let is_other = sector.starts_with(&sb::MAGIC.to_be_bytes()) && !has_uuid(&sector, uuid);
+    if size != dev.size() || (changed > 0 && is_other) {
+        let volume = sector.get(UUID).and_then(|bytes| Uuid::from_slice(bytes).ok());
         return Err(Error::UndoOfOther {
             path: path.to_owned(),
             file: uuid.to_string(),
@@ -137,9 +153,12 @@ pub fn undo(path: &Path, dev: &dyn BlockDevice) -> Result<Undone> {
     put_back(path, dev)
 }
 
+/// Bytes of a superblock that have the UUID.
+const UUID: std::ops::Range<usize> = 32..48;
+
 /// Returns whether a superblock has this UUID.
 fn has_uuid(superblock: &[u8], uuid: Uuid) -> bool {
-    superblock.get(32..48) == Some(&uuid.as_bytes()[..])
+    superblock.get(UUID) == Some(&uuid.as_bytes()[..])
 }
 
 /// Writes what the file has. The superblock is the last: until then the volume stays marked.
@@ -214,7 +233,7 @@ impl<'p> Reader<'p> {
 
     /// Returns the next record; `None` at the end.
     fn record(&mut self) -> Result<Option<Record>> {
-        let mut head = [0; 16];
+        let mut head = vec![0; 12];
         self.take(&mut head)?;
         let len = u32_at(&head, 8) as usize;
         if len == 0 {
@@ -227,11 +246,14 @@ impl<'p> Reader<'p> {
         if len > RECORD_MAX {
             return Err(self.damaged("a record is too long"));
         }
+        let mut crcs = vec![0; 4 * len.div_ceil(SECTOR)];
+        self.take(&mut crcs)?;
         let mut old = vec![0; len];
         self.take(&mut old)?;
-        self.verify(&[&head, &old])?;
+        self.verify(&[&head, &crcs, &old])?;
         self.records += 1;
-        Ok(Some(Record { offset: ByteOffset(u64_at(&head, 0)), new_crc: u32_at(&head, 12), old }))
+        let new = crcs.chunks_exact(4).map(|crc| u32_at(crc, 0)).collect();
+        Ok(Some(Record { offset: ByteOffset(u64_at(&head, 0)), new, old }))
     }
 }
 

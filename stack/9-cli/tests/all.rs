@@ -27,4 +27,5 @@ mod mount_users;
 mod names;
 mod programs;
 mod read;
+mod repair;
 mod verified_reads;

@@ -1,0 +1,8 @@
+//! All integration tests of this crate, in one program.
+
+/// Kept images and planted faults are those of the check.
+#[path = "../../6-check/tests/common/mod.rs"]
+mod common;
+
+mod crashes;
+mod planted;
