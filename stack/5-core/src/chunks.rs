@@ -100,8 +100,21 @@ impl Volume {
         threads: usize,
         visit: impl Fn(&[Entry<'_>]) -> ControlFlow<()> + Sync,
     ) -> Result<()> {
+        self.bulkstat_groups(self.geo().ags(), threads, visit)
+    }
+
+    /// Passes the inodes in use of some groups to `visit`, as [`bulkstat`](Self::bulkstat) does.
+    ///
+    /// # Errors
+    /// As [`bulkstat`](Self::bulkstat).
+    pub fn bulkstat_groups(
+        &self,
+        groups: impl IntoIterator<Item = AgNumber>,
+        threads: usize,
+        visit: impl Fn(&[Entry<'_>]) -> ControlFlow<()> + Sync,
+    ) -> Result<()> {
         let mut leaves = Vec::new();
-        for agno in self.geo().ags() {
+        for agno in groups {
             leaves.extend(self.inobt_leaves(agno)?);
         }
         // `None` is the visitor's wish to stop.
