@@ -24,20 +24,21 @@ pub struct MappedExtent {
 }
 
 impl Volume {
-    /// Returns the extents of the data of inode `ino`, as they are now: what is in memory only is
-    /// written first. An extent that is shared in part is returned in parts.
+    /// Returns the extents of one fork of inode `ino`, as they are now: data that is in memory only
+    /// is written first. An extent that is shared in part is returned in parts.
     ///
     /// # Errors
     /// [`Error::NoInode`](crate::Error::NoInode), [`Error::Device`](crate::Error::Device),
     /// [`Error::Corrupt`](crate::Error::Corrupt).
-    pub fn mapped_extents(&self, ino: Ino) -> Result<Vec<MappedExtent>> {
-        if self.space().is_writable() {
+    pub fn mapped_extents(&self, ino: Ino, fork: Fork) -> Result<Vec<MappedExtent>> {
+        if self.space().is_writable() && fork == Fork::Data {
             self.flush_content(ino)?;
         }
         let (extents, reflink) = {
             let _kept = self.share(ino)?;
             let inode = self.iget(ino)?;
-            (self.extents(&inode, Fork::Data)?, inode.core().is_reflink())
+            let reflink = fork == Fork::Data && inode.core().is_reflink();
+            (self.extents(&inode, fork)?, reflink)
         };
         let mut mapped = Vec::new();
         for extent in extents.as_slice() {
