@@ -119,7 +119,8 @@ impl Space {
 /// Fails if a block does not begin with the key that its parent gives.
 fn verify_first(block: &Block<'_>, ctx: &Ctx<'_>, child: &Child) -> VerifyResult {
     let Some(wanted) = child.first else { return Ok(()) };
-    let found = if block.is_leaf() { first_record(block) } else { keys(block).first().map(|k| k.0) };
+    let found =
+        if block.is_leaf() { first_record(block) } else { keys(block).first().map(|k| k.0) };
     let matches = found.is_some_and(|found| match block.tree {
         // No tool compares the length in a key of this tree.
         Tree::Bno => found.0 == wanted.0,
@@ -177,9 +178,8 @@ fn keys(block: &Block<'_>) -> Vec<(Key, Option<u32>)> {
             block.keys::<U32>().iter().map(|key| ((key.get(), 0, 0), None)).collect()
         }
         Tree::Rmap => {
-            let key = |pair: &rmap::KeyPair| {
-                (pair.low.sort_key(), Some(pair.high.startblock.get()))
-            };
+            let key =
+                |pair: &rmap::KeyPair| (pair.low.sort_key(), Some(pair.high.startblock.get()));
             block.keys().iter().map(key).collect()
         }
     }

@@ -108,12 +108,7 @@ pub fn owners(volume: &Volume, ranges: &[AgRange], options: &Options<'_>) -> Fou
 }
 
 /// Returns the parts of `found`, which is sorted, within `range`, and the gaps between them.
-fn cut(
-    geo: &xfskit_units::Geometry,
-    range: &AgRange,
-    found: &[Owned],
-    known: bool,
-) -> Vec<Owned> {
+fn cut(geo: &xfskit_units::Geometry, range: &AgRange, found: &[Owned], known: bool) -> Vec<Owned> {
     let agno = range.agno;
     let end = range.blocks.end.min(geo.ag_length(agno));
     let ownerless = if known { Owner::Nobody } else { Owner::Unknown };

@@ -87,12 +87,7 @@ impl Owned {
     }
 
     /// Makes a run of blocks with inodes.
-    pub(crate) fn inodes(
-        agno: AgNumber,
-        blocks: Range<u32>,
-        first: Ino,
-        inopblock: u32,
-    ) -> Self {
+    pub(crate) fn inodes(agno: AgNumber, blocks: Range<u32>, first: Ino, inopblock: u32) -> Self {
         Self { inopblock, ..Self::new(agno, blocks, Owner::Inodes(first)) }
     }
 

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use xfskit_core::Volume;
+use xfskit_format::Fork;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::bytes::be32;
 use xfskit_format::rmap::{self, Rec, owner};
-use xfskit_format::Fork;
 use xfskit_space::Result;
 use xfskit_units::{AgBlock, AgNumber, FileOff};
 

@@ -322,9 +322,7 @@ fn owner_of(geo: &Geometry, part: &Owned, shared: bool) -> BlockOwner {
             unwritten,
             shared,
         },
-        Owner::ForkTree { ino, fork: of } => {
-            BlockOwner::ExtentTree { ino: ino.0, fork: of.into() }
-        }
+        Owner::ForkTree { ino, fork: of } => BlockOwner::ExtentTree { ino: ino.0, fork: of.into() },
         Owner::Undefined(owner) => BlockOwner::Undefined(owner),
         Owner::Nobody => BlockOwner::Nobody,
         Owner::Unknown => BlockOwner::Unknown,

@@ -91,11 +91,14 @@ fn print(runs: &[OwnedBlocks], out: &Out) -> Result<(), Failure> {
     let (first, second) = (width(|cell| cell.0.len()).max(7), width(|cell| cell.1.len()).max(8));
     let third = width(|cell| cell.2.to_string().len()).max(6);
     if !runs.is_empty() && !out.quiet() {
-        out.line(format!("{:>first$} {:<second$} {:>third$} OWNER", "FSBLOCK", "AG:BLOCK", "BLOCKS"))?;
+        out.line(format!(
+            "{:>first$} {:<second$} {:>third$} OWNER",
+            "FSBLOCK", "AG:BLOCK", "BLOCKS"
+        ))?;
     }
     for (run, (fsblock, place, count)) in runs.iter().zip(&cells) {
-        let mut line =
-            format!("{fsblock:>first$} {place:<second$} {count:>third$} {}", owner(run)).into_bytes();
+        let mut line = format!("{fsblock:>first$} {place:<second$} {count:>third$} {}", owner(run))
+            .into_bytes();
         if let Some(path) = &run.path {
             line.push(b' ');
             line.extend(out.name(path.as_os_str().as_bytes()));
@@ -133,7 +136,8 @@ fn owner(run: &OwnedBlocks) -> String {
                 format!("{startoff}-{end}")
             };
             let marks = [(*unwritten, " unwritten"), (*shared, " shared")];
-            let marks: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
+            let marks: String =
+                marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
             format!("inode {ino} {} {offset}{marks}", fork_name(*fork))
         }
         BlockOwner::ExtentTree { ino, fork, .. } => {
