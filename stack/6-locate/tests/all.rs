@@ -1,1 +1,6 @@
-//! All tests of the crate.
+//! All integration tests of this crate, in one program: it is linked once, and its tests share the
+//! processors.
+
+mod common;
+mod damage;
+mod owners;

@@ -11,7 +11,7 @@ use xfskit_units::{AgBlock, AgNumber, Daddr, FsBlock, Geometry};
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
 use crate::progress::Control;
-use crate::{CancelToken, Error, FileFork, FindPaths, Progress, Result, Volume};
+use crate::{CancelToken, Error, FileFork, FindPaths, InodePaths, InodeState, Progress, Result, Volume};
 
 /// Finds what blocks belong to: a builder. The rmapbt of a volume gives the owners at once. On a
 /// volume without, one scan of all structures serves all blocks together, as `blockget` of xfs_db
@@ -130,6 +130,9 @@ pub struct OwnedBlocks {
     pub owner: BlockOwner,
     /// A path of the owner, if it is a file and a path was found.
     pub path: Option<PathBuf>,
+    /// What the inode of the owner is, if paths were searched for: one without a path may have been
+    /// removed, or be the volume's own.
+    pub state: Option<InodeState>,
 }
 
 /// The result of [`FindOwners`].
@@ -212,8 +215,7 @@ impl<'c> FindOwners<'c> {
             let found = search.run(inos)?;
             warnings.extend(found.warnings);
             warnings_more = warnings_more.saturating_add(found.warnings_more);
-            let first = |mut inode: crate::InodePaths| Some((inode.ino, inode.paths.pop()?));
-            found.inodes.into_iter().filter_map(first).collect()
+            found.inodes.into_iter().map(|inode| (inode.ino, inode)).collect()
         };
         let mut owned = found.owned.into_iter();
         let mut next = |groups: Vec<AgRange>| {
@@ -261,17 +263,23 @@ fn groups_of(geo: &Geometry, range: &BlockRange) -> Result<Vec<AgRange>> {
 }
 
 /// Returns runs of blocks as the caller sees them.
-fn describe(geo: &Geometry, parts: &[Owned], paths: &BTreeMap<u64, PathBuf>) -> Vec<OwnedBlocks> {
+fn describe(
+    geo: &Geometry,
+    parts: &[Owned],
+    paths: &BTreeMap<u64, InodePaths>,
+) -> Vec<OwnedBlocks> {
     let shared = shared(parts);
     let described = parts.iter().zip(shared).map(|(part, shared)| {
         let owner = owner_of(geo, part, shared);
+        let inode = owner.ino().and_then(|ino| paths.get(&ino));
         OwnedBlocks {
             fsblock: geo.agb_to_fsb(part.agno, part.start).0,
             agno: part.agno.0,
             agbno: part.start.0,
             blockcount: part.len.0,
             device_offset: geo.agb_to_daddr(part.agno, part.start).byte_offset().0,
-            path: owner.ino().and_then(|ino| paths.get(&ino).cloned()),
+            path: inode.and_then(|inode| inode.paths.first().cloned()),
+            state: inode.map(|inode| inode.state),
             owner,
         }
     });

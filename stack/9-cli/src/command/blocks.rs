@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use xfskit::{BlockOwner, BlockRange, ErrorKind, FileFork, FindOwners, OwnedBlocks, Volume};
+use xfskit::{
+    BlockOwner, BlockRange, ErrorKind, FileFork, FindOwners, InodeState, OwnedBlocks, Volume,
+};
 
 use super::{open, path};
 use crate::exit::{Failure, Outcome};
@@ -50,7 +52,7 @@ struct Problem(&'static str);
 pub(crate) fn run(volume: &Volume, args: &Blocks, out: &Out) -> Outcome {
     let parse = |word: &String| range(word, args);
     let ranges = args.blocks.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-    let progress = Progress::beside_output(out, "blocks", Unit::Count("done"));
+    let progress = Progress::beside_output(out, "owners", Unit::Count("read"));
     let search = FindOwners::new(volume).threads(args.threads).scan(args.scan);
     let search = search.paths(!args.no_paths).progress(|at| progress.set(at.done, at.total));
     let found = search.run(&ranges).map_err(|error| open::failure(&error))?;
@@ -102,6 +104,8 @@ fn print(runs: &[OwnedBlocks], out: &Out) -> Result<(), Failure> {
         if let Some(path) = &run.path {
             line.push(b' ');
             line.extend(out.name(path.as_os_str().as_bytes()));
+        } else if let Some(what) = run.state.and_then(without_path) {
+            line.extend(format!(" ({what})").into_bytes());
         }
         out.line(line)?;
     }
@@ -146,6 +150,18 @@ fn owner(run: &OwnedBlocks) -> String {
         BlockOwner::Undefined(owner) => format!("owner {owner:#x}"),
         BlockOwner::Unknown => "unknown".into(),
         _ => "nothing".into(),
+    }
+}
+
+/// Returns what an inode without a path is.
+fn without_path(state: InodeState) -> Option<&'static str> {
+    match state {
+        InodeState::Internal(name) => Some(name),
+        InodeState::Unlinked => Some("removed while it was open"),
+        InodeState::Used => Some("no directory names it"),
+        InodeState::Damaged => Some("damaged"),
+        InodeState::Free | InodeState::Absent => Some("not in use"),
+        _ => None,
     }
 }
 
