@@ -51,9 +51,7 @@ fn a_block_has_the_owner_of_the_range_around_it() {
             assert!(owned.iter().any(|owned| owned.owner.ino() == ino), "{run:?}: {owned:?}");
             if let Owner::Extent { startoff, .. } = run.owner {
                 let ahead = FileOff(startoff.0 + u64::from(run.len.0 / 2));
-                let is_there = |owner: &Owner| {
-                    matches!(owner, Owner::Extent { startoff, .. } if *startoff == ahead)
-                };
+                let is_there = |owner: &Owner| matches!(owner, Owner::Extent { startoff, .. } if *startoff == ahead);
                 assert!(owned.iter().any(|owned| is_there(&owned.owner)), "{run:?}: {owned:?}");
             }
         }

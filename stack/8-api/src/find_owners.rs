@@ -11,7 +11,9 @@ use xfskit_units::{AgBlock, AgNumber, Daddr, FsBlock, Geometry};
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
 use crate::progress::Control;
-use crate::{CancelToken, Error, FileFork, FindPaths, InodePaths, InodeState, Progress, Result, Volume};
+use crate::{
+    CancelToken, Error, FileFork, FindPaths, InodePaths, InodeState, Progress, Result, Volume,
+};
 
 /// Finds what blocks belong to: a builder. The rmapbt of a volume gives the owners at once. On a
 /// volume without, one scan of all structures serves all blocks together, as `blockget` of xfs_db

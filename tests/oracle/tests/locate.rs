@@ -222,8 +222,7 @@ fn verify_blockuse(
     names: &Names,
 ) {
     let step = (owned.len() as u64 / ASKED).max(1);
-    let asked: Vec<&OwnedBlocks> =
-        owned.iter().step_by(usize::try_from(step).unwrap()).collect();
+    let asked: Vec<&OwnedBlocks> = owned.iter().step_by(usize::try_from(step).unwrap()).collect();
     let mut commands = vec!["blockget -n".to_owned()];
     for run in &asked {
         commands.push(format!("fsblock {}", run.fsblock));
