@@ -101,15 +101,29 @@ fn print(runs: &[OwnedBlocks], out: &Out) -> Result<(), Failure> {
     for (run, (fsblock, place, count)) in runs.iter().zip(&cells) {
         let mut line = format!("{fsblock:>first$} {place:<second$} {count:>third$} {}", owner(run))
             .into_bytes();
-        if let Some(path) = &run.path {
-            line.push(b' ');
-            line.extend(out.name(path.as_os_str().as_bytes()));
-        } else if let Some(what) = run.state.and_then(without_path) {
-            line.extend(format!(" ({what})").into_bytes());
-        }
+        line.extend(file(run, out));
         out.line(line)?;
     }
     Ok(())
+}
+
+/// Prints the owner of a block with a finding.
+pub(super) fn print_finding(run: &OwnedBlocks, out: &Out) -> Result<(), Failure> {
+    if out.json() {
+        return out.object(&object(run));
+    }
+    let mut line = format!("  block {} is of {}", place(run), owner(run)).into_bytes();
+    line.extend(file(run, out));
+    out.line(line)
+}
+
+/// Returns the path of the file that owns a run, behind a blank, or what the inode is.
+fn file(run: &OwnedBlocks, out: &Out) -> Vec<u8> {
+    match (&run.path, run.state.and_then(without_path)) {
+        (Some(path), _) => [b" ", &out.name(path.as_os_str().as_bytes())[..]].concat(),
+        (None, Some(what)) => format!(" ({what})").into_bytes(),
+        (None, None) => Vec::new(),
+    }
 }
 
 /// Returns the blocks of a run, as the command takes them.
