@@ -35,6 +35,10 @@ pub use warnings::Warnings;
 
 use wanted::Wanted;
 
+/// Number of runs before a run among which the one that it continues is looked for: as many files
+/// may share the blocks before.
+const NEAR: usize = 16;
+
 /// Options of a search.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -121,7 +125,7 @@ fn cut(geo: &xfskit_units::Geometry, range: &AgRange, found: &[Owned], known: bo
             owned.push(Owned::new(agno, covered..piece.start.0, ownerless));
         }
         covered = covered.max(piece.end());
-        match owned.iter_mut().rev().find(|last| last.end() == piece.start.0) {
+        match owned.iter_mut().rev().take(NEAR).find(|last| last.end() == piece.start.0) {
             Some(last) if last.takes_in(&piece) => {
                 last.len = ExtLen(last.len.0.saturating_add(piece.len.0));
             }

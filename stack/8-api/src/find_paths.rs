@@ -52,7 +52,7 @@ pub struct InodePaths {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PathsFound {
-    /// The inodes that were asked for, by number.
+    /// The inodes that were asked for, in this order.
     pub inodes: Vec<InodePaths>,
     /// Damage that the search met: paths may be missing.
     pub warnings: Vec<Error>,
@@ -89,8 +89,9 @@ impl<'c> FindPaths<'c> {
     pub fn run(&self, inos: impl IntoIterator<Item = u64>) -> Result<PathsFound> {
         let owner = &self.volume.owner;
         let _running = owner.enter()?;
-        let inos = inos.into_iter().map(Ino);
-        let found = owner.find_paths(inos, self.limit, &mut |dirs| self.control.at(dirs, 0));
+        let inos: Vec<Ino> = inos.into_iter().map(Ino).collect();
+        let mut step = |dirs| self.control.at(dirs, 0);
+        let mut found = owner.find_paths(inos.iter().copied(), self.limit, &mut step);
         if found.stopped {
             return Err(Error::new(Cause::Cancelled));
         }
@@ -99,8 +100,9 @@ impl<'c> FindPaths<'c> {
             let vfs::InodePaths { state, paths, names } = inode;
             InodePaths { ino: ino.0, state, paths: paths.into_iter().map(path).collect(), names }
         };
+        let asked = inos.into_iter().filter_map(|ino| found.inodes.remove_entry(&ino));
         Ok(PathsFound {
-            inodes: found.inodes.into_iter().map(inode).collect(),
+            inodes: asked.map(inode).collect(),
             warnings: found.warnings.into_iter().map(Error::new).collect(),
             warnings_more: found.warnings_more,
         })
