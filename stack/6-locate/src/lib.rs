@@ -125,11 +125,9 @@ fn cut(geo: &xfskit_units::Geometry, range: &AgRange, found: &[Owned], known: bo
             owned.push(Owned::new(agno, covered..piece.start.0, ownerless));
         }
         covered = covered.max(piece.end());
-        match owned.iter_mut().rev().take(NEAR).find(|last| last.end() == piece.start.0) {
-            Some(last) if last.takes_in(&piece) => {
-                last.len = ExtLen(last.len.0.saturating_add(piece.len.0));
-            }
-            _ => owned.push(piece),
+        match owned.iter_mut().rev().take(NEAR).find(|last| last.takes_in(&piece)) {
+            Some(last) => last.len = ExtLen(last.len.0.saturating_add(piece.len.0)),
+            None => owned.push(piece),
         }
     }
     if covered < end {
