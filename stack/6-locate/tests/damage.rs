@@ -72,7 +72,7 @@ fn damaged_headers_and_trees_hide_only_what_they_lead_to() {
         let start = sound.geo().ag_header_daddr(AgNumber(1), header).byte_offset();
         damage(&dev, ByteOffset(start.0 + 40));
         let volume = open(&dev);
-        let found = all(&volume, false);
+        let found = all(&volume, true);
         assert!(!found.warnings.is_empty(), "header {header}");
         verify_tiling(&volume, &found);
         let other = &found.owned[0];

@@ -214,6 +214,10 @@ fn blocks_of_a_damaged_volume_are_found_as_far_as_possible() {
 fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in dir.read_dir().unwrap() {
         let path = entry.unwrap().path();
+        // Some directories are too deep for a path.
+        if path.as_os_str().len() > 1000 {
+            continue;
+        }
         let metadata = path.symlink_metadata().unwrap();
         let is_plain = path.to_str().is_some_and(|path| {
             path.chars().all(|c| c.is_ascii_graphic() && !r#"\'""#.contains(c))

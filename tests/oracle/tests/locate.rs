@@ -3,15 +3,15 @@
 //! kernel and `blockuse` of xfs_db give.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use xfskit::{
     BlockOwner, BlockRange, FileFork, FindOwners, FindPaths, OwnedBlocks, Volume, VolumeOptions,
 };
-use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, matrix, needs, tools};
+use xfskit_test_support::{Image, Mount, Need, Scratch, Xfsprogs, kernel, matrix, needs, tools};
 
 /// Names by inode.
 type Names = BTreeMap<u64, BTreeSet<PathBuf>>;
@@ -71,14 +71,8 @@ fn verify_volume(name: &str) {
 /// Returns all names that the kernel shows.
 fn names(root: &Path) -> Names {
     let mut names = Names::new();
-    let mut waiting = vec![root.to_owned()];
-    while let Some(path) = waiting.pop() {
-        let metadata = path.symlink_metadata().unwrap();
-        let inside = Path::new("/").join(path.strip_prefix(root).unwrap());
-        names.entry(metadata.ino()).or_default().insert(inside);
-        if metadata.is_dir() {
-            waiting.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
-        }
+    for (path, entry) in kernel::manifest(root).entries {
+        names.entry(entry.ino).or_default().insert(OsString::from_vec(path).into());
     }
     names
 }
