@@ -6,7 +6,7 @@
 //!
 //! Damage is a warning, and does not hide the rest. Where an rmapbt is damaged, the scan takes its
 //! place. Where something that may own blocks cannot be read, a block without an owner is
-//! [`Owner::Unknown`], else it is [`Owner::Nobody`]: a leak.
+//! [`Owner::Unknown`], else it is [`Owner::Leaked`]: a leak.
 //!
 //! | read in this order | contents |
 //! | --- | --- |
@@ -115,7 +115,7 @@ pub fn owners(volume: &Volume, ranges: &[AgRange], options: &Options<'_>) -> Fou
 fn cut(geo: &xfskit_units::Geometry, range: &AgRange, found: &[Owned], known: bool) -> Vec<Owned> {
     let agno = range.agno;
     let end = range.blocks.end.min(geo.ag_length(agno));
-    let ownerless = if known { Owner::Nobody } else { Owner::Unknown };
+    let ownerless = if known { Owner::Leaked } else { Owner::Unknown };
     let mut owned: Vec<Owned> = Vec::new();
     let mut covered = range.blocks.start;
     let first = found.partition_point(|piece| piece.agno < agno);

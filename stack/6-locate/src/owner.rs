@@ -49,7 +49,7 @@ pub enum Owner {
     /// An owner in the rmapbt that the format does not define.
     Undefined(u64),
     /// Nothing: neither free nor in use. The block has leaked.
-    Nobody,
+    Leaked,
     /// Not known, because of damage.
     Unknown,
 }

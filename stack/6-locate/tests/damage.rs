@@ -60,7 +60,7 @@ fn blocks_of_a_damaged_inode_are_unknown() {
     let runs = found.owned.iter().flatten();
     let unknown = runs.clone().filter(|run| run.owner == Owner::Unknown);
     assert!(unknown.map(|run| run.len.0).sum::<u32>() > 0);
-    assert!(runs.clone().all(|run| run.owner != Owner::Nobody), "a leak is claimed");
+    assert!(runs.clone().all(|run| run.owner != Owner::Leaked), "a leak is claimed");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn damaged_headers_and_trees_hide_only_what_they_lead_to() {
         verify_tiling(&volume, &found);
         let other = &found.owned[0];
         assert!(other.iter().any(|run| run.owner == Owner::Free), "header {header}");
-        assert!(other.iter().all(|run| run.owner != Owner::Nobody), "header {header}");
+        assert!(other.iter().all(|run| run.owner != Owner::Leaked), "header {header}");
     }
     for tree in [Tree::Bno, Tree::Cnt, Tree::Ino, Tree::Fino, Tree::Refcount] {
         let dev = device("v5");
@@ -92,6 +92,6 @@ fn damaged_headers_and_trees_hide_only_what_they_lead_to() {
         let crc = format!("{}.crc", tree.ids().tree);
         assert!(ids(&found).contains(&crc.as_str()), "{:?}", found.warnings);
         verify_tiling(&volume, &found);
-        assert!(found.owned.iter().flatten().all(|run| run.owner != Owner::Nobody), "{tree:?}");
+        assert!(found.owned.iter().flatten().all(|run| run.owner != Owner::Leaked), "{tree:?}");
     }
 }

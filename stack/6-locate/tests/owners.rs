@@ -20,7 +20,7 @@ fn every_block_has_one_owner_or_is_shared() {
         assert!(found.complete && found.warnings.is_empty(), "{name}: {:?}", found.warnings);
         verify_tiling(&volume, &found);
         let mut owned = found.owned.iter().flatten();
-        let leaked = owned.find(|run| matches!(run.owner, Owner::Nobody | Owner::Unknown));
+        let leaked = owned.find(|run| matches!(run.owner, Owner::Leaked | Owner::Unknown));
         assert_eq!(leaked, None, "{name}");
     }
 }

@@ -99,7 +99,7 @@ pub enum BlockOwner {
     /// An owner that the format does not define.
     Undefined(u64),
     /// Nothing: neither in use nor free.
-    Nobody,
+    Leaked,
     /// Not known, because of damage.
     Unknown,
 }
@@ -334,7 +334,7 @@ fn owner_of(geo: &Geometry, part: &Owned, shared: bool) -> BlockOwner {
         },
         Owner::ForkTree { ino, fork: of } => BlockOwner::ExtentTree { ino: ino.0, fork: of.into() },
         Owner::Undefined(owner) => BlockOwner::Undefined(owner),
-        Owner::Nobody => BlockOwner::Nobody,
+        Owner::Leaked => BlockOwner::Leaked,
         Owner::Unknown => BlockOwner::Unknown,
     }
 }

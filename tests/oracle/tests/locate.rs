@@ -117,7 +117,7 @@ fn verify_owners(volume: &Volume) -> Vec<OwnedBlocks> {
         let mut covered = 0;
         let mut before: Option<&OwnedBlocks> = None;
         for run in owned {
-            assert!(!matches!(run.owner, BlockOwner::Nobody | BlockOwner::Unknown), "{run:?}");
+            assert!(!matches!(run.owner, BlockOwner::Leaked | BlockOwner::Unknown), "{run:?}");
             assert!(run.agbno <= covered, "a gap before {run:?}");
             if run.agbno < covered {
                 let is_shared = matches!(run.owner, BlockOwner::Extent { shared: true, .. });

@@ -43,7 +43,7 @@ struct Run<'a> {
     path: Option<Named<'a>>,
 }
 
-/// What is wrong with a block.
+/// The problem with a block.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Problem(&'static str);
@@ -71,7 +71,7 @@ pub(crate) fn run(volume: &Volume, args: &Blocks, out: &Out) -> Outcome {
     print(&runs, out)?;
     for run in &runs {
         let problem = match run.owner {
-            BlockOwner::Nobody => "neither in use nor free",
+            BlockOwner::Leaked => "neither in use nor free",
             BlockOwner::Unknown => "its owner is not known, because of damage",
             BlockOwner::Undefined(_) => "its owner in the rmapbt is none that exists",
             _ => continue,
@@ -201,7 +201,7 @@ fn object(run: &OwnedBlocks) -> Run<'_> {
         BlockOwner::ExtentTree { .. } => "extent_tree",
         BlockOwner::Undefined(_) => "undefined",
         BlockOwner::Unknown => "unknown",
-        _ => "nobody",
+        _ => "leaked",
     };
     let mut object = Run {
         fsblock: run.fsblock,

@@ -21,7 +21,7 @@ struct Found<'a> {
     path: Named<'a>,
 }
 
-/// What is wrong with a number that has no path.
+/// The problem with a number that has no path.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NoPath(String);
