@@ -128,12 +128,22 @@ impl Fs {
         if !volume.geo().valid_ino(ino) {
             return inode(InodeState::OutOfRange, Some(0));
         }
-        let in_tree = volume.geo().ino_split(ino).map(|(agno, agino)| chunk(volume, agno, agino));
-        match in_tree {
-            Some(Ok(InTree::Absent)) => return inode(InodeState::Absent, Some(0)),
-            Some(Ok(InTree::Free)) => return inode(InodeState::Free, Some(0)),
-            Some(Err(error)) => found.warn(error),
-            Some(Ok(InTree::Used)) | None => {}
+        let unused = |found: &mut PathsFound| {
+            let (agno, agino) = volume.geo().ino_split(ino)?;
+            match chunk(volume, agno, agino) {
+                Ok(InTree::Absent) => Some(inode(InodeState::Absent, Some(0))),
+                Ok(InTree::Free) => Some(inode(InodeState::Free, Some(0))),
+                Ok(InTree::Used) => None,
+                Err(error) => {
+                    found.warn(error);
+                    None
+                }
+            }
+        };
+        // The tree of a volume that is open for writing may change while it is read.
+        let is_live = volume.space().is_writable();
+        if let Some(unused) = (!is_live).then(|| unused(found)).flatten() {
+            return unused;
         }
         let read = match self.inode(ino) {
             Ok(read) => read,
@@ -141,6 +151,9 @@ impl Fs {
                 return inode(InodeState::Free, Some(0));
             }
             Err(error) => {
+                if let Some(unused) = is_live.then(|| unused(found)).flatten() {
+                    return unused;
+                }
                 found.warn(error);
                 return inode(InodeState::Damaged, None);
             }

@@ -184,14 +184,20 @@ impl<'c> FindOwners<'c> {
         /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled).
     }
 
-    /// Finds the owners of all blocks of these ranges. Damage is a result, not an error.
+    /// Finds the owners of all blocks of these ranges. Damage is a result, not an error. Of a volume
+    /// that is open for writing all changes are written in place first; nothing else should change
+    /// it meanwhile.
     ///
     /// # Errors
-    /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled); those of
+    /// [`Volume::sync`].
     pub fn run(&self, ranges: &[BlockRange]) -> Result<OwnersFound> {
         let owner = &self.volume.owner;
         let _running = owner.enter()?;
         let volume = owner.volume();
+        if owner.is_writable() {
+            volume.write_back().map_err(Error::new)?;
+        }
         let geo = volume.geo();
         let resolved: Vec<_> = ranges.iter().map(|range| groups_of(geo, range)).collect();
         let wanted: Vec<AgRange> = resolved.iter().flatten().flatten().cloned().collect();

@@ -313,3 +313,26 @@ fn extents_end_where_xfs_bmap_ends_them() {
     mount.unmount().unwrap();
     xfskit_test_support::verify::volume(&image, &scratch).unwrap();
 }
+
+// ---- shell -------------------------------------------------------------------------------------
+
+#[test]
+fn the_shell_finds_what_it_just_made() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("volume.img"));
+    expect(0, &["mkfs", "-q", "--size", "300M", &image]);
+    let content = shown(&bench.file("content", &[7; 40_000]));
+    let commands = format!("put {content} /file\nmkdir /dir\nblocks 0:0 0:5000\n");
+    let script = shown(&bench.file("script", commands.as_bytes()));
+    let run = expect(0, &["shell", "-q", "--file", &script, &image]);
+    assert!(run.stdout.contains("group headers") && run.stdout.contains("free space"));
+    let number = ino(&image, "/file");
+    let start =
+        json(&["extents", "--json", &image, "/file"])[0]["extents"][0]["startblock"].clone();
+    let commands = format!("mv /file /dir/moved\npath {number} {}\nblocks {start}\n", number + 60);
+    let script = shown(&bench.file("script", commands.as_bytes()));
+    let run = expect(1, &["shell", "-q", "--file", &script, &image]);
+    assert!(run.stdout.contains(&format!("{number} /dir/moved\n")), "{}", run.stdout);
+    assert!(run.stdout.contains(&format!("inode {number} data 0 /dir/moved\n")), "{}", run.stdout);
+    xfskit_test_support::verify::file(&bench.path("volume.img")).unwrap();
+}
