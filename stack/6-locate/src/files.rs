@@ -1,7 +1,6 @@
 //! Owners by a scan of all inodes, with the maps of their forks.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use xfskit_core::Volume;
@@ -9,6 +8,7 @@ use xfskit_core::bmap::ForkPart;
 use xfskit_core::chunks::Entry;
 use xfskit_format::Fork;
 use xfskit_format::inode::Format;
+use xfskit_units::AgNumber;
 
 use crate::Options;
 use crate::owner::{Owned, Owner};
@@ -24,7 +24,20 @@ pub(crate) struct Scanned {
     pub complete: bool,
 }
 
-/// Adds the wanted blocks of all files to `found`.
+/// What a scan has found so far.
+#[derive(Default)]
+struct Pass {
+    found: Mutex<(Vec<Owned>, Warnings)>,
+    /// Number of inodes that were visited.
+    visited: AtomicU64,
+    /// True once something could not be read.
+    damaged: AtomicBool,
+    /// True once the caller ended the scan.
+    stopped: AtomicBool,
+}
+
+/// Adds the wanted blocks of all files to `found`. Threads share the work of all groups; if the
+/// inode btree of one is damaged, the groups are scanned one by one, so that it hides no other.
 pub(crate) fn collect(
     volume: &Volume,
     wanted: &Wanted,
@@ -32,43 +45,59 @@ pub(crate) fn collect(
     found: &mut Vec<Owned>,
     warnings: &mut Warnings,
 ) -> Scanned {
-    let (known, complete) = (AtomicBool::new(true), AtomicBool::new(true));
-    let shared = Mutex::new((found, warnings));
-    let total = u64::from(volume.geo().agcount);
-    for agno in volume.geo().ags() {
-        let visit = |entries: &[Entry<'_>]| {
+    let mut pass = Pass::default();
+    if pass.scan(volume, volume.geo().ags(), wanted, options).is_err() {
+        pass = Pass::default();
+        for agno in volume.geo().ags() {
+            if let Err(error) = pass.scan(volume, [agno], wanted, options) {
+                pass.damaged.store(true, Ordering::Relaxed);
+                pass.found.lock().1.add(error);
+            }
+            if pass.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    let complete = !pass.stopped.into_inner();
+    let (mut own, faults) = pass.found.into_inner();
+    found.append(&mut own);
+    warnings.append(faults);
+    Scanned { known: complete && !pass.damaged.into_inner(), complete }
+}
+
+impl Pass {
+    /// Scans the inodes of some groups.
+    fn scan(
+        &self,
+        volume: &Volume,
+        groups: impl IntoIterator<Item = AgNumber>,
+        wanted: &Wanted,
+        options: &Options<'_>,
+    ) -> xfskit_core::Result<()> {
+        let counts = volume.counts();
+        let total = counts.icount.saturating_sub(counts.ifree);
+        volume.bulkstat_groups(groups, options.threads.max(1), |entries| {
             let (mut own, mut faults) = (Vec::new(), Vec::new());
             for entry in entries {
                 faults.extend(forks(volume, entry, wanted, &mut own));
             }
             if !faults.is_empty() {
-                known.store(false, Ordering::Relaxed);
+                self.damaged.store(true, Ordering::Relaxed);
             }
             if !own.is_empty() || !faults.is_empty() {
-                let (found, warnings) = &mut *shared.lock();
+                let (found, warnings) = &mut *self.found.lock();
                 found.append(&mut own);
                 faults.into_iter().for_each(|fault| warnings.add(fault));
             }
-            let step = (options.progress)(agno.0.into(), total);
+            let count = entries.len() as u64;
+            let visited = self.visited.fetch_add(count, Ordering::Relaxed) + count;
+            let step = (options.progress)(visited, total);
             if step.is_break() {
-                complete.store(false, Ordering::Relaxed);
+                self.stopped.store(true, Ordering::Relaxed);
             }
             step
-        };
-        if let Err(error) = volume.bulkstat_groups([agno], options.threads.max(1), visit) {
-            known.store(false, Ordering::Relaxed);
-            shared.lock().1.add(error);
-        }
-        if !complete.load(Ordering::Relaxed) || at(options, agno.0, total).is_break() {
-            return Scanned { known: false, complete: false };
-        }
+        })
     }
-    Scanned { known: known.into_inner(), complete: true }
-}
-
-/// Reports that group `agno` is done.
-fn at(options: &Options<'_>, agno: u32, total: u64) -> ControlFlow<()> {
-    (options.progress)(u64::from(agno).saturating_add(1), total)
 }
 
 /// Adds the wanted blocks of one inode to `own`. Returns what could not be read.

@@ -46,8 +46,8 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Scans the volume even where it has an rmapbt.
     pub scan: bool,
-    /// Receives the progress of a scan: the groups that are done, and all groups. A break ends the
-    /// search.
+    /// Receives the progress of a scan: the inodes that were visited, and all inodes in use. A
+    /// break ends the search.
     pub progress: &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync),
 }
 

@@ -27,4 +27,10 @@ impl Warnings {
             self.more = self.more.saturating_add(1);
         }
     }
+
+    /// Adds the warnings of `other`.
+    pub(crate) fn append(&mut self, other: Self) {
+        other.first.into_iter().for_each(|warning| self.add(warning));
+        self.more = self.more.saturating_add(other.more);
+    }
 }

@@ -176,7 +176,7 @@ impl<'c> FindOwners<'c> {
     }
 
     progress_method! {
-        /// Receives the progress of a scan: of groups, then of directories, whose total is not
+        /// Receives the progress of a scan: of inodes, then of directories, whose total is not
         /// known.
     }
 

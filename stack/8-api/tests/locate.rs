@@ -72,7 +72,7 @@ fn a_search_can_be_watched_and_cancelled() {
     });
     search.run(&[BlockRange::AgBlocks(0, 0..=9)]).unwrap();
     drop(search);
-    assert!(seen.into_inner() >= u64::from(volume.geometry().agcount));
+    assert!(seen.into_inner() >= 61, "inodes in use");
     let token = CancelToken::new();
     token.cancel();
     let block = [BlockRange::AgBlocks(0, 0..=9)];
