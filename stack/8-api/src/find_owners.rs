@@ -184,9 +184,9 @@ impl<'c> FindOwners<'c> {
         /// Stops when the token is cancelled: [`Cancelled`](crate::ErrorKind::Cancelled).
     }
 
-    /// Finds the owners of all blocks of these ranges. Damage is a result, not an error. Of a volume
-    /// that is open for writing all changes are written in place first; nothing else should change
-    /// it meanwhile.
+    /// Finds the owners of all blocks of these ranges. Damage is a result, not an error. On a
+    /// volume that is open for writing, all changes are written in place first; nothing else should
+    /// change it meanwhile.
     ///
     /// # Errors
     /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled); those of
