@@ -418,7 +418,8 @@ pub(crate) struct Get {
 Files on a mount by xfskit are named by their paths there; those of other volumes by the TARGET and
 their paths inside. The listing is that of `xfs_bmap -vp`, in units of 512 bytes. As there, it ends
 with the content of the file, unless space behind that was preallocated; --json has all extents, in
-blocks. An extent that other files share in part is listed in parts. Flags:
+blocks. An extent that other files share in part is listed in parts. Staging blocks of copy-on-write
+belong to no file on disk; `xfskit blocks` names them. Flags:
   100000  shared            010000  unwritten
   001000  does not begin on a stripe unit     000100  does not end on one
   000010  does not begin on a stripe width    000001  does not end on one
