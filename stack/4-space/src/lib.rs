@@ -23,6 +23,7 @@
 //! | `refcount` | reference counts and staging extents |
 //! | `finish` | the deferred work |
 //! | `trim` | free blocks, for the device to forget |
+//! | `walk` | the btrees of a group, read without a transaction |
 //! | [`inodes`] | inode numbers: allocation and freeing, by chunks |
 
 mod agfl;
@@ -50,6 +51,7 @@ mod rotor;
 pub mod space;
 mod trim;
 pub mod tx;
+mod walk;
 
 pub use deferred::Deferred;
 pub use error::{Error, Result};

@@ -60,6 +60,15 @@ pub struct Segment {
     pub backing: Backing,
 }
 
+/// A part of the blocks that a fork uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkPart {
+    /// An extent of its content.
+    Extent(Extent),
+    /// A block of its extent tree.
+    TreeBlock(FsBlock),
+}
+
 /// The extents of one fork, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentList {
@@ -176,8 +185,27 @@ impl Volume {
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
     pub fn extents_of(&self, core: &Dinode<'_>, ino: Ino, fork: Fork) -> Result<ExtentList> {
         let mut extents = Vec::new();
-        self.each_extent(core, (ino, fork), &WHOLE, &mut |extent| extents.push(extent))?;
+        self.each_part(core, (ino, fork), &WHOLE, &mut |part| {
+            if let ForkPart::Extent(extent) = part {
+                extents.push(extent);
+            }
+        })?;
         Ok(ExtentList { extents })
+    }
+
+    /// Passes all blocks that one fork of an inode uses to `each`: its extents, in order, and the
+    /// blocks of its extent tree. The caller has verified the inode.
+    ///
+    /// # Errors
+    /// As [`extents_of`](Self::extents_of). The parts before the corruption were passed.
+    pub fn each_fork_part(
+        &self,
+        core: &Dinode<'_>,
+        ino: Ino,
+        fork: Fork,
+        each: &mut dyn FnMut(ForkPart),
+    ) -> Result<()> {
+        self.each_part(core, (ino, fork), &WHOLE, each)
     }
 
     /// Verifies the map of one fork of inode `ino` as [`extents`](Self::extents) does, for `blocks`
@@ -189,17 +217,17 @@ impl Volume {
     pub(crate) fn verify_map(&self, ino: Ino, fork: Fork, blocks: &Range<FileOff>) -> Result<()> {
         let _kept = self.share(ino)?;
         let inode = self.iget(ino)?;
-        self.each_extent(&inode.core(), (ino, fork), blocks, &mut |_| ())
+        self.each_part(&inode.core(), (ino, fork), blocks, &mut |_| ())
     }
 
     /// Passes the verified extents of a fork that overlap `blocks`, and perhaps some beside them,
-    /// to `each`.
-    fn each_extent(
+    /// to `each`, with the blocks of the tree that lead to them.
+    fn each_part(
         &self,
         core: &Dinode<'_>,
         (ino, fork): (Ino, Fork),
         blocks: &Range<FileOff>,
-        each: &mut dyn FnMut(Extent),
+        each: &mut dyn FnMut(ForkPart),
     ) -> Result<()> {
         let ctx = self.ctx(inode::location(self.geo(), ino).fork(fork));
         let (rules, most) = (ExtentRules::of(core, fork), core.fork_nextents(fork));
@@ -243,6 +271,7 @@ impl Volume {
                 self.cache().read_ahead(&ranges);
                 for child in group {
                     let at = self.child_location(child, ino, fork);
+                    (seen.each)(ForkPart::TreeBlock(child.block));
                     self.read_child(child, level, (at, fork), &mut |block| {
                         if level == 0 {
                             self.check_right(before.take(), Some(child.block))?;
@@ -328,7 +357,7 @@ struct Seen<'a> {
     count: u64,
     /// End of the last one.
     end: FileOff,
-    each: &'a mut dyn FnMut(Extent),
+    each: &'a mut dyn FnMut(ForkPart),
 }
 
 impl Seen<'_> {
@@ -338,7 +367,7 @@ impl Seen<'_> {
             extent.verify(&ctx, self.rules)?;
             extent.follows(&ctx, self.end)?;
             (self.count, self.end) = (self.count + 1, extent.end());
-            (self.each)(extent);
+            (self.each)(ForkPart::Extent(extent));
         }
         self.ctx.at_most(self.count_id(), self.most, self.count)
     }

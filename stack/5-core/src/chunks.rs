@@ -79,11 +79,24 @@ impl Volume {
     /// quota, and everything in the metadata directory tree. [`bulkstat`](Self::bulkstat) visits
     /// these too; the kernel's does not.
     pub fn is_internal(&self, ino: Ino, inode: &Dinode<'_>) -> bool {
+        self.internal_name(ino, inode).is_some()
+    }
+
+    /// Returns the name of an inode that is internal to the volume.
+    pub fn internal_name(&self, ino: Ino, inode: &Dinode<'_>) -> Option<&'static str> {
         let (geo, sb) = (self.geo(), self.superblock());
-        let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
-        [geo.rbmino, geo.rsumino, geo.metadirino].contains(&Some(ino))
-            || quota.iter().any(|quota| quota.get() == ino.0)
-            || inode.flags2().contains(InodeFlags2::METADATA)
+        let quota = |ino: u64| Some(Ino(ino));
+        let named = [
+            (geo.rbmino, "the realtime bitmap"),
+            (geo.rsumino, "the realtime summary"),
+            (geo.metadirino, "the metadata directory"),
+            (quota(sb.uquotino.get()), "the user quota"),
+            (quota(sb.gquotino.get()), "the group quota"),
+            (quota(sb.pquotino.get()), "the project quota"),
+        ];
+        let name = named.iter().find(|(number, _)| *number == Some(ino)).map(|(_, name)| *name);
+        let is_metadata = inode.flags2().contains(InodeFlags2::METADATA);
+        name.or(is_metadata.then_some("a metadata file"))
     }
 
     /// Passes every inode in use of the whole volume to `visit`, in batches of up to some thousand,
@@ -100,8 +113,21 @@ impl Volume {
         threads: usize,
         visit: impl Fn(&[Entry<'_>]) -> ControlFlow<()> + Sync,
     ) -> Result<()> {
+        self.bulkstat_groups(self.geo().ags(), threads, visit)
+    }
+
+    /// Passes the inodes in use of some groups to `visit`, as [`bulkstat`](Self::bulkstat) does.
+    ///
+    /// # Errors
+    /// As [`bulkstat`](Self::bulkstat).
+    pub fn bulkstat_groups(
+        &self,
+        groups: impl IntoIterator<Item = AgNumber>,
+        threads: usize,
+        visit: impl Fn(&[Entry<'_>]) -> ControlFlow<()> + Sync,
+    ) -> Result<()> {
         let mut leaves = Vec::new();
-        for agno in self.geo().ags() {
+        for agno in groups {
             leaves.extend(self.inobt_leaves(agno)?);
         }
         // `None` is the visitor's wish to stop.

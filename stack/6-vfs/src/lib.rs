@@ -10,7 +10,7 @@
 //! | [`statfs`] | [`Statfs`]: size and free space of the volume |
 //! | [`path`] | resolves a path to an inode, with or without symbolic links |
 //! | [`walk`] | walks a tree entry by entry, sorted |
-//! | `ncheck` | finds the paths of inodes by a scan of all directories |
+//! | `ncheck` | finds the paths of inodes, by parent pointers or by a scan of all directories |
 //! | [`visited`] | directories that a walk entered, so that none is entered twice |
 //! | [`listing`] | lists a directory, portion by portion |
 //! | [`sweep`] | visits a tree as fast as the device allows, in the order of the disk |
@@ -45,6 +45,7 @@ pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
 pub use listing::{DirListing, Listing};
+pub use ncheck::{InodePaths, InodeState, PathsFound};
 pub use path::{Follow, join};
 pub use reader::{FileReader, Reader};
 pub use stat::Stat;

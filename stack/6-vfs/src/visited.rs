@@ -42,7 +42,7 @@ impl Visited {
 
     /// Returns the path by which a directory was entered first. Every parent was entered before its
     /// children, so the loop ends.
-    fn path(&self, ino: Ino) -> Vec<u8> {
+    pub(crate) fn path(&self, ino: Ino) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = ino;
         while let Some(Some((parent, name))) = self.parents.get(&at) {

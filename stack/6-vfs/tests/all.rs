@@ -7,5 +7,6 @@ mod damage;
 mod exchange;
 mod features;
 mod hints;
+mod ncheck;
 mod orphans;
 mod share;

@@ -156,8 +156,9 @@ impl Volume {
         self.core().secondary_superblock()
     }
 
-    /// Returns one path of each of these inodes, as far as directories name it: one scan of all
-    /// directories, as xfs_ncheck makes. Directories that cannot be read are passed over.
+    /// Returns one path of each of these inodes, as far as parent pointers or directories name it.
+    /// Directories that cannot be read are passed over; [`FindPaths`](crate::FindPaths) reports
+    /// them.
     ///
     /// # Errors
     /// [`Closed`](crate::ErrorKind::Closed).

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 use xfskit_core::MappedExtent;
+use xfskit_format::Fork;
+use xfskit_format::inode::InodeFlags;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, FileHandle, FileReader, SetAttr};
 
@@ -61,6 +63,45 @@ pub struct Extent {
     pub unwritten: bool,
     /// Other files, or other offsets of this one, have the same blocks.
     pub shared: bool,
+}
+
+/// One of the forks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileFork {
+    /// Its content; the entries of a directory.
+    Data,
+    /// Its extended attributes.
+    Attr,
+}
+
+impl From<FileFork> for Fork {
+    fn from(fork: FileFork) -> Self {
+        match fork {
+            FileFork::Data => Self::Data,
+            FileFork::Attr => Self::Attr,
+        }
+    }
+}
+
+impl From<Fork> for FileFork {
+    fn from(fork: Fork) -> Self {
+        match fork {
+            Fork::Data => Self::Data,
+            Fork::Attr => Self::Attr,
+        }
+    }
+}
+
+/// The map of one fork of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExtentMap {
+    /// Where it lies on the device, ascending.
+    pub extents: Vec<Extent>,
+    /// Size of the file's content, in bytes. Extents may lie behind it.
+    pub size: u64,
+    /// The file has the flag of preallocated space, as after `fallocate`.
+    pub preallocated: bool,
 }
 
 impl File {
@@ -353,7 +394,7 @@ impl File {
     /// Those of the device; [`Corrupt`](crate::ErrorKind::Corrupt).
     pub fn extents(&self) -> Result<Vec<Extent>> {
         let _running = self.owner.enter()?;
-        extents(&self.owner, self.ino).map_err(Error::new)
+        extents(&self.owner, self.ino, Fork::Data).map_err(Error::new)
     }
 
     /// Writes bytes `range` of the content to `out`, holes as zeroes, and returns their number:
@@ -389,8 +430,8 @@ impl File {
     }
 }
 
-/// Returns where the content of inode `ino` lies.
-pub(crate) fn extents(owner: &Owner, ino: Ino) -> vfs::Result<Vec<Extent>> {
+/// Returns where the content of one fork of inode `ino` lies.
+pub(crate) fn extents(owner: &Owner, ino: Ino, fork: Fork) -> vfs::Result<Vec<Extent>> {
     let volume = owner.volume();
     let geo = volume.geo();
     let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
@@ -403,7 +444,16 @@ pub(crate) fn extents(owner: &Owner, ino: Ino) -> vfs::Result<Vec<Extent>> {
             shared,
         })
     };
-    Ok(volume.mapped_extents(ino)?.into_iter().filter_map(known).collect())
+    Ok(volume.mapped_extents(ino, fork)?.into_iter().filter_map(known).collect())
+}
+
+/// Returns the map of one fork of inode `ino`.
+pub(crate) fn extent_map(owner: &Owner, ino: Ino, fork: FileFork) -> vfs::Result<ExtentMap> {
+    let extents = extents(owner, ino, fork.into())?;
+    let inode = owner.inode(ino)?;
+    let core = inode.core();
+    let preallocated = core.flags().contains(InodeFlags::PREALLOC);
+    Ok(ExtentMap { extents, size: core.size().0, preallocated })
 }
 
 impl Drop for File {

@@ -83,6 +83,7 @@
 //! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, within; [`Problem`]s on the way |
 //! | [`Check`] | a volume checked, finding by finding |
 //! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
+//! | [`FindPaths`], [`FindOwners`] | the paths of inodes, the owners of blocks |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
@@ -115,6 +116,8 @@ mod dir;
 mod error;
 mod extract;
 mod file;
+mod find_owners;
+mod find_paths;
 pub mod inspect;
 mod journal;
 pub mod md;
@@ -152,7 +155,9 @@ pub use check::{Check, Checked};
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, ErrorKind, Result};
 pub use extract::{Extract, Extracted};
-pub use file::{Extent, File};
+pub use file::{Extent, ExtentMap, File, FileFork};
+pub use find_owners::{BlockOwner, BlockRange, FindOwners, OwnedBlocks, OwnersFound};
+pub use find_paths::{FindPaths, InodePaths, InodeState, PathsFound};
 pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use mkfs::{Mkfs, MkfsPlan};

@@ -10,7 +10,7 @@ use xfskit_vfs::Follow;
 
 use crate::cause::Cause;
 use crate::shared::Owner;
-use crate::{Error, Extent, Result, Snapshot, Volume, VolumeOptions};
+use crate::{Error, ExtentMap, FileFork, Result, Snapshot, Volume, VolumeOptions};
 
 pub use xfskit_fuse::{IdMap, IdMapError, Kind as RequestKind, OptionError, Requests};
 
@@ -170,15 +170,16 @@ impl Mounted {
         &self.volume
     }
 
-    /// Returns the extents of inode `ino`, in order. Content that waits in memory is written first.
+    /// Returns the map of one fork of inode `ino`. Content that waits in memory is written first.
     ///
     /// # Errors
     /// The inode is free, or its map is damaged.
-    pub fn extents(&self, ino: u64) -> Result<Vec<Extent>> {
+    pub fn extent_map(&self, ino: u64, fork: FileFork) -> Result<ExtentMap> {
         let _running = self.volume.owner.enter()?;
         // Nothing waits in memory while the mount is frozen.
         let _changing = self.session.changing();
-        crate::file::extents(&self.volume.owner, xfskit_units::Ino(ino)).map_err(Error::new)
+        let ino = xfskit_units::Ino(ino);
+        crate::file::extent_map(&self.volume.owner, ino, fork).map_err(Error::new)
     }
 
     /// Makes changes wait until [`thaw`](Self::thaw), and writes all changes so far in place: the

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use xfskit_format::Fork;
 use xfskit_vfs::{Follow, Inode};
 
 use crate::{
-    Error, ErrorKind, Extent, File, Metadata, OpenOptions, ReadDir, Result, Volume, WalkDir,
-    WalkDirs,
+    Error, ErrorKind, Extent, ExtentMap, File, FileFork, Metadata, OpenOptions, ReadDir, Result,
+    Volume, WalkDir, WalkDirs,
 };
 
 impl Volume {
@@ -202,7 +203,18 @@ impl Volume {
 
     fn extents_at(&self, path: &Path, follow: Follow) -> Result<Vec<Extent>> {
         self.at("map", path, |owner, path| {
-            crate::file::extents(owner, owner.resolve(path, follow)?.ino())
+            crate::file::extents(owner, owner.resolve(path, follow)?.ino(), Fork::Data)
+        })
+    }
+
+    /// Returns the map of one fork of a file, with what `xfs_bmap` needs to print it. A symbolic
+    /// link is followed.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata).
+    pub fn extent_map(&self, path: impl AsRef<Path>, fork: FileFork) -> Result<ExtentMap> {
+        self.at("map", path.as_ref(), |owner, path| {
+            crate::file::extent_map(owner, owner.resolve(path, Follow::Yes)?.ino(), fork)
         })
     }
 }

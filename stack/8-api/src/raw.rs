@@ -9,6 +9,7 @@
 //! | `fuse` | 7: mounted volumes (feature `mount`) |
 //! | [`vfs`] | 6: paths, names, bytes: what [`Volume`] stands on |
 //! | [`mkfs`], [`check`](mod@check), [`inspect`] | 6: make, verify and print a volume |
+//! | [`locate`] | 6: find the owners of blocks |
 //! | [`core`] | 5: inodes, extent maps, directories, attributes |
 //! | [`target`] | 3: from a name to a device |
 //! | [`log`] | 2: the journal |
@@ -28,6 +29,7 @@ pub use xfskit_format as format;
 #[cfg(feature = "mount")]
 pub use xfskit_fuse as fuse;
 pub use xfskit_inspect as inspect;
+pub use xfskit_locate as locate;
 pub use xfskit_log as log;
 pub use xfskit_md as md;
 pub use xfskit_mkfs as mkfs;

@@ -11,6 +11,7 @@ mod examples;
 mod files;
 mod guess;
 mod live;
+mod locate;
 mod snapshot;
 mod trees;
 mod verified_array;

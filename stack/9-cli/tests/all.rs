@@ -12,6 +12,7 @@ mod damaged_journal;
 mod findings;
 mod heal;
 mod hostile;
+mod locate;
 mod lost_superblock;
 mod make;
 mod md;

@@ -10,8 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
+use xfskit_locate::AgRange;
 use xfskit_test_support::kept;
 use xfskit_units::{ByteLen, ByteOffset, Ino};
+use xfskit_vfs::{Clock, Fs, Timestamp};
 
 use crate::change::{self, Change};
 
@@ -115,6 +117,8 @@ fn images() -> &'static [Image] {
 
 /// Most changes of one input.
 const CHANGES_MAX: usize = 16;
+/// Most groups whose blocks are located; the images have fewer.
+const GROUPS_MAX: usize = 16;
 /// Most inodes that one walk visits; the images have fewer.
 const INODES_MAX: usize = 5000;
 
@@ -138,7 +142,35 @@ pub fn open_walk_check(data: &[u8]) {
     }
     if let Ok(volume) = Volume::open(dev, &OpenOptions::default()) {
         walk(&volume);
+        locate(volume);
     }
+}
+
+/// Finds the owners of all blocks in both ways, and the paths of their inodes. Every block has an
+/// owner, whatever is damaged.
+fn locate(volume: Volume) {
+    let geo = volume.geo().clone();
+    let ags = geo.ags().take(GROUPS_MAX);
+    let ranges: Vec<AgRange> =
+        ags.map(|agno| AgRange { agno, blocks: 0..geo.ag_length(agno) }).collect();
+    let mut inos = BTreeSet::new();
+    for scan in [false, true] {
+        let options = xfskit_locate::Options { scan, ..Default::default() };
+        let found = xfskit_locate::owners(&volume, &ranges, &options);
+        for (range, owned) in ranges.iter().zip(&found.owned) {
+            let mut covered = 0;
+            for run in owned {
+                assert!(run.start.0 <= covered, "blocks of {range:?} have no owner");
+                covered = covered.max(run.end());
+            }
+            assert_eq!(covered, range.blocks.end, "blocks of {range:?} have no owner");
+            inos.extend(owned.iter().filter_map(|run| run.owner.ino()));
+        }
+    }
+    let fs = Fs::new(volume, Clock::fixed(Timestamp { sec: 0, nsec: 0 }));
+    let inos = inos.into_iter().take(INODES_MAX);
+    let found = fs.find_paths(inos, 4, &mut |_| ControlFlow::Continue(()));
+    assert!(found.inodes.values().all(|inode| inode.paths.len() <= 4));
 }
 
 /// Returns the seeds: each image as it is, and a change of many of its blocks.

@@ -9,6 +9,7 @@ mod get;
 mod harness;
 mod inode_rules;
 mod journal_options;
+mod locate;
 mod logs;
 mod mkfs;
 mod orphans;

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     if !out.json() {
         out.raw(findings.folded().as_bytes())?;
     }
-    if !out.quiet() && findings.have_inodes() {
+    if !out.quiet() && findings.have_paths() {
         let opened = || {
             let device = compared.as_ref().map(|compared| Ok(compared.device()));
             let device = device.or_else(|| snapshot.as_ref().map(|snapshot| Ok(snapshot.data())));

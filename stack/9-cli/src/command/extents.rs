@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
+use xfskit::FileFork;
 
-use super::mount::{self, Extent, Layout};
+use super::mount::{self, Extent, FileEnd, Layout, Listed};
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::read::Extents;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Extents, out: &Out) -> Outcome {
     // A directory may be the target, whose paths follow; another file may not.
     let is_file = mount::is_on_mount(first) && !Path::new(first).is_dir();
     if is_file || files.iter().all(|file| mount::is_on_mount(file)) {
-        return each(&files, out, mount::extents);
+        return each(&files, out, |file| mount::extents(file, args.attributes));
     }
     if args.paths.is_empty() {
         let shown = first.to_string_lossy();
@@ -58,9 +59,11 @@ pub(crate) fn run(args: &Extents, out: &Out) -> Outcome {
     }
     let volume = mount::volume_to_read(&args.target, out)?;
     let layout = Layout::of(&volume);
+    let fork = if args.attributes { FileFork::Attr } else { FileFork::Data };
     each(&files[1..], out, |file| {
-        let extents = volume.extents(open::inside(file)?).map_err(|e| open::failure(&e))?;
-        Ok((layout, extents.iter().map(Extent::from).collect()))
+        let map = volume.extent_map(open::inside(file)?, fork).map_err(|e| open::failure(&e))?;
+        let extents = map.extents.iter().map(Extent::from).collect();
+        Ok(Listed { layout, end: FileEnd::of(&map, fork), extents })
     })
 }
 
@@ -68,11 +71,11 @@ pub(crate) fn run(args: &Extents, out: &Out) -> Outcome {
 fn each(
     files: &[&OsStr],
     out: &Out,
-    extents: impl Fn(&OsStr) -> Result<(Layout, Vec<Extent>), Failure>,
+    extents: impl Fn(&OsStr) -> Result<Listed, Failure>,
 ) -> Outcome {
     for file in files {
         match extents(file) {
-            Ok((layout, extents)) => print(file, &layout, &extents, out)?,
+            Ok(listed) => print(file, &listed, out)?,
             Err(failure) if files.len() == 1 => return Err(failure),
             Err(failure) => out.fault_in(file.as_bytes(), &Fault(failure.message), None, None),
         }
@@ -85,7 +88,8 @@ fn each(
 #[error("{0}")]
 struct Fault(String);
 
-fn print(file: &OsStr, layout: &Layout, extents: &[Extent], out: &Out) -> Result<(), Failure> {
+fn print(file: &OsStr, listed: &Listed, out: &Out) -> Result<(), Failure> {
+    let Listed { layout, end, extents } = listed;
     let blocks = |bytes: u64| bytes / layout.blocksize.max(1);
     let piece = |extent: &Extent| Piece {
         startoff: blocks(extent.start),
@@ -99,7 +103,7 @@ fn print(file: &OsStr, layout: &Layout, extents: &[Extent], out: &Out) -> Result
         blocksize: layout.blocksize,
         extents: extents.iter().map(piece).collect(),
     };
-    out.result(&report, |_| text(file, layout, extents))
+    out.result(&report, |_| text(file, layout, &up_to_end(layout, *end, extents), *end))
 }
 
 /// A line of the listing.
@@ -112,13 +116,29 @@ struct Row {
     flags: String,
 }
 
+/// Returns the first byte behind the last block of the content.
+fn end_of_blocks(layout: &Layout, end: FileEnd) -> u64 {
+    end.size.checked_next_multiple_of(layout.blocksize.max(1)).unwrap_or(u64::MAX)
+}
+
+/// Returns the extents that xfs_bmap lists: up to the end of the content, unless space behind it
+/// was preallocated.
+fn up_to_end(layout: &Layout, end: FileEnd, extents: &[Extent]) -> Vec<Extent> {
+    if end.preallocated {
+        return extents.to_vec();
+    }
+    let end = end_of_blocks(layout, end);
+    let inside = extents.iter().filter(|extent| extent.start < end);
+    inside.map(|extent| Extent { len: extent.len.min(end - extent.start), ..*extent }).collect()
+}
+
 /// Returns the listing of `xfs_bmap -vp`.
-fn text(file: &OsStr, layout: &Layout, extents: &[Extent]) -> String {
+fn text(file: &OsStr, layout: &Layout, extents: &[Extent], end: FileEnd) -> String {
     let name = show::name(file.as_bytes());
     if extents.is_empty() {
         return format!("{name}: no extents\n");
     }
-    let rows = rows(layout, extents);
+    let rows = rows(layout, extents, end);
     let width = |least: usize, of: fn(&Row) -> &str| {
         rows.iter().map(|row| of(row).len()).fold(least, usize::max)
     };
@@ -143,24 +163,24 @@ fn text(file: &OsStr, layout: &Layout, extents: &[Extent]) -> String {
     text
 }
 
-/// Returns the lines: extents, and holes between them.
-fn rows(layout: &Layout, extents: &[Extent]) -> Vec<Row> {
+/// Returns the lines: extents, and holes between them and before the end.
+fn rows(layout: &Layout, extents: &[Extent], end: FileEnd) -> Vec<Row> {
     let range = |start: u64, len: u64| {
         let (start, end) = (start / UNIT, start.saturating_add(len) / UNIT);
         format!("{start}..{}", end.saturating_sub(1))
     };
+    let hole = |at: u64, len: u64| Row {
+        range: format!("[{}]:", range(at, len)),
+        place: "hole".into(),
+        group: String::new(),
+        in_group: String::new(),
+        total: len / UNIT,
+        flags: String::new(),
+    };
     let (mut rows, mut at) = (Vec::new(), 0);
     for extent in extents {
         if extent.start > at {
-            let len = extent.start - at;
-            rows.push(Row {
-                range: format!("[{}]:", range(at, len)),
-                place: "hole".into(),
-                group: String::new(),
-                in_group: String::new(),
-                total: len / UNIT,
-                flags: String::new(),
-            });
+            rows.push(hole(at, extent.start - at));
         }
         let group = extent.device / layout.group.max(1);
         let in_group = range(extent.device % layout.group.max(1), extent.len);
@@ -173,6 +193,9 @@ fn rows(layout: &Layout, extents: &[Extent]) -> Vec<Row> {
             flags: format!("{:06o}", flags(layout, extent)),
         });
         at = extent.start.saturating_add(extent.len);
+    }
+    if let Some(len @ 1..) = end_of_blocks(layout, end).checked_sub(at) {
+        rows.push(hole(at, len));
     }
     rows
 }

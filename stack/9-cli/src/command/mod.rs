@@ -2,6 +2,7 @@
 
 mod action;
 mod bench;
+mod blocks;
 mod bulkstat;
 mod cat;
 pub(crate) mod change;
@@ -27,6 +28,7 @@ mod md;
 mod mkfs;
 mod mount;
 mod open;
+mod path;
 mod recover;
 mod repair;
 mod stat;

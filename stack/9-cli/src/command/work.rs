@@ -3,12 +3,12 @@
 
 use xfskit::{NewUuid, Volume};
 
-use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
+use super::{blocks, cat, df, du, find, get, identity, ls, path, stat, stats, tree, xattr};
 use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
-    Command, Completions, Man, Target, bench, change, make, md, metadata, mount, programs, read,
-    repair,
+    Command, Completions, Man, Target, bench, change, locate, make, md, metadata, mount, programs,
+    read, repair,
 };
 use crate::out::Out;
 
@@ -36,6 +36,8 @@ pub(crate) enum ReadCommand<'c> {
     Du(&'c read::Du),
     Stats(&'c read::Stats),
     Get(&'c read::Get),
+    Path(&'c locate::Path),
+    Blocks(&'c locate::Blocks),
     Label,
     Uuid,
 }
@@ -103,6 +105,8 @@ impl<'c> Work<'c> {
             Command::Du(args) => Self::Read(args.target.clone(), ReadCommand::Du(args)),
             Command::Stats(args) => Self::Read(args.target.clone(), ReadCommand::Stats(args)),
             Command::Get(args) => Self::Read(args.target.clone(), ReadCommand::Get(args)),
+            Command::Path(args) => Self::Read(args.target.clone(), ReadCommand::Path(args)),
+            Command::Blocks(args) => Self::Read(args.target.clone(), ReadCommand::Blocks(args)),
             Command::Xattr(args) => Self::of_xattr(&args.what),
             Command::Label(args) => match &args.label {
                 Some(label) => Self::Change(&args.target, Change::Label(label)),
@@ -188,6 +192,8 @@ impl ReadCommand<'_> {
             Self::Du(args) => du::run(volume, args, out),
             Self::Stats(args) => stats::run(volume, args, out),
             Self::Get(args) => get::run(volume, args, out),
+            Self::Path(args) => path::run(volume, args, out),
+            Self::Blocks(args) => blocks::run(volume, args, out),
             Self::Label => identity::label(volume, out),
             Self::Uuid => identity::uuid(volume, out),
         }

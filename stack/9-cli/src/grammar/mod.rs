@@ -11,6 +11,7 @@
 //! | [`read`] | commands that read the files of a volume: `info`, `ls`, `get`, … |
 //! | [`change`] | commands that change a volume: `put`, `mkdir`, `rm`, `shell`, … |
 //! | [`metadata`] | `check`, `inspect`, `log`, `recover` |
+//! | [`locate`] | `path`, `blocks` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
@@ -24,6 +25,7 @@ pub(crate) mod arguments;
 pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod claims;
+pub(crate) mod locate;
 pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;
@@ -247,6 +249,8 @@ commands! {
         Compilebench(programs::Compilebench) => Access::Reads,
         Bulkstat(read::Bulkstat) => Access::Reads,
         Extents(read::Extents) => Access::Reads,
+        Path(locate::Path) => Access::Reads,
+        Blocks(locate::Blocks) => Access::Reads,
         Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
         Repair(repair::Repair) => Access::Writes,
         Undo(repair::Undo) => Access::Writes,

@@ -416,21 +416,27 @@ pub(crate) struct Get {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Files on a mount by xfskit are named by their paths there; those of other volumes by the TARGET and
-their paths inside. The listing is that of `xfs_bmap -vp`, in units of 512 bytes; with --json all
-numbers are blocks. An extent that other files share in part is listed in parts. Flags:
+their paths inside. The listing is that of `xfs_bmap -vp`, in units of 512 bytes. As there, it ends
+with the content of the file, unless space behind that was preallocated; --json has all extents, in
+blocks. An extent that other files share in part is listed in parts. Staging blocks of copy-on-write
+belong to no file on disk; `xfskit blocks` names them. Flags:
   100000  shared            010000  unwritten
   001000  does not begin on a stripe unit     000100  does not end on one
   000010  does not begin on a stripe width    000001  does not end on one
 
 Examples:
   xfskit extents /mnt/a /mnt/b              files on a mount by xfskit
-  xfskit extents disk.img /var/log/wtmp     a file of a volume that is not mounted")]
+  xfskit extents disk.img /var/log/wtmp     a file of a volume that is not mounted
+  xfskit extents -a disk.img /srv/data      where its extended attributes are (xfs_bmap -avp)")]
 pub(crate) struct Extents {
     #[command(flatten)]
     pub target: Target,
     /// The files
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
+    /// List the extents of extended attributes, not those of the content
+    #[arg(short, long)]
+    pub attributes: bool,
 }
 
 /// List every inode from the inode btrees

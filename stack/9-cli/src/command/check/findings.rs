@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use xfskit::{CheckId, Finding, Volume};
+use xfskit::{BlockRange, CheckId, FindOwners, Finding, Volume};
 
-use crate::command::open;
+use crate::command::{blocks, open};
 use crate::exit::Failure;
 use crate::out::Out;
 use crate::show::{self, Named};
@@ -16,6 +16,11 @@ use crate::show::{self, Named};
 const PRINTED_AT_PLACE: u32 = 8;
 /// Number of findings of one check that are printed.
 const PRINTED_MAX: u32 = 64;
+
+/// Checks about the owners of a block.
+const OWNERS: [&str; 2] = ["block.claimed-twice", "block.free-but-used"];
+/// Number of blocks whose owners are printed.
+const BLOCKS_MAX: usize = 64;
 
 /// The inode of a finding, or else its group.
 type Place = (Option<u64>, Option<u32>);
@@ -45,11 +50,14 @@ pub(super) struct Findings {
     counts: BTreeMap<CheckId, Count>,
     /// Inodes of printed findings.
     inodes: BTreeSet<u64>,
+    /// Blocks of printed findings that are about their owners: the group, and the block there.
+    blocks: BTreeSet<(u32, u32)>,
 }
 
 impl Findings {
     pub(super) fn new(all: bool) -> Self {
-        Self { all, counts: BTreeMap::new(), inodes: BTreeSet::new() }
+        let (counts, inodes, blocks) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { all, counts, inodes, blocks }
     }
 
     /// Counts a finding. Returns true if it is to be printed.
@@ -61,12 +69,15 @@ impl Findings {
             return false;
         }
         self.inodes.extend(ino);
+        if OWNERS.contains(&check.0) && self.blocks.len() < BLOCKS_MAX {
+            self.blocks.extend(agno.zip(at.agbno.map(|agbno| agbno.0)));
+        }
         true
     }
 
-    /// Returns true if a printed finding is in an inode.
-    pub(super) fn have_inodes(&self) -> bool {
-        !self.inodes.is_empty()
+    /// Returns true if a printed finding is in an inode, or about the owners of a block.
+    pub(super) fn have_paths(&self) -> bool {
+        !self.inodes.is_empty() || !self.blocks.is_empty()
     }
 
     /// Returns the numbers of findings that were not printed.
@@ -80,8 +91,18 @@ impl Findings {
         text
     }
 
-    /// Prints the paths of the inodes with findings, found by one scan of the directories.
+    /// Prints the owners of the blocks with findings, and the paths of the inodes.
     pub(super) fn print_paths(self, volume: &Volume, out: &Out) -> Result<(), Failure> {
+        let range = |&(agno, agbno): &(u32, u32)| BlockRange::AgBlocks(agno, agbno..=agbno);
+        let ranges: Vec<BlockRange> = self.blocks.iter().map(range).collect();
+        if !ranges.is_empty() {
+            // The check was of what the inodes say, not of the rmapbt.
+            let found = FindOwners::new(volume).scan(true).run(&ranges);
+            let found = found.map_err(|error| open::failure(&error))?;
+            for run in found.ranges.iter().flatten().flatten() {
+                blocks::print_finding(run, out)?;
+            }
+        }
         let paths = volume.paths_of(self.inodes).map_err(|error| open::failure(&error))?;
         for (inode, path) in paths {
             let path = path.as_os_str().as_bytes();

@@ -15,9 +15,9 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use xfskit::Mounted;
+use xfskit::{FileFork, Mounted};
 
-use super::protocol::{Ended, Extent, Reply, Request, State, Stats, address, send};
+use super::protocol::{Ended, Extent, FileEnd, Reply, Request, State, Stats, address, send};
 use super::{array, mounts};
 use crate::command::action::Runner;
 use crate::command::open;
@@ -215,7 +215,10 @@ fn serve(
     request: Request,
 ) -> std::io::Result<()> {
     let done = match request {
-        Request::Extents { ino } => return extents(mounted, client, ino),
+        Request::Extents { ino, attr } => {
+            let fork = if attr { FileFork::Attr } else { FileFork::Data };
+            return extents(mounted, client, ino, fork);
+        }
         Request::Array(job) => return array::run(mounted, client, &job, runner),
         Request::Snapshot => match mounted.snapshot() {
             Ok(snapshot) => {
@@ -243,12 +246,18 @@ fn freeze(mounted: &Mounted) -> Result<(), Failure> {
     }
 }
 
-fn extents(mounted: &Mounted, client: &UnixStream, ino: u64) -> std::io::Result<()> {
-    let extents = match mounted.extents(ino) {
-        Ok(extents) => extents,
+fn extents(
+    mounted: &Mounted,
+    client: &UnixStream,
+    ino: u64,
+    fork: FileFork,
+) -> std::io::Result<()> {
+    let map = match mounted.extent_map(ino, fork) {
+        Ok(map) => map,
         Err(error) => return send(client, &Reply::Failed(open::failure(&error).into())),
     };
-    for some in extents.chunks(EXTENTS) {
+    send(client, &Reply::File(FileEnd::of(&map, fork)))?;
+    for some in map.extents.chunks(EXTENTS) {
         send(client, &Reply::Extents(some.iter().map(Extent::from).collect()))?;
     }
     send(client, &Reply::Done)

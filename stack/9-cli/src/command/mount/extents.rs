@@ -8,16 +8,23 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::mounts;
-use super::protocol::{Client, Extent, Layout, Reply, Request};
+use super::protocol::{Client, Extent, FileEnd, Layout, Reply, Request};
 use crate::exit::Failure;
+
+/// The extents of one fork of a file, and what their listing needs to know.
+pub(crate) struct Listed {
+    pub layout: Layout,
+    pub end: FileEnd,
+    pub extents: Vec<Extent>,
+}
 
 /// Returns true if `file` is on a mount by xfskit.
 pub(crate) fn is_on_mount(file: &OsStr) -> bool {
     matches!(mounts::of(Path::new(file)), Ok(Some(_)))
 }
 
-/// Returns the extents of a file on a mount.
-pub(crate) fn extents(file: &OsStr) -> Result<(Layout, Vec<Extent>), Failure> {
+/// Returns the extents of the content of a file on a mount, or of its attributes.
+pub(crate) fn extents(file: &OsStr, attr: bool) -> Result<Listed, Failure> {
     let path = Path::new(file);
     let cannot = |error: std::io::Error| Failure::cannot(format!("{}: {error}", path.display()));
     let entry = mounts::on(path)?;
@@ -28,12 +35,13 @@ pub(crate) fn extents(file: &OsStr) -> Result<(Layout, Vec<Extent>), Failure> {
     if has_content && !state.frozen {
         open(path).and_then(|file| file.sync_all()).map_err(cannot)?;
     }
-    let mut client = Client::ask(&entry, Request::Extents { ino: metadata.ino() })?;
-    let mut extents = Vec::new();
+    let mut client = Client::ask(&entry, Request::Extents { ino: metadata.ino(), attr })?;
+    let (mut extents, mut end) = (Vec::new(), FileEnd::default());
     loop {
         match client.reply()? {
+            Reply::File(file) => end = file,
             Reply::Extents(some) => extents.extend(some),
-            Reply::Done => return Ok((state.layout, extents)),
+            Reply::Done => return Ok(Listed { layout: state.layout, end, extents }),
             _ => return Err(client.unexpected()),
         }
     }

@@ -47,9 +47,9 @@ use crate::stop::Stop;
 
 pub(crate) use array::run_on_array;
 pub(crate) use clone::clone;
-pub(crate) use extents::{extents, is_on_mount};
+pub(crate) use extents::{Listed, extents, is_on_mount};
 pub(crate) use freeze::{freeze, thaw};
-pub(crate) use protocol::{Extent, Layout};
+pub(crate) use protocol::{Extent, FileEnd, Layout};
 pub(crate) use requests::stats;
 pub(crate) use snapshot::{is_mounted, snapshot, volume_to_read};
 pub(crate) use umount::umount;

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use xfskit::{Mounted, Volume};
+use xfskit::{FileFork, Mounted, Volume};
 
 use super::mounts::MountEntry;
 use crate::command::action::Job;
@@ -28,6 +28,8 @@ pub(super) enum Request {
     Extents {
         /// Its number.
         ino: u64,
+        /// Those of the attributes, not of the content.
+        attr: bool,
     },
     /// For the devices as they are now.
     Snapshot,
@@ -47,6 +49,8 @@ pub(super) enum Reply {
     Stats(Stats),
     Ended(Ended),
     Volume(State),
+    /// The file whose extents follow.
+    File(FileEnd),
     /// Some extents; more may follow.
     Extents(Vec<Extent>),
     /// The protocol of snapshots follows.
@@ -178,6 +182,25 @@ impl From<&xfskit::Extent> for Extent {
     }
 }
 
+/// Where the listing of a file ends.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FileEnd {
+    /// Size of the content, in bytes.
+    pub size: u64,
+    /// Extents behind the end of the content are listed, too.
+    pub preallocated: bool,
+}
+
+impl FileEnd {
+    /// Returns where the listing of a fork ends.
+    pub(crate) fn of(map: &xfskit::ExtentMap, fork: FileFork) -> Self {
+        match fork {
+            FileFork::Data => Self { size: map.size, preallocated: map.preallocated },
+            FileFork::Attr => Self { size: 0, preallocated: true },
+        }
+    }
+}
+
 /// A [`Failure`] on its way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Failed {
@@ -303,7 +326,7 @@ mod tests {
             Request::Stats,
             Request::Wait,
             Request::Volume,
-            Request::Extents { ino: u64::MAX },
+            Request::Extents { ino: u64::MAX, attr: true },
             Request::Snapshot,
             Request::Freeze,
             Request::Thaw,

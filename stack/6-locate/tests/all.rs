@@ -1,0 +1,6 @@
+//! All integration tests of this crate, in one program: it is linked once, and its tests share the
+//! processors.
+
+mod common;
+mod damage;
+mod owners;
