@@ -1,0 +1,237 @@
+//! The journal: cleared, replayed in memory, or copied.
+//!
+//! The journal holds old copies of metadata, with clear names. A clean journal is cleared: only its
+//! last record, which says that it is clean, stays, and the first word of each other block, which
+//! is the cycle that finds the end. LSNs on the volume remain behind the end of the journal. A
+//! dirty one cannot be cleared. With obfuscation it is replayed first, in memory, as a mount does
+//! it. Without, it is copied as it is.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use serde::Serialize;
+use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_format::log::record::BLOCK;
+use xfskit_recovery::open_log;
+use xfskit_units::{ByteLen, Daddr, Geometry};
+
+use crate::copy::Copy;
+use crate::dump::JournalMode;
+use crate::error::{Error, Result};
+use crate::format::{Part, SECTOR};
+use crate::report::{Phase, WarningKind};
+use crate::walk::byte_of;
+use crate::writer::Writer;
+
+/// Bytes that are read and written at once.
+const PIECE: usize = 1 << 20;
+/// Blocks of the journal in a piece.
+const PIECE_BLOCKS: usize = PIECE / SECTOR;
+/// Most memory that a replay in memory takes for what it changes, in bytes.
+const REPLAY_MEMORY_MAX: u64 = 64 << 20;
+const _: () = assert!(BLOCK == SECTOR);
+
+/// What was done with the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Handling {
+    /// It was clean, and old records were left out.
+    Cleared,
+    /// It was replayed in memory first. The volume itself was not changed.
+    Replayed,
+    /// It is in the file as it is.
+    Copied,
+    /// It is not in the file.
+    Omitted,
+}
+
+/// The devices to dump, and what to do with the journal.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) dev: Arc<dyn BlockDevice>,
+    pub(crate) log_dev: Option<Arc<dyn BlockDevice>>,
+    pub(crate) handling: Handling,
+    /// The journal in the file has to be replayed.
+    pub(crate) dirty: bool,
+    clear: Option<Clear>,
+}
+
+/// How a clean journal is cleared. All in blocks of the journal.
+#[derive(Clone, Copy, Debug)]
+struct Clear {
+    /// The last record, which ends at `head`.
+    record: u32,
+    head: u32,
+    /// Cycles before the head and from it on.
+    cycles: [u32; 2],
+}
+
+impl Clear {
+    /// Returns true if block `at` belongs to the last record.
+    fn keeps(&self, at: u32) -> bool {
+        if self.record < self.head {
+            (self.record..self.head).contains(&at)
+        } else {
+            at >= self.record || at < self.head
+        }
+    }
+}
+
+/// Decides what to do with the journal, and replays it where that is it.
+pub(crate) fn plan(
+    dev: Arc<dyn BlockDevice>,
+    log_dev: Option<Arc<dyn BlockDevice>>,
+    geo: &Geometry,
+    (mode, obfuscate, zero_stale): (JournalMode, bool, bool),
+) -> Result<Plan> {
+    let external = geo.logstart.is_none();
+    let plan = |handling, dirty, clear| Plan {
+        dev: Arc::clone(&dev),
+        log_dev: log_dev.clone(),
+        handling,
+        dirty,
+        clear,
+    };
+    if mode == JournalMode::Omit {
+        if !external {
+            return Err(Error::Unsupported("dumps without an internal journal".to_owned()));
+        }
+        return Ok(plan(Handling::Omitted, false, None));
+    }
+    if external && log_dev.is_none() {
+        return Err(Error::ExternalLog);
+    }
+    let state = {
+        let log = open_log(&*dev, log_dev.as_deref(), geo);
+        log.map(|log| (log.is_clean(), clear_of(&log)))
+    };
+    match (state, mode) {
+        (Ok((true, Some(clear))), JournalMode::Auto | JournalMode::Replay) if zero_stale => {
+            Ok(plan(Handling::Cleared, false, Some(clear)))
+        }
+        (Ok((true, _)), _) => Ok(plan(Handling::Copied, false, None)),
+        (Ok((false, _)), JournalMode::Auto) if obfuscate => {
+            replayed(dev, log_dev, geo, zero_stale)
+        }
+        (Ok((false, _)), JournalMode::Replay) => replayed(dev, log_dev, geo, zero_stale),
+        (Err(error), JournalMode::Replay) => Err(Error::Journal(error.to_string())),
+        (Err(error), JournalMode::Auto) if obfuscate => Err(Error::Journal(error.to_string())),
+        (Ok((false, _)) | Err(_), _) => Ok(plan(Handling::Copied, true, None)),
+    }
+}
+
+fn clear_of(log: &xfskit_log::Log<'_>) -> Option<Clear> {
+    let head = log.head().block();
+    let cycle = |at| log.cycle_of(xfskit_units::LogBlock(at));
+    let before = if head.0 > 0 { cycle(0) } else { 0 };
+    Some(Clear { record: log.last_record()?.0, head: head.0, cycles: [before, cycle(head.0)] })
+}
+
+/// Replays the journal into a view of the devices, as a mount does it.
+fn replayed(
+    dev: Arc<dyn BlockDevice>,
+    log_dev: Option<Arc<dyn BlockDevice>>,
+    geo: &Geometry,
+    zero_stale: bool,
+) -> Result<Plan> {
+    let over = |dev| -> Arc<dyn BlockDevice> {
+        let memory = ByteLen(REPLAY_MEMORY_MAX);
+        Arc::new(OverlayDevice::new(dev).limited_to(memory, &std::env::temp_dir()))
+    };
+    let (dev, log_dev) = (over(dev), log_dev.map(over));
+    let options =
+        OpenOptions { write: true, log_dev: log_dev.clone(), ..OpenOptions::default() };
+    let journal = |error: xfskit_core::Error| Error::Journal(error.to_string());
+    Volume::open(Arc::clone(&dev), &options).map_err(journal)?.close().map_err(journal)?;
+    let clear = {
+        let log = open_log(&*dev, log_dev.as_deref(), geo)
+            .map_err(|error| Error::Journal(error.to_string()))?;
+        clear_of(&log).filter(|_| log.is_clean() && zero_stale)
+    };
+    Ok(Plan { dev, log_dev, handling: Handling::Replayed, dirty: false, clear })
+}
+
+impl Plan {
+    /// Returns the sectors of an internal journal on the data device, as far as the device has
+    /// them; the first and the one after the last.
+    pub(crate) fn internal(&self, geo: &Geometry) -> Option<(u64, u64)> {
+        let start = geo.log_daddr()?.0;
+        let end = start.saturating_add(geo.log_bbs().into());
+        Some((start, end.min(self.dev.size().0 / SECTOR as u64)))
+    }
+
+    /// Writes the journal. Returns the number of bytes.
+    pub(crate) fn write<W: Write>(
+        &self,
+        copy: &Copy<'_>,
+        writer: &mut Writer<W>,
+        warn_of_names: bool,
+    ) -> Result<u64> {
+        let geo = copy.source.geo;
+        if self.handling == Handling::Omitted {
+            return Ok(0);
+        }
+        let (part, dev, (start, end)) = match (&self.log_dev, self.internal(geo)) {
+            (_, Some(range)) => (Part::Data, &self.dev, range),
+            (Some(log_dev), None) if geo.logstart.is_none() => {
+                let sectors = log_dev.size().0 / SECTOR as u64;
+                (Part::Log, log_dev, (0, sectors.min(geo.log_bbs().into())))
+            }
+            _ => {
+                copy.source.broken(|| "the journal does not lie within the volume".to_owned());
+                return Ok(0);
+            }
+        };
+        if warn_of_names && self.clear.is_none() {
+            let text = || "the journal is in the file with its clear names".to_owned();
+            copy.source.sink.warn(WarningKind::Journal, text);
+        }
+        let total = end.saturating_sub(start) * SECTOR as u64;
+        let mut buffer = vec![0; PIECE];
+        let mut at = start;
+        while at < end {
+            copy.check_cancelled()?;
+            let blocks = PIECE_BLOCKS.min(usize::try_from(end - at).unwrap_or(PIECE_BLOCKS));
+            let bytes = &mut buffer[..blocks * SECTOR];
+            match &self.clear {
+                Some(clear) => clear_piece(&**dev, clear, (start, at), bytes)?,
+                None => {
+                    if let Err(error) = dev.read_at(byte_of(at), bytes) {
+                        copy.source.unreadable(Daddr(at), &error);
+                        if copy.stop_on_error {
+                            return Err(Error::Device(error));
+                        }
+                        at += blocks as u64;
+                        continue;
+                    }
+                }
+            }
+            writer.put(part, Daddr(at), bytes).map_err(Error::Write)?;
+            at += blocks as u64;
+            copy.progress.report(Phase::Journal, (at - start) * SECTOR as u64, total);
+        }
+        Ok(total)
+    }
+}
+
+/// Fills `bytes`, the blocks of the journal from sector `at` on, with what is left of them.
+fn clear_piece(
+    dev: &dyn BlockDevice,
+    clear: &Clear,
+    (start, at): (u64, u64),
+    bytes: &mut [u8],
+) -> Result<()> {
+    bytes.fill(0);
+    let first = u32::try_from(at - start).unwrap_or(u32::MAX);
+    let (blocks, _) = bytes.as_chunks_mut::<SECTOR>();
+    for (number, block) in (first..).zip(blocks) {
+        if clear.keeps(number) {
+            dev.read_at(byte_of(start + u64::from(number)), block)?;
+        } else {
+            let cycle = clear.cycles[usize::from(number >= clear.head)];
+            block[..4].copy_from_slice(&cycle.to_be_bytes());
+        }
+    }
+    Ok(())
+}
