@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
-use xfskit_metadump::{Dump, FileFormat, JournalMode, Reader, Restore, Targets, restore};
+use xfskit_metadump::{Dump, FileFormat, JournalMode, Reader, Restore, Targets, Watch, restore};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Dump::default()
     };
     let prepared = dump.prepare(device, None)?;
-    let (_, report) = prepared.write(File::create(target)?)?;
+    let (_, report) = prepared.write(File::create(target)?, Watch::default())?;
     println!("{report:#?}");
     Ok(())
 }

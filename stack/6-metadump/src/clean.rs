@@ -71,9 +71,8 @@ impl Cleaner<'_> {
 
     fn clean_attr(&self, unit: &mut [u8], obfuscate: bool) -> Seen {
         match attr::Known::of(unit, self.geo) {
-            Some(known) => self.checked(unit, attr::CRC_OFFSET, |unit| {
-                attr::clean(self, unit, known, obfuscate)
-            }),
+            Some(known) => self
+                .checked(unit, attr::CRC_OFFSET, |unit| attr::clean(self, unit, known, obfuscate)),
             // Values have no header on version 4.
             None if !self.geo.v5() => {
                 if self.obfuscator.is_some() && obfuscate {
@@ -107,12 +106,7 @@ impl Cleaner<'_> {
     }
 
     /// Runs `clean` on a block with a CRC at byte `crc` on version 5.
-    fn checked(
-        &self,
-        unit: &mut [u8],
-        crc: usize,
-        clean: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Seen {
+    fn checked(&self, unit: &mut [u8], crc: usize, clean: impl FnOnce(&mut [u8]) -> bool) -> Seen {
         if !self.geo.v5() {
             return Seen { unknown: !clean(unit), bad_crc: false };
         }

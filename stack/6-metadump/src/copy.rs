@@ -154,10 +154,12 @@ impl Copy<'_> {
         if self.source.dev.read_at(byte_of(run.start.0), bytes).is_ok() {
             return true;
         }
+        let geo = self.source.geo;
+        let step = if run.kind == Kind::Header { geo.sectsize() } else { geo.blocksize() };
         let mut rest = Some(*run);
         let mut at = at;
         while let Some(run) = rest {
-            let (block, after) = run.split(self.source.geo, self.source.geo.blocksize());
+            let (block, after) = run.split(geo, step);
             let bytes = &mut batch.bytes[at..at + block.bytes()];
             match self.source.dev.read_at(byte_of(block.start.0), bytes) {
                 Ok(()) => self.run(&block, at, batch),
@@ -178,9 +180,9 @@ impl Copy<'_> {
         let unit = run.unit(geo).max(SECTOR);
         let bytes = &mut batch.bytes[at..at + run.bytes()];
         let mut ino = match run.kind {
-            Kind::Inodes => geo.daddr_to_agb(run.start).map(|(agno, agbno)| {
-                geo.agino_to_ino(agno, geo.agb_to_agino(agbno))
-            }),
+            Kind::Inodes => geo
+                .daddr_to_agb(run.start)
+                .map(|(agno, agbno)| geo.agino_to_ino(agno, geo.agb_to_agino(agbno))),
             _ => None,
         };
         let unit = if run.kind == Kind::Inodes { geo.inodesize() } else { unit };

@@ -40,8 +40,8 @@ pub enum JournalMode {
 }
 
 /// Options of a dump.
-#[derive(Clone, Copy)]
-pub struct Dump<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Dump {
     /// Obfuscates names by this secret key, and clears values of attributes.
     pub obfuscate: Option<[u8; 16]>,
     /// Clears parts of blocks that no structure uses.
@@ -54,6 +54,11 @@ pub struct Dump<'a> {
     pub threads: usize,
     /// Stops at a range that cannot be read, in place of leaving it out.
     pub stop_on_error: bool,
+}
+
+/// How a dump is watched and stopped while it is written.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
     /// Receives the progress.
     pub progress: &'a dyn Progress,
     /// Set to stop the dump.
@@ -62,7 +67,13 @@ pub struct Dump<'a> {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-impl Default for Dump<'_> {
+impl Default for Watch<'_> {
+    fn default() -> Self {
+        Self { progress: &Silent, cancelled: &NEVER }
+    }
+}
+
+impl Default for Dump {
     fn default() -> Self {
         Self {
             obfuscate: None,
@@ -71,22 +82,21 @@ impl Default for Dump<'_> {
             journal: JournalMode::Auto,
             threads: 1,
             stop_on_error: false,
-            progress: &Silent,
-            cancelled: &NEVER,
         }
     }
 }
 
 /// A dump that has passed all checks, and can be written.
-pub struct Prepared<'a> {
-    dump: Dump<'a>,
+#[derive(Debug)]
+pub struct Prepared {
+    dump: Dump,
     superblock: Superblock,
     plan: Plan,
     format: FileFormat,
     sink: Sink,
 }
 
-impl<'a> Dump<'a> {
+impl Dump {
     /// Opens the volume on `dev`, with an external journal on `log_dev`, and decides what to do.
     /// Nothing is written to either.
     ///
@@ -97,7 +107,7 @@ impl<'a> Dump<'a> {
         &self,
         dev: Arc<dyn BlockDevice>,
         log_dev: Option<Arc<dyn BlockDevice>>,
-    ) -> Result<Prepared<'a>> {
+    ) -> Result<Prepared> {
         let found = find_superblock(&*dev)?;
         let sink = Sink::default();
         if let Some(secondary) = &found.secondary {
@@ -137,7 +147,7 @@ fn plain_inodes(superblock: &Superblock, geo: &Geometry) -> Vec<Ino> {
     quota.chain(geo.rbmino).chain(geo.rsumino).collect()
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// Returns the format that the file will have.
     pub fn format(&self) -> FileFormat {
         self.format
@@ -148,7 +158,7 @@ impl Prepared<'_> {
     /// # Errors
     /// [`Error::Write`], [`Error::Cancelled`], and with
     /// [`stop_on_error`](Dump::stop_on_error) those of the device. Damage is a warning.
-    pub fn write<W: Write>(self, out: W) -> Result<(W, Report)> {
+    pub fn write<W: Write>(self, out: W, watch: Watch<'_>) -> Result<(W, Report)> {
         let geo = self.superblock.geometry();
         let dump = &self.dump;
         let external = geo.logstart.is_none() && self.plan.handling != Handling::Omitted;
@@ -162,11 +172,8 @@ impl Prepared<'_> {
         let mut writer = Writer::new(out, self.format, content);
         let obfuscator = dump.obfuscate.map(|key| Obfuscator::new(key, &geo));
         let source = Source { dev: &*self.plan.dev, geo: &geo, sink: &self.sink };
-        let cleaner = Cleaner {
-            geo: &geo,
-            obfuscator: obfuscator.as_ref(),
-            zero_stale: dump.zero_stale,
-        };
+        let cleaner =
+            Cleaner { geo: &geo, obfuscator: obfuscator.as_ref(), zero_stale: dump.zero_stale };
         let plain = plain_inodes(&self.superblock, &geo);
         let inodes = Inodes { plain, seen: Mutex::new(FxHashSet::default()) };
         let copy = Copy {
@@ -175,8 +182,8 @@ impl Prepared<'_> {
             inodes: &inodes,
             threads: dump.threads.max(1),
             stop_on_error: dump.stop_on_error,
-            progress: dump.progress,
-            cancelled: dump.cancelled,
+            progress: watch.progress,
+            cancelled: watch.cancelled,
         };
         let mut report = Report { format: self.format, content, ..Report::default() };
         let journal = self.plan.internal(&geo);

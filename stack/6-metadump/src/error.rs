@@ -74,9 +74,7 @@ impl Error {
         let (found, decompress) = match head {
             [] => ("nothing".to_owned(), None),
             [0x1f, 0x8b, ..] => ("compressed data (gzip)".to_owned(), Some("gzip -dc")),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-                ("compressed data (zstd)".to_owned(), Some("zstd -dc"))
-            }
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => ("compressed data (zstd)".to_owned(), Some("zstd -dc")),
             [0xfd, b'7', b'z', ..] => ("compressed data (xz)".to_owned(), Some("xz -dc")),
             [b'B', b'Z', b'h', ..] => ("compressed data (bzip2)".to_owned(), Some("bzip2 -dc")),
             [b'X', b'F', b'S', b'B', ..] => ("the superblock of a volume".to_owned(), None),

@@ -74,12 +74,8 @@ impl Content {
     /// Returns what `info` of version 1 says; `None` if it says nothing.
     pub fn from_info(info: u8) -> Option<Self> {
         let bit = |n: u8| info & (1 << n) != 0;
-        let content = Self {
-            obfuscated: bit(1),
-            full_blocks: bit(2),
-            dirty_log: bit(3),
-            ..Self::default()
-        };
+        let content =
+            Self { obfuscated: bit(1), full_blocks: bit(2), dirty_log: bit(3), ..Self::default() };
         bit(0).then_some(content)
     }
 

@@ -111,9 +111,7 @@ pub(crate) fn plan(
             Ok(plan(Handling::Cleared, false, Some(clear)))
         }
         (Ok((true, _)), _) => Ok(plan(Handling::Copied, false, None)),
-        (Ok((false, _)), JournalMode::Auto) if obfuscate => {
-            replayed(dev, log_dev, geo, zero_stale)
-        }
+        (Ok((false, _)), JournalMode::Auto) if obfuscate => replayed(dev, log_dev, geo, zero_stale),
         (Ok((false, _)), JournalMode::Replay) => replayed(dev, log_dev, geo, zero_stale),
         (Err(error), JournalMode::Replay) => Err(Error::Journal(error.to_string())),
         (Err(error), JournalMode::Auto) if obfuscate => Err(Error::Journal(error.to_string())),
@@ -140,8 +138,7 @@ fn replayed(
         Arc::new(OverlayDevice::new(dev).limited_to(memory, &std::env::temp_dir()))
     };
     let (dev, log_dev) = (over(dev), log_dev.map(over));
-    let options =
-        OpenOptions { write: true, log_dev: log_dev.clone(), ..OpenOptions::default() };
+    let options = OpenOptions { write: true, log_dev: log_dev.clone(), ..OpenOptions::default() };
     let journal = |error: xfskit_core::Error| Error::Journal(error.to_string());
     Volume::open(Arc::clone(&dev), &options).map_err(journal)?.close().map_err(journal)?;
     let clear = {

@@ -39,10 +39,10 @@ pub mod runs;
 mod walk;
 pub mod writer;
 
-pub use dump::{Dump, JournalMode, Prepared};
+pub use dump::{Dump, JournalMode, Prepared, Watch};
 pub use error::{Error, Result};
 pub use format::{Content, FileFormat};
-pub use reader::Reader;
 pub use journal::Handling;
+pub use reader::Reader;
 pub use report::{Phase, Progress, Report, Silent, Warning, WarningKind};
 pub use restore::{Restore, Restored, Targets};

@@ -104,7 +104,8 @@ impl Obfuscator {
             for _ in 0..tries {
                 let mask = mask(&mut random, window, class);
                 apply(name, start, &mask[..window]);
-                let fits = |&byte: &u8| is_valid(byte, class) && !(fold && byte != hash::fold(byte));
+                let fits =
+                    |&byte: &u8| is_valid(byte, class) && !(fold && byte != hash::fold(byte));
                 let valid = name[start..start + window].iter().all(fits);
                 if !valid || (class == Class::Other && class_of(name) != class) {
                     apply(name, start, &mask[..window]); // takes it back
@@ -316,8 +317,7 @@ mod tests {
         let obfuscator = obfuscator();
         let mut path = b"../some directory//some file".to_vec();
         obfuscator.path(&mut path);
-        let (dir, file) =
-            (entry(&obfuscator, b"some directory"), entry(&obfuscator, b"some file"));
+        let (dir, file) = (entry(&obfuscator, b"some directory"), entry(&obfuscator, b"some file"));
         assert_eq!(path, [b"../", &dir[..], b"//", &file].concat());
     }
 

@@ -90,8 +90,7 @@ impl Restore<'_> {
         targets.data.write_at(ByteOffset(0), &superblock)?;
         let mut data = Gather::new(targets.data);
         let mut log = targets.log.map(Gather::new);
-        let mut restored =
-            Restored { volume_bytes: needed.unwrap_or(size), ..Restored::default() };
+        let mut restored = Restored { volume_bytes: needed.unwrap_or(size), ..Restored::default() };
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);

@@ -78,7 +78,8 @@ impl Run {
     /// Returns the length of what is cleaned at once, in bytes.
     pub fn unit(&self, geo: &Geometry) -> usize {
         match self.kind {
-            Kind::Header | Kind::Symlink { .. } => self.bytes(),
+            Kind::Header => geo.sectsize(),
+            Kind::Symlink { .. } => self.bytes(),
             Kind::Plain | Kind::Tree(_) | Kind::Bmbt | Kind::Attr { .. } => geo.blocksize(),
             Kind::Inodes => geo.inodesize(),
             Kind::Dir { .. } => geo.dirblksize(),

@@ -216,7 +216,8 @@ impl Walk<'_> {
                 Some(last) if last.kind == Kind::Inodes && last.end() == start.0 => {
                     last.sectors = last.sectors.saturating_add(sectors);
                 }
-                Some(last) if last.kind == Kind::Inodes && last.end() > start.0 && per_block > 64 => {}
+                Some(last)
+                    if last.kind == Kind::Inodes && last.end() > start.0 && per_block > 64 => {}
                 _ => self.runs.push(Run { start, sectors, kind: Kind::Inodes, owner: None }),
             }
         }

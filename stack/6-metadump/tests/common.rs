@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_check::check;
-use xfskit_metadump::{Dump, Reader, Report, Restore, Restored, Targets, restore};
+use xfskit_metadump::{Dump, Reader, Report, Restore, Restored, Targets, Watch, restore};
 use xfskit_units::{ByteLen, ByteOffset};
 
 /// The key of all obfuscated dumps.
 pub const KEY: [u8; 16] = *b"a key for tests.";
 
 /// Returns the file of `dump`, and its report.
-pub fn dump(device: &Arc<dyn BlockDevice>, dump: &Dump<'_>) -> (Vec<u8>, Report) {
-    dump.prepare(Arc::clone(device), None).unwrap().write(Vec::new()).unwrap()
+pub fn dump(device: &Arc<dyn BlockDevice>, dump: &Dump) -> (Vec<u8>, Report) {
+    dump.prepare(Arc::clone(device), None).unwrap().write(Vec::new(), Watch::default()).unwrap()
 }
 
 /// Restores a file to memory.

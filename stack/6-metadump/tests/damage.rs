@@ -10,7 +10,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::common::{KEY, content, dump, restored};
 
-fn options() -> Dump<'static> {
+fn options() -> Dump {
     let journal = JournalMode::Copy;
     Dump { obfuscate: Some(KEY), journal, threads: 2, ..Dump::default() }
 }
@@ -76,7 +76,8 @@ fn a_damaged_block_is_dumped_with_its_wrong_checksum() {
             let mut old = [0];
             base.read_at(at, &mut old).unwrap();
             assert_eq!(byte[0], !old[0], "{name}: sector {sector}");
-            damaged += report.counts.iter().filter(|(kind, _)| *kind == WarningKind::BadCrc).count();
+            damaged +=
+                report.counts.iter().filter(|(kind, _)| *kind == WarningKind::BadCrc).count();
         }
         assert!(damaged > 10, "{name}: {damaged}");
     }
@@ -118,9 +119,8 @@ fn ranges_that_cannot_be_read_are_left_out() {
     let bad = sectors[sectors.len() / 2] * 512;
     let device: Arc<dyn BlockDevice> = Arc::new(BadSector { below: Arc::clone(&base), bad });
     let (file, report) = dump(&device, &options());
-    let unreadable = |(kind, count): &(WarningKind, u64)| {
-        *kind == WarningKind::Unreadable && *count > 0
-    };
+    let unreadable =
+        |(kind, count): &(WarningKind, u64)| *kind == WarningKind::Unreadable && *count > 0;
     assert!(report.counts.iter().any(unreadable), "{:?}", report.counts);
     restored(&file);
 }
@@ -155,7 +155,15 @@ impl BlockDevice for BadSector {
         batch.iter_mut().map(|read| self.read_at(read.offset, read.buf)).collect()
     }
 
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], _: usize) -> Result<()> {
+        self.read_at(offset, buf)
+    }
+
     fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
         Err(Error::ReadOnly)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
     }
 }

@@ -15,11 +15,11 @@ const CLEAN: [&str; 8] =
 const DIRTY: [&str; 6] =
     ["v5-dirty", "v4-dirty", "small-dirty", "intents-1k", "intents-parent", "intents-exchange"];
 
-fn plain() -> Dump<'static> {
+fn plain() -> Dump {
     Dump { threads: 2, ..Dump::default() }
 }
 
-fn obfuscated() -> Dump<'static> {
+fn obfuscated() -> Dump {
     Dump { obfuscate: Some(KEY), ..plain() }
 }
 
@@ -48,8 +48,7 @@ fn a_restored_volume_has_no_findings() {
 fn a_full_copy_has_the_bytes_of_the_volume() {
     for name in CLEAN.iter().chain(&DIRTY) {
         let device = kept::device(name);
-        let options =
-            Dump { zero_stale: false, journal: JournalMode::Copy, ..plain() };
+        let options = Dump { zero_stale: false, journal: JournalMode::Copy, ..plain() };
         let (file, report) = dump(&device, &options);
         let (copy, _) = restored(&file);
         let (old, new) = (content(&*device), content(&*copy));

@@ -82,6 +82,7 @@
 //! | [`Mkfs`], [`Build`] | volumes made: empty, or from a tree or a tar archive |
 //! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, within; [`Problem`]s on the way |
 //! | [`Check`] | a volume checked, finding by finding |
+//! | [`Metadump`], [`RestoreMetadump`] | the metadata of a volume in a file, and back |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
@@ -117,6 +118,7 @@ pub mod inspect;
 mod journal;
 pub mod md;
 mod metadata;
+mod metadump;
 mod mkfs;
 #[cfg(feature = "mount")]
 mod mount;
@@ -152,6 +154,11 @@ pub use extract::{Extract, Extracted};
 pub use file::{Extent, File};
 pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use metadump::{
+    JournalHandling, Metadump, MetadumpContent, MetadumpFormat, MetadumpInfo, MetadumpJournal,
+    MetadumpPhase, MetadumpReport, MetadumpWarning, MetadumpWarningKind, PreparedMetadump,
+    RestoreMetadump, RestoredMetadump,
+};
 pub use mkfs::{Mkfs, MkfsPlan};
 #[cfg(feature = "mount")]
 pub use mount::{IdMap, IdMapError, Mount, Mounted, OptionError, RequestKind, Requests};

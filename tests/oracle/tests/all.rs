@@ -10,6 +10,7 @@ mod harness;
 mod inode_rules;
 mod journal_options;
 mod logs;
+mod metadump;
 mod mkfs;
 mod orphans;
 mod quota;

@@ -24,10 +24,12 @@ mod log;
 mod ls;
 mod manual;
 mod md;
+mod metadump;
 mod mkfs;
 mod mount;
 mod open;
 mod recover;
+mod restore;
 mod stat;
 mod stats;
 mod targets;
@@ -75,6 +77,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Dbench(args) => dbench::run(args, out),
             StandaloneCommand::Compilebench(args) => compilebench::run(args, out),
             StandaloneCommand::Recover(args) => recover::run(args, out),
+            StandaloneCommand::Metadump(args) => metadump::run(args, out),
+            StandaloneCommand::Restore(args) => restore::run(args, out),
         },
     }
 }

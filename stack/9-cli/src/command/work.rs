@@ -7,7 +7,8 @@ use super::{cat, df, du, find, get, identity, ls, stat, stats, tree, xattr};
 use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
-    Command, Completions, Man, Target, bench, change, make, md, metadata, mount, programs, read,
+    Command, Completions, Man, Target, bench, change, make, md, metadata, metadump, mount,
+    programs, read,
 };
 use crate::out::Out;
 
@@ -85,6 +86,8 @@ pub(crate) enum StandaloneCommand<'c> {
     Dbench(&'c programs::Dbench),
     Compilebench(&'c programs::Compilebench),
     Recover(&'c metadata::Recover),
+    Metadump(&'c metadump::Metadump),
+    Restore(&'c metadump::Restore),
 }
 
 impl<'c> Work<'c> {
@@ -143,6 +146,8 @@ impl<'c> Work<'c> {
             Command::Dbench(args) => Self::Standalone(StandaloneCommand::Dbench(args)),
             Command::Compilebench(args) => Self::Standalone(StandaloneCommand::Compilebench(args)),
             Command::Recover(args) => Self::Standalone(StandaloneCommand::Recover(args)),
+            Command::Metadump(args) => Self::Standalone(StandaloneCommand::Metadump(args)),
+            Command::Restore(args) => Self::Standalone(StandaloneCommand::Restore(args)),
         }
     }
 
