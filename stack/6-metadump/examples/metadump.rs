@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         file.set_len(restore::volume_bytes(&reader).ok_or("the superblock is damaged")?)?;
         drop(file);
         let device = FileDevice::open(target, OpenMode::ReadWrite)?;
-        let targets = Targets { data: &device, log: None };
+        let targets = Targets { data: &device, log: None, realtime: None };
         println!("{:?}", Restore::default().run(reader, targets)?);
         return Ok(());
     }

@@ -27,6 +27,12 @@ pub enum Error {
     /// The volume has an external journal that was not named.
     #[error("the journal of this volume is on a device of its own")]
     ExternalLog,
+    /// The file has an external journal, and no device for it was named.
+    #[error("the file has an external journal, and no device for it was named")]
+    ExternalLogTarget,
+    /// The file has metadata of a realtime device, and no device for it was named.
+    #[error("the file has metadata of a realtime device, and no device for it was named")]
+    RealtimeTarget,
     /// An external journal does not fit into version 1 of the file format.
     #[error("version 1 of the file format cannot hold an external journal")]
     ExternalLogV1,
@@ -94,9 +100,15 @@ impl Error {
                                  (--journal copy), or dump without obfuscation (--no-obfuscate)."
                 .to_owned(),
             Self::ExternalLog => {
-                "Name the device of the journal (--log DEVICE), or leave it out of the file \
+                "Name the device of the journal (--logdev DEVICE), or leave it out of the file \
                  (--journal omit)."
                     .to_owned()
+            }
+            Self::ExternalLogTarget => {
+                "Name a new image or a device for it: --logdev DEVICE.".to_owned()
+            }
+            Self::RealtimeTarget => {
+                "Name a new image or a device for it: --rtdev DEVICE.".to_owned()
             }
             Self::ExternalLogV1 => {
                 "Choose version 2 (--format 2), or leave the journal out of the file \

@@ -40,7 +40,7 @@ pub enum FileFormat {
     /// Version 1, which every `xfs_mdrestore` reads.
     #[default]
     V1,
-    /// Version 2, which xfsprogs 6.6 and later read. It can hold an external journal.
+    /// Version 2, which xfsprogs 6.13 reads and 6.1 does not. It can hold an external journal.
     V2,
 }
 
@@ -85,16 +85,20 @@ impl Content {
             | u32::from(self.full_blocks) << 1
             | u32::from(self.dirty_log) << 2
             | u32::from(self.external_log) << 3
-            | u32::from(self.realtime) << 4
     }
 
-    /// Returns what `incompat` of version 2 says.
+    /// Returns `compat` of version 2.
+    pub fn to_compat(self) -> u32 {
+        u32::from(self.realtime)
+    }
+
+    /// Returns what `incompat` and `compat` of version 2 say. Unknown bits of `compat` are ignored.
     ///
     /// # Errors
-    /// The bits that are not known.
-    pub fn from_incompat(incompat: u32) -> Result<Self, u32> {
+    /// The bits of `incompat` that are not known.
+    pub fn from_words(incompat: u32, compat: u32) -> Result<Self, u32> {
         let bit = |n: u32| incompat & (1 << n) != 0;
-        let unknown = incompat & !0x1f;
+        let unknown = incompat & !0xf;
         if unknown != 0 {
             return Err(unknown);
         }
@@ -103,7 +107,7 @@ impl Content {
             full_blocks: bit(1),
             dirty_log: bit(2),
             external_log: bit(3),
-            realtime: bit(4),
+            realtime: compat & 1 != 0,
         })
     }
 }
@@ -153,8 +157,9 @@ mod tests {
         assert_eq!((obfuscated.to_info(), dirty.to_info()), (3, 11));
         assert_eq!(Content { full_blocks: true, ..Content::default() }.to_info(), 5);
         assert_eq!(Content { external_log: true, ..obfuscated }.to_incompat(), 9);
-        assert_eq!(Content::from_incompat(5), Ok(dirty));
-        assert_eq!(Content::from_incompat(0x29), Err(0x20));
+        assert_eq!(Content::from_words(5, 0), Ok(dirty));
+        assert_eq!(Content::from_words(5, 0x81), Ok(Content { realtime: true, ..dirty }));
+        assert_eq!(Content::from_words(0x29, 0), Err(0x20));
         assert_eq!(Content::from_info(11), Some(dirty));
         assert_eq!(Content::from_info(0), None, "files of old programs say nothing");
     }

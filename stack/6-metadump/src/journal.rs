@@ -1,7 +1,7 @@
 //! The journal: cleared, replayed in memory, or copied.
 //!
-//! The journal holds old copies of metadata, with clear names. A clean journal is cleared: only its
-//! last record, which says that it is clean, stays, and the first word of each other block, which
+//! The journal holds old copies of metadata, with clear names. A clean journal is cleared: there
+//! remain a last record, which says that it is clean, and the first word of each other block, which
 //! is the cycle that finds the end. LSNs on the volume remain behind the end of the journal. A
 //! dirty one cannot be cleared. With obfuscation it is replayed first, in memory, as a mount does
 //! it. Without, it is copied as it is.
@@ -13,8 +13,10 @@ use serde::Serialize;
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::record::BLOCK;
+use xfskit_format::log::unmount_record;
+use xfskit_log::Log;
 use xfskit_recovery::open_log;
-use xfskit_units::{ByteLen, Daddr, Geometry};
+use xfskit_units::{ByteLen, Daddr, Geometry, LogBlock, Lsn};
 
 use crate::copy::Copy;
 use crate::dump::JournalMode;
@@ -57,23 +59,32 @@ pub(crate) struct Plan {
     clear: Option<Clear>,
 }
 
-/// How a clean journal is cleared. All in blocks of the journal.
-#[derive(Clone, Copy, Debug)]
+/// How a clean journal is cleared.
+#[derive(Clone, Debug)]
 struct Clear {
-    /// The last record, which ends at `head`.
-    record: u32,
+    /// The record that marks the journal clean. It ends at the head.
+    record: Vec<u8>,
+    /// Its first block.
+    start: u32,
+    /// The block where the next record goes.
     head: u32,
+    /// Blocks of the journal.
+    blocks: u32,
     /// Cycles before the head and from it on.
     cycles: [u32; 2],
 }
 
 impl Clear {
-    /// Returns true if block `at` belongs to the last record.
-    fn keeps(&self, at: u32) -> bool {
-        if self.record < self.head {
-            (self.record..self.head).contains(&at)
-        } else {
-            at >= self.record || at < self.head
+    /// Fills block `at` of the journal.
+    fn fill(&self, at: u32, block: &mut [u8; SECTOR]) {
+        let from_start = if at >= self.start { at } else { at + self.blocks } - self.start;
+        let (record, _) = self.record.as_chunks::<SECTOR>();
+        match record.get(from_start as usize) {
+            Some(part) => *block = *part,
+            None => {
+                let cycle = self.cycles[usize::from(at >= self.head)];
+                block[..4].copy_from_slice(&cycle.to_be_bytes());
+            }
         }
     }
 }
@@ -119,11 +130,25 @@ pub(crate) fn plan(
     }
 }
 
-fn clear_of(log: &xfskit_log::Log<'_>) -> Option<Clear> {
-    let head = log.head().block();
-    let cycle = |at| log.cycle_of(xfskit_units::LogBlock(at));
-    let before = if head.0 > 0 { cycle(0) } else { 0 };
-    Some(Clear { record: log.last_record()?.0, head: head.0, cycles: [before, cycle(head.0)] })
+/// Returns how a clean journal is cleared. Its last record is made anew, because the kernel writes
+/// stale memory after the operation in it, and that has names.
+fn clear_of(log: &Log<'_>) -> Option<Clear> {
+    log.last_record()?;
+    let (head, geo, ring) = (log.head().block(), log.ring().geo(), log.ring());
+    let record = |start: LogBlock| {
+        let cycle = log.cycle_of(start);
+        unmount_record(geo, Lsn::new(cycle, start), u32::MAX)
+    };
+    let blocks = u32::try_from(record(head).len() / SECTOR).ok()?;
+    let start = ring.back(head, blocks);
+    let before = if head.0 > 0 { log.cycle_of(LogBlock(0)) } else { 0 };
+    Some(Clear {
+        record: record(start),
+        start: start.0,
+        head: head.0,
+        blocks: ring.blocks(),
+        cycles: [before, log.cycle_of(head)],
+    })
 }
 
 /// Replays the journal into a view of the devices, as a mount does it.
@@ -192,7 +217,7 @@ impl Plan {
             let blocks = PIECE_BLOCKS.min(usize::try_from(end - at).unwrap_or(PIECE_BLOCKS));
             let bytes = &mut buffer[..blocks * SECTOR];
             match &self.clear {
-                Some(clear) => clear_piece(&**dev, clear, (start, at), bytes)?,
+                Some(clear) => clear_piece(clear, (start, at), bytes),
                 None => {
                     if let Err(error) = dev.read_at(byte_of(at), bytes) {
                         copy.source.unreadable(Daddr(at), &error);
@@ -213,22 +238,11 @@ impl Plan {
 }
 
 /// Fills `bytes`, the blocks of the journal from sector `at` on, with what is left of them.
-fn clear_piece(
-    dev: &dyn BlockDevice,
-    clear: &Clear,
-    (start, at): (u64, u64),
-    bytes: &mut [u8],
-) -> Result<()> {
+fn clear_piece(clear: &Clear, (start, at): (u64, u64), bytes: &mut [u8]) {
     bytes.fill(0);
     let first = u32::try_from(at - start).unwrap_or(u32::MAX);
     let (blocks, _) = bytes.as_chunks_mut::<SECTOR>();
     for (number, block) in (first..).zip(blocks) {
-        if clear.keeps(number) {
-            dev.read_at(byte_of(start + u64::from(number)), block)?;
-        } else {
-            let cycle = clear.cycles[usize::from(number >= clear.head)];
-            block[..4].copy_from_slice(&cycle.to_be_bytes());
-        }
+        clear.fill(number, block);
     }
-    Ok(())
 }

@@ -86,8 +86,8 @@ impl<R: Read> Reader<R> {
         if version != 2 {
             return Err(Error::Unsupported(format!("version {version} of the file format")));
         }
-        let [a, b, c, d, ..] = rest;
-        let content = Content::from_incompat(u32::from_be_bytes([a, b, c, d]));
+        let word = |at: usize| xfskit_format::bytes::be32(&rest, at).unwrap_or(0);
+        let content = Content::from_words(word(0), word(4));
         let content = content
             .map_err(|bits| Error::Unsupported(format!("unknown flags {bits:#x} of the file")))?;
         self.format = FileFormat::V2;

@@ -56,6 +56,8 @@ pub struct Targets<'d> {
     pub data: &'d dyn BlockDevice,
     /// For an external journal.
     pub log: Option<&'d dyn BlockDevice>,
+    /// For the realtime device.
+    pub realtime: Option<&'d dyn BlockDevice>,
 }
 
 /// Returns the bytes that the volume in a file takes; `None` if its superblock is damaged.
@@ -81,15 +83,16 @@ impl Restore<'_> {
         }
         let content = reader.content().unwrap_or_default();
         if content.external_log && targets.log.is_none() {
-            return Err(Error::ExternalLog);
+            return Err(Error::ExternalLogTarget);
         }
-        if content.realtime {
-            return Err(Error::Unsupported("realtime groups".to_owned()));
+        if content.realtime && targets.realtime.is_none() {
+            return Err(Error::RealtimeTarget);
         }
         let mut superblock = [0; SECTOR];
         targets.data.write_at(ByteOffset(0), &superblock)?;
         let mut data = Gather::new(targets.data);
         let mut log = targets.log.map(Gather::new);
+        let mut realtime = targets.realtime.map(Gather::new);
         let mut restored = Restored { volume_bytes: needed.unwrap_or(size), ..Restored::default() };
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
@@ -115,7 +118,7 @@ impl Restore<'_> {
                     Some(&mut data)
                 }
                 Part::Log => log.as_mut(),
-                Part::Realtime => None,
+                Part::Realtime => realtime.as_mut(),
             };
             match gather {
                 Some(gather) => gather.put(daddr, bytes)?,
@@ -128,9 +131,9 @@ impl Restore<'_> {
             (self.progress)(restored.file_bytes);
         }
         data.drain()?;
-        if let (Some(gather), Some(device)) = (&mut log, targets.log) {
+        for gather in log.iter_mut().chain(&mut realtime) {
             gather.drain()?;
-            device.flush()?;
+            gather.device.flush()?;
         }
         targets.data.flush()?;
         targets.data.write_at(ByteOffset(0), &superblock)?;

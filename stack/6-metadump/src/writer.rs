@@ -33,6 +33,7 @@ impl<W: Write> Writer<W> {
             buffer.extend_from_slice(&MAGIC_V2.to_be_bytes());
             buffer.extend_from_slice(&2u32.to_be_bytes());
             buffer.extend_from_slice(&content.to_incompat().to_be_bytes());
+            buffer.extend_from_slice(&content.to_compat().to_be_bytes());
             buffer.resize(HEADER_V2, 0);
         }
         Self { out, format, content, buffer, index: None, bytes: 0 }

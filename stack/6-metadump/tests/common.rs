@@ -20,7 +20,7 @@ pub fn dump(device: &Arc<dyn BlockDevice>, dump: &Dump) -> (Vec<u8>, Report) {
 pub fn restored(file: &[u8]) -> (Arc<dyn BlockDevice>, Restored) {
     let reader = Reader::open(file).unwrap();
     let device = MemDevice::new(ByteLen(restore::volume_bytes(&reader).unwrap()));
-    let targets = Targets { data: &device, log: None };
+    let targets = Targets { data: &device, log: None, realtime: None };
     let restored = Restore::default().run(reader, targets).unwrap();
     (Arc::new(device), restored)
 }

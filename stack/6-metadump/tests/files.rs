@@ -16,7 +16,8 @@ fn file(format: FileFormat) -> Vec<u8> {
 fn restore_partly(file: &[u8], size: u64, partial: bool) -> Result<bool, Error> {
     let device = MemDevice::new(ByteLen(size));
     let restore = Restore { partial, ..Restore::default() };
-    let restored = restore.run(Reader::open(file)?, Targets { data: &device, log: None })?;
+    let restored =
+        restore.run(Reader::open(file)?, Targets { data: &device, log: None, realtime: None })?;
     Ok(restored.incomplete)
 }
 
@@ -58,7 +59,7 @@ fn a_small_target_is_refused_before_it_is_written() {
     let file = file(FileFormat::V1);
     let device = MemDevice::new(ByteLen(1 << 20));
     device.write_at(ByteOffset(0), b"precious").unwrap();
-    let targets = Targets { data: &device, log: None };
+    let targets = Targets { data: &device, log: None, realtime: None };
     let refused = Restore::default().run(Reader::open(&file[..]).unwrap(), targets).unwrap_err();
     assert!(matches!(refused, Error::TooSmall { .. }), "{refused}");
     let mut bytes = [0; 8];

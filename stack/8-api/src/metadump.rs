@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
@@ -248,7 +248,8 @@ impl MetadumpInfo {
 #[derive(Debug, Default)]
 #[must_use = "nothing is restored until `run` is called"]
 pub struct RestoreMetadump<'c> {
-    log: Option<std::path::PathBuf>,
+    log: Option<PathBuf>,
+    realtime: Option<PathBuf>,
     force: bool,
     partial: bool,
     control: Control<'c>,
@@ -263,6 +264,12 @@ impl<'c> RestoreMetadump<'c> {
     /// Names the target for the journal, for a file with an external log.
     pub fn log(mut self, target: impl AsRef<Path>) -> Self {
         self.log = Some(target.as_ref().to_owned());
+        self
+    }
+
+    /// Names the target for the realtime device, for a file with metadata of one.
+    pub fn realtime(mut self, target: impl AsRef<Path>) -> Self {
+        self.realtime = Some(target.as_ref().to_owned());
         self
     }
 
@@ -303,25 +310,32 @@ impl<'c> RestoreMetadump<'c> {
                     .to_owned(),
             }));
         };
-        let blocks = u64::from(superblock.logblocks.get());
-        let log_size = ByteLen(blocks.checked_shl(superblock.blocklog.into()).unwrap_or(0));
-        let external = reader.content().is_some_and(|content| content.external_log);
-        if external && self.log.is_none() {
-            return Err(Error::new(metadump::Error::ExternalLog));
+        let bytes = |blocks: u64| ByteLen(blocks.saturating_mul(1 << superblock.blocklog));
+        let log_size = bytes(superblock.logblocks.get().into());
+        let realtime_size = bytes(superblock.rblocks.get());
+        let content = reader.content().unwrap_or_default();
+        if content.external_log && self.log.is_none() {
+            return Err(Error::new(metadump::Error::ExternalLogTarget));
+        }
+        if content.realtime && self.realtime.is_none() {
+            return Err(Error::new(metadump::Error::RealtimeTarget));
         }
         let mut made = Made::default();
         let data = made.device(target.as_ref(), ByteLen(size), self.force)?;
-        let log = match &self.log {
-            Some(log) if external => Some(made.device(log, log_size, self.force)?),
-            _ => None,
+        let mut device = |name: &Option<PathBuf>, wanted: bool, size| match name {
+            Some(name) if wanted => made.device(name, size, self.force).map(Some),
+            _ => Ok(None),
         };
+        let log = device(&self.log, content.external_log, log_size)?;
+        let realtime = device(&self.realtime, content.realtime, realtime_size)?;
         let total = 0;
         let restore = metadump::Restore {
             partial: self.partial,
             progress: &|done| self.control.report(done, total),
             cancelled: self.control.cancel.flag(),
         };
-        let targets = Targets { data: &*data, log: log.as_deref() };
+        let (log, realtime) = (log.as_deref(), realtime.as_deref());
+        let targets = Targets { data: &*data, log, realtime };
         let restored = restore.run(reader, targets).map_err(Error::new)?;
         made.keep();
         Ok(restored)
@@ -330,7 +344,7 @@ impl<'c> RestoreMetadump<'c> {
 
 /// Images that were made, which are removed if the restore fails.
 #[derive(Default)]
-struct Made(Vec<std::path::PathBuf>);
+struct Made(Vec<PathBuf>);
 
 impl Made {
     /// Opens a target of at least `size` bytes. An image that does not exist is made; another

@@ -32,6 +32,9 @@ pub(crate) fn run(args: &Metadump, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     let name = &*args.target;
     let snapshot = mount::snapshot(name)?;
+    if let Some(error) = open::in_use(name).filter(|_| snapshot.is_none()) {
+        out.note(&format!("{error}: what changes meanwhile may not fit together in the file"));
+    }
     let phases = Phases { out, now: Mutex::new(None) };
     let prepared = prepare(args, snapshot.as_ref(), (&phases, &stop))?;
     let report = if to_stdout {
@@ -46,6 +49,9 @@ pub(crate) fn run(args: &Metadump, out: &Out) -> Outcome {
             .hint("The mount has ended, or more was overwritten than there is room for."));
     }
     show_warnings(args, &report, out);
+    if to_stdout && report.journal == Some(JournalHandling::Replayed) {
+        out.note(&format!("{name}: the dirty journal was replayed in memory, for the file only"));
+    }
     if out.json() {
         out.object(&report)?;
     } else if !out.quiet() && !to_stdout {

@@ -30,6 +30,10 @@ pub(crate) fn run(args: &Restore, out: &Out) -> Outcome {
         out.result(&info, describe)?;
         return Ok(ExitStatus::Success);
     };
+    if image.as_os_str() == "-" {
+        return Err(Failure::cannot("an image cannot be a stream: its blocks come in any order")
+            .hint("Give the name of a new image: xfskit restore FILE IMAGE"));
+    }
     let progress = Progress::new(out, "restore", Unit::Bytes);
     let size = args.file.metadata().map_or(0, |file| file.len());
     let mut restore = RestoreMetadump::new()
@@ -39,6 +43,9 @@ pub(crate) fn run(args: &Restore, out: &Out) -> Outcome {
         .cancel(stop.token());
     if let Some(log) = &args.logdev {
         restore = restore.log(log);
+    }
+    if let Some(realtime) = &args.rtdev {
+        restore = restore.realtime(realtime);
     }
     let restored = restore.run(source, image).map_err(|error| match error.kind() {
         ErrorKind::Cancelled => Failure::stopped(),
@@ -95,6 +102,6 @@ fn content_words(content: &MetadumpContent) -> Vec<&'static str> {
         if content.dirty_log { "dirty journal" } else { "clean journal" },
     ];
     words.extend(content.external_log.then_some("with an external journal"));
-    words.extend(content.realtime.then_some("with realtime groups"));
+    words.extend(content.realtime.then_some("with metadata of a realtime device"));
     words
 }

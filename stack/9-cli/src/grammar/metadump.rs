@@ -48,7 +48,8 @@ pub(crate) struct Metadump {
     /// (-a of xfs_metadump)
     #[arg(short = 'a', long)]
     pub full_blocks: bool,
-    /// What to do with the journal [default: what is described below]
+    /// What to do with the journal [default: clear a clean one; replay a dirty one, or copy it with
+    /// --no-obfuscate]
     #[arg(long, value_enum, value_name = "MODE")]
     pub journal: Option<Journal>,
     /// The device or file with the journal, for a volume with an external log
@@ -110,6 +111,9 @@ pub(crate) struct Restore {
     /// The image or device for an external journal
     #[arg(short = 'l', long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
+    /// The image or device for the metadata of a realtime device
+    #[arg(short = 'r', long, value_name = "DEVICE")]
+    pub rtdev: Option<PathBuf>,
     /// Keep what an incomplete file has
     #[arg(long)]
     pub partial: bool,
