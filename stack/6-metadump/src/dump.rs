@@ -16,28 +16,14 @@ use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::forks::{Found, Inodes};
 use crate::format::{Content, FileFormat};
-use crate::journal::{self, Handling, Plan};
+use crate::journal::{self, Plan};
+use crate::mode::{Handling, JournalMode};
 use crate::names::Obfuscator;
 use crate::ordered;
 use crate::report::{Phase, Progress, Report, Silent, Sink, WarningKind};
 use crate::runs::{self, Kind, Run, Scattered};
 use crate::walk::{self, Source};
 use crate::writer::Writer;
-
-/// What to do with the journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JournalMode {
-    /// A clean journal is cleared. A dirty one is replayed in memory with obfuscation, and copied
-    /// without.
-    #[default]
-    Auto,
-    /// The journal is copied as it is, with its clear names.
-    Copy,
-    /// A dirty journal is replayed in memory in any case.
-    Replay,
-    /// An external journal is left out.
-    Omit,
-}
 
 /// Options of a dump.
 #[derive(Clone, Copy, Debug)]

@@ -55,7 +55,7 @@ pub enum Error {
     DamagedFile {
         /// Where, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
     /// The target is too small.

@@ -25,7 +25,7 @@ pub(crate) struct Found {
     pub(crate) scattered: Vec<Scattered>,
 }
 
-/// What is known of all inodes.
+/// Facts about all inodes of the volume.
 #[derive(Debug)]
 pub(crate) struct Inodes {
     /// Regular files that are metadata.

@@ -9,7 +9,6 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use serde::Serialize;
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::record::BLOCK;
@@ -19,9 +18,9 @@ use xfskit_recovery::open_log;
 use xfskit_units::{ByteLen, Daddr, Geometry, LogBlock, Lsn};
 
 use crate::copy::Copy;
-use crate::dump::JournalMode;
 use crate::error::{Error, Result};
 use crate::format::{Part, SECTOR};
+use crate::mode::{Handling, JournalMode};
 use crate::report::{Phase, WarningKind};
 use crate::walk::byte_of;
 use crate::writer::Writer;
@@ -33,20 +32,6 @@ const PIECE_BLOCKS: usize = PIECE / SECTOR;
 /// Most memory that a replay in memory takes for what it changes, in bytes.
 const REPLAY_MEMORY_MAX: u64 = 64 << 20;
 const _: () = assert!(BLOCK == SECTOR);
-
-/// What was done with the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Handling {
-    /// It was clean, and old records were left out.
-    Cleared,
-    /// It was replayed in memory first. The volume itself was not changed.
-    Replayed,
-    /// It is in the file as it is.
-    Copied,
-    /// It is not in the file.
-    Omitted,
-}
 
 /// The devices to dump, and what to do with the journal.
 #[derive(Debug)]

@@ -19,6 +19,7 @@
 //! | `journal` | the journal: cleared, replayed or copied |
 //! | [`dump`] | a volume copied to a file |
 //! | [`restore`] | a file copied to a device |
+//! | [`mode`] | what to do with the journal, and what was done |
 //! | [`report`], [`error`] | counts and warnings; what can go wrong |
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -30,6 +31,7 @@ pub mod error;
 mod forks;
 pub mod format;
 mod journal;
+pub mod mode;
 pub mod names;
 mod ordered;
 pub mod reader;
@@ -39,10 +41,10 @@ pub mod runs;
 mod walk;
 pub mod writer;
 
-pub use dump::{Dump, JournalMode, Prepared, Watch};
+pub use dump::{Dump, Prepared, Watch};
 pub use error::{Error, Result};
 pub use format::{Content, FileFormat};
-pub use journal::Handling;
+pub use mode::{Handling, JournalMode};
 pub use reader::Reader;
 pub use report::{Phase, Progress, Report, Silent, Warning, WarningKind};
 pub use restore::{Restore, Restored, Targets};

@@ -121,7 +121,7 @@ pub struct Report {
     /// Extents of directories, attribute forks, symlinks and other metadata files.
     pub extents: u64,
     /// What was done with the journal.
-    pub journal: Option<crate::journal::Handling>,
+    pub journal: Option<crate::mode::Handling>,
     /// The format of the file.
     pub format: crate::format::FileFormat,
     /// What the file says about its content.

@@ -75,13 +75,14 @@ impl Run {
         self.sectors as usize * SECTOR
     }
 
-    /// Returns the length of what is cleaned at once, in bytes.
+    /// Returns the length of what must not be divided, in bytes.
     pub fn unit(&self, geo: &Geometry) -> usize {
         match self.kind {
             Kind::Header => geo.sectsize(),
             Kind::Symlink { .. } => self.bytes(),
-            Kind::Plain | Kind::Tree(_) | Kind::Bmbt | Kind::Attr { .. } => geo.blocksize(),
-            Kind::Inodes => geo.inodesize(),
+            Kind::Plain | Kind::Tree(_) | Kind::Bmbt | Kind::Inodes | Kind::Attr { .. } => {
+                geo.blocksize()
+            }
             Kind::Dir { .. } => geo.dirblksize(),
         }
     }

@@ -10,7 +10,7 @@ use xfskit_units::index;
 
 use super::{Cleaner, fill};
 
-/// What is known of a fork, before its bytes are changed.
+/// Facts about a fork, taken before its bytes are changed.
 struct ForkFacts {
     range: Range<usize>,
     format: Option<Format>,
