@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::superblock::find_superblock;
 use xfskit_format::sb::Superblock;
-use xfskit_units::{AgNumber, Geometry, Ino};
+use xfskit_units::{AgNumber, ByteOffset, Geometry, Ino};
 
 use crate::clean::Cleaner;
 use crate::copy::Copy;
@@ -96,12 +96,20 @@ impl Dump {
     ) -> Result<Prepared> {
         let found = find_superblock(&*dev)?;
         let sink = Sink::default();
+        let superblock = found.sb;
+        let mut dev = dev;
         if let Some(secondary) = &found.secondary {
+            let lost = !is_restorable(&*dev, &superblock);
+            if lost {
+                let copy = OverlayDevice::new(dev);
+                copy.write_at(ByteOffset(0), &superblock.to_sector())?;
+                dev = Arc::new(copy);
+            }
             sink.warn(WarningKind::Superblock, || {
-                format!("{}; the copy in group {} was used", secondary.corruption, secondary.agno)
+                let place = if lost { "stands in its place in the file" } else { "was used" };
+                format!("{}; the copy in group {} {place}", secondary.corruption, secondary.agno)
             });
         }
-        let superblock = found.sb;
         refuse(&superblock)?;
         let geo = superblock.geometry();
         let modes = (self.journal, self.obfuscate.is_some(), self.zero_stale);
@@ -114,6 +122,20 @@ impl Dump {
         };
         Ok(Prepared { dump: *self, superblock, plan, format, sink })
     }
+}
+
+/// Returns true if the damaged primary superblock on `dev` still has the sizes of the volume, without
+/// which no program restores a file.
+fn is_restorable(dev: &dyn BlockDevice, superblock: &Superblock) -> bool {
+    let mut sector = [0; 512];
+    if dev.read_at(ByteOffset(0), &mut sector).is_err() {
+        return false;
+    }
+    let sizes = |sb: &Superblock| {
+        let logs = (sb.blocklog, sb.sectlog, sb.agblklog);
+        (sb.magicnum, sb.blocksize, sb.dblocks, sb.agblocks, sb.agcount, sb.sectsize, logs)
+    };
+    Superblock::parse(&sector).is_some_and(|primary| sizes(primary) == sizes(superblock))
 }
 
 /// Refuses volumes with metadata that is not copied.
