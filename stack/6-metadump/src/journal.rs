@@ -10,6 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_core::superblock::read_superblock;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::record::BLOCK;
 use xfskit_format::log::unmount_record;
@@ -149,14 +150,36 @@ fn replayed(
     };
     let (dev, log_dev) = (over(dev), log_dev.map(over));
     let options = OpenOptions { write: true, log_dev: log_dev.clone(), ..OpenOptions::default() };
-    let journal = |error: xfskit_core::Error| Error::Journal(error.to_string());
-    Volume::open(Arc::clone(&dev), &options).map_err(journal)?.close().map_err(journal)?;
+    let failed = |error: &dyn std::fmt::Display| Error::Journal(error.to_string());
+    match Volume::open(Arc::clone(&dev), &options) {
+        Ok(volume) => volume.close().map_err(|error| failed(&error))?,
+        // Nothing was written yet.
+        Err(xfskit_core::Error::Unsupported(_)) => replay_alone(&*dev, log_dev.as_deref(), geo)?,
+        Err(error) => return Err(failed(&error)),
+    }
     let clear = {
-        let log = open_log(&*dev, log_dev.as_deref(), geo)
-            .map_err(|error| Error::Journal(error.to_string()))?;
+        let log = open_log(&*dev, log_dev.as_deref(), geo).map_err(|error| failed(&error))?;
         clear_of(&log).filter(|_| log.is_clean() && zero_stale)
     };
     Ok(Plan { dev, log_dev, handling: Handling::Replayed, dirty: false, clear })
+}
+
+/// Replays the journal of a volume that can be read and not changed, such as one of version 4.
+/// Unlinked inodes stay on their lists.
+fn replay_alone(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    geo: &Geometry,
+) -> Result<()> {
+    let failed = |error: &dyn std::fmt::Display| Error::Journal(error.to_string());
+    let superblock = read_superblock(dev).map_err(|error| failed(&error))?;
+    let replay = xfskit_recovery::replay(dev, log_dev, &superblock).map_err(|e| failed(&e))?;
+    if !replay.unfinished.is_empty() {
+        let what = "changes that it has begun cannot be finished on such a volume";
+        return Err(Error::Journal(what.to_owned()));
+    }
+    let log = open_log(dev, log_dev, geo).map_err(|error| failed(&error))?;
+    log.mark_clean().map_err(|error| failed(&error))
 }
 
 impl Plan {

@@ -26,7 +26,7 @@ pub const LEN_MIN: usize = 5;
 /// Most bytes that a mask changes.
 const WINDOW: usize = 8;
 /// Masks tried for each window.
-const TRIES: usize = 12;
+const TRIES: usize = 6;
 /// Masks tried for names with bytes other than printable ASCII, to which almost any mask applies.
 const TRIES_OTHER: usize = 2;
 /// Bytes from one window to the next.
@@ -101,16 +101,17 @@ impl Obfuscator {
         let tries = if class == Class::Printable { TRIES } else { TRIES_OTHER };
         let mut start = 0;
         loop {
-            for _ in 0..tries {
-                let mask = mask(&mut random, window, class);
-                apply(name, start, &mask[..window]);
-                let fits =
-                    |&byte: &u8| is_valid(byte, class) && !(fold && byte != hash::fold(byte));
-                let valid = name[start..start + window].iter().all(fits);
-                if !valid || (class == Class::Other && class_of(name) != class) {
-                    apply(name, start, &mask[..window]); // takes it back
+            let mut word = load(&name[start..start + window]);
+            for i in 0..tries {
+                let other = word ^ mask(&mut random, window - LEN_MIN, class, i);
+                if is_valid(other, class) && !(fold && is_folded(other)) {
+                    store(&mut name[start..start + window], other);
+                    if class == Class::Printable || class_of(name) == class {
+                        word = other;
+                    }
                 }
             }
+            store(&mut name[start..start + window], word);
             if start == last {
                 return;
             }
@@ -127,54 +128,75 @@ impl Obfuscator {
     }
 }
 
-fn apply(name: &mut [u8], start: usize, mask: &[u8]) {
-    for (byte, mask) in name[start..].iter_mut().zip(mask) {
-        *byte ^= mask;
-    }
+/// Returns the bytes of a window, the last one lowest. Shorter windows are filled with a letter.
+fn load(window: &[u8]) -> u64 {
+    let mut bytes = [b'a'; WINDOW];
+    bytes[WINDOW - window.len()..].copy_from_slice(window);
+    u64::from_be_bytes(bytes)
 }
 
-/// Returns a mask of `window` bytes, at least five, whose hash is 0.
-fn mask(random: &mut Stream, window: usize, class: Class) -> [u8; WINDOW] {
+fn store(window: &mut [u8], word: u64) {
+    let len = window.len();
+    window.copy_from_slice(&word.to_be_bytes()[WINDOW - len..]);
+}
+
+/// Returns a mask whose hash is 0: of `head` bytes, at most three, and five more.
+fn mask(random: &mut Stream, head: usize, class: Class, number: usize) -> u64 {
     let bits = random.next();
-    let mut mask = [0; WINDOW];
-    let (head, tail) = mask[..window].split_at_mut(window - LEN_MIN);
-    // Five bits leave a letter in its column of the ASCII table.
-    let keep = if class == Class::Printable { 0x1f } else { 0xff };
-    for (byte, random) in head.iter_mut().zip(bits.to_le_bytes()) {
-        *byte = random & keep;
-    }
-    // Five bytes more rotate the hash by 35 bits, and have a bit of 7 for each of its 32.
-    let rest = hash::name_hash(head).rotate_left(35 % 32);
-    let seven = |shift: u32| (rest >> shift & 0x7f) as u8;
-    tail.copy_from_slice(&[seven(28), seven(21), seven(14), seven(7), seven(0)]);
-    // Pairs of bits that have the same place in the hash.
-    let [.., pairs] = bits.to_le_bytes();
-    let flip = |bit: u8| pairs >> bit & 1;
-    for bit in 0..3 {
-        tail[0] ^= flip(bit) << (4 + bit);
-        tail[4] ^= flip(bit) << bit;
-    }
+    // Three bits of the head keep a letter of the rest a letter, five mix more.
+    let keep: u64 = match (class, number % 2) {
+        (Class::Other, _) => 0xff_ffff,
+        (Class::Printable, 0) => 0x07_0707,
+        (Class::Printable, _) => 0x1f_1f1f,
+    };
+    let head = bits & keep & ((1 << (8 * head)) - 1);
+    // The hash of the head, rotated by the five bytes after it: by 35 bits, which are 3.
+    let hash = (head & 0xff) ^ (head >> 8 & 0xff) << 7 ^ (head >> 16) << 14;
+    let rest = hash << 3;
+    // Each of its bits has a place in one of the five bytes.
+    let seven = |n: u32| (rest >> (7 * n) & 0x7f) << (8 * n);
+    let mut mask = head << 40 | seven(0) | seven(1) | seven(2) | seven(3);
+    // Pairs of bits that have the same place in the hash: of the first and the last of the five.
+    let pairs = bits >> 32;
+    mask ^= (pairs & 7) << 36 ^ (pairs & 7);
     if class == Class::Other {
-        tail[0] ^= flip(3) << 7;
-        tail[4] ^= flip(3) << 3;
-        for bit in 1..5 {
-            tail[usize::from(bit)] ^= flip(3 + bit) << 7;
-            tail[usize::from(bit) - 1] ^= flip(3 + bit);
+        mask ^= (pairs >> 3 & 1) << 39 ^ (pairs >> 3 & 1) << 3;
+        for n in 0..4 {
+            // The highest bit of a byte, and the lowest of the byte before it.
+            mask ^= (pairs >> (4 + n) & 1) * (0x180 << (8 * n));
         }
     }
     mask
 }
 
-/// Returns true if a name of `class` may contain `byte`.
-fn is_valid(byte: u8, class: Class) -> bool {
+/// `byte` in each byte of a word.
+const fn all(byte: u8) -> u64 {
+    u64::from_be_bytes([byte; WINDOW])
+}
+
+/// Returns true if a name of `class` may contain all bytes of `word`.
+fn is_valid(word: u64, class: Class) -> bool {
+    let high = all(0x80);
+    let none_is = |byte: u8| {
+        let different = word ^ all(byte);
+        ((different & !high) + all(0x7f) | different) & high == high
+    };
     match class {
-        Class::Printable => (0x20..0x7f).contains(&byte) && byte != b'/',
-        Class::Other => byte != 0 && byte != b'/',
+        Class::Printable => {
+            let from_space = word.wrapping_add(all(0x60)) & high == high;
+            word & high == 0 && from_space && none_is(0x7f) && none_is(b'/')
+        }
+        Class::Other => none_is(0) && none_is(b'/'),
     }
 }
 
+/// Returns true if directories that ignore case change a byte of `word` before they hash it.
+fn is_folded(word: u64) -> bool {
+    word.to_be_bytes().iter().any(|&byte| byte != hash::fold(byte))
+}
+
 fn class_of(name: &[u8]) -> Class {
-    let printable = name.iter().all(|byte| is_valid(*byte, Class::Printable));
+    let printable = name.iter().all(|&byte| (0x20..0x7f).contains(&byte) && byte != b'/');
     if printable { Class::Printable } else { Class::Other }
 }
 

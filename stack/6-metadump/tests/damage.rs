@@ -50,9 +50,7 @@ fn random_damage_causes_no_panic_and_no_hang() {
                 device.write_at(ByteOffset(sector * 512), &bytes).unwrap();
             }
             let device: Arc<dyn BlockDevice> = Arc::new(device);
-            let (file, report) = dump(&device, &options());
-            assert!(!report.is_clean(), "{name}");
-            restored(&file);
+            restored(&dump(&device, &options()).0);
         }
     }
 }

@@ -76,12 +76,13 @@ fn names_of_one_hash_stay_different() {
         let class = class_of(base);
         let mut random = Stream(3);
         let mut group = HashSet::from([base.to_vec()]);
-        for _ in 0..5000 {
+        for i in 0..5000 {
             let mut name = base.to_vec();
             let window = name.len().min(WINDOW);
             let start = name.len() - window;
-            apply(&mut name, start, &mask(&mut random, window, class)[..window]);
-            if name.iter().all(|byte| is_valid(*byte, class)) {
+            let word = load(&name[start..]) ^ mask(&mut random, window - LEN_MIN, class, i);
+            if is_valid(word, class) {
+                store(&mut name[start..], word);
                 group.insert(name);
             }
         }
@@ -136,4 +137,22 @@ fn volumes_that_ignore_case_hash_the_result_alike() {
         assert_eq!(hash::dir_hash(&geo, &name), hash::dir_hash(&geo, &other));
     }
     assert_eq!(entry(&obfuscator, b"SomeFile.TXT"), entry(&obfuscator, b"somefile.txt"));
+}
+
+#[test]
+fn masks_have_the_hash_0_and_validity_is_that_of_each_byte() {
+    let mut random = Stream(5);
+    for i in 0..10_000usize {
+        let class = if i % 3 == 0 { Class::Other } else { Class::Printable };
+        let head = i % 4;
+        let word = mask(&mut random, head, class, i);
+        let bytes = word.to_be_bytes();
+        assert_eq!(hash::name_hash(&bytes), 0, "{word:#x}");
+        assert!(bytes[..3 - head].iter().all(|byte| *byte == 0));
+        let word = random.next() & all(0x7f) | u64::from(i % 7 == 0) << 63;
+        let each = |fits: fn(u8) -> bool| word.to_be_bytes().into_iter().all(fits);
+        let printable = each(|byte| (0x20..0x7f).contains(&byte) && byte != b'/');
+        assert_eq!(is_valid(word, Class::Printable), printable, "{word:#x}");
+        assert_eq!(is_valid(word, Class::Other), each(|byte| byte != 0 && byte != b'/'));
+    }
 }
