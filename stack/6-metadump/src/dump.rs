@@ -124,8 +124,8 @@ impl Dump {
     }
 }
 
-/// Returns true if the damaged primary superblock on `dev` still has the sizes of the volume, without
-/// which no program restores a file.
+/// Returns true if the damaged primary superblock on `dev` still has the sizes of the volume. No
+/// program restores a file without them.
 fn is_restorable(dev: &dyn BlockDevice, superblock: &Superblock) -> bool {
     let mut sector = [0; 512];
     if dev.read_at(ByteOffset(0), &mut sector).is_err() {

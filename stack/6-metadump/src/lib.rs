@@ -2,9 +2,9 @@
 //!
 //! The files are those of `xfs_metadump` and `xfs_mdrestore`, in both of their formats
 //! (`docs/format/metadump.md`). A [`Dump`] walks the structures of a volume, which may be damaged:
-//! a block that fails its verifier is copied too, and a pointer that leads nowhere is a [`Warning`].
-//! Content of files is never copied. Names are obfuscated so that their hashes stay, which keeps
-//! directories and attributes valid.
+//! a block that fails its verifier is copied too, and a pointer that leads nowhere is a
+//! [`Warning`]. Content of files is never copied. Names are obfuscated so that their hashes stay,
+//! which keeps directories and attributes valid.
 //!
 //! | read in this order | content |
 //! | --- | --- |

@@ -27,6 +27,9 @@ pub const LEN_MIN: usize = 5;
 const WINDOW: usize = 8;
 /// Masks tried for each window.
 const TRIES: usize = 6;
+/// Masks tried for each window of a name of fewer than [`SHORT`] bytes, which has few windows.
+const TRIES_SHORT: usize = 24;
+const SHORT: usize = 16;
 /// Masks tried for names with bytes other than printable ASCII, to which almost any mask applies.
 const TRIES_OTHER: usize = 2;
 /// Bytes from one window to the next.
@@ -98,7 +101,11 @@ impl Obfuscator {
         let mut random = self.stream(hash::name_hash(name), name.len(), class);
         let window = name.len().min(WINDOW);
         let last = name.len() - window;
-        let tries = if class == Class::Printable { TRIES } else { TRIES_OTHER };
+        let tries = match class {
+            Class::Printable if name.len() < SHORT => TRIES_SHORT,
+            Class::Printable => TRIES,
+            Class::Other => TRIES_OTHER,
+        };
         let mut start = 0;
         loop {
             let mut word = load(&name[start..start + window]);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -174,26 +175,30 @@ type Shape = (u64, u64, usize, u32, [u64; 7]);
 fn shape(image: &Image<'_>, scratch: &Scratch) -> BTreeSet<Shape> {
     let mount = Mount::read_only(image, scratch).expect("mount");
     let mut shapes = BTreeSet::new();
-    let mut dirs = vec![mount.path().to_path_buf()];
-    while let Some(dir) = dirs.pop() {
-        let parent = dir.symlink_metadata().expect("stat").ino();
-        for entry in fs::read_dir(&dir).expect("a directory") {
-            let entry = entry.expect("an entry");
-            let name = entry.file_name();
-            let stat = entry.path().symlink_metadata().expect("stat");
-            let [mtime, blocks] = [stat.mtime().cast_unsigned(), stat.blocks()];
-            let owner = u64::from(stat.uid()) << 32 | u64::from(stat.gid());
-            let facts =
-                [stat.mode().into(), stat.nlink(), owner, stat.size(), mtime, blocks, stat.rdev()];
-            let name = (name.len(), name_hash(name.as_bytes()));
-            shapes.insert((parent, stat.ino(), name.0, name.1, facts));
-            if stat.is_dir() {
-                dirs.push(entry.path());
-            }
-        }
-    }
+    add_shapes(mount.path(), &mut shapes);
     mount.unmount().expect("unmount");
     shapes
+}
+
+/// Adds the entries below `dir`. Paths may be longer than the kernel takes, so each directory is
+/// opened from the one above it.
+fn add_shapes(dir: &Path, shapes: &mut BTreeSet<Shape>) {
+    let open = File::open(dir).expect("a directory");
+    let dir = Path::new("/proc/self/fd").join(open.as_raw_fd().to_string());
+    let parent = open.metadata().expect("stat").ino();
+    for entry in fs::read_dir(&dir).expect("a directory") {
+        let path = dir.join(entry.expect("an entry").file_name());
+        let stat = path.symlink_metadata().expect("stat");
+        let [mtime, blocks] = [stat.mtime().cast_unsigned(), stat.blocks()];
+        let owner = u64::from(stat.uid()) << 32 | u64::from(stat.gid());
+        let facts =
+            [stat.mode().into(), stat.nlink(), owner, stat.size(), mtime, blocks, stat.rdev()];
+        let name = path.file_name().expect("a name").as_bytes();
+        shapes.insert((parent, stat.ino(), name.len(), name_hash(name), facts));
+        if stat.is_dir() {
+            add_shapes(&path, shapes);
+        }
+    }
 }
 
 /// Text that must not leave a volume.
