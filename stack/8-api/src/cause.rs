@@ -49,6 +49,12 @@ pub enum Cause {
     /// The journal cannot be printed.
     #[error(transparent)]
     Journal(#[from] xfskit_inspect::log::Error),
+    /// The metadata cannot be copied to a file, or back.
+    #[error(transparent)]
+    Metadump(#[from] xfskit_metadump::Error),
+    /// Something is on the target.
+    #[error("the target exists, and all that is on it would be overwritten")]
+    Occupied,
     /// The text names no structure.
     #[error("{0}")]
     Structure(String),
@@ -110,6 +116,8 @@ impl Cause {
             Self::Put(error) => kind_of_put(error),
             Self::Extract(error) => kind_of_extract(error),
             Self::Journal(error) => kind_of_journal(error),
+            Self::Metadump(error) => kind_of_metadump(error),
+            Self::Occupied => ErrorKind::AlreadyExists,
             Self::Output(error) | Self::Archive(xfskit_copy::ArchiveError::Write(error)) => {
                 kind_of_io(error)
             }
@@ -149,6 +157,7 @@ impl Cause {
             Self::Target(error) => error.hint(),
             Self::Array(error) => error.hint(),
             Self::Repair(error) => error.hint(),
+            Self::Metadump(error) => error.hint(),
             Self::Device(error)
             | Self::Mkfs(xfskit_mkfs::Error::Device(error))
             | Self::MdCreate(xfskit_md::create::Error::Device { source: error, .. })
@@ -190,6 +199,7 @@ impl Cause {
                 error.corruption()
             }
             Self::Check(xfskit_check::Error::Superblock(SbError::Corrupt(fault))) => Some(fault),
+            Self::Metadump(xfskit_metadump::Error::Volume(error)) => error.corruption(),
             _ => None,
         }
     }
@@ -285,6 +295,19 @@ fn kind_of_io(error: &std::io::Error) -> ErrorKind {
         Io::ResourceBusy => ErrorKind::ResourceBusy,
         Io::StorageFull => ErrorKind::StorageFull,
         _ => ErrorKind::Device,
+    }
+}
+
+fn kind_of_metadump(error: &xfskit_metadump::Error) -> ErrorKind {
+    use xfskit_metadump::Error;
+    match error {
+        Error::Volume(error) => kind_of_core(error),
+        Error::Device(error) => kind_of_device(error),
+        Error::Read(error) | Error::Write(error) => kind_of_io(error),
+        Error::Unsupported(_) | Error::ExternalLogV1 => ErrorKind::Unsupported,
+        Error::Journal(_) => ErrorKind::JournalUnreadable,
+        Error::Cancelled => ErrorKind::Cancelled,
+        _ => ErrorKind::InvalidInput,
     }
 }
 

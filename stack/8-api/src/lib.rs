@@ -84,6 +84,7 @@
 //! | [`Check`] | a volume checked, finding by finding |
 //! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
 //! | [`FindPaths`], [`FindOwners`] | the paths of inodes, the owners of blocks |
+//! | [`Metadump`], [`RestoreMetadump`] | the metadata of a volume in a file, and back |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
 //! | [`Superblock`], [`Journal`], [`inspect`] | what the disk holds, structure by structure |
@@ -122,6 +123,7 @@ pub mod inspect;
 mod journal;
 pub mod md;
 mod metadata;
+mod metadump;
 mod mkfs;
 #[cfg(feature = "mount")]
 mod mount;
@@ -160,6 +162,11 @@ pub use find_owners::{BlockOwner, BlockRange, FindOwners, OwnedBlocks, OwnersFou
 pub use find_paths::{FindPaths, InodePaths, InodeState, PathsFound};
 pub use journal::{Journal, JournalState};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use metadump::{
+    JournalHandling, Metadump, MetadumpContent, MetadumpFormat, MetadumpInfo, MetadumpJournal,
+    MetadumpPhase, MetadumpReport, MetadumpWarning, MetadumpWarningKind, PreparedMetadump,
+    RestoreMetadump, RestoredMetadump,
+};
 pub use mkfs::{Mkfs, MkfsPlan};
 #[cfg(feature = "mount")]
 pub use mount::{IdMap, IdMapError, Mount, Mounted, OptionError, RequestKind, Requests};

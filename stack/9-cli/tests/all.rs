@@ -19,6 +19,7 @@ mod md;
 mod md_bad_input;
 mod md_guess;
 mod md_manage;
+mod metadump;
 mod mount;
 mod mount_array;
 mod mount_commands;

@@ -1,4 +1,4 @@
-//! Opens, walks and checks a whole image with damaged metadata.
+//! Opens, walks, checks and dumps a whole image with damaged metadata.
 //!
 //! The kernel filled the image (`tests/images`). An input is a choice of image and a list of
 //! [changes](crate::change) of its metadata blocks. CRCs are recomputed, so that the damage reaches
@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_locate::AgRange;
+use xfskit_metadump::{Dump, JournalMode, Watch};
 use xfskit_test_support::kept;
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 use xfskit_vfs::{Clock, Fs, Timestamp};
@@ -129,7 +130,7 @@ pub fn damaged(data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
     Some(image.damaged(change::changes(changes, CHANGES_MAX)))
 }
 
-/// Opens, walks and checks a damaged image. Errors are allowed, panics and hangs are not. No
+/// Opens, walks, checks and dumps a damaged image. Errors are allowed, panics and hangs are not. No
 /// finding is required, since a change may be harmless, but the sound image must have none.
 pub fn open_walk_check(data: &[u8]) {
     let Some(dev) = damaged(data) else { return };
@@ -140,6 +141,7 @@ pub fn open_walk_check(data: &[u8]) {
     if changes.is_empty() {
         assert!(report.is_ok_and(|report| report.clean()), "a sound image has {findings} findings");
     }
+    dump(&dev, changes.is_empty());
     if let Ok(volume) = Volume::open(dev, &OpenOptions::default()) {
         walk(&volume);
         locate(volume);
@@ -171,6 +173,18 @@ fn locate(volume: Volume) {
     let inos = inos.into_iter().take(INODES_MAX);
     let found = fs.find_paths(inos, 4, &mut |_| ControlFlow::Continue(()));
     assert!(found.inodes.values().all(|inode| inode.paths.len() <= 4));
+}
+
+/// Dumps the metadata with obfuscated names, which changes every block.
+fn dump(dev: &Arc<dyn BlockDevice>, sound: bool) {
+    let journal = JournalMode::Copy;
+    let dump = Dump { obfuscate: Some([7; 16]), journal, ..Dump::default() };
+    let Ok(prepared) = dump.prepare(Arc::clone(dev), None) else {
+        assert!(!sound, "a sound image is refused");
+        return;
+    };
+    let (_, report) = prepared.write(std::io::sink(), Watch::default()).expect("a dump goes on");
+    assert!(!sound || report.is_clean(), "a sound image has warnings: {report:#?}");
 }
 
 /// Returns the seeds: each image as it is, and a change of many of its blocks.

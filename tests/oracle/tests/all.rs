@@ -11,6 +11,7 @@ mod inode_rules;
 mod journal_options;
 mod locate;
 mod logs;
+mod metadump;
 mod mkfs;
 mod orphans;
 mod quota;

@@ -5,7 +5,7 @@ mod scrub;
 
 use parking_lot::Mutex;
 use xfskit::md::{Compared, Doubtful, VerifiedArray};
-use xfskit::target::{Device, Target};
+use xfskit::target::Device;
 use xfskit::{CheckPhase, CheckReport, Checked, ErrorKind, Finding, Snapshot, Volume};
 
 use super::mount;
@@ -51,7 +51,9 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         .hint("`xfskit md scrub` compares the members of an array in use"));
     }
     if !args.repair && snapshot.is_none() {
-        note_use(name, out);
+        if let Some(error) = open::in_use(name) {
+            out.note(&format!("{error}: what is found may be changes under way"));
+        }
     }
     let compared = if args.scrub { scrub::compare(args, out)? } else { None };
     // A volume too damaged to be opened is checked as it is.
@@ -195,17 +197,6 @@ fn summary(name: &str, report: &CheckReport, is_mounted: bool) -> String {
 /// Formats a number and what it counts.
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Warns if the target is mounted or open for writing: the volume may change during the check.
-fn note_use(name: &str, out: &Out) {
-    let path = Target::parse(name).ok().and_then(|target| target.path().map(ToOwned::to_owned));
-    let Some(path) = path else { return };
-    if let Err(error) = Device::open_writable(path)
-        && error.kind() == ErrorKind::ResourceBusy
-    {
-        out.note(&format!("{error}: what is found may be changes under way"));
-    }
 }
 
 /// Returns the failure of a check that could not run.

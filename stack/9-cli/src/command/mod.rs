@@ -25,12 +25,14 @@ mod log;
 mod ls;
 mod manual;
 mod md;
+mod metadump;
 mod mkfs;
 mod mount;
 mod open;
 mod path;
 mod recover;
 mod repair;
+mod restore;
 mod stat;
 mod stats;
 mod targets;
@@ -80,6 +82,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Dbench(args) => dbench::run(args, out),
             StandaloneCommand::Compilebench(args) => compilebench::run(args, out),
             StandaloneCommand::Recover(args) => recover::run(args, out),
+            StandaloneCommand::Metadump(args) => metadump::run(args, out),
+            StandaloneCommand::Restore(args) => restore::run(args, out),
         },
     }
 }

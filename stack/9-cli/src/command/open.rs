@@ -254,6 +254,13 @@ fn note_finished(replay: &Replay, out: &Out) {
     }
 }
 
+/// Returns how the target is in use if it is mounted or open for writing, so that it may change
+/// while it is read.
+pub(crate) fn in_use(name: &str) -> Option<xfskit::Error> {
+    let path = Target::parse(name).ok().and_then(|target| target.path().map(ToOwned::to_owned))?;
+    Device::open_writable(path).err().filter(|error| error.kind() == ErrorKind::ResourceBusy)
+}
+
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error.reason()));

@@ -7,8 +7,8 @@ use super::{blocks, cat, df, du, find, get, identity, ls, path, stat, stats, tre
 use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
-    Command, Completions, Man, Target, bench, change, locate, make, md, metadata, mount, programs,
-    read, repair,
+    Command, Completions, Man, Target, bench, change, locate, make, md, metadata, metadump, mount,
+    programs, read, repair,
 };
 use crate::out::Out;
 
@@ -90,6 +90,8 @@ pub(crate) enum StandaloneCommand<'c> {
     Dbench(&'c programs::Dbench),
     Compilebench(&'c programs::Compilebench),
     Recover(&'c metadata::Recover),
+    Metadump(&'c metadump::Metadump),
+    Restore(&'c metadump::Restore),
 }
 
 impl<'c> Work<'c> {
@@ -152,6 +154,8 @@ impl<'c> Work<'c> {
             Command::Dbench(args) => Self::Standalone(StandaloneCommand::Dbench(args)),
             Command::Compilebench(args) => Self::Standalone(StandaloneCommand::Compilebench(args)),
             Command::Recover(args) => Self::Standalone(StandaloneCommand::Recover(args)),
+            Command::Metadump(args) => Self::Standalone(StandaloneCommand::Metadump(args)),
+            Command::Restore(args) => Self::Standalone(StandaloneCommand::Restore(args)),
         }
     }
 

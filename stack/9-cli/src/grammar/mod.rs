@@ -12,6 +12,7 @@
 //! | [`change`] | commands that change a volume: `put`, `mkdir`, `rm`, `shell`, … |
 //! | [`metadata`] | `check`, `inspect`, `log`, `recover` |
 //! | [`locate`] | `path`, `blocks` |
+//! | [`metadump`] | `metadump`, `restore` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
 //! | [`access`] | what each of them does to its target |
@@ -29,6 +30,7 @@ pub(crate) mod locate;
 pub(crate) mod make;
 pub(crate) mod md;
 pub(crate) mod metadata;
+pub(crate) mod metadump;
 pub(crate) mod mode;
 pub(crate) mod mount;
 pub(crate) mod name;
@@ -241,6 +243,8 @@ commands! {
         Inspect(metadata::Inspect) => Access::Reads,
         Log(metadata::Log) => Access::Reads,
         Recover(metadata::Recover) => Access::Writes,
+        Metadump(metadump::Metadump) => Access::Reads,
+        Restore(metadump::Restore) => Access::Writes,
         Md(md::Md) => Access::Subcommands(md::MdCommand::ACCESS),
         Bench(bench::Bench) => Access::Reads,
         #[command(name = "fs_mark")]
