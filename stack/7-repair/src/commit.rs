@@ -8,8 +8,6 @@
 //! A crash before the second step leaves the volume as it was. A crash later leaves one that the
 //! same repair finishes: it finds the same files, since none of their blocks is written.
 
-use std::ops::Range;
-
 use xfskit_block::BlockDevice;
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -42,26 +40,20 @@ impl Prepared {
         if !self.is_clean() {
             return Err(Error::NotClean { errors: self.after().errors + self.after().fatals });
         }
-        let ranges: Vec<_> = self.overlay.changed_ranges().iter().flat_map(pieces).collect();
-        if ranges.is_empty() {
+        if self.changed.is_empty() {
             return Ok(Committed { ranges: 0, bytes: 0 });
         }
         if let Some(undo) = undo {
-            self.save(target, &ranges, undo)?;
+            self.save(target, undo)?;
         }
-        self.write(target, &ranges).map_err(Error::Commit)
+        self.write(target).map_err(Error::Commit)
     }
 
     /// Saves what the ranges have, and the first block, which the mark changes.
-    fn save(
-        &self,
-        target: &dyn BlockDevice,
-        ranges: &[Range<ByteOffset>],
-        undo: &mut UndoFile,
-    ) -> Result<()> {
+    fn save(&self, target: &dyn BlockDevice, undo: &mut UndoFile) -> Result<()> {
         let first = ByteOffset(0)..ByteOffset(self.geo.sectsize() as u64);
-        let with_first = ranges.iter().any(|range| range.start.0 == 0);
-        for range in ranges.iter().chain((!with_first).then_some(&first)) {
+        let with_first = self.changed.iter().any(|range| range.start.0 == 0);
+        for range in self.changed.iter().chain((!with_first).then_some(&first)) {
             let len = usize::try_from(range.end.0 - range.start.0).unwrap_or(RECORD_MAX);
             let (mut old, mut new) = (vec![0; len], vec![0; len]);
             target.read_at(range.start, &mut old)?;
@@ -71,11 +63,7 @@ impl Prepared {
         undo.finish()
     }
 
-    fn write(
-        &self,
-        target: &dyn BlockDevice,
-        ranges: &[Range<ByteOffset>],
-    ) -> xfskit_block::Result<Committed> {
+    fn write(&self, target: &dyn BlockDevice) -> xfskit_block::Result<Committed> {
         let sector = self.geo.sectsize();
         // Where the repair leaves it as it is, the overlay reads it from the target.
         let mut first = vec![0; sector];
@@ -85,7 +73,7 @@ impl Prepared {
         target.write_at(ByteOffset(0), &marked)?;
         target.flush()?;
         let mut done = Committed { ranges: 0, bytes: 0 };
-        for range in ranges {
+        for range in &self.changed {
             let skipped = if range.start.0 == 0 { sector } else { 0 };
             let len = usize::try_from(range.end.0 - range.start.0).unwrap_or(RECORD_MAX);
             let mut bytes = vec![0; len.saturating_sub(skipped)];
@@ -100,27 +88,5 @@ impl Prepared {
         target.flush()?;
         done.bytes += sector as u64;
         Ok(done)
-    }
-}
-
-/// Cuts a range into pieces that an undo record can hold.
-fn pieces(range: &Range<ByteOffset>) -> Vec<Range<ByteOffset>> {
-    let end = range.end.0;
-    (range.start.0..end)
-        .step_by(RECORD_MAX)
-        .map(|start| ByteOffset(start)..ByteOffset(end.min(start + RECORD_MAX as u64)))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_range_is_cut_into_records() {
-        let max = RECORD_MAX as u64;
-        let cut = pieces(&(ByteOffset(4096)..ByteOffset(4096 + 2 * max + 512)));
-        let lens: Vec<u64> = cut.iter().map(|range| range.end.0 - range.start.0).collect();
-        assert_eq!(lens, [max, max, 512]);
     }
 }

@@ -13,6 +13,7 @@
 //! | `discover` | inode chunks of a group whose inode btrees are lost |
 //! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
 //! | `superblocks` | the primary and its copies, and the counters |
+//! | `changes` | the sectors that differ |
 //! | [`commit`] | the order of writing |
 //! | [`undo`] | the undo file |
 //!
@@ -21,6 +22,7 @@
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod changes;
 mod classes;
 pub mod commit;
 mod discover;

@@ -1,6 +1,7 @@
 //! The order of a repair: journal, survey, changes on an overlay, second check.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use xfskit_check::{
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::rmap::owner;
 use xfskit_format::sb::Superblock;
-use xfskit_units::{AgNumber, ByteLen, Geometry, Uuid, Version};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
+use crate::changes::changed;
 use crate::classes::Classes;
 use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
@@ -47,6 +49,8 @@ pub struct Prepared {
     pub(crate) overlay: Arc<OverlayDevice>,
     pub(crate) geo: Geometry,
     pub(crate) superblock: Superblock,
+    /// The ranges that a commit writes, ascending.
+    pub(crate) changed: Vec<Range<ByteOffset>>,
     plan: Plan,
     before: Report,
     after: Report,
@@ -105,7 +109,8 @@ impl<'r> Repair<'r> {
             left.push(finding);
         })?;
         let superblock = survey.superblock;
-        Ok(Prepared { overlay, geo, superblock, plan, before, after, left })
+        let changed = changed(&overlay, geo.sectsize())?;
+        Ok(Prepared { overlay, geo, superblock, changed, plan, before, after, left })
     }
 
     fn options(&self) -> check::Options<'_> {
@@ -291,7 +296,7 @@ fn verify_untouched(
     if plan.steps.iter().any(|step| step.kind == StepKind::Journal) {
         return Ok(());
     }
-    let changed = overlay.changed_ranges();
+    let changed = changed(overlay, geo.sectsize())?;
     for group in &survey.groups {
         for rec in group.owners.iter().filter(|rec| rec.owner.get() != owner::FS) {
             let start = geo.agb_to_daddr(group.agno, rec.start()).byte_offset();
@@ -317,9 +322,6 @@ fn refuse(sb: &Superblock) -> Result<()> {
     }
     if sb.rblocks.get() != 0 {
         return unsupported("a realtime device");
-    }
-    if features.quota() {
-        return unsupported("quota");
     }
     if sb.logstart.get() == 0 {
         return unsupported("an external log");
@@ -360,7 +362,7 @@ impl Prepared {
 
     /// Returns the bytes that a commit writes.
     pub fn bytes(&self) -> u64 {
-        self.overlay.changed_ranges().iter().map(|range| range.end.0 - range.start.0).sum()
+        self.changed.iter().map(|range| range.end.0 - range.start.0).sum()
     }
 
     /// Returns the UUID of the volume.

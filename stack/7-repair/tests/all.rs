@@ -2,6 +2,7 @@
 
 /// Kept images and planted faults are those of the check.
 #[path = "../../6-check/tests/common/mod.rs"]
+#[allow(dead_code)] // the check uses all of it
 mod common;
 
 mod crashes;
