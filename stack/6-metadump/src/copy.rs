@@ -74,8 +74,7 @@ impl Copy<'_> {
         ordered::for_each(self.threads, segments.len(), work, |_, batch| {
             self.check_cancelled()?;
             done += self.write(&batch, writer)?;
-            all.runs.extend(batch.found.runs);
-            all.scattered.extend(batch.found.scattered);
+            all.extend(batch.found);
             if let Some(error) = batch.failed.filter(|_| self.stop_on_error) {
                 return Err(Error::Device(error));
             }
@@ -90,18 +89,20 @@ impl Copy<'_> {
         &self,
         blocks: &[Scattered],
         writer: &mut Writer<W>,
-    ) -> Result<u64> {
+    ) -> Result<(Found, u64)> {
         let mut done = 0;
+        let mut all = Found::default();
         let work = |n: usize| self.gather(&blocks[n]);
         ordered::for_each(self.threads, blocks.len(), work, |_, batch| {
             self.check_cancelled()?;
             done += self.write(&batch, writer)?;
+            all.extend(batch.found);
             match batch.failed.filter(|_| self.stop_on_error) {
                 Some(error) => Err(Error::Device(error)),
                 None => Ok(()),
             }
         })?;
-        Ok(done)
+        Ok((all, done))
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<()> {
@@ -178,6 +179,8 @@ impl Copy<'_> {
     fn run(&self, run: &Run, at: usize, batch: &mut Batch) {
         let geo = self.source.geo;
         let unit = run.unit(geo).max(SECTOR);
+        let lost = self.source.inodes_lost.load(Ordering::Relaxed);
+        let names = lost && matches!(run.kind, Kind::Dir { .. });
         let bytes = &mut batch.bytes[at..at + run.bytes()];
         let mut ino = match run.kind {
             Kind::Inodes => geo
@@ -189,6 +192,8 @@ impl Copy<'_> {
         for (i, bytes) in bytes.chunks_mut(unit).enumerate() {
             if let Some(ino) = &mut ino {
                 forks::collect(self.source, self.inodes, *ino, bytes, &mut batch.found);
+            } else if names {
+                forks::collect_names(self.source, bytes, &mut batch.found);
             }
             let seen = self.cleaner.clean(bytes, run.kind);
             if seen != Seen::default() {
@@ -233,6 +238,9 @@ impl Copy<'_> {
                 continue;
             }
             ends.push((piece.start, at, piece.bytes()));
+        }
+        if self.source.inodes_lost.load(Ordering::Relaxed) {
+            forks::collect_names(self.source, &batch.bytes, &mut batch.found);
         }
         if let Some(first) = block.pieces.first() {
             let seen = self.cleaner.clean(&mut batch.bytes, first.kind);
