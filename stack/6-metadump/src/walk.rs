@@ -245,8 +245,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the blocks with inodes among `named`, each the first of 64 inodes, as far as they are not
-/// `taken`.
+/// Returns the blocks that have inodes and are not `taken`. `named` has the first inode of each 64
+/// that are looked for.
 pub(crate) fn named_blocks(
     source: &Source<'_>,
     named: &FxHashSet<u64>,
