@@ -106,14 +106,15 @@ impl Cause {
             Self::Target(xfskit_target::Error::NoMatch(_)) => ErrorKind::NotFound,
             Self::Target(xfskit_target::Error::NotWritable { .. }) => ErrorKind::ReadOnly,
             Self::Target(xfskit_target::Error::Unsupported { .. }) => ErrorKind::Unsupported,
-            Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
+            Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) | Self::Occupied => {
+                ErrorKind::AlreadyExists
+            }
             Self::Check(error) => kind_of_check(error),
             Self::Build(error) => kind_of_build(error),
             Self::Put(error) => kind_of_put(error),
             Self::Extract(error) => kind_of_extract(error),
             Self::Journal(error) => kind_of_journal(error),
             Self::Metadump(error) => kind_of_metadump(error),
-            Self::Occupied => ErrorKind::AlreadyExists,
             Self::Output(error) | Self::Archive(xfskit_copy::ArchiveError::Write(error)) => {
                 kind_of_io(error)
             }
