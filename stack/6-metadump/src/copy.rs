@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use xfskit_block::IoRead;
-use xfskit_units::{Daddr, Ino};
+use xfskit_units::{Daddr, Ino, index};
 
 use crate::clean::{Cleaner, Seen};
 use crate::error::{Error, Result};
@@ -56,6 +56,15 @@ impl Batch {
             _ => self.extents.push((start, at, len)),
         }
     }
+
+    fn write<W: Write>(&self, writer: &mut Writer<W>) -> Result<u64> {
+        let mut done = 0;
+        for &(start, at, len) in &self.extents {
+            writer.put(Part::Data, start, &self.bytes[at..at + len]).map_err(Error::Write)?;
+            done += len as u64;
+        }
+        Ok(done)
+    }
 }
 
 impl Copy<'_> {
@@ -73,9 +82,8 @@ impl Copy<'_> {
         let work = |n: usize| self.segment(&segments[n]);
         ordered::for_each(self.threads, segments.len(), work, |_, batch| {
             self.check_cancelled()?;
-            done += self.write(&batch, writer)?;
-            all.runs.extend(batch.found.runs);
-            all.scattered.extend(batch.found.scattered);
+            done += batch.write(writer)?;
+            all.extend(batch.found);
             if let Some(error) = batch.failed.filter(|_| self.stop_on_error) {
                 return Err(Error::Device(error));
             }
@@ -90,31 +98,24 @@ impl Copy<'_> {
         &self,
         blocks: &[Scattered],
         writer: &mut Writer<W>,
-    ) -> Result<u64> {
+    ) -> Result<(Found, u64)> {
         let mut done = 0;
+        let mut all = Found::default();
         let work = |n: usize| self.gather(&blocks[n]);
         ordered::for_each(self.threads, blocks.len(), work, |_, batch| {
             self.check_cancelled()?;
-            done += self.write(&batch, writer)?;
+            done += batch.write(writer)?;
+            all.extend(batch.found);
             match batch.failed.filter(|_| self.stop_on_error) {
                 Some(error) => Err(Error::Device(error)),
                 None => Ok(()),
             }
         })?;
-        Ok(done)
+        Ok((all, done))
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
-    }
-
-    fn write<W: Write>(&self, batch: &Batch, writer: &mut Writer<W>) -> Result<u64> {
-        let mut done = 0;
-        for &(start, at, len) in &batch.extents {
-            writer.put(Part::Data, start, &batch.bytes[at..at + len]).map_err(Error::Write)?;
-            done += len as u64;
-        }
-        Ok(done)
     }
 
     /// Reads and cleans the ranges of a segment.
@@ -137,7 +138,7 @@ impl Copy<'_> {
         let mut base = 0;
         for (span, result) in spans.iter().zip(results) {
             for run in *span {
-                let at = base + (run.start.0 - span[0].start.0) as usize * SECTOR;
+                let at = base + index(run.start.0 - span[0].start.0) * SECTOR;
                 if result.is_ok() || self.read_again(run, at, &mut batch) {
                     self.run(run, at, &mut batch);
                 }
@@ -178,6 +179,8 @@ impl Copy<'_> {
     fn run(&self, run: &Run, at: usize, batch: &mut Batch) {
         let geo = self.source.geo;
         let unit = run.unit(geo).max(SECTOR);
+        let lost = self.source.inodes_lost.load(Ordering::Relaxed);
+        let names = lost && matches!(run.kind, Kind::Dir { .. });
         let bytes = &mut batch.bytes[at..at + run.bytes()];
         let mut ino = match run.kind {
             Kind::Inodes => geo
@@ -189,6 +192,8 @@ impl Copy<'_> {
         for (i, bytes) in bytes.chunks_mut(unit).enumerate() {
             if let Some(ino) = &mut ino {
                 forks::collect(self.source, self.inodes, *ino, bytes, &mut batch.found);
+            } else if names {
+                forks::collect_names(self.source, bytes, &mut batch.found);
             }
             let seen = self.cleaner.clean(bytes, run.kind);
             if seen != Seen::default() {
@@ -234,6 +239,9 @@ impl Copy<'_> {
             }
             ends.push((piece.start, at, piece.bytes()));
         }
+        if self.source.inodes_lost.load(Ordering::Relaxed) {
+            forks::collect_names(self.source, &batch.bytes, &mut batch.found);
+        }
         if let Some(first) = block.pieces.first() {
             let seen = self.cleaner.clean(&mut batch.bytes, first.kind);
             if seen != Seen::default() {
@@ -276,7 +284,7 @@ fn spans(runs: &[Run]) -> Vec<&[Run]> {
 
 fn span_bytes(span: &[Run]) -> usize {
     match (span.first(), span.last()) {
-        (Some(first), Some(last)) => (last.end() - first.start.0) as usize * SECTOR,
+        (Some(first), Some(last)) => index(last.end() - first.start.0) * SECTOR,
         _ => 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
@@ -179,7 +179,12 @@ impl Prepared {
         };
         let mut writer = Writer::new(out, self.format, content);
         let obfuscator = dump.obfuscate.map(|key| Obfuscator::new(key, &geo));
-        let source = Source { dev: &*self.plan.dev, geo: &geo, sink: &self.sink };
+        let source = Source {
+            dev: &*self.plan.dev,
+            geo: &geo,
+            sink: &self.sink,
+            inodes_lost: AtomicBool::new(false),
+        };
         let cleaner =
             Cleaner { geo: &geo, obfuscator: obfuscator.as_ref(), zero_stale: dump.zero_stale };
         let plain = plain_inodes(&self.superblock, &geo);
@@ -205,9 +210,14 @@ impl Prepared {
         let mut taken = runs::joined(&groups);
         drop(groups);
         take_journal(&mut taken, journal);
-        tidy(&source, &mut found, &taken);
-        let (_, bytes) = copy.runs(&found.runs, &mut writer, Phase::Files)?;
-        report.metadata_bytes += bytes + copy.scattered(&found.scattered, &mut writer)?;
+        let bytes = copy_found(&copy, &mut found, &mut taken, &mut writer)?;
+        report.metadata_bytes += bytes;
+        if source.inodes_lost.load(Ordering::Relaxed) {
+            found.named.extend(inodes.plain.iter().chain([&geo.rootino]).map(|ino| ino.0 & !63));
+            let (bytes, named) = copy_named(&copy, found, &mut taken, &mut writer)?;
+            report.metadata_bytes += bytes;
+            report.inodes += named;
+        }
         let warn_of_names = dump.obfuscate.is_some();
         report.metadata_bytes += self.plan.write(&copy, &mut writer, warn_of_names)?;
         let (out, bytes) = writer.finish().map_err(Error::Write)?;
@@ -243,6 +253,52 @@ fn take_journal(taken: &mut Vec<(u64, u64)>, journal: Option<(u64, u64)>) {
     if let Some(journal) = journal {
         let at = taken.partition_point(|range| range.0 < journal.0);
         taken.insert(at, journal);
+    }
+}
+
+/// Copies what inodes led to, as far as it is not copied already. Leaves in `found` the inodes that
+/// directories name, and adds all ranges to `taken`. Returns the number of bytes.
+fn copy_found<W: Write>(
+    copy: &Copy<'_>,
+    found: &mut Found,
+    taken: &mut Vec<(u64, u64)>,
+    writer: &mut Writer<W>,
+) -> Result<u64> {
+    tidy(copy.source, found, taken);
+    let (more, bytes) = copy.runs(&found.runs, writer, Phase::Files)?;
+    let (still_more, scattered_bytes) = copy.scattered(&found.scattered, writer)?;
+    taken.extend(runs::joined(&found.runs));
+    taken.sort_unstable();
+    let named = std::mem::take(&mut found.named);
+    *found = Found { named, ..Found::default() };
+    found.extend(more);
+    found.extend(still_more);
+    Ok(bytes + scattered_bytes)
+}
+
+/// Copies inodes that no inode btree lists any more and that directories name, with what they lead
+/// to. Returns the numbers of bytes and of inodes.
+fn copy_named<W: Write>(
+    copy: &Copy<'_>,
+    mut found: Found,
+    taken: &mut Vec<(u64, u64)>,
+    writer: &mut Writer<W>,
+) -> Result<(u64, u64)> {
+    let geo = copy.source.geo;
+    let (mut bytes, mut inodes) = (0, 0);
+    loop {
+        // Each round copies blocks that were not copied before, so there is a last one.
+        let mut runs = walk::named_blocks(copy.source, &found.named, taken);
+        runs::tidy(&mut runs, taken, geo, |_| {});
+        if runs.is_empty() {
+            return Ok((bytes, inodes));
+        }
+        let (more, copied) = copy.runs(&runs, writer, Phase::Groups)?;
+        inodes += copied / geo.inodesize() as u64;
+        taken.extend(runs::joined(&runs));
+        taken.sort_unstable();
+        found = more;
+        bytes += copied + copy_found(copy, &mut found, taken, writer)?;
     }
 }
 

@@ -3,10 +3,14 @@
 //! Directories, attribute forks, symlinks, quota files, the realtime bitmap and its summary are
 //! metadata. Of other files only the extent btree is.
 
+use std::sync::atomic::Ordering;
+
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use xfskit_format::bmbt::{self, Extent};
 use xfskit_format::bytes::{be16, be32};
+use xfskit_format::dir::data::{Slot, Slots};
+use xfskit_format::dir::sf::Sf;
 use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags2};
 use xfskit_format::{Fork, Layout};
 use xfskit_units::{Daddr, FsBlock, Ino, index};
@@ -23,6 +27,31 @@ const BATCH: usize = 256;
 pub(crate) struct Found {
     pub(crate) runs: Vec<Run>,
     pub(crate) scattered: Vec<Scattered>,
+    /// First inode of each 64 of which a directory names one, if inode chunks are missing.
+    pub(crate) named: FxHashSet<u64>,
+}
+
+impl Found {
+    /// Adds what was found elsewhere.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.runs.extend(other.runs);
+        self.scattered.extend(other.scattered);
+        self.named.extend(other.named);
+    }
+
+    /// Adds an inode that a directory names.
+    fn name(&mut self, ino: Ino) {
+        self.named.insert(ino.0 & !63);
+    }
+}
+
+/// Adds the inodes that a directory block names.
+pub(crate) fn collect_names(source: &Source<'_>, block: &[u8], found: &mut Found) {
+    for slot in Slots::of(block, source.geo) {
+        if let Slot::Entry(entry) = slot {
+            found.name(entry.inumber);
+        }
+    }
 }
 
 /// Facts about all inodes of the volume.
@@ -61,6 +90,11 @@ pub(crate) fn collect(
         Some(FileType::Regular) if metadata || inodes.plain.contains(&ino) => Some(Kind::Plain),
         _ => None,
     };
+    let local = inode.is_dir() && inode.format() == Some(Format::Local);
+    if local && source.inodes_lost.load(Ordering::Relaxed) {
+        let entries = Sf::parse(inode.data_fork(), source.geo).map(|sf| sf.entries());
+        entries.into_iter().flatten().for_each(|entry| found.name(entry.inumber));
+    }
     let mut walk = ForkWalk { source, inodes, ino, found };
     walk.fork(&inode, Fork::Data, data);
     walk.fork(&inode, Fork::Attr, Some(Kind::Attr { metadata }));

@@ -65,12 +65,11 @@ impl Clear {
     fn fill(&self, at: u32, block: &mut [u8; SECTOR]) {
         let from_start = if at >= self.start { at } else { at + self.blocks } - self.start;
         let (record, _) = self.record.as_chunks::<SECTOR>();
-        match record.get(from_start as usize) {
-            Some(part) => *block = *part,
-            None => {
-                let cycle = self.cycles[usize::from(at >= self.head)];
-                block[..4].copy_from_slice(&cycle.to_be_bytes());
-            }
+        if let Some(part) = record.get(from_start as usize) {
+            *block = *part;
+        } else {
+            let cycle = self.cycles[usize::from(at >= self.head)];
+            block[..4].copy_from_slice(&cycle.to_be_bytes());
         }
     }
 }

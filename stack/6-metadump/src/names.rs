@@ -69,7 +69,9 @@ impl Obfuscator {
             return;
         }
         if self.fold {
-            name.iter_mut().for_each(|byte| *byte = hash::fold(*byte));
+            for byte in name.iter_mut() {
+                *byte = hash::fold(*byte);
+            }
         }
         self.obfuscate(name, self.fold);
     }
@@ -186,7 +188,7 @@ fn is_valid(word: u64, class: Class) -> bool {
     let high = all(0x80);
     let none_is = |byte: u8| {
         let different = word ^ all(byte);
-        ((different & !high) + all(0x7f) | different) & high == high
+        (((different & !high) + all(0x7f)) | different) & high == high
     };
     match class {
         Class::Printable => {

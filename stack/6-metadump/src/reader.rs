@@ -12,7 +12,7 @@ use crate::format::{
 };
 
 /// Longest part of an extent that is returned at once, in bytes.
-const PIECE_MAX: usize = 1 << 20;
+const PIECE_MAX: u32 = 1 << 20;
 
 /// Sectors of a file that are consecutive in it and on their device.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ impl<R: Read> Reader<R> {
                 return Err(damaged("the superblock has impossible sizes"));
             }
         }
-        self.superblock = Box::new(superblock.clone());
+        *self.superblock = superblock.clone();
         self.first = true;
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<R: Read> Reader<R> {
                 }
                 State::Extent { sectors: 0, .. } => self.next_extent()?,
                 State::Extent { part, daddr, sectors } => {
-                    let now = (*sectors).min((PIECE_MAX / SECTOR) as u32);
+                    let now = (*sectors).min(PIECE_MAX >> BLOCKLOG);
                     let piece = (*part, *daddr);
                     let Some(after) = daddr.0.checked_add(now.into()) else {
                         let what = "an extent goes beyond all devices".to_owned();

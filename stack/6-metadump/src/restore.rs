@@ -120,13 +120,11 @@ impl Restore<'_> {
                 Part::Log => log.as_mut(),
                 Part::Realtime => realtime.as_mut(),
             };
-            match gather {
-                Some(gather) => gather.put(daddr, bytes)?,
-                None => {
-                    let what = "it has blocks of a device that its flags do not name".to_owned();
-                    return Err(Error::DamagedFile { offset: reader.bytes_read(), what });
-                }
-            }
+            let Some(gather) = gather else {
+                let what = "it has blocks of a device that its flags do not name".to_owned();
+                return Err(Error::DamagedFile { offset: reader.bytes_read(), what });
+            };
+            gather.put(daddr, bytes)?;
             restored.file_bytes = reader.bytes_read();
             (self.progress)(restored.file_bytes);
         }

@@ -3,14 +3,16 @@
 //! Nothing is verified but what is needed to go on: a magic, a level, a pointer within the group.
 //! Levels decrease on the way down and no block is read twice, so the walk ends on any volume.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustc_hash::FxHashSet;
 use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::agbtree::Tree;
 use xfskit_format::agf::{self, Agf};
 use xfskit_format::agi::{self, Agi};
 use xfskit_format::bytes::{be16, be32};
-use xfskit_format::{Layout, inobt};
-use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Geometry};
+use xfskit_format::{Layout, inobt, inode};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Geometry, Ino};
 use zerocopy::FromBytes;
 
 use crate::report::{Sink, WarningKind};
@@ -25,6 +27,8 @@ pub(crate) struct Source<'a> {
     pub(crate) dev: &'a dyn BlockDevice,
     pub(crate) geo: &'a Geometry,
     pub(crate) sink: &'a Sink,
+    /// Set when inode chunks may be missing from what the inode btrees list.
+    pub(crate) inodes_lost: AtomicBool,
 }
 
 impl Source<'_> {
@@ -68,6 +72,7 @@ pub(crate) fn group(source: &Source<'_>, agno: AgNumber) -> Vec<Run> {
     let mut headers = vec![0; 4 * geo.sectsize()];
     if let Err(error) = source.dev.read_at(start.byte_offset(), &mut headers) {
         source.unreadable(start, &error);
+        source.inodes_lost.store(true, Ordering::Relaxed);
         return walk.runs;
     }
     let sector = |n: usize| &headers[n * geo.sectsize()..];
@@ -85,7 +90,10 @@ pub(crate) fn group(source: &Source<'_>, agno: AgNumber) -> Vec<Run> {
             walk.tree(Tree::Ino, agi.root.get());
             walk.tree(Tree::Fino, agi.free_root.get());
         }
-        _ => source.broken(|| format!("the AGI of group {agno} has no magic")),
+        _ => {
+            source.inodes_lost.store(true, Ordering::Relaxed);
+            source.broken(|| format!("the AGI of group {agno} has no magic"));
+        }
     }
     walk.runs
 }
@@ -114,6 +122,7 @@ impl Walk<'_> {
             blocks.retain(|&agbno| {
                 let valid = geo.valid_agbno(agno, AgBlock(agbno)) && self.seen.insert(agbno);
                 if !valid {
+                    self.lost(tree);
                     self.source.broken(|| {
                         format!("{name} of group {agno}: block {agbno} does not exist or is in use")
                     });
@@ -137,7 +146,10 @@ impl Walk<'_> {
                 let places: Vec<Daddr> = some.iter().map(place).collect();
                 let read = self.source.read_blocks(&places);
                 for (agbno, block) in some.iter().zip(read) {
-                    let Some(block) = block else { continue };
+                    let Some(block) = block else {
+                        self.lost(tree);
+                        continue;
+                    };
                     if let Some(found) = self.block(tree, *agbno, &block, level, &mut children) {
                         next = Some(found);
                     }
@@ -169,6 +181,7 @@ impl Walk<'_> {
             && expected.is_none_or(|expected| expected == level)
             && count <= tree.maxrecs(geo, level);
         if !right {
+            self.lost(tree);
             self.source.broken(|| {
                 format!("{name} of group {agno}: block {agbno} is damaged and not followed")
             });
@@ -186,6 +199,13 @@ impl Walk<'_> {
             }
         }
         Some(level)
+    }
+
+    /// Takes note that a part of a tree is missing.
+    fn lost(&self, tree: Tree) {
+        if tree == Tree::Ino {
+            self.source.inodes_lost.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Adds the blocks of an inode chunk that exist.
@@ -206,6 +226,7 @@ impl Walk<'_> {
                 continue;
             }
             if !geo.valid_agb_extent(agno, agbno, ExtLen(1)) {
+                self.lost(Tree::Ino);
                 self.source.broken(|| {
                     format!("inobt of group {agno}: the chunk at {startino} is not in the group")
                 });
@@ -222,6 +243,41 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Returns the blocks that have inodes and are not `taken`. `named` has the first inode of each 64
+/// that are looked for.
+pub(crate) fn named_blocks(
+    source: &Source<'_>,
+    named: &FxHashSet<u64>,
+    taken: &[(u64, u64)],
+) -> Vec<Run> {
+    let geo = source.geo;
+    let mut places = Vec::new();
+    for first in named.iter().map(|ino| Ino(*ino)) {
+        let Some((agno, agino)) = geo.ino_split(first) else { continue };
+        let start = geo.agino_to_agb(agino);
+        for agbno in (0..geo.chunk_blocks()).map(|i| AgBlock(start.0.saturating_add(i))) {
+            let valid = geo.valid_agb_extent(agno, agbno, ExtLen(1));
+            let place = geo.agb_to_daddr(agno, agbno);
+            let next = taken.partition_point(|(_, end)| *end <= place.0);
+            if valid && taken.get(next).is_none_or(|(start, _)| *start > place.0) {
+                places.push(place);
+            }
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    let mut runs = Vec::new();
+    let sectors = u32::try_from(geo.block_sectors().0).unwrap_or(u32::MAX);
+    for some in places.chunks(BATCH) {
+        for (start, block) in some.iter().zip(source.read_blocks(some)) {
+            if block.is_some_and(|block| be16(&block, 0) == Some(inode::MAGIC)) {
+                runs.push(Run { start: *start, sectors, kind: Kind::Inodes, owner: None });
+            }
+        }
+    }
+    runs
 }
 
 /// Returns the offset of a sector in bytes.

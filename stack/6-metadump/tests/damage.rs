@@ -38,12 +38,12 @@ fn random_damage_causes_no_panic_and_no_hang() {
         let sectors = metadata_sectors(&base);
         for _ in 0..25 {
             let device = OverlayDevice::new(Arc::clone(&base));
-            for _ in 0..1 + random.below(60usize) {
+            for _ in 0..=random.below(60usize) {
                 // The primary superblock stays: without it nothing would be tested.
                 let sector = sectors[1 + random.below(sectors.len() - 1)];
                 let mut bytes = [0; 512];
                 device.read_at(ByteOffset(sector * 512), &mut bytes).unwrap();
-                for _ in 0..1 + random.below(12usize) {
+                for _ in 0..=random.below(12usize) {
                     let at = random.below(512usize);
                     bytes[at] = [0, 0xff, random.byte()][random.below(3usize)];
                 }

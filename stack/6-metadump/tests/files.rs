@@ -75,7 +75,7 @@ fn damaged_files_cause_no_panic() {
         let size = restored(&file).0.size().0;
         for _ in 0..60 {
             let mut damaged = file[..file.len().min(400_000)].to_vec();
-            for _ in 0..1 + random.below(8usize) {
+            for _ in 0..=random.below(8usize) {
                 let near = [40, 2000, damaged.len()][random.below(3usize)];
                 let at = random.below(near);
                 damaged[at] = random.byte();

@@ -109,7 +109,9 @@ impl Cause {
             Self::Target(xfskit_target::Error::NoMatch(_)) => ErrorKind::NotFound,
             Self::Target(xfskit_target::Error::NotWritable { .. }) => ErrorKind::ReadOnly,
             Self::Target(xfskit_target::Error::Unsupported { .. }) => ErrorKind::Unsupported,
-            Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) => ErrorKind::AlreadyExists,
+            Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) | Self::Occupied => {
+                ErrorKind::AlreadyExists
+            }
             Self::Check(error) => kind_of_check(error),
             Self::Repair(error) => kind_of_repair(error),
             Self::Build(error) => kind_of_build(error),
@@ -117,7 +119,6 @@ impl Cause {
             Self::Extract(error) => kind_of_extract(error),
             Self::Journal(error) => kind_of_journal(error),
             Self::Metadump(error) => kind_of_metadump(error),
-            Self::Occupied => ErrorKind::AlreadyExists,
             Self::Output(error) | Self::Archive(xfskit_copy::ArchiveError::Write(error)) => {
                 kind_of_io(error)
             }

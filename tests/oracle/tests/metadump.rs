@@ -309,8 +309,10 @@ fn a_damaged_volume_looks_to_xfs_repair_as_its_copy_does() {
         let output = output.expect("xfs_repair");
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
-        // Threads print in any order.
-        text.lines().map(str::to_owned).collect::<BTreeSet<String>>()
+        // Threads print in any order, and their numbers.
+        let cache = ["Badness in key lookup", "bp=(bno "];
+        let lines = text.lines().filter(|line| !cache.iter().any(|word| line.contains(word)));
+        lines.map(str::to_owned).collect::<BTreeSet<String>>()
     };
     for commands in [
         &["agf 0", "write -d bnoroot 7777777"][..],
@@ -329,7 +331,9 @@ fn a_damaged_volume_looks_to_xfs_repair_as_its_copy_does() {
         let report = dump(&damaged, &file, options);
         assert!(!report.is_clean(), "{commands:?}");
         let copy = restored_by_us(&damaged, &scratch, &file, "copy.img");
-        assert_eq!(findings(&damaged), findings(&copy), "{commands:?}");
+        let (before, after) = (findings(&damaged), findings(&copy));
+        let differences: Vec<_> = before.symmetric_difference(&after).take(9).collect();
+        assert!(differences.is_empty(), "{commands:?}: {differences:#?}");
         dump(&damaged, &file, Metadump::new());
         let copy = restored_by_us(&damaged, &scratch, &file, "copy.img");
         assert!(findings(&copy).len() > 10, "{commands:?}");

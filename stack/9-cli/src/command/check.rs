@@ -50,10 +50,11 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         ))
         .hint("`xfskit md scrub` compares the members of an array in use"));
     }
-    if !args.repair && snapshot.is_none() {
-        if let Some(error) = open::in_use(name) {
-            out.note(&format!("{error}: what is found may be changes under way"));
-        }
+    if !args.repair
+        && snapshot.is_none()
+        && let Some(error) = open::in_use(name)
+    {
+        out.note(&format!("{error}: what is found may be changes under way"));
     }
     let compared = if args.scrub { scrub::compare(args, out)? } else { None };
     // A volume too damaged to be opened is checked as it is.

@@ -87,15 +87,13 @@ fn describe(info: &MetadumpInfo) -> String {
         MetadumpFormat::V1 => 1,
         MetadumpFormat::V2 => 2,
     };
-    let words = info
-        .content
-        .as_ref()
-        .map_or_else(|| vec!["the file does not say how it was made"], content_words);
+    let words =
+        info.content.map_or_else(|| vec!["the file does not say how it was made"], content_words);
     let volume = info.volume_bytes.map_or("of unknown size".to_owned(), show::human);
     format!("version {version}, a volume of {volume}\n  {}\n", words.join(", "))
 }
 
-fn content_words(content: &MetadumpContent) -> Vec<&'static str> {
+fn content_words(content: MetadumpContent) -> Vec<&'static str> {
     let mut words = vec![
         if content.obfuscated { "names obfuscated" } else { "names as they are" },
         if content.full_blocks { "whole blocks" } else { "unused parts of blocks cleared" },
