@@ -211,7 +211,7 @@ fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], device: &str, fsmap: &st
 }
 
 /// Returns true for a path that is a line of plain text.
-fn is_plain(path: &PathBuf) -> bool {
+fn is_plain(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.chars().all(|c| c.is_ascii_graphic()))
 }
 
@@ -268,7 +268,7 @@ fn verify_blockuse(
             let run = run.unwrap_or_else(|| panic!("{runs:?}: {line}"));
             let Some(path) = &run.path else { continue };
             assert!(names[&ino].contains(path), "{run:?}: {line}");
-            if names[&ino].iter().all(is_plain)
+            if names[&ino].iter().all(|path| is_plain(path))
                 && let Some(said) = words.get(7)
             {
                 let said = Path::new("/").join(said);
@@ -287,7 +287,7 @@ fn verify_ncheck(image: &Image, tools: &Xfsprogs, names: &Names) {
         let Some((ino, path)) = line.trim_start().split_once(' ') else { continue };
         let Ok(ino) = ino.parse::<u64>() else { continue };
         let Some(names) = names.get(&ino) else { continue };
-        if names.iter().all(is_plain) {
+        if names.iter().all(|path| is_plain(path)) {
             let path = Path::new("/").join(path.strip_suffix("/.").unwrap_or(path));
             assert!(names.contains(&path), "{names:?}: {line}");
             compared += 1;
