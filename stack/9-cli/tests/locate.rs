@@ -1,6 +1,7 @@
 //! `path`, `blocks` and `extents`: what inodes and blocks belong to.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -210,6 +211,9 @@ fn blocks_of_a_damaged_volume_are_found_as_far_as_possible() {
 
 // ---- extents -----------------------------------------------------------------------------------
 
+/// Number of files of each volume that are compared, about.
+const FILES: usize = 200;
+
 /// Returns the plainly named files and directories below `dir` with content or attributes on disk.
 fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in dir.read_dir().unwrap() {
@@ -237,12 +241,20 @@ fn extents_of_every_file_are_those_of_xfs_bmap() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
-    for name in ["default", "rmapbt", "stripe", "block-1k", "many-groups"] {
+    for name in ["rmapbt", "stripe", "block-1k"] {
         let scratch = Scratch::new("extents");
         let Some(image) = matrix::named(name).filled(&scratch) else { continue };
         let Ok(mount) = Mount::read_only(&image, &scratch) else { continue };
         let mut paths = Vec::new();
         files(mount.path(), &mut paths);
+        // Most files are empty.
+        let step = (paths.len() / FILES).max(1);
+        let mut count = 0;
+        paths.retain(|path| {
+            count += 1;
+            count % step == 0 || path.metadata().unwrap().blocks() > 8
+        });
+        paths.truncate(4 * FILES);
         let volume = shown(image.path());
         let (mut compared, mut lines) = (0, 0);
         for some in paths.chunks(500) {

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,13 +56,15 @@ fn verify_volume(name: &str) {
     let mount = Mount::read_only(&image, &scratch).expect("mount");
     let names = names(mount.path());
     let fsmap = tools::run(Command::new("xfs_io").args(["-c", "fsmap"]).arg(mount.path()));
+    let device = mount.path().metadata().unwrap().dev();
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     mount.unmount().expect("unmount");
     let options = VolumeOptions::new();
     let options = image.log().into_iter().fold(options, VolumeOptions::log);
     let volume = options.open(image.path()).expect("open");
     verify_paths(&volume, &names);
     let owned = verify_owners(&volume);
-    verify_fsmap(&volume, &owned, &fsmap.expect("fsmap"));
+    verify_fsmap(&volume, &owned, &device, &fsmap.expect("fsmap"));
     if let Some(tools) = case.repair_tools().first() {
         verify_blockuse(&volume, &image, tools, &owned, &names);
         verify_ncheck(&image, tools, &names);
@@ -157,7 +160,7 @@ fn as_fsmap(owner: &BlockOwner) -> String {
 
 /// Compares the owners with those of the kernel, block by block. Without an rmapbt the kernel knows
 /// only what is free.
-fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], fsmap: &str) {
+fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], device: &str, fsmap: &str) {
     let knows_owners = volume.geometry().features.rmapbt();
     let sectors = u64::from(volume.statfs().unwrap().blocksize) / 512;
     let mut ours = BTreeSet::new();
@@ -178,12 +181,12 @@ fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], fsmap: &str) {
         }
     }
     let mut linux = BTreeSet::new();
-    let mut device = None;
     for line in fsmap.lines() {
         // `	6: 7:1 [104..111]: inode 132 data 0..7 8`
         let (_, line) = line.split_once(": ").unwrap();
         let (dev, line) = line.split_once(" [").unwrap();
-        if device.get_or_insert_with(|| dev.to_owned()) != dev {
+        // Another device has the journal.
+        if dev != device {
             continue;
         }
         let (range, line) = line.split_once("]: ").unwrap();
@@ -205,6 +208,11 @@ fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], fsmap: &str) {
     let only_ours: Vec<_> = ours.difference(&linux).take(10).collect();
     let only_linux: Vec<_> = linux.difference(&ours).take(10).collect();
     assert!(only_ours.is_empty() && only_linux.is_empty(), "{only_ours:?}\n{only_linux:?}");
+}
+
+/// Returns true for a path that is a line of plain text.
+fn is_plain(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.chars().all(|c| c.is_ascii_graphic()))
 }
 
 /// Compares some blocks with what `blockuse` of xfs_db says.
@@ -242,13 +250,14 @@ fn verify_blockuse(
             BlockOwner::Btree("inobt") => &["btino"],
             BlockOwner::Btree("finobt") => &["btfino"],
             BlockOwner::Btree("rmapbt") => &["btrmap"],
-            BlockOwner::Btree("refcountbt") => &["btrefc"],
+            BlockOwner::Btree("refcountbt") => &["btrefcnt"],
             BlockOwner::Inodes(_) => &["inode"],
-            BlockOwner::Extent { fork: FileFork::Attr, .. } => &["attr"],
-            BlockOwner::Extent { .. } => {
-                &["data", "rldata", "dir", "symlink", "quota", "rtbitmap", "rtsummary"]
+            // It gives blocks of an extent tree the type of the content.
+            BlockOwner::Extent { fork: FileFork::Attr, .. }
+            | BlockOwner::ExtentTree { fork: FileFork::Attr, .. } => &["attr"],
+            BlockOwner::Extent { .. } | BlockOwner::ExtentTree { .. } => {
+                &["data", "dir", "symlink", "quota", "rtbitmap", "rtsummary"]
             }
-            BlockOwner::ExtentTree { .. } => &["btbmapd", "btbmapa"],
             other => panic!("{other:?}: {line}"),
         };
         assert!(expected.contains(&kind), "{runs:?}: {line}");
@@ -259,8 +268,7 @@ fn verify_blockuse(
             let run = run.unwrap_or_else(|| panic!("{runs:?}: {line}"));
             let Some(path) = &run.path else { continue };
             assert!(names[&ino].contains(path), "{run:?}: {line}");
-            let is_plain = |path: &PathBuf| path.as_os_str().as_bytes().is_ascii();
-            if names[&ino].iter().all(is_plain)
+            if names[&ino].iter().all(|path| is_plain(path))
                 && let Some(said) = words.get(7)
             {
                 let said = Path::new("/").join(said);
@@ -279,10 +287,7 @@ fn verify_ncheck(image: &Image, tools: &Xfsprogs, names: &Names) {
         let Some((ino, path)) = line.trim_start().split_once(' ') else { continue };
         let Ok(ino) = ino.parse::<u64>() else { continue };
         let Some(names) = names.get(&ino) else { continue };
-        let is_plain = |name: &PathBuf| {
-            name.to_str().is_some_and(|name| name.chars().all(|c| c.is_ascii_graphic()))
-        };
-        if names.iter().all(is_plain) {
+        if names.iter().all(|path| is_plain(path)) {
             let path = Path::new("/").join(path.strip_suffix("/.").unwrap_or(path));
             assert!(names.contains(&path), "{names:?}: {line}");
             compared += 1;
