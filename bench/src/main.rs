@@ -3,6 +3,7 @@
 
 mod benchmarks;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use benchmarks::BENCHMARKS;
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
     let known = matches!(&*name, "--help" | "-h" | "help");
     let mut usage = "usage: xfskit-bench NAME [ARGUMENTS]\n\n".to_owned();
     for benchmark in BENCHMARKS {
-        usage.push_str(&format!("  {:<10} {}\n", benchmark.name, benchmark.title));
+        let _ = writeln!(usage, "  {:<10} {}", benchmark.name, benchmark.title);
     }
     usage.push_str("\n`xfskit-bench NAME --help` lists the arguments of one.\n");
     if known {

@@ -14,7 +14,7 @@ use xfskit_bench::kernel;
 use xfskit_bench::mount::dbench::throughput;
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Debian's fs_mark and dbench, and ours";
+pub(super) const TITLE: &str = "Debian's fs_mark and dbench, and ours";
 
 #[derive(clap::Args)]
 struct Args {
@@ -43,7 +43,7 @@ struct Load {
     rate: fn(&str) -> Option<f64>,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 6, measure)
 }
 

@@ -22,7 +22,7 @@ use xfskit_block::{BlockDevice, FileDevice, IoRead, OpenMode};
 use xfskit_units::{ByteLen, ByteOffset};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Scattered reads: read_batch and other ways";
+pub(super) const TITLE: &str = "Scattered reads: read_batch and other ways";
 
 const READ_BYTES: usize = 4096;
 const THREADS: usize = 8;
@@ -114,7 +114,7 @@ struct Args {
     image: PathBuf,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 11, measure)
 }
 

@@ -23,7 +23,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Bulkstat: all inodes of a volume";
+pub(super) const TITLE: &str = "Bulkstat: all inodes of a volume";
 
 /// Number of inodes, and the sum of their sizes.
 type Listed = (u64, u64);
@@ -37,7 +37,7 @@ struct Args {
     threads: usize,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 5, measure)
 }
 

@@ -17,7 +17,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_check::{Options, check};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Check of a whole volume";
+pub(super) const TITLE: &str = "Check of a whole volume";
 
 /// One run of one contender: seconds of wall clock, seconds of processor time, MiB.
 type Run = [f64; 3];
@@ -34,7 +34,7 @@ struct Args {
     repairs: Vec<String>,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     let args = frame::arguments();
     if let [_, first, image] = &args[..]
         && first == OURS

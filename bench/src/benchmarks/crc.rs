@@ -17,7 +17,7 @@ use xfskit_bench::contest::{Contest, Quantity};
 use xfskit_bench::frame::{self, Result, section};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "CRC32c routines";
+pub(super) const TITLE: &str = "CRC32c routines";
 
 /// A contender: its name, its preparation of a turn, and its function that sums.
 struct Contender {
@@ -95,7 +95,7 @@ fn turn(mut sum: impl FnMut(u32) -> u32, bytes: usize) -> f64 {
 #[derive(clap::Args)]
 struct Args;
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 300, |Args: &Args, turns| {
         let data: Vec<u8> =
             (0..65_536u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();

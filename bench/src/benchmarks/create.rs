@@ -21,7 +21,7 @@ use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Zero-length files";
+pub(super) const TITLE: &str = "Zero-length files";
 
 /// Directories that the files are distributed over.
 const DIRS: usize = 8;
@@ -35,7 +35,7 @@ struct Args {
     files: usize,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 3, measure)
 }
 

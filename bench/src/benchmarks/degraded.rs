@@ -29,7 +29,7 @@ use xfskit_units::{ByteLen, ByteOffset, Sectors};
 use xfskit_workload::measure::usage::{Stopwatch, Usage};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Reads from a degraded RAID6 of 24 members";
+pub(super) const TITLE: &str = "Reads from a degraded RAID6 of 24 members";
 
 const READERS: u64 = 50;
 /// Full stripes of each reader's file: 22 MB.
@@ -263,7 +263,7 @@ struct Args {
     tables: Vec<String>,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 1, measure)
 }
 

@@ -17,7 +17,7 @@ use xfskit::raw::units::ByteLen;
 use xfskit_bench::frame::{self, Result};
 use xfskit_bench::kernel::{Mount, run};
 
-pub const TITLE: &str = "Make a volume for the other benchmarks";
+pub(super) const TITLE: &str = "Make a volume for the other benchmarks";
 
 /// Make a volume for the other benchmarks
 #[derive(Parser)]
@@ -35,7 +35,7 @@ struct Args {
     dry_run: bool,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     let args = Args::parse_from(frame::arguments());
     match if args.dry_run { Ok(()) } else { make_and_fill(args) } {
         Ok(()) => ExitCode::SUCCESS,

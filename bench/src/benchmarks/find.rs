@@ -19,7 +19,7 @@ use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Search of a whole volume";
+pub(super) const TITLE: &str = "Search of a whole volume";
 
 /// Limit of the search in bytes: larger files match.
 const SIZE: u64 = 1024;
@@ -30,7 +30,7 @@ struct Args {
     image: PathBuf,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 5, measure)
 }
 

@@ -18,7 +18,7 @@ use xfskit_bench::frame::{self, Result, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "A volume from a tree";
+pub(super) const TITLE: &str = "A volume from a tree";
 
 #[derive(clap::Args)]
 struct Args {
@@ -48,7 +48,7 @@ struct Job {
     image: PathBuf,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 3, measure)
 }
 

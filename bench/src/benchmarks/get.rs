@@ -18,7 +18,7 @@ use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "A tree out of a volume";
+pub(super) const TITLE: &str = "A tree out of a volume";
 
 #[derive(clap::Args)]
 struct Args {
@@ -28,7 +28,7 @@ struct Args {
     dir: PathBuf,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 3, measure)
 }
 

@@ -27,7 +27,7 @@ use xfskit_bench::kernel::{self, Mount};
 use xfskit_workload::measure::Samples;
 use xfskit_workload::report::{Cell, Section, Table};
 
-pub const TITLE: &str = "The cost of one operation as sizes grow";
+pub(super) const TITLE: &str = "The cost of one operation as sizes grow";
 
 /// Operations of one measurement.
 const PROBES: usize = 1000;
@@ -67,7 +67,7 @@ struct Args {
     part: Option<String>,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 1, measure)
 }
 

@@ -19,7 +19,7 @@ use xfskit_log::{FlushBefore, Log, LogWriter, Payload};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Uuid};
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Checkpoints into the journal";
+pub(super) const TITLE: &str = "Checkpoints into the journal";
 
 const LOG_BYTES: u64 = 256 << 20;
 
@@ -76,7 +76,7 @@ struct Args {
     seconds: f64,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 1, measure)
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// A benchmark, which reads its own arguments.
-pub struct Benchmark {
+pub(crate) struct Benchmark {
     /// The first argument of the program
     pub name: &'static str,
     pub title: &'static str,
@@ -15,7 +15,7 @@ macro_rules! benchmarks {
         $(mod $name;)*
 
         /// All of them, by name.
-        pub const BENCHMARKS: &[Benchmark] = &[$(Benchmark {
+        pub(crate) const BENCHMARKS: &[Benchmark] = &[$(Benchmark {
             name: stringify!($name),
             title: $name::TITLE,
             main: $name::main,

@@ -30,7 +30,7 @@ use xfskit_bench::mount::stream::Stream;
 use xfskit_bench::mount::{Bench, raise_descriptors, workload};
 use xfskit_workload::report::{Cell, Section, Table};
 
-pub const TITLE: &str = "Mounted filesystems";
+pub(super) const TITLE: &str = "Mounted filesystems";
 
 #[derive(clap::Args)]
 struct Args {
@@ -115,7 +115,7 @@ impl Args {
     }
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 6, measure)
 }
 

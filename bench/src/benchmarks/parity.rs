@@ -20,7 +20,7 @@ use xfskit_bench::frame::{self, progress, section};
 use xfskit_workload::measure::together::{self, Piece};
 use xfskit_workload::report::{Cell, Section, Table};
 
-pub const TITLE: &str = "P and Q";
+pub(super) const TITLE: &str = "P and Q";
 
 /// Numbers of data members and block sizes, among them the shapes of ISA-L and snapraid.
 const SHAPES: [(usize, usize); 6] =
@@ -269,7 +269,7 @@ struct Args {
     snapraid: bool,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 100, |args, turns| Ok(measure(args, turns)))
 }
 

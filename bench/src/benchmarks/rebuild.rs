@@ -18,7 +18,7 @@ use xfskit_units::{ByteLen, MemberSector, Sectors};
 use xfskit_workload::measure::usage::Stopwatch;
 use xfskit_workload::report::Section;
 
-pub const TITLE: &str = "Rebuild of a RAID6 of 24 members";
+pub(super) const TITLE: &str = "Rebuild of a RAID6 of 24 members";
 
 struct Bench {
     members: Members,
@@ -66,7 +66,7 @@ struct Args {
     mib: u64,
 }
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 1, measure)
 }
 

@@ -41,7 +41,7 @@ use xfskit_workload::measure::usage::peak_memory;
 use xfskit_workload::measure::{Ratio, Usage, parallel};
 use xfskit_workload::report::{Cell, Section, Table};
 
-pub const TITLE: &str = "Many threads";
+pub(super) const TITLE: &str = "Many threads";
 
 /// Number of writers and of directories.
 const WRITERS: usize = 8;
@@ -75,7 +75,7 @@ const PARTS: [Part; 5] = [
     ("memory", 20_000_000, memory),
 ];
 
-pub fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     frame::run(TITLE, 3, measure)
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use xfskit_block::{BlockDevice, OverlayDevice, Result};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// Bytes that are compared at once.
 const PIECE: u64 = 1 << 20;
@@ -14,9 +14,9 @@ const PIECE: u64 = 1 << 20;
 pub(crate) fn changed(overlay: &OverlayDevice, sector: usize) -> Result<Vec<Range<ByteOffset>>> {
     let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
     for range in overlay.changed_ranges() {
-        for start in (range.start.0..range.end.0).step_by(PIECE as usize) {
-            let len = PIECE.min(range.end.0 - start);
-            let (mut old, mut new) = (vec![0; len as usize], vec![0; len as usize]);
+        for start in (range.start.0..range.end.0).step_by(index(PIECE)) {
+            let len = index(PIECE.min(range.end.0 - start));
+            let (mut old, mut new) = (vec![0; len], vec![0; len]);
             overlay.base().read_at(ByteOffset(start), &mut old)?;
             overlay.read_at(ByteOffset(start), &mut new)?;
             let sectors = old.chunks(sector).zip(new.chunks(sector));

@@ -12,6 +12,7 @@
 //! | `classes` | which findings can be repaired, and by what |
 //! | `discover` | inode chunks of a group whose inode btrees are lost |
 //! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
+//! | `steps` | the changes on the overlay, and what the plan says of them |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
 //! | [`commit`] | the order of writing |
@@ -30,6 +31,7 @@ pub mod error;
 mod groups;
 pub mod plan;
 pub mod prepare;
+mod steps;
 mod superblocks;
 pub mod undo;
 

@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_check::{
-    self as check, Finding, GroupSurvey, KnownChunks, Progress, Report, Silent, Survey,
-};
+use xfskit_check::{self as check, Finding, KnownChunks, Progress, Report, Silent, Survey};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_format::rmap::owner;
 use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
@@ -19,7 +16,7 @@ use crate::classes::Classes;
 use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Step, StepKind};
-use crate::{groups, superblocks};
+use crate::steps::Changes;
 
 /// How a volume is repaired: a builder.
 #[derive(Clone)]
@@ -103,7 +100,9 @@ impl<'r> Repair<'r> {
         let overlay = self.replayed(&target, &sb, &mut plan)?;
         let Surveyed { before, survey, classes, evidence } = self.surveyed(&*overlay)?;
         let geo = survey.superblock.geometry();
-        self.change(&overlay, &geo, (&survey, &evidence), classes, &mut plan)?;
+        let mut changes =
+            Changes { overlay: &overlay, geo: &geo, survey: &survey, plan: &mut plan };
+        changes.make(classes, &evidence)?;
         let mut left = Vec::new();
         let after = check::check(&*overlay, None, &self.options(), &mut |finding| {
             left.push(finding);
@@ -191,123 +190,6 @@ impl<'r> Repair<'r> {
         });
         Ok(overlay)
     }
-
-    /// Makes the changes, and plans what they are.
-    fn change(
-        &self,
-        overlay: &Arc<OverlayDevice>,
-        geo: &Geometry,
-        (survey, by): (&Survey, &BTreeMap<AgNumber, Evidence>),
-        mut classes: Classes,
-        plan: &mut Plan,
-    ) -> Result<()> {
-        if !survey.complete {
-            // A block that seems free may be a file's.
-            classes.beyond.extend(std::mem::take(&mut classes.groups).into_values().flatten());
-        }
-        let is_group = !classes.groups.is_empty();
-        let by_number: BTreeMap<AgNumber, _> =
-            survey.groups.iter().map(|group| (group.agno, group)).collect();
-        for (agno, findings) in classes.groups {
-            let Some(found) = by_number.get(&agno) else {
-                classes.beyond.extend(findings);
-                continue;
-            };
-            let group = groups::plan(geo, found)?;
-            groups::write(&**overlay, geo, &group)?;
-            plan.steps.push(Step {
-                id: format!("group.{agno}"),
-                kind: StepKind::Group,
-                what: format!(
-                    "make the btrees, the free list and the headers of group {agno} again"
-                ),
-                evidence: group_evidence(found, by.get(&agno)),
-                lost: Vec::new(),
-                findings,
-            });
-        }
-        if is_group {
-            verify_untouched(overlay, geo, survey, plan)?;
-        }
-        change_superblocks(overlay, geo, survey, &mut classes.primary, is_group, plan)?;
-        for (agno, findings) in classes.secondaries {
-            let sb = superblocks::counted(&**overlay, geo, &survey.superblock)?;
-            superblocks::write(&**overlay, geo, agno, &sb)?;
-            plan.steps.push(Step {
-                id: format!("superblock.{agno}"),
-                kind: StepKind::SecondarySuperblock,
-                what: format!("write the copy of the superblock in group {agno} again"),
-                evidence: vec!["the primary superblock is sound".into()],
-                lost: Vec::new(),
-                findings,
-            });
-        }
-        plan.beyond = classes.beyond;
-        Ok(())
-    }
-}
-
-/// Returns what a group is made again from.
-fn group_evidence(found: &GroupSurvey, inodes_by: Option<&Evidence>) -> Vec<String> {
-    let extents = found.owners.iter().filter(|rec| rec.inode().is_some()).count();
-    let files = format!(
-        "all inodes and forks of the volume are readable: {extents} extents of files and {} inode \
-         chunks of this group",
-        found.chunks.len(),
-    );
-    std::iter::once(files).chain(inodes_by.map(|by| by.text().to_owned())).collect()
-}
-
-/// Writes the primary superblock again, if it is damaged, or its counters changed.
-fn change_superblocks(
-    overlay: &Arc<OverlayDevice>,
-    geo: &Geometry,
-    survey: &Survey,
-    findings: &mut Vec<Finding>,
-    is_group: bool,
-    plan: &mut Plan,
-) -> Result<()> {
-    let sb = superblocks::counted(&**overlay, geo, &survey.superblock)?;
-    if findings.is_empty() && (!is_group || sb == survey.superblock) {
-        return Ok(());
-    }
-    superblocks::write(&**overlay, geo, AgNumber(0), &sb)?;
-    plan.steps.push(Step {
-        id: "superblock.0".into(),
-        kind: StepKind::Superblock,
-        what: "write the primary superblock again, with the counters of the groups".into(),
-        evidence: vec![
-            "the superblock that the volume was read with, and the groups' headers".into(),
-        ],
-        lost: Vec::new(),
-        findings: std::mem::take(findings),
-    });
-    Ok(())
-}
-
-/// Verifies that no changed range of a group that was made again has a block of a file.
-fn verify_untouched(
-    overlay: &OverlayDevice,
-    geo: &Geometry,
-    survey: &Survey,
-    plan: &Plan,
-) -> Result<()> {
-    // What a replay of the journal changed may be anywhere; its blocks are not told apart here.
-    if plan.steps.iter().any(|step| step.kind == StepKind::Journal) {
-        return Ok(());
-    }
-    let changed = changed(overlay, geo.sectsize())?;
-    for group in &survey.groups {
-        for rec in group.owners.iter().filter(|rec| rec.owner.get() != owner::FS) {
-            let start = geo.agb_to_daddr(group.agno, rec.start()).byte_offset();
-            let end = start.saturating_plus(ByteLen(u64::from(rec.len().0) << geo.blocklog));
-            let next = changed.partition_point(|range| range.end <= start);
-            if changed.get(next).is_some_and(|range| range.start < end) {
-                return Err(Error::OverwritesFile { agno: group.agno.0, agbno: rec.start().0 });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Refuses, by name, what a repair does not write yet.

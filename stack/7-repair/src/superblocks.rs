@@ -5,7 +5,7 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agi::{self, Agi};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::features::Incompat;
-use xfskit_units::{AgNumber, ByteOffset, Geometry};
+use xfskit_units::{AgNumber, ByteOffset, Daddr, Geometry};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Result;
@@ -36,11 +36,7 @@ pub(crate) fn counted(
     Ok(without_needsrepair(&sb))
 }
 
-fn read(
-    dev: &dyn BlockDevice,
-    at: Option<xfskit_units::Daddr>,
-    sector: &mut [u8],
-) -> xfskit_block::Result<()> {
+fn read(dev: &dyn BlockDevice, at: Option<Daddr>, sector: &mut [u8]) -> xfskit_block::Result<()> {
     at.map_or(Ok(()), |at| dev.read_at(at.byte_offset(), sector))
 }
 
@@ -80,6 +76,6 @@ pub(crate) fn write(
     agno: AgNumber,
     sb: &Superblock,
 ) -> Result<()> {
-    let at = sb::location(geo, agno).daddr.map_or(ByteOffset(0), |at| at.byte_offset());
+    let at = sb::location(geo, agno).daddr.map_or(ByteOffset(0), Daddr::byte_offset);
     Ok(dev.write_at(at, &sector(geo, sb))?)
 }

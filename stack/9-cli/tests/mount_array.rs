@@ -265,7 +265,7 @@ fn a_device_that_is_added_is_named_from_where_the_command_runs() {
     let (code, said) = add(&[]);
     assert!(code == Some(1) && said.contains("is a member already: spare"), "{said}");
     place.while_used(|| {
-        drop(expect(0, &["md", "replace", "--with", &shown(&new), &dir, &place.member(2)]))
+        drop(expect(0, &["md", "replace", "--with", &shown(&new), &dir, &place.member(2)]));
     });
     expect(0, &["umount", &dir]);
     assert!(is_active(&shown(&new)));

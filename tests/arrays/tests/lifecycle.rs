@@ -349,7 +349,7 @@ impl Scenario {
         self.last = format!("remove {}", member.name);
         let i: usize = member.name[1..].parse().unwrap();
         if member.freshness != Freshness::Spare {
-            self.array().remove(member.superblock.dev_number()).unwrap();
+            self.array().remove(member.superblock.dev_number(), &member.device).unwrap();
         }
         self.close();
         erase(&self.devices[i], None).unwrap();

@@ -16,6 +16,8 @@ use crate::out::Out;
 use crate::show;
 use crate::stop::Stop;
 
+/// Undo files beside an image.
+const UNDO_FILES_MAX: usize = 1000;
 /// Findings of a step that are printed without --explain.
 const SHOWN_MAX: usize = 3;
 
@@ -174,7 +176,11 @@ fn undo_path(args: &Repair) -> Result<Option<PathBuf>, Failure> {
         place.push(if n == 0 { ".undo".to_owned() } else { format!(".undo.{n}") });
         PathBuf::from(place)
     };
-    Ok((0..).map(place).find(|place| !place.exists()))
+    match (0..UNDO_FILES_MAX).map(place).find(|place| !place.exists()) {
+        Some(free) => Ok(Some(free)),
+        None => Err(Failure::cannot(format!("{name}: there are too many undo files beside it"))
+            .hint("--undo-file names another place.")),
+    }
 }
 
 /// `xfskit undo`.

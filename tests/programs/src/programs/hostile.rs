@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use xfskit_test_fuzzing as fuzzing;
 use xfskit_test_support::{Image, Scratch, kept, repository};
 
@@ -184,10 +185,14 @@ fn mount_and_use(
 /// The mount is the root of this process: a symbolic link of a hostile volume leads nowhere else.
 ///
 /// # Panics
-/// The process cannot change its root.
+/// The process cannot change its root, other than for damage of the volume's.
 pub fn walk(options: &str, root: &Path) {
-    rustix::process::chroot(root).expect("root");
-    rustix::process::chdir("/").expect("the new root");
+    let moved = rustix::process::chroot(root).and_then(|()| rustix::process::chdir("/"));
+    if moved.is_err_and(|error| matches!(error, Errno::UCLEAN | Errno::IO)) {
+        println!("1");
+        return;
+    }
+    moved.expect("the new root");
     let root = Path::new("/");
     let mut errors = walk_tree(root);
     if !options.contains("ro") {

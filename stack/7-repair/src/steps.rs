@@ -1,0 +1,138 @@
+//! The steps of a repair: each changes the overlay, and says so in the plan.
+
+use std::collections::BTreeMap;
+
+use xfskit_block::OverlayDevice;
+use xfskit_check::{Finding, GroupSurvey, Survey};
+use xfskit_format::rmap::owner;
+use xfskit_units::{AgNumber, ByteLen, Geometry};
+
+use crate::changes::changed;
+use crate::classes::Classes;
+use crate::discover::Evidence;
+use crate::error::{Error, Result};
+use crate::plan::{Plan, Step, StepKind};
+use crate::{groups, superblocks};
+
+/// The changes of one repair.
+pub(crate) struct Changes<'r> {
+    pub overlay: &'r OverlayDevice,
+    pub geo: &'r Geometry,
+    pub survey: &'r Survey,
+    pub plan: &'r mut Plan,
+}
+
+impl Changes<'_> {
+    /// Makes everything again that the findings need. `by`: how the inodes of groups were found
+    /// whose inode btrees are lost.
+    pub(crate) fn make(
+        &mut self,
+        mut classes: Classes,
+        by: &BTreeMap<AgNumber, Evidence>,
+    ) -> Result<()> {
+        if !self.survey.complete {
+            // A block that seems free may be a file's.
+            classes.beyond.extend(std::mem::take(&mut classes.groups).into_values().flatten());
+        }
+        let has_groups = !classes.groups.is_empty();
+        for (agno, findings) in std::mem::take(&mut classes.groups) {
+            match self.survey.groups.iter().find(|group| group.agno == agno) {
+                Some(found) => self.make_group(found, by.get(&agno), findings)?,
+                None => classes.beyond.extend(findings),
+            }
+        }
+        if has_groups {
+            self.verify_untouched()?;
+        }
+        self.make_superblock(classes.primary, has_groups)?;
+        for (agno, findings) in classes.secondaries {
+            self.make_secondary(agno, findings)?;
+        }
+        self.plan.beyond = classes.beyond;
+        Ok(())
+    }
+
+    fn make_group(
+        &mut self,
+        found: &GroupSurvey,
+        by: Option<&Evidence>,
+        findings: Vec<Finding>,
+    ) -> Result<()> {
+        let agno = found.agno;
+        let group = groups::plan(self.geo, found)?;
+        groups::write(self.overlay, self.geo, &group)?;
+        self.plan.steps.push(Step {
+            id: format!("group.{agno}"),
+            kind: StepKind::Group,
+            what: format!("make the btrees, the free list and the headers of group {agno} again"),
+            evidence: group_evidence(found, by),
+            lost: Vec::new(),
+            findings,
+        });
+        Ok(())
+    }
+
+    /// Writes the primary superblock again, if it is damaged, or its counters changed.
+    fn make_superblock(&mut self, findings: Vec<Finding>, has_groups: bool) -> Result<()> {
+        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
+        if findings.is_empty() && (!has_groups || sb == self.survey.superblock) {
+            return Ok(());
+        }
+        superblocks::write(self.overlay, self.geo, AgNumber(0), &sb)?;
+        self.plan.steps.push(Step {
+            id: "superblock.0".into(),
+            kind: StepKind::Superblock,
+            what: "write the primary superblock again, with the counters of the groups".into(),
+            evidence: vec!["the superblock that the check used, and the groups' headers".into()],
+            lost: Vec::new(),
+            findings,
+        });
+        Ok(())
+    }
+
+    fn make_secondary(&mut self, agno: AgNumber, findings: Vec<Finding>) -> Result<()> {
+        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
+        superblocks::write(self.overlay, self.geo, agno, &sb)?;
+        self.plan.steps.push(Step {
+            id: format!("superblock.{agno}"),
+            kind: StepKind::SecondarySuperblock,
+            what: format!("write the copy of the superblock in group {agno} again"),
+            evidence: vec!["the primary superblock is sound".into()],
+            lost: Vec::new(),
+            findings,
+        });
+        Ok(())
+    }
+
+    /// Verifies that no block of a file was changed. What a replay of the journal changed may be
+    /// anywhere, and is not told apart.
+    fn verify_untouched(&self) -> Result<()> {
+        if self.plan.steps.iter().any(|step| step.kind == StepKind::Journal) {
+            return Ok(());
+        }
+        let changed = changed(self.overlay, self.geo.sectsize())?;
+        for group in &self.survey.groups {
+            for rec in group.owners.iter().filter(|rec| rec.owner.get() != owner::FS) {
+                let start = self.geo.agb_to_daddr(group.agno, rec.start()).byte_offset();
+                let len = ByteLen(u64::from(rec.len().0) << self.geo.blocklog);
+                let next = changed.partition_point(|range| range.end <= start);
+                if changed.get(next).is_some_and(|range| range.start < start.saturating_plus(len)) {
+                    let (agno, agbno) = (group.agno.0, rec.start().0);
+                    return Err(Error::OverwritesFile { agno, agbno });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what a group is made again from.
+fn group_evidence(found: &GroupSurvey, inodes_by: Option<&Evidence>) -> Vec<String> {
+    let extents = found.owners.iter().filter(|rec| rec.inode().is_some()).count();
+    let files = format!(
+        "all inodes and forks of the volume are readable: {extents} extents of files and {} inode \
+         chunks of this group",
+        found.chunks.len(),
+    );
+    std::iter::once(files).chain(inodes_by.map(|by| by.text().to_owned())).collect()
+}
