@@ -1,5 +1,5 @@
-//! `xfskit-bench mount` with few files: every workload runs on the sides that this machine has, and the
-//! report has a figure for each.
+//! `xfskit-bench mount` with few files: every workload runs on the sides that this machine has, and
+//! the report has a figure for each.
 
 use std::path::Path;
 use std::process::Command;

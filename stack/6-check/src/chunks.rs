@@ -128,6 +128,14 @@ pub(crate) fn compare_free(vol: &Volume<'_>, agno: AgNumber, all: &[Chunk], free
     }
 }
 
+/// Returns the chunk with the counts that its masks give.
+pub(crate) fn counted(chunk: &Chunk) -> Chunk {
+    let present = chunk.present();
+    let free = chunk.free | !present;
+    let (count, freecount) = (present.count_ones(), (present & free).count_ones());
+    Chunk { count, freecount, free, ..*chunk }
+}
+
 /// Returns the blocks of the chunks, in runs.
 pub(crate) fn claims(vol: &Volume<'_>, list: &[Chunk]) -> Vec<UsedExtent> {
     let geo = &vol.geo;

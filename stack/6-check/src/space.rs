@@ -14,11 +14,13 @@ use xfskit_format::{Ctx, Location, agf};
 use xfskit_units::{AgBlock, AgNumber};
 
 use crate::btree::walk;
+use crate::chunks;
 use crate::extent::Extent;
 use crate::groups::Group;
 use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
+use crate::survey::{GroupSurvey, Run};
 use crate::volume::Volume;
 
 /// Counts of one group.
@@ -63,7 +65,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     }
     let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
     if let Some(surveyor) = vol.surveyor {
-        surveyor.add(agno, group, (&used, &shares), rmapbt.as_deref());
+        surveyor.add(surveyed(agno, group, (&used, &shares), rmapbt.as_deref()));
     }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);
@@ -74,6 +76,32 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
         shared: shares.iter().map(|s| u64::from(s.len)).sum(),
         fdblocks,
         extents: used.len() as u64,
+    }
+}
+
+/// Returns what is in use of a group. `used` is sorted as the rmapbt is.
+fn surveyed(
+    agno: AgNumber,
+    group: &Group,
+    (used, shares): (&[UsedExtent], &[Shared]),
+    rmapbt: Option<&[UsedExtent]>,
+) -> GroupSurvey {
+    let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
+    let kept = used.iter().filter(|used| !own.contains(&used.owner));
+    GroupSurvey {
+        agno,
+        owners: kept.map(UsedExtent::record).collect(),
+        shared: shares.iter().map(Shared::record).collect(),
+        chunks: group.chunks.list.iter().map(chunks::counted).collect(),
+        chunks_complete: group.chunks.complete,
+        recorded_inodes: rmapbt.map(|records| {
+            let inodes = records.iter().filter(|record| record.owner == owner::INODES);
+            inodes.map(|record| Run { start: record.start, len: record.len }).collect()
+        }),
+        recorded_free: group.free_known.then(|| {
+            group.free.iter().map(|free| Run { start: free.start, len: free.len }).collect()
+        }),
+        unlinked: group.agi.as_ref().map(|agi| agi.unlinked.map(zerocopy::U32::get)),
     }
 }
 

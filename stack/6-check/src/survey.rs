@@ -7,14 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use xfskit_format::inobt::Chunk;
-use xfskit_format::rmap::owner;
 use xfskit_format::sb::Superblock;
 use xfskit_format::{agi, refcount, rmap};
 use xfskit_units::AgNumber;
-
-use crate::groups::Group;
-use crate::owners::UsedExtent;
-use crate::refcounts::Shared;
 
 /// Inode chunks of groups, by number.
 pub type KnownChunks = BTreeMap<AgNumber, Vec<Chunk>>;
@@ -77,32 +72,9 @@ impl Surveyor {
         let _once = self.superblock.set(superblock.clone());
     }
 
-    /// Takes what is in use of a group. `used` is sorted as the rmapbt is.
-    pub(crate) fn add(
-        &self,
-        agno: AgNumber,
-        group: &Group,
-        (used, shares): (&[UsedExtent], &[Shared]),
-        rmapbt: Option<&[UsedExtent]>,
-    ) {
-        let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
-        let kept = used.iter().filter(|used| !own.contains(&used.owner));
-        let survey = GroupSurvey {
-            agno,
-            owners: kept.map(UsedExtent::record).collect(),
-            shared: shares.iter().map(Shared::record).collect(),
-            chunks: group.chunks.list.iter().map(counted).collect(),
-            chunks_complete: group.chunks.complete,
-            recorded_inodes: rmapbt.map(|records| {
-                let inodes = records.iter().filter(|record| record.owner == owner::INODES);
-                inodes.map(|record| Run { start: record.start, len: record.len }).collect()
-            }),
-            recorded_free: group.free_known.then(|| {
-                group.free.iter().map(|free| Run { start: free.start, len: free.len }).collect()
-            }),
-            unlinked: group.agi.as_ref().map(|agi| agi.unlinked.map(zerocopy::U32::get)),
-        };
-        self.groups.lock().push(survey);
+    /// Takes what is in use of a group.
+    pub(crate) fn add(&self, group: GroupSurvey) {
+        self.groups.lock().push(group);
     }
 
     /// Takes whether everything in use is known.
@@ -117,11 +89,4 @@ impl Surveyor {
         let complete = self.complete.into_inner();
         Some(Survey { superblock: self.superblock.into_inner()?, groups, complete })
     }
-}
-
-/// Returns the chunk with the counts that its masks give.
-fn counted(chunk: &Chunk) -> Chunk {
-    let present = chunk.present();
-    let free = chunk.free | !present;
-    Chunk { count: present.count_ones(), freecount: (present & free).count_ones(), free, ..*chunk }
 }

@@ -26,8 +26,8 @@ pub struct Committed {
 }
 
 impl Prepared {
-    /// Writes the repair to `target`, the device that it was prepared for. What is overwritten goes
-    /// to `undo` first.
+    /// Writes the repair to `target`, the device that it was prepared for. All overwritten content
+    /// goes to `undo` first.
     ///
     /// # Errors
     /// [`Error::NotClean`] and [`Error::UndoFile`]: nothing was written. [`Error::Commit`]: the

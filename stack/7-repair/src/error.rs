@@ -62,7 +62,7 @@ pub enum Error {
     UndoDamaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         what: &'static str,
     },
     /// The undo file belongs to another volume.

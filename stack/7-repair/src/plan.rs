@@ -26,11 +26,11 @@ pub struct Step {
     pub id: String,
     /// What it changes.
     pub kind: StepKind,
-    /// What is done.
+    /// The work, in words.
     pub what: String,
     /// What it is based on.
     pub evidence: Vec<String>,
-    /// What is lost. Empty: nothing.
+    /// The losses. Empty: nothing is lost.
     pub lost: Vec<String>,
     /// The findings that it repairs.
     pub findings: Vec<Finding>,

@@ -54,7 +54,7 @@ pub struct Prepared {
     left: Vec<Finding>,
 }
 
-/// What is known of a volume before it is changed.
+/// A volume as it was before it is changed.
 struct Surveyed {
     before: Report,
     survey: Survey,

@@ -94,7 +94,7 @@ fn planted_faults_are_repaired_or_refused() {
             .iter()
             .any(|prefix| id.starts_with(prefix))
     };
-    let missed: Vec<_> = refused.difference(&repaired).filter(|id| group(&id)).collect();
+    let missed: Vec<_> = refused.difference(&repaired).filter(|id| group(id)).collect();
     assert!(missed.is_empty(), "of groups, and not repaired: {missed:?}");
     assert!(repaired.len() >= 10, "{repaired:?}");
 }

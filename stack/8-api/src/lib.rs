@@ -106,6 +106,7 @@ mod about;
 mod acl;
 pub mod allocator;
 mod attributes;
+mod below_volume;
 mod build;
 mod builder;
 mod bulkstat;

@@ -152,7 +152,7 @@ impl PreparedRepair {
         UndoFile::create(path.as_ref(), uuid, size).map_err(Error::new)
     }
 
-    /// Writes the repair. What is overwritten goes to `undo` first. Until the last write Linux
+    /// Writes the repair. All overwritten content goes to `undo` first. Until the last write Linux
     /// refuses the volume (`needsrepair`); after a crash the same repair finishes it.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use xfskit_core::Closed;
 use xfskit_vfs::{self as vfs, Fs, Statfs};
 
+use crate::below_volume::BelowVolume;
 use crate::shared::{Owner, Snapshots};
 use crate::{Error, Result, VolumeOptions, md};
 
@@ -34,7 +35,7 @@ pub struct Volume {
     /// How snapshots are taken, if the devices were opened for that.
     pub(crate) snapshots: Option<Snapshots>,
     /// The array below, if it was opened for writing.
-    pub(crate) array: Option<Arc<md::BelowVolume>>,
+    pub(crate) array: Option<Arc<BelowVolume>>,
 }
 
 impl Volume {

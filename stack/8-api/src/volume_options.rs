@@ -12,6 +12,7 @@ use xfskit_target::{self as target, Base, Target};
 use xfskit_units::Uuid;
 use xfskit_vfs::{self as vfs, Clock, Fs};
 
+use crate::below_volume::BelowVolume;
 use crate::shared::Snapshots;
 use crate::{Error, Progress, Result, Volume};
 
@@ -173,9 +174,7 @@ impl VolumeOptions {
         let (device, live) = target::open_live(&target).map_err(Error::new)?;
         let volume = self.open_device(device, self.log_device()?)?;
         let array = match (target.base, live) {
-            (Base::Array(name), Some(live)) => {
-                Some(Arc::new(crate::md::BelowVolume::new(*name, live)))
-            }
+            (Base::Array(name), Some(live)) => Some(Arc::new(BelowVolume::new(*name, live))),
             _ => None,
         };
         Ok(Volume { array, ..volume })

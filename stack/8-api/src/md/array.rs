@@ -14,7 +14,8 @@ use xfskit_target::{self as target, ArrayName};
 use xfskit_units::{MemberSector, Sectors, SyncSector, Uuid, index};
 
 use super::new_device::NewDevices;
-use super::running::{BelowVolume, Known, Running};
+use super::running::Running;
+use crate::below_volume::{BelowVolume, Known};
 use crate::cause::array::ArrayError;
 use crate::target::Target;
 use crate::{Error, Result};

@@ -28,8 +28,6 @@ mod superblock;
 mod sync;
 mod verify;
 
-pub(crate) use running::BelowVolume;
-
 pub use array::{Array, ArrayOptions, Member};
 pub use compare::{Compare, Compared, Resolved, ResolvedPage};
 pub use create::{Create, Created};

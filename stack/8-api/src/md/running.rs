@@ -3,40 +3,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use xfskit_md::array::Array as RunningArray;
-use xfskit_md::array::monitor::MonitoredArray;
-use xfskit_md::{Assembly, Member};
-use xfskit_target::{ArrayName, LiveArray};
 
+use crate::below_volume::BelowVolume;
 use crate::{Error, Result};
-
-/// An array on which a volume is open.
-#[derive(Debug)]
-pub(crate) struct BelowVolume {
-    array: Arc<MonitoredArray>,
-    /// The members. Held while devices are added or removed; locks of the array rank below.
-    known: Mutex<Known>,
-}
-
-/// An array, as the last change of its members left it.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub(super) name: ArrayName,
-    pub(super) assembly: Assembly,
-    /// Members that were removed after they failed. The array that runs keeps them open.
-    pub(super) removed: Vec<Member>,
-}
-
-impl BelowVolume {
-    pub(crate) fn new(name: ArrayName, LiveArray { assembly, array }: LiveArray) -> Self {
-        Self { array, known: Mutex::new(Known { name, assembly, removed: Vec::new() }) }
-    }
-
-    pub(super) fn known(&self) -> &Mutex<Known> {
-        &self.known
-    }
-}
 
 /// An array that runs.
 #[derive(Debug)]
@@ -53,7 +23,7 @@ impl Deref for Running {
     fn deref(&self) -> &RunningArray {
         match self {
             Self::Own(array) => array,
-            Self::BelowVolume(below) => below.array.array(),
+            Self::BelowVolume(below) => below.array(),
         }
     }
 }
