@@ -48,7 +48,7 @@ mod tests {
         let overlay = OverlayDevice::new(base);
         overlay.write_at(ByteOffset(0), &[0; 4096]).unwrap();
         overlay.write_at(ByteOffset(1024), &[7; 600]).unwrap();
-        overlay.write_at(ByteOffset(8192), &[7; (2 << 20) + 512]).unwrap();
+        overlay.write_at(ByteOffset(8192), &vec![7; (2 << 20) + 512]).unwrap();
         let ranges = changed(&overlay, 512).unwrap();
         let ranges: Vec<_> = ranges.iter().map(|range| (range.start.0, range.end.0)).collect();
         let big = 8192;

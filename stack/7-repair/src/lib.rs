@@ -1,9 +1,9 @@
 //! Floor 7: repair a volume.
 //!
-//! [`Repair::plan`] replays the journal, surveys the volume, and makes every change on an overlay
-//! in memory: nothing is written. [`Prepared`] has the plan, and the check of the overlay. Only if
-//! that is clean does [`Prepared::commit`] write, and what it overwrites goes to an undo file
-//! first.
+//! [`Repair::prepare`] replays the journal, surveys the volume, and makes every change on an
+//! overlay in memory: nothing is written. [`Prepared`] has the plan, and the check of the overlay.
+//! Only if that is clean does [`Prepared::commit`] write, and what it overwrites goes to an undo
+//! file first.
 //!
 //! | read in this order | what |
 //! | --- | --- |
@@ -16,10 +16,10 @@
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
 //! | [`commit`] | the order of writing |
-//! | [`undo`] | the undo file |
+//! | [`mod@undo`] | the undo file |
 //!
-//! What can be repaired so far is what the files of a volume determine: everything that belongs to
-//! a group. Damage of the files themselves is named in the plan, and nothing is written then.
+//! So far everything can be repaired that the files of a volume determine: all of a group but its
+//! inodes. Damage of the files themselves is named in the plan, and nothing is written then.
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
