@@ -196,6 +196,9 @@ impl Copy<'_> {
                 forks::collect_names(self.source, bytes, &mut batch.found);
             }
             let seen = self.cleaner.clean(bytes, run.kind);
+            if seen.unknown && run.kind == Kind::Inodes {
+                self.source.inodes_lost.store(true, Ordering::Relaxed);
+            }
             if seen != Seen::default() {
                 let sector = run.start.0 + (i * unit / SECTOR) as u64;
                 self.warn(seen, run, Daddr(sector), ino);

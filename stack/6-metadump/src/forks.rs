@@ -3,8 +3,6 @@
 //! Directories, attribute forks, symlinks, quota files, the realtime bitmap and its summary are
 //! metadata. Of other files only the extent btree is.
 
-use std::sync::atomic::Ordering;
-
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use xfskit_format::bmbt::{self, Extent};
@@ -27,7 +25,8 @@ const BATCH: usize = 256;
 pub(crate) struct Found {
     pub(crate) runs: Vec<Run>,
     pub(crate) scattered: Vec<Scattered>,
-    /// First inode of each 64 of which a directory names one, if inode chunks are missing.
+    /// First inode of each 64 of which a directory names one: short-form directories, and others if
+    /// inode chunks are missing.
     pub(crate) named: FxHashSet<u64>,
 }
 
@@ -91,7 +90,7 @@ pub(crate) fn collect(
         _ => None,
     };
     let local = inode.is_dir() && inode.format() == Some(Format::Local);
-    if local && source.inodes_lost.load(Ordering::Relaxed) {
+    if local {
         let entries = Sf::parse(inode.data_fork(), source.geo).map(|sf| sf.entries());
         entries.into_iter().flatten().for_each(|entry| found.name(entry.inumber));
     }

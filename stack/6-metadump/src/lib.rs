@@ -8,7 +8,7 @@
 //!
 //! | read in this order | content |
 //! | --- | --- |
-//! | [`mod@format`] | the two file formats: header, flags, addresses |
+//! | [`format`](mod@format) | the two file formats: header, flags, addresses |
 //! | [`writer`], [`reader`] | files written and read as streams |
 //! | [`names`] | obfuscation of names |
 //! | [`runs`] | ranges of blocks with a use |

@@ -225,10 +225,11 @@ impl Walk<'_> {
             if inodes == 0 {
                 continue;
             }
-            if !geo.valid_agb_extent(agno, agbno, ExtLen(1)) {
+            let whole = startino.0.is_multiple_of(per_block.min(64));
+            if !whole || !geo.valid_agb_extent(agno, agbno, ExtLen(1)) {
                 self.lost(Tree::Ino);
                 self.source.broken(|| {
-                    format!("inobt of group {agno}: the chunk at {startino} is not in the group")
+                    format!("inobt of group {agno}: the chunk at {startino} does not exist")
                 });
                 return;
             }
