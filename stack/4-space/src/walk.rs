@@ -20,6 +20,9 @@ const READ_AHEAD: usize = 64;
 /// The parts of a key, by which records are sorted.
 type Key = (u32, u64, u64);
 
+/// The use of a block that was read, or of the error that kept it from being read.
+type UseBlock<'u> = dyn FnMut(Result<(Block<'_>, Ctx<'_>)>) -> Result<()> + 'u;
+
 /// A block that the walk reads, and the key that its parent gives; `None` for the root.
 #[derive(Clone, Copy, Debug)]
 struct Child {
@@ -100,7 +103,7 @@ impl Space {
         agno: AgNumber,
         tree: Tree,
         child: &Child,
-        use_block: &mut dyn FnMut(Result<(Block<'_>, Ctx<'_>)>) -> Result<()>,
+        use_block: &mut UseBlock<'_>,
     ) -> Result<()> {
         let at = tree.location(self.geo(), agno, child.agbno);
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| Block::verify(bytes, ctx, tree, agno).map(drop);
@@ -152,7 +155,7 @@ fn list_children(
     Ok(())
 }
 
-fn free_key(tree: Tree, rec: &alloc::Rec) -> Key {
+fn free_key(tree: Tree, rec: alloc::Rec) -> Key {
     let (start, len) = (rec.startblock.get(), rec.blockcount.get());
     if tree == Tree::Cnt { (len, start.into(), 0) } else { (start, len.into(), 0) }
 }
@@ -161,7 +164,7 @@ fn free_key(tree: Tree, rec: &alloc::Rec) -> Key {
 fn first_record(block: &Block<'_>) -> Option<Key> {
     let single = |number: U32| (number.get(), 0, 0);
     match block.tree {
-        Tree::Bno | Tree::Cnt => Some(free_key(block.tree, block.recs().first()?)),
+        Tree::Bno | Tree::Cnt => Some(free_key(block.tree, *block.recs().first()?)),
         Tree::Ino | Tree::Fino => Some(single(block.recs::<inobt::Rec>().first()?.startino)),
         Tree::Refcount => Some(single(block.recs::<refcount::Rec>().first()?.startblock)),
         Tree::Rmap => Some(block.recs::<rmap::Rec>().first()?.low_key().sort_key()),
@@ -172,7 +175,7 @@ fn first_record(block: &Block<'_>) -> Option<Key> {
 fn keys(block: &Block<'_>) -> Vec<(Key, Option<u32>)> {
     match block.tree {
         Tree::Bno | Tree::Cnt => {
-            block.keys().iter().map(|rec| (free_key(block.tree, rec), None)).collect()
+            block.keys().iter().map(|rec| (free_key(block.tree, *rec), None)).collect()
         }
         Tree::Ino | Tree::Fino | Tree::Refcount => {
             block.keys::<U32>().iter().map(|key| ((key.get(), 0, 0), None)).collect()

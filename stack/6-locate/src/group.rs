@@ -27,7 +27,8 @@ pub(crate) fn collect(
     let geo = volume.geo();
     let mut known = true;
     let mut add = |owned: Owned| wanted.add(&owned, found);
-    headers(geo, agno).into_iter().chain(log(geo, agno)).for_each(&mut add);
+    add(headers(geo, agno));
+    log(geo, agno).into_iter().for_each(&mut add);
     match free_list(volume, agno) {
         Ok(blocks) => {
             blocks.iter().for_each(|&b| add(Owned::new(agno, single(b), Owner::FreeList)));
@@ -63,9 +64,9 @@ pub(crate) fn collect(
 }
 
 /// Returns the blocks of the headers of group `agno`.
-fn headers(geo: &Geometry, agno: AgNumber) -> Option<Owned> {
+fn headers(geo: &Geometry, agno: AgNumber) -> Owned {
     let end = geo.ag_header_last().0.saturating_add(1);
-    Some(Owned::new(agno, 0..end, Owner::Headers))
+    Owned::new(agno, 0..end, Owner::Headers)
 }
 
 /// Returns the blocks of the journal in group `agno`.
