@@ -87,7 +87,9 @@ impl Pass {
             if !own.is_empty() || !faults.is_empty() {
                 let (found, warnings) = &mut *self.found.lock();
                 found.append(&mut own);
-                faults.into_iter().for_each(|fault| warnings.add(fault));
+                for fault in faults {
+                    warnings.add(fault);
+                }
             }
             let count = entries.len() as u64;
             let visited = self.visited.fetch_add(count, Ordering::Relaxed) + count;

@@ -31,7 +31,9 @@ pub(crate) fn collect(
     log(geo, agno).into_iter().for_each(&mut add);
     match free_list(volume, agno) {
         Ok(blocks) => {
-            blocks.iter().for_each(|&b| add(Owned::new(agno, single(b), Owner::FreeList)));
+            for agbno in blocks {
+                add(Owned::new(agno, single(agbno), Owner::FreeList));
+            }
         }
         Err(error) => {
             known = false;

@@ -124,7 +124,7 @@ fn a_cycle_of_parent_pointers_is_named_and_the_scan_finds_the_path() {
     });
     let fs = open(&dev, false);
     let found = find(&fs, &[tree.file, tree.below], usize::MAX);
-    let ids: Vec<_> = found.warnings.iter().map(|warning| warning.to_string()).collect();
+    let ids: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
     assert!(ids.iter().all(|text| text.contains("[attr.parent.loop]")), "{ids:?}");
     assert_eq!(ids.len(), 2);
     assert_eq!(found.inodes[&tree.below].paths, [b"/dir/below"]);

@@ -336,7 +336,7 @@ fn the_shell_finds_what_it_just_made() {
     let bench = Bench::new();
     let image = shown(&bench.path("volume.img"));
     expect(0, &["mkfs", "-q", "--size", "300M", &image]);
-    let content = shown(&bench.file("content", &[7; 40_000]));
+    let content = shown(&bench.file("content", &vec![7; 40_000]));
     let commands = format!("put {content} /file\nmkdir /dir\nblocks 0:0 0:5000\n");
     let script = shown(&bench.file("script", commands.as_bytes()));
     let run = expect(0, &["shell", "-q", "--file", &script, &image]);

@@ -67,7 +67,7 @@ pub(crate) struct Blocks {
     pub target: Target,
     /// The blocks
     #[arg(value_name = "BLOCK", required = true)]
-    pub blocks: Vec<String>,
+    pub ranges: Vec<String>,
     /// Blocks are positions in bytes, with the usual suffixes
     #[arg(short, long)]
     pub bytes: bool,
