@@ -20,6 +20,9 @@ const READ_AHEAD: usize = 64;
 /// The parts of a key, by which records are sorted.
 type Key = (u32, u64, u64);
 
+/// The use of a block that was read, or of the error that kept it from being read.
+type UseBlock<'u> = dyn FnMut(Result<(Block<'_>, Ctx<'_>)>) -> Result<()> + 'u;
+
 /// A block that the walk reads, and the key that its parent gives; `None` for the root.
 #[derive(Clone, Copy, Debug)]
 struct Child {

@@ -30,7 +30,9 @@ impl Warnings {
 
     /// Adds the warnings of `other`.
     pub(crate) fn append(&mut self, other: Self) {
-        other.first.into_iter().for_each(|warning| self.add(warning));
+        for warning in other.first {
+            self.add(warning);
+        }
         self.more = self.more.saturating_add(other.more);
     }
 }

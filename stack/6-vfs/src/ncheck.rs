@@ -101,8 +101,10 @@ impl Fs {
             }
             let mut inode = self.state_of(ino, &mut found);
             let due = inode.names.unwrap_or(u64::MAX).min(limit as u64);
-            let is_named = matches!(inode.state, InodeState::Used | InodeState::Damaged) && due > 0;
-            if is_named && self.by_parents(ino, &mut inode, limit, &mut found) < due {
+            if matches!(inode.state, InodeState::Used | InodeState::Damaged)
+                && due > 0
+                && self.by_parents(ino, &mut inode, limit, &mut found) < due
+            {
                 missing.insert(ino, due);
             }
             found.inodes.insert(ino, inode);

@@ -211,6 +211,8 @@ fn blocks_of_a_damaged_volume_are_found_as_far_as_possible() {
 
 // ---- extents -----------------------------------------------------------------------------------
 
+/// Files of this length and more are not compared: xfs_bmap cuts their ranges to 31 characters.
+const LEN_MAX: u64 = 1 << 50;
 /// Number of files of each volume that are compared, about.
 const FILES: usize = 200;
 
@@ -252,7 +254,8 @@ fn extents_of_every_file_are_those_of_xfs_bmap() {
         let mut count = 0;
         paths.retain(|path| {
             count += 1;
-            count % step == 0 || path.metadata().unwrap().blocks() > 8
+            let metadata = path.metadata().unwrap();
+            metadata.len() < LEN_MAX && (count % step == 0 || metadata.blocks() > 8)
         });
         paths.truncate(4 * FILES);
         let volume = shown(image.path());

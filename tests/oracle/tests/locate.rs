@@ -65,7 +65,10 @@ fn verify_volume(name: &str) {
     verify_paths(&volume, &names);
     let owned = verify_owners(&volume);
     verify_fsmap(&volume, &owned, &device, &fsmap.expect("fsmap"));
-    if let Some(tools) = case.repair_tools().first() {
+    // xfs_db is not told where an external journal is.
+    if image.log().is_none()
+        && let Some(tools) = case.repair_tools().first()
+    {
         verify_blockuse(&volume, &image, tools, &owned, &names);
         verify_ncheck(&image, tools, &names);
     }
@@ -170,11 +173,8 @@ fn verify_fsmap(volume: &Volume, owned: &[OwnedBlocks], device: &str, fsmap: &st
             BlockOwner::Extent { startoff, .. } => Some(startoff),
             _ => None,
         };
-        let name = match name.as_str() {
-            _ if knows_owners => name,
-            "free space" => name,
-            _ => "unknown".into(),
-        };
+        let is_known = knows_owners || name == "free space";
+        let name = if is_known { name } else { "unknown".to_owned() };
         for block in 0..u64::from(run.blockcount) {
             let offset = offset.filter(|_| knows_owners).map(|offset| (offset + block) * sectors);
             ours.insert((run.device_offset / 512 + block * sectors, name.clone(), offset));
@@ -256,7 +256,7 @@ fn verify_blockuse(
             BlockOwner::Extent { fork: FileFork::Attr, .. }
             | BlockOwner::ExtentTree { fork: FileFork::Attr, .. } => &["attr"],
             BlockOwner::Extent { .. } | BlockOwner::ExtentTree { .. } => {
-                &["data", "dir", "symlink", "quota", "rtbitmap", "rtsummary"]
+                &["data", "rldata", "dir", "symlink", "quota", "rtbitmap", "rtsummary"]
             }
             other => panic!("{other:?}: {line}"),
         };

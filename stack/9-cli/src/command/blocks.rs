@@ -51,7 +51,7 @@ struct Problem(&'static str);
 /// `xfskit blocks`: prints the owners of blocks.
 pub(crate) fn run(volume: &Volume, args: &Blocks, out: &Out) -> Outcome {
     let parse = |word: &String| range(word, args);
-    let ranges = args.blocks.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let ranges = args.ranges.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let progress = Progress::beside_output(out, "owners", Unit::Count("read"));
     let search = FindOwners::new(volume).threads(args.threads).scan(args.scan);
     let search = search.paths(!args.no_paths).progress(|at| progress.set(at.done, at.total));
@@ -59,7 +59,7 @@ pub(crate) fn run(volume: &Volume, args: &Blocks, out: &Out) -> Outcome {
     drop(search);
     progress.finish();
     let mut runs = Vec::new();
-    for (word, owned) in args.blocks.iter().zip(found.ranges) {
+    for (word, owned) in args.ranges.iter().zip(found.ranges) {
         match owned {
             Ok(owned) => runs.extend(owned),
             Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -67,8 +67,7 @@ pub(crate) struct Blocks {
     pub target: Target,
     /// The blocks
     #[arg(value_name = "BLOCK", required = true)]
-    #[allow(clippy::struct_field_names)] // the argument is called so
-    pub blocks: Vec<String>,
+    pub ranges: Vec<String>,
     /// Blocks are positions in bytes, with the usual suffixes
     #[arg(short, long)]
     pub bytes: bool,
