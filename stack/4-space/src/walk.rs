@@ -119,9 +119,6 @@ impl Space {
     }
 }
 
-/// Takes a block of a tree with its context, or the error of reading it.
-type UseBlock<'u> = dyn FnMut(Result<(Block<'_>, Ctx<'_>)>) -> Result<()> + 'u;
-
 /// Fails if a block does not begin with the key that its parent gives.
 fn verify_first(block: &Block<'_>, ctx: &Ctx<'_>, child: &Child) -> VerifyResult {
     let Some(wanted) = child.first else { return Ok(()) };
