@@ -17,6 +17,7 @@ use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Step, StepKind};
 use crate::steps::Changes;
+use crate::superblocks;
 
 /// How a volume is repaired: a builder.
 #[derive(Clone)]
@@ -43,10 +44,15 @@ impl Default for Repair<'_> {
 /// [`commit`](Self::commit).
 #[derive(Debug)]
 pub struct Prepared {
+    /// The target with its journal replayed, where that was dirty.
+    pub(crate) replayed: Option<Arc<OverlayDevice>>,
+    /// The changes, on the target or on what the replay made of it.
     pub(crate) overlay: Arc<OverlayDevice>,
     pub(crate) geo: Geometry,
     pub(crate) superblock: Superblock,
-    /// The ranges that a commit writes, ascending.
+    /// The ranges that the replay changes, ascending.
+    pub(crate) of_replay: Vec<Range<ByteOffset>>,
+    /// The ranges that differ after that, ascending.
     pub(crate) changed: Vec<Range<ByteOffset>>,
     plan: Plan,
     before: Report,
@@ -97,7 +103,11 @@ impl<'r> Repair<'r> {
         let sb = check::superblock(&*target)?;
         refuse(&sb)?;
         let mut plan = Plan::default();
-        let overlay = self.replayed(&target, &sb, &mut plan)?;
+        let replayed = self.replayed(&target, &sb, &mut plan)?;
+        let overlay = match &replayed {
+            Some(replayed) => self.overlay(&(Arc::clone(replayed) as _)),
+            None => self.overlay(&target),
+        };
         let Surveyed { before, survey, classes, evidence } = self.surveyed(&*overlay)?;
         let geo = survey.superblock.geometry();
         let mut changes =
@@ -108,8 +118,21 @@ impl<'r> Repair<'r> {
             left.push(finding);
         })?;
         let superblock = survey.superblock;
-        let changed = changed(&overlay, geo.sectsize())?;
-        Ok(Prepared { overlay, geo, superblock, changed, plan, before, after, left })
+        let sector = geo.sectsize();
+        let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
+        let changed = changed(&overlay, sector)?;
+        Ok(Prepared {
+            replayed,
+            overlay,
+            geo,
+            superblock,
+            of_replay,
+            changed,
+            plan,
+            before,
+            after,
+            left,
+        })
     }
 
     fn options(&self) -> check::Options<'_> {
@@ -163,23 +186,26 @@ impl<'r> Repair<'r> {
         Arc::new(overlay.limited_to(self.memory, &self.spill_dir))
     }
 
-    /// Returns an overlay on which the journal is clean.
+    /// Returns an overlay on which a dirty journal is replayed; `None` if it is clean.
     fn replayed(
         &self,
         target: &Arc<dyn BlockDevice>,
         sb: &Superblock,
         plan: &mut Plan,
-    ) -> Result<Arc<OverlayDevice>> {
+    ) -> Result<Option<Arc<OverlayDevice>>> {
         let geo = sb.geometry();
+        let failed = |error: &dyn std::error::Error| Error::Journal(error.to_string());
+        let log = xfskit_recovery::open_log(&**target, None, &geo).map_err(|e| failed(&e))?;
+        if log.is_clean() {
+            return Ok(None);
+        }
         let overlay = self.overlay(target);
-        let log = xfskit_recovery::open_log(&*overlay, None, &geo);
-        if log.map_err(|error| Error::Journal(error.to_string()))?.is_clean() {
-            return Ok(overlay);
+        if superblocks::is_due(sb) {
+            superblocks::write(&*overlay, &geo, AgNumber(0), &superblocks::without_mark(sb))?;
         }
         let options = OpenOptions { write: true, ..OpenOptions::default() };
         let volume = Volume::open(Arc::clone(&overlay) as _, &options);
-        let closed = volume.and_then(Volume::close);
-        closed.map_err(|error| Error::Journal(error.to_string()))?;
+        volume.and_then(Volume::close).map_err(|e| failed(&e))?;
         plan.steps.push(Step {
             id: "journal".into(),
             kind: StepKind::Journal,
@@ -188,7 +214,7 @@ impl<'r> Repair<'r> {
             lost: Vec::new(),
             findings: Vec::new(),
         });
-        Ok(overlay)
+        Ok(Some(overlay))
     }
 }
 
@@ -244,7 +270,8 @@ impl Prepared {
 
     /// Returns the bytes that a commit writes.
     pub fn bytes(&self) -> u64 {
-        self.changed.iter().map(|range| range.end.0 - range.start.0).sum()
+        let ranges = self.of_replay.iter().chain(&self.changed);
+        ranges.map(|range| range.end.0 - range.start.0).sum()
     }
 
     /// Returns the UUID of the volume.

@@ -33,7 +33,7 @@ pub(crate) fn counted(
     }
     let mut sb = sb.clone();
     (sb.icount, sb.ifree, sb.fdblocks) = (icount.into(), ifree.into(), fdblocks.into());
-    Ok(without_needsrepair(&sb))
+    Ok(without_mark(&sb))
 }
 
 fn read(dev: &dyn BlockDevice, at: Option<Daddr>, sector: &mut [u8]) -> xfskit_block::Result<()> {
@@ -41,7 +41,7 @@ fn read(dev: &dyn BlockDevice, at: Option<Daddr>, sector: &mut [u8]) -> xfskit_b
 }
 
 /// Returns `sb` marked so that Linux refuses the volume until it is repaired.
-pub(crate) fn with_needsrepair(sb: &Superblock) -> Superblock {
+pub(crate) fn with_mark(sb: &Superblock) -> Superblock {
     let mut sb = sb.clone();
     sb.features_incompat = (sb.features_incompat.get() | Incompat::NEEDSREPAIR.bits()).into();
     sb
@@ -50,10 +50,16 @@ pub(crate) fn with_needsrepair(sb: &Superblock) -> Superblock {
 /// Returns true if `sector` is a superblock that is marked so.
 pub(crate) fn is_marked(sector: &[u8]) -> bool {
     let sb = Superblock::parse(sector).filter(|sb| sb.magicnum.get() == sb::MAGIC);
-    sb.is_some_and(|sb| sb.features_incompat.get() & Incompat::NEEDSREPAIR.bits() != 0)
+    sb.is_some_and(is_due)
 }
 
-fn without_needsrepair(sb: &Superblock) -> Superblock {
+/// Returns true if `sb` says that a repair is due.
+pub(crate) fn is_due(sb: &Superblock) -> bool {
+    sb.features_incompat.get() & Incompat::NEEDSREPAIR.bits() != 0
+}
+
+/// Returns `sb` without that mark.
+pub(crate) fn without_mark(sb: &Superblock) -> Superblock {
     let mut sb = sb.clone();
     sb.features_incompat = (sb.features_incompat.get() & !Incompat::NEEDSREPAIR.bits()).into();
     sb

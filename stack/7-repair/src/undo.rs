@@ -3,13 +3,14 @@
 //! ```text
 //! header | record | record | … | end
 //! header  magic, version, UUID of the volume, size of the device
-//! record  offset, length, CRC32c of each new sector, the old bytes
+//! record  offset, length, number of states; for each state the CRC32c of each sector; the old bytes
 //! end     the number of records, in the place of a record's length 0
 //! ```
 //!
 //! All numbers are little-endian. Header, records and end each end with a CRC32c of their own. The
-//! file is durable before the first write to the volume. A sector has 512 bytes: a commit that was
-//! interrupted leaves some sectors of a range old and some new, and can be taken back.
+//! file is durable before the first write to the volume. The states are those that the commit writes:
+//! that after the replay of the journal, and the last one. A sector has 512 bytes: a commit that was
+//! interrupted leaves each sector old or in one of the states, and can be taken back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,6 +27,8 @@ const MAGIC: [u8; 8] = *b"XFSKUNDO";
 const VERSION: u32 = 1;
 /// Bytes of a sector.
 const SECTOR: usize = 512;
+/// Most states of a record.
+const STATES_MAX: usize = 2;
 /// Longest record, in bytes.
 pub(crate) const RECORD_MAX: usize = 1 << 20;
 
@@ -49,19 +52,23 @@ pub struct Undone {
 /// A record as it was read.
 struct Record {
     offset: ByteOffset,
-    /// CRC32c of each new sector.
-    new: Vec<u32>,
+    /// For each state, the CRC32c of each sector.
+    states: Vec<Vec<u32>>,
     old: Vec<u8>,
 }
 
 impl Record {
-    /// Returns true if each sector of `now` is old or new. The first one of the volume may also be
-    /// a superblock with the mark of a commit.
+    /// Returns true if each sector of `now` is old, or in a state of the commit. The first one of
+    /// the volume may also be a superblock with the mark of a commit.
     fn is_known(&self, now: &[u8]) -> bool {
-        let sectors = now.chunks(SECTOR).zip(self.old.chunks(SECTOR)).zip(&self.new);
-        let known = sectors.map(|((now, old), new)| now == old || xfskit_crc::crc32c(now) == *new);
-        known.enumerate().all(|(n, known)| {
-            known || (n == 0 && self.offset.0 == 0 && superblocks::is_marked(now))
+        let is_state = |n: usize, sector: &[u8]| {
+            let crc = xfskit_crc::crc32c(sector);
+            self.states.iter().any(|state| state.get(n) == Some(&crc))
+        };
+        let sectors = now.chunks(SECTOR).zip(self.old.chunks(SECTOR));
+        sectors.enumerate().all(|(n, (now, old))| {
+            let may_be_marked = n == 0 && self.offset.0 == 0;
+            now == old || is_state(n, now) || (may_be_marked && superblocks::is_marked(now))
         })
     }
 }
@@ -86,11 +93,12 @@ impl UndoFile {
         &self.path
     }
 
-    /// Adds a range, which is at most [`RECORD_MAX`] long.
-    pub(crate) fn add(&mut self, offset: ByteOffset, old: &[u8], new: &[u8]) -> Result<()> {
-        let len = u32::try_from(old.len()).unwrap_or(u32::MAX);
-        let mut head = [&offset.0.to_le_bytes()[..], &len.to_le_bytes()].concat();
-        for sector in new.chunks(SECTOR) {
+    /// Adds a range, which is at most [`RECORD_MAX`] long, with its states.
+    pub(crate) fn add(&mut self, offset: ByteOffset, old: &[u8], states: &[&[u8]]) -> Result<()> {
+        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
+        let mut head =
+            [&offset.0.to_le_bytes()[..], &word(old.len()), &word(states.len())].concat();
+        for sector in states.iter().flat_map(|state| state.chunks(SECTOR)) {
             head.extend(xfskit_crc::crc32c(sector).to_le_bytes());
         }
         self.records += 1;
@@ -99,7 +107,7 @@ impl UndoFile {
 
     /// Ends the file, durably.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        let end = [&self.records.to_le_bytes()[..], &[0; 4]].concat();
+        let end = [&self.records.to_le_bytes()[..], &[0; 8]].concat();
         self.put(&[&end])?;
         let durable = self.to.flush().and_then(|()| self.to.get_ref().sync_all());
         let in_place = durable.and_then(|()| match self.path.parent() {
@@ -233,9 +241,9 @@ impl<'p> Reader<'p> {
 
     /// Returns the next record; `None` at the end.
     fn record(&mut self) -> Result<Option<Record>> {
-        let mut head = vec![0; 12];
+        let mut head = [0; 16];
         self.take(&mut head)?;
-        let len = u32_at(&head, 8) as usize;
+        let (len, states) = (u32_at(&head, 8) as usize, u32_at(&head, 12) as usize);
         if len == 0 {
             self.verify(&[&head])?;
             if u64_at(&head, 0) != self.records {
@@ -243,17 +251,18 @@ impl<'p> Reader<'p> {
             }
             return Ok(None);
         }
-        if len > RECORD_MAX {
+        if len > RECORD_MAX || states > STATES_MAX {
             return Err(self.damaged("a record is too long"));
         }
-        let mut crcs = vec![0; 4 * len.div_ceil(SECTOR)];
+        let of_state = 4 * len.div_ceil(SECTOR);
+        let (mut crcs, mut old) = (vec![0; states * of_state], vec![0; len]);
         self.take(&mut crcs)?;
-        let mut old = vec![0; len];
         self.take(&mut old)?;
         self.verify(&[&head, &crcs, &old])?;
         self.records += 1;
-        let new = crcs.chunks_exact(4).map(|crc| u32_at(crc, 0)).collect();
-        Ok(Some(Record { offset: ByteOffset(u64_at(&head, 0)), new, old }))
+        let numbers = |state: &[u8]| state.chunks_exact(4).map(|crc| u32_at(crc, 0)).collect();
+        let states = crcs.chunks_exact(of_state).map(numbers).collect();
+        Ok(Some(Record { offset: ByteOffset(u64_at(&head, 0)), states, old }))
     }
 }
 

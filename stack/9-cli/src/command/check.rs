@@ -172,7 +172,7 @@ fn summary(name: &str, report: &CheckReport, is_mounted: bool) -> String {
     let next = if report.clean() {
         ""
     } else {
-        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) repairs the volume\n"
+        "  `xfskit repair -n` plans a repair; `xfskit get` copies out what can be read\n"
     };
     let journal = match (report.log_clean, is_mounted) {
         (true, _) => "",
