@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use xfskit_check::{Finding, Severity};
 use xfskit_units::AgNumber;
 
+use crate::inodes::Wrong;
+
 /// Check ids of what is made again with a group: they begin with these.
 const OF_GROUP: [&str; 10] = [
     "agf.",
@@ -28,6 +30,8 @@ pub(crate) struct Classes {
     pub primary: Vec<Finding>,
     /// The copy of the superblock in a group.
     pub secondaries: BTreeMap<AgNumber, Vec<Finding>>,
+    /// Counters of inodes, and the finding of each.
+    pub inodes: Vec<(Wrong, Finding)>,
     /// Damage without a repair.
     pub beyond: Vec<Finding>,
 }
@@ -55,7 +59,10 @@ impl Classes {
                 self.secondaries.entry(agno).or_default().push(finding);
             }
             _ if id.starts_with("sb.") => self.primary.push(finding),
-            _ => self.beyond.push(finding),
+            _ => match Wrong::of(&finding) {
+                Some(wrong) => self.inodes.push((wrong, finding)),
+                None => self.beyond.push(finding),
+            },
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `classes` | which findings can be repaired, and by what |
 //! | `discover` | inode chunks of a group whose inode btrees are lost |
 //! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
+//! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
@@ -29,6 +30,7 @@ pub mod commit;
 mod discover;
 pub mod error;
 mod groups;
+mod inodes;
 pub mod plan;
 pub mod prepare;
 mod steps;

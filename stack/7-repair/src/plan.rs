@@ -13,6 +13,8 @@ pub enum StepKind {
     Journal,
     /// The btrees, the free list and the headers of a group are made again.
     Group,
+    /// A counter of an inode.
+    Inode,
     /// The primary superblock and its counters.
     Superblock,
     /// A copy of the superblock.

@@ -11,6 +11,7 @@ use crate::changes::changed;
 use crate::classes::Classes;
 use crate::discover::Evidence;
 use crate::error::{Error, Result};
+use crate::inodes::Wrong;
 use crate::plan::{Plan, Step, StepKind};
 use crate::{groups, superblocks};
 
@@ -43,6 +44,13 @@ impl Changes<'_> {
         }
         if has_groups {
             self.verify_untouched()?;
+        }
+        for (wrong, finding) in classes.inodes {
+            if wrong.set(self.overlay, self.geo)? {
+                self.plan.steps.push(inode_step(&wrong, finding));
+            } else {
+                classes.beyond.push(finding);
+            }
         }
         self.make_superblock(classes.primary, has_groups)?;
         for (agno, findings) in classes.secondaries {
@@ -119,6 +127,17 @@ impl Changes<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn inode_step(wrong: &Wrong, finding: Finding) -> Step {
+    Step {
+        id: format!("inode.{}.{}", wrong.ino, wrong.field()),
+        kind: StepKind::Inode,
+        what: wrong.what(),
+        evidence: vec![wrong.evidence().to_owned()],
+        lost: Vec::new(),
+        findings: vec![finding],
     }
 }
 

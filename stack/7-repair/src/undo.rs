@@ -3,14 +3,14 @@
 //! ```text
 //! header | record | record | … | end
 //! header  magic, version, UUID of the volume, size of the device
-//! record  offset, length, number of states; for each state the CRC32c of each sector; the old bytes
+//! record  offset, length, number of states; of each state the CRC32c of each sector; the old bytes
 //! end     the number of records, in the place of a record's length 0
 //! ```
 //!
 //! All numbers are little-endian. Header, records and end each end with a CRC32c of their own. The
-//! file is durable before the first write to the volume. The states are those that the commit writes:
-//! that after the replay of the journal, and the last one. A sector has 512 bytes: a commit that was
-//! interrupted leaves each sector old or in one of the states, and can be taken back.
+//! file is durable before the first write to the volume. The states are those that the commit
+//! writes: that after the replay of the journal, and the last one. A sector has 512 bytes: a commit
+//! that was interrupted leaves each sector old or in one of the states, and can be taken back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
