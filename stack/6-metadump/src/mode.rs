@@ -17,7 +17,7 @@ pub enum JournalMode {
     Omit,
 }
 
-/// What was done with the journal.
+/// How the journal was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Handling {

@@ -120,7 +120,7 @@ pub struct Report {
     pub inodes: u64,
     /// Extents of directories, attribute forks, symlinks and other metadata files.
     pub extents: u64,
-    /// What was done with the journal.
+    /// How the journal was handled.
     pub journal: Option<crate::mode::Handling>,
     /// The format of the file.
     pub format: crate::format::FileFormat,

@@ -11,7 +11,7 @@
 //! | [`prepare`] | the order: journal, survey, changes, second check |
 //! | `classes` | which findings can be repaired, and by what |
 //! | `discover` | inode chunks of a group whose inode btrees are lost |
-//! | `groups` | the btrees, the free list and the headers of a group, made from what its files use |
+//! | `groups` | btrees, free list and headers of a group, made from what its files use |
 //! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
 //! | `superblocks` | the primary and its copies, and the counters |

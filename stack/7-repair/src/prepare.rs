@@ -159,7 +159,7 @@ impl<'r> Repair<'r> {
             evidence.insert(group.agno, by);
         }
         let (before, survey, mut again) = self.survey(dev, Some(&known))?;
-        // What was found in btrees that were not read again.
+        // The second survey did not read these btrees: their findings are those of the first.
         for (agno, findings) in classes.groups {
             if known.contains_key(&agno) {
                 again.groups.insert(agno, findings);
