@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use xfskit_block::OverlayDevice;
 use xfskit_check::{Finding, GroupSurvey, Survey};
 use xfskit_format::rmap::owner;
+use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, Geometry};
 
 use crate::changes::changed;
@@ -52,9 +53,10 @@ impl Changes<'_> {
                 classes.beyond.push(finding);
             }
         }
-        self.make_superblock(classes.primary, has_groups)?;
+        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
+        self.make_superblock(&sb, classes.primary, has_groups)?;
         for (agno, findings) in classes.secondaries {
-            self.make_secondary(agno, findings)?;
+            self.make_secondary(&sb, agno, findings)?;
         }
         self.plan.beyond = classes.beyond;
         Ok(())
@@ -81,12 +83,16 @@ impl Changes<'_> {
     }
 
     /// Writes the primary superblock again, if it is damaged, or its counters changed.
-    fn make_superblock(&mut self, findings: Vec<Finding>, has_groups: bool) -> Result<()> {
-        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
-        if findings.is_empty() && (!has_groups || sb == self.survey.superblock) {
+    fn make_superblock(
+        &mut self,
+        sb: &Superblock,
+        findings: Vec<Finding>,
+        has_groups: bool,
+    ) -> Result<()> {
+        if findings.is_empty() && (!has_groups || *sb == self.survey.superblock) {
             return Ok(());
         }
-        superblocks::write(self.overlay, self.geo, AgNumber(0), &sb)?;
+        superblocks::write(self.overlay, self.geo, AgNumber(0), sb)?;
         self.plan.steps.push(Step {
             id: "superblock.0".into(),
             kind: StepKind::Superblock,
@@ -98,9 +104,13 @@ impl Changes<'_> {
         Ok(())
     }
 
-    fn make_secondary(&mut self, agno: AgNumber, findings: Vec<Finding>) -> Result<()> {
-        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
-        superblocks::write(self.overlay, self.geo, agno, &sb)?;
+    fn make_secondary(
+        &mut self,
+        sb: &Superblock,
+        agno: AgNumber,
+        findings: Vec<Finding>,
+    ) -> Result<()> {
+        superblocks::write(self.overlay, self.geo, agno, sb)?;
         self.plan.steps.push(Step {
             id: format!("superblock.{agno}"),
             kind: StepKind::SecondarySuperblock,

@@ -20,17 +20,6 @@ type Names = BTreeMap<u64, BTreeSet<PathBuf>>;
 /// Number of blocks of which xfs_db is asked.
 const ASKED: u64 = 250;
 
-macro_rules! volumes {
-    ($($test:ident: $name:literal,)*) => {
-        $(
-            #[test]
-            fn $test() {
-                verify_volume($name);
-            }
-        )*
-    };
-}
-
 volumes! {
     owners_and_paths_are_linuxs_on_default: "default",
     owners_and_paths_are_linuxs_on_bare: "bare",

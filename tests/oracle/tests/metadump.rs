@@ -19,18 +19,6 @@ use xfskit_test_support::{
     Image, Mount, Need, Scratch, Xfsprogs, bytes, dirty, long, matrix, needs, ours,
 };
 
-/// Makes one test for each volume, so that they run in parallel and fail by name.
-macro_rules! volumes {
-    ($($test:ident: $name:literal,)*) => {
-        $(
-            #[test]
-            fn $test() {
-                verify_volume($name);
-            }
-        )*
-    };
-}
-
 volumes! {
     default_is_interchangeable: "default",
     default_newer_is_interchangeable: "default-newer",
