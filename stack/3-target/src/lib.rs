@@ -52,6 +52,6 @@ pub use evidence::find_evidence;
 pub use name::{ArrayName, Base, Part, Target};
 pub use nested::{Nested, is_reshaped, open_nested, range_in_outer, ranges_in_part};
 pub use open::{
-    LiveArray, assemble, create, members, open, open_array, open_live, open_unchecked,
+    LiveArray, assemble, create, files, members, open, open_array, open_live, open_unchecked,
     overlay_warnings, part_of, pieces,
 };

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -242,6 +243,33 @@ fn assembly_of(name: &ArrayName, members: Vec<Option<Member>>) -> Result<Assembl
 /// Returns an error if a member cannot be opened.
 pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> {
     members_by(name, mode, &mut open_unchecked)
+}
+
+/// Returns the files and devices that a target is on: those of all members, with patterns
+/// expanded, and overlays.
+pub fn files(target: &Target) -> Vec<PathBuf> {
+    fn add(base: &Base, files: &mut Vec<PathBuf>) {
+        match base {
+            Base::File(path) => files.push(path.clone()),
+            Base::Memory(_) => {}
+            Base::Overlay(overlay, below) => {
+                files.push(overlay.clone());
+                add(below, files);
+            }
+            Base::Array(name) => {
+                files.extend(name.overlay.clone());
+                for member in name.members.iter().flatten() {
+                    // What cannot be expanded cannot be opened either.
+                    for member in expand(member).unwrap_or_default() {
+                        add(&member.base, files);
+                    }
+                }
+            }
+        }
+    }
+    let mut files = Vec::new();
+    add(&target.base, &mut files);
+    files
 }
 
 /// Opens a member.

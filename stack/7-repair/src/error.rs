@@ -106,7 +106,7 @@ impl Error {
                 "Nothing was written. The plan names what cannot be repaired yet; `xfs_repair` may."
             }
             Self::Commit(_) => "Run the same command again when the device can be written.",
-            Self::UndoFile { .. } => {
+            Self::UndoFile { source, .. } if source.kind() != io::ErrorKind::NotFound => {
                 "--undo-file names another place for it; --no-undo does without."
             }
             Self::UndoOfOther { .. } => "Name the target that was repaired.",

@@ -22,6 +22,7 @@
 //! ```
 
 use std::fmt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -113,6 +114,13 @@ impl Target {
             (Base::File(path), None) => Some(path),
             _ => None,
         }
+    }
+
+    /// Returns true if the target is on the file or device `path`, whole or in part: by this name or
+    /// another one.
+    pub fn is_on(&self, path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        target::files(&self.parsed).iter().any(|file| same_file(file, path))
     }
 
     /// Returns a warning for each device below the overlay that has changed since the overlay was
@@ -317,4 +325,12 @@ pub fn parse_size(text: &str) -> Result<u64> {
 /// Formats a size in bytes for people: `1.46 TiB`.
 pub fn format_size(bytes: u64) -> String {
     target::size::format(ByteLen(bytes))
+}
+
+/// Returns true if both names are of one file, or of one block device.
+fn same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else { return false };
+    let are_devices = one.file_type().is_block_device() && other.file_type().is_block_device();
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+        || (are_devices && one.rdev() == other.rdev())
 }

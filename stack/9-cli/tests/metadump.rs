@@ -108,3 +108,22 @@ fn refusals_leave_no_file() {
     expect(1, &["restore", "--partial", &shown(&file), &shown(&copy)]);
     assert!(copy.exists());
 }
+
+#[test]
+fn a_volume_or_a_file_is_not_overwritten_by_its_own_copy() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let (image, before) = (shown(&path), fs::read(&path).unwrap());
+    let link = shown(&bench.path("link.img"));
+    fs::hard_link(&path, &link).unwrap();
+    for file in [&image, &link] {
+        let refused = expect(2, &["metadump", "--force", &image, file]).stderr;
+        assert!(refused.contains("is on it"), "{refused}");
+    }
+    let file = shown(&bench.path("copy.metadump"));
+    expect(0, &["metadump", &image, &file]);
+    let copy = fs::read(&file).unwrap();
+    let refused = expect(2, &["restore", "--force", &file, &file]).stderr;
+    assert!(refused.contains("is on it"), "{refused}");
+    assert!(fs::read(&path).unwrap() == before && fs::read(&file).unwrap() == copy);
+}

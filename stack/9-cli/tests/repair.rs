@@ -86,7 +86,14 @@ fn what_cannot_be_repaired_is_refused_by_name() {
         let run = expect(2, &["repair", &image]);
         assert!(run.stderr.contains(why) && run.stderr.contains("xfs_repair"), "{}", run.stderr);
     }
+    let missing = expect(2, &["repair", &shown(&bench.path("missing"))]);
+    assert!(missing.stderr.contains("No such file"), "{}", missing.stderr);
+    let junk = shown(&bench.file("junk", &[7; 4096]));
+    let run = expect(2, &["repair", &junk]);
+    assert!(run.stderr.contains("not an XFS volume"), "{}", run.stderr);
     let image = shown(&bench.kept("v5"));
+    let run = expect(2, &["undo", &junk, &image]);
+    assert!(run.stderr.contains("no undo file"), "{}", run.stderr);
     let taken = shown(&bench.path("taken"));
     fs::write(&taken, "mine").unwrap();
     lose_headers(Path::new(&image));

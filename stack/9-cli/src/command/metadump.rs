@@ -2,9 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind as IoKind, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use parking_lot::Mutex;
+use xfskit::target::Target;
 use xfskit::{
     ErrorKind, JournalHandling, MetadumpFormat, MetadumpJournal, MetadumpPhase, MetadumpReport,
     PreparedMetadump, Snapshot,
@@ -101,7 +103,22 @@ fn prepare<'c>(
 /// such as /dev/null are just written to.
 fn create(args: &Metadump) -> Result<File, Failure> {
     let path = &args.file;
-    let special = path.metadata().is_ok_and(|file| !file.is_file() && !file.is_dir());
+    refuse_own(&args.target, path)?;
+    if let Some(log) = &args.logdev {
+        refuse_own(&args.target.beside(log), path)?;
+    }
+    let kind = path.metadata().ok().map(|file| file.file_type());
+    if kind.is_some_and(|kind| kind.is_block_device()) && !args.force {
+        return Err(Failure::cannot(format!(
+            "{}: a block device, which has content",
+            path.display()
+        ))
+        .hint("Give the name of a file, or overwrite it: --force."));
+    }
+    if let Some(error) = open::in_use(&path.to_string_lossy()).filter(|_| args.force) {
+        return Err(open::hinted(Failure::cannot(error.to_string()), error.hint()));
+    }
+    let special = kind.is_some_and(|kind| !kind.is_file() && !kind.is_dir());
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = match (special, args.force) {
@@ -118,6 +135,16 @@ fn create(args: &Metadump) -> Result<File, Failure> {
             _ => failure,
         }
     })
+}
+
+/// Refuses a file that is a target, or has a part of it.
+pub(super) fn refuse_own(target: &str, file: &Path) -> Result<(), Failure> {
+    let target = Target::parse(target).map_err(|error| open::not_opened(target, &error))?;
+    if target.is_on(file) {
+        return Err(Failure::cannot(format!("{}: {target} is on it", file.display()))
+            .hint("Give the name of another file."));
+    }
+    Ok(())
 }
 
 /// Removes an incomplete file.

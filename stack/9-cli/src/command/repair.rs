@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use xfskit::target::Target;
-use xfskit::{PreparedRepair, RepairPlan, Repaired};
+use xfskit::{ErrorKind, PreparedRepair, RepairPlan, Repaired};
 
 use super::check::Phases;
 use super::mount;
@@ -164,7 +164,8 @@ fn undo_path(args: &Repair) -> Result<Option<PathBuf>, Failure> {
     }
     let name = &*args.target;
     let target = Target::parse(name).map_err(|error| failed(name, &error))?;
-    let image = target.path().filter(|path| path.is_file());
+    // That it is missing says the error of opening it.
+    let image = target.path().filter(|path| path.is_file() || !path.exists());
     let Some(image) = image else {
         return Err(Failure::cannot(format!(
             "{name}: there is no place for an undo file beside it"
@@ -205,5 +206,9 @@ fn refuse_mount(name: &str) -> Result<(), Failure> {
 }
 
 fn failed(name: &str, error: &xfskit::Error) -> Failure {
-    open::hinted(Failure::cannot(about(name, error)), error.hint())
+    let failure = Failure::cannot(about(name, error));
+    match error.kind() {
+        ErrorKind::NotXfs => failure.hint(open::no_superblock(name)),
+        _ => open::hinted(failure, error.hint()),
+    }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read};
 
 use xfskit::{ErrorKind, MetadumpContent, MetadumpFormat, MetadumpInfo, RestoreMetadump};
 
+use super::metadump::refuse_own;
 use super::open;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::metadump::Restore;
@@ -33,6 +34,9 @@ pub(crate) fn run(args: &Restore, out: &Out) -> Outcome {
     if image.as_os_str() == "-" {
         return Err(Failure::cannot("an image cannot be a stream: its blocks come in any order")
             .hint("Give the name of a new image: xfskit restore FILE IMAGE"));
+    }
+    for target in [Some(image), args.logdev.as_ref(), args.rtdev.as_ref()].into_iter().flatten() {
+        refuse_own(&target.to_string_lossy(), &args.file)?;
     }
     let progress = Progress::new(out, "restore", Unit::Bytes);
     let size = args.file.metadata().map_or(0, |file| file.len());
