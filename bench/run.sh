@@ -22,6 +22,8 @@ bench() { # NAME ARGUMENTS...
         --html "$dir/reports/$name.html" --report "$dir/reports/$name.json"
 }
 bench check "$dir/inodes.img"
+bench repair "$dir/inodes.img" "$dir"
+bench metadump "$dir/inodes.img" "$dir"
 bench bulkstat "$dir/inodes.img" 2
 bench get "$dir/files.img" "$dir"
 bench find "$dir/files.img"

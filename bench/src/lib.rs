@@ -5,6 +5,7 @@
 //! | [`frame`] | arguments, turns and reports of every program |
 //! | [`contest`] | contenders that alternate turn by turn, and their table |
 //! | [`grid`] | several figures of each row, the median of all turns |
+//! | [`processes`] | programs that do the same to a file: time and memory |
 //! | [`kernel`] | the kernel's side |
 //! | [`array`](mod@array) | the array of the md benchmarks |
 //! | [`mount`](mod@mount) | mounted filesystems side by side |
@@ -15,3 +16,4 @@ pub mod frame;
 pub mod grid;
 pub mod kernel;
 pub mod mount;
+pub mod processes;

@@ -8,19 +8,15 @@
 //! after it. Both sides must find the volume clean.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use xfskit_bench::contest::{Contest, Quantity};
 use xfskit_bench::frame::{self, Result, section};
-use xfskit_bench::kernel::drop_caches;
+use xfskit_bench::processes::{cold_and_warm, version};
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_check::{Options, check};
 use xfskit_workload::report::Section;
 
 pub(super) const TITLE: &str = "Check of a whole volume";
-
-/// One run of one contender: seconds of wall clock, seconds of processor time, MiB.
-type Run = [f64; 3];
 
 /// The hidden first argument that makes this benchmark our contender.
 const OURS: &str = "--check";
@@ -47,31 +43,13 @@ pub(super) fn main() -> ExitCode {
 fn measure(Args { image, repairs }: &Args, turns: usize) -> Result<Vec<Section>> {
     let image = image.to_string_lossy();
     let own = std::env::current_exe()?.to_string_lossy().into_owned();
-    let mut names = vec!["xfskit check".to_owned()];
-    let mut commands = vec![vec![own, "check".to_owned(), OURS.to_owned(), image.to_string()]];
+    let ours = vec![own, "check".to_owned(), OURS.to_owned(), image.to_string()];
+    let mut contenders = vec![("xfskit check".to_owned(), ours)];
     for repair in repairs {
-        names.push(format!("{} -n", version(repair)?));
-        commands.push([repair, "-n", "-f", &image].map(str::to_owned).to_vec());
+        let command = [repair, "-n", "-f", &image].map(str::to_owned).to_vec();
+        contenders.push((format!("{} -n", version(repair)?), command));
     }
-    let names: Vec<(String, &str)> = names.into_iter().map(|name| (name, "a file")).collect();
-    let contests = |cache: &str| {
-        [("wall time", "s", 2), ("processor time", "s", 2), ("peak memory", "MiB", 1)].map(
-            |(what, unit, digits)| {
-                Contest::new(format!("{cache}: {what}"), Quantity::cost(unit, digits), 0, &names)
-            },
-        )
-    };
-    let (mut cold, mut warm) = (contests("cold"), contests("warm"));
-    for _ in 0..turns {
-        for (n, command) in commands.iter().enumerate() {
-            drop_caches()?;
-            for contests in [&mut cold, &mut warm] {
-                let run = run(command)?;
-                contests.iter_mut().zip(run).for_each(|(contest, value)| contest.add(n, value));
-            }
-        }
-    }
-    let tables = cold.iter().chain(&warm).map(Contest::table).collect();
+    let tables = cold_and_warm(&contenders, turns, || Ok(()))?;
     Ok(vec![section("Check", &[], tables)])
 }
 
@@ -91,24 +69,4 @@ fn run_check(image: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Returns the version that the tool prints: "xfs_repair version 6.1.0".
-fn version(repair: &str) -> std::io::Result<String> {
-    let out = Command::new(repair).arg("-V").output()?;
-    Ok(String::from_utf8_lossy(&out.stdout).trim().replace(" version", ""))
-}
-
-fn run(command: &[String]) -> Result<Run> {
-    let out = Command::new("/usr/bin/time").args(["-f", "%e %U %S %M"]).args(command).output()?;
-    let output = String::from_utf8_lossy(&out.stderr).into_owned();
-    if !out.status.success() {
-        return Err(format!("{} finds corruption: {output}", command[0]).into());
-    }
-    let numbers = output.lines().last().unwrap_or("").split(' ').map(str::parse);
-    let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
-    let [wall, user, system, memory] = numbers[..] else {
-        return Err(format!("/usr/bin/time printed {output}").into());
-    };
-    Ok([wall, user + system, memory / 1024.0])
 }

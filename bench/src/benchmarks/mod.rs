@@ -24,6 +24,6 @@ macro_rules! benchmarks {
 }
 
 benchmarks! {
-    against batch bulkstat check crc create degraded fill find from get growth journal mount parity
-    rebuild scale
+    against batch bulkstat check crc create degraded fill find from get growth journal metadump mount
+    parity rebuild repair scale
 }
