@@ -112,9 +112,19 @@ impl OverlayDevice {
 
 impl BlockDevice for OverlayDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
-    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals; its holes
-    // may have been written.
-    plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
+    // Writes go to memory, so the device below neither zeroes, nor discards, nor heals.
+    plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, heal);
+    /// Skips holes below that were not written.
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
+        let below = self.base.skip_hole(offset);
+        if below == offset {
+            return offset;
+        }
+        let spilled = self.limited.iter().flat_map(|limited| limited.spill.pages());
+        let spilled = spilled.filter(|page| (page + 1) * PAGE > offset.0);
+        let written = spilled.map(|page| ByteOffset(page * PAGE).max(offset)).min();
+        self.changed.next(offset).into_iter().chain(written).fold(below, ByteOffset::min)
+    }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;
         self.read_over(offset, buf)
@@ -223,6 +233,21 @@ mod tests {
         let ranges: Vec<_> =
             view.changed_ranges().into_iter().map(|r| (r.start.0, r.end.0)).collect();
         assert_eq!(ranges, [(4096, 12_288), (16_384, 20_480), (36_864, 40_000)]);
+    }
+
+    #[test]
+    fn holes_below_that_were_written_are_not_skipped() {
+        let base: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(1 << 20)));
+        base.write_at(ByteOffset(512 << 10), b"below").unwrap();
+        let plain = OverlayDevice::new(Arc::clone(&base));
+        let limited = OverlayDevice::new(base).limited_to(ByteLen(0), &std::env::temp_dir());
+        for view in [plain, limited] {
+            assert_eq!(view.skip_hole(ByteOffset(0)), ByteOffset(512 << 10));
+            view.write_at(ByteOffset(10_000), b"above").unwrap();
+            assert_eq!(view.skip_hole(ByteOffset(0)), ByteOffset(8192));
+            assert_eq!(view.skip_hole(ByteOffset(9000)), ByteOffset(9000));
+            assert_eq!(view.skip_hole(ByteOffset(12_288)), ByteOffset(512 << 10));
+        }
     }
 
     #[test]

@@ -47,15 +47,22 @@ pub(crate) fn chunks(
     let (runs, evidence) = places(geo, survey);
     let mut found = Found { geo, agno: survey.agno, chunks: Vec::new() };
     let mut blocks = Vec::new();
-    for run in runs {
-        for start in (run.start..run.start + run.len).step_by(BATCH as usize) {
-            let len = BATCH.min(run.start + run.len - start);
-            blocks.resize(len as usize * geo.blocksize(), 0);
+    for Run { mut start, len } in runs {
+        let end = start + len;
+        while start < end {
             let at = geo.agb_to_daddr(survey.agno, AgBlock(start)).byte_offset();
+            let hole = (dev.skip_hole(at).0 - at.0) >> geo.blocklog;
+            if hole > 0 {
+                start = start.saturating_add(u32::try_from(hole).unwrap_or(u32::MAX));
+                continue;
+            }
+            let len = BATCH.min(end - start);
+            blocks.resize(len as usize * geo.blocksize(), 0);
             dev.read_at(at, &mut blocks)?;
             for (agbno, block) in (start..).zip(blocks.chunks_exact(geo.blocksize())) {
                 found.add(AgBlock(agbno), block);
             }
+            start += len;
         }
     }
     let in_use = |chunk: &Chunk| chunk.used() != 0;
