@@ -17,7 +17,7 @@ pub type Contender = (String, Vec<String>);
 /// One run: seconds of wall clock, seconds of processor time, MiB.
 type Run = [f64; 3];
 
-/// What is measured of a run: its name, its unit, its digits.
+/// The figures of a run: name, unit, digits.
 const MEASURED: [(&str, &str, u8); 3] =
     [("wall time", "s", 2), ("processor time", "s", 2), ("peak memory", "MiB", 1)];
 

@@ -116,8 +116,8 @@ impl Target {
         }
     }
 
-    /// Returns true if the target is on the file or device `path`, whole or in part: by this name or
-    /// another one.
+    /// Returns true if the target is on the file or device `path`, whole or in part: by this name
+    /// or another one.
     pub fn is_on(&self, path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         target::files(&self.parsed).iter().any(|file| same_file(file, path))

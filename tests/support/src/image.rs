@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ByteOffset, index};
@@ -234,9 +234,11 @@ impl Mount {
         }
         let path = std::mem::take(&mut self.path);
         let mut refusal = String::new();
-        // Another process (a desktop's indexer, a child between fork and exec) may hold the mount
-        // for a moment.
-        for n in 0..12 {
+        // Another process may hold the mount for a moment: a desktop's indexer, or a child between
+        // fork and exec, which closes its copies of the parent's files first. Where one of these is
+        // below a frozen mount, the child waits for the thaw.
+        let end = Instant::now() + Duration::from_secs(60);
+        for n in 0.. {
             match run(Command::new("umount").arg(&path)) {
                 Ok(_) => {
                     let _ = fs::remove_dir(&path);
@@ -244,11 +246,33 @@ impl Mount {
                 }
                 Err(why) => refusal = why,
             }
-            std::thread::sleep(Duration::from_millis(2 << n));
+            if Instant::now() > end {
+                refusal = format!("{refusal}held by {:?}", holders(&path));
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2 << n.min(9)));
         }
         let _ = Command::new("umount").arg("--lazy").arg(&path).status();
         Err(refusal)
     }
+}
+
+/// Returns the processes that have files or directories below `mount` open: the name of each, and
+/// what it holds.
+fn holders(mount: &Path) -> Vec<String> {
+    let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut held = Vec::new();
+    for process in list(Path::new("/proc")) {
+        let process = process.path();
+        let links = list(&process.join("fd")).map(|fd| fd.path());
+        for link in links.chain([process.join("cwd"), process.join("root")]) {
+            if fs::read_link(&link).is_ok_and(|place| place.starts_with(mount)) {
+                let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+                held.push(format!("{} {}", name.trim(), link.display()));
+            }
+        }
+    }
+    held
 }
 
 impl Drop for Mount {
