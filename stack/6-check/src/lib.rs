@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | 1 | `superblocks`, `journal` | the primary superblock, the secondaries, the journal's state |
 //! | 2 | `groups`, `btree`, `freespace`, `chunks` | AG headers, free-space and inode btrees |
-//! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
+//! | 3 | `inodes`, `forks`, `fork_map`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
 //! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as the btrees record |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
@@ -26,6 +26,7 @@ mod datree;
 mod dirs;
 mod extent;
 mod finding;
+mod fork_map;
 mod forks;
 mod freespace;
 mod groups;
@@ -60,6 +61,7 @@ use xfskit_format::sb::{SbError, Superblock};
 use xfskit_units::{AgNumber, index};
 
 pub use finding::{Finding, Healing};
+pub use fork_map::{ForkMap, fork_map};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
 pub use survey::{GroupSurvey, KnownChunks, Run, Survey};

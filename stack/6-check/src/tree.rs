@@ -111,10 +111,22 @@ fn roots(shared: &Context<'_, '_>) -> Vec<(&'static str, Ino)> {
     roots
 }
 
+/// Returns true if all entries of the volume are known.
+fn all_known(shared: &Context<'_, '_>, dirs: &Directories) -> bool {
+    let is_directory = |ino: Ino| {
+        let kind = rank_of(shared, ino).map(|rank| shared.table.kind(rank));
+        kind == Some(Kind::Used(FileType::Directory))
+    };
+    dirs.complete
+        && shared.groups.iter().all(|group| group.chunks.complete)
+        && roots(shared).iter().all(|(_, root)| is_directory(*root))
+}
+
 /// Checks that every directory is below a root, has one parent, and names it in "..".
 pub(crate) fn check_tree_shape(shared: &Context<'_, '_>, dirs: &Directories) {
     let roots: Vec<Ino> = roots(shared).into_iter().map(|(_, ino)| ino).collect();
     let vol = shared.vol;
+    let complete = all_known(shared, dirs);
     for entry in &dirs.dotdots {
         let ctx = vol.ctx(inode::location(&vol.geo, entry.dir));
         let from = dirs.subdirs.partition_point(|b| b.dir < entry.dir);
@@ -127,6 +139,9 @@ pub(crate) fn check_tree_shape(shared: &Context<'_, '_>, dirs: &Directories) {
             continue;
         }
         vol.sink.error(ctx.at_most("dir.parents", 1, parents));
+        if parents == 0 && complete {
+            check_disconnected(shared, entry.dir);
+        }
         if let Some(entry_to) = named.clone().next()
             && !named.clone().any(|p| p.parent == entry.parent)
         {
@@ -172,7 +187,7 @@ fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
 /// Checks that every inode has as many links as it records, and that its parent pointers match.
 pub(crate) fn check_links(shared: &Context<'_, '_>, dirs: &Directories) {
     let vol = shared.vol;
-    let complete = dirs.complete && shared.groups.iter().all(|g| g.chunks.complete);
+    let complete = all_known(shared, dirs);
     let attrs_known = shared.attrs_known.load(Ordering::Relaxed);
     for (agno, group) in vol.geo.ags().zip(shared.groups) {
         let ranks = group.chunks.base * INODES_PER_CHUNK as usize..;
@@ -209,18 +224,27 @@ fn check_link_count(
 ) {
     let vol = shared.vol;
     let ctx = vol.ctx(inode::location(&vol.geo, ino));
-    // A directory that no entry names still names itself.
-    let own = u32::from(file_type == FileType::Directory);
-    if links <= own && !roots(shared).iter().any(|(_, root)| *root == ino) {
-        // The inode was unlinked but open when the journal stopped. Replay, or the next mount,
-        // frees it.
-        let waiting = !vol.log_clean && nlink == 0;
-        if complete && !waiting {
-            let wanted = "a directory that names it";
-            vol.sink.error(ctx.fail("inode.disconnected", wanted, "no directory names it"));
+    // A directory without a name is reported with the tree: it names itself, and its subdirectories
+    // name it.
+    let is_directory = file_type == FileType::Directory;
+    if links <= u32::from(is_directory) && !roots(shared).iter().any(|(_, root)| *root == ino) {
+        if complete && !is_directory {
+            check_disconnected(shared, ino);
         }
     } else if links != nlink && (complete || links > nlink) {
         vol.sink.error(ctx.eq("inode.nlink", links, nlink));
+    }
+}
+
+/// Reports an inode that no directory names, unless it was unlinked but open when the journal
+/// stopped: replay, or the next mount, frees that one.
+fn check_disconnected(shared: &Context<'_, '_>, ino: Ino) {
+    let vol = shared.vol;
+    let nlink = rank_of(shared, ino).map(|rank| shared.table.nlink(rank));
+    if vol.log_clean || nlink != Some(0) {
+        let ctx = vol.ctx(inode::location(&vol.geo, ino));
+        let wanted = "a directory that names it";
+        vol.sink.error(ctx.fail("inode.disconnected", wanted, "no directory names it"));
     }
 }
 

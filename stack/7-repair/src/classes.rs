@@ -52,7 +52,7 @@ impl Classes {
         let agno = finding.corruption.at.agno;
         let of_group = OF_GROUP.iter().any(|prefix| id.starts_with(prefix));
         match agno {
-            Some(agno) if of_group && id != "block.claimed-twice" => {
+            Some(agno) if of_group && !matches!(id, "block.claimed-twice" | "inobt.free") => {
                 self.groups.entry(agno).or_default().push(finding);
             }
             Some(agno) if id.starts_with("sb.") && agno.0 > 0 => {

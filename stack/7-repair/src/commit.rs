@@ -4,16 +4,19 @@
 //! 2. A dirty journal: all that its replay changes is written in place, then the journal itself,
 //!    which is clean from then on. A crash before that leaves one that is replayed again.
 //! 3. The primary superblock is marked: Linux refuses the volume until it is repaired.
-//! 4. All other ranges are written, and made durable.
+//! 4. Blocks of files that are made again are written: directories, attributes, maps. They are
+//!    blocks that no file used. Then the inodes, which lead to them. Then everything else: what
+//!    groups have of their own. Each is made durable before the next begins.
 //! 5. The primary superblock is written without the mark.
 //!
-//! A crash after the third step leaves a volume that the same repair finishes: it finds the same
-//! files, since none of their blocks is written.
+//! A crash after the third step leaves a volume that the same repair finishes: each inode is the old
+//! one, with all of its old blocks, or the new one.
 
 use std::ops::Range;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_units::{ByteOffset, index};
+use xfskit_format::rmap::{self, owner};
+use xfskit_units::{ByteOffset, Daddr, index};
 
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
@@ -34,7 +37,7 @@ impl Prepared {
     /// goes to `undo` first.
     ///
     /// # Errors
-    /// [`Error::NotClean`] and [`Error::UndoFile`]: nothing was written. [`Error::Commit`]: the
+    /// [`Error::NotClean`], [`Error::Losses`] and [`Error::UndoFile`]: nothing was written. [`Error::Commit`]: the
     /// volume is marked, and the same repair finishes it.
     pub fn commit(
         &self,
@@ -43,6 +46,10 @@ impl Prepared {
     ) -> Result<Committed> {
         if !self.is_clean() {
             return Err(Error::NotClean { errors: self.after().errors + self.after().fatals });
+        }
+        let lost = self.plan().losses().count() as u64;
+        if lost > self.accepted.0 {
+            return Err(Error::Losses { lost, accepted: self.accepted.0 });
         }
         if self.bytes() == 0 {
             return Ok(Committed { ranges: 0, bytes: 0 });
@@ -110,14 +117,66 @@ impl Prepared {
         target.write_at(ByteOffset(0), &superblocks::sector(&self.geo, &marked))?;
         target.flush()?;
         let behind = ByteOffset(first.len() as u64);
-        for range in &self.changed {
-            copy(&self.overlay, target, &(range.start.max(behind)..range.end), done)?;
+        for stage in [Stage::Blocks, Stage::Inodes, Stage::Groups] {
+            for range in &self.changed {
+                for part in self.parts(range.start.max(behind)..range.end, stage) {
+                    copy(&self.overlay, target, &part, done)?;
+                }
+            }
+            target.flush()?;
         }
-        target.flush()?;
         target.write_at(ByteOffset(0), &first)?;
         target.flush()?;
         done.bytes += first.len() as u64;
         Ok(())
+    }
+}
+
+/// What is written together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Blocks of files.
+    Blocks,
+    Inodes,
+    /// Everything else.
+    Groups,
+}
+
+impl Prepared {
+    /// Returns the parts of a range that are written in a stage.
+    fn parts(&self, range: Range<ByteOffset>, stage: Stage) -> Vec<Range<ByteOffset>> {
+        let mut parts: Vec<Range<ByteOffset>> = Vec::new();
+        let block = self.geo.blocksize() as u64;
+        let mut start = range.start;
+        while start < range.end {
+            let next = (start.0 / block).saturating_add(1).saturating_mul(block);
+            let end = range.end.min(ByteOffset(next));
+            if self.stage(start) == stage {
+                match parts.last_mut() {
+                    Some(last) if last.end == start => last.end = end,
+                    _ => parts.push(start..end),
+                }
+            }
+            start = end;
+        }
+        parts
+    }
+
+    /// Returns the stage in which the block at `at` is written.
+    fn stage(&self, at: ByteOffset) -> Stage {
+        let place = self.geo.daddr_to_agb(Daddr(at.0 / 512));
+        let group = place.and_then(|(agno, agbno)| {
+            let group = self.survey.groups.iter().find(|group| group.agno == agno)?;
+            Some((group, agbno))
+        });
+        let Some((group, agbno)) = group else { return Stage::Groups };
+        let behind = group.owners.partition_point(|rec| rec.start() <= agbno);
+        let covers = |rec: &&rmap::Rec| agbno.0 - rec.start().0 < rec.len().0;
+        match group.owners[..behind].iter().next_back().filter(covers).map(|rec| rec.owner.get()) {
+            Some(owner::INODES) => Stage::Inodes,
+            Some(owner) if owner.cast_signed() >= 0 => Stage::Blocks,
+            _ => Stage::Groups,
+        }
     }
 }
 

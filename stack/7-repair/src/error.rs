@@ -31,6 +31,26 @@ pub enum Error {
         /// Blocks that are missing.
         missing: u32,
     },
+    /// The volume has too few free blocks for what is made again.
+    #[error("there is no room for what is made again: {missing} blocks are missing")]
+    NoBlocks {
+        /// Blocks that are missing.
+        missing: u64,
+    },
+    /// The content of an inode does not fit it.
+    #[error("inode {ino} cannot hold what was found of it")]
+    NoFit {
+        /// The inode.
+        ino: u64,
+    },
+    /// Losses were not accepted.
+    #[error("{lost} losses, of which {accepted} are accepted")]
+    Losses {
+        /// All losses.
+        lost: u64,
+        /// Accepted losses.
+        accepted: u64,
+    },
     /// The changes would overwrite a block of a file. It is a defect of this program.
     #[error("block {agbno} of group {agno} belongs to a file, and would be overwritten")]
     OverwritesFile {
@@ -101,9 +121,15 @@ impl Error {
                 "Copy off what can be read (`xfskit get --no-recovery`) before `xfs_repair -L` \
                  discards the journal."
             }
-            Self::NoRoom { .. } => "Nothing was written. Copy off what can be read.",
+            Self::NoRoom { .. } | Self::NoBlocks { .. } => {
+                "Nothing was written. Copy off what can be read."
+            }
             Self::NotClean { .. } => {
                 "Nothing was written. The plan names what cannot be repaired yet; `xfs_repair` may."
+            }
+            Self::Losses { .. } => {
+                "Nothing was written. --salvage copies out what can be read; --accept-loss all \
+                 repairs all the same."
             }
             Self::Commit(_) => "Run the same command again when the device can be written.",
             Self::UndoFile { source, .. } if source.kind() != io::ErrorKind::NotFound => {

@@ -40,7 +40,7 @@ pub(crate) fn plan(geo: &Geometry, survey: &GroupSurvey) -> Result<Group> {
 }
 
 /// Returns the blocks of a group that no file uses, by block.
-fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
+pub(crate) fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
     let length = geo.ag_length(survey.agno);
     let (mut free, mut at) = (Vec::new(), 0);
     let used = survey.owners.iter().map(|rec| (rec.start().0, rec.len().0));
@@ -55,14 +55,37 @@ fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
 }
 
 /// Writes a group. Its first sector, the superblock, stays as it is.
-pub(crate) fn write(dev: &dyn BlockDevice, geo: &Geometry, group: &Group) -> Result<()> {
+///
+/// # Errors
+/// [`Error::OverwritesFile`] if a block of a file would be overwritten.
+pub(crate) fn write(
+    dev: &dyn BlockDevice,
+    geo: &Geometry,
+    group: &Group,
+    survey: &GroupSurvey,
+) -> Result<()> {
+    let agno = group.agno;
     let mut superblock = vec![0; geo.sectsize()];
-    dev.read_at(at(geo, group.agno, AgBlock(0)), &mut superblock)?;
+    dev.read_at(at(geo, agno, AgBlock(0)), &mut superblock)?;
     for (agbno, block) in group.blocks_below(geo, &superblock) {
-        dev.write_at(at(geo, group.agno, agbno), &block)?;
+        if agbno > geo.ag_header_last() && is_of_file(survey, agbno) {
+            return Err(Error::OverwritesFile { agno: agno.0, agbno: agbno.0 });
+        }
+        dev.write_at(at(geo, agno, agbno), &block)?;
     }
     Ok(())
 }
+
+/// Returns true if a file uses a block.
+fn is_of_file(survey: &GroupSurvey, agbno: AgBlock) -> bool {
+    let behind = survey.owners.partition_point(|rec| rec.start() <= agbno);
+    let before = survey.owners[..behind].iter().rev();
+    // Extents that files share overlap, so that a long one may begin before others.
+    before.take(OVERLAPS_MAX).any(|rec| agbno.0 - rec.start().0 < rec.len().0)
+}
+
+/// Extents that are looked at before a block.
+const OVERLAPS_MAX: usize = 64;
 
 fn at(geo: &Geometry, agno: AgNumber, agbno: AgBlock) -> ByteOffset {
     geo.agb_to_daddr(agno, agbno).byte_offset()

@@ -9,8 +9,13 @@
 //! | --- | --- |
 //! | [`plan`] | what a repair does, on which evidence |
 //! | [`prepare`] | the order: journal, survey, changes, second check |
-//! | `classes` | which findings can be repaired, and by what |
-//! | `discover` | inode chunks of a group whose inode btrees are lost |
+//! | `classes`, `damage` | which findings can be repaired, and by what |
+//! | `view`, `links` | what is read of files, and of the entries that name them |
+//! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
+//! | `files` | damaged inodes, layer by layer |
+//! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
+//! | `directories`, `attributes`, `targets` | what the forks hold, made again |
+//! | `orphans` | inodes without a name |
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |
 //! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
@@ -18,27 +23,36 @@
 //! | `changes` | the sectors that differ |
 //! | [`commit`] | the order of writing |
 //! | [`mod@undo`] | the undo file |
-//!
-//! So far everything can be repaired that the files of a volume determine: all of a group but its
-//! inodes. Damage of the files themselves is named in the plan, and nothing is written then.
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod attributes;
 mod changes;
+mod chunk_bits;
 mod classes;
 pub mod commit;
+mod core_fields;
+mod damage;
+mod directories;
 mod discover;
 pub mod error;
+mod files;
+mod forks;
 mod groups;
 mod inodes;
+mod links;
+mod orphans;
 pub mod plan;
 pub mod prepare;
+mod room;
 mod steps;
 mod superblocks;
+mod targets;
 pub mod undo;
+mod view;
 
 pub use commit::Committed;
 pub use error::{Error, Result};
 pub use plan::{Plan, Step, StepKind};
-pub use prepare::{Prepared, Repair};
+pub use prepare::{AcceptLoss, Prepared, Repair};
 pub use undo::{UndoFile, Undone, undo};

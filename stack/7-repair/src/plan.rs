@@ -13,8 +13,14 @@ pub enum StepKind {
     Journal,
     /// The btrees, the free list and the headers of a group are made again.
     Group,
-    /// A counter of an inode.
+    /// The core or the maps of an inode.
     Inode,
+    /// A directory is made again.
+    Directory,
+    /// The attributes of an inode are made again.
+    Attributes,
+    /// An inode without a name gets one.
+    Orphan,
     /// The primary superblock and its counters.
     Superblock,
     /// A copy of the superblock.
@@ -45,6 +51,10 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Findings for which there is no repair yet.
     pub beyond: Vec<Finding>,
+    /// Inodes that are freed, because they are beyond use.
+    pub cleared: u64,
+    /// Entries that are left out, because they name no inode in use.
+    pub dropped: u64,
 }
 
 impl Plan {
@@ -53,9 +63,21 @@ impl Plan {
         self.steps.is_empty() && self.beyond.is_empty()
     }
 
+    /// Returns the losses of all steps.
+    pub fn losses(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(|step| &step.lost).map(String::as_str)
+    }
+
     /// Returns the step with this id.
     pub fn step(&self, id: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.id == id)
+    }
+}
+
+impl Step {
+    /// Returns the step with the findings that it repairs.
+    pub(crate) fn for_findings(self, findings: Vec<Finding>) -> Self {
+        Self { findings, ..self }
     }
 }
 

@@ -13,11 +13,17 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
 use crate::changes::changed;
 use crate::classes::Classes;
+use crate::damage;
 use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::plan::{Plan, Step, StepKind};
 use crate::steps::Changes;
 use crate::superblocks;
+use crate::view::View;
+
+/// Layers that are repaired at most: each changes something, and damage below damage is rare.
+const LAYERS_MAX: usize = 16;
 
 /// How a volume is repaired: a builder.
 #[derive(Clone)]
@@ -26,6 +32,7 @@ pub struct Repair<'r> {
     threads: usize,
     memory: ByteLen,
     spill_dir: PathBuf,
+    accepted: AcceptLoss,
     progress: &'r dyn Progress,
 }
 
@@ -35,6 +42,7 @@ impl Default for Repair<'_> {
             threads: 1,
             memory: ByteLen(1 << 30),
             spill_dir: std::env::temp_dir(),
+            accepted: AcceptLoss::NONE,
             progress: &Silent,
         }
     }
@@ -54,10 +62,24 @@ pub struct Prepared {
     pub(crate) of_replay: Vec<Range<ByteOffset>>,
     /// The ranges that differ after that, ascending.
     pub(crate) changed: Vec<Range<ByteOffset>>,
+    /// What the files use after the repair.
+    pub(crate) survey: Survey,
+    pub(crate) accepted: AcceptLoss,
     plan: Plan,
     before: Report,
     after: Report,
     left: Vec<Finding>,
+}
+
+/// How many losses of a plan a commit accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptLoss(pub u64);
+
+impl AcceptLoss {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Any number.
+    pub const ALL: Self = Self(u64::MAX);
 }
 
 /// A volume as it was before it is changed.
@@ -67,6 +89,27 @@ struct Surveyed {
     classes: Classes,
     /// How the inodes of groups were found whose inode btrees are lost.
     evidence: BTreeMap<AgNumber, Evidence>,
+}
+
+/// What is known of groups whose inode btrees are not read again.
+#[derive(Default)]
+struct Known {
+    chunks: KnownChunks,
+    /// How their inodes were found, where the btrees are lost.
+    evidence: BTreeMap<AgNumber, Evidence>,
+    /// Their findings.
+    findings: BTreeMap<AgNumber, Vec<Finding>>,
+}
+
+impl Known {
+    /// Keeps the findings of groups that are known now, unless there are some already.
+    fn keep(&mut self, groups: BTreeMap<AgNumber, Vec<Finding>>) {
+        for (agno, findings) in groups {
+            if self.chunks.contains_key(&agno) {
+                self.findings.entry(agno).or_insert(findings);
+            }
+        }
+    }
 }
 
 impl<'r> Repair<'r> {
@@ -84,6 +127,12 @@ impl<'r> Repair<'r> {
     /// Keeps changes to about `memory` bytes of memory; more go to a file without a name in `dir`.
     pub fn memory(mut self, memory: ByteLen, dir: &Path) -> Self {
         (self.memory, self.spill_dir) = (memory, dir.to_owned());
+        self
+    }
+
+    /// Accepts so many losses of the plan; none by default.
+    pub fn accept_loss(mut self, accepted: AcceptLoss) -> Self {
+        self.accepted = accepted;
         self
     }
 
@@ -108,7 +157,8 @@ impl<'r> Repair<'r> {
             Some(replayed) => self.overlay(&(Arc::clone(replayed) as _)),
             None => self.overlay(&target),
         };
-        let Surveyed { before, survey, classes, evidence } = self.surveyed(&*overlay)?;
+        let (before, surveyed) = self.mended(&overlay, &mut plan)?;
+        let Surveyed { survey, classes, evidence, .. } = surveyed;
         let geo = survey.superblock.geometry();
         let mut changes =
             Changes { overlay: &overlay, geo: &geo, survey: &survey, plan: &mut plan };
@@ -117,7 +167,7 @@ impl<'r> Repair<'r> {
         let after = check::check(&*overlay, None, &self.options(), &mut |finding| {
             left.push(finding);
         })?;
-        let superblock = survey.superblock;
+        let superblock = survey.superblock.clone();
         let sector = geo.sectsize();
         let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
         let changed = changed(&overlay, sector)?;
@@ -128,6 +178,8 @@ impl<'r> Repair<'r> {
             superblock,
             of_replay,
             changed,
+            survey,
+            accepted: self.accepted,
             plan,
             before,
             after,
@@ -143,29 +195,57 @@ impl<'r> Repair<'r> {
         }
     }
 
+    /// Repairs inodes and what they hold, layer by layer. Returns the counts of the first survey, and
+    /// the last survey.
+    fn mended(&self, overlay: &Arc<OverlayDevice>, plan: &mut Plan) -> Result<(Report, Surveyed)> {
+        let mut known = Known::default();
+        let mut first = None;
+        for _ in 0..LAYERS_MAX {
+            let mut surveyed = self.surveyed(&**overlay, &mut known)?;
+            let before = first.get_or_insert_with(|| surveyed.before.clone()).clone();
+            let beyond = &mut surveyed.classes.beyond;
+            let damages = damage::of(beyond);
+            if damages.is_empty() {
+                return Ok((before, surveyed));
+            }
+            let geo = surveyed.survey.superblock.geometry();
+            let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
+            let (changed, left) = files::mend(view, &**overlay, damages, &mut known.chunks, plan)?;
+            if !changed {
+                beyond.extend(left);
+                return Ok((before, surveyed));
+            }
+            // Groups that become known now are not read again: their findings are kept.
+            known.keep(surveyed.classes.groups);
+        }
+        let surveyed = self.surveyed(&**overlay, &mut known)?;
+        let before = first.unwrap_or_else(|| surveyed.before.clone());
+        Ok((before, surveyed))
+    }
+
     /// Surveys the volume. Where the inode btrees of a group are lost, its inodes are looked for,
     /// and the volume is surveyed with them.
-    fn surveyed(&self, dev: &dyn BlockDevice) -> Result<Surveyed> {
-        let (before, survey, classes) = self.survey(dev, None)?;
+    fn surveyed(&self, dev: &dyn BlockDevice, known: &mut Known) -> Result<Surveyed> {
+        let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
+        let (mut before, mut survey, mut classes) = self.survey(dev, chunks)?;
         let lost: Vec<_> = survey.groups.iter().filter(|group| !group.chunks_complete).collect();
-        let (mut known, mut evidence) = (KnownChunks::new(), BTreeMap::new());
-        if lost.is_empty() {
-            return Ok(Surveyed { before, survey, classes, evidence });
-        }
-        let geo = survey.superblock.geometry();
-        for group in lost {
-            let (chunks, by) = discover::chunks(dev, &geo, group)?;
-            known.insert(group.agno, chunks);
-            evidence.insert(group.agno, by);
-        }
-        let (before, survey, mut again) = self.survey(dev, Some(&known))?;
-        // The second survey did not read these btrees: their findings are those of the first.
-        for (agno, findings) in classes.groups {
-            if known.contains_key(&agno) {
-                again.groups.insert(agno, findings);
+        if !lost.is_empty() {
+            let geo = survey.superblock.geometry();
+            for group in lost {
+                let (chunks, by) = discover::chunks(dev, &geo, group)?;
+                known.chunks.insert(group.agno, chunks);
+                known.evidence.insert(group.agno, by);
             }
+            known.keep(classes.groups);
+            (before, survey, classes) = self.survey(dev, Some(&known.chunks))?;
         }
-        Ok(Surveyed { before, survey, classes: again, evidence })
+        // The survey does not read the btrees of known groups.
+        for agno in known.chunks.keys() {
+            let findings = known.findings.get(agno).cloned().unwrap_or_default();
+            classes.groups.insert(*agno, findings);
+        }
+        let evidence = known.evidence.clone();
+        Ok(Surveyed { before, survey, classes, evidence })
     }
 
     fn survey(
@@ -262,10 +342,17 @@ impl Prepared {
     }
 
     /// Returns true if the volume is clean after the repair, and every inode and every entry of a
-    /// directory is still there. Only then can it be committed.
+    /// directory is still there, but those that the plan names. Only then can it be committed.
     pub fn is_clean(&self) -> bool {
-        let counts = |report: &Report| (report.inodes, report.directories, report.entries);
-        self.after.clean() && counts(&self.after) == counts(&self.before)
+        let (before, after) = (&self.before, &self.after);
+        after.clean()
+            && after.inodes + self.plan.cleared >= before.inodes
+            && after.entries + self.plan.dropped >= before.entries
+    }
+
+    /// Returns true if the plan has more losses than are accepted.
+    pub fn loses_too_much(&self) -> bool {
+        self.plan.losses().count() as u64 > self.accepted.0
     }
 
     /// Returns the bytes that a commit writes.

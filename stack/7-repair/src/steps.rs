@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use xfskit_block::OverlayDevice;
 use xfskit_check::{Finding, GroupSurvey, Survey};
-use xfskit_format::rmap::owner;
 use xfskit_format::sb::Superblock;
-use xfskit_units::{AgNumber, ByteLen, Geometry};
+use xfskit_units::{AgNumber, Geometry};
 
-use crate::changes::changed;
 use crate::classes::Classes;
 use crate::discover::Evidence;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inodes::Wrong;
 use crate::plan::{Plan, Step, StepKind};
 use crate::{groups, superblocks};
@@ -43,9 +41,6 @@ impl Changes<'_> {
                 None => classes.beyond.extend(findings),
             }
         }
-        if has_groups {
-            self.verify_untouched()?;
-        }
         for (wrong, finding) in classes.inodes {
             if wrong.set(self.overlay, self.geo)? {
                 self.plan.steps.push(inode_step(&wrong, finding));
@@ -70,7 +65,7 @@ impl Changes<'_> {
     ) -> Result<()> {
         let agno = found.agno;
         let group = groups::plan(self.geo, found)?;
-        groups::write(self.overlay, self.geo, &group)?;
+        groups::write(self.overlay, self.geo, &group, found)?;
         self.plan.steps.push(Step {
             id: format!("group.{agno}"),
             kind: StepKind::Group,
@@ -119,23 +114,6 @@ impl Changes<'_> {
             lost: Vec::new(),
             findings,
         });
-        Ok(())
-    }
-
-    /// Verifies that no block of a file was changed.
-    fn verify_untouched(&self) -> Result<()> {
-        let changed = changed(self.overlay, self.geo.sectsize())?;
-        for group in &self.survey.groups {
-            for rec in group.owners.iter().filter(|rec| rec.owner.get() != owner::FS) {
-                let start = self.geo.agb_to_daddr(group.agno, rec.start()).byte_offset();
-                let len = ByteLen(u64::from(rec.len().0) << self.geo.blocklog);
-                let next = changed.partition_point(|range| range.end <= start);
-                if changed.get(next).is_some_and(|range| range.start < start.saturating_plus(len)) {
-                    let (agno, agbno) = (group.agno.0, rec.start().0);
-                    return Err(Error::OverwritesFile { agno, agbno });
-                }
-            }
-        }
         Ok(())
     }
 }

@@ -177,8 +177,8 @@ pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
 pub use repair::{
-    PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind, Repaired, UndoFile, Undone,
-    undo,
+    AcceptLoss, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind, Repaired, UndoFile,
+    Undone, undo,
 };
 pub use snapshot::Snapshot;
 pub use superblock::Superblock;

@@ -10,8 +10,8 @@ use xfskit_target as target;
 use xfskit_units::ByteLen;
 
 pub use xfskit_repair::{
-    Committed as Repaired, Plan as RepairPlan, Step as RepairStep, StepKind as RepairStepKind,
-    UndoFile, Undone,
+    AcceptLoss, Committed as Repaired, Plan as RepairPlan, Step as RepairStep,
+    StepKind as RepairStepKind, UndoFile, Undone,
 };
 
 use crate::builder::cancel_method;
@@ -42,6 +42,7 @@ use crate::{CancelToken, Error, Progress, Result};
 pub struct Repair<'c> {
     threads: usize,
     memory: Option<u64>,
+    accepted: Option<AcceptLoss>,
     phases: Report<'c, (CheckPhase, Progress)>,
     control: Control<'c>,
 }
@@ -69,6 +70,12 @@ impl<'c> Repair<'c> {
     /// directory for temporary files. A GiB by default.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Accepts so many losses of the plan. None by default: a plan with losses is not written.
+    pub fn accept_loss(mut self, accepted: AcceptLoss) -> Self {
+        self.accepted = Some(accepted);
         self
     }
 
@@ -102,6 +109,7 @@ impl<'c> Repair<'c> {
             Some(memory) => repair.memory(ByteLen(memory), &std::env::temp_dir()),
             None => repair,
         };
+        let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
         let prepared = repair.prepare(below);
         if cancel.is_cancelled() {
@@ -133,9 +141,15 @@ impl PreparedRepair {
     }
 
     /// Returns true if the volume is clean after the repair, with every inode and every entry that
-    /// it had. Only then can it be committed.
+    /// it had, but those that the plan names. Only then can it be committed.
     pub fn is_clean(&self) -> bool {
         self.prepared.is_clean()
+    }
+
+    /// Returns true if the plan has more losses than are [accepted](Repair::accept_loss). Then it
+    /// cannot be committed.
+    pub fn loses_too_much(&self) -> bool {
+        self.prepared.loses_too_much()
     }
 
     /// Returns the bytes that a commit writes; 0 where there is nothing to repair.
@@ -156,8 +170,8 @@ impl PreparedRepair {
     /// refuses the volume (`needsrepair`); after a crash the same repair finishes it.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean) is false, and
-    /// those of writing.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean) is false or
+    /// [`loses_too_much`](Self::loses_too_much) is true, and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
     }

@@ -20,8 +20,7 @@ table! {
         "inode.onlink" Error "the old link count is 0",
             repair "would clear obsolete nlink field in version N inode N, currently N";
         "inode.metatype" Error "the type of a file of the metadata directories exists",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.nlink" Error "the link count is the number of entries that name the inode",
             repair "would have reset inode N nlinks from N to N";
         "inode.disconnected" Error "an inode in use is named by an entry",
@@ -119,26 +118,19 @@ table! {
         "inode.reflink" Error "a file that shares blocks has the flag",
             repair "setting reflink flag on inode N";
         "inode.metadata.mode" Error "a metadata file is a file or directory without permissions",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.uid" Error "a metadata file belongs to user 0",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.gid" Error "a metadata file belongs to group 0",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.dmevmask" Error "a metadata file has no DMAPI events",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.dmstate" Error "a metadata file has no DMAPI state",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.flags" Error "a metadata file has the flags that keep programs out",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.metadata.dax" Error "a metadata file does not ask for DAX",
-            repair "Metadata corruption detected at N, inode N dinode",
-            brings ["inode.disconnected"];
+            repair "Metadata corruption detected at N, inode N dinode";
         "inode.atime" Error "the nanoseconds of the access time",
             repair "Bad atime nsec N on inode N, would reset to zero";
         "inode.mtime" Error "the nanoseconds of the modification time",

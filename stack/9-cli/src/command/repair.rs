@@ -32,6 +32,7 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
         .threads(args.threads)
         .phases(|phase, at| progress.show(phase, at))
         .cancel(stop.token());
+    let repair = repair.accept_loss(args.accept_loss);
     let repair = args.memory.into_iter().fold(repair, xfskit::Repair::memory);
     let prepared = repair.prepare(name);
     drop(repair);
@@ -40,7 +41,8 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
     if let Some(id) = &args.explain {
         return explain(prepared.plan(), id, out);
     }
-    let status = if args.dry_run || !prepared.is_clean() {
+    let refused = !prepared.is_clean() || prepared.loses_too_much();
+    let status = if args.dry_run || refused {
         report(name, &prepared, None, out)?;
         ExitStatus::of(prepared.plan().is_empty())
     } else {
@@ -80,6 +82,7 @@ fn report(
             "target": name,
             "plan": plan,
             "clean": clean,
+            "losses": plan.losses().count(),
             "left": prepared.left(),
             "written_bytes": written.map_or(0, |written| written.bytes),
             "undo_file": done.and_then(|(_, undo)| undo).filter(|_| written.is_some()),
@@ -98,6 +101,12 @@ fn report(
                 None => Ok(()),
             }
         }
+        None if clean && prepared.loses_too_much() => writeln!(
+            text,
+            "{name}: {} losses, which are not accepted; nothing was written\n  `xfskit get` copies \
+             out what can be read; --accept-loss all repairs all the same",
+            plan.losses().count()
+        ),
         None if clean => {
             writeln!(
                 text,

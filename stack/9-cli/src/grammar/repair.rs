@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use xfskit::AcceptLoss;
 
 use super::name::Name;
 use crate::show::parse_size;
@@ -14,9 +15,11 @@ use crate::show::parse_size;
 /// second check finds the volume clean, with every file that it had.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What can be repaired so far is what the files of a volume determine: superblocks, the headers, free
-lists and btrees of groups, and their counters. Damage of the files themselves is named, and nothing
-is written then: `xfskit get` copies out what can be read.
+Superblocks, headers, free lists and btrees of groups, and all counters are made again from what the
+files use; inodes, extent maps, directories and attributes from what can be read of them. An inode
+that no directory names gets its name back from its parent pointer, or one in lost+found. Where a
+file or a part of it is lost, the plan says so, and is written only with --accept-loss. Other damage
+is named, and nothing is written then: `xfskit get` copies out what can be read.
 
 Before the first write all that is overwritten goes to an undo file, beside an image (IMAGE.undo)
 unless --undo-file names another; `xfskit undo` takes the repair back. Linux refuses the volume
@@ -27,6 +30,7 @@ Exit code 0: clean, or repaired. 1: damage remains. 2: the repair could not run.
 Examples:
   xfskit repair --dry-run disk.img               print the plan
   xfskit repair disk.img
+  xfskit repair --accept-loss 3 disk.img         write a plan with at most three losses
   xfskit repair --undo-file /srv/sdb1.undo /dev/sdb1
   xfskit repair --explain group.3 disk.img       the findings that a step of the plan repairs
   xfskit repair --json disk.img | jq -r .plan.steps[].id
@@ -46,12 +50,23 @@ pub(crate) struct Repair {
     /// Keep nothing: the repair cannot be taken back
     #[arg(long, conflicts_with = "undo_file")]
     pub no_undo: bool,
+    /// Write the plan though it loses so many files or parts of them: none, a number, or all
+    #[arg(long, value_name = "N", default_value = "none", value_parser = accept_loss)]
+    pub accept_loss: AcceptLoss,
     /// Number of threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
     /// Memory for changes; more go to a temporary file [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
+}
+
+fn accept_loss(text: &str) -> Result<AcceptLoss, String> {
+    match text {
+        "none" => Ok(AcceptLoss::NONE),
+        "all" => Ok(AcceptLoss::ALL),
+        _ => text.parse().map(AcceptLoss).map_err(|_| "none, a number, or all".to_owned()),
+    }
 }
 
 /// Take a repair back

@@ -1,0 +1,408 @@
+//! Damaged inodes, and what their forks hold.
+//!
+//! One call repairs one layer, and the volume is surveyed again: cores and maps first, then what the
+//! maps lead to, then inodes without a name. So each layer rests on one that is sound.
+
+use std::collections::BTreeSet;
+
+use xfskit_block::BlockDevice;
+use xfskit_check::{Finding, KnownChunks};
+use xfskit_format::Fork;
+use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2, InodeMut};
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::Ino;
+
+use crate::chunk_bits;
+use crate::core_fields;
+use crate::damage::{Damage, Damages};
+use crate::error::{Error, Result};
+use crate::forks::{Content, Forks, Writer};
+use crate::plan::{Plan, Step, StepKind};
+use crate::room::Room;
+use crate::view::View;
+use crate::{attributes, directories, links, orphans, targets};
+
+/// The repair of one layer.
+pub(crate) struct Layer<'l, 'r> {
+    pub view: View<'r>,
+    pub writer: Writer<'l, 'r>,
+    /// Inode chunks whose records are replaced.
+    pub known: &'l mut KnownChunks,
+    pub plan: &'l mut Plan,
+}
+
+/// Repairs the lowest layer that is damaged. Returns the findings that nothing was done about; all
+/// of them, if nothing was done.
+pub(crate) fn mend(
+    view: View<'_>,
+    dev: &dyn BlockDevice,
+    damages: Damages,
+    known: &mut KnownChunks,
+    plan: &mut Plan,
+) -> Result<(bool, Vec<Finding>)> {
+    let kept = kept_extents(view, &damages)?;
+    let room = Room::new(view.geo, view.survey, &kept);
+    let writer = Writer { dev, geo: view.geo, room };
+    let mut layer = Layer { view, writer, known, plan };
+    let mut left = Vec::new();
+    let (inodes, others) = split(damages, |damage| damage.inode || damage.in_use);
+    let (contents, orphans) = split(others, |d| d.directory || d.attributes || d.target);
+    let before = layer.plan.steps.len();
+    left.extend(layer.inodes(inodes)?);
+    if layer.plan.steps.len() == before {
+        left.extend(layer.contents(contents)?);
+    }
+    if layer.plan.steps.len() == before {
+        left.extend(orphans::attach(&mut layer, orphans)?);
+    }
+    Ok((layer.plan.steps.len() > before, left))
+}
+
+/// Splits damages by whether `is_first` is true.
+fn split(damages: Damages, is_first: impl Fn(&Damage) -> bool) -> (Damages, Damages) {
+    damages.into_iter().partition(|(_, damage)| is_first(damage))
+}
+
+/// Returns what can be read of the maps of damaged inodes: those blocks stay theirs.
+fn kept_extents(view: View<'_>, damages: &Damages) -> Result<Vec<xfskit_format::bmbt::Extent>> {
+    let mut kept = Vec::new();
+    for (ino, damage) in damages {
+        let Some(bytes) = view.inode(*ino)?.filter(|_| damage.inode) else { continue };
+        let Some(inode) = Dinode::parse(&bytes, view.geo) else { continue };
+        for fork in [Fork::Data, Fork::Attr] {
+            kept.extend(view.map(&inode, *ino, fork).extents);
+        }
+    }
+    Ok(kept)
+}
+
+impl Layer<'_, '_> {
+    /// Repairs cores and maps.
+    fn inodes(&mut self, damages: Damages) -> Result<Vec<Finding>> {
+        let mut left = Vec::new();
+        let mut lost: Vec<(Ino, Damage)> = Vec::new();
+        for (ino, damage) in damages {
+            if damage.in_use {
+                self.set_in_use(ino, damage)?;
+            } else if damage.inode && !self.view.is_used(ino) {
+                self.make_free(ino, damage)?;
+            } else if damage.inode {
+                match self.inode(ino, None)? {
+                    Some(step) => self.plan.steps.push(step.for_findings(damage.findings)),
+                    None => lost.push((ino, damage)),
+                }
+            } else {
+                left.extend(damage.findings);
+            }
+        }
+        // The entries that name an inode tell its type, and what is lost with it.
+        let wanted: BTreeSet<Ino> = lost.iter().map(|(ino, _)| *ino).collect();
+        let mut found = links::of(self.view, &wanted)?;
+        for (ino, damage) in lost {
+            let names = found.remove(&ino).unwrap_or_default();
+            let kind = names.iter().find_map(|link| link.kind);
+            let root = ino == self.view.geo.rootino;
+            let kind = if root { Some(FileType::Directory) } else { kind };
+            match kind.map_or(Ok(None), |kind| self.inode(ino, Some(kind)))? {
+                Some(step) => self.plan.steps.push(step.for_findings(damage.findings)),
+                None if root => self.make_root(damage)?,
+                None if self.is_realtime_file(ino) => self.make_realtime_file(ino, damage)?,
+                None if self.is_quota_file(ino) => left.extend(damage.findings),
+                None => {
+                    let names: Vec<_> = names.iter().map(links::Link::shown).collect();
+                    self.clear(ino, damage, &names)?;
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    fn is_quota_file(&self, ino: Ino) -> bool {
+        let sb = &self.view.survey.superblock;
+        [sb.uquotino, sb.gquotino, sb.pquotino].iter().any(|quota| quota.get() == ino.0)
+    }
+
+    fn is_realtime_file(&self, ino: Ino) -> bool {
+        [self.view.geo.rbmino, self.view.geo.rsumino].contains(&Some(ino))
+    }
+
+    /// Makes the realtime bitmap or summary of a volume without a realtime device: an empty file.
+    fn make_realtime_file(&mut self, ino: Ino, damage: Damage) -> Result<()> {
+        let geo = self.view.geo;
+        let mut bytes = vec![0; geo.inodesize()];
+        inode::template(&mut bytes, geo, ino, 0);
+        if let Some(inode) = InodeMut::new(&mut bytes) {
+            let core = &mut inode.core.core;
+            core.mode = FileType::Regular.mode().into();
+            core.format = Format::Extents as u8;
+            core.aformat = Format::Extents as u8;
+            core.nlinkv2 = 1.into();
+            if geo.rbmino == Some(ino) {
+                core.flags = InodeFlags::NEWRTBM.bits().into();
+            }
+            let epoch = orphans::encode(geo, Timestamp::EPOCH);
+            (core.atime, core.mtime, core.ctime) = (epoch.into(), epoch.into(), epoch.into());
+            inode.core.crtime = epoch.into();
+            inode.core.flags2 = InodeFlags2::of_new(&geo.features).bits().into();
+        }
+        inode::stamp(&mut bytes);
+        self.writer.put(geo.ino_to_byte(ino), &bytes)?;
+        self.plan.steps.push(Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("make inode {ino} again, an empty file for the realtime device"),
+            evidence: vec!["the superblock names it, and there is no realtime device".into()],
+            lost: Vec::new(),
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    /// Makes the record of the inode btree say of `ino` what the inode says.
+    fn set_in_use(&mut self, ino: Ino, damage: Damage) -> Result<()> {
+        let bytes = self.view.inode(ino)?;
+        let inode = bytes.as_ref().and_then(|bytes| Dinode::parse(bytes, self.view.geo));
+        let used = inode.is_some_and(|inode| !inode.is_free());
+        chunk_bits::set(self.view, self.known, ino, used);
+        let what = if used { "in use" } else { "free" };
+        self.plan.steps.push(Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("mark inode {ino} as {what} in the inode btrees"),
+            evidence: vec!["the inode itself".into()],
+            lost: Vec::new(),
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    /// Makes the core of an inode right, and its maps of what can be read of them. Returns `None` if
+    /// it is beyond use.
+    fn inode(&mut self, ino: Ino, kind: Option<FileType>) -> Result<Option<Step>> {
+        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(None) };
+        let old = bytes.clone();
+        let ctx = self.view.ctx(ino);
+        let Some(fields) = core_fields::mend(&mut bytes, &ctx, ino, kind) else {
+            return Ok(None);
+        };
+        let Some(inode) = Dinode::parse(&bytes, self.view.geo) else { return Ok(None) };
+        if inode.is_free() {
+            return Ok(None);
+        }
+        let [data, attr] = [Fork::Data, Fork::Attr].map(|f| self.view.map(&inode, ino, f));
+        let mut step = Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("make the core of inode {ino} right"),
+            evidence: vec![format!("its forks ({})", fields.join(", "))],
+            lost: Vec::new(),
+            findings: Vec::new(),
+        };
+        if fields.contains(&"inode.mode") {
+            step.evidence.push("its permissions are not known: only the owner has any".into());
+        }
+        if fields.iter().any(|field| field.starts_with("inode.size")) && inode.is_regular() {
+            step.lost.push(format!("the length of inode {ino} within its last block"));
+        }
+        if fields.contains(&"inode.forkoff") || fields.contains(&"inode.aformat") {
+            step.lost.push(format!("attributes of inode {ino}, if it had any"));
+        }
+        if data.whole && attr.whole {
+            let counts = [data.extents.len() as u64, attr.extents.len() as u64];
+            if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
+                return Ok(None);
+            }
+            inode::stamp(&mut bytes);
+            self.writer.put(self.view.geo.ino_to_byte(ino), &bytes)?;
+            return Ok(Some(step).filter(|_| bytes != old));
+        }
+        step.what = format!("make the extent maps of inode {ino} again");
+        step.evidence.push(format!("{} extents that can be read", data.extents.len()));
+        if !data.whole && !inode.is_dir() {
+            step.lost.push(format!("content of inode {ino} that its map does not show any more"));
+        }
+        if !attr.whole {
+            step.lost
+                .push(format!("attributes of inode {ino} that its map does not show any more"));
+        }
+        let forks = Forks {
+            data: data_content(&inode, data.extents),
+            attr: attributes::content(self.view, &bytes, ino),
+            forkoff: None,
+        };
+        match self.writer.write(ino, &mut bytes, &forks) {
+            Err(Error::NoFit { .. }) => Ok(None),
+            result => result.map(|()| Some(step)),
+        }
+    }
+
+    /// Frees an inode that is beyond use.
+    pub(crate) fn clear(&mut self, ino: Ino, damage: Damage, names: &[String]) -> Result<()> {
+        self.write_free(ino)?;
+        chunk_bits::set(self.view, self.known, ino, false);
+        let named = if names.is_empty() { "without a name".into() } else { names.join(", ") };
+        self.plan.cleared += 1;
+        self.plan.steps.push(Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("free inode {ino}, which is beyond use"),
+            evidence: vec!["neither its fields nor its forks are sound".into()],
+            lost: vec![format!("inode {ino} ({named})")],
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    /// Makes a free inode again.
+    fn make_free(&mut self, ino: Ino, damage: Damage) -> Result<()> {
+        self.write_free(ino)?;
+        self.plan.steps.push(Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("make the free inode {ino} again"),
+            evidence: vec!["the inode btree has it as free".into()],
+            lost: Vec::new(),
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    fn write_free(&mut self, ino: Ino) -> Result<()> {
+        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(()) };
+        let old = InodeMut::new(&mut bytes).map_or(0, |inode| inode.core.core.generation.get());
+        inode::template(&mut bytes, self.view.geo, ino, old.wrapping_add(1));
+        self.writer.put(self.view.geo.ino_to_byte(ino), &bytes)
+    }
+
+    /// Makes an empty root directory. What was below it goes to lost+found.
+    fn make_root(&mut self, damage: Damage) -> Result<()> {
+        let root = self.view.geo.rootino;
+        orphans::make_directory(self, root, root, 0)?;
+        self.plan.steps.push(Step {
+            id: format!("inode.{root}"),
+            kind: StepKind::Directory,
+            what: "make an empty root directory".into(),
+            evidence: vec!["its inode is beyond use".into()],
+            lost: vec!["names, owner and permissions of the root directory".into()],
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    /// Repairs directories, attributes and targets of symbolic links.
+    fn contents(&mut self, damages: Damages) -> Result<Vec<Finding>> {
+        let mut left = Vec::new();
+        let wanted = |damage: &Damage| damage.attributes || damage.directory;
+        let parents = self.view.geo.features.parent();
+        let named = damages.iter().filter(|(_, d)| d.attributes && parents || d.directory);
+        let found = links::of(self.view, &named.map(|(ino, _)| *ino).collect())?;
+        for (ino, mut damage) in damages {
+            let names = found.get(&ino).map_or(&[][..], |names| &names[..]);
+            let findings = std::mem::take(&mut damage.findings);
+            let steps = match self.content(ino, &damage, names) {
+                Err(Error::NoFit { .. }) => None,
+                result => result?,
+            };
+            match steps.filter(|_| wanted(&damage) || damage.target) {
+                Some(mut step) => {
+                    step.findings = findings;
+                    self.plan.steps.push(step);
+                }
+                None => left.extend(findings),
+            }
+        }
+        Ok(left)
+    }
+
+    fn content(
+        &mut self,
+        ino: Ino,
+        damage: &Damage,
+        names: &[links::Link],
+    ) -> Result<Option<Step>> {
+        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(None) };
+        let copy = bytes.clone();
+        let Some(inode) = Dinode::parse(&copy, self.view.geo) else { return Ok(None) };
+        if damage.attributes {
+            return self.attributes(ino, &inode, &mut bytes, names).map(Some);
+        }
+        if damage.directory && inode.is_dir() {
+            return self.directory(ino, &inode, &mut bytes, damage.parent, names).map(Some);
+        }
+        if damage.target {
+            return targets::mend(self, ino, &inode, &mut bytes);
+        }
+        Ok(None)
+    }
+
+    fn attributes(
+        &mut self,
+        ino: Ino,
+        inode: &Dinode<'_>,
+        bytes: &mut [u8],
+        names: &[links::Link],
+    ) -> Result<Step> {
+        let mut found = attributes::salvage(self.view, inode, ino)?;
+        let mut evidence = vec![format!("{} attributes that can be read", found.attributes.len())];
+        if self.view.geo.features.parent() {
+            attributes::set_parents(&mut found.attributes, names);
+            evidence.push("the entries that name it, for its parent pointers".into());
+        }
+        let lost = attributes::losses(ino, &found);
+        let data = data_content(inode, self.view.map(inode, ino, Fork::Data).extents);
+        attributes::make(&mut self.writer, self.view, (ino, bytes), data, found.attributes)?;
+        Ok(Step {
+            id: format!("attributes.{ino}"),
+            kind: StepKind::Attributes,
+            what: format!("make the attributes of inode {ino} again"),
+            evidence,
+            lost,
+            findings: Vec::new(),
+        })
+    }
+
+    fn directory(
+        &mut self,
+        ino: Ino,
+        inode: &Dinode<'_>,
+        bytes: &mut [u8],
+        parent: Option<Ino>,
+        names: &[links::Link],
+    ) -> Result<Step> {
+        let found = directories::salvage(self.view, inode, ino)?;
+        let root = self.view.geo.rootino;
+        let named = names.iter().map(|name| name.dir).find(|dir| found.parent == Some(*dir));
+        let named = named.or_else(|| names.first().map(|name| name.dir));
+        let parent =
+            if ino == root { root } else { parent.or(named).or(found.parent).unwrap_or(root) };
+        directories::make(&mut self.writer, self.view, (ino, bytes), parent, &found.entries)?;
+        self.plan.dropped += found.dropped.len() as u64;
+        Ok(Step {
+            id: format!("directory.{ino}"),
+            kind: StepKind::Directory,
+            what: format!("make directory {ino} again"),
+            evidence: directories::evidence(&found),
+            lost: Vec::new(),
+            findings: Vec::new(),
+        })
+    }
+}
+
+/// Returns the content of a data fork as it is.
+pub(crate) fn data_content(
+    inode: &Dinode<'_>,
+    extents: Vec<xfskit_format::bmbt::Extent>,
+) -> Content {
+    match inode.format() {
+        Some(Format::Local) => {
+            let fork = inode.data_fork();
+            let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
+            Content::Local(fork.get(..size).unwrap_or(fork).to_vec())
+        }
+        Some(Format::Dev) => {
+            let fork = inode.data_fork();
+            Content::Device(fork.get(..8).unwrap_or(fork).to_vec())
+        }
+        _ => Content::Mapped(extents),
+    }
+}

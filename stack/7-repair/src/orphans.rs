@@ -1,0 +1,226 @@
+//! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
+//! or in `lost+found` under their number.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xfskit_check::Finding;
+use xfskit_format::attr::{Namespace, parent};
+use xfskit_format::inode::{self, Dinode, FileType, InodeFlags2, InodeMut};
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::{AgIno, Geometry, Ino};
+
+use crate::attributes;
+use crate::chunk_bits;
+use crate::damage::{Damage, Damages};
+use crate::directories::{self, Kept};
+use crate::error::{Error, Result};
+use crate::files::{self, Layer};
+use crate::links::Link;
+use crate::plan::{Step, StepKind};
+
+/// The directory for inodes whose place is not known.
+const LOST_FOUND: &[u8] = b"lost+found";
+
+/// Gives every disconnected inode a name.
+pub(crate) fn attach(layer: &mut Layer<'_, '_>, damages: Damages) -> Result<Vec<Finding>> {
+    let mut left = Vec::new();
+    let mut places: BTreeMap<Ino, Vec<Kept>> = BTreeMap::new();
+    let mut without: Vec<(Ino, FileType, Damage)> = Vec::new();
+    for (ino, damage) in damages {
+        let kind = if damage.disconnected { layer.view.kind(ino)? } else { None };
+        let Some(kind) = kind else {
+            left.extend(damage.findings);
+            continue;
+        };
+        match recorded_name(layer, ino)? {
+            Some(name) => {
+                let shown = name.shown();
+                places.entry(name.dir).or_default().push(Kept { name: name.name, ino, kind });
+                push_step(layer, ino, format!("put inode {ino} back as {shown}"), damage);
+            }
+            None => without.push((ino, kind, damage)),
+        }
+    }
+    if !without.is_empty() {
+        let dir = lost_found(layer)?;
+        for (ino, kind, damage) in without {
+            let Some(dir) = dir else {
+                left.extend(damage.findings);
+                continue;
+            };
+            let name = ino.to_string().into_bytes();
+            places.entry(dir).or_default().push(Kept { name, ino, kind });
+            push_step(layer, ino, format!("name inode {ino} lost+found/{ino}"), damage);
+        }
+    }
+    add_all(layer, places)?;
+    Ok(left)
+}
+
+fn push_step(layer: &mut Layer<'_, '_>, ino: Ino, what: String, damage: Damage) {
+    layer.plan.steps.push(Step {
+        id: format!("orphan.{ino}"),
+        kind: StepKind::Orphan,
+        what,
+        evidence: vec!["it is in use, and no directory names it".into()],
+        lost: Vec::new(),
+        findings: damage.findings,
+    });
+}
+
+/// Returns the name that a parent pointer of inode `ino` has, if its directory is there.
+fn recorded_name(layer: &Layer<'_, '_>, ino: Ino) -> Result<Option<Link>> {
+    let view = layer.view;
+    if !view.geo.features.parent() {
+        return Ok(None);
+    }
+    let Some(bytes) = view.inode(ino)? else { return Ok(None) };
+    let Some(inode) = Dinode::parse(&bytes, view.geo) else { return Ok(None) };
+    for attr in attributes::salvage(view, &inode, ino)?.attributes {
+        let rec = parent::Rec::parse(&attr.value).filter(|_| attr.namespace == Namespace::Parent);
+        let Some(rec) = rec.filter(|rec| rec.ino() != ino) else { continue };
+        if view.kind(rec.ino())? != Some(FileType::Directory) {
+            continue;
+        }
+        let generation = generation(layer, rec.ino())?;
+        if generation == Some(rec.p_gen.get()) {
+            let generation = rec.p_gen.get();
+            let name = attr.name.to_vec();
+            return Ok(Some(Link { dir: rec.ino(), generation, name, kind: None }));
+        }
+    }
+    Ok(None)
+}
+
+fn generation(layer: &Layer<'_, '_>, ino: Ino) -> Result<Option<u32>> {
+    let bytes = layer.view.inode(ino)?;
+    Ok(bytes.and_then(|bytes| Some(Dinode::parse(&bytes, layer.view.geo)?.generation())))
+}
+
+/// Adds entries to directories, and makes what they name agree.
+fn add_all(layer: &mut Layer<'_, '_>, places: BTreeMap<Ino, Vec<Kept>>) -> Result<()> {
+    for (dir, added) in places {
+        let names = add(layer, dir, &added)?;
+        for (kept, name) in added.iter().zip(names) {
+            if kept.kind == FileType::Directory {
+                set_parent(layer, kept.ino, dir)?;
+            }
+            set_parent_pointer(layer, kept.ino, dir, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds entries to directory `dir`, and returns the names that they got.
+fn add(layer: &mut Layer<'_, '_>, dir: Ino, added: &[Kept]) -> Result<Vec<Vec<u8>>> {
+    let view = layer.view;
+    let Some(mut bytes) = view.inode(dir)? else { return Err(Error::NoFit { ino: dir.0 }) };
+    let copy = bytes.clone();
+    let Some(inode) = Dinode::parse(&copy, view.geo) else {
+        return Err(Error::NoFit { ino: dir.0 });
+    };
+    let found = directories::salvage(view, &inode, dir)?;
+    let parent = if dir == view.geo.rootino { dir } else { found.parent.unwrap_or(dir) };
+    let (entries, names) = directories::with(view.geo, found.entries, added);
+    directories::make(&mut layer.writer, view, (dir, &mut bytes), parent, &entries)?;
+    Ok(names)
+}
+
+/// Makes ".." of directory `ino` name `parent`.
+fn set_parent(layer: &mut Layer<'_, '_>, ino: Ino, parent: Ino) -> Result<()> {
+    let view = layer.view;
+    let Some(mut bytes) = view.inode(ino)? else { return Ok(()) };
+    let copy = bytes.clone();
+    let Some(inode) = Dinode::parse(&copy, view.geo) else { return Ok(()) };
+    let found = directories::salvage(view, &inode, ino)?;
+    if found.parent == Some(parent) {
+        return Ok(());
+    }
+    directories::make(&mut layer.writer, view, (ino, &mut bytes), parent, &found.entries)
+}
+
+/// Makes the parent pointer of inode `ino` name its only entry.
+fn set_parent_pointer(layer: &mut Layer<'_, '_>, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
+    let view = layer.view;
+    let (true, Some(generation)) = (view.geo.features.parent(), generation(layer, dir)?) else {
+        return Ok(());
+    };
+    let Some(mut bytes) = view.inode(ino)? else { return Ok(()) };
+    let copy = bytes.clone();
+    let Some(inode) = Dinode::parse(&copy, view.geo) else { return Ok(()) };
+    let mut attrs = attributes::salvage(view, &inode, ino)?.attributes;
+    let link = Link { dir, generation, name: name.to_vec(), kind: None };
+    attributes::set_parents(&mut attrs, &[link]);
+    let data = view.map(&inode, ino, xfskit_format::Fork::Data).extents;
+    let data = files::data_content(&inode, data);
+    attributes::make(&mut layer.writer, view, (ino, &mut bytes), data, attrs)
+}
+
+/// Returns the directory `lost+found` of the root, which is made if there is none; `None` if no
+/// inode is free for it.
+fn lost_found(layer: &mut Layer<'_, '_>) -> Result<Option<Ino>> {
+    let root = layer.view.geo.rootino;
+    let Some(bytes) = layer.view.inode(root)? else { return Ok(None) };
+    let Some(inode) = Dinode::parse(&bytes, layer.view.geo) else { return Ok(None) };
+    let entries = directories::salvage(layer.view, &inode, root)?.entries;
+    let is_it = |kept: &&Kept| kept.name == LOST_FOUND && kept.kind == FileType::Directory;
+    if let Some(kept) = entries.iter().find(is_it) {
+        return Ok(Some(kept.ino));
+    }
+    let Some(ino) = free_inode(layer) else { return Ok(None) };
+    let generation = generation(layer, ino)?.unwrap_or(0);
+    make_directory(layer, ino, root, generation.wrapping_add(1))?;
+    chunk_bits::set(layer.view, layer.known, ino, true);
+    let kept = Kept { name: LOST_FOUND.to_vec(), ino, kind: FileType::Directory };
+    let names = add(layer, root, &[kept])?;
+    set_parent_pointer(layer, ino, root, &names[0])?;
+    layer.plan.steps.push(Step {
+        id: "lost+found".into(),
+        kind: StepKind::Directory,
+        what: format!("make the directory lost+found (inode {ino})"),
+        evidence: vec!["inodes without a name".into()],
+        lost: Vec::new(),
+        findings: Vec::new(),
+    });
+    Ok(Some(ino))
+}
+
+/// Returns a free inode of a chunk that is there.
+fn free_inode(layer: &Layer<'_, '_>) -> Option<Ino> {
+    layer.view.survey.groups.iter().find_map(|group| {
+        let chunks = layer.known.get(&group.agno).unwrap_or(&group.chunks);
+        let chunk = chunks.iter().find(|chunk| chunk.present() & chunk.free != 0)?;
+        let bit = (chunk.present() & chunk.free).trailing_zeros();
+        Some(layer.view.geo.agino_to_ino(group.agno, AgIno(chunk.startino.0 + bit)))
+    })
+}
+
+/// Makes inode `ino` an empty directory below `parent`.
+pub(crate) fn make_directory(
+    layer: &mut Layer<'_, '_>,
+    ino: Ino,
+    parent: Ino,
+    generation: u32,
+) -> Result<()> {
+    let geo = layer.view.geo;
+    let mut bytes = vec![0; geo.inodesize()];
+    inode::template(&mut bytes, geo, ino, generation);
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    let now = Timestamp { sec: seconds.try_into().unwrap_or(0), nsec: 0 };
+    let now = encode(geo, now);
+    if let Some(inode) = InodeMut::new(&mut bytes) {
+        let core = &mut inode.core.core;
+        core.mode = (FileType::Directory.mode() | 0o755).into();
+        core.nlinkv2 = 2.into();
+        (core.atime, core.mtime, core.ctime) = (now.into(), now.into(), now.into());
+        inode.core.crtime = now.into();
+        inode.core.flags2 = InodeFlags2::of_new(&geo.features).bits().into();
+    }
+    directories::make(&mut layer.writer, layer.view, (ino, &mut bytes), parent, &[])
+}
+
+/// Encodes a time in the format of the volume's inodes.
+pub(crate) fn encode(geo: &Geometry, time: Timestamp) -> u64 {
+    if geo.features.bigtime() { time.to_bigtime() } else { time.to_legacy() }
+}
