@@ -237,7 +237,7 @@ impl Mount {
         // Another process may hold the mount for a moment: a desktop's indexer, or a child between
         // fork and exec, which closes its copies of the parent's files first. Where one of these is
         // below a frozen mount, the child waits for the thaw.
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         for n in 0.. {
             match run(Command::new("umount").arg(&path)) {
                 Ok(_) => {
