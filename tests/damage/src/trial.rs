@@ -81,8 +81,7 @@ impl Outcome {
     }
 
     fn because(class: Class, why: &str) -> Self {
-        let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or("").to_owned();
-        Self { why: Some(why), ..Self::new(class) }
+        Self { why: Some(reason(why).to_owned()), ..Self::new(class) }
     }
 
     /// Returns a number for comparison: less is better.
@@ -115,6 +114,9 @@ pub struct Tried {
     pub without_journal: bool,
 }
 
+/// The beginning of what `xfs_repair -n` prints of a dirty journal.
+const DIRTY_JOURNAL: &str = "ALERT: The filesystem has valuable metadata changes in a log";
+
 impl Tried {
     /// Returns the result of a case that does no harm.
     fn harmless(case: &Case<'_>) -> Self {
@@ -131,9 +133,11 @@ impl Tried {
         }
     }
 
-    /// Returns whether xfskit check finds nothing where `xfs_repair -n` or Linux does.
+    /// Returns whether xfskit check finds nothing where `xfs_repair -n` or Linux does. A journal
+    /// that looks dirty is no damage: check replays it in memory.
     pub fn is_missed(&self) -> bool {
-        self.check.is_none() && self.linux.is_some()
+        let damage = self.linux.as_ref().filter(|found| !found.starts_with(DIRTY_JOURNAL));
+        self.check.is_none() && damage.is_some()
     }
 
     /// Returns whether ours is worse than that of `xfs_repair`.
@@ -250,7 +254,7 @@ impl Bench<'_> {
     /// Returns why Linux does not work with a volume.
     fn refusal_of_linux(&self, image: &Path) -> Result<Option<String>, String> {
         Ok(match self.steps.linux(image)? {
-            Ended::Done(linux) => linux.refused.map(|why| format!("Linux: {why}")),
+            Ended::Done(linux) => linux.refused.map(|why| format!("Linux: {}", reason(&why))),
             Ended::Crashed(text) => Some(format!("Linux: {}", reason(&text))),
             Ended::Hung => Some("Linux: hung".into()),
         })
@@ -265,7 +269,7 @@ impl Bench<'_> {
         let tree = match self.steps.linux(image)? {
             Ended::Done(linux) => match linux.refused {
                 None => linux.tree,
-                Some(why) => return unclean(&format!("Linux: {why}")),
+                Some(why) => return unclean(&format!("Linux: {}", reason(&why))),
             },
             Ended::Crashed(text) => return unclean(&format!("Linux: {}", reason(&text))),
             Ended::Hung => return unclean("Linux: hung"),
@@ -278,8 +282,11 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the message of a panic.
+/// Returns the line of an output that says why: the message of a panic, the error of mount(8), else
+/// the first.
 fn reason(text: &str) -> &str {
-    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
-    lines.next().unwrap_or(text)
+    let mut panic = text.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+    let refused = || text.find("mount(2)").and_then(|at| text[at..].lines().next());
+    let first = || text.lines().find(|line| !line.trim().is_empty());
+    panic.next().or_else(refused).or_else(first).unwrap_or("")
 }
