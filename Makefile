@@ -1,7 +1,9 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
 # make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=); then the programs
-#   of `make programs` for hours.
+#   of `make programs` for hours, and `make damage`.
 # make programs: other people's programs in a mount (PROGRAMS="fsx=600 git", LONG=1); needs root.
+# make damage: every field of every structure damaged; xfskit repair beside xfs_repair. Some forty
+#   minutes (DAMAGE="--volume plain --only dir --minutes 5"); needs root.
 # make protocols: the engine's threads, their steps taken in thousands of orders.
 # make scrub: Linux' online check over a volume of each kind that xfskit writes, in an emulated machine.
 # make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
@@ -16,7 +18,7 @@ MANDIR = $(PREFIX)/share/man
 UNITDIR = $(PREFIX)/lib/systemd/user
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/xfskit
 .PHONY: install uninstall
-.PHONY: all test analyses torture programs scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
+.PHONY: all test analyses torture programs damage scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -84,10 +86,14 @@ unit:
 torture: tools
 	$(CARGO) run --release -p xfskit-test-crash -- $(or $(POINTS),100000) $(or $(SEED),0)
 	$(MAKE) --no-print-directory programs LONG=1
+	$(MAKE) --no-print-directory damage
 
 programs: tools all
 	@sh tests/programs/setup.sh
 	$(CARGO) run --release -p xfskit-test-programs -- $(if $(LONG),--long) $(PROGRAMS)
+
+damage: tools
+	$(CARGO) run --release -p xfskit-test-damage -- $(DAMAGE)
 
 scrub: all
 	bash tests/tools/scrub.sh

@@ -25,6 +25,17 @@ pub enum Kind {
     Text(usize),
 }
 
+impl Kind {
+    /// Returns the length in bytes.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Dec(len) | Self::Hex(len) | Self::Addr(len) | Self::Text(len) => len,
+            Self::Root | Self::Crc => 4,
+            Self::Uuid => 16,
+        }
+    }
+}
+
 /// One field: its name, its offset, its kind.
 pub type Field = (&'static str, usize, Kind);
 

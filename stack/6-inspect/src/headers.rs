@@ -9,7 +9,8 @@ use crate::dump::Dump;
 use crate::fields::Kind::{Addr, Crc, Dec, Hex, Root, Text, Uuid};
 use crate::fields::{self, Field, address};
 
-const SB: &[Field] = &[
+/// Fields of a superblock.
+pub const SB: &[Field] = &[
     ("magicnum", 0, Hex(4)),
     ("blocksize", 4, Dec(4)),
     ("dblocks", 8, Dec(8)),
@@ -75,7 +76,8 @@ const SB_METADIR: &[Field] = &[
     ("rgblklog", 280, Dec(1)),
 ];
 
-const AGF: &[Field] = &[
+/// Fields of an AGF.
+pub const AGF: &[Field] = &[
     ("magicnum", 0, Hex(4)),
     ("versionnum", 4, Dec(4)),
     ("seqno", 8, Dec(4)),
@@ -101,7 +103,8 @@ const AGF: &[Field] = &[
     ("crc", 216, Crc),
 ];
 
-const AGI: &[Field] = &[
+/// Fields of an AGI before the unlinked lists.
+pub const AGI: &[Field] = &[
     ("magicnum", 0, Hex(4)),
     ("versionnum", 4, Dec(4)),
     ("seqno", 8, Dec(4)),
@@ -114,8 +117,8 @@ const AGI: &[Field] = &[
     ("dirino", 36, Addr(4)),
 ];
 
-/// Fields after the unlinked lists.
-const AGI_TAIL: &[Field] = &[
+/// Fields of an AGI after the unlinked lists.
+pub const AGI_TAIL: &[Field] = &[
     ("uuid", 296, Uuid),
     ("crc", 312, Crc),
     ("lsn", 320, Hex(8)),
@@ -125,7 +128,8 @@ const AGI_TAIL: &[Field] = &[
     ("fino_blocks", 340, Dec(4)),
 ];
 
-const AGFL: &[Field] = &[
+/// Fields of an AGFL of version 5, before the list.
+pub const AGFL: &[Field] = &[
     ("magicnum", 0, Hex(4)),
     ("seqno", 4, Dec(4)),
     ("uuid", 8, Uuid),

@@ -11,28 +11,32 @@ use crate::dump::{Dump, Scalar};
 use crate::fields::Kind::{Addr, Crc, Dec, Hex, Uuid};
 use crate::fields::{self, Field};
 
-const SHORT: &[Field] = &[
+/// Fields of the header of a block of a per-AG btree.
+pub const SHORT: &[Field] = &[
     ("magic", 0, Hex(4)),
     ("level", 4, Dec(2)),
     ("numrecs", 6, Dec(2)),
     ("leftsib", 8, Addr(4)),
     ("rightsib", 12, Addr(4)),
 ];
-const SHORT_V5: &[Field] = &[
+/// Fields after [`SHORT`] on version 5.
+pub const SHORT_V5: &[Field] = &[
     ("bno", 16, Dec(8)),
     ("lsn", 24, Hex(8)),
     ("uuid", 32, Uuid),
     ("owner", 48, Dec(4)),
     ("crc", 52, Crc),
 ];
-const LONG: &[Field] = &[
+/// Fields of the header of a block of an extent btree.
+pub const LONG: &[Field] = &[
     ("magic", 0, Hex(4)),
     ("level", 4, Dec(2)),
     ("numrecs", 6, Dec(2)),
     ("leftsib", 8, Addr(8)),
     ("rightsib", 16, Addr(8)),
 ];
-const LONG_V5: &[Field] = &[
+/// Fields after [`LONG`] on version 5.
+pub const LONG_V5: &[Field] = &[
     ("bno", 24, Dec(8)),
     ("lsn", 32, Hex(8)),
     ("uuid", 40, Uuid),

@@ -98,7 +98,7 @@ pub fn run(command: &mut Command) -> Result<String, String> {
 
 /// Returns whether a line of `xfs_repair -n` is not a finding: a phase, or a note that it does not
 /// know the filesystem that holds the image.
-fn is_not_finding(line: &str) -> bool {
+pub fn is_not_finding(line: &str) -> bool {
     const BANNERS: [&str; 6] = [
         "Phase ",
         "        - ",
