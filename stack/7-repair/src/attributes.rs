@@ -42,8 +42,8 @@ pub(crate) fn content(view: View<'_>, bytes: &[u8], ino: Ino) -> Content {
             None => Content::None,
         },
         Some(Format::Extents | Format::Btree) => {
-            let map = view.map(&inode, ino, Fork::Attr).extents;
-            if map.is_empty() { Content::None } else { Content::Mapped(map) }
+            // Linux leaves forks without attributes.
+            Content::Mapped(view.map(&inode, ino, Fork::Attr).extents)
         }
         _ => Content::None,
     }

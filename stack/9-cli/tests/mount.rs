@@ -198,6 +198,36 @@ fn a_signal_unmounts_cleanly() {
     assert_eq!(cat.bytes.len(), 1 << 20);
 }
 
+/// The kernel leaves O_TRUNC to OPEN, where that is not refused.
+#[test]
+fn an_open_truncates_with_and_without_open_requests() {
+    if !possible() {
+        return;
+    }
+    for options in [&[][..], &["-o", "no_open"]] {
+        let place = Place::new("cli-mount-truncate");
+        let path = place.dir.join("file");
+        place.mount(options);
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        place.umount();
+        for _ in 0..2 {
+            place.mount(options);
+            let file = fs::File::create(&path).unwrap(); // O_TRUNC
+            file.set_len(700_000).unwrap();
+            assert!(fs::read(&path).unwrap() == vec![0; 700_000], "{options:?}");
+            file.write_all_at(&[7; 100_000], 300_000).unwrap();
+            drop(file);
+            place.umount();
+        }
+        place.mount(options);
+        fs::File::create(&path).unwrap();
+        place.umount();
+        let cat = xfskit(&["cat", &shown(&place.image), "/file"]);
+        assert_eq!((cat.code, cat.bytes.len()), (0, 0), "{options:?}");
+        place.verify();
+    }
+}
+
 #[test]
 fn what_was_synced_survives_a_killed_server() {
     if !possible() {

@@ -30,6 +30,7 @@ mod metadump;
 mod mkfs;
 mod orphans;
 mod quota;
+mod repair;
 mod reserve;
 mod unmounted;
 mod uuid;

@@ -64,6 +64,13 @@ const WISHES: Wishes = Wishes {
     max_background: 64,
 };
 
+/// Returns what the kernel is asked for. With ATOMIC_O_TRUNC it leaves the truncation of O_TRUNC to
+/// OPEN: where that is refused, nothing would truncate the file.
+fn wishes(no_open: bool) -> Wishes {
+    let without = if no_open { Features::ATOMIC_O_TRUNC } else { Features::empty() };
+    Wishes { features: WISHES.features.difference(without), ..WISHES }
+}
+
 /// Passes requests on to operations, and replies.
 #[derive(Debug)]
 pub(crate) struct Transport<O> {

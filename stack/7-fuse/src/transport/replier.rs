@@ -3,13 +3,14 @@
 use std::io;
 
 use rustix::io::Errno;
+use xfskit_devfuse::init::Wishes;
 use xfskit_devfuse::message::{CreateOut, GetxattrOut, InitIn, IoctlIn, IoctlOut, StatfsOut};
 use xfskit_devfuse::reply::Listing;
 use xfskit_devfuse::{Channel, init};
 use xfskit_vfs::Stat;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{WISHES, encode};
+use super::encode;
 use crate::operations::{Node, Reply, Statfs};
 
 /// Replies to one request.
@@ -107,10 +108,10 @@ impl Replier<'_> {
         }
     }
 
-    pub(super) fn init(self, init: &InitIn) -> io::Result<()> {
+    pub(super) fn init(self, init: &InitIn, wishes: &Wishes) -> io::Result<()> {
         let offered = init::offered(init);
-        tracing::info!(missing = ?WISHES.features.difference(offered), "features of the kernel");
-        match init::reply(init, &WISHES) {
+        tracing::info!(missing = ?wishes.features.difference(offered), "features of the kernel");
+        match init::reply(init, wishes) {
             Some(reply) => self.channel.reply_with(self.unique, &reply),
             None => self.fail(Errno::PROTO),
         }

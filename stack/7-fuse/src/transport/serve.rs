@@ -20,7 +20,7 @@ use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode};
 use super::encode::{self, mode_bits, permissions};
 use super::replier::Replier;
 use super::watch::Thread;
-use super::{REQUEST, Transport};
+use super::{REQUEST, Transport, wishes};
 use crate::operations::{Caller, Fallocate, Open, Operations, Reply, Room};
 use crate::server::is_stored_acl;
 use crate::statistics::Kind;
@@ -117,7 +117,7 @@ impl<O: Operations> Transport<O> {
         let (ino, caller) = (self.ino(request.header.nodeid), caller(&request.header));
         let of = &self.operations;
         match request.operation {
-            Operation::Init(init) => to.init(&init),
+            Operation::Init(init) => to.init(&init, &wishes(self.no_open)),
             Operation::Destroy => to.empty(Ok(())),
             Operation::Lookup { name } => to.entry(of.lookup(ino, name).as_ref()),
             Operation::Forget(arg) => {

@@ -54,8 +54,8 @@ pub(super) fn run(stage: &Stage) -> Ran {
     let begun = Instant::now();
     let mut rounds = 0;
     while begun.elapsed() < stage.seconds() {
-        if rounds > 0 && rounds % 4 == 0 {
-            volume.remount(OPTIONS[usize::try_from(rounds / 4).unwrap_or(0) % OPTIONS.len()])?;
+        if rounds > 0 {
+            volume.remount(OPTIONS[usize::try_from(rounds).unwrap_or(0) % OPTIONS.len()])?;
         }
         round(stage, &mut volume, stage.seed * 1000 + rounds)?;
         rounds += 1;
