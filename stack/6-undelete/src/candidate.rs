@@ -30,7 +30,7 @@ pub enum Size {
     Unknown,
 }
 
-/// What is known of the content of a removed file.
+/// The known part of the content of a removed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The inode's core with all of its extents.
