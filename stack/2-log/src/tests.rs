@@ -299,7 +299,7 @@ fn history_goes_back_before_the_tail_and_skips_what_is_damaged() {
     let mut writer = Writer::new(geo(Version::V5, 1100, 1));
     let mut places = Vec::new();
     for n in 0..400 {
-        places.push(writer.transaction(None, n, 2000));
+        places.push(writer.transaction(None, n, 20_000));
         if n % 7 == 0 {
             writer.unmount();
         }
