@@ -24,6 +24,7 @@
 //! | [`record`] | the records from tail to head, verified and unpacked |
 //! | [`transaction`] | committed transactions, assembled from records |
 //! | `stale` | clears blocks that an interrupted write left ahead of the head |
+//! | [`history`] | all transactions that the ring still holds, also those before the tail |
 //! | [`payload`] | the regions of a checkpoint before they are written |
 //! | [`writer`] | writes checkpoints at the head |
 //!
@@ -33,6 +34,7 @@
 
 pub mod head;
 mod heal;
+pub mod history;
 pub mod payload;
 pub mod record;
 pub mod ring;
@@ -50,6 +52,7 @@ use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
 pub use head::{Search, Torn};
 pub use heal::HealedRecord;
+pub use history::History;
 pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
@@ -192,6 +195,12 @@ impl<'d> Log<'d> {
     /// Returns the committed transactions from tail to head, in the order of their commits.
     pub fn transactions(&self) -> Transactions<'_, 'd> {
         Transactions::new(self.records())
+    }
+
+    /// Returns all committed transactions that the ring still holds, oldest first. Those before the
+    /// tail are in place, and mostly overwritten by later changes.
+    pub fn history(&self) -> History<'_, 'd> {
+        History::new(&self.ring, self.head().block())
     }
 }
 

@@ -293,3 +293,27 @@ fn a_tail_outside_the_cycle_is_refused() {
         assert_eq!(check_id(&writer.open().unwrap_err()), "log.record.tail_lsn");
     }
 }
+
+#[test]
+fn history_goes_back_before_the_tail_and_skips_what_is_damaged() {
+    let mut writer = Writer::new(geo(Version::V5, 1100, 1));
+    let mut places = Vec::new();
+    for n in 0..400 {
+        places.push(writer.transaction(None, n, 20_000));
+        if n % 7 == 0 {
+            writer.unmount();
+        }
+    }
+    let history = |writer: &Writer| -> Vec<u32> {
+        let log = writer.open().unwrap();
+        log.history().map(|transaction| transaction.unwrap().tid).collect()
+    };
+    let all = history(&writer);
+    let first = *all.first().unwrap();
+    assert!(all.len() > 50 && first > 0, "the ring came around: {}", all.len());
+    assert_eq!(all, (first..400).collect::<Vec<_>>());
+    let damaged = first + 20;
+    writer.damage(places[damaged as usize].block(), 600);
+    let rest: Vec<u32> = all.into_iter().filter(|tid| *tid != damaged).collect();
+    assert_eq!(history(&writer), rest);
+}

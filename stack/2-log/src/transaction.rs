@@ -87,58 +87,20 @@ impl Transaction {
     }
 }
 
-/// The committed transactions of some records, in the order of their commits. The iterator ends
-/// after the first error.
-#[derive(Debug)]
-pub struct Transactions<'r, 'd> {
-    records: Records<'r, 'd>,
+/// Transactions that are assembled from records.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
     open: BTreeMap<u32, Transaction>,
     open_bytes: usize,
     ready: VecDeque<Transaction>,
-    failed: bool,
-    records_read: u64,
 }
 
-impl<'r, 'd> Transactions<'r, 'd> {
-    /// Iterates over the transactions of `records`.
-    pub fn new(records: Records<'r, 'd>) -> Self {
-        Self {
-            records,
-            open: BTreeMap::new(),
-            open_bytes: 0,
-            ready: VecDeque::new(),
-            failed: false,
-            records_read: 0,
-        }
-    }
-
-    /// Returns the number of records read so far.
-    pub fn records_read(&self) -> u64 {
-        self.records_read
-    }
-
-    /// Returns the block of the record that was read last, or that failed.
-    pub fn current(&self) -> LogBlock {
-        self.records.current()
-    }
-
-    /// Returns the number of journal blocks that have not been read yet.
-    pub fn blocks_left(&self) -> u32 {
-        self.records.blocks_left()
-    }
-
-    /// Returns the verifier's context for `transaction`.
-    pub fn ctx(&self, transaction: &Transaction) -> Ctx<'d> {
-        self.records.ring().ctx(transaction.at)
-    }
-
+impl Assembly {
     /// Adds all operations of `record`.
-    fn take(&mut self, record: &Record) -> Result<()> {
-        let ctx = self.records.ring().ctx(record.at);
-        for op in record.ops(&ctx) {
-            self.take_op(record, &op?, &ctx)?;
+    pub(crate) fn take(&mut self, record: &Record, ctx: &Ctx<'_>) -> Result<()> {
+        for op in record.ops(ctx) {
+            self.take_op(record, &op?, ctx)?;
         }
-        self.records_read += 1;
         Ok(())
     }
 
@@ -167,23 +129,79 @@ impl<'r, 'd> Transactions<'r, 'd> {
         ctx.at_most("log.trans.bytes", BYTES_MAX, self.open_bytes)?;
         transaction.add(op, ctx)
     }
+    /// Returns the next transaction that is complete.
+    pub(crate) fn pop(&mut self) -> Option<Transaction> {
+        self.ready.pop_front()
+    }
+
+    /// Drops the transactions that are not complete.
+    pub(crate) fn interrupt(&mut self) {
+        self.open.clear();
+        self.open_bytes = 0;
+    }
+}
+
+/// The committed transactions of some records, in the order of their commits. The iterator ends
+/// after the first error.
+#[derive(Debug)]
+pub struct Transactions<'r, 'd> {
+    records: Records<'r, 'd>,
+    assembly: Assembly,
+    failed: bool,
+    records_read: u64,
+}
+
+impl<'r, 'd> Transactions<'r, 'd> {
+    /// Iterates over the transactions of `records`.
+    pub fn new(records: Records<'r, 'd>) -> Self {
+        Self { records, assembly: Assembly::default(), failed: false, records_read: 0 }
+    }
+
+    /// Returns the number of records read so far.
+    pub fn records_read(&self) -> u64 {
+        self.records_read
+    }
+
+    /// Returns the block of the record that was read last, or that failed.
+    pub fn current(&self) -> LogBlock {
+        self.records.current()
+    }
+
+    /// Returns the number of journal blocks that have not been read yet.
+    pub fn blocks_left(&self) -> u32 {
+        self.records.blocks_left()
+    }
+
+    /// Returns the verifier's context for `transaction`.
+    pub fn ctx(&self, transaction: &Transaction) -> Ctx<'d> {
+        self.records.ring().ctx(transaction.at)
+    }
+
+    /// Adds all operations of `record`.
+    fn take(&mut self, record: &Record) -> Result<()> {
+        self.assembly.take(record, &self.records.ring().ctx(record.at))?;
+        self.records_read += 1;
+        Ok(())
+    }
 }
 
 impl Iterator for Transactions<'_, '_> {
     type Item = Result<Transaction>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed && self.ready.is_empty() {
+        while !self.failed {
+            if let Some(ready) = self.assembly.pop() {
+                return Some(Ok(ready));
+            }
             let taken = match self.records.next()? {
                 Ok(record) => self.take(&record),
                 Err(error) => Err(error),
             };
             if let Err(error) = taken {
                 self.failed = true;
-                self.ready.clear();
                 return Some(Err(error));
             }
         }
-        self.ready.pop_front().map(Ok)
+        None
     }
 }

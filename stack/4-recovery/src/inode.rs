@@ -130,8 +130,16 @@ fn is_in_place(disk: &[u8], logged: &LogDinode, current: Lsn, v5: bool) -> bool 
     logged.flushiter() < on_disk && !wrapped
 }
 
-/// Copies the logged forks over those on disk, whose core is in place already.
-fn write_forks(disk: &mut [u8], item: &Inode<'_>, ctx: &Ctx<'_>, layout: &Layout) -> Result<()> {
+/// Copies the logged forks over those of the inode `disk`, whose core is in place already.
+///
+/// # Errors
+/// Corruption, if a fork does not fit its place.
+pub fn write_forks(
+    disk: &mut [u8],
+    item: &Inode<'_>,
+    ctx: &Ctx<'_>,
+    layout: &Layout,
+) -> Result<()> {
     let literal = disk.get_mut(layout.inode_core..).unwrap_or_default();
     let boundary = match item.core.forkoff {
         0 => literal.len(),

@@ -49,6 +49,7 @@ mod replay;
 mod restamp;
 
 pub use error::{Error, JournalDamage, Result};
+pub use inode::write_forks;
 pub use options::{OnReplay, ReplayOptions};
-pub use pass::Counts;
+pub use pass::{Counts, for_items};
 pub use replay::{Replay, open_log, replay, replay_if};

@@ -29,8 +29,11 @@ pub struct Counts {
     pub quota: u64,
 }
 
-/// Parses `transaction` and passes its items on.
-pub(crate) fn for_items(
+/// Parses `transaction` and passes its items to `take`.
+///
+/// # Errors
+/// Corruption of an item; errors of `take`.
+pub fn for_items(
     transaction: &Transaction,
     ctx: &Ctx<'_>,
     take: impl FnOnce(&mut [Item<'_>]) -> Result<()>,

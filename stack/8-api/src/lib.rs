@@ -84,6 +84,7 @@
 //! | [`Check`] | a volume checked, finding by finding |
 //! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
 //! | [`FindPaths`], [`FindOwners`] | the paths of inodes, the owners of blocks |
+//! | [`Undelete`] | removed files found, and copied out |
 //! | [`Metadump`], [`RestoreMetadump`] | the metadata of a volume in a file, and back |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
@@ -143,6 +144,7 @@ mod snapshot;
 mod superblock;
 pub mod target;
 mod time;
+mod undelete;
 mod volume;
 mod volume_options;
 mod walk;
@@ -182,6 +184,10 @@ pub use repair::{
 };
 pub use snapshot::Snapshot;
 pub use superblock::Superblock;
+pub use undelete::{
+    Confidence, CopiedOut, LostRange, LostReason, RemovedExtent, RemovedFile, RemovedFiles,
+    RemovedSize, Undelete, UndeletePhase,
+};
 pub use volume::Volume;
 pub use volume_options::VolumeOptions;
 pub use walk::{WalkDir, WalkEntry};

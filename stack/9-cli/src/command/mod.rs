@@ -37,6 +37,7 @@ mod stat;
 mod stats;
 mod targets;
 mod tree;
+mod undelete;
 mod verify;
 pub(crate) mod work;
 mod xattr;

@@ -3,7 +3,9 @@
 
 use xfskit::{NewUuid, Volume};
 
-use super::{blocks, cat, df, du, find, get, identity, ls, path, stat, stats, tree, xattr};
+use super::{
+    blocks, cat, df, du, find, get, identity, ls, path, stat, stats, tree, undelete, xattr,
+};
 use crate::exit::Outcome;
 use crate::grammar::read::XattrCommand;
 use crate::grammar::{
@@ -38,6 +40,7 @@ pub(crate) enum ReadCommand<'c> {
     Get(&'c read::Get),
     Path(&'c locate::Path),
     Blocks(&'c locate::Blocks),
+    Undelete(&'c locate::Undelete),
     Label,
     Uuid,
 }
@@ -109,6 +112,7 @@ impl<'c> Work<'c> {
             Command::Get(args) => Self::Read(args.target.clone(), ReadCommand::Get(args)),
             Command::Path(args) => Self::Read(args.target.clone(), ReadCommand::Path(args)),
             Command::Blocks(args) => Self::Read(args.target.clone(), ReadCommand::Blocks(args)),
+            Command::Undelete(args) => Self::Read(args.target.clone(), ReadCommand::Undelete(args)),
             Command::Xattr(args) => Self::of_xattr(&args.what),
             Command::Label(args) => match &args.label {
                 Some(label) => Self::Change(&args.target, Change::Label(label)),
@@ -198,6 +202,7 @@ impl ReadCommand<'_> {
             Self::Get(args) => get::run(volume, args, out),
             Self::Path(args) => path::run(volume, args, out),
             Self::Blocks(args) => blocks::run(volume, args, out),
+            Self::Undelete(args) => undelete::run(volume, args, out),
             Self::Label => identity::label(volume, out),
             Self::Uuid => identity::uuid(volume, out),
         }

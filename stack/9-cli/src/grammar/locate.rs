@@ -1,4 +1,6 @@
-//! Commands that find what an inode or a block belongs to.
+//! Commands that find what an inode or a block belongs to, and what was removed.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -83,4 +85,52 @@ pub(crate) struct Blocks {
     /// Number of threads of a scan; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+}
+
+/// Find removed files, and copy them out
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Stop writing to the volume first: unmount it, or work on a copy. Every file that is written may take
+the blocks of a removed one. Nothing is written to TARGET here.
+
+Removing a file frees its inode and its blocks, and leaves most of their bytes. The journal has the
+inodes as they were, freed inodes keep their extents, and directories keep the names of removed
+entries. Free space is read for inodes that were freed by the chunk; --quick leaves that out.
+
+Each line is confidence, inode, type, size, time of removal and path. The confidence is one of
+  good     inode, extents and size are known, and all blocks are still free
+  partial  some blocks are in use by others (they become holes in a copy, and are listed), or the
+           size is only known as the end of the last extent (printed with <=)
+  name     only the name is left
+A path in parentheses is a name whose directory is not known. The same inode may have had several
+files, one after the other. Good means that nothing contradicts the content; look at it before you
+rely on it.
+
+PATTERN selects files by name, or by path if it has a slash: *, ?, [a-z]. In a path, * matches
+slashes too.
+
+--to copies what is listed, under its path, into a directory that must not be on the volume. Nothing
+that exists is replaced. The exit code is 1 if nothing is found, or if something is not copied
+whole.
+
+Examples:
+  xfskit undelete disk.img
+  xfskit undelete disk.img '*.jpg' --to rescued
+  xfskit undelete disk.img '/home/ann/*' --good --to rescued
+  xfskit undelete --json disk.img | jq -r 'select(.confidence==\"good\").path'")]
+pub(crate) struct Undelete {
+    #[command(flatten)]
+    pub target: Target,
+    /// Only files whose name, or path, matches
+    #[arg(value_name = "PATTERN")]
+    pub pattern: Option<String>,
+    /// Copy the files into this directory; made if missing
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Only files of which everything is known and nothing is lost
+    #[arg(long)]
+    pub good: bool,
+    /// Do not read free space
+    #[arg(long)]
+    pub quick: bool,
 }

@@ -11,7 +11,7 @@
 //! | [`read`] | commands that read the files of a volume: `info`, `ls`, `get`, … |
 //! | [`change`] | commands that change a volume: `put`, `mkdir`, `rm`, `shell`, … |
 //! | [`metadata`] | `check`, `inspect`, `log`, `recover` |
-//! | [`locate`] | `path`, `blocks` |
+//! | [`locate`] | `path`, `blocks`, `undelete` |
 //! | [`metadump`] | `metadump`, `restore` |
 //! | [`bench`] | `bench`, `fs_mark` |
 //! | [`programs`] | `dbench`, `compilebench` |
@@ -255,6 +255,7 @@ commands! {
         Extents(read::Extents) => Access::Reads,
         Path(locate::Path) => Access::Reads,
         Blocks(locate::Blocks) => Access::Reads,
+        Undelete(locate::Undelete) => Access::Reads,
         Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
         Repair(repair::Repair) => Access::Writes,
         Undo(repair::Undo) => Access::Writes,

@@ -1,0 +1,136 @@
+//! Which blocks of removed files still hold their content: those that are free, and that no file
+//! had that was removed later.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use xfskit_core::{Error, Volume};
+use xfskit_format::agbtree::Tree;
+use xfskit_format::alloc;
+use xfskit_units::{AgNumber, FilBlks, FileOff};
+
+use crate::candidate::{Candidate, Lost, LostReason};
+use crate::warnings::Warnings;
+
+/// A run of blocks of a group that a candidate had.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u32,
+    end: u32,
+    candidate: usize,
+    startoff: u64,
+}
+
+/// Sets the lost parts of all candidates. `false` if the caller ended it.
+pub(crate) fn find_lost(volume: &Volume, candidates: &mut [Candidate], warnings: &mut Warnings) {
+    let mut groups = BTreeMap::<AgNumber, Vec<Piece>>::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        for extent in &candidate.extents {
+            let Some((agno, start)) = volume.geo().fsb_split(extent.startblock) else { continue };
+            let len = u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX);
+            let piece = Piece {
+                start: start.0,
+                end: start.0.saturating_add(len),
+                candidate: index,
+                startoff: extent.startoff.0,
+            };
+            groups.entry(agno).or_default().push(piece);
+        }
+    }
+    for (agno, mut pieces) in groups {
+        pieces.sort_unstable_by_key(|piece| piece.start);
+        in_use(volume, agno, &pieces, candidates, warnings);
+        // The file that was removed last comes first, and takes its blocks.
+        pieces.sort_by_key(|piece| {
+            let candidate = &candidates[piece.candidate];
+            Reverse((candidate.lsn, candidate.removed))
+        });
+        reused(&pieces, candidates);
+    }
+    for candidate in candidates {
+        candidate.lost.sort_by_key(|lost| lost.startoff);
+    }
+}
+
+impl Piece {
+    /// Records that blocks `start` to `end` of the group are lost.
+    fn lose(&self, start: u32, end: u32, reason: LostReason, candidates: &mut [Candidate]) {
+        let (start, end) = (start.max(self.start), end.min(self.end));
+        if start < end {
+            let ahead = u64::from(start.saturating_sub(self.start));
+            let startoff = FileOff(self.startoff.saturating_add(ahead));
+            let blockcount = FilBlks(end.saturating_sub(start).into());
+            candidates[self.candidate].lost.push(Lost { startoff, blockcount, reason });
+        }
+    }
+}
+
+/// Records what of `pieces`, which are sorted, is not free. A free extent does not adjoin another,
+/// so each piece lies between two gaps or in one extent.
+fn in_use(
+    volume: &Volume,
+    agno: AgNumber,
+    pieces: &[Piece],
+    candidates: &mut [Candidate],
+    warnings: &mut Warnings,
+) {
+    // Each block of a piece up to here is known to be free, or was recorded as lost.
+    let mut known: Vec<u32> = pieces.iter().map(|piece| piece.start).collect();
+    let longest = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).max();
+    let longest = longest.unwrap_or(0);
+    let lose_to = |known: &mut u32, piece: &Piece, end: u32, candidates: &mut [Candidate]| {
+        piece.lose(*known, end, LostReason::InUse, candidates);
+        *known = (*known).max(end);
+    };
+    let walked = volume.space().walk_tree(agno, Tree::Bno, &(0..u32::MAX), &mut |_, block| {
+        let block = block?;
+        let recs = if block.level == 0 { block.recs::<alloc::Rec>() } else { &[] };
+        for rec in recs {
+            let start = rec.startblock.get();
+            let end = start.saturating_add(rec.blockcount.get());
+            let from = start.saturating_sub(longest);
+            let first = pieces.partition_point(|piece| piece.start < from);
+            let last = pieces.partition_point(|piece| piece.start < end);
+            for index in first..last.max(first) {
+                let (piece, known) = (&pieces[index], &mut known[index]);
+                if piece.end > start {
+                    lose_to(known, piece, start, candidates);
+                    *known = (*known).max(end);
+                }
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = walked {
+        warnings.add(Error::from(error));
+    }
+    for (piece, known) in pieces.iter().zip(&mut known) {
+        lose_to(known, piece, piece.end, candidates);
+    }
+}
+
+/// Records what of `pieces` an earlier piece of another candidate has.
+fn reused(pieces: &[Piece], candidates: &mut [Candidate]) {
+    // Runs that do not overlap: the end by the start.
+    let mut claimed = BTreeMap::<u32, u32>::new();
+    for piece in pieces {
+        let before = claimed.range(..piece.start).next_back();
+        let mut at = piece.start;
+        let first = before.map_or(piece.start, |(start, _)| *start);
+        let overlapping: Vec<(u32, u32)> = claimed
+            .range(first..piece.end)
+            .map(|(start, end)| (*start, *end))
+            .filter(|(_, end)| *end > piece.start)
+            .collect();
+        for (start, end) in overlapping {
+            if at < start {
+                claimed.insert(at, start);
+            }
+            piece.lose(start, end, LostReason::Reused, candidates);
+            at = at.max(end);
+        }
+        if at < piece.end {
+            claimed.insert(at, piece.end);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `xfskit undelete`: finds removed files, and copies them out.
+
+use std::os::unix::ffi::OsStrExt;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Serialize;
+use xfskit::{
+    Confidence, CopiedOut, FileType, LostReason, RemovedFile, RemovedSize, Timestamp, Undelete,
+    UndeletePhase, Volume,
+};
+
+use super::{open, path};
+use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::grammar::locate;
+use crate::out::Out;
+use crate::progress::{Progress, Unit};
+use crate::show::{self, Named};
+
+/// One file, for JSON.
+#[derive(Serialize)]
+struct Object<'a> {
+    confidence: &'static str,
+    inode: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
+    #[serde(flatten)]
+    path: Option<Named<'a>>,
+    #[serde(flatten)]
+    name: Option<Named<'a>>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    file_type: Option<FileType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_at_most: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtime: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<Timestamp>,
+    #[serde(flatten)]
+    target: Option<Named<'a>>,
+    extents: Vec<Extent>,
+    lost: Vec<Lost>,
+    #[serde(flatten)]
+    copy: Option<Named<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied_bytes: Option<u64>,
+}
+
+/// An extent, for JSON: all in bytes.
+#[derive(Serialize)]
+struct Extent {
+    start: u64,
+    end: u64,
+    device_offset: u64,
+    unwritten: bool,
+}
+
+/// A range that is lost, for JSON: in bytes.
+#[derive(Serialize)]
+struct Lost {
+    start: u64,
+    end: u64,
+    reason: &'static str,
+}
+
+/// The problem with a file.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Problem(String);
+
+/// `xfskit undelete`: finds removed files, and copies them out.
+pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcome {
+    let pattern = args.pattern.as_deref().map(matcher).transpose()?;
+    let progress = Progress::beside_output(out, "undelete", Unit::Count("read"));
+    let search = Undelete::new(volume).free_space(!args.quick).phases(|phase, at| {
+        // Of the phases the one that reads the groups takes the time.
+        if phase == UndeletePhase::Groups {
+            progress.set(at.done, at.total);
+        }
+    });
+    let found = search.run().map_err(|error| open::failure(&error))?;
+    progress.finish();
+    let wanted = |file: &RemovedFile| {
+        let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches(file));
+        fits && (!args.good || file.confidence == Confidence::Good)
+    };
+    let files: Vec<RemovedFile> = found.files.into_iter().filter(wanted).collect();
+    let copies = match &args.to {
+        Some(dir) => search.copy_to(dir, &files).map_err(|error| open::failure(&error))?,
+        None => Vec::new(),
+    };
+    for (index, file) in files.iter().enumerate() {
+        print(file, copies.get(index), out)?;
+    }
+    if found.unidentified > 0 {
+        out.note(&format!("{} freed inodes have neither name nor content", found.unidentified));
+    }
+    path::warn(&found.warnings, found.warnings_more, out);
+    if files.is_empty() {
+        out.note("no removed file was found");
+        return Ok(ExitStatus::Problem);
+    }
+    Ok(out.status())
+}
+
+/// A pattern of names, or of paths.
+struct Pattern {
+    glob: GlobMatcher,
+    whole: bool,
+}
+
+/// Parses a pattern.
+fn matcher(text: &str) -> Result<Pattern, Failure> {
+    let glob =
+        GlobBuilder::new(text).build().map_err(|error| Failure::cannot(error.to_string()))?;
+    Ok(Pattern { glob: glob.compile_matcher(), whole: text.contains('/') })
+}
+
+impl Pattern {
+    fn matches(&self, file: &RemovedFile) -> bool {
+        if self.whole {
+            return file.path.as_ref().is_some_and(|path| self.glob.is_match(path));
+        }
+        file.name.as_ref().is_some_and(|name| self.glob.is_match(name))
+    }
+}
+
+/// Prints one file and reports what is wrong with its copy.
+fn print(file: &RemovedFile, copy: Option<&CopiedOut>, out: &Out) -> Result<(), Failure> {
+    if out.json() {
+        out.object(&object(file, copy))?;
+    } else {
+        out.line(line(file, out))?;
+    }
+    let Some(copy) = copy else { return Ok(()) };
+    let at = label(file);
+    if let Some(error) = &copy.error {
+        out.fault_at(&at, error.reason(), error.corruption());
+    }
+    for lost in file.lost.iter().filter(|_| copy.to.is_some()) {
+        let (start, end) = (lost.range.start, lost.range.end);
+        let text = format!("bytes {start}-{end} are a hole: {}", reason(lost.reason));
+        out.fault_at(&at, &Problem(text), None);
+    }
+    Ok(())
+}
+
+/// Returns the line of one file.
+fn line(file: &RemovedFile, out: &Out) -> Vec<u8> {
+    let size = match file.size {
+        RemovedSize::Exact(size) => size.to_string(),
+        RemovedSize::AtMost(size) => format!("<={size}"),
+        RemovedSize::Unknown => "?".into(),
+    };
+    let removed = file.removed.map_or("?".into(), |time| show::time_short(time.sec, show::now()));
+    let kind = file.mode.map_or("?", show::kind);
+    let kind = match (kind, file.file_type) {
+        ("?", Some(FileType::File)) => "file",
+        ("?", Some(FileType::Dir)) => "directory",
+        ("?", Some(FileType::Symlink)) => "symbolic link",
+        (kind, _) => kind,
+    };
+    let confidence = confidence(file.confidence);
+    let head = format!("{confidence:<7} {:>12} {kind:<13} {size:>12} {removed:<12} ", file.ino);
+    let name = match (&file.path, &file.name) {
+        (Some(path), _) => out.name(path.as_os_str().as_bytes()),
+        (None, Some(name)) => [b"(", &out.name(name.as_bytes())[..], b")"].concat(),
+        (None, None) => b"()".to_vec(),
+    };
+    let lost = match file.lost_bytes() {
+        0 => String::new(),
+        lost => format!("  {} lost", show::human(lost)),
+    };
+    [head.as_bytes(), &name, lost.as_bytes()].concat()
+}
+
+/// Returns what messages call a file.
+fn label(file: &RemovedFile) -> String {
+    let name = file.path.as_ref().map(|path| path.as_os_str()).or(file.name.as_deref());
+    name.map_or(format!("inode {}", file.ino), |name| show::name(name.as_bytes()))
+}
+
+fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Good => "good",
+        Confidence::Partial => "partial",
+        Confidence::NameOnly => "name",
+    }
+}
+
+fn reason(reason: LostReason) -> &'static str {
+    match reason {
+        LostReason::InUse => "in use by others",
+        LostReason::Reused => "of a file that was removed later",
+    }
+}
+
+/// Returns a file for JSON.
+fn object<'a>(file: &'a RemovedFile, copy: Option<&'a CopiedOut>) -> Object<'a> {
+    let named = |key, path: &'a std::path::Path| Named(key, path.as_os_str().as_bytes());
+    let (size, size_at_most) = match file.size {
+        RemovedSize::Exact(size) => (Some(size), None),
+        RemovedSize::AtMost(size) => (None, Some(size)),
+        RemovedSize::Unknown => (None, None),
+    };
+    let extent = |extent: &xfskit::RemovedExtent| Extent {
+        start: extent.range.start,
+        end: extent.range.end,
+        device_offset: extent.device_offset,
+        unwritten: extent.unwritten,
+    };
+    let lost = |lost: &xfskit::LostRange| Lost {
+        start: lost.range.start,
+        end: lost.range.end,
+        reason: reason(lost.reason),
+    };
+    Object {
+        confidence: confidence(file.confidence),
+        inode: file.ino,
+        generation: file.generation,
+        path: file.path.as_deref().map(|path| named("path", path)),
+        name: file.name.as_ref().map(|name| Named("name", name.as_bytes())),
+        file_type: file.file_type,
+        mode: file.mode,
+        uid: file.owner.map(|owner| owner.0),
+        gid: file.owner.map(|owner| owner.1),
+        size,
+        size_at_most,
+        mtime: file.mtime,
+        removed: file.removed,
+        target: file.target.as_deref().map(|target| named("target", target)),
+        extents: file.extents.iter().map(extent).collect(),
+        lost: file.lost.iter().map(lost).collect(),
+        copy: copy.and_then(|copy| copy.to.as_deref()).map(|to| named("copy", to)),
+        copied_bytes: copy.map(|copy| copy.bytes),
+    }
+}
