@@ -31,6 +31,7 @@ mod mkfs;
 mod orphans;
 mod quota;
 mod reserve;
+mod salvage;
 mod unmounted;
 mod uuid;
 mod volumes;

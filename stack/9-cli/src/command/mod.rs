@@ -33,6 +33,7 @@ mod path;
 mod recover;
 mod repair;
 mod restore;
+mod salvage;
 mod stat;
 mod stats;
 mod targets;

@@ -25,6 +25,9 @@ const SHOWN_MAX: usize = 3;
 pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
     let name = &*args.target;
     refuse_mount(name)?;
+    if let Some(dest) = &args.salvage {
+        return super::salvage::run(args, dest, out);
+    }
     let undo = undo_path(args)?;
     let stop = Stop::on_signals()?;
     let progress = Phases::new(out);
@@ -107,8 +110,8 @@ fn report(
         }
         None => writeln!(
             text,
-            "{name}: {} errors would remain; nothing was written\n  `xfskit get` copies out what \
-             can be read; xfs_repair (`-n` first) may repair the rest",
+            "{name}: {} errors would remain; nothing was written\n  `xfskit repair --salvage \
+             DEST {name}` copies out what can be read; xfs_repair (`-n` first) may repair the rest",
             prepared.after().errors + prepared.after().fatals
         ),
     };
@@ -205,7 +208,7 @@ fn refuse_mount(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(name: &str, error: &xfskit::Error) -> Failure {
+pub(super) fn failed(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error.kind() {
         ErrorKind::NotXfs => failure.hint(open::no_superblock(name)),
