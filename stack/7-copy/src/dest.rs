@@ -75,13 +75,18 @@ impl Dir {
         Ok(Self { fd: fs::openat(&self.fd, name, OPEN_DIR, Mode::empty())? })
     }
 
-    /// Opens the directory at `path` below this one, and makes what is missing of it. No symbolic
-    /// link is followed.
+    /// Opens the directory at `path` below this one, and makes what is missing of it. Directories
+    /// that exist keep their times. No symbolic link is followed.
     pub fn make_all(&self, path: &[u8]) -> io::Result<Self> {
         let mut at = self.try_clone()?;
         for name in path.split(|&b| b == b'/') {
             at = match at.open_dir(name) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => at.make_dir(name)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let times = at.times()?;
+                    let made = at.make_dir(name)?;
+                    at.set_times(&times)?;
+                    made
+                }
                 opened => opened?,
             };
         }
