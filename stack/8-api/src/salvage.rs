@@ -93,6 +93,7 @@ pub struct Damage {
 }
 
 /// Serialises a path, which need not be UTF-8, as text.
+#[allow(clippy::ref_option)] // the signature that serde calls
 fn lossy<S: Serializer>(
     path: &Option<PathBuf>,
     serializer: S,
@@ -274,7 +275,8 @@ impl Run<'_, '_> {
             reason,
         };
         let damage = match event {
-            Event::Found(_) => return,
+            // What is skipped is counted.
+            Event::Found(_) | Event::Skipped { .. } => return,
             Event::Done { .. } => {
                 let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
                 return self.control.report(done, self.total.max(done));
@@ -288,8 +290,6 @@ impl Run<'_, '_> {
                 Damage { group: Some(agno.0), ..damage(b"", error.to_string()) }
             }
             Event::Refused { path, error } => damage(path, error.to_string()),
-            // These are counted.
-            Event::Skipped { .. } => return,
         };
         let mut report = self.report.lock();
         if report.damages.len() < DAMAGES_MAX {
