@@ -260,8 +260,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Passes the bytes of `piece` to `sink` like [`read_piece`](Self::read_piece). Where the device
-    /// fails, the pages around are read one by one, and the others are passed to `lost`, neighbours
+    /// Passes the bytes of `piece` to `sink` like [`read_piece`](Self::read_piece). Where the
+    /// device fails, the pages around are read one by one, and the others are passed to `lost`, neighbours
     /// together.
     ///
     /// # Errors

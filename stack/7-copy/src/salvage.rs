@@ -28,7 +28,7 @@ use unnamed::Unnamed;
 pub struct Salvaged {
     /// Counts of the copy.
     pub copied: Report,
-    /// Files and directories that no directory named. What is below such a directory is not counted.
+    /// Files and directories that no directory named, without those below such directories.
     pub unnamed: u64,
     /// The name of the directory with these in the destination: `lost+found`, or another if the
     /// volume has that one. `None` if there are none.

@@ -26,8 +26,8 @@ use crate::{CancelToken, Error, ErrorKind, Progress, Result, Volume, VolumeOptio
 /// Maximum number of damages that are kept. A damaged volume may have any number.
 const DAMAGES_MAX: usize = 100_000;
 
-/// Copies all that can be read of a damaged volume: a builder. The target is opened for reading, and
-/// nothing is repaired.
+/// Copies all that can be read of a damaged volume: a builder. The target is opened for reading,
+/// and nothing is repaired.
 ///
 /// A lost primary superblock is replaced by a secondary in memory, a dirty journal is replayed in
 /// memory. Files that no directory names any more go below `lost+found` in the destination.
@@ -56,7 +56,7 @@ pub struct Salvaged {
     pub files: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// Files and directories that no directory named. What is below such a directory is not counted.
+    /// Files and directories that no directory named, without those below such directories.
     pub unnamed: u64,
     /// The directory in the destination with these; `None` if there are none.
     #[serde(serialize_with = "lossy")]
@@ -275,7 +275,7 @@ impl Run<'_, '_> {
             reason,
         };
         let damage = match event {
-            // What is skipped is counted.
+            // The copy counts what it skips.
             Event::Found(_) | Event::Skipped { .. } => return,
             Event::Done { .. } => {
                 let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;

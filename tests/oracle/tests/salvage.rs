@@ -1,5 +1,5 @@
-//! Volumes that Linux filled, and then damaged in chosen blocks: a salvage copies all that the damage
-//! did not touch, with its metadata, and names the rest.
+//! Volumes that Linux filled, and then damaged in chosen blocks: a salvage copies all that the
+//! damage did not touch, with its metadata, and names the rest.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

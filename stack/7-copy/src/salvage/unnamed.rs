@@ -148,8 +148,8 @@ fn parent_of(fs: &Fs, inode: &Inode) -> Option<Ino> {
     parent
 }
 
-/// Returns the inodes of group `agno` that are in use and not `found`, as far as its inode btree can
-/// be read, and the damage that ends it.
+/// Returns the inodes of group `agno` that are in use and not `found`, as far as its inode btree
+/// can be read, and the damage that ends it.
 fn in_use(fs: &Fs, agno: AgNumber, found: &dyn Fn(Ino) -> bool) -> (Vec<Ino>, Option<Error>) {
     let (geo, mut inos) = (fs.volume().geo(), Vec::new());
     let listed = fs.volume().for_each_chunk(agno, |chunk| {

@@ -25,9 +25,6 @@ const SHOWN_MAX: usize = 3;
 pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
     let name = &*args.target;
     refuse_mount(name)?;
-    if let Some(dest) = &args.salvage {
-        return super::salvage::run(args, dest, out);
-    }
     let undo = undo_path(args)?;
     let stop = Stop::on_signals()?;
     let progress = Phases::new(out);
@@ -200,7 +197,7 @@ pub(crate) fn undo(args: &Undo, out: &Out) -> Outcome {
 }
 
 /// Refuses the directory of a mount.
-fn refuse_mount(name: &str) -> Result<(), Failure> {
+pub(super) fn refuse_mount(name: &str) -> Result<(), Failure> {
     if mount::is_mounted(name) {
         return Err(Failure::cannot(format!("{name}: a directory where a volume is mounted"))
             .hint("Unmount it first, and name what was mounted."));

@@ -6,7 +6,7 @@ use std::path::Path;
 use xfskit::{ErrorKind, Salvage, Salvaged};
 
 use super::open;
-use super::repair::failed;
+use super::repair::{failed, refuse_mount};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::repair::Repair;
 use crate::out::{Out, io_cause};
@@ -20,6 +20,7 @@ const BUFFER: usize = 1 << 20;
 /// Copies all that can be read of the target to `dest`, and reports what is damaged.
 pub(super) fn run(args: &Repair, dest: &Path, out: &Out) -> Outcome {
     let name = &*args.target;
+    refuse_mount(name)?;
     let to_stdout = dest.as_os_str() == "-";
     if to_stdout && out.json() {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
