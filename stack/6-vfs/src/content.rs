@@ -261,8 +261,8 @@ impl Fs {
     }
 
     /// Passes the bytes of `piece` to `sink` like [`read_piece`](Self::read_piece). Where the
-    /// device fails, the pages around are read one by one, and the others are passed to `lost`, neighbours
-    /// together.
+    /// device fails, the pages around are read one by one, and the others are passed to `lost`,
+    /// neighbours together.
     ///
     /// # Errors
     /// Those of `sink`.
