@@ -8,6 +8,7 @@ use std::path::Path;
 
 use xfskit::raw::VolumeExt as _;
 use xfskit::raw::units::Ino;
+use xfskit::raw::vfs::Follow;
 use xfskit::{Salvage, Salvaged, Volume};
 use xfskit_core::bmap::ForkPart;
 use xfskit_format::Fork;
@@ -23,7 +24,7 @@ const FILES: usize = 600;
 /// Extents of the fragmented file: more than fit in its inode.
 const EXTENTS: u64 = 900;
 /// Bytes of a block.
-const BLOCK: u64 = 4096;
+const BLOCK: usize = 4096;
 
 /// Fills the volume mounted at `at`.
 fn fill(at: &Path) {
@@ -39,7 +40,7 @@ fn fill(at: &Path) {
     let fragmented = File::create(at.join("fragmented")).expect("create");
     for n in 0..EXTENTS {
         fragmented
-            .write_all_at(&[n.to_le_bytes()[0] | 1; BLOCK as usize], 2 * n * BLOCK)
+            .write_all_at(&[n.to_le_bytes()[0] | 1; BLOCK], 2 * n * BLOCK as u64)
             .expect("write");
     }
     fs::write(at.join("attributes"), "content").expect("write");
@@ -77,7 +78,9 @@ impl<'s> Source<'s> {
     fn salvaged(&self, scratch: &Scratch, at: &[u64]) -> (Salvaged, Manifest) {
         let damaged = self.image.copy("damaged.img");
         let file = File::options().write(true).open(damaged.path()).expect("open");
-        at.iter().for_each(|&at| file.write_all_at(&[0xdb; 512], at).expect("overwrite"));
+        for &at in at {
+            file.write_all_at(&[0xdb; 512], at).expect("overwrite");
+        }
         let before = fs::metadata(damaged.path()).expect("stat").mtime();
         let target = Image::sparse(scratch, "target.img", 512 << 20);
         Xfsprogs::installed().expect("needed").mkfs(&target, &[]).expect("mkfs");
@@ -93,15 +96,11 @@ impl<'s> Source<'s> {
         Volume::open(self.image.path()).expect("open")
     }
 
-    fn ino(&self, volume: &Volume, path: &str) -> Ino {
-        volume.fs().resolve(path.as_bytes(), xfskit::raw::vfs::Follow::No).expect(path).ino()
-    }
-
     /// Returns the bytes of the blocks of a fork: of its extents, or of its tree.
     fn fork(&self, path: &str, fork: Fork, tree: bool) -> Vec<u64> {
         let volume = self.volume();
         let core = volume.fs().volume();
-        let inode = volume.fs().inode(self.ino(&volume, path)).expect("inode");
+        let inode = volume.fs().inode(ino_of(&volume, path)).expect("inode");
         let mut blocks: Vec<FsBlock> = Vec::new();
         core.each_fork_part(&inode.core(), inode.ino(), fork, &mut |part| match part {
             ForkPart::TreeBlock(block) if tree => blocks.push(block),
@@ -114,6 +113,10 @@ impl<'s> Source<'s> {
         .expect("an intact map");
         blocks.iter().map(|&block| core.geo().fsb_to_byte(block).expect("a block").0).collect()
     }
+}
+
+fn ino_of(volume: &Volume, path: &str) -> Ino {
+    volume.fs().resolve(path.as_bytes(), Follow::No).expect(path).ino()
 }
 
 /// Asserts that all but `touched` came out as it was.
@@ -232,7 +235,7 @@ fn a_lost_inode_is_named_and_a_lost_directory_leaves_its_files_in_lost_found() {
     let source = Source::new(&scratch, &[]);
     let volume = source.volume();
     let byte = |path| {
-        let ino = source.ino(&volume, path);
+        let ino = ino_of(&volume, path);
         volume.fs().volume().geo().ino_to_byte(ino).expect("an inode").0
     };
     let (report, copied) = source.salvaged(&scratch, &[byte("/untouched")]);
@@ -242,7 +245,7 @@ fn a_lost_inode_is_named_and_a_lost_directory_leaves_its_files_in_lost_found() {
     let (report, copied) = source.salvaged(&scratch, &[byte("/names/sub")]);
     assert!(names(&report, "/names/sub"), "{report}");
     assert_rest(&source.linux, &copied, &|path| path.starts_with("names"));
-    let deeper = source.ino(&volume, "/names/sub/deeper");
+    let deeper = ino_of(&volume, "/names/sub/deeper");
     let (file, again) = (format!("lost+found/names/sub/ino.{deeper}/file"), "second-name");
     let digest = |path| get(&copied, path).map(|entry| (entry.digest, entry.nlink));
     assert_eq!(digest(&file), digest(again), "{report}");
