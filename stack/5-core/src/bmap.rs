@@ -13,6 +13,7 @@ mod forkoff;
 mod map;
 mod mapping;
 mod node;
+mod salvage;
 
 use std::ops::Range;
 
@@ -25,6 +26,8 @@ use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino, Sectors};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
+
+pub use salvage::LostBlocks;
 
 pub(crate) use mapping::{Mapping, OnDemand, buf_map};
 

@@ -64,6 +64,15 @@ impl<'a> DaFork<'a> {
         ctx.at_most("da.blocks", vol.geo().dblocks.0, extents.blocks())?;
         Ok(Self { vol, ino, fork, extents })
     }
+
+    /// Opens a damaged fork: blocks whose extents are lost are holes. Maps nothing if the fork maps
+    /// more blocks than the volume has.
+    pub(crate) fn salvage(vol: &'a Volume, inode: &Inode, fork: Fork) -> Self {
+        let (extents, _) = vol.salvage_extents(inode, fork);
+        let is_too_long = extents.blocks() > vol.geo().dblocks.0;
+        let extents = if is_too_long { ExtentList::default() } else { extents };
+        Self { vol, ino: inode.ino(), fork, extents }
+    }
 }
 
 impl<'a> DaFork<'a, OnDemand<'a>> {

@@ -86,12 +86,23 @@ impl Volume {
     }
 
     /// Lists the directory `inode` from `cookie` on (0: from the start), "." and ".." included. See
-    /// [`Dir::read`].
+    /// [`Dir::read`]. If its extent map is damaged, the blocks that the rest maps are listed.
     ///
     /// # Errors
-    /// As [`open_dir`](Self::open_dir); corruption inside the directory is passed to `each`.
+    /// [`Error::NotDirectory`]; damage of the directory is passed to `each`.
     pub fn readdir(&self, inode: &Inode, cookie: u64, each: &mut EachEntry<'_>) -> Result<()> {
-        self.open_dir(inode)?.read(cookie, each);
+        let dir = match self.open_dir(inode) {
+            Ok(dir) => dir,
+            Err(error @ (Error::Corrupt(_) | Error::Device(_))) => {
+                // A listing in portions reports it once.
+                if cookie == 0 && each(Err(error)).is_break() {
+                    return Ok(());
+                }
+                Dir { core: inode.core(), da: DaFork::salvage(self, inode, Fork::Data) }
+            }
+            Err(error) => return Err(error),
+        };
+        dir.read(cookie, each);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The unit of inode I/O is the *cluster*: 16 KiB or more of consecutive inodes. A cluster is one
 //! buffer in the cache and is verified as a whole when it is read. If one inode of a cluster is
-//! corrupt, its neighbours need not be: each is then read and verified alone.
+//! corrupt or cannot be read, its neighbours need not be: each is then read and verified alone.
 //!
 //! To read all inodes of a volume, use [`bulkstat`](Volume::bulkstat).
 
@@ -103,7 +103,7 @@ impl Volume {
         }
         let (agno, agino) = self.locate(ino)?;
         let (buf, offset) = match self.read_cluster(agno, agino) {
-            Err(Error::Corrupt(_)) => self.read_alone(ino)?,
+            Err(Error::Corrupt(_) | Error::Device(_)) => self.read_alone(ino)?,
             found => found?,
         };
         let bytes = buf.get(offset..).and_then(|bytes| bytes.get(..self.geo().inodesize()));

@@ -48,6 +48,7 @@ pub fn fork_map(
         heal: false,
         healed: &healed,
         mismatches: None,
+        owners: None,
         known_chunks: None,
         surveyor: None,
         sink: Sink::quiet(),

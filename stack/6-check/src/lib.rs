@@ -51,6 +51,7 @@ mod tree;
 mod unlinked;
 mod volume;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -93,6 +94,8 @@ pub struct Options<'a> {
     /// The inode chunks of groups whose btrees cannot be trusted: these are not read, and the
     /// inodes are those of the chunks.
     pub chunks: Option<&'a KnownChunks>,
+    /// Files whose records in the rmapbt a survey lists, by inode number.
+    pub owners: Option<&'a BTreeSet<u64>>,
     /// Ranges of the device on which array members disagree. The check records which files use
     /// them.
     pub mismatches: Option<&'a Mismatches>,
@@ -108,6 +111,7 @@ impl Default for Options<'_> {
             heal: false,
             primary: None,
             chunks: None,
+            owners: None,
             mismatches: None,
             progress: &Silent,
         }
@@ -184,6 +188,7 @@ fn run(
         scrub: options.scrub,
         heal: options.heal,
         healed: &healed,
+        owners: options.owners,
         mismatches: options.mismatches,
         known_chunks: options.chunks,
         surveyor,

@@ -65,7 +65,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     }
     let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
     if let Some(surveyor) = vol.surveyor {
-        surveyor.add(surveyed(agno, group, (&used, &shares), rmapbt.as_deref()));
+        surveyor.add(surveyed(vol, agno, group, (&used, &shares), rmapbt.as_deref()));
     }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);
@@ -81,6 +81,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
 
 /// Returns what is in use of a group. `used` is sorted as the rmapbt is.
 fn surveyed(
+    vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
     (used, shares): (&[UsedExtent], &[Shared]),
@@ -97,6 +98,10 @@ fn surveyed(
         recorded_inodes: rmapbt.map(|records| {
             let inodes = records.iter().filter(|record| record.owner == owner::INODES);
             inodes.map(|record| Run { start: record.start, len: record.len }).collect()
+        }),
+        recorded_files: rmapbt.zip(vol.owners).map(|(records, owners)| {
+            let wanted = records.iter().filter(|record| owners.contains(&record.owner));
+            wanted.map(UsedExtent::record).collect()
         }),
         recorded_free: group.free_known.then(|| {
             group.free.iter().map(|free| Run { start: free.start, len: free.len }).collect()

@@ -53,6 +53,9 @@ pub struct GroupSurvey {
     pub recorded_inodes: Option<Vec<Run>>,
     /// Free extents as a free-space btree has them, if one can be read.
     pub recorded_free: Option<Vec<Run>>,
+    /// Blocks of the [wanted files](crate::Options::owners) as the rmapbt has them, if it can be
+    /// read.
+    pub recorded_files: Option<Vec<rmap::Rec>>,
     /// Heads of the lists of unlinked inodes, if the AGI is sound.
     pub unlinked: Option<[u32; agi::UNLINKED_BUCKETS]>,
 }

@@ -1,7 +1,7 @@
 //! The volume that is checked: its device, its geometry, and reading its blocks.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
@@ -71,6 +71,8 @@ pub(crate) struct Volume<'a> {
     pub healed: &'a HealedBlocks,
     /// Ranges whose users are recorded.
     pub mismatches: Option<&'a Mismatches>,
+    /// Files whose records in the rmapbt the survey lists.
+    pub owners: Option<&'a BTreeSet<u64>>,
     /// Inode chunks that are not read from the btrees.
     pub known_chunks: Option<&'a KnownChunks>,
     /// Takes what is in use.

@@ -9,8 +9,9 @@ use std::io;
 use std::ops::Range;
 
 use xfskit_block::IoRead;
-use xfskit_core::Inode;
 use xfskit_core::file::Seek;
+use xfskit_core::{Error as Core, Inode};
+use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Geometry, PositionRange};
 
@@ -18,6 +19,8 @@ use crate::{Error, Fs, Handle, Result};
 
 /// Bytes of one read of a long piece.
 const CHUNK: ByteLen = ByteLen(1 << 20);
+/// Bytes of one read around an error of the device.
+const PAGE: ByteLen = ByteLen(4 << 10);
 /// Maximum distance on disk of pieces that are read together.
 const JOIN_GAP: ByteLen = ByteLen(32 << 10);
 /// Longest joined read.
@@ -36,6 +39,12 @@ pub struct Piece {
 impl Piece {
     fn len(&self) -> ByteLen {
         self.file.length()
+    }
+
+    /// Returns at most `len` bytes of it, from byte `at` of the file on, which is in it.
+    fn part(&self, at: ByteOffset, len: ByteLen) -> Self {
+        let device = self.device.map(|device| device.plus(at.distance_from(self.file.start)));
+        Self { file: at..at.saturating_plus(len).min(self.file.end), device }
     }
 
     /// Returns its range on the device, if it does not move.
@@ -130,6 +139,15 @@ impl ReadAhead {
     }
 }
 
+/// A part of a file that is lost.
+#[derive(Debug)]
+pub struct Lost {
+    /// The range in bytes of the file, perhaps with holes. Empty where the damage costs no content.
+    pub range: Range<ByteOffset>,
+    /// The reason.
+    pub error: Error,
+}
+
 /// The reason why content could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -155,6 +173,29 @@ impl Fs {
         }
         let file = self.volume().open_file(inode)?;
         Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size()))
+    }
+
+    /// Returns the map of a regular file as far as it can be read, and the ranges whose location is
+    /// lost, which are holes of the map.
+    pub fn salvage_map(&self, inode: &Inode) -> (FileMap, Vec<Lost>) {
+        let error = match self.file_map(inode) {
+            Ok(map) => return (map, Vec::new()),
+            Err(error) => error,
+        };
+        let (geo, size) = (self.volume().geo(), inode.core().size());
+        let core = matches!(&error, Error::Core(Core::Corrupt(_) | Core::Device(_)));
+        if !core || self.volume().engine().is_ok() {
+            let lost = Lost { range: ByteOffset(0).range(size), error };
+            return (FileMap { size, pieces: Vec::new() }, vec![lost]);
+        }
+        let (extents, lost) = self.volume().salvage_extents(inode, Fork::Data);
+        let byte =
+            |block: FileOff| ByteOffset(block.0.saturating_mul(1 << geo.blocklog).min(size.0));
+        let lost = lost.into_iter().map(|lost| Lost {
+            range: byte(lost.blocks.start)..byte(lost.blocks.end),
+            error: lost.error.into(),
+        });
+        (FileMap::new(geo, extents.as_slice(), size), lost.collect())
     }
 
     /// Reads all content of `maps` into memory, neighbours on disk in one read. What cannot be read
@@ -216,6 +257,67 @@ impl Fs {
             sink(offset, part)?;
             done = done.plus(ByteLen::of(part));
         }
+        Ok(())
+    }
+
+    /// Passes the bytes of `piece` to `sink` like [`read_piece`](Self::read_piece). Where the
+    /// device fails, the pages around are read one by one, and the others are passed to `lost`,
+    /// neighbours together.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    pub fn salvage_piece(
+        &self,
+        inode: &Inode,
+        piece: &Piece,
+        ahead: &ReadAhead,
+        sink: Sink<'_>,
+        lost: &mut dyn FnMut(Lost),
+    ) -> io::Result<()> {
+        let mut at = piece.file.start;
+        while at < piece.file.end {
+            let read =
+                self.read_piece(inode, &piece.part(at, piece.len()), ahead, &mut |from, bytes| {
+                    sink(from, bytes)?;
+                    at = from.plus(ByteLen::of(bytes));
+                    Ok(())
+                });
+            match read {
+                Ok(()) => break,
+                Err(ReadError::Sink(error)) => return Err(error),
+                Err(ReadError::Volume(_)) => {
+                    let part = piece.part(at, CHUNK);
+                    at = part.file.end;
+                    self.salvage_pages(inode, &part, sink, lost)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `part` page by page.
+    fn salvage_pages(
+        &self,
+        inode: &Inode,
+        part: &Piece,
+        sink: Sink<'_>,
+        lost: &mut dyn FnMut(Lost),
+    ) -> io::Result<()> {
+        let mut at = part.file.start;
+        let mut gap: Option<Lost> = None;
+        while at < part.file.end {
+            let page = part.part(at, PAGE);
+            match self.read_piece(inode, &page, &ReadAhead::default(), sink) {
+                Ok(()) => gap.take().into_iter().for_each(&mut *lost),
+                Err(ReadError::Sink(error)) => return Err(error),
+                Err(ReadError::Volume(error)) => {
+                    let range = page.file.clone();
+                    gap.get_or_insert(Lost { range, error }).range.end = page.file.end;
+                }
+            }
+            at = page.file.end;
+        }
+        gap.into_iter().for_each(lost);
         Ok(())
     }
 }

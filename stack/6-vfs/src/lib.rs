@@ -41,7 +41,7 @@ pub use change::hold::{Hold, InodeHold};
 pub use change::make::NewNode;
 pub use change::rename::RenameMode;
 pub use change::set::SetAttr;
-pub use content::{FileMap, Piece, ReadAhead, ReadError};
+pub use content::{FileMap, Lost, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
 pub use listing::{DirListing, Listing};

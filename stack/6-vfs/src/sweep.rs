@@ -47,9 +47,9 @@ pub trait Visitor: Sync {
     /// to enter: the index among `children`, and the state to keep.
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
 
-    /// Receives an error: the directory (`name` is `None`) or its entry `name` cannot be read, or
-    /// is damaged. What can be read of it is among the children nevertheless.
-    fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error);
+    /// Receives an error: the directory (`entry` is `None`) or its `entry` cannot be read, or is
+    /// damaged. What can be read of it is among the children nevertheless.
+    fn fault(&self, dir: &Self::Dir, entry: Option<&Entry>, error: Error);
 
     /// Returns true if the sweep should end early.
     fn stopped(&self) -> bool {
@@ -68,7 +68,7 @@ struct Sweep<'a, V: Visitor> {
     fs: &'a Fs,
     visitor: &'a V,
     /// Directories that were entered, so that a cycle ends. A leaf lock.
-    seen: Mutex<Visited>,
+    seen: &'a Mutex<Visited>,
 }
 
 impl Fs {
@@ -81,10 +81,24 @@ impl Fs {
         threads: usize,
         visitor: &V,
     ) {
+        let seen = Mutex::new(Visited::new(inode.ino(), path));
+        self.sweep_beyond(&seen, inode, dir, threads, visitor);
+    }
+
+    /// Sweeps the tree below the directory `inode` as [`sweep`](Self::sweep) does, but for the
+    /// directories that are in `seen` already. `inode` itself was just entered there.
+    pub fn sweep_beyond<V: Visitor>(
+        &self,
+        seen: &Mutex<Visited>,
+        inode: Inode,
+        dir: V::Dir,
+        threads: usize,
+        visitor: &V,
+    ) {
         if let Some(error) = self.time_fault(&inode) {
             visitor.fault(&dir, None, error);
         }
-        let sweep = Sweep { fs: self, visitor, seen: Mutex::new(Visited::new(inode.ino(), path)) };
+        let sweep = Sweep { fs: self, visitor, seen };
         let first = vec![Task { listing: self.listing(inode), dir }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
             Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
@@ -158,11 +172,11 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             match inode.transpose() {
                 Ok(inode) => {
                     if let Some(error) = inode.as_ref().and_then(|i| self.fs.time_fault(i)) {
-                        self.visitor.fault(dir, Some(&entry.name), error);
+                        self.visitor.fault(dir, Some(&entry), error);
                     }
                     children.push(Child { entry, inode });
                 }
-                Err(error) => self.visitor.fault(dir, Some(&entry.name), error),
+                Err(error) => self.visitor.fault(dir, Some(&entry), error),
             }
         }
         children

@@ -36,9 +36,17 @@ pub struct WalkEntry {
 pub struct WalkFault {
     /// Path from the root of the volume.
     pub path: Vec<u8>,
+    /// The inode.
+    pub ino: Ino,
     /// The error.
     #[source]
     pub error: Error,
+}
+
+impl WalkFault {
+    fn of(entry: &WalkEntry, error: Error) -> Self {
+        Self { path: entry.path.clone(), ino: entry.inode.ino(), error }
+    }
 }
 
 /// A running walk: an iterator. `F` is the reference to the filesystem: a borrow ([`Walk`]), or an
@@ -114,17 +122,29 @@ impl Fs {
 impl<F: Deref<Target = Fs>> TreeWalk<F> {
     /// Walks the tree below `inode`, as [`Fs::walk`] does.
     pub fn new(fs: F, path: &[u8], inode: Inode, max_depth: usize) -> Self {
+        let seen = Visited::new(inode.ino(), path);
+        Self::beyond(fs, seen, path, inode, max_depth)
+    }
+
+    /// Walks the tree below `inode` as [`new`](Self::new) does, but for the directories that are in
+    /// `seen` already. `inode` itself was just entered there.
+    pub fn beyond(fs: F, seen: Visited, path: &[u8], inode: Inode, max_depth: usize) -> Self {
         let ino = inode.ino();
         let start = WalkEntry { path: path.to_vec(), depth: 0, inode, parent: ino, last: true };
         Self {
             fs,
             max_depth,
-            seen: Visited::new(ino, path),
+            seen,
             path: Vec::new(),
             faults: Vec::new(),
             start: Some(start),
             levels: Vec::new(),
         }
+    }
+
+    /// Ends the walk, and returns the directories that it and those before it entered.
+    pub fn into_seen(self) -> Visited {
+        self.seen
     }
 
     /// Sets the maximum depth below the start, of a walk that has not begun.
@@ -134,7 +154,7 @@ impl<F: Deref<Target = Fs>> TreeWalk<F> {
 
     fn add_time_fault(&mut self, entry: &WalkEntry) {
         let error = self.fs.time_fault(&entry.inode);
-        self.faults.extend(error.map(|error| WalkFault { path: entry.path.clone(), error }));
+        self.faults.extend(error.map(|error| WalkFault::of(entry, error)));
     }
 
     /// Enters `entry` if it is a directory and not too deep.
@@ -146,11 +166,11 @@ impl<F: Deref<Target = Fs>> TreeWalk<F> {
         if entry.depth > 0
             && let Err(error) = self.seen.enter(entry.inode.ino(), entry.parent, name)
         {
-            self.faults.push(WalkFault { path: entry.path.clone(), error });
+            self.faults.push(WalkFault::of(entry, error));
             return;
         }
         let Portion { mut entries, errors, .. } = self.fs.read_dir(&entry.inode);
-        let fault = |error| WalkFault { path: entry.path.clone(), error };
+        let fault = |error| WalkFault::of(entry, error);
         self.faults.extend(errors.into_iter().filter(|e| !is_gone(&self.fs, e)).map(fault));
         entries.sort_unstable_by(|a, b| b.name.cmp(&a.name));
         self.path.clone_from(&entry.path);
@@ -188,7 +208,7 @@ impl<F: Deref<Target = Fs>> Iterator for TreeWalk<F> {
                     self.enter(&entry);
                     Ok(entry)
                 }
-                Err(error) => Err(WalkFault { path, error }),
+                Err(error) => Err(WalkFault { path, ino: next.ino, error }),
             });
         }
     }

@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use tar::{EntryType, Header};
 use xfskit_units::{ByteLen, ByteOffset, PositionRange};
-use xfskit_vfs::{Error, FileType, Fs, Ino, Inode, ReadError, Stat, Timestamp, WalkFault, Xattr};
+use xfskit_vfs::{Error, FileType, Fs, Ino, Inode, Stat, Timestamp, Walk, WalkFault, Xattr};
 
 use crate::{Event, Report, Skipped, acl};
 
@@ -27,7 +28,7 @@ pub enum ArchiveError {
 }
 
 /// An archive that is being written.
-struct Archive<'a, W> {
+pub(crate) struct Archive<'a, W> {
     fs: &'a Fs,
     out: W,
     /// Prefix of every name. It is the same for all, because otherwise GNU tar does not notice that
@@ -57,18 +58,9 @@ pub fn archive(
 ) -> Result<Report, ArchiveError> {
     let strip = if inode.core().is_dir() { path.len() } else { path.len() - own_name(path).len() };
     let name_prefix: &[u8] = if inode.core().is_dir() { b"./" } else { b"" };
-    let (links, skipped, done) = (HashMap::new(), Skipped::default(), Report::default());
-    let mut archive = Archive { fs, out, name_prefix, links, events, skipped, done };
-    for step in fs.walk(path, inode, usize::MAX) {
-        match step {
-            Ok(entry) => archive.add(&entry.path, strip, &entry.inode)?,
-            Err(WalkFault { path, error }) => archive.fault(&path, error),
-        }
-    }
-    // Two blocks of zeroes end an archive.
-    archive.out.write_all(&[0; 2 * BLOCK])?;
-    archive.out.flush()?;
-    Ok(Report { skipped: archive.skipped.counts(), ..archive.done })
+    let mut archive = Archive { name_prefix, ..Archive::new(fs, out, events) };
+    archive.add_tree(&mut fs.walk(path, inode, usize::MAX), strip)?;
+    Ok(archive.end()?)
 }
 
 /// Escapes the name of an attribute as GNU tar does in a key, which ends at the first `=`.
@@ -85,9 +77,36 @@ fn own_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-impl<W: Write> Archive<'_, W> {
-    fn fault(&self, path: &[u8], error: Error) {
-        (self.events)(Event::Damaged { path, error });
+impl<'a, W: Write> Archive<'a, W> {
+    /// Begins an archive whose names are relative to a directory.
+    pub(crate) fn new(fs: &'a Fs, out: W, events: &'a (dyn Fn(Event<'_>) + Sync)) -> Self {
+        let (links, skipped, done) = (HashMap::new(), Skipped::default(), Report::default());
+        Self { fs, out, name_prefix: b"./", links, events, skipped, done }
+    }
+
+    /// Adds the files of `walk`, without the first `strip` bytes of their paths.
+    pub(crate) fn add_tree(&mut self, walk: &mut Walk<'_>, strip: usize) -> io::Result<()> {
+        for step in walk {
+            match step {
+                Ok(entry) => {
+                    (self.events)(Event::Found(entry.inode.ino()));
+                    self.add(&entry.path, strip, &entry.inode)?;
+                }
+                Err(WalkFault { path, ino, error }) => self.fault(&path, ino, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the archive, with two blocks of zeroes.
+    pub(crate) fn end(mut self) -> io::Result<Report> {
+        self.out.write_all(&[0; 2 * BLOCK])?;
+        self.out.flush()?;
+        Ok(Report { skipped: self.skipped.counts(), ..self.done })
+    }
+
+    fn fault(&self, path: &[u8], ino: Ino, error: Error) {
+        (self.events)(Event::damaged(path, ino, error));
     }
 
     fn add(&mut self, path: &[u8], prefix: usize, inode: &Inode) -> io::Result<()> {
@@ -115,7 +134,7 @@ impl<W: Write> Archive<'_, W> {
         }
         let (xattrs, errors) = self.fs.xattrs(inode);
         for error in errors {
-            self.fault(path, error);
+            self.fault(path, stat.ino, error);
         }
         let pax = Pax::attributes(&xattrs);
         match stat.file_type {
@@ -124,7 +143,7 @@ impl<W: Write> Archive<'_, W> {
             }
             FileType::Symlink => match self.fs.read_link(inode) {
                 Ok(target) => self.header(EntryType::Symlink, &name, &target, &stat, pax, 0)?,
-                Err(error) => self.fault(path, error),
+                Err(error) => self.fault(path, stat.ino, error),
             },
             FileType::Regular => self.file(path, &name, inode, &stat, pax)?,
             FileType::BlockDevice => self.header(EntryType::Block, &name, b"", &stat, pax, 0)?,
@@ -148,13 +167,10 @@ impl<W: Write> Archive<'_, W> {
         stat: &Stat,
         mut pax: Pax,
     ) -> io::Result<()> {
-        let map = match self.fs.file_map(inode) {
-            Ok(map) => map,
-            Err(error) => {
-                self.fault(path, error);
-                return Ok(());
-            }
-        };
+        let events = self.events;
+        let lose = |lost| events(Event::lost(path, stat.ino, lost));
+        let (map, lost) = self.fs.salvage_map(inode);
+        lost.into_iter().for_each(lose);
         let ranges = map.data();
         let held: u64 = ranges.iter().map(|range| range.length().0).sum();
         if held == stat.size {
@@ -172,20 +188,14 @@ impl<W: Write> Archive<'_, W> {
         let (fs, ahead) = (self.fs, self.fs.read_ahead_content(std::iter::empty()));
         for piece in map.pieces() {
             let mut at = piece.file.start;
-            let read = fs.read_piece(inode, piece, &ahead, &mut |offset, bytes| {
+            let write = &mut |offset: ByteOffset, bytes: &[u8]| {
+                zeroes(&mut self.out, at..offset)?;
                 self.out.write_all(bytes)?;
                 at = offset.plus(ByteLen::of(bytes));
                 Ok(())
-            });
-            match read {
-                Ok(()) => {}
-                Err(ReadError::Sink(error)) => return Err(error),
-                Err(ReadError::Volume(error)) => {
-                    self.fault(path, error);
-                    let missing = piece.file.end.distance_from(at);
-                    io::copy(&mut io::Read::take(io::repeat(0), missing.0), &mut self.out)?;
-                }
-            }
+            };
+            fs.salvage_piece(inode, piece, &ahead, write, &mut |lost| lose(lost))?;
+            zeroes(&mut self.out, at..piece.file.end)?;
         }
         self.pad(held)
     }
@@ -237,6 +247,11 @@ impl<W: Write> Archive<'_, W> {
         self.out.write_all(&pax.records)?;
         self.pad(pax.records.len() as u64)
     }
+}
+
+/// Writes zeroes in place of `range` of a file.
+fn zeroes(out: &mut impl Write, range: Range<ByteOffset>) -> io::Result<()> {
+    io::copy(&mut io::Read::take(io::repeat(0), range.length().0), out).map(drop)
 }
 
 /// Writes as much of `value` as fits into the field. A longer value also goes to a record in full.

@@ -75,6 +75,44 @@ impl Dir {
         Ok(Self { fd: fs::openat(&self.fd, name, OPEN_DIR, Mode::empty())? })
     }
 
+    /// Opens the directory at `path` below this one, and makes what is missing of it. Directories
+    /// that exist keep their times. No symbolic link is followed.
+    pub fn make_all(&self, path: &[u8]) -> io::Result<Self> {
+        let mut at = self.try_clone()?;
+        for name in path.split(|&b| b == b'/') {
+            at = match at.open_dir(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let times = at.times()?;
+                    let made = at.make_dir(name)?;
+                    at.set_times(&times)?;
+                    made
+                }
+                opened => opened?,
+            };
+        }
+        Ok(at)
+    }
+
+    /// Returns true if the directory has an entry `name`, of any type.
+    pub fn has(&self, name: &[u8]) -> bool {
+        fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Returns the directory's own times.
+    pub fn times(&self) -> io::Result<Timestamps> {
+        let stat = fs::fstat(&self.fd)?;
+        let spec = |tv_sec, nsec| Timespec { tv_sec, tv_nsec: nsec };
+        Ok(Timestamps {
+            last_access: spec(stat.st_atime, stat.st_atime_nsec.cast_signed()),
+            last_modification: spec(stat.st_mtime, stat.st_mtime_nsec.cast_signed()),
+        })
+    }
+
+    /// Sets the directory's own times.
+    pub fn set_times(&self, times: &Timestamps) -> io::Result<()> {
+        Ok(fs::futimens(&self.fd, times)?)
+    }
+
     /// Makes the empty file `name` and opens it for writing.
     pub fn make_file(&self, name: &[u8]) -> io::Result<OwnedFd> {
         Ok(fs::openat(&self.fd, name, NEW, PRIVATE)?)

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use xfskit_units::{ByteLen, ByteOffset};
 use xfskit_vfs::{
-    Child, Error, FileMap, FileType, Fs, Inode, ReadAhead, ReadError, Stat, Visitor, Xattr, join,
+    Child, Entry, Error, FileMap, FileType, Fs, Ino, Inode, ReadAhead, Stat, Visitor, Xattr, join,
 };
 
 use crate::Event;
@@ -76,17 +76,17 @@ pub enum GetError {
     },
 }
 
-type Events<'e> = &'e (dyn Fn(Event<'_>) + Sync);
+pub(crate) type Events<'e> = &'e (dyn Fn(Event<'_>) + Sync);
 
 /// State that all threads of a copy share.
-struct Shared<'e> {
+pub(crate) struct Shared<'e> {
     events: Events<'e>,
     skipped: Skipped,
     links: Links,
     files: AtomicU64,
     bytes: AtomicU64,
     /// The directory that the copy's paths are relative to.
-    root: Dir,
+    pub(crate) root: Dir,
     stop: AtomicBool,
     cancelled: Option<&'e AtomicBool>,
     /// The error that ended the copy; a leaf lock.
@@ -107,60 +107,36 @@ pub fn get(
     events: Events<'_>,
 ) -> Result<Report, GetError> {
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
-    raise_handle_limit();
     let (parent, name) = parent_and_name(dest);
-    let there = if dest.symlink_metadata().is_ok() { Some(fillable(dest, &inode)?) } else { None };
+    let is_dir = inode.core().is_dir();
+    let there = if dest.symlink_metadata().is_ok() { Some(fillable(dest, is_dir)?) } else { None };
     let root = match &there {
         Some(dir) => dir.try_clone(),
         None => Dir::open(&parent),
     };
-    let root = root.map_err(failed)?;
-    let shared = Arc::new(Shared {
-        events,
-        skipped: Skipped::default(),
-        links: Links::default(),
-        files: AtomicU64::new(0),
-        bytes: AtomicU64::new(0),
-        root,
-        stop: AtomicBool::new(false),
-        cancelled: options.cancelled,
-        fatal: Mutex::new(None),
-    });
-    let copy = Copy { vfs, shared: Arc::clone(&shared) };
-    if inode.core().is_dir() {
+    let copy = Copy::new(vfs, root.map_err(failed)?, options, events);
+    let shared = &copy.shared;
+    if is_dir {
         let dest = if there.is_some() { Vec::new() } else { name.clone() };
         let dir = there.map_or_else(|| shared.root.make_dir(&name), Ok);
         let node = copy.node(dir.map_err(failed)?, None, path.to_vec(), dest, &inode);
         vfs.sweep((path, inode), node, options.threads, &copy);
     } else {
         if let Some(error) = vfs.time_fault(&inode) {
-            shared.fault(path, error);
+            shared.fault(path, inode.ino(), error);
         }
         let parent_path = path.strip_suffix(name_of(path)).unwrap_or(b"/").to_vec();
         copy.one(&shared.root, &parent_path, b"", (name_of(path), &name), &inode, &copy.nothing());
     }
-    drop(copy);
-    let fatal = shared.fatal.lock().take();
-    if let Some(error) = fatal {
-        return Err(failed(error));
-    }
-    if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
-        return Err(GetError::Stopped);
-    }
-    let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    Ok(Report {
-        files: count(&shared.files),
-        bytes: count(&shared.bytes),
-        skipped: shared.skipped.counts(),
-    })
+    copy.end(dest)
 }
 
-/// Opens the directory `dest`, which must be empty, to be filled with the content of `inode`. The
-/// handle that is used afterwards is the one that was checked: another program may replace the
+/// Opens the directory `dest`, which must be empty, to be filled with the content of a directory.
+/// The handle that is used afterwards is the one that was checked: another program may replace the
 /// name.
-fn fillable(dest: &Path, inode: &Inode) -> Result<Dir, GetError> {
+pub(crate) fn fillable(dest: &Path, with_dir: bool) -> Result<Dir, GetError> {
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
-    if inode.core().is_dir() && dest.is_dir() {
+    if with_dir && dest.is_dir() {
         let dir = Dir::open(dest).map_err(failed)?;
         if dir.is_empty().map_err(failed)? {
             return Ok(dir);
@@ -170,7 +146,7 @@ fn fillable(dest: &Path, inode: &Inode) -> Result<Dir, GetError> {
 }
 
 /// Returns the directory that will hold `dest`, and the name in it.
-fn parent_and_name(dest: &Path) -> (PathBuf, Vec<u8>) {
+pub(crate) fn parent_and_name(dest: &Path) -> (PathBuf, Vec<u8>) {
     use std::os::unix::ffi::OsStrExt;
     let name = dest.file_name().unwrap_or_default().as_bytes().to_vec();
     let parent = dest.parent().filter(|p| !p.as_os_str().is_empty());
@@ -190,7 +166,7 @@ fn raise_handle_limit() {
 }
 
 /// A directory of the destination whose contents are not finished (invariant 1).
-struct DirNode<'e> {
+pub(crate) struct DirNode<'e> {
     dir: Dir,
     /// Path in the volume.
     path: Vec<u8>,
@@ -227,12 +203,12 @@ impl Drop for DirNode<'_> {
 }
 
 impl Shared<'_> {
-    fn fault(&self, path: &[u8], error: Error) {
-        (self.events)(Event::Damaged { path, error });
+    pub(crate) fn fault(&self, path: &[u8], ino: Ino, error: Error) {
+        (self.events)(Event::damaged(path, ino, error));
     }
 
     /// Reports that a file of this many bytes is made, or that the destination refused it.
-    fn made(&self, path: &[u8], result: io::Result<u64>) {
+    pub(crate) fn made(&self, path: &[u8], result: io::Result<u64>) {
         match result {
             Ok(bytes) => {
                 self.files.fetch_add(1, Ordering::Relaxed);
@@ -258,9 +234,9 @@ fn ends_the_copy(error: &io::Error) -> bool {
 }
 
 /// The visitor that copies.
-struct Copy<'a, 'e> {
+pub(crate) struct Copy<'a, 'e> {
     vfs: &'a Fs,
-    shared: Arc<Shared<'e>>,
+    pub(crate) shared: Arc<Shared<'e>>,
 }
 
 impl<'e> Visitor for Copy<'_, 'e> {
@@ -276,6 +252,7 @@ impl<'e> Visitor for Copy<'_, 'e> {
                     return Vec::new();
                 }
                 let Child { entry, inode: Some(inode) } = &children[index] else { continue };
+                (self.shared.events)(Event::Found(entry.ino));
                 let name = (entry.name.as_slice(), entry.name.as_slice());
                 if inode.core().is_dir() {
                     enter.extend(self.make_dir(dir, name.0, inode).map(|node| (index, node)));
@@ -287,10 +264,10 @@ impl<'e> Visitor for Copy<'_, 'e> {
         enter
     }
 
-    fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error) {
-        match name {
-            None => self.shared.fault(&dir.path, error),
-            Some(name) => self.shared.fault(&join(&dir.path, name), error),
+    fn fault(&self, dir: &Self::Dir, entry: Option<&Entry>, error: Error) {
+        match entry {
+            None => self.shared.fault(&dir.path, dir.stat.ino, error),
+            Some(entry) => self.shared.fault(&join(&dir.path, &entry.name), entry.ino, error),
         }
     }
 
@@ -317,7 +294,45 @@ fn batches(maps: &[Option<FileMap>]) -> Vec<Range<usize>> {
     batches
 }
 
-impl<'e> Copy<'_, 'e> {
+impl<'a, 'e> Copy<'a, 'e> {
+    /// Begins a copy into `root`.
+    pub(crate) fn new(vfs: &'a Fs, root: Dir, options: GetOptions<'e>, events: Events<'e>) -> Self {
+        raise_handle_limit();
+        let shared = Arc::new(Shared {
+            events,
+            skipped: Skipped::default(),
+            links: Links::default(),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            root,
+            stop: AtomicBool::new(false),
+            cancelled: options.cancelled,
+            fatal: Mutex::new(None),
+        });
+        Self { vfs, shared }
+    }
+
+    /// Ends the copy to `dest`.
+    ///
+    /// # Errors
+    /// The one that ended it early.
+    pub(crate) fn end(self, dest: &Path) -> Result<Report, GetError> {
+        let shared = &self.shared;
+        let fatal = shared.fatal.lock().take();
+        if let Some(error) = fatal {
+            return Err(GetError::Destination { path: dest.to_owned(), error });
+        }
+        if self.stopped() {
+            return Err(GetError::Stopped);
+        }
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        Ok(Report {
+            files: count(&shared.files),
+            bytes: count(&shared.bytes),
+            skipped: shared.skipped.counts(),
+        })
+    }
+
     /// Returns the extents of a small regular file. An error is found again when the file is made.
     fn small_map(&self, child: &Child) -> Option<FileMap> {
         let inode = child.inode.as_ref()?;
@@ -325,7 +340,7 @@ impl<'e> Copy<'_, 'e> {
         small.then(|| self.vfs.file_map(inode).ok()).flatten()
     }
 
-    fn nothing(&self) -> ReadAhead {
+    pub(crate) fn nothing(&self) -> ReadAhead {
         self.vfs.read_ahead_content(std::iter::empty())
     }
 
@@ -333,12 +348,12 @@ impl<'e> Copy<'_, 'e> {
     fn xattrs(&self, path: &[u8], inode: &Inode) -> Vec<Xattr> {
         let (xattrs, errors) = self.vfs.xattrs(inode);
         for error in errors {
-            self.shared.fault(path, error);
+            self.shared.fault(path, inode.ino(), error);
         }
         xattrs
     }
 
-    fn node(
+    pub(crate) fn node(
         &self,
         dir: Dir,
         parent: Option<Arc<DirNode<'e>>>,
@@ -372,7 +387,7 @@ impl<'e> Copy<'_, 'e> {
     }
 
     /// Makes one file that is not a directory. `names` are its names in the volume and in `dir`.
-    fn one(
+    pub(crate) fn one(
         &self,
         dir: &Dir,
         path: &[u8],
@@ -419,7 +434,7 @@ impl<'e> Copy<'_, 'e> {
                     Ok(Some(0))
                 }
                 Err(error) => {
-                    self.shared.fault(path, error);
+                    self.shared.fault(path, stat.ino, error);
                     Ok(None)
                 }
             },
@@ -436,13 +451,9 @@ impl<'e> Copy<'_, 'e> {
         inode: &Inode,
         ahead: &ReadAhead,
     ) -> io::Result<u64> {
-        let map = match self.vfs.file_map(inode) {
-            Ok(map) => map,
-            Err(error) => {
-                self.shared.fault(path, error);
-                return Ok(0);
-            }
-        };
+        let lose = |lost| (self.shared.events)(Event::lost(path, inode.ino(), lost));
+        let (map, lost) = self.vfs.salvage_map(inode);
+        lost.into_iter().for_each(lose);
         let mut written = 0;
         let mut end = ByteOffset(0);
         for piece in map.pieces() {
@@ -452,11 +463,7 @@ impl<'e> Copy<'_, 'e> {
                 end = offset.plus(ByteLen::of(bytes));
                 Ok(())
             };
-            match self.vfs.read_piece(inode, piece, ahead, write) {
-                Ok(()) => {}
-                Err(ReadError::Sink(error)) => return Err(error),
-                Err(ReadError::Volume(error)) => self.shared.fault(path, error),
-            }
+            self.vfs.salvage_piece(inode, piece, ahead, write, &mut |lost| lose(lost))?;
         }
         if end < ByteOffset(map.size().0) {
             fs::ftruncate(file, map.size().0)?;

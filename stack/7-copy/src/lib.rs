@@ -9,6 +9,7 @@
 //! | [`get`](mod@get) | copies a tree to a directory, in threads, in the order of the disk |
 //! | [`dest`] | the destination: makes files and sets their metadata |
 //! | [`archive`](mod@archive) | writes a tree as a tar stream |
+//! | [`salvage`](mod@salvage) | copies all that can be read of a damaged volume, with or without a name |
 //! | [`put`](mod@put) | copies a tree, or a stream, into an existing volume |
 //! | [`within`] | copies a file or a tree within a volume |
 //! | [`build`] | makes a whole volume from a tree |
@@ -20,12 +21,14 @@ pub mod build;
 pub mod dest;
 pub mod get;
 pub mod put;
+pub mod salvage;
 pub mod source;
 pub mod stdin;
 pub mod within;
 mod xattrs;
 
 mod acl;
+mod inode_set;
 mod links;
 mod readahead;
 mod skipped;
@@ -34,10 +37,14 @@ pub use archive::{ArchiveError, archive};
 pub use get::{GetError, GetOptions, Report, get};
 
 pub use put::{Destination, PutError, PutOptions, put};
+pub use salvage::{Salvaged, salvage, salvage_to_archive};
 pub use skipped::{Skipped, SkippedCount};
 pub use within::copy_within;
 
-use xfskit_vfs::Error;
+use std::ops::Range;
+
+use xfskit_units::{AgNumber, ByteOffset, Ino};
+use xfskit_vfs::{Error, Lost};
 
 /// An event of a running copy. Several threads may report events at the same time.
 #[derive(Debug)]
@@ -47,10 +54,24 @@ pub enum Event<'a> {
         /// Its size in bytes.
         bytes: u64,
     },
+    /// An inode was found under a name, before it is copied.
+    Found(Ino),
     /// A part of the volume is damaged or cannot be read. The copy continues without it.
     Damaged {
-        /// Path in the volume.
+        /// Path in the volume; empty for an inode without one.
         path: &'a [u8],
+        /// The inode.
+        ino: Ino,
+        /// The bytes of the file that are lost, if it is some of the content.
+        range: Option<Range<ByteOffset>>,
+        /// The error.
+        error: Error,
+    },
+    /// The inode btree of a group is damaged. Inodes of the group that no directory names are not
+    /// found.
+    GroupDamaged {
+        /// The group.
+        agno: AgNumber,
         /// The error.
         error: Error,
     },
@@ -68,4 +89,17 @@ pub enum Event<'a> {
         /// The reason.
         what: &'static str,
     },
+}
+
+impl<'a> Event<'a> {
+    /// Returns the event of `path`, some of whose content is lost.
+    fn lost(path: &'a [u8], ino: Ino, lost: Lost) -> Self {
+        let range = Some(lost.range).filter(|range| !range.is_empty());
+        Self::Damaged { path, ino, range, error: lost.error }
+    }
+
+    /// Returns the event of `path`, some of whose metadata or names cannot be read.
+    fn damaged(path: &'a [u8], ino: Ino, error: Error) -> Self {
+        Self::Damaged { path, ino, range: None, error }
+    }
 }

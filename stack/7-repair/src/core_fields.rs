@@ -17,6 +17,9 @@ use xfskit_units::Ino;
 use xfskit_units::flags::FlagWord;
 use zerocopy::FromBytes;
 
+/// Stands in the list of changes for attributes that were there, and are not any more.
+pub(crate) const ATTRIBUTES_DROPPED: &str = "attributes";
+
 /// The permissions of an inode whose mode is lost.
 const PERMISSIONS: u16 = 0o600;
 
@@ -41,8 +44,15 @@ pub(crate) fn mend(
             Ok(_) => break,
             Err(corruption) => corruption.check.0,
         };
+        let old = bytes.to_vec();
         if !tried.insert(wrong) || !set(bytes, ctx, ino, wrong, kind) {
             return None;
+        }
+        let fork = Dinode::parse(&old, ctx.geo).and_then(|inode| inode.attr_fork());
+        let held = fork.is_some_and(|fork| fork.iter().any(|byte| *byte != 0));
+        let dropped = Dinode::parse(bytes, ctx.geo).is_some_and(|inode| inode.forkoff() == 0);
+        if held && dropped {
+            changed.push(ATTRIBUTES_DROPPED);
         }
         inode::stamp(bytes);
         changed.push(wrong);
@@ -151,7 +161,10 @@ fn set_field(bytes: &mut [u8], ctx: &Ctx<'_>, wrong: &str, kind: Option<FileType
         "inode.naextents.nofork" if shown.large => core.nextents = 0.into(),
         "inode.naextents.nofork" | "inode.nrext64_pad" => core.naextents = 0.into(),
         "inode.forkoff" => {
-            drop_attributes(core, shown.large);
+            match found_forkoff(v3, inode.literal, ctx, shown.kind) {
+                Some(forkoff) => v3.core.forkoff = forkoff,
+                None => drop_attributes(&mut v3.core, shown.large),
+            }
             return set_counts(bytes, ctx);
         }
         _ => return set_flags(v3, wrong),
@@ -335,6 +348,17 @@ pub(crate) fn set_counters(bytes: &mut [u8], [data, attr]: [u64; 2], blocks: u64
     }
     core.nblocks = blocks.into();
     true
+}
+
+/// Returns where attributes of the format that the core has begin in `literal`; `None` if nowhere.
+fn found_forkoff(v3: &CoreV3, literal: &[u8], ctx: &Ctx<'_>, kind: Option<FileType>) -> Option<u8> {
+    let special = kind.is_some_and(FileType::is_special);
+    let end = if special { 1 } else { literal.len() / 8 - 1 };
+    let format = Format::from_disk(v3.core.aformat)?;
+    let holds = |forkoff: &usize| {
+        literal.get(forkoff * 8..).is_some_and(|fork| attr_format(fork, ctx) == Some(format))
+    };
+    u8::try_from((1..=end).find(holds)?).ok()
 }
 
 /// Takes the attribute fork away.

@@ -59,6 +59,11 @@ pub(crate) fn of(beyond: &mut Vec<Finding>) -> Damages {
 }
 
 impl Damage {
+    /// Returns true if the LSN of the inode is ahead of the journal.
+    pub(crate) fn is_newer_than_journal(&self) -> bool {
+        self.findings.iter().any(|finding| finding.corruption.check.0 == "inode.lsn")
+    }
+
     /// Adds what a finding says. Returns false if it is of no part of an inode.
     fn add(&mut self, finding: &Finding) -> bool {
         let corruption = &finding.corruption;

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 
 use xfskit_block::BlockDevice;
-use xfskit_check::{Finding, KnownChunks};
+use xfskit_check::{Finding, ForkMap, KnownChunks};
 use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::Ino;
+use xfskit_units::{Ino, Lsn};
 
 use crate::chunk_bits;
 use crate::core_fields;
@@ -21,6 +22,16 @@ use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
 use crate::view::View;
 use crate::{attributes, directories, links, orphans, targets};
+
+/// What became of an inode.
+enum Mended {
+    /// It was changed.
+    Step(Box<Step>),
+    /// Nothing is wrong with it by itself.
+    Unchanged,
+    /// It cannot be used.
+    BeyondUse,
+}
 
 /// The repair of one layer.
 pub(crate) struct Layer<'l, 'r> {
@@ -64,13 +75,14 @@ fn split(damages: Damages, is_first: impl Fn(&Damage) -> bool) -> (Damages, Dama
 }
 
 /// Returns what can be read of the maps of damaged inodes: those blocks stay theirs.
-fn kept_extents(view: View<'_>, damages: &Damages) -> Result<Vec<xfskit_format::bmbt::Extent>> {
+fn kept_extents(view: View<'_>, damages: &Damages) -> Result<Vec<Extent>> {
     let mut kept = Vec::new();
     for (ino, damage) in damages {
         let Some(bytes) = view.inode(*ino)?.filter(|_| damage.inode) else { continue };
         let Some(inode) = Dinode::parse(&bytes, view.geo) else { continue };
         for fork in [Fork::Data, Fork::Attr] {
             kept.extend(view.map(&inode, *ino, fork).extents);
+            kept.extend(view.recorded_map(*ino, fork).into_iter().flatten());
         }
     }
     Ok(kept)
@@ -87,9 +99,10 @@ impl Layer<'_, '_> {
             } else if damage.inode && !self.view.is_used(ino) {
                 self.make_free(ino, damage)?;
             } else if damage.inode {
-                match self.inode(ino, None)? {
-                    Some(step) => self.plan.steps.push(step.for_findings(damage.findings)),
-                    None => lost.push((ino, damage)),
+                match self.inode(ino, &damage, None)? {
+                    Mended::Step(step) => self.push(*step, damage),
+                    Mended::Unchanged => left.extend(damage.findings),
+                    Mended::BeyondUse => lost.push((ino, damage)),
                 }
             } else {
                 left.extend(damage.findings);
@@ -103,12 +116,19 @@ impl Layer<'_, '_> {
             let kind = names.iter().find_map(|link| link.kind);
             let root = ino == self.view.geo.rootino;
             let kind = if root { Some(FileType::Directory) } else { kind };
-            match kind.map_or(Ok(None), |kind| self.inode(ino, Some(kind)))? {
-                Some(step) => self.plan.steps.push(step.for_findings(damage.findings)),
-                None if root => self.make_root(damage)?,
-                None if self.is_realtime_file(ino) => self.make_realtime_file(ino, damage)?,
-                None if self.is_quota_file(ino) => left.extend(damage.findings),
-                None => {
+            let mended = match kind {
+                Some(_) => self.inode(ino, &damage, kind)?,
+                None => Mended::BeyondUse,
+            };
+            match mended {
+                Mended::Step(step) => self.push(*step, damage),
+                Mended::Unchanged => left.extend(damage.findings),
+                Mended::BeyondUse if root => self.make_root(damage)?,
+                Mended::BeyondUse if self.is_realtime_file(ino) => {
+                    self.make_realtime_file(ino, damage)?;
+                }
+                Mended::BeyondUse if self.is_quota_file(ino) => left.extend(damage.findings),
+                Mended::BeyondUse => {
                     let names: Vec<_> = names.iter().map(links::Link::shown).collect();
                     self.clear(ino, damage, &names)?;
                 }
@@ -176,64 +196,85 @@ impl Layer<'_, '_> {
         Ok(())
     }
 
-    /// Makes the core of an inode right, and its maps of what can be read of them. Returns `None` if
-    /// it is beyond use.
-    fn inode(&mut self, ino: Ino, kind: Option<FileType>) -> Result<Option<Step>> {
-        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(None) };
+    fn push(&mut self, step: Step, damage: Damage) {
+        self.plan.steps.push(step.for_findings(damage.findings));
+    }
+
+    /// Makes the core of an inode right, and its maps of what the rmapbt has, or what can be read of
+    /// them.
+    fn inode(&mut self, ino: Ino, damage: &Damage, kind: Option<FileType>) -> Result<Mended> {
+        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(Mended::BeyondUse) };
         let old = bytes.clone();
         let ctx = self.view.ctx(ino);
         let Some(fields) = core_fields::mend(&mut bytes, &ctx, ino, kind) else {
-            return Ok(None);
+            return Ok(Mended::BeyondUse);
         };
-        let Some(inode) = Dinode::parse(&bytes, self.view.geo) else { return Ok(None) };
-        if inode.is_free() {
-            return Ok(None);
+        if damage.is_newer_than_journal() {
+            inode::stamp_lsn(&mut bytes, Lsn(0));
         }
+        let Some(inode) = Dinode::parse(&bytes, self.view.geo).filter(|inode| !inode.is_free())
+        else {
+            return Ok(Mended::BeyondUse);
+        };
+        let mut step = core_step(ino, &inode, &fields);
         let [data, attr] = [Fork::Data, Fork::Attr].map(|f| self.view.map(&inode, ino, f));
-        let mut step = Step {
-            id: format!("inode.{ino}"),
-            kind: StepKind::Inode,
-            what: format!("make the core of inode {ino} right"),
-            evidence: vec![format!("its forks ({})", fields.join(", "))],
-            lost: Vec::new(),
-            findings: Vec::new(),
-        };
-        if fields.contains(&"inode.mode") {
-            step.evidence.push("its permissions are not known: only the owner has any".into());
-        }
-        if fields.iter().any(|field| field.starts_with("inode.size")) && inode.is_regular() {
-            step.lost.push(format!("the length of inode {ino} within its last block"));
-        }
-        if fields.contains(&"inode.forkoff") || fields.contains(&"inode.aformat") {
-            step.lost.push(format!("attributes of inode {ino}, if it had any"));
-        }
         if data.whole && attr.whole {
             let counts = [data.extents.len() as u64, attr.extents.len() as u64];
             if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
-                return Ok(None);
+                return Ok(Mended::BeyondUse);
             }
             inode::stamp(&mut bytes);
+            if bytes == old {
+                return Ok(Mended::Unchanged);
+            }
             self.writer.put(self.view.geo.ino_to_byte(ino), &bytes)?;
-            return Ok(Some(step).filter(|_| bytes != old));
+            return Ok(Mended::Step(Box::new(step)));
         }
         step.what = format!("make the extent maps of inode {ino} again");
-        step.evidence.push(format!("{} extents that can be read", data.extents.len()));
-        if !data.whole && !inode.is_dir() {
-            step.lost.push(format!("content of inode {ino} that its map does not show any more"));
-        }
-        if !attr.whole {
-            step.lost
-                .push(format!("attributes of inode {ino} that its map does not show any more"));
-        }
-        let forks = Forks {
-            data: data_content(&inode, data.extents),
-            attr: attributes::content(self.view, &bytes, ino),
-            forkoff: None,
+        let data = self.whole_map(ino, Fork::Data, data, &mut step, inode.is_dir());
+        let attr = self.whole_map(ino, Fork::Attr, attr, &mut step, false);
+        let attr = match attributes::content(self.view, &bytes, ino) {
+            Content::Mapped(_) => Content::Mapped(attr),
+            content => content,
         };
+        let forks = Forks { data: data_content(&inode, data), attr, forkoff: None };
         match self.writer.write(ino, &mut bytes, &forks) {
-            Err(Error::NoFit { .. }) => Ok(None),
-            result => result.map(|()| Some(step)),
+            Err(Error::NoFit { .. }) => Ok(Mended::BeyondUse),
+            result => result.map(|()| Mended::Step(Box::new(step))),
         }
+    }
+
+    /// Returns the map of a fork: as it is if it is whole, or as the rmapbts have it if that agrees
+    /// with what can be read, or what can be read. The lost content of a directory is looked for
+    /// with its blocks.
+    fn whole_map(
+        &self,
+        ino: Ino,
+        fork: Fork,
+        map: ForkMap,
+        step: &mut Step,
+        is_dir: bool,
+    ) -> Vec<Extent> {
+        if map.whole {
+            return map.extents;
+        }
+        let agrees = |recorded: &Vec<Extent>| {
+            map.extents.iter().all(|kept| {
+                let behind = recorded.partition_point(|extent| extent.startoff <= kept.startoff);
+                let extent = behind.checked_sub(1).and_then(|at| recorded.get(at));
+                extent.and_then(|e| e.block_at(kept.startoff)) == Some(kept.startblock)
+            })
+        };
+        if let Some(recorded) = self.view.recorded_map(ino, fork).filter(agrees) {
+            step.evidence.push(format!("{} extents in the rmapbt", recorded.len()));
+            return recorded;
+        }
+        step.evidence.push(format!("{} extents that can be read", map.extents.len()));
+        let what = if fork == Fork::Data { "content" } else { "attributes" };
+        if !is_dir {
+            step.lost.push(format!("{what} of inode {ino} that its map does not show any more"));
+        }
+        map.extents
     }
 
     /// Frees an inode that is beyond use.
@@ -389,10 +430,7 @@ impl Layer<'_, '_> {
 }
 
 /// Returns the content of a data fork as it is.
-pub(crate) fn data_content(
-    inode: &Dinode<'_>,
-    extents: Vec<xfskit_format::bmbt::Extent>,
-) -> Content {
+pub(crate) fn data_content(inode: &Dinode<'_>, extents: Vec<Extent>) -> Content {
     match inode.format() {
         Some(Format::Local) => {
             let fork = inode.data_fork();
@@ -405,4 +443,26 @@ pub(crate) fn data_content(
         }
         _ => Content::Mapped(extents),
     }
+}
+
+/// Returns the step for an inode of whose core these fields were wrong.
+fn core_step(ino: Ino, inode: &Dinode<'_>, fields: &[&str]) -> Step {
+    let mut step = Step {
+        id: format!("inode.{ino}"),
+        kind: StepKind::Inode,
+        what: format!("make the core of inode {ino} right"),
+        evidence: vec!["its forks".into()],
+        lost: Vec::new(),
+        findings: Vec::new(),
+    };
+    if fields.contains(&"inode.mode") {
+        step.evidence.push("its permissions are not known: only the owner has any".into());
+    }
+    if fields.iter().any(|field| field.starts_with("inode.size")) && inode.is_regular() {
+        step.lost.push(format!("the length of inode {ino} within its last block"));
+    }
+    if fields.contains(&core_fields::ATTRIBUTES_DROPPED) {
+        step.lost.push(format!("the attributes of inode {ino}"));
+    }
+    step
 }

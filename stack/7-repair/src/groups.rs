@@ -117,6 +117,7 @@ mod tests {
             chunks_complete: true,
             recorded_inodes: None,
             recorded_free: None,
+            recorded_files: None,
             unlinked: None,
         };
         let free: Vec<_> = unused(&geo, &survey).iter().map(|e| (e.start.0, e.end())).collect();

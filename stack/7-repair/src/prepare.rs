@@ -1,6 +1,6 @@
 //! The order of a repair: journal, survey, changes on an overlay, second check.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,14 +149,20 @@ impl<'r> Repair<'r> {
     /// [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is no error: see
     /// [`Prepared::is_clean`].
     pub fn prepare(&self, target: Arc<dyn BlockDevice>) -> Result<Prepared> {
-        let sb = check::superblock(&*target)?;
-        refuse(&sb)?;
+        let read = check::superblock(&*target)?;
+        let fixed = superblocks::agreed(&*target, &read)?;
+        let sb = fixed.as_ref().unwrap_or(&read);
+        refuse(sb)?;
         let mut plan = Plan::default();
-        let replayed = self.replayed(&target, &sb, &mut plan)?;
+        let replayed = self.replayed(&target, sb, fixed.is_some(), &mut plan)?;
         let overlay = match &replayed {
             Some(replayed) => self.overlay(&(Arc::clone(replayed) as _)),
             None => self.overlay(&target),
         };
+        if fixed.is_some() {
+            superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), sb)?;
+            plan.steps.push(superblock_step());
+        }
         let (before, surveyed) = self.mended(&overlay, &mut plan)?;
         let Surveyed { survey, classes, evidence, .. } = surveyed;
         let geo = survey.superblock.geometry();
@@ -209,6 +215,13 @@ impl<'r> Repair<'r> {
                 return Ok((before, surveyed));
             }
             let geo = surveyed.survey.superblock.geometry();
+            let owners: BTreeSet<u64> =
+                damages.iter().filter(|(_, d)| d.inode).map(|(ino, _)| ino.0).collect();
+            if geo.features.rmapbt() && !owners.is_empty() {
+                let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
+                surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
+            }
+            let beyond = &mut surveyed.classes.beyond;
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
             let (changed, left) = files::mend(view, &**overlay, damages, &mut known.chunks, plan)?;
             if !changed {
@@ -227,7 +240,7 @@ impl<'r> Repair<'r> {
     /// and the volume is surveyed with them.
     fn surveyed(&self, dev: &dyn BlockDevice, known: &mut Known) -> Result<Surveyed> {
         let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
-        let (mut before, mut survey, mut classes) = self.survey(dev, chunks)?;
+        let (mut before, mut survey, mut classes) = self.survey(dev, chunks, None)?;
         let lost: Vec<_> = survey.groups.iter().filter(|group| !group.chunks_complete).collect();
         if !lost.is_empty() {
             let geo = survey.superblock.geometry();
@@ -237,7 +250,7 @@ impl<'r> Repair<'r> {
                 known.evidence.insert(group.agno, by);
             }
             known.keep(classes.groups);
-            (before, survey, classes) = self.survey(dev, Some(&known.chunks))?;
+            (before, survey, classes) = self.survey(dev, Some(&known.chunks), None)?;
         }
         // The survey does not read the btrees of known groups.
         for agno in known.chunks.keys() {
@@ -252,9 +265,10 @@ impl<'r> Repair<'r> {
         &self,
         dev: &dyn BlockDevice,
         chunks: Option<&KnownChunks>,
+        owners: Option<&BTreeSet<u64>>,
     ) -> Result<(Report, Survey, Classes)> {
         let mut findings = Vec::new();
-        let options = check::Options { chunks, ..self.options() };
+        let options = check::Options { chunks, owners, ..self.options() };
         let (report, survey) = check::survey(dev, None, &options, &mut |finding| {
             findings.push(finding);
         })?;
@@ -271,6 +285,7 @@ impl<'r> Repair<'r> {
         &self,
         target: &Arc<dyn BlockDevice>,
         sb: &Superblock,
+        is_fixed: bool,
         plan: &mut Plan,
     ) -> Result<Option<Arc<OverlayDevice>>> {
         let geo = sb.geometry();
@@ -280,7 +295,7 @@ impl<'r> Repair<'r> {
             return Ok(None);
         }
         let overlay = self.overlay(target);
-        if superblocks::is_due(sb) {
+        if is_fixed || superblocks::is_due(sb) {
             superblocks::write(&*overlay, &geo, AgNumber(0), &superblocks::without_mark(sb))?;
         }
         let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -295,6 +310,17 @@ impl<'r> Repair<'r> {
             findings: Vec::new(),
         });
         Ok(Some(overlay))
+    }
+}
+
+fn superblock_step() -> Step {
+    Step {
+        id: "superblock.fields".into(),
+        kind: StepKind::Superblock,
+        what: "write fields of the primary superblock as its copies have them".into(),
+        evidence: vec!["all copies agree on what mkfs sets once".into()],
+        lost: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

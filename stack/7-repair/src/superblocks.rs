@@ -5,7 +5,7 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agi::{self, Agi};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::features::Incompat;
-use xfskit_units::{AgNumber, ByteOffset, Daddr, Geometry};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Result;
@@ -84,4 +84,46 @@ pub(crate) fn write(
 ) -> Result<()> {
     let at = sb::location(geo, agno).daddr.map_or(ByteOffset(0), Daddr::byte_offset);
     Ok(dev.write_at(at, &sector(geo, sb))?)
+}
+
+/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None` if
+/// they agree, or the copies do not. Fields that Linux changes in the primary alone (sizes, stripe,
+/// quota, features, counters) stay.
+pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Superblock>> {
+    let geo = sb.geometry();
+    let mut agreed: Option<Superblock> = None;
+    let mut sector = vec![0; geo.sectsize()];
+    for agno in geo.ags().skip(1) {
+        let at = sb::location(&geo, agno).daddr.map_or(ByteOffset(0), Daddr::byte_offset);
+        if at.saturating_plus(ByteLen(sector.len() as u64)).0 > dev.size().0 {
+            break;
+        }
+        dev.read_at(at, &mut sector)?;
+        let Ok(copy) = Superblock::verify(&sector, agno) else { continue };
+        if copy.uuid != sb.uuid {
+            continue;
+        }
+        let fixed = with_fixed_fields(sb, copy);
+        if agreed.as_ref().is_some_and(|agreed| *agreed != fixed) {
+            return Ok(None);
+        }
+        agreed = Some(fixed);
+    }
+    let is_sound = |sb: &Superblock| {
+        Superblock::verify(&self::sector(&sb.geometry(), sb), AgNumber(0)).is_ok()
+    };
+    Ok(agreed.filter(|agreed| agreed != sb && is_sound(agreed)))
+}
+
+fn with_fixed_fields(sb: &Superblock, copy: &Superblock) -> Superblock {
+    let mut sb = sb.clone();
+    macro_rules! take {
+        ($($field:ident)*) => {$( sb.$field = copy.$field; )*};
+    }
+    take!(
+        blocksize blocklog sectsize sectlog inodesize inodelog inopblock inopblog dirblklog
+        agblocks agblklog rextsize logstart logblocks logsectsize logsectlog logsunit
+        rootino rbmino rsumino inoalignmt spino_align features_compat
+    );
+    sb
 }

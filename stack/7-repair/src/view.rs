@@ -2,11 +2,11 @@
 
 use xfskit_block::BlockDevice;
 use xfskit_check::{ForkMap, Survey, fork_map};
-use xfskit_format::bmbt::Extent;
+use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::inobt::Chunk;
 use xfskit_format::inode::{self, Dinode, FileType};
-use xfskit_format::{Ctx, Fork, Location};
-use xfskit_units::{Daddr, FileOff, Geometry, Ino};
+use xfskit_format::{Ctx, Fork, Location, rmap};
+use xfskit_units::{Daddr, FilBlks, FileOff, Geometry, Ino};
 
 use crate::error::Result;
 
@@ -35,6 +35,34 @@ impl<'r> View<'r> {
     /// Returns the map of a fork of `inode`.
     pub(crate) fn map(&self, inode: &Dinode<'_>, ino: Ino, fork: Fork) -> ForkMap {
         fork_map(self.dev, self.geo, inode, ino, fork)
+    }
+
+    /// Returns the map of a fork as the rmapbts of all groups have it; `None` if one of them cannot
+    /// be read, or what they have is no map.
+    pub(crate) fn recorded_map(&self, ino: Ino, fork: Fork) -> Option<Vec<Extent>> {
+        let mut extents = Vec::new();
+        for group in &self.survey.groups {
+            for rec in group.recorded_files.as_ref()? {
+                let offset = rec.offset.get();
+                let is_attr = offset & rmap::OFF_ATTR_FORK != 0;
+                if rec.owner.get() != ino.0
+                    || offset & rmap::OFF_BMBT_BLOCK != 0
+                    || is_attr != (fork == Fork::Attr)
+                {
+                    continue;
+                }
+                extents.push(Extent {
+                    startoff: FileOff(offset & rmap::OFF_MASK),
+                    startblock: self.geo.agb_to_fsb(group.agno, rec.start()),
+                    blockcount: FilBlks(rec.len().0.into()),
+                    unwritten: offset & rmap::OFF_UNWRITTEN != 0,
+                });
+            }
+        }
+        extents.sort_unstable_by_key(|extent| extent.startoff);
+        let apart = extents.windows(2).all(|pair| pair[0].end() <= pair[1].startoff);
+        let fits = extents.iter().all(|extent| extent.blockcount.0 <= MAX_BLOCKCOUNT);
+        Some(extents).filter(|_| apart && fits)
     }
 
     /// Returns true if a chunk has inode `ino` as in use.

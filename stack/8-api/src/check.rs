@@ -250,6 +250,7 @@ impl<'c> Check<'c> {
             heal,
             primary: to_check.primary.as_ref(),
             chunks: None,
+            owners: None,
             mismatches: to_check.mismatches,
             progress: &Phases(&progress),
         };

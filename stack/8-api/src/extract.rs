@@ -66,11 +66,13 @@ impl<'r, 'c> Run<'r, 'c> {
     fn take(&self, event: Event<'_>) {
         let _inside = self.owner.inside();
         let (path, kind) = match event {
+            // Only a salvage looks beyond the names.
+            Event::Found(_) | Event::GroupDamaged { .. } => return,
             Event::Done { .. } => {
                 let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
                 return self.control.report(done, 0);
             }
-            Event::Damaged { path, error } => (path, ProblemKind::Volume(Error::new(error))),
+            Event::Damaged { path, error, .. } => (path, ProblemKind::Volume(Error::new(error))),
             Event::Refused { path, error } => (path, ProblemKind::Destination(error)),
             Event::Skipped { path, what } => (path, ProblemKind::Skipped(what)),
         };
@@ -137,7 +139,7 @@ impl<'c> Extract<'c> {
         let (running, inode) = (self.volume.owner.enter()?, self.start()?);
         let run = Run::of(self);
         let take = |event: Event<'_>| run.take(event);
-        let out = Cancellable { out, cancel: &self.control.cancel };
+        let out = Cancellable::new(out, &self.control.cancel);
         let path = crate::volume::inside(&self.path);
         let report = copy::archive(&self.volume.owner, &path, inode, out, &take);
         drop(running);
@@ -158,9 +160,15 @@ impl<'c> Extract<'c> {
 }
 
 /// A writer that fails once the copy is cancelled.
-struct Cancellable<'c, W> {
+pub(crate) struct Cancellable<'c, W> {
     out: W,
     cancel: &'c CancelToken,
+}
+
+impl<'c, W> Cancellable<'c, W> {
+    pub(crate) fn new(out: W, cancel: &'c CancelToken) -> Self {
+        Self { out, cancel }
+    }
 }
 
 impl<W: Write> Write for Cancellable<'_, W> {

@@ -83,6 +83,7 @@
 //! | [`Put`], [`Extract`], [`CopyTree`] | trees copied in, out, within; [`Problem`]s on the way |
 //! | [`Check`] | a volume checked, finding by finding |
 //! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
+//! | [`Salvage`] | all that can be read of a damaged volume, copied out |
 //! | [`FindPaths`], [`FindOwners`] | the paths of inodes, the owners of blocks |
 //! | [`Undelete`] | removed files found, and copied out |
 //! | [`Metadump`], [`RestoreMetadump`] | the metadata of a volume in a file, and back |
@@ -139,6 +140,7 @@ mod put;
 pub mod raw;
 mod remove_all;
 mod repair;
+mod salvage;
 mod shared;
 mod snapshot;
 mod superblock;
@@ -182,6 +184,7 @@ pub use repair::{
     AcceptLoss, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind, Repaired, UndoFile,
     Undone, undo,
 };
+pub use salvage::{Damage, Salvage, Salvaged};
 pub use snapshot::Snapshot;
 pub use superblock::Superblock;
 pub use undelete::{

@@ -61,7 +61,7 @@ impl Iterator for WalkDir {
                     let (owner, inode) = (self.owner.clone(), entry.inode);
                     return Some(Ok(WalkEntry { path, depth, metadata, is_last, owner, inode }));
                 }
-                Err(WalkFault { path, error }) => {
+                Err(WalkFault { path, error, .. }) => {
                     return Some(Err(Error::at(error, Path::new(OsStr::from_bytes(&path)))));
                 }
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use xfskit_vfs::{self as vfs, Child, Visitor, join};
+use xfskit_vfs::{self as vfs, Child, Entry, Visitor, join};
 
 use crate::shared::Owner;
 use crate::{Error, FileType, Metadata, Result, Volume, Xattrs};
@@ -121,8 +121,8 @@ impl<F: Fn(Result<&[FoundEntry<'_>]>) -> ControlFlow<()> + Sync> Visitor for Vis
         dirs.map(|(index, child)| (index, join(dir, &child.entry.name).into())).collect()
     }
 
-    fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: vfs::Error) {
-        let path = name.map_or_else(|| dir.to_vec(), |name| join(dir, name));
+    fn fault(&self, dir: &Self::Dir, entry: Option<&Entry>, error: vfs::Error) {
+        let path = entry.map_or_else(|| dir.to_vec(), |entry| join(dir, &entry.name));
         self.pass(Err(Error::at(error, Path::new(OsStr::from_bytes(&path)))));
     }
 

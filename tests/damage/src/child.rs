@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use xfskit::{Check, Repair, Severity};
+use xfskit::{AcceptLoss, Check, Repair, Severity};
 use xfskit_test_programs::command::{self, Log};
 use xfskit_test_support::Mount;
 use xfskit_test_support::tools::run;
@@ -61,7 +61,7 @@ fn ours(image: &Path) -> Ours {
         }
         Err(why) => said.found = Some(why.to_string()),
     }
-    let prepared = match Repair::new().threads(1).prepare(image) {
+    let prepared = match Repair::new().threads(1).accept_loss(AcceptLoss::ALL).prepare(image) {
         Ok(prepared) => prepared,
         Err(why) => return Ours { refused: Some(why.to_string()), ..said },
     };

@@ -32,6 +32,7 @@ mod orphans;
 mod quota;
 mod repair;
 mod reserve;
+mod salvage;
 mod undelete;
 mod unmounted;
 mod uuid;

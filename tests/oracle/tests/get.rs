@@ -37,7 +37,7 @@ fn destination(scratch: &Scratch) -> Image<'_> {
 
 /// Returns the attributes that a copy carries. It excludes the location on disk, the times of the
 /// copying itself, and the values that only an ioctl shows.
-fn carried(mut manifest: Manifest) -> Manifest {
+pub(crate) fn carried(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         (entry.ino, entry.blocks) = (0, 0);
         (entry.ctime, entry.btime) = ((0, 0), (0, 0));
@@ -52,7 +52,7 @@ fn carried(mut manifest: Manifest) -> Manifest {
 
 /// Returns the message of an event that reports anything but success.
 fn complaint(event: &Event<'_>) -> Option<String> {
-    (!matches!(event, Event::Done { .. })).then(|| format!("{event:?}"))
+    (!matches!(event, Event::Done { .. } | Event::Found(_))).then(|| format!("{event:?}"))
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod path;
 mod recover;
 mod repair;
 mod restore;
+mod salvage;
 mod stat;
 mod stats;
 mod targets;
@@ -64,7 +65,10 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
             StandaloneCommand::Info(args) => info::run(args, out),
             StandaloneCommand::Bulkstat(args) => bulkstat::run(args, out),
             StandaloneCommand::Check(args) => check::run(args, out),
-            StandaloneCommand::Repair(args) => repair::repair(args, out),
+            StandaloneCommand::Repair(args) => match &args.salvage {
+                Some(dest) => salvage::run(args, dest, out),
+                None => repair::repair(args, out),
+            },
             StandaloneCommand::Undo(args) => repair::undo(args, out),
             StandaloneCommand::Targets(args) => targets::run(args, out),
             StandaloneCommand::Completions(args) => manual::completions(args, out),

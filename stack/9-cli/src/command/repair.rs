@@ -116,8 +116,8 @@ fn report(
         }
         None => writeln!(
             text,
-            "{name}: {} errors would remain; nothing was written\n  `xfskit get` copies out what \
-             can be read; xfs_repair (`-n` first) may repair the rest",
+            "{name}: {} errors would remain; nothing was written\n  `xfskit repair --salvage \
+             DEST {name}` copies out what can be read; xfs_repair (`-n` first) may repair the rest",
             prepared.after().errors + prepared.after().fatals
         ),
     };
@@ -206,7 +206,7 @@ pub(crate) fn undo(args: &Undo, out: &Out) -> Outcome {
 }
 
 /// Refuses the directory of a mount.
-fn refuse_mount(name: &str) -> Result<(), Failure> {
+pub(super) fn refuse_mount(name: &str) -> Result<(), Failure> {
     if mount::is_mounted(name) {
         return Err(Failure::cannot(format!("{name}: a directory where a volume is mounted"))
             .hint("Unmount it first, and name what was mounted."));
@@ -214,7 +214,7 @@ fn refuse_mount(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(name: &str, error: &xfskit::Error) -> Failure {
+pub(super) fn failed(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error.kind() {
         ErrorKind::NotXfs => failure.hint(open::no_superblock(name)),

@@ -25,7 +25,12 @@ Before the first write all that is overwritten goes to an undo file, beside an i
 unless --undo-file names another; `xfskit undo` takes the repair back. Linux refuses the volume
 until the last write (needsrepair); after a crash, run the same command again.
 
-Exit code 0: clean, or repaired. 1: damage remains. 2: the repair could not run.
+--salvage repairs nothing, and only reads the target: every file that can be read goes to a new
+directory, files that no directory names any more to its lost+found. The report names what is
+damaged, and the missing bytes of each file, which are zeroes in the copy.
+
+Exit code 0: clean, or repaired. 1: damage remains. 2: the repair could not run. With --salvage,
+0: all was read. 1: something is damaged or missing.
 
 Examples:
   xfskit repair --dry-run disk.img               print the plan
@@ -34,6 +39,8 @@ Examples:
   xfskit repair --undo-file /srv/sdb1.undo /dev/sdb1
   xfskit repair --explain group.3 disk.img       the findings that a step of the plan repairs
   xfskit repair --json disk.img | jq -r .plan.steps[].id
+  xfskit repair --salvage saved disk.img         copy out what can be read
+  xfskit repair --salvage - disk.img >saved.tar
   xfskit undo disk.img.undo disk.img             take it back")]
 pub(crate) struct Repair {
     #[command(flatten)]
@@ -53,6 +60,11 @@ pub(crate) struct Repair {
     /// Write the plan though it loses so many files or parts of them: none, a number, or all
     #[arg(long, value_name = "N", default_value = "none", value_parser = accept_loss)]
     pub accept_loss: AcceptLoss,
+    /// Repair nothing: copy all that can be read to this new directory, or with `-` as a tar to
+    /// standard output, and report what is damaged
+    #[arg(long, value_name = "DEST",
+        conflicts_with_all = ["dry_run", "explain", "undo_file", "no_undo", "accept_loss", "memory"])]
+    pub salvage: Option<PathBuf>,
     /// Number of threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
