@@ -10,3 +10,4 @@ mod hints;
 mod ncheck;
 mod orphans;
 mod share;
+mod unreadable;
