@@ -29,8 +29,8 @@ impl ForkMap {
     }
 }
 
-/// Reads the map of a fork of inode `ino`. A fork without a map (in the inode, or none) has an empty
-/// one, which is whole.
+/// Reads the map of a fork of inode `ino`. A fork without a map (in the inode, or none) has an
+/// empty one, which is whole.
 pub fn fork_map(
     dev: &dyn BlockDevice,
     geo: &Geometry,

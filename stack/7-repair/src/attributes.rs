@@ -13,8 +13,7 @@ use xfskit_units::{DaBlock, Ino};
 
 use crate::error::{Error, Result};
 use crate::forks::{Content, Forks, Writer};
-use crate::links::Link;
-use crate::view::View;
+use crate::view::{Link, View};
 
 /// An attribute that can be read.
 pub(crate) type Attribute = NewAttr<'static>;

@@ -9,8 +9,8 @@
 //!    groups have of their own. Each is made durable before the next begins.
 //! 5. The primary superblock is written without the mark.
 //!
-//! A crash after the third step leaves a volume that the same repair finishes: each inode is the old
-//! one, with all of its old blocks, or the new one.
+//! A crash after the third step leaves a volume that the same repair finishes: each inode is the
+//! old one, with all of its old blocks, or the new one.
 
 use std::ops::Range;
 
@@ -37,8 +37,8 @@ impl Prepared {
     /// goes to `undo` first.
     ///
     /// # Errors
-    /// [`Error::NotClean`], [`Error::Losses`] and [`Error::UndoFile`]: nothing was written. [`Error::Commit`]: the
-    /// volume is marked, and the same repair finishes it.
+    /// [`Error::NotClean`], [`Error::Losses`] and [`Error::UndoFile`]: nothing was written.
+    /// [`Error::Commit`]: the volume is marked, and the same repair finishes it.
     pub fn commit(
         &self,
         target: &dyn BlockDevice,
@@ -132,7 +132,7 @@ impl Prepared {
     }
 }
 
-/// What is written together.
+/// A part of the changes that is written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Blocks of files.

@@ -1,8 +1,8 @@
 //! The fields of an inode's core, made right by what the rest of the inode shows.
 //!
 //! The verifier names the first field that is wrong. It is set to the only value that it can have,
-//! or to what the forks show, and the inode is verified again, until it is sound or a field comes up
-//! that was set already.
+//! or to what the forks show, and the inode is verified again, until it is sound or a field comes
+//! up that was set already.
 
 use std::collections::BTreeSet;
 
@@ -211,8 +211,8 @@ fn set_flags(v3: &mut CoreV3, wrong: &str) -> bool {
     true
 }
 
-/// Returns the size that the data fork shows: that of content in the inode, or the end of the map of
-/// a directory. The last block of a file does not show its length.
+/// Returns the size that the data fork shows: that of content in the inode, or the end of the map
+/// of a directory. The last block of a file does not show its length.
 fn size_of(shown: &Shown, ctx: &Ctx<'_>, format: u8, extents: u64) -> Option<u64> {
     match (Format::from_disk(format)?, shown.kind?) {
         (Format::Dev, _) => Some(0),

@@ -1,7 +1,7 @@
 //! Directories, made again from the entries that can be read.
 //!
-//! The data blocks of a directory are its evidence: an entry there ends with its own offset, so that
-//! those of a damaged block are found too. Hash tables and free indexes follow from them.
+//! The data blocks of a directory are its evidence: an entry there ends with its own offset, so
+//! that those of a damaged block are found too. Hash tables and free indexes follow from them.
 
 use std::collections::BTreeMap;
 

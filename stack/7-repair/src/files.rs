@@ -1,7 +1,7 @@
 //! Damaged inodes, and what their forks hold.
 //!
-//! One call repairs one layer, and the volume is surveyed again: cores and maps first, then what the
-//! maps lead to, then inodes without a name. So each layer rests on one that is sound.
+//! One call repairs one layer, and the volume is surveyed again: cores and maps first, then what
+//! the maps lead to, then inodes without a name. So each layer rests on one that is sound.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,10 @@ use crate::core_fields;
 use crate::damage::{Damage, Damages};
 use crate::error::{Error, Result};
 use crate::forks::{Content, Forks, Writer};
+use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
-use crate::view::View;
+use crate::view::{Link, View};
 use crate::{attributes, directories, links, orphans, targets};
 
 /// What became of an inode.
@@ -31,15 +32,6 @@ enum Mended {
     Unchanged,
     /// It cannot be used.
     BeyondUse,
-}
-
-/// The repair of one layer.
-pub(crate) struct Layer<'l, 'r> {
-    pub view: View<'r>,
-    pub writer: Writer<'l, 'r>,
-    /// Inode chunks whose records are replaced.
-    pub known: &'l mut KnownChunks,
-    pub plan: &'l mut Plan,
 }
 
 /// Repairs the lowest layer that is damaged. Returns the findings that nothing was done about; all
@@ -129,7 +121,7 @@ impl Layer<'_, '_> {
                 }
                 Mended::BeyondUse if self.is_quota_file(ino) => left.extend(damage.findings),
                 Mended::BeyondUse => {
-                    let names: Vec<_> = names.iter().map(links::Link::shown).collect();
+                    let names: Vec<_> = names.iter().map(Link::shown).collect();
                     self.clear(ino, damage, &names)?;
                 }
             }
@@ -200,8 +192,8 @@ impl Layer<'_, '_> {
         self.plan.steps.push(step.for_findings(damage.findings));
     }
 
-    /// Makes the core of an inode right, and its maps of what the rmapbt has, or what can be read of
-    /// them.
+    /// Makes the core of an inode right, and its maps of what the rmapbt has, or what can be read
+    /// of them.
     fn inode(&mut self, ino: Ino, damage: &Damage, kind: Option<FileType>) -> Result<Mended> {
         let Some(mut bytes) = self.view.inode(ino)? else { return Ok(Mended::BeyondUse) };
         let old = bytes.clone();
@@ -277,23 +269,6 @@ impl Layer<'_, '_> {
         map.extents
     }
 
-    /// Frees an inode that is beyond use.
-    pub(crate) fn clear(&mut self, ino: Ino, damage: Damage, names: &[String]) -> Result<()> {
-        self.write_free(ino)?;
-        chunk_bits::set(self.view, self.known, ino, false);
-        let named = if names.is_empty() { "without a name".into() } else { names.join(", ") };
-        self.plan.cleared += 1;
-        self.plan.steps.push(Step {
-            id: format!("inode.{ino}"),
-            kind: StepKind::Inode,
-            what: format!("free inode {ino}, which is beyond use"),
-            evidence: vec!["neither its fields nor its forks are sound".into()],
-            lost: vec![format!("inode {ino} ({named})")],
-            findings: damage.findings,
-        });
-        Ok(())
-    }
-
     /// Makes a free inode again.
     fn make_free(&mut self, ino: Ino, damage: Damage) -> Result<()> {
         self.write_free(ino)?;
@@ -306,13 +281,6 @@ impl Layer<'_, '_> {
             findings: damage.findings,
         });
         Ok(())
-    }
-
-    fn write_free(&mut self, ino: Ino) -> Result<()> {
-        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(()) };
-        let old = InodeMut::new(&mut bytes).map_or(0, |inode| inode.core.core.generation.get());
-        inode::template(&mut bytes, self.view.geo, ino, old.wrapping_add(1));
-        self.writer.put(self.view.geo.ino_to_byte(ino), &bytes)
     }
 
     /// Makes an empty root directory. What was below it goes to lost+found.
@@ -355,12 +323,7 @@ impl Layer<'_, '_> {
         Ok(left)
     }
 
-    fn content(
-        &mut self,
-        ino: Ino,
-        damage: &Damage,
-        names: &[links::Link],
-    ) -> Result<Option<Step>> {
+    fn content(&mut self, ino: Ino, damage: &Damage, names: &[Link]) -> Result<Option<Step>> {
         let Some(mut bytes) = self.view.inode(ino)? else { return Ok(None) };
         let copy = bytes.clone();
         let Some(inode) = Dinode::parse(&copy, self.view.geo) else { return Ok(None) };
@@ -381,7 +344,7 @@ impl Layer<'_, '_> {
         ino: Ino,
         inode: &Dinode<'_>,
         bytes: &mut [u8],
-        names: &[links::Link],
+        names: &[Link],
     ) -> Result<Step> {
         let mut found = attributes::salvage(self.view, inode, ino)?;
         let mut evidence = vec![format!("{} attributes that can be read", found.attributes.len())];
@@ -408,7 +371,7 @@ impl Layer<'_, '_> {
         inode: &Dinode<'_>,
         bytes: &mut [u8],
         parent: Option<Ino>,
-        names: &[links::Link],
+        names: &[Link],
     ) -> Result<Step> {
         let found = directories::salvage(self.view, inode, ino)?;
         let root = self.view.geo.rootino;
@@ -426,22 +389,6 @@ impl Layer<'_, '_> {
             lost: Vec::new(),
             findings: Vec::new(),
         })
-    }
-}
-
-/// Returns the content of a data fork as it is.
-pub(crate) fn data_content(inode: &Dinode<'_>, extents: Vec<Extent>) -> Content {
-    match inode.format() {
-        Some(Format::Local) => {
-            let fork = inode.data_fork();
-            let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
-            Content::Local(fork.get(..size).unwrap_or(fork).to_vec())
-        }
-        Some(Format::Dev) => {
-            let fork = inode.data_fork();
-            Content::Device(fork.get(..8).unwrap_or(fork).to_vec())
-        }
-        _ => Content::Mapped(extents),
     }
 }
 

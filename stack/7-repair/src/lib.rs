@@ -12,7 +12,7 @@
 //! | `classes`, `damage` | which findings can be repaired, and by what |
 //! | `view`, `links` | what is read of files, and of the entries that name them |
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
-//! | `files` | damaged inodes, layer by layer |
+//! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |
 //! | `orphans` | inodes without a name |
@@ -40,6 +40,7 @@ mod files;
 mod forks;
 mod groups;
 mod inodes;
+mod layer;
 mod links;
 mod orphans;
 pub mod plan;

@@ -1,34 +1,13 @@
 //! The names of inodes, found by one pass over all directories.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use xfskit_format::inode::{Dinode, FileType};
 use xfskit_units::Ino;
 
 use crate::directories;
 use crate::error::Result;
-use crate::view::View;
-
-/// A name of an inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub dir: Ino,
-    /// Of the directory.
-    pub generation: u32,
-    pub name: Vec<u8>,
-    /// The type of the inode, as the entry has it.
-    pub kind: Option<FileType>,
-}
-
-/// The names of inodes.
-pub(crate) type Links = BTreeMap<Ino, Vec<Link>>;
-
-impl Link {
-    /// Returns the name as reports show it: the number of the directory before it.
-    pub(crate) fn shown(&self) -> String {
-        format!("{:?} of directory {}", String::from_utf8_lossy(&self.name), self.dir)
-    }
-}
+use crate::view::{Link, Links, View};
 
 /// Returns the names that directories have for the inodes `wanted`, damaged ones among them.
 pub(crate) fn of(view: View<'_>, wanted: &BTreeSet<Ino>) -> Result<Links> {

@@ -15,9 +15,9 @@ use crate::chunk_bits;
 use crate::damage::{Damage, Damages};
 use crate::directories::{self, Kept};
 use crate::error::{Error, Result};
-use crate::files::{self, Layer};
-use crate::links::Link;
+use crate::layer::{self, Layer};
 use crate::plan::{Step, StepKind};
+use crate::view::Link;
 
 /// The directory for inodes whose place is not known.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -153,7 +153,7 @@ fn set_parent_pointer(layer: &mut Layer<'_, '_>, ino: Ino, dir: Ino, name: &[u8]
     let link = Link { dir, generation, name: name.to_vec(), kind: None };
     attributes::set_parents(&mut attrs, &[link]);
     let data = view.map(&inode, ino, xfskit_format::Fork::Data).extents;
-    let data = files::data_content(&inode, data);
+    let data = layer::data_content(&inode, data);
     attributes::make(&mut layer.writer, view, (ino, &mut bytes), data, attrs)
 }
 

@@ -91,7 +91,7 @@ struct Surveyed {
     evidence: BTreeMap<AgNumber, Evidence>,
 }
 
-/// What is known of groups whose inode btrees are not read again.
+/// Groups whose inode btrees are not read again, and the evidence for their inodes.
 #[derive(Default)]
 struct Known {
     chunks: KnownChunks,
@@ -201,8 +201,8 @@ impl<'r> Repair<'r> {
         }
     }
 
-    /// Repairs inodes and what they hold, layer by layer. Returns the counts of the first survey, and
-    /// the last survey.
+    /// Repairs inodes and what they hold, layer by layer. Returns the counts of the first survey,
+    /// and the last survey.
     fn mended(&self, overlay: &Arc<OverlayDevice>, plan: &mut Plan) -> Result<(Report, Surveyed)> {
         let mut known = Known::default();
         let mut first = None;

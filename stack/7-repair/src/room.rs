@@ -20,8 +20,9 @@ pub(crate) struct Room<'r> {
 }
 
 impl<'r> Room<'r> {
-    /// Returns the blocks that no file of `survey` uses, without those of `kept`. Where a free-space
-    /// btree can be read, only those that it has as free: others may belong to a damaged file.
+    /// Returns the blocks that no file of `survey` uses, without those of `kept`. Where a
+    /// free-space btree can be read, only those that it has as free: others may belong to a damaged
+    /// file.
     pub(crate) fn new(geo: &'r Geometry, survey: &Survey, kept: &[Extent]) -> Self {
         let mut free = BTreeMap::new();
         for group in &survey.groups {
@@ -76,7 +77,8 @@ impl<'r> Room<'r> {
         if left > 0 { Err(Error::NoBlocks { missing: left }) } else { Ok(taken) }
     }
 
-    /// Takes blocks for `parts` of a fork (first file block, number of blocks), and returns its map.
+    /// Takes blocks for `parts` of a fork (first file block, number of blocks), and returns its
+    /// map.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -110,7 +112,8 @@ fn without(runs: Vec<layout::Extent>, mut taken: Vec<(u32, u32)>) -> Vec<layout:
     for run in runs {
         let (mut at, end) = (run.start.0, run.end());
         let from = taken.partition_point(|(start, _)| *start < at);
-        // One that begins before the run may reach into it: ranges do not overlap, so it is the last.
+        // One that begins before the run may reach into it: ranges do not overlap, so it is the
+        // last.
         let from = from.saturating_sub(1);
         for (start, len) in taken[from..].iter().take_while(|(start, _)| *start < end) {
             push(&mut left, at, (*start).min(end));

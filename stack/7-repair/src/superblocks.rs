@@ -86,9 +86,9 @@ pub(crate) fn write(
     Ok(dev.write_at(at, &sector(geo, sb))?)
 }
 
-/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None` if
-/// they agree, or the copies do not. Fields that Linux changes in the primary alone (sizes, stripe,
-/// quota, features, counters) stay.
+/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None`
+/// if they agree, or the copies do not. Fields that Linux changes in the primary alone (sizes,
+/// stripe, quota, features, counters) stay.
 pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Superblock>> {
     let geo = sb.geometry();
     let mut agreed: Option<Superblock> = None;

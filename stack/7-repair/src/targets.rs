@@ -7,8 +7,8 @@ use xfskit_units::{ByteLen, Daddr, Ino, index};
 use crate::attributes;
 use crate::damage::Damage;
 use crate::error::Result;
-use crate::files::Layer;
 use crate::forks::{Content, Forks};
+use crate::layer::Layer;
 use crate::plan::{Step, StepKind};
 
 /// Makes the target of a symbolic link again, if its bytes are there. Otherwise the link is freed.

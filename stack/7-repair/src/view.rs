@@ -1,5 +1,7 @@
 //! What a repair reads of files: inodes, blocks of forks.
 
+use std::collections::BTreeMap;
+
 use xfskit_block::BlockDevice;
 use xfskit_check::{ForkMap, Survey, fork_map};
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
@@ -131,5 +133,26 @@ impl<'r> View<'r> {
             Some(daddr) => at.daddr(daddr, xfskit_units::Sectors(0)),
             None => at,
         }
+    }
+}
+
+/// A name of an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub dir: Ino,
+    /// Of the directory.
+    pub generation: u32,
+    pub name: Vec<u8>,
+    /// The type of the inode, as the entry has it.
+    pub kind: Option<FileType>,
+}
+
+/// The names of inodes.
+pub(crate) type Links = BTreeMap<Ino, Vec<Link>>;
+
+impl Link {
+    /// Returns the name as reports show it: the number of the directory before it.
+    pub(crate) fn shown(&self) -> String {
+        format!("{:?} of directory {}", String::from_utf8_lossy(&self.name), self.dir)
     }
 }

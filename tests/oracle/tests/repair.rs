@@ -5,7 +5,7 @@ use std::fs;
 
 use xfskit::{AcceptLoss, PreparedRepair, Repair};
 use xfskit_test_support::manifest::Manifest;
-use xfskit_test_support::{Image, Need, Scratch, Xfsprogs, matrix, needs, ours, verify};
+use xfskit_test_support::{Image, Need, Scratch, matrix, needs, ours, verify};
 
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;

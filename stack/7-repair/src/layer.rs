@@ -1,0 +1,65 @@
+//! What the repairs of one layer share.
+
+use xfskit_check::KnownChunks;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::{self, Dinode, Format, InodeMut};
+use xfskit_units::Ino;
+
+use crate::chunk_bits;
+use crate::damage::Damage;
+use crate::error::Result;
+use crate::forks::{Content, Writer};
+use crate::plan::{Plan, Step, StepKind};
+use crate::view::View;
+
+/// The repair of one layer.
+pub(crate) struct Layer<'l, 'r> {
+    pub view: View<'r>,
+    pub writer: Writer<'l, 'r>,
+    /// Inode chunks whose records are replaced.
+    pub known: &'l mut KnownChunks,
+    pub plan: &'l mut Plan,
+}
+
+impl Layer<'_, '_> {
+    /// Frees an inode that is beyond use.
+    pub(crate) fn clear(&mut self, ino: Ino, damage: Damage, names: &[String]) -> Result<()> {
+        self.write_free(ino)?;
+        chunk_bits::set(self.view, self.known, ino, false);
+        let named = if names.is_empty() { "without a name".into() } else { names.join(", ") };
+        self.plan.cleared += 1;
+        self.plan.steps.push(Step {
+            id: format!("inode.{ino}"),
+            kind: StepKind::Inode,
+            what: format!("free inode {ino}, which is beyond use"),
+            evidence: vec!["neither its fields nor its forks are sound".into()],
+            lost: vec![format!("inode {ino} ({named})")],
+            findings: damage.findings,
+        });
+        Ok(())
+    }
+
+    /// Writes an inode that is free.
+    pub(crate) fn write_free(&mut self, ino: Ino) -> Result<()> {
+        let Some(mut bytes) = self.view.inode(ino)? else { return Ok(()) };
+        let old = InodeMut::new(&mut bytes).map_or(0, |inode| inode.core.core.generation.get());
+        inode::template(&mut bytes, self.view.geo, ino, old.wrapping_add(1));
+        self.writer.put(self.view.geo.ino_to_byte(ino), &bytes)
+    }
+}
+
+/// Returns the content of a data fork as it is.
+pub(crate) fn data_content(inode: &Dinode<'_>, extents: Vec<Extent>) -> Content {
+    match inode.format() {
+        Some(Format::Local) => {
+            let fork = inode.data_fork();
+            let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
+            Content::Local(fork.get(..size).unwrap_or(fork).to_vec())
+        }
+        Some(Format::Dev) => {
+            let fork = inode.data_fork();
+            Content::Device(fork.get(..8).unwrap_or(fork).to_vec())
+        }
+        _ => Content::Mapped(extents),
+    }
+}
