@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit::Volume;
 use xfskit::raw::VolumeExt as _;
-use xfskit::raw::vfs::{Child, Error, Visitor};
+use xfskit::raw::vfs::{Child, Entry, Error, Visitor};
 use xfskit_bench::contest::{Contest, SECONDS};
 use xfskit_bench::frame::{self, Result, agreed, section, time};
 use xfskit_bench::kernel::{self, Mount};
@@ -99,7 +99,7 @@ impl Visitor for Count {
         dirs.map(|(index, _)| (index, ())).collect()
     }
 
-    fn fault(&self, (): &(), _name: Option<&[u8]>, error: Error) {
+    fn fault(&self, (): &(), _entry: Option<&Entry>, error: Error) {
         eprintln!("{error}");
     }
 }

@@ -297,6 +297,25 @@ fn a_change_that_does_more_than_edit_is_not_parked() {
 }
 
 #[test]
+fn an_item_of_a_complete_change_is_not_released() {
+    let (engine, _) = parking_engine();
+    let mut tx = engine.begin().unwrap();
+    let header = read(&mut tx, 3000, None).unwrap();
+    let block = read(&mut tx, 3001, None).unwrap();
+    tx.image(block).put(0, b"x");
+    tx.release(header);
+    assert!(!tx.is_contended(&map(3000)), "the running change may release it");
+    read(&mut tx, 3000, None).unwrap();
+    tx.park();
+    let mut tx = engine.resume().unwrap();
+    let header = read(&mut tx, 3000, None).unwrap();
+    tx.release(header);
+    assert!(tx.is_contended(&map(3000)), "it protects what the first change has changed");
+    drop(tx);
+    assert!(!engine.begin().unwrap().is_contended(&map(3000)));
+}
+
+#[test]
 fn freed_extents_are_busy_until_the_checkpoint() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();

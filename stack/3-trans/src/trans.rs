@@ -442,7 +442,7 @@ impl<'e> Trans<'e> {
         self.work.held_mut(handle).unlinked = true;
     }
 
-    /// Releases a log item that this transaction has not changed. Changed items stay locked.
+    /// Releases a log item that this change has joined and not changed. Others stay locked.
     pub fn release(&mut self, handle: Handle) {
         self.work.release(handle);
     }

@@ -2,9 +2,9 @@
 
 use std::mem::offset_of;
 
-use xfskit_format::agf::{self, Agf};
+use xfskit_format::agf::Agf;
 use xfskit_format::bytes::be32;
-use xfskit_trans::{BufMap, Handle, TransError};
+use xfskit_trans::{Handle, TransError};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::agfl;
@@ -14,7 +14,7 @@ use crate::free_space::{self, FreeSpace, Wish};
 use crate::refill;
 use crate::reserve;
 use crate::rmap;
-use crate::tx::SpaceTx;
+use crate::tx::{SpaceTx, agf_map};
 
 /// An extent of this many blocks is long enough to stay in the group that was asked for, however
 /// many more are wanted.
@@ -82,9 +82,8 @@ impl SpaceTx<'_> {
         if round == Round::Easy && space.hints.longest(agno) < enough {
             return Ok(None);
         }
-        let at = agf::location(space.geo(), agno);
-        let map = at.daddr.map(|daddr| BufMap::single(daddr, at.sectors));
-        let mine = map.as_ref().is_some_and(|map| self.holds(map));
+        let mine = self.holds_agf(agno);
+        let map = agf_map(space.geo(), agno);
         if round == Round::Easy && !mine && map.is_some_and(|map| self.is_contended(&map)) {
             return Ok(None);
         }

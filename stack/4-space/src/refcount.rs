@@ -167,12 +167,16 @@ impl SpaceTx<'_> {
         if !self.space().geo().features.reflink() {
             return Ok((agno, range, Vec::new()));
         }
+        let mine = self.holds_agf(agno);
         let mut tree = Cursor::new(RefcountTree::new(self, agno)?);
         let found = touching(self, &mut tree, &range, most)?;
         tree.close(self);
-        // A look-up alone releases the AGF, so that other transactions need not wait.
-        let agf = self.agf(agno)?;
-        self.release(agf);
+        // A look-up alone releases the AGF, so that other transactions need not wait. An earlier
+        // change may hold it unchanged, with blocks of the rmapbt that it has changed.
+        if !mine {
+            let agf = self.agf(agno)?;
+            self.release(agf);
+        }
         Ok((agno, range, found))
     }
 

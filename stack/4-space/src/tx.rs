@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use xfskit_format::bytes::be32;
 use xfskit_format::{Ctx, Image, Location, VerifyResult, agf, agfl, agi};
 use xfskit_trans::{BufMap, Handle, LockPosition, Trans};
-use xfskit_units::AgNumber;
+use xfskit_units::{AgNumber, Geometry};
 use zerocopy::big_endian::U32;
 
 use crate::deferred::Deferred;
@@ -138,6 +138,12 @@ impl<'v> SpaceTx<'v> {
         self.read_placed(at, Some(LockPosition::Agf(agno)), &verify)
     }
 
+    /// Returns true if the transaction holds the AGF of group `agno`. A look-up that took it may
+    /// release it; one that found it held may not: it protects blocks that are changed.
+    pub(crate) fn holds_agf(&self, agno: AgNumber) -> bool {
+        agf_map(self.space().geo(), agno).is_some_and(|map| self.holds(&map))
+    }
+
     /// Returns the AGI of group `agno`, held: its lock is the lock of the group's inodes.
     ///
     /// # Errors
@@ -162,4 +168,10 @@ impl<'v> SpaceTx<'v> {
         let now = be32(self.bytes(handle), at).unwrap_or(0);
         self.image(handle).put(at, &U32::new(now.saturating_add_signed(change)));
     }
+}
+
+/// Returns the place of the AGF of group `agno`.
+pub(crate) fn agf_map(geo: &Geometry, agno: AgNumber) -> Option<BufMap> {
+    let at = agf::location(geo, agno);
+    at.daddr.map(|daddr| BufMap::single(daddr, at.sectors))
 }
