@@ -270,8 +270,8 @@ impl Work {
         self.joined[handle.0 as usize].as_mut().expect("the handle of a joined item")
     }
 
-    /// Releases an unchanged log item, unless a complete change joined it: an unchanged AGF protects
-    /// the blocks of its group that were changed.
+    /// Releases an unchanged log item, unless a complete change joined it: an unchanged AGF
+    /// protects the blocks of its group that were changed.
     pub(crate) fn release(&mut self, handle: Handle) {
         if (handle.0 as usize) < self.complete.joined {
             return;

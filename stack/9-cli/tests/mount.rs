@@ -215,7 +215,7 @@ fn an_open_truncates_with_and_without_open_requests() {
             let file = fs::File::create(&path).unwrap(); // O_TRUNC
             file.set_len(700_000).unwrap();
             assert!(fs::read(&path).unwrap() == vec![0; 700_000], "{options:?}");
-            file.write_all_at(&[7; 100_000], 300_000).unwrap();
+            file.write_all_at(&vec![7; 100_000], 300_000).unwrap();
             drop(file);
             place.umount();
         }
