@@ -1,8 +1,8 @@
 //! Copies all that can be read of a damaged volume.
 //!
-//! First the tree of the root directory, as [`get`](crate::get) and [`archive`](crate::archive())
+//! First the tree of the root directory, as [`get`](crate::get()) and [`archive`](crate::archive())
 //! copy it. Then the inodes in use that no directory named, because the one that did is damaged:
-//! the inode btrees list them. They go below `lost+found` ([`unnamed`] says where).
+//! the inode btrees list them. They go below `lost+found` (`unnamed` says where).
 //!
 //! 1. The entries of each directory are copied once, however many names lead to it.
 //! 2. Every inode in use is copied, or an event names it, or an event names its group.
