@@ -332,7 +332,11 @@ impl<'w, 'v> Worker<'w, 'v> {
             sink.error(ctx.eq("inode.onlink", 0, core.onlink.get()));
         }
         sink.error(ctx.eq_hex("inode.flags", 0u16, inode.flags().undefined().bits()));
-        sink.error(ctx.eq_hex("inode.flags2", 0u64, inode.flags2().undefined().bits()));
+        let mut misplaced = inode.flags2().undefined();
+        if !matches!(file_type, FileType::Regular | FileType::Directory) {
+            misplaced |= inode.flags2() & InodeFlags2::DAX;
+        }
+        sink.error(ctx.eq_hex("inode.flags2", 0u64, misplaced.bits()));
         let directory_only = match file_type {
             FileType::Directory => InodeFlags::empty(),
             _ => InodeFlags::PROJINHERIT | InodeFlags::RTINHERIT | InodeFlags::NOSYMLINKS,

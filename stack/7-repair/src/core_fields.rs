@@ -388,8 +388,12 @@ fn tidy(bytes: &mut [u8], ctx: &Ctx<'_>) -> Vec<&'static str> {
         inode.core.core.flags = (flags.bits() & !drop.bits()).into();
         wrong.push("inode.flags");
     }
-    if !flags2.undefined().is_empty() {
-        inode.core.flags2 = (flags2.bits() & !flags2.undefined().bits()).into();
+    let mut drop2 = flags2.undefined();
+    if !matches!(kind, Some(FileType::Regular | FileType::Directory)) {
+        drop2 |= flags2 & InodeFlags2::DAX;
+    }
+    if !drop2.is_empty() {
+        inode.core.flags2 = (flags2.bits() & !drop2.bits()).into();
         wrong.push("inode.flags2");
     }
     let core = &mut inode.core.core;

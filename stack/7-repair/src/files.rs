@@ -301,23 +301,16 @@ impl Layer<'_, '_> {
     /// Repairs directories, attributes and targets of symbolic links.
     fn contents(&mut self, damages: Damages) -> Result<Vec<Finding>> {
         let mut left = Vec::new();
-        let wanted = |damage: &Damage| damage.attributes || damage.directory;
         let parents = self.view.geo.features.parent();
         let named = damages.iter().filter(|(_, d)| d.attributes && parents || d.directory);
         let found = links::of(self.view, &named.map(|(ino, _)| *ino).collect())?;
         for (ino, mut damage) in damages {
             let names = found.get(&ino).map_or(&[][..], |names| &names[..]);
             let findings = std::mem::take(&mut damage.findings);
-            let steps = match self.content(ino, &damage, names) {
-                Err(Error::NoFit { .. }) => None,
-                result => result?,
-            };
-            match steps.filter(|_| wanted(&damage) || damage.target) {
-                Some(mut step) => {
-                    step.findings = findings;
-                    self.plan.steps.push(step);
-                }
-                None => left.extend(findings),
+            match self.content(ino, &damage, names) {
+                Ok(Some(step)) => self.plan.steps.push(step.for_findings(findings)),
+                Ok(None) | Err(Error::NoFit { .. }) => left.extend(findings),
+                Err(error) => return Err(error),
             }
         }
         Ok(left)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use xfskit_test_support::verify;
 
-use crate::common::{Bench, damage, damage_inode, expect, json, objects, shown};
+use crate::common::{Bench, damage, expect, inode_at, json, objects, shown};
 
 /// Overwrites AGF, AGI and AGFL of the first group.
 fn lose_headers(image: &Path) {
@@ -62,20 +62,25 @@ fn a_volume_is_repaired_after_its_plan_and_the_repair_taken_back() {
 }
 
 #[test]
-fn damage_without_a_repair_is_named_and_nothing_is_written() {
+fn losses_are_written_only_where_they_are_accepted() {
     let bench = Bench::new();
     let path = bench.kept("v5");
     let image = shown(&path);
-    damage_inode(&path, "/");
-    lose_headers(&path);
+    let (_, offset) = inode_at(&path, "/");
+    damage(&path, offset, &[0xa5; 256]);
     let damaged = fs::read(&path).unwrap();
     let run = expect(1, &["repair", &image]);
-    assert!(run.stdout.contains("no repair yet"), "{}", run.stdout);
-    assert!(run.stdout.contains("errors would remain; nothing was written"), "{}", run.stdout);
+    assert!(run.stdout.contains("make an empty root directory"), "{}", run.stdout);
+    assert!(run.stdout.contains("1 losses, which are not accepted"), "{}", run.stdout);
     assert!(fs::read(&path).unwrap() == damaged && !undo_file(&path).exists());
     let report = objects(&expect(1, &["repair", "--json", &image])).pop().unwrap();
-    assert!(report["clean"] == false && report["written_bytes"] == 0, "{report}");
-    assert!(!report["plan"]["beyond"].as_array().unwrap().is_empty(), "{report}");
+    assert!(report["clean"] == true && report["losses"] == 1, "{report}");
+    assert_eq!(report["written_bytes"], 0, "{report}");
+    expect(0, &["repair", "--accept-loss", "1", &image]);
+    verify::file(&path).expect("a sound volume");
+    assert!(!expect(0, &["ls", &image, "/lost+found"]).stdout.is_empty());
+    expect(0, &["undo", &shown(&undo_file(&path)), &image]);
+    assert!(fs::read(&path).unwrap() == damaged);
 }
 
 #[test]
