@@ -37,6 +37,8 @@ pub struct FaultPlan {
     pub fail_from: Option<u64>,
     /// Fails one I/O in this many.
     pub fail_one_in: u64,
+    /// Fails every read of the 512-byte sector at this offset.
+    pub bad_sector: Option<ByteOffset>,
     /// Injects a silent fault into the write of this number, counted from 1 among writes.
     pub silent_nth: Option<(u64, SilentFault)>,
     /// Least duration of every I/O.
@@ -121,6 +123,18 @@ impl FaultDevice {
         Ok(n)
     }
 
+    /// Fails if `len` bytes from `offset` on have the bad sector.
+    fn check_sector(&self, offset: ByteOffset, len: usize) -> Result<()> {
+        let len = ByteLen(len as u64);
+        match self.plan.bad_sector {
+            Some(bad) if offset.0 < bad.0 + BASIC_BLOCK && bad < offset.saturating_plus(len) => {
+                let source = io::Error::other("a bad sector");
+                Err(Error::Io { op: "read", offset, len, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Flips the rotten bits of `buf`, which begins at `offset`.
     fn rot(&self, offset: ByteOffset, buf: &mut [u8]) {
         if self.plan.rot_one_in == 0 || buf.is_empty() {
@@ -147,6 +161,7 @@ impl BlockDevice for FaultDevice {
     plain!(read_batch, write_batch, write_fua, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.begin("read", offset, buf.len())?;
+        self.check_sector(offset, buf.len())?;
         self.base.read_at(offset, buf)?;
         self.rot(offset, buf);
         Ok(())
@@ -221,6 +236,16 @@ mod tests {
         assert!(matches!(device.flush(), Err(Error::Io { op: "flush", .. })));
         assert!(device.flush().is_ok());
         assert_eq!(device.io_count(), 4);
+    }
+
+    #[test]
+    fn reads_of_a_bad_sector_fail_and_others_do_not() {
+        let bad_sector = Some(ByteOffset(4096));
+        let (_, device) = faulty(FaultPlan { bad_sector, ..FaultPlan::default() });
+        let read = |offset, len| device.read_at(ByteOffset(offset), &mut vec![0; len]).is_ok();
+        assert!(read(0, 4096) && read(4608, 512), "beside it");
+        assert!(!read(4096, 1) && !read(4607, 1) && !read(0, SIZE), "on it");
+        assert!(device.write_at(ByteOffset(4096), &[1; 512]).is_ok());
     }
 
     #[test]

@@ -27,6 +27,7 @@
 //! | `writable`, `open`, `close` | what can be written; opening, sync, closing |
 //! | [`uuid`] | changing a volume's UUID |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
+//! | `warnings` | the damage that a search met on its way |
 //! | `shared_blocks`, `trim` | extents that are shared; free blocks for the device |
 
 pub mod attr;
@@ -57,6 +58,7 @@ mod trim;
 pub mod tx;
 pub mod uuid;
 pub mod volume;
+mod warnings;
 mod writable;
 
 pub use attr::change::{ParentName, SetMode};
@@ -72,6 +74,7 @@ pub use parent::Parent;
 pub use shared_blocks::MappedExtent;
 pub use tx::{Tx, TxInode};
 pub use volume::Volume;
+pub use warnings::Warnings;
 pub use xfskit_recovery::{JournalDamage, OnReplay, Replay, ReplayOptions};
 pub use xfskit_space::Counts;
 pub use xfskit_trans::heal::{Healed, Heals};

@@ -9,12 +9,12 @@
 //! | --- | --- | --- |
 //! | 1 | `superblocks`, `journal` | the primary superblock, the secondaries, the journal's state |
 //! | 2 | `groups`, `btree`, `freespace`, `chunks` | AG headers, free-space and inode btrees |
-//! | 3 | `inodes`, `forks`, `fork_map`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
+//! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
 //! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as the btrees record |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
-//! Threads take allocation groups, runs of inodes, and directories from a work queue. Each phase
+//! `fork_map` reads the map of one fork for a repair. Threads take allocation groups, runs of inodes, and directories from a work queue. Each phase
 //! passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent.
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

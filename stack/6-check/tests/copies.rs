@@ -1,7 +1,9 @@
 //! Checks of devices that have two copies of their bytes.
 
+use std::sync::Arc;
+
 use crate::common::{Image, check_all};
-use xfskit_block::{BlockDevice, OverlayDevice, Result};
+use xfskit_block::{BlockDevice, FaultDevice, FaultPlan, OverlayDevice, Result};
 use xfskit_check::{Options, check};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -82,50 +84,13 @@ fn a_primary_that_asks_for_an_unknown_feature_is_refused_where_a_copy_is_sound()
     assert_eq!(ids, ["sb.refused"]);
 }
 
-/// A device that fails to read one block.
-#[derive(Debug)]
-struct Failing(OverlayDevice, ByteOffset);
-
-impl BlockDevice for Failing {
-    xfskit_block::plain!(
-        logical_block_size,
-        physical_block_size,
-        topology,
-        is_read_only,
-        read_batch,
-        write_batch,
-        write_fua,
-        discard,
-        write_zeroes,
-        will_need,
-        skip_hole,
-        alternatives,
-        read_alternative,
-        heal
-    );
-    fn size(&self) -> ByteLen {
-        self.0.size()
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        let (start, end) = (offset.0, offset.0 + buf.len() as u64);
-        if (start..end).contains(&self.1.0) {
-            return Err(xfskit_block::Error::ReadOnly);
-        }
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
-        Err(xfskit_block::Error::ReadOnly)
-    }
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_block_that_cannot_be_read_is_fatal() {
     let image = Image::kept("v5");
-    let leaf = image.magic(b"AB3B", 1);
-    let (report, findings) = check_all(&Failing(image.copy(), ByteOffset(leaf.offset as u64)));
+    let bad_sector = Some(ByteOffset(image.magic(b"AB3B", 1).offset as u64));
+    let plan = FaultPlan { bad_sector, ..FaultPlan::default() };
+    let device = FaultDevice::new(Arc::new(image.copy()), plan);
+    let (report, findings) = check_all(&device);
     let ids: Vec<_> = findings.iter().map(|f| f.corruption.check.0).collect();
     assert_eq!((ids, report.fatals), (vec!["device.read"], 1));
 }

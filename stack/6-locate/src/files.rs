@@ -13,7 +13,7 @@ use xfskit_units::AgNumber;
 use crate::Options;
 use crate::owner::{Owned, Owner};
 use crate::wanted::Wanted;
-use crate::warnings::Warnings;
+use xfskit_core::Warnings;
 
 /// How a scan ended.
 #[derive(Clone, Copy, Debug)]

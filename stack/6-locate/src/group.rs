@@ -13,7 +13,7 @@ use xfskit_units::{AgBlock, AgIno, AgNumber, Geometry};
 use crate::owner::{Owned, Owner};
 use crate::single;
 use crate::wanted::Wanted;
-use crate::warnings::Warnings;
+use xfskit_core::Warnings;
 
 /// Adds the wanted blocks of group `agno` that no file owns to `found`. Returns false if some of
 /// them are not known.

@@ -12,7 +12,6 @@
 //! | --- | --- |
 //! | [`owner`] | [`Owner`]: the kinds of owners; [`Owned`]: a run of blocks with one owner |
 //! | `wanted` | the blocks that are asked for |
-//! | `warnings` | damage on the way, bounded |
 //! | `group` | what groups use themselves: headers, free list, btrees, inodes, the journal |
 //! | `rmap` | owners by the rmapbt |
 //! | `files` | owners by a scan of all inodes |
@@ -22,7 +21,6 @@ mod group;
 pub mod owner;
 mod rmap;
 mod wanted;
-mod warnings;
 
 use std::ops::{ControlFlow, Range};
 
@@ -31,7 +29,7 @@ use xfskit_format::agbtree::Tree;
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 
 pub use owner::{Owned, Owner};
-pub use warnings::Warnings;
+pub use xfskit_core::Warnings;
 
 use wanted::Wanted;
 

@@ -10,7 +10,7 @@ use xfskit_format::alloc;
 use xfskit_units::{AgNumber, FilBlks, FileOff};
 
 use crate::candidate::{Candidate, Lost, LostReason};
-use crate::warnings::Warnings;
+use xfskit_core::Warnings;
 
 /// A run of blocks of a group that a candidate had.
 #[derive(Clone, Copy, Debug)]

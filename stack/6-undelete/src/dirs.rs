@@ -9,7 +9,7 @@ use xfskit_units::{Daddr, FileOff, Ino, Lsn, index};
 
 use crate::journal::Step;
 use crate::names::{Hint, Named, of_block, of_short_form};
-use crate::warnings::Warnings;
+use xfskit_core::Warnings;
 
 /// Adds the names in dead entries of all directories. Returns false if `step` ended the walk.
 pub(crate) fn in_use(

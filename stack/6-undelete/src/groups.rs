@@ -16,7 +16,7 @@ use crate::candidate::Candidate;
 use crate::journal::{Life, Lives, is_dir_block};
 use crate::names::{Hint, of_short_form};
 use crate::remains::{changecount, identify, of_freed, of_image};
-use crate::warnings::Warnings;
+use xfskit_core::Warnings;
 
 /// Bytes of free space that are read at once.
 const READ: usize = 1 << 20;

@@ -23,14 +23,13 @@ mod groups;
 mod journal;
 mod names;
 mod remains;
-mod warnings;
 
 use std::ops::ControlFlow;
 
 use xfskit_core::{Error, Result, Volume};
 
 pub use candidate::{Candidate, Confidence, Lost, LostReason, Name, Size};
-pub use warnings::Warnings;
+pub use xfskit_core::Warnings;
 
 use groups::{Remains, Search};
 use journal::Lives;

@@ -1,55 +1,19 @@
 //! A device with a sector that cannot be read: the rest is read.
 
-use std::io;
 use std::sync::Arc;
 
 use crate::common;
 
 use common::{clock, make, open};
-use xfskit_block::{BlockDevice, Error, MemDevice, Result};
+use xfskit_block::{FaultDevice, FaultPlan, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::ByteOffset;
 use xfskit_vfs::{Follow, Fs, NewNode, ReadAhead};
-
-/// A device of which the sector at `bad` cannot be read.
-#[derive(Debug)]
-struct BadSector {
-    base: Arc<MemDevice>,
-    bad: u64,
-}
-
-impl BlockDevice for BadSector {
-    xfskit_block::plain!(
-        logical_block_size,
-        physical_block_size,
-        topology,
-        is_read_only,
-        read_batch,
-        write_batch,
-        write_fua,
-        discard,
-        write_zeroes,
-        will_need,
-        skip_hole,
-        alternatives,
-        read_alternative,
-        heal
-    );
-    xfskit_block::forward!(this => this.base; size, write_at, flush);
-
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        let end = offset.0 + buf.len() as u64;
-        if offset.0 < self.bad + 512 && self.bad < end {
-            let (len, source) = (ByteLen(buf.len() as u64), io::Error::other("a bad sector"));
-            return Err(Error::Io { op: "read", offset, len, source });
-        }
-        self.base.read_at(offset, buf)
-    }
-}
 
 /// Opens the volume with a bad sector at byte `bad`.
 fn with_bad_sector(base: &Arc<MemDevice>, bad: u64) -> Fs {
-    let device = Arc::new(BadSector { base: Arc::clone(base), bad });
+    let plan = FaultPlan { bad_sector: Some(ByteOffset(bad)), ..FaultPlan::default() };
+    let device = Arc::new(FaultDevice::new(Arc::clone(base) as _, plan));
     Fs::new(Volume::open(device, &OpenOptions::default()).unwrap(), clock())
 }
 

@@ -9,7 +9,7 @@
 //! | [`get`](mod@get) | copies a tree to a directory, in threads, in the order of the disk |
 //! | [`dest`] | the destination: makes files and sets their metadata |
 //! | [`archive`](mod@archive) | writes a tree as a tar stream |
-//! | [`salvage`](mod@salvage) | copies all that can be read of a damaged volume, with or without a name |
+//! | [`salvage`](mod@salvage) | copies all that can be read of a damaged volume |
 //! | [`put`](mod@put) | copies a tree, or a stream, into an existing volume |
 //! | [`within`] | copies a file or a tree within a volume |
 //! | [`build`] | makes a whole volume from a tree |

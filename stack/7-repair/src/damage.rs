@@ -8,15 +8,6 @@ use xfskit_units::Ino;
 
 use crate::inodes::Wrong;
 
-/// Check ids of the blocks of directories: they begin with these.
-const OF_DIRECTORY: [&str; 1] = ["dir."];
-/// Check ids of hash btrees, which directories and attributes have.
-const OF_TREE: [&str; 1] = ["da."];
-/// Check ids of attributes.
-const OF_ATTRIBUTES: [&str; 2] = ["attr.", "parent."];
-/// Check ids of extent maps.
-const OF_MAP: [&str; 2] = ["bmdr.", "bmbt."];
-
 /// The damage of one inode.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
@@ -45,17 +36,51 @@ pub(crate) type Damages = BTreeMap<Ino, Damage>;
 pub(crate) fn of(beyond: &mut Vec<Finding>) -> Damages {
     let mut damages = Damages::new();
     for finding in std::mem::take(beyond) {
-        let ino = finding.corruption.at.ino.filter(|_| Wrong::of(&finding).is_none());
-        let mut damage = Damage::default();
-        if !damage.add(&finding) || ino.is_none() {
-            beyond.push(finding);
-            continue;
+        let part = Part::of(&finding).filter(|_| Wrong::of(&finding).is_none());
+        match part.zip(finding.corruption.at.ino) {
+            Some((part, ino)) => damages.entry(ino).or_default().add(part, finding),
+            None => beyond.push(finding),
         }
-        let known = damages.entry(ino.unwrap_or_default()).or_default();
-        known.add(&finding);
-        known.findings.push(finding);
     }
     damages
+}
+
+/// A part of an inode.
+enum Part {
+    Inode,
+    InUse,
+    Directory,
+    /// Also the parent that a directory should name.
+    Parent(Option<Ino>),
+    Attributes,
+    Target,
+    Link,
+}
+
+impl Part {
+    /// Returns the part that a finding is about.
+    fn of(finding: &Finding) -> Option<Self> {
+        let corruption = &finding.corruption;
+        let (id, fork) = (corruption.check.0, corruption.at.fork);
+        let begins = |with: &[&str]| with.iter().any(|prefix| id.starts_with(prefix));
+        Some(match id {
+            "inobt.free" => Self::InUse,
+            "inode.disconnected" => Self::Link,
+            // The entry is in another directory.
+            "dir.cycle" | "dir.parents" | "dir.entry.metadata" => return None,
+            "dir.dotdot" => Self::Parent(match corruption.expected {
+                Expected::Exactly(Value::Number(parent)) => Some(Ino(parent)),
+                _ => None,
+            }),
+            _ if id.starts_with("dir.") => Self::Directory,
+            // Directories and attributes have hash btrees.
+            _ if id.starts_with("da.") && fork != Some(Fork::Attr) => Self::Directory,
+            _ if begins(&["da.", "attr.", "parent."]) => Self::Attributes,
+            _ if begins(&["bmdr.", "bmbt.", "inode."]) => Self::Inode,
+            _ if id.starts_with("symlink.") => Self::Target,
+            _ => return None,
+        })
+    }
 }
 
 impl Damage {
@@ -64,31 +89,16 @@ impl Damage {
         self.findings.iter().any(|finding| finding.corruption.check.0 == "inode.lsn")
     }
 
-    /// Adds what a finding says. Returns false if it is of no part of an inode.
-    fn add(&mut self, finding: &Finding) -> bool {
-        let corruption = &finding.corruption;
-        let (id, fork) = (corruption.check.0, corruption.at.fork);
-        let begins = |with: &[&str]| with.iter().any(|prefix| id.starts_with(prefix));
-        let part = match id {
-            "inobt.free" => &mut self.in_use,
-            "inode.disconnected" => &mut self.disconnected,
-            // The entry is in another directory, which is made again.
-            "dir.cycle" | "dir.parents" | "dir.entry.metadata" => return false,
-            "dir.dotdot" => {
-                if let Expected::Exactly(Value::Number(parent)) = corruption.expected {
-                    self.parent = Some(Ino(parent));
-                }
-                &mut self.directory
-            }
-            // The size of a directory follows from its blocks.
-            _ if begins(&OF_DIRECTORY) => &mut self.directory,
-            _ if begins(&OF_TREE) && fork != Some(Fork::Attr) => &mut self.directory,
-            _ if begins(&OF_TREE) || begins(&OF_ATTRIBUTES) => &mut self.attributes,
-            _ if begins(&OF_MAP) || id.starts_with("inode.") => &mut self.inode,
-            _ if id.starts_with("symlink.") => &mut self.target,
-            _ => return false,
-        };
-        *part = true;
-        true
+    fn add(&mut self, part: Part, finding: Finding) {
+        match part {
+            Part::Inode => self.inode = true,
+            Part::InUse => self.in_use = true,
+            Part::Directory => self.directory = true,
+            Part::Parent(parent) => (self.directory, self.parent) = (true, parent.or(self.parent)),
+            Part::Attributes => self.attributes = true,
+            Part::Target => self.target = true,
+            Part::Link => self.disconnected = true,
+        }
+        self.findings.push(finding);
     }
 }

@@ -21,7 +21,7 @@ use crate::forks::{Content, Forks, Writer};
 use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
-use crate::view::{Link, View};
+use crate::view::{Link, View, block_of};
 use crate::{attributes, directories, links, orphans, targets};
 
 /// What became of an inode.
@@ -251,11 +251,8 @@ impl Layer<'_, '_> {
             return map.extents;
         }
         let agrees = |recorded: &Vec<Extent>| {
-            map.extents.iter().all(|kept| {
-                let behind = recorded.partition_point(|extent| extent.startoff <= kept.startoff);
-                let extent = behind.checked_sub(1).and_then(|at| recorded.get(at));
-                extent.and_then(|e| e.block_at(kept.startoff)) == Some(kept.startblock)
-            })
+            let same = |kept: &Extent| block_of(recorded, kept.startoff) == Some(kept.startblock);
+            map.extents.iter().all(same)
         };
         if let Some(recorded) = self.view.recorded_map(ino, fork).filter(agrees) {
             step.evidence.push(format!("{} extents in the rmapbt", recorded.len()));

@@ -10,6 +10,7 @@ use xfskit_units::{AgNumber, ByteOffset, Daddr, Geometry, Ino};
 use crate::core_fields::set_counters;
 use crate::error::{Error, Result};
 use crate::room::Room;
+use crate::view::daddr;
 
 /// The content of a fork.
 #[derive(Clone, Debug)]
@@ -155,11 +156,4 @@ impl Writer<'_, '_> {
         let mapped: u64 = extents.iter().map(|extent| extent.blockcount.0).sum();
         Ok((shape.format(), shape.fork(extents, &places), mapped + places.len() as u64))
     }
-}
-
-/// Returns the place of file block `fileoff` of a map.
-fn daddr(geo: &Geometry, map: &[Extent], fileoff: u64) -> Option<Daddr> {
-    let behind = map.partition_point(|extent| extent.startoff.0 <= fileoff);
-    let extent = map.get(behind.checked_sub(1)?)?;
-    geo.fsb_to_daddr(extent.block_at(xfskit_units::FileOff(fileoff))?)
 }

@@ -86,12 +86,27 @@ pub(crate) fn write(
     Ok(dev.write_at(at, &sector(geo, sb))?)
 }
 
-/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None`
-/// if they agree, or the copies do not. Fields that Linux changes in the primary alone (sizes,
-/// stripe, quota, features, counters) stay.
+/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None` if
+/// that changes nothing. A field on which the copies differ stays, and so do those that Linux
+/// changes in the primary alone (sizes, stripe, quota, features, counters).
 pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Superblock>> {
+    let copies = copies(dev, sb)?;
+    if copies.len() < COPIES_MIN {
+        return Ok(None);
+    }
+    let agreed = with_fixed_fields(sb, &copies);
+    let sector = self::sector(&agreed.geometry(), &agreed);
+    let is_sound = Superblock::verify(&sector, AgNumber(0)).is_ok();
+    Ok(Some(agreed).filter(|agreed| agreed != sb && is_sound))
+}
+
+/// Copies that outweigh the primary.
+const COPIES_MIN: usize = 2;
+
+/// Returns the copies that are sound.
+fn copies(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Vec<Superblock>> {
     let geo = sb.geometry();
-    let mut agreed: Option<Superblock> = None;
+    let mut copies = Vec::new();
     let mut sector = vec![0; geo.sectsize()];
     for agno in geo.ags().skip(1) {
         let at = sb::location(&geo, agno).daddr.map_or(ByteOffset(0), Daddr::byte_offset);
@@ -99,31 +114,34 @@ pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Su
             break;
         }
         dev.read_at(at, &mut sector)?;
-        let Ok(copy) = Superblock::verify(&sector, agno) else { continue };
-        if copy.uuid != sb.uuid {
-            continue;
-        }
-        let fixed = with_fixed_fields(sb, copy);
-        if agreed.as_ref().is_some_and(|agreed| *agreed != fixed) {
-            return Ok(None);
-        }
-        agreed = Some(fixed);
+        let copy = Superblock::verify(&sector, agno).ok();
+        copies.extend(copy.filter(|copy| copy.uuid == sb.uuid).cloned());
     }
-    let is_sound = |sb: &Superblock| {
-        Superblock::verify(&self::sector(&sb.geometry(), sb), AgNumber(0)).is_ok()
-    };
-    Ok(agreed.filter(|agreed| agreed != sb && is_sound(agreed)))
+    Ok(copies)
 }
 
-fn with_fixed_fields(sb: &Superblock, copy: &Superblock) -> Superblock {
+fn with_fixed_fields(sb: &Superblock, copies: &[Superblock]) -> Superblock {
     let mut sb = sb.clone();
     macro_rules! take {
-        ($($field:ident)*) => {$( sb.$field = copy.$field; )*};
+        ($is_set:expr, $($field:ident)*) => {$(
+            let mut values = copies.iter().map(|copy| copy.$field).filter($is_set);
+            if let Some(value) = values.next()
+                && values.all(|other| other == value)
+            {
+                sb.$field = value;
+            }
+        )*};
     }
     take!(
+        |_| true,
         blocksize blocklog sectsize sectlog inodesize inodelog inopblock inopblog dirblklog
-        agblocks agblklog rextsize logstart logblocks logsectsize logsectlog logsunit
-        rootino rbmino rsumino inoalignmt spino_align features_compat
+        agblocks agblklog rextsize logstart logblocks logsectsize logsectlog logsunit inoalignmt
+        spino_align features_compat
     );
+    // mkfs writes most copies before there is a root directory, and some before the two inodes
+    // behind it.
+    take!(|ino| ![0, u64::MAX].contains(&ino.get()), rootino);
+    let root = sb.rootino.get();
+    (sb.rbmino, sb.rsumino) = (root.saturating_add(1).into(), root.saturating_add(2).into());
     sb
 }

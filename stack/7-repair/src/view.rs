@@ -8,7 +8,7 @@ use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::inobt::Chunk;
 use xfskit_format::inode::{self, Dinode, FileType};
 use xfskit_format::{Ctx, Fork, Location, rmap};
-use xfskit_units::{Daddr, FilBlks, FileOff, Geometry, Ino};
+use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino};
 
 use crate::error::Result;
 
@@ -121,9 +121,7 @@ impl<'r> View<'r> {
 
     /// Returns the place of file block `fileoff`.
     pub(crate) fn daddr(&self, map: &[Extent], fileoff: u64) -> Option<Daddr> {
-        let behind = map.partition_point(|extent| extent.startoff.0 <= fileoff);
-        let extent = map.get(behind.checked_sub(1)?)?;
-        self.geo.fsb_to_daddr(extent.block_at(FileOff(fileoff))?)
+        daddr(self.geo, map, fileoff)
     }
 
     /// Returns the location of a block of a fork.
@@ -134,6 +132,17 @@ impl<'r> View<'r> {
             None => at,
         }
     }
+}
+
+/// Returns the place of file block `fileoff` of a map.
+pub(crate) fn daddr(geo: &Geometry, map: &[Extent], fileoff: u64) -> Option<Daddr> {
+    geo.fsb_to_daddr(block_of(map, FileOff(fileoff))?)
+}
+
+/// Returns the block that a map has for file block `fileoff`.
+pub(crate) fn block_of(map: &[Extent], fileoff: FileOff) -> Option<FsBlock> {
+    let behind = map.partition_point(|extent| extent.startoff <= fileoff);
+    map.get(behind.checked_sub(1)?)?.block_at(fileoff)
 }
 
 /// A name of an inode.

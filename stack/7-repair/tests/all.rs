@@ -6,4 +6,5 @@
 mod common;
 
 mod crashes;
+mod fields;
 mod planted;

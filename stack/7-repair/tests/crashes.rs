@@ -92,7 +92,7 @@ fn crash_at_each_write(bytes: &[u8], is_dirty: bool) {
         again.commit(&*dev, None).unwrap();
         let (report, findings) = check_all(&*dev);
         assert!(report.clean() && !is_marked(&*dev), "{n}: {findings:?}");
-        if n % 5 == 0 {
+        if n % 20 == 0 {
             verify::device(&*dev).unwrap_or_else(|why| panic!("{n}: {why}"));
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::trial::{Class, Tried};
 
-/// What was run, and its outcomes.
+/// The cases that ran, and their outcomes.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The kind of volume.

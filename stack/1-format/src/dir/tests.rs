@@ -249,6 +249,11 @@ fn a_damaged_block_gives_up_the_entries_that_are_whole() {
     bad[0x60..0xb0].fill(0x5a);
     let long = b"longername".repeat(16);
     assert_eq!(names(salvage(&bad, &g.geo)), [&b"."[..], b"..", b"f6", &long]);
+    let whole = salvage(&g.block, &g.geo).count();
+    let entry = Data::parse(&g.block, &g.geo).unwrap().entry_at(0x60).unwrap();
+    let mut untyped = g.block.clone();
+    untyped[0x60 + 9 + entry.name.len()] = 0xee;
+    assert_eq!(salvage(&untyped, &g.geo).count(), whole, "its inode tells its type");
 }
 
 #[test]

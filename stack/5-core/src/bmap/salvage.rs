@@ -31,7 +31,7 @@ pub struct LostBlocks {
 /// A child of a node, and the blocks of the fork that it maps.
 type Span = (Child, Range<FileOff>);
 
-/// What was found so far.
+/// The extents found so far, and the ranges without any.
 struct Found {
     rules: ExtentRules,
     /// The inode's count of extents.

@@ -1,6 +1,6 @@
 //! Damage that a search meets on its way.
 
-use xfskit_core::Error;
+use crate::error::Error;
 
 /// Maximum number of warnings that are kept. A damaged volume may have any number.
 const KEPT: usize = 1000;
@@ -20,7 +20,8 @@ impl Warnings {
         self.first.is_empty()
     }
 
-    pub(crate) fn add(&mut self, warning: impl Into<Error>) {
+    /// Adds a warning.
+    pub fn add(&mut self, warning: impl Into<Error>) {
         if self.first.len() < KEPT {
             self.first.push(warning.into());
         } else {
@@ -29,7 +30,7 @@ impl Warnings {
     }
 
     /// Adds the warnings of `other`.
-    pub(crate) fn append(&mut self, other: Self) {
+    pub fn append(&mut self, other: Self) {
         for warning in other.first {
             self.add(warning);
         }
