@@ -14,8 +14,9 @@
 //! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as the btrees record |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
-//! `fork_map` reads the map of one fork for a repair. Threads take allocation groups, runs of inodes, and directories from a work queue. Each phase
-//! passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent.
+//! `fork_map` reads the map of one fork, for a repair. Threads take allocation groups, runs of
+//! inodes, and directories from a work queue. Each phase passes its results to the next in flat
+//! arrays: 9 bytes an inode and 24 bytes an extent.
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -84,6 +84,12 @@ impl Part {
 }
 
 impl Damage {
+    /// Returns true if a block of a map is damaged: the map is laid out again, though all of it can
+    /// be read.
+    pub(crate) fn is_of_map(&self) -> bool {
+        self.findings.iter().any(|finding| finding.corruption.check.0.starts_with("bmbt."))
+    }
+
     /// Returns true if the LSN of the inode is ahead of the journal.
     pub(crate) fn is_newer_than_journal(&self) -> bool {
         self.findings.iter().any(|finding| finding.corruption.check.0 == "inode.lsn")

@@ -208,9 +208,16 @@ impl Layer<'_, '_> {
         else {
             return Ok(Mended::BeyondUse);
         };
+        if inode.file_type() == Some(FileType::Symlink) && targets::is_too_long(&inode) {
+            let copy = bytes.clone();
+            let inode = Dinode::parse(&copy, self.view.geo);
+            let step =
+                inode.map_or(Ok(None), |inode| targets::mend(self, ino, &inode, &mut bytes))?;
+            return Ok(step.map_or(Mended::BeyondUse, |step| Mended::Step(Box::new(step))));
+        }
         let mut step = core_step(ino, &inode, &fields);
         let [data, attr] = [Fork::Data, Fork::Attr].map(|f| self.view.map(&inode, ino, f));
-        if data.whole && attr.whole {
+        if data.whole && attr.whole && !damage.is_of_map() {
             let counts = [data.extents.len() as u64, attr.extents.len() as u64];
             if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
                 return Ok(Mended::BeyondUse);

@@ -3,6 +3,7 @@
 use xfskit_block::BlockDevice;
 use xfskit_check::GroupSurvey;
 use xfskit_format::agbtree::Tree;
+use xfskit_format::agi::{NULLAGINO, UNLINKED_BUCKETS};
 use xfskit_mkfs::group::Group;
 use xfskit_mkfs::group_btrees::place_btrees;
 use xfskit_mkfs::group_space::GroupSpace;
@@ -12,8 +13,12 @@ use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, Geometry};
 use crate::error::{Error, Result};
 
 /// Plans the group of `survey`: which blocks its btrees and its free list take of those that no
-/// file uses.
-pub(crate) fn plan(geo: &Geometry, survey: &GroupSurvey) -> Result<Group> {
+/// file uses. `unlinked`: the heads of its lists of unlinked inodes, if there are any.
+pub(crate) fn plan(
+    geo: &Geometry,
+    survey: &GroupSurvey,
+    unlinked: Option<&[u32; UNLINKED_BUCKETS]>,
+) -> Result<Group> {
     let agno = survey.agno;
     let free = unused(geo, survey);
     let trees = Tree::ALL.into_iter().filter(|tree| tree.exists(geo));
@@ -26,7 +31,7 @@ pub(crate) fn plan(geo: &Geometry, survey: &GroupSurvey) -> Result<Group> {
         newino: None,
         owners: survey.owners.clone(),
         shared: survey.shared.clone(),
-        unlinked: survey.unlinked.unwrap_or([xfskit_format::agi::NULLAGINO; 64]),
+        unlinked: unlinked.copied().unwrap_or([NULLAGINO; UNLINKED_BUCKETS]),
     };
     let group = place_btrees(geo, group, GroupSpace::of(agno, free));
     let missing = |(tree, places): &(Tree, Vec<AgBlock>)| {

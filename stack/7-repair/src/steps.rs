@@ -64,7 +64,10 @@ impl Changes<'_> {
         findings: Vec<Finding>,
     ) -> Result<()> {
         let agno = found.agno;
-        let group = groups::plan(self.geo, found)?;
+        // Lists of unlinked inodes are empty on a volume whose journal is clean.
+        let lists = findings.iter().any(|finding| finding.corruption.check.0 == "agi.unlinked");
+        let unlinked = found.unlinked.as_ref().filter(|_| !lists);
+        let group = groups::plan(self.geo, found, unlinked)?;
         groups::write(self.overlay, self.geo, &group, found)?;
         self.plan.steps.push(Step {
             id: format!("group.{agno}"),

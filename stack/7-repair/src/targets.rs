@@ -54,7 +54,13 @@ pub(crate) fn mend(
     }))
 }
 
-/// Returns the target, if all of its bytes are there: as long as the inode says, without a NUL.
+/// Returns true if no target is as long as the inode says.
+pub(crate) fn is_too_long(inode: &Dinode<'_>) -> bool {
+    inode.size().0 > symlink::MAX_LEN.into()
+}
+
+/// Returns the target, if all of its bytes are there: as long as the inode says, or else as the
+/// headers say, without a NUL.
 fn read(layer: &Layer<'_, '_>, ino: Ino, inode: &Dinode<'_>) -> Result<Option<Vec<u8>>> {
     let size = inode.size().0.min(symlink::MAX_LEN.into());
     if inode.format() == Some(Format::Local) {
@@ -75,20 +81,34 @@ fn read(layer: &Layer<'_, '_>, ino: Ino, inode: &Dinode<'_>) -> Result<Option<Ve
             symlink::location(view.geo, extent.startblock, extent.blockcount).ino(ino),
         );
         let offset = u32::try_from(target.len()).unwrap_or(u32::MAX);
-        let due = ByteLen(size.saturating_sub(target.len() as u64));
+        let payload = block.get(Layout::V5.symlink_header..).unwrap_or(&[]);
+        let len = if is_too_long(inode) {
+            block
+                .get(BYTES_AT)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(0, u32::from_be_bytes)
+        } else {
+            u32::try_from(size).unwrap_or(u32::MAX).saturating_sub(offset)
+        };
+        let due = ByteLen(len.into());
         let part = match symlink::verify(&block, &ctx, offset, due) {
             Ok(part) => part,
             Err(_) if !is_own(&block) => return Ok(None),
-            Err(_) => {
-                let payload = block.get(Layout::V5.symlink_header..).unwrap_or(&[]);
-                payload.get(..index(due.0).min(payload.len())).unwrap_or(payload)
-            }
+            Err(_) => payload.get(..index(due.0)).unwrap_or(payload),
         };
         target.extend_from_slice(part);
     }
-    let whole = target.len() as u64 == size && size > 0 && !target.contains(&0);
+    let fits = if is_too_long(inode) {
+        target.len() as u64 <= symlink::MAX_LEN.into()
+    } else {
+        target.len() as u64 == size
+    };
+    let whole = fits && !target.is_empty() && !target.contains(&0);
     Ok(Some(target).filter(|_| whole))
 }
+
+/// The length of its part in the header of a block.
+const BYTES_AT: std::ops::Range<usize> = 8..12;
 
 /// Returns true if a block has the magic of a target.
 fn is_own(block: &[u8]) -> bool {

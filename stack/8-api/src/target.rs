@@ -22,8 +22,9 @@
 //! ```
 
 use std::fmt;
+use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -121,6 +122,24 @@ impl Target {
     pub fn is_on(&self, path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         target::files(&self.parsed).iter().any(|file| same_file(file, path))
+    }
+
+    /// Returns true if the filesystem of `dir`, or of the first directory above it that exists, is
+    /// on the target: on a device of it, or on a loop device of its file. A write there changes the
+    /// target.
+    pub fn holds(&self, dir: impl AsRef<Path>) -> bool {
+        let found = dir.as_ref().ancestors().find_map(|dir| {
+            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            dir.metadata().ok()
+        });
+        let Some(meta) = found else { return false };
+        let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        let sysfs = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let events = fs::read_to_string(sysfs.join("uevent")).unwrap_or_default();
+        let name = events.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+        let behind = fs::read_to_string(sysfs.join("loop/backing_file")).ok();
+        name.is_some_and(|name| self.is_on(Path::new("/dev").join(name)))
+            || behind.is_some_and(|file| self.is_on(file.trim_end_matches('\n')))
     }
 
     /// Returns a warning for each device below the overlay that has changed since the overlay was

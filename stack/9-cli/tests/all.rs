@@ -30,4 +30,5 @@ mod names;
 mod programs;
 mod read;
 mod repair;
+mod rescue;
 mod verified_reads;

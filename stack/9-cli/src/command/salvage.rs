@@ -26,6 +26,9 @@ pub(super) fn run(args: &Repair, dest: &Path, out: &Out) -> Outcome {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
             .hint("Name a directory in place of `-`."));
     }
+    if !to_stdout {
+        open::refuse_dest(name, dest)?;
+    }
     open::warn(name, out)?;
     let stop = Stop::on_signals()?;
     let progress = Progress::new(out, "salvage", Unit::Count("files"));

@@ -78,6 +78,9 @@ struct Problem(String);
 /// `xfskit undelete`: finds removed files, and copies them out.
 pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcome {
     let pattern = args.pattern.as_deref().map(matcher).transpose()?;
+    if let Some(dir) = &args.to {
+        open::refuse_dest(&args.target.name, dir)?;
+    }
     let progress = Progress::beside_output(out, "undelete", Unit::Count("read"));
     let search = Undelete::new(volume).free_space(!args.quick).phases(|phase, at| {
         // Of the phases the one that reads the groups takes the time.

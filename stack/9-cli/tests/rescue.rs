@@ -1,0 +1,95 @@
+//! `xfskit undelete` and `xfskit repair --salvage`: what a user sees.
+
+use std::fs;
+
+use xfskit_test_support::need::{Need, needs};
+use xfskit_test_support::{Image, Mount, Scratch};
+
+use super::common::{Bench, damage, expect, inode_at, json, objects, shown};
+
+/// A volume with two files in a directory, of which the first was removed.
+fn with_a_removed_file(bench: &Bench, content: &[u8]) -> String {
+    let image = shown(&bench.path("image"));
+    expect(0, &["mkfs", "--size", "300M", &image]);
+    expect(0, &["mkdir", &image, "/dir"]);
+    let file = shown(&bench.file("content", content));
+    expect(0, &["put", &image, &file, "/dir/one"]);
+    expect(0, &["put", &image, &file, "/dir/two"]);
+    expect(0, &["rm", &image, "/dir/one"]);
+    image
+}
+
+#[test]
+fn a_removed_file_is_listed_and_copied_out() {
+    let bench = Bench::new();
+    let content: Vec<u8> = (0..70_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let image = with_a_removed_file(&bench, &content);
+    let listed = expect(0, &["undelete", &image]).stdout;
+    assert!(listed.contains("good") && listed.contains("/dir/one"), "{listed}");
+    let line = &json(&["undelete", "--json", &image, "one"])[0];
+    assert_eq!((&line["confidence"], &line["size"]), (&"good".into(), &70_000.into()));
+    let none = expect(1, &["undelete", &image, "*.jpg"]);
+    assert!(none.stdout.is_empty() && none.stderr.contains("no removed file"), "{}", none.stderr);
+    let to = bench.path("to");
+    expect(0, &["undelete", &image, "--to", &shown(&to)]);
+    assert!(fs::read(to.join("dir/one")).unwrap() == content);
+    // A second time nothing is replaced.
+    fs::write(to.join("dir/one"), "mine").unwrap();
+    expect(0, &["undelete", &image, "--to", &shown(&to)]);
+    assert_eq!(fs::read(to.join("dir/one")).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(to.join("dir")).unwrap().count(), 2);
+
+    let file = shown(&bench.path("content"));
+    let wrong = expect(2, &["undelete", &image, "--to", &file]);
+    assert!(wrong.stderr.contains("not a directory"), "{}", wrong.stderr);
+    let wrong = expect(2, &["undelete", &image, "["]);
+    assert!(wrong.stderr.contains("glob"), "{}", wrong.stderr);
+    let wrong = expect(2, &["undelete", &shown(&bench.kept("v4"))]);
+    assert!(wrong.stderr.contains('4'), "{}", wrong.stderr);
+}
+
+#[test]
+fn a_damaged_volume_is_copied_out_with_a_report() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let image = shown(&path);
+    let archive = expect(0, &["repair", "--salvage", "-", &image]);
+    assert!(archive.bytes.len() > 10_240 && archive.bytes.len().is_multiple_of(512));
+    let (ino, offset) = inode_at(&path, "/leaf");
+    damage(&path, offset, &[0xa5; 256]);
+    let part = shown(&bench.path("part"));
+    let report = expect(1, &["repair", "--salvage", &part, &image]);
+    assert!(report.stdout.contains("/leaf"), "{}", report.stdout);
+    let other = shown(&bench.path("other"));
+    let report = &objects(&expect(1, &["repair", "--json", "--salvage", &other, &image]))[0];
+    assert_eq!(report["damages"][0]["inode"], ino, "{report}");
+    expect(1, &["repair", "--salvage", "-", &image]);
+
+    let taken = expect(2, &["repair", "--salvage", &part, &image]);
+    assert!(taken.stderr.contains("not an empty directory"), "{}", taken.stderr);
+    let both = expect(2, &["repair", "--json", "--salvage", "-", &image]);
+    assert!(both.stdout.contains("cannot share") || both.stderr.contains("cannot share"));
+    expect(2, &["repair", "-n", "--salvage", &part, &image]);
+}
+
+#[test]
+fn rescued_files_are_not_written_to_the_volume_that_they_are_searched_on() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("cli-rescue");
+    let image = Image::sparse(&scratch, "volume.img", 300 << 20);
+    let target = shown(image.path());
+    expect(0, &["mkfs", "--force", &target]);
+    let mount = Mount::read_write(&image, &scratch).expect("mount");
+    let on_it = shown(&mount.path().join("new/dir"));
+    for words in [
+        vec!["undelete", &*target, "--to", &*on_it],
+        vec!["repair", "--salvage", &*on_it, &*target],
+    ] {
+        let refused = expect(2, &words);
+        assert!(refused.stderr.contains("another filesystem"), "{}", refused.stderr);
+    }
+    assert!(!mount.path().join("new").exists());
+    mount.unmount().expect("unmount");
+}
