@@ -86,8 +86,8 @@ pub(crate) fn write(
     Ok(dev.write_at(at, &sector(geo, sb))?)
 }
 
-/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None` if
-/// that changes nothing. A field on which the copies differ stays, and so do those that Linux
+/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None`
+/// if that changes nothing. A field on which the copies differ stays, and so do those that Linux
 /// changes in the primary alone (sizes, stripe, quota, features, counters).
 pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Superblock>> {
     let copies = copies(dev, sb)?;

@@ -424,8 +424,8 @@ impl BestCheck<'_> {
 }
 
 /// Returns the readable entries of a damaged data block: everything at a multiple of 8 bytes that
-/// parses as an entry with its own tag, a valid inode number and a name. Nothing else is verified: the
-/// inode tells its type.
+/// parses as an entry with its own tag, a valid inode number and a name. Nothing else is verified:
+/// the inode tells its type.
 pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = Entry<'a>> + 'a {
     let offset = Layout::of(geo).dir_data_header;
     let mut slots = Slots { area: block, offset, ftype: geo.features.ftype() };
