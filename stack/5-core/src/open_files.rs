@@ -3,9 +3,11 @@
 //! This module is the state; `file` is what happens to it.
 
 mod dirty;
+mod io_lock;
 mod staged;
 
 pub(crate) use dirty::Dirty;
+pub(crate) use io_lock::IoLock;
 pub(crate) use staged::Staged;
 
 use std::collections::HashMap;
@@ -13,9 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, FilBlks, Ino, PositionRange};
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino, PositionRange};
 
 /// Largest size of a file.
 pub const SIZE_MAX: ByteLen = ByteLen(i64::MAX.unsigned_abs());
@@ -42,7 +44,7 @@ pub struct Content {
     /// The inode's extent size hint; 0 without a hint.
     pub(crate) extsize: FilBlks,
     /// The IOLOCK: taken before any transaction, never inside one.
-    pub(crate) state: RwLock<State>,
+    pub(crate) state: IoLock,
 }
 
 /// The state that the IOLOCK protects.
@@ -51,6 +53,9 @@ pub(crate) struct State {
     /// Size, including data that is in memory only.
     pub(crate) size: ByteLen,
     pub(crate) dirty: Dirty,
+    /// Blocks that a thread has placed and sends to the device: they are not in `dirty` any more, and
+    /// may not be read from the device yet. See [`IoLock`].
+    pub(crate) behind: Option<Range<FileOff>>,
     /// Staging extents of the file.
     pub(crate) staged: Staged,
     /// Blocks reserved for `dirty`.

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use xfskit_block::{FileDevice, OpenMode};
+use xfskit_block::{FaultDevice, FaultPlan, FileDevice, OpenMode};
 use xfskit_core::file::{Content, Seek};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::timestamp::Timestamp;
@@ -41,6 +42,14 @@ fn made<'s>(scratch: &'s Scratch, mib: u64, options: &str, files: u32) -> (Image
 fn open(image: &Image<'_>) -> Volume {
     let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap();
     Volume::open(Arc::new(dev), &OpenOptions { write: true, ..OpenOptions::default() }).unwrap()
+}
+
+/// Opens the volume over a device with the faults of `plan`.
+fn open_with(image: &Image<'_>, plan: FaultPlan) -> (Volume, Arc<FaultDevice>) {
+    let file = FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap();
+    let faults = Arc::new(FaultDevice::new(Arc::new(file), plan));
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    (Volume::open(faults.clone(), &options).unwrap(), faults)
 }
 
 /// xfs_repair has nothing to say, and Linux reads what `models` say.
@@ -237,6 +246,92 @@ fn random_changes_of_file_data_match_plain_bytes() {
         vol.close().unwrap();
         check_all(&scratch, &image, &models);
     }
+}
+
+/// Bytes that three threads write in turns, and how many each writes at once.
+const STREAM: usize = 144 << 20;
+const PIECE: usize = 1 << 20;
+
+fn streamed(offset: usize) -> u8 {
+    ((offset >> 12) % 251 + offset % 3) as u8
+}
+
+fn piece(n: usize) -> Vec<u8> {
+    (n * PIECE..(n + 1) * PIECE).map(streamed).collect()
+}
+
+/// Writes every third piece from `first` on.
+fn stream(vol: &Volume, content: &Content, first: usize, written: &[AtomicBool]) {
+    for n in (first..STREAM / PIECE).step_by(3) {
+        content.write(vol, ByteOffset((n * PIECE) as u64), &piece(n), NOW).unwrap();
+        written[n].store(true, Ordering::Release);
+    }
+}
+
+/// Reads written pieces, and calls fsync, until all are written.
+fn observe(vol: &Volume, content: &Content, written: &[AtomicBool]) {
+    let mut random = Random::of_test(2);
+    let mut found = vec![0; PIECE];
+    while !written.iter().all(|piece| piece.load(Ordering::Acquire)) {
+        let n = random.below(written.len());
+        if written[n].load(Ordering::Acquire) {
+            content.read(vol, ByteOffset((n * PIECE) as u64), &mut found).unwrap();
+            same(&found, &piece(n), &format!("piece {n} while others are written"));
+        }
+        if random.below(20) == 0 {
+            content.fsync(vol).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_is_written_behind_while_threads_write_and_read_it() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("behind");
+    let (image, inos) = made(&scratch, 300, "-m rmapbt=1,reflink=1", 1);
+    let vol = open(&image);
+    let content = vol.open_content(inos[0]).unwrap();
+    let written: Vec<_> = (0..STREAM / PIECE).map(|_| AtomicBool::new(false)).collect();
+    std::thread::scope(|scope| {
+        for first in 0..3 {
+            let (vol, content, written) = (&vol, &*content, &written);
+            scope.spawn(move || stream(vol, content, first, written));
+        }
+        scope.spawn(|| observe(&vol, &content, &written));
+    });
+    vol.close_content(content).unwrap();
+    vol.close().unwrap();
+    check_all(&scratch, &image, &[(0..STREAM).map(streamed).collect()]);
+}
+
+/// A write behind that fails shuts the volume down. Nothing waits for it for good.
+#[test]
+fn a_failed_write_behind_ends_all_writers_and_readers() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("behind-fails");
+    let (image, inos) = made(&scratch, 300, "-m rmapbt=0", 1);
+    let (vol, faults) = open_with(&image, FaultPlan::default());
+    let opened = faults.io_count();
+    vol.close().unwrap();
+    drop(faults);
+    let plan = FaultPlan { fail_from: Some(opened + 40), ..FaultPlan::default() };
+    let (vol, _faults) = open_with(&image, plan);
+    let content = vol.open_content(inos[0]).unwrap();
+    std::thread::scope(|scope| {
+        for first in 0..3 {
+            let (vol, content) = (&vol, &content);
+            scope.spawn(move || {
+                let mut pieces = (first..STREAM / PIECE).step_by(3);
+                let write = |n| content.write(vol, ByteOffset((n * PIECE) as u64), &piece(n), NOW);
+                assert!(pieces.any(|n| write(n).is_err()), "thread {first} has no error");
+                assert!(content.fsync(vol).is_err());
+            });
+        }
+    });
 }
 
 #[test]

@@ -17,13 +17,14 @@
 //!    flushed and counted exactly.
 //! 3. The part of the last block behind the end of the file is zero in memory and on the device, or
 //!    is zeroed before the file grows.
+//!
+//! A thread that writes a lot writes the first of it behind: see [`IoLock`](crate::open_files::IoLock).
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::RwLock;
 use xfskit_block::IoRead;
 use xfskit_format::Fork;
 use xfskit_format::inode::InodeFlags;
@@ -32,12 +33,14 @@ use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino};
 
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
-use crate::open_files::{Content, Dirty, END_MAX, Staged, State};
+use crate::open_files::{Content, Dirty, END_MAX, IoLock, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
 /// Data in memory, of all files, above which a writer flushes.
 const BUDGET: ByteLen = ByteLen(64 << 20);
+/// Data in memory, of all files, above which a writer writes its file behind.
+const AHEAD: ByteLen = ByteLen(32 << 20);
 /// Number of segments that are looked up at once.
 pub(super) const SEGMENTS: usize = 256;
 
@@ -65,6 +68,7 @@ impl Volume {
         let state = State {
             size: core.size(),
             dirty: Dirty::new(self.geo().blocklog.into()),
+            behind: None,
             staged: Staged::default(),
             reserved: FilBlks(0),
             reservation: None,
@@ -77,7 +81,7 @@ impl Volume {
             ino,
             generation: core.generation(),
             extsize,
-            state: RwLock::new(state),
+            state: IoLock::new(state),
         });
         open.insert(ino, Arc::clone(&content));
         Ok(content)
@@ -223,7 +227,13 @@ impl Volume {
         let before = state.dirty.blocks();
         state.dirty.remove(range);
         let gone = self.geo().filblks_to_bytes(before.minus(state.dirty.blocks()));
-        self.contents.dirty_bytes.fetch_sub(gone.0, Ordering::Relaxed);
+        self.forget_dirty(state, gone);
+    }
+
+    /// Counts `bytes` bytes as no longer in memory, and gives back reserved blocks that are not
+    /// needed any more.
+    pub(super) fn forget_dirty(&self, state: &mut State, bytes: ByteLen) {
+        self.contents.dirty_bytes.fetch_sub(bytes.0, Ordering::Relaxed);
         let keep = self.reservation_for(state.dirty.blocks()).min(state.reserved);
         let back = std::mem::replace(&mut state.reserved, keep).minus(keep);
         self.space().unreserve(back.0);
@@ -361,6 +371,13 @@ pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<FileOff>) -> 
 
 // ---- writing ---------------------------------------------------------------------------------
 
+/// Returns the blocks that a write of `bytes` at `offset` may change: its own, and those between
+/// them and the end of the file.
+fn touched(vol: &Volume, state: &State, offset: ByteOffset, bytes: &[u8]) -> Range<FileOff> {
+    let end = offset.saturating_add(bytes.len() as u64).min(END_MAX);
+    vol.geo().file_blocks_around(&(offset.min(state.end())..end))
+}
+
 impl Content {
     /// Writes `bytes` at byte `offset`, into memory.
     ///
@@ -375,7 +392,8 @@ impl Content {
         now: Timestamp,
     ) -> Result<()> {
         self.keep_budget(vol)?;
-        self.write_state(vol, &mut self.state.write(), offset, bytes, now)
+        let mut state = self.state.write_at(|state| touched(vol, state, offset, bytes));
+        self.write_state(vol, &mut state, offset, bytes, now)
     }
 
     /// Writes `bytes` at the end of the file, wherever other threads have moved it to. Returns the
@@ -385,7 +403,7 @@ impl Content {
     /// As [`write`](Self::write).
     pub fn append(&self, vol: &Volume, bytes: &[u8], now: Timestamp) -> Result<ByteOffset> {
         self.keep_budget(vol)?;
-        let mut state = self.state.write();
+        let mut state = self.state.write_at(|state| touched(vol, state, state.end(), bytes));
         let offset = state.end();
         self.write_state(vol, &mut state, offset, bytes, now)?;
         Ok(offset)
@@ -419,11 +437,18 @@ impl Content {
         Ok(())
     }
 
-    /// Flushes if too much data is in memory: this file first, then others.
+    /// Writes data behind if there is much in memory, and flushes if there is too much: this file
+    /// first, then others.
     fn keep_budget(&self, vol: &Volume) -> Result<()> {
         let used = || ByteLen(vol.contents.dirty_bytes.load(Ordering::Relaxed));
-        if used() > BUDGET {
-            self.flush(vol)?;
+        if used() > AHEAD {
+            self.write_behind(vol)?;
+        }
+        while used() > BUDGET {
+            if !self.write_behind(vol)? && !self.state.await_behind() {
+                self.flush(vol)?;
+                break;
+            }
         }
         if used() > BUDGET {
             vol.flush_idle_contents()?;

@@ -8,16 +8,20 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::DataTicket;
-use xfskit_units::{ByteLen, FilBlks, FileOff};
+use xfskit_units::{ByteLen, FilBlks, FileOff, PositionRange};
 
 use super::hint;
 use super::staging::Staging;
 use crate::bmap::BUNMAP_MAX;
 use crate::error::Result;
 use crate::icore::Touch;
-use crate::open_files::{Content, Staged, State};
+use crate::open_files::{Content, Dirty, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
+
+/// Least and most data that is written behind at once.
+const BEHIND_MIN: ByteLen = ByteLen(8 << 20);
+const BEHIND_MAX: ByteLen = ByteLen(32 << 20);
 
 impl Content {
     /// Writes the data in memory. Afterwards all of it has been sent to the device. It is durable
@@ -41,6 +45,58 @@ impl Content {
         vol.force(self.ino())
     }
 
+    /// Writes the first data in memory, while other threads write elsewhere in the file. Returns
+    /// false if another thread does so, if another operation waits, or if there is too little.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub(super) fn write_behind(&self, vol: &Volume) -> Result<bool> {
+        let geo = vol.geo();
+        let Some(mut state) = self.state.write_to_write_behind() else { return Ok(false) };
+        let Some(first) = state.dirty.first() else { return Ok(false) };
+        if geo.filblks_to_bytes(first.length()) < BEHIND_MIN {
+            return Ok(false);
+        }
+        let most = FilBlks(BEHIND_MAX.0 >> geo.blocklog);
+        let blocks = first.start..first.end.min(first.start.plus(most));
+        let (extents, ticket) = match self.place(vol, &mut state, blocks.clone())? {
+            Placed::Here(extents, ticket) => (extents, ticket),
+            Placed::MustWait(checkpoint) => {
+                vol.engine()?.force(checkpoint)?;
+                return Ok(true);
+            }
+        };
+        let placed = blocks.start..extents.last().map_or(blocks.start, Extent::end);
+        let data = state.dirty.take(&placed);
+        state.behind = Some(placed);
+        drop(state);
+        let written = self.write_out(vol, &data, &extents, ticket);
+        self.state.end_behind(|state| {
+            let bytes = geo.filblks_to_bytes(data.blocks());
+            match written {
+                Ok(()) => vol.forget_dirty(state, bytes),
+                Err(_) => state.dirty.put_back(data),
+            }
+        });
+        written.map(|()| true)
+    }
+
+    /// Writes data to its blocks, and lets the checkpoint go on that `ticket` holds.
+    fn write_out(
+        &self,
+        vol: &Volume,
+        data: &Dirty,
+        extents: &[Extent],
+        ticket: DataTicket,
+    ) -> Result<()> {
+        let written = write_extents(vol, data, extents);
+        if let Err(error) = &written {
+            vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino()));
+        }
+        drop(ticket);
+        written
+    }
+
     pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {
         while let Some(blocks) = state.dirty.first() {
             let (extents, ticket) = match self.place(vol, state, blocks)? {
@@ -50,12 +106,7 @@ impl Content {
                     continue;
                 }
             };
-            if let Err(error) = write_out(vol, state, &extents) {
-                vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino()));
-                drop(ticket);
-                return Err(error);
-            }
-            drop(ticket);
+            self.write_out(vol, &state.dirty, &extents, ticket)?;
             for extent in extents {
                 vol.drop_dirty(state, &(extent.startoff..extent.end()));
             }
@@ -214,11 +265,11 @@ impl<'v, 's> Placing<'v, 's> {
 }
 
 /// Writes the data of `extents` from memory.
-fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
+fn write_extents(vol: &Volume, data: &Dirty, extents: &[Extent]) -> Result<()> {
     let mut batch = Vec::new();
     for extent in extents {
         let start = vol.byte_of_block(extent.startblock)?;
-        for (block, part) in state.dirty.parts(extent.startoff..extent.end()) {
+        for (block, part) in data.parts(extent.startoff..extent.end()) {
             let ahead = vol.geo().filblks_to_bytes(block.distance_from(extent.startoff));
             batch.push((start.plus(ahead), part));
         }

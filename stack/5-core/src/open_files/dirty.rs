@@ -150,6 +150,39 @@ impl Dirty {
         block
     }
 
+    /// Moves the blocks of `range` to a [`Dirty`] of their own.
+    pub(crate) fn take(&mut self, range: &Range<FileOff>) -> Self {
+        let mut taken = Self::new(self.blocklog);
+        let whole = |start: FileOff, run: &[u8]| self.range_of(start, run).end <= range.end;
+        let starts: Vec<FileOff> = (self.runs.range(range.clone()))
+            .filter(|&(&start, run)| whole(start, run))
+            .map(|(&start, _)| start)
+            .collect();
+        for start in starts {
+            let Some(run) = self.runs.remove(&start) else { continue };
+            self.blocks = self.blocks.minus(self.blocks_in(&run));
+            taken.insert(start, run);
+        }
+        // Runs that only begin or end in the range.
+        for (start, part) in self.parts(range.clone()) {
+            taken.insert(start, part.into());
+        }
+        self.remove(range);
+        taken
+    }
+
+    /// Moves all blocks of `other`, none of which is here, to this one.
+    pub(crate) fn put_back(&mut self, other: Self) {
+        for (start, run) in other.runs {
+            self.insert(start, run);
+        }
+    }
+
+    fn insert(&mut self, start: FileOff, run: AlignedBuf) {
+        self.blocks = self.blocks.plus(self.blocks_in(&run));
+        self.runs.insert(start, run);
+    }
+
     /// Drops the blocks of `range`.
     pub(crate) fn remove(&mut self, range: &Range<FileOff>) {
         let first = self.run_of(range.start).unwrap_or(range.start);
@@ -220,7 +253,13 @@ mod tests {
             let end = start + 1 + random.below(60);
             let bytes = index(start * 16)..index(end * 16);
             if random.below(4) == 0 {
-                dirty.remove(&blocks(start, end));
+                let taken = dirty.take(&blocks(start, end));
+                let count = here[index(start)..index(end)].iter().filter(|&&is| is).count();
+                assert_eq!(taken.blocks(), FilBlks(count as u64));
+                if random.below(2) == 0 {
+                    dirty.put_back(taken);
+                    continue;
+                }
                 plain[bytes].fill(b'.');
                 here[index(start)..index(end)].fill(false);
             } else {
