@@ -61,7 +61,7 @@ enum State {
     Clean,
     Dirty,
     /// It cannot be read, or was overwritten by zeroes.
-    Damaged(JournalDamage),
+    Damaged(Box<JournalDamage>),
 }
 
 impl Journal<'_> {
@@ -70,13 +70,13 @@ impl Journal<'_> {
     pub(crate) fn replayed(&self, plan: &mut Plan) -> Result<Option<Replayed>> {
         let damage = match self.state()? {
             State::Clean => return Ok(None),
-            State::Damaged(damage) => Some(damage),
+            State::Damaged(damage) => Some(*damage),
             State::Dirty => {
                 let overlay = self.view()?;
                 let options = OpenOptions { write: true, ..OpenOptions::default() };
                 let volume = Volume::open(Arc::clone(&overlay) as _, &options);
                 match volume.and_then(Volume::close) {
-                    Ok(_) => {
+                    Ok(()) => {
                         plan.steps.push(whole_step(self.zero_log));
                         return Ok(Some(Replayed { overlay, cleared: None }));
                     }
@@ -97,13 +97,13 @@ impl Journal<'_> {
         let log = match xfskit_recovery::open_log(&**self.target, None, &geo) {
             Ok(log) => log,
             Err(xfskit_recovery::Error::Corrupt(fault)) => {
-                return Ok(State::Damaged(nothing_before(*fault)));
+                return Ok(State::Damaged(nothing_before(*fault).into()));
             }
             Err(error) => return Err(failed(&error)),
         };
         let ahead = zeroed(&log, &geo, self.sb);
         Ok(match ahead {
-            Some(damage) => State::Damaged(damage),
+            Some(damage) => State::Damaged(damage.into()),
             None if log.is_clean() => State::Clean,
             None => State::Dirty,
         })
@@ -188,7 +188,7 @@ fn known_lsns(sb: &Superblock, done: &BeforeDamage) -> Lsn {
 fn lsn_ahead(finding: &Finding) -> Option<Lsn> {
     let corruption = &finding.corruption;
     let Value::Text(text) = &corruption.found else { return None };
-    if !corruption.check.0.ends_with(".lsn") {
+    if corruption.check.0.rsplit('.').next() != Some("lsn") {
         return None;
     }
     let (cycle, block) = text.split_once(':')?;
