@@ -139,7 +139,7 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
         let at = last_header(ring, head)?;
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
             Ok(record) => {
-                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                let blocks = record.blocks();
                 if blocks == ring.distance(at, head) {
                     break;
                 }
@@ -266,7 +266,7 @@ fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
         }
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
             Ok(record) => {
-                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                let blocks = record.blocks();
                 next = Some(ring.forward(at, blocks));
             }
             Err(Error::Corrupt(corruption)) => {

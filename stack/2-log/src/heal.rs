@@ -106,7 +106,7 @@ fn heal_between(ring: &mut Ring<'_>, found: &Search, healed: &mut Vec<HealedReco
     while at != head {
         let corruption = match Record::read(&mut Window::new(ring), ring, at, crc) {
             Ok(record) => {
-                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                let blocks = record.blocks();
                 if blocks > ring.distance(at, head) {
                     return Ok(()); // reading it reports the error
                 }
@@ -181,7 +181,7 @@ fn heal_region(ring: &Ring<'_>, region: &Region) -> Result<(Vec<(Found, Corrupti
     for at in headers(ring, region) {
         match Record::read(&mut reader, ring, at, Crc::Required) {
             Ok(record) => {
-                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                let blocks = record.blocks();
                 records.push((Found { lsn: record.lsn(), at, bytes: None, blocks }, None));
             }
             Err(Error::Corrupt(corruption)) => {

@@ -1,65 +1,91 @@
-//! All that the ring still holds: also the records before the tail, whose changes are in place.
+//! All that the ring still holds: also the records before the tail, whose changes are in place, and
+//! those behind damage, which are not replayed.
 //!
 //! The oldest record begins somewhere behind the head, where the newest has overwritten a part of
-//! the one before. So every block is tried as the header of a record. Its checksum decides, and a
-//! transaction of which a record is missing is left out.
+//! the one before. So every block is tried as the header of a record. A transaction of which a
+//! record is missing is left out.
 
 use xfskit_format::Ctx;
-use xfskit_units::LogBlock;
+use xfskit_format::log::op::OpFlags;
+use xfskit_units::{LogBlock, Lsn};
 
-use crate::record::{Crc, Record};
-use crate::ring::{Ring, Window};
+use crate::Result;
+use crate::intact::IntactRecords;
+use crate::record::Record;
+use crate::ring::Ring;
 use crate::transaction::{Assembly, Transaction};
-use crate::{Error, Result};
 
 /// The committed transactions that the ring still holds, oldest first. The iterator ends after an
 /// error of the device, and skips damaged records.
 #[derive(Debug)]
 pub struct History<'r, 'd> {
-    ring: &'r Ring<'d>,
-    window: Window<'r, 'd>,
-    next: LogBlock,
-    /// Blocks left to read: the ring is read once.
-    left: u32,
+    records: IntactRecords<'r, 'd>,
     assembly: Assembly,
+    /// Older records are skipped.
+    since: Lsn,
+    seen: Seen,
+}
+
+/// What a history has read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Intact records.
+    pub records: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Transactions whose COMMIT is in one of them, also those of which a record is missing.
+    pub commits: u64,
 }
 
 impl<'r, 'd> History<'r, 'd> {
-    /// Iterates over the whole ring, whose next record would be written at `head`.
-    pub(crate) fn new(ring: &'r Ring<'d>, head: LogBlock) -> Self {
-        let (window, assembly) = (Window::new(ring), Assembly::default());
-        Self { ring, window, next: head, left: ring.blocks(), assembly }
+    /// Iterates over the whole of `ring`, from block `from` on: mostly the head, where the next
+    /// record would be written.
+    pub fn new(ring: &'r Ring<'d>, from: LogBlock) -> Self {
+        Self {
+            records: IntactRecords::new(ring, from),
+            assembly: Assembly::default(),
+            since: Lsn::NONE,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Skips the records before `since`.
+    #[must_use]
+    pub fn since(self, since: Lsn) -> Self {
+        Self { since, ..self }
     }
 
     /// Returns the number of blocks of the ring that have not been read yet.
     pub fn blocks_left(&self) -> u32 {
-        self.left
+        self.records.blocks_left()
+    }
+
+    /// Returns what was read so far.
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// Returns the verifier's context for `transaction`.
     pub fn ctx(&self, transaction: &Transaction) -> Ctx<'d> {
-        self.ring.ctx(transaction.at)
+        self.records.ring().ctx(transaction.at)
     }
 
-    /// Reads the record at the current block, if there is one, and moves behind it.
-    fn step(&mut self) -> Result<()> {
-        let crc = Crc::for_replay(self.ring.geo().v5());
-        let blocks = match Record::read(&mut self.window, self.ring, self.next, crc) {
-            Err(Error::Device(error)) => return Err(error.into()),
-            Err(Error::Corrupt(_)) => {
-                self.assembly.interrupt();
-                1
-            }
-            Ok(record) => {
-                if self.assembly.take(&record, &self.ring.ctx(record.at)).is_err() {
-                    self.assembly.interrupt();
-                }
-                u32::try_from(record.header.blocks()).unwrap_or(u32::MAX).max(1)
-            }
-        };
-        self.left = self.left.saturating_sub(blocks);
-        self.next = self.ring.forward(self.next, blocks);
-        Ok(())
+    /// Takes over the operations of a record.
+    fn take(&mut self, record: &Record) {
+        if self.records.is_behind_gap() {
+            self.assembly.interrupt();
+        }
+        if record.lsn() < self.since {
+            return;
+        }
+        let ctx = self.records.ring().ctx(record.at);
+        let commits = record.ops(&ctx).flatten().filter(|op| op.has(OpFlags::COMMIT)).count();
+        self.seen.records += 1;
+        self.seen.blocks += u64::from(record.blocks());
+        self.seen.commits += commits as u64;
+        if self.assembly.take(record, &ctx).is_err() {
+            self.assembly.interrupt();
+        }
     }
 }
 
@@ -71,12 +97,9 @@ impl Iterator for History<'_, '_> {
             if let Some(ready) = self.assembly.pop() {
                 return Some(Ok(ready));
             }
-            if self.left == 0 {
-                return None;
-            }
-            if let Err(error) = self.step() {
-                self.left = 0;
-                return Some(Err(error));
+            match self.records.next()? {
+                Ok(record) => self.take(&record),
+                Err(error) => return Some(Err(error)),
             }
         }
     }

@@ -24,7 +24,9 @@
 //! | [`record`] | the records from tail to head, verified and unpacked |
 //! | [`transaction`] | committed transactions, assembled from records |
 //! | `stale` | clears blocks that an interrupted write left ahead of the head |
+//! | `intact` | intact records, whatever lies between them |
 //! | [`history`] | all transactions that the ring still holds, also those before the tail |
+//! | `cleared` | a journal of which only that it is clean is left |
 //! | [`payload`] | the regions of a checkpoint before they are written |
 //! | [`writer`] | writes checkpoints at the head |
 //!
@@ -32,9 +34,11 @@
 //! records say, a record is at most [`RECORD_MAX`](ring::RECORD_MAX) blocks, and the memory of
 //! unfinished transactions is bounded.
 
+mod cleared;
 pub mod head;
 mod heal;
 pub mod history;
+mod intact;
 pub mod payload;
 pub mod record;
 pub mod ring;
@@ -50,9 +54,11 @@ use xfskit_block::BlockDevice;
 use xfskit_format::{Corruption, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
+pub use cleared::Cleared;
 pub use head::{Search, Torn};
 pub use heal::HealedRecord;
-pub use history::History;
+pub use history::{History, Seen};
+pub use intact::Newest;
 pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;

@@ -26,6 +26,11 @@ impl Record {
         self.header.lsn()
     }
 
+    /// Returns its length in blocks, with its header; at least 1.
+    pub fn blocks(&self) -> u32 {
+        u32::try_from(self.header.blocks()).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Iterates over the operations; ends after the first that fails a check.
     pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = VerifyResult<Op<'a>>> {
         op::ops(&self.payload, self.header.num_logops.get(), ctx)
@@ -154,7 +159,7 @@ impl<'r, 'd> Records<'r, 'd> {
     fn read(&mut self) -> Result<Record> {
         self.current = self.next;
         let record = Record::read(&mut self.window, self.ring, self.next, self.crc)?;
-        let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+        let blocks = record.blocks();
         let ctx = self.ring.ctx(self.next);
         ctx.at_most("log.record.end", self.left, blocks)?;
         self.left -= blocks;

@@ -23,6 +23,7 @@
 //! | `error` | errors; where a journal is damaged |
 //! | `options` | what a caller may ask for |
 //! | `replay` | both passes, and what they found |
+//! | `before_damage` | for a repair: the replay of a damaged journal up to the damage |
 //! | `pass` | the second pass: items by rank |
 //! | `queue` | changed sectors that wait for the write, and their stamps |
 //! | `cancel` | buffers that were freed |
@@ -34,6 +35,7 @@
 //! | `counters` | the superblock's counters, from the group headers |
 //! | `intents` | intents and their done items |
 
+mod before_damage;
 mod buffer;
 mod cancel;
 mod counters;
@@ -48,6 +50,7 @@ mod queue;
 mod replay;
 mod restamp;
 
+pub use before_damage::{BeforeDamage, Lost, replay_before_damage};
 pub use error::{Error, JournalDamage, Result};
 pub use inode::write_forks;
 pub use options::{OnReplay, ReplayOptions};

@@ -1,6 +1,7 @@
 //! The replay of a journal: both passes, and what they found.
 
 use xfskit_block::BlockDevice;
+use xfskit_format::Ctx;
 use xfskit_format::log::item::{Intent, Item};
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_log::{HealedRecord, Log, Torn, Transaction};
@@ -43,7 +44,7 @@ pub struct Replay {
 
 impl Replay {
     /// Returns the replay of `log` before anything is read of it.
-    fn of(log: &Log<'_>) -> Self {
+    pub(crate) fn of(log: &Log<'_>) -> Self {
         Self {
             head: log.head(),
             tail: log.tail(),
@@ -112,30 +113,41 @@ pub fn replay_if<E: From<Error>>(
     if report.clean {
         return Ok(report);
     }
-    let bits = sb.unknown_log_incompat().bits();
-    if bits != 0 {
-        return Err(Error::from(SbError::UnknownFeature { word: "log_incompat", bits }).into());
+    refuse_unknown(sb)?;
+    let first = first_pass(&log, options, u64::MAX)?;
+    if let Some(damage) = first.damage {
+        return Err(Error::JournalDamaged(Box::new(damage)).into());
     }
-    let (cancelled, intents) = first_pass(&log, options)?;
-    report.unfinished = intents.unfinished();
+    report.unfinished = first.intents.unfinished();
     verify(&report.unfinished)?;
-    let pass = Pass::new(dev, sb, cancelled);
-    second_pass(pass, &log, options, &mut report)?;
+    let pass = Pass::new(dev, sb, first.cancelled);
+    second_pass(pass, &log, options, u64::MAX, &mut report)?;
     dev.flush().map_err(Error::from)?;
     Ok(report)
 }
 
-/// Applies every committed transaction, and counts into `report` what was done.
-fn second_pass(
+/// Refuses a journal with features that this code does not know.
+pub(crate) fn refuse_unknown(sb: &Superblock) -> Result<()> {
+    match sb.unknown_log_incompat().bits() {
+        0 => Ok(()),
+        bits => Err(SbError::UnknownFeature { word: "log_incompat", bits }.into()),
+    }
+}
+
+/// Applies the first `limit` committed transactions, and counts into `report` what was done.
+pub(crate) fn second_pass(
     mut pass: Pass<'_>,
     log: &Log<'_>,
     options: &ReplayOptions,
+    limit: u64,
     report: &mut Replay,
 ) -> Result<()> {
     let mut transactions = log.transactions();
     let blocks = u64::from(transactions.blocks_left());
     let mut whole = Whole::default();
-    while let Some(transaction) = transactions.next() {
+    while whole.transactions < limit
+        && let Some(transaction) = transactions.next()
+    {
         options.progress(2 * blocks - u64::from(transactions.blocks_left()), 2 * blocks);
         let transaction = transaction?;
         let at = Some((transaction.lsn, &whole));
@@ -151,39 +163,70 @@ fn second_pass(
     Ok(())
 }
 
-/// Verifies every item of every committed transaction, and collects freed buffers and intents.
-fn first_pass(log: &Log<'_>, options: &ReplayOptions) -> Result<(Cancelled, UnfinishedIntents)> {
+/// What the first pass found.
+pub(crate) struct FirstPass {
+    pub(crate) cancelled: Cancelled,
+    pub(crate) intents: UnfinishedIntents,
+    /// Number of intact transactions, up to the limit.
+    pub(crate) transactions: u64,
+    /// The damage behind them.
+    pub(crate) damage: Option<JournalDamage>,
+}
+
+/// Verifies every item of the first `limit` committed transactions, and collects freed buffers and
+/// intents. Ends at the first damage.
+pub(crate) fn first_pass(log: &Log<'_>, options: &ReplayOptions, limit: u64) -> Result<FirstPass> {
     let (mut cancelled, mut intents) = (Cancelled::default(), UnfinishedIntents::default());
     let mut transactions = log.transactions();
     let blocks = u64::from(transactions.blocks_left());
-    let mut whole = Whole::default();
-    while let Some(transaction) = transactions.next() {
+    let (mut whole, mut damage) = (Whole::default(), None);
+    while whole.transactions < limit
+        && let Some(transaction) = transactions.next()
+    {
         options.progress(blocks - u64::from(transactions.blocks_left()), 2 * blocks);
-        let transaction = transaction.map_err(|error| {
-            let at = transactions.current();
-            damaged(error.into(), Some((Lsn::new(log.cycle_of(at), at), &whole)))
-        })?;
-        let ctx = transactions.ctx(&transaction);
-        let collected = for_items(&transaction, &ctx, |items| {
-            for item in items {
-                match item {
-                    Item::Buf(buf) if buf.is_cancel() => cancelled.add(buf),
-                    Item::Intent(intent) => intents.add(intent),
-                    Item::Done(done) => intents.finish(done),
-                    _ => {}
-                }
-            }
-            Ok(())
+        let at = match &transaction {
+            Ok(transaction) => transaction.lsn,
+            Err(_) => Lsn::new(log.cycle_of(transactions.current()), transactions.current()),
+        };
+        let taken = transaction.map_err(Error::from).and_then(|transaction| {
+            let ctx = transactions.ctx(&transaction);
+            collect(&transaction, &ctx, &mut cancelled, &mut intents)?;
+            Ok(transaction)
         });
-        collected.map_err(|error| damaged(error, Some((transaction.lsn, &whole))))?;
-        whole.add(&transaction);
+        match taken {
+            Ok(transaction) => whole.add(&transaction),
+            Err(error) => {
+                damage = Some(damage_of(error, Some((at, &whole)))?);
+                break;
+            }
+        }
     }
-    Ok((cancelled, intents))
+    Ok(FirstPass { cancelled, intents, transactions: whole.transactions, damage })
+}
+
+/// Collects the freed buffers and the intents of a transaction.
+fn collect(
+    transaction: &Transaction,
+    ctx: &Ctx<'_>,
+    cancelled: &mut Cancelled,
+    intents: &mut UnfinishedIntents,
+) -> Result<()> {
+    for_items(transaction, ctx, |items| {
+        for item in items {
+            match item {
+                Item::Buf(buf) if buf.is_cancel() => cancelled.add(buf),
+                Item::Intent(intent) => intents.add(intent),
+                Item::Done(done) => intents.finish(done),
+                _ => {}
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The transactions that were read without corruption.
 #[derive(Default)]
-struct Whole {
+pub(crate) struct Whole {
     transactions: u64,
     /// Positions of the first and the last of them.
     span: Option<(Lsn, Lsn)>,
@@ -200,12 +243,21 @@ impl Whole {
 /// Adds the position of the damaged record, and the intact transactions before it, to a corruption.
 /// Failures of the device are returned unchanged.
 fn damaged(error: Error, at: Option<(Lsn, &Whole)>) -> Error {
-    let Error::Corrupt(fault) = error else { return error };
+    damage_of(error, at).map_or_else(|error| error, |damage| Error::JournalDamaged(damage.into()))
+}
+
+/// Returns a corruption with the position of the damaged record, and the intact transactions before
+/// it.
+///
+/// # Errors
+/// Failures of the device.
+pub(crate) fn damage_of(error: Error, at: Option<(Lsn, &Whole)>) -> Result<JournalDamage> {
+    let Error::Corrupt(fault) = error else { return Err(error) };
     let (record, whole) = at.unzip();
-    Error::JournalDamaged(Box::new(JournalDamage {
+    Ok(JournalDamage {
         fault: *fault,
         record,
         transactions: whole.map_or(0, |whole| whole.transactions),
         whole: whole.and_then(|whole| whole.span),
-    }))
+    })
 }

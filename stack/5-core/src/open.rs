@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
+use xfskit_format::log::item::Intent;
 use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Corruption, Ctx, Expected};
 use xfskit_recovery::Replay;
@@ -79,6 +80,22 @@ impl Volume {
         if !clean {
             volume.free_staging()?;
         }
+        Ok(volume)
+    }
+
+    /// Opens for reading and writing a volume of which a damaged journal was replayed in part, and
+    /// then cleared. Finishes `unfinished`, the intents of the replayed part, and frees unlinked
+    /// inodes. For a repair: what the rest of the journal held is missing, so this may fail.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) for writing, and those of finishing the intents.
+    pub fn open_to_finish(dev: Arc<dyn BlockDevice>, unfinished: &[Intent]) -> Result<Self> {
+        intents::refuse(unfinished)?;
+        let volume = Self::open(dev, &OpenOptions { write: true, ..OpenOptions::default() })?;
+        if !unfinished.is_empty() {
+            intents::finish(&volume, unfinished)?;
+        }
+        volume.free_staging()?;
         Ok(volume)
     }
 

@@ -14,7 +14,7 @@ use xfskit_core::superblock::read_superblock;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::record::BLOCK;
 use xfskit_format::log::unmount_record;
-use xfskit_log::Log;
+use xfskit_log::{Cleared, Log};
 use xfskit_recovery::open_log;
 use xfskit_units::{ByteLen, Daddr, Geometry, LogBlock, Lsn};
 
@@ -42,36 +42,7 @@ pub(crate) struct Plan {
     pub(crate) handling: Handling,
     /// The journal in the file has to be replayed.
     pub(crate) dirty: bool,
-    clear: Option<Clear>,
-}
-
-/// How a clean journal is cleared.
-#[derive(Clone, Debug)]
-struct Clear {
-    /// The record that marks the journal clean. It ends at the head.
-    record: Vec<u8>,
-    /// Its first block.
-    start: u32,
-    /// The block where the next record goes.
-    head: u32,
-    /// Blocks of the journal.
-    blocks: u32,
-    /// Cycles before the head and from it on.
-    cycles: [u32; 2],
-}
-
-impl Clear {
-    /// Fills block `at` of the journal.
-    fn fill(&self, at: u32, block: &mut [u8; SECTOR]) {
-        let from_start = if at >= self.start { at } else { at + self.blocks } - self.start;
-        let (record, _) = self.record.as_chunks::<SECTOR>();
-        if let Some(part) = record.get(from_start as usize) {
-            *block = *part;
-        } else {
-            let cycle = self.cycles[usize::from(at >= self.head)];
-            block[..4].copy_from_slice(&cycle.to_be_bytes());
-        }
-    }
+    clear: Option<Cleared>,
 }
 
 /// Decides what to do with the journal, and replays it where that is it.
@@ -117,23 +88,12 @@ pub(crate) fn plan(
 
 /// Returns how a clean journal is cleared. Its last record is made anew, because the kernel writes
 /// stale memory after the operation in it, and that has names.
-fn clear_of(log: &Log<'_>) -> Option<Clear> {
+fn clear_of(log: &Log<'_>) -> Option<Cleared> {
     log.last_record()?;
     let (head, geo, ring) = (log.head().block(), log.ring().geo(), log.ring());
-    let record = |start: LogBlock| {
-        let cycle = log.cycle_of(start);
-        unmount_record(geo, Lsn::new(cycle, start), u32::MAX)
-    };
-    let blocks = u32::try_from(record(head).len() / SECTOR).ok()?;
-    let start = ring.back(head, blocks);
-    let before = if head.0 > 0 { log.cycle_of(LogBlock(0)) } else { 0 };
-    Some(Clear {
-        record: record(start),
-        start: start.0,
-        head: head.0,
-        blocks: ring.blocks(),
-        cycles: [before, log.cycle_of(head)],
-    })
+    let len = unmount_record(geo, Lsn::new(log.cycle_of(head), head), u32::MAX).len();
+    let start = ring.back(head, u32::try_from(len / SECTOR).ok()?);
+    Some(Cleared::new(geo, Lsn::new(log.cycle_of(start), start)))
 }
 
 /// Replays the journal into a view of the devices, as a mount does it.
@@ -245,11 +205,11 @@ impl Plan {
 }
 
 /// Fills `bytes`, the blocks of the journal from sector `at` on, with what is left of them.
-fn clear_piece(clear: &Clear, (start, at): (u64, u64), bytes: &mut [u8]) {
+fn clear_piece(clear: &Cleared, (start, at): (u64, u64), bytes: &mut [u8]) {
     bytes.fill(0);
     let first = u32::try_from(at - start).unwrap_or(u32::MAX);
     let (blocks, _) = bytes.as_chunks_mut::<SECTOR>();
     for (number, block) in (first..).zip(blocks) {
-        clear.fill(number, block);
+        clear.fill(LogBlock(number), block);
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! 1. The undo file gets every range that will be overwritten, and is made durable.
 //! 2. A dirty journal: all that its replay changes is written in place, then the journal itself,
-//!    which is clean from then on. A crash before that leaves one that is replayed again.
+//!    which is clean from then on. A crash before that leaves one that is replayed again. A damaged
+//!    journal is written as a whole, on a volume that is marked: its first sector becomes zero,
+//!    then the rest is written, and then the first sector. A crash before that leaves a journal as
+//!    it was, whose replay is in place; or one of which nothing is replayed, and that is cleared.
 //! 3. The primary superblock is marked: Linux refuses the volume until it is repaired.
 //! 4. Blocks of files that are made again are written: directories, attributes, maps. They are
 //!    blocks that no file used. Then the inodes, which lead to them. Then everything else: what
@@ -16,7 +19,7 @@ use std::ops::Range;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_format::rmap::{self, owner};
-use xfskit_units::{ByteOffset, Daddr, index};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, index};
 
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
@@ -37,7 +40,7 @@ impl Prepared {
     /// goes to `undo` first.
     ///
     /// # Errors
-    /// [`Error::NotClean`], [`Error::Losses`] and [`Error::UndoFile`]: nothing was written.
+    /// [`Error::NotClean`], [`Error::Losses`], [`Error::ZeroLog`] and [`Error::UndoFile`]: nothing was written.
     /// [`Error::Commit`]: the volume is marked, and the same repair finishes it.
     pub fn commit(
         &self,
@@ -50,6 +53,9 @@ impl Prepared {
         let lost = self.plan().losses().count() as u64;
         if lost > self.accepted.0 {
             return Err(Error::Losses { lost, accepted: self.accepted.0 });
+        }
+        if self.needs_zero_log() {
+            return Err(Error::ZeroLog);
         }
         if self.bytes() == 0 {
             return Ok(Committed { ranges: 0, bytes: 0 });
@@ -74,12 +80,29 @@ impl Prepared {
         for range in pieces(all.collect()) {
             let len = index(range.end.0 - range.start.0);
             let (mut old, mut mid, mut new) = (vec![0; len], vec![0; len], vec![0; len]);
+            let zero = vec![0; len];
             target.read_at(range.start, &mut old)?;
             self.overlay.base().read_at(range.start, &mut mid)?;
             self.overlay.read_at(range.start, &mut new)?;
-            undo.add(range.start, &old, &[&mid, &new])?;
+            // The journal's first sector is zero for a while.
+            let is_zeroed = self.clears_log && !clip(&range, &self.first_of_log()).is_empty();
+            let states: [&[u8]; 3] = [&mid, &new, &zero];
+            undo.add(range.start, &old, &states[..2 + usize::from(is_zeroed)])?;
         }
         undo.finish()
+    }
+
+    /// Returns the bytes of the journal.
+    fn log(&self) -> Range<ByteOffset> {
+        let start = self.geo.log_daddr().map_or(ByteOffset(0), Daddr::byte_offset);
+        let len = self.geo.log_daddr().map_or(0, |_| u64::from(self.geo.logblocks));
+        start..start.saturating_plus(ByteLen(len << self.geo.blocklog))
+    }
+
+    /// Returns the first sector of the journal.
+    fn first_of_log(&self) -> Range<ByteOffset> {
+        let start = self.log().start;
+        start..start.saturating_plus(ByteLen(self.geo.sectsize() as u64))
     }
 
     /// Writes what the replay changed, the journal last.
@@ -89,19 +112,24 @@ impl Prepared {
         replayed: &OverlayDevice,
         done: &mut Committed,
     ) -> xfskit_block::Result<()> {
-        let log = self.geo.log_daddr().map_or(0..0, |start| {
-            let start = start.byte_offset().0;
-            start..start + (u64::from(self.geo.logblocks) << self.geo.blocklog)
-        });
-        for is_log in [false, true] {
-            let ranges =
-                self.of_replay.iter().filter(|range| log.contains(&range.start.0) == is_log);
-            for range in ranges {
-                copy(replayed, target, range, done)?;
-            }
+        let (log, first) = (self.log(), self.first_of_log());
+        let mut write = |part: Range<ByteOffset>| {
+            let parts = self.of_replay.iter().map(|range| clip(range, &part));
+            parts.into_iter().try_for_each(|part| copy(replayed, target, &part, done))
+        };
+        write(ByteOffset(0)..log.start)?;
+        write(log.end..ByteOffset(u64::MAX))?;
+        target.flush()?;
+        if self.clears_log {
+            target.write_at(first.start, &vec![0; self.geo.sectsize()])?;
             target.flush()?;
+            write(first.end..log.end)?;
+            target.flush()?;
+            write(first)?;
+        } else {
+            write(log)?;
         }
-        Ok(())
+        target.flush()
     }
 
     /// Writes what differs after that, between the mark and its removal.
@@ -196,6 +224,11 @@ fn copy(
     done.ranges += 1;
     done.bytes += bytes.len() as u64;
     Ok(())
+}
+
+/// Returns the part of a range that lies in `window`.
+fn clip(range: &Range<ByteOffset>, window: &Range<ByteOffset>) -> Range<ByteOffset> {
+    range.start.max(window.start)..range.end.min(window.end)
 }
 
 /// Merges ranges, and cuts them into pieces that an undo record can hold.

@@ -23,6 +23,9 @@ pub enum Error {
     /// The journal cannot be replayed.
     #[error("the journal cannot be replayed: {0}")]
     Journal(String),
+    /// Records of a damaged journal would be discarded, and that was not accepted.
+    #[error("the journal is damaged, and its records behind the damage would be lost")]
+    ZeroLog,
     /// A group has too few free blocks for its btrees.
     #[error("group {agno} has no room for its btrees: {missing} blocks are missing")]
     NoRoom {
@@ -117,6 +120,7 @@ impl Error {
     fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::Unsupported(_) => "`xfs_repair` repairs it; nothing was written.",
+            Self::ZeroLog => "Nothing was written. --zero-log discards these records.",
             Self::Journal(_) => {
                 "Copy off what can be read (`xfskit get --no-recovery`) before `xfs_repair -L` \
                  discards the journal."

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`plan`] | what a repair does, on which evidence |
 //! | [`prepare`] | the order: journal, survey, changes, second check |
+//! | `journal` | the journal: replayed, or cleared where it is damaged |
 //! | `classes`, `damage` | which findings can be repaired, and by what |
 //! | `view`, `links` | what is read of files, and of the entries that name them |
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
@@ -40,6 +41,7 @@ mod files;
 mod forks;
 mod groups;
 mod inodes;
+mod journal;
 mod layer;
 mod links;
 mod orphans;
@@ -54,6 +56,6 @@ mod view;
 
 pub use commit::Committed;
 pub use error::{Error, Result};
-pub use plan::{Plan, Step, StepKind};
+pub use plan::{LostJournal, Plan, Step, StepKind};
 pub use prepare::{AcceptLoss, Prepared, Repair};
 pub use undo::{UndoFile, Undone, undo};

@@ -9,7 +9,7 @@ use xfskit_check::Finding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// The journal is replayed.
+    /// The journal is replayed, as far as it is whole.
     Journal,
     /// The btrees, the free list and the headers of a group are made again.
     Group,
@@ -55,6 +55,33 @@ pub struct Plan {
     pub cleared: u64,
     /// Entries that are left out, because they name no inode in use.
     pub dropped: u64,
+    /// A damaged journal, of which records are discarded.
+    pub journal: Option<LostJournal>,
+}
+
+/// A damaged journal: up to where it is replayed, and what follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostJournal {
+    /// The first check that failed.
+    pub reason: String,
+    /// The cycle of the first damaged record; `None` if nothing can be replayed.
+    pub cycle: Option<u32>,
+    /// The block of its header, in 512-byte blocks of the journal.
+    pub block: Option<u32>,
+    /// Transactions before it, which are replayed.
+    pub replayed_transactions: u64,
+    /// The LSN of the last one's commit.
+    pub reached: Option<String>,
+    /// Intact records behind it, which are not replayed.
+    pub lost_records: u64,
+    /// Transactions that end in them.
+    pub lost_transactions: u64,
+    /// Inodes that these would have changed.
+    pub lost_inodes: u64,
+    /// Other buffers that they would have changed.
+    pub lost_buffers: u64,
+    /// Blocks of the journal, of 512 bytes, that belong to no intact record.
+    pub unreadable_blocks: u64,
 }
 
 impl Plan {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_check::{self as check, Finding, KnownChunks, Progress, Report, Silent, Survey};
-use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
@@ -17,6 +16,7 @@ use crate::damage;
 use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::journal::{Journal, Replayed};
 use crate::plan::{Plan, Step, StepKind};
 use crate::steps::Changes;
 use crate::superblocks;
@@ -33,6 +33,7 @@ pub struct Repair<'r> {
     memory: ByteLen,
     spill_dir: PathBuf,
     accepted: AcceptLoss,
+    zero_log: bool,
     progress: &'r dyn Progress,
 }
 
@@ -43,6 +44,7 @@ impl Default for Repair<'_> {
             memory: ByteLen(1 << 30),
             spill_dir: std::env::temp_dir(),
             accepted: AcceptLoss::NONE,
+            zero_log: false,
             progress: &Silent,
         }
     }
@@ -65,6 +67,9 @@ pub struct Prepared {
     /// What the files use after the repair.
     pub(crate) survey: Survey,
     pub(crate) accepted: AcceptLoss,
+    /// The journal is cleared, not only replayed.
+    pub(crate) clears_log: bool,
+    zero_log: bool,
     plan: Plan,
     before: Report,
     after: Report,
@@ -136,6 +141,13 @@ impl<'r> Repair<'r> {
         self
     }
 
+    /// Accepts that the records of a damaged journal behind the damage are discarded. By default a
+    /// plan that does so is not written.
+    pub fn zero_log(mut self, zero_log: bool) -> Self {
+        self.zero_log = zero_log;
+        self
+    }
+
     /// Receives the progress of the survey, and then of the second check.
     pub fn progress(mut self, progress: &'r dyn Progress) -> Self {
         self.progress = progress;
@@ -154,15 +166,29 @@ impl<'r> Repair<'r> {
         let sb = fixed.as_ref().unwrap_or(&read);
         refuse(sb)?;
         let mut plan = Plan::default();
-        let replayed = self.replayed(&target, sb, fixed.is_some(), &mut plan)?;
+        let journal = Journal {
+            target: &target,
+            sb,
+            is_fixed: fixed.is_some(),
+            zero_log: self.zero_log,
+            overlay: &|| self.overlay(&target),
+            options: self.options(),
+        };
+        let replayed = journal.replayed(&mut plan)?;
         let overlay = match &replayed {
-            Some(replayed) => self.overlay(&(Arc::clone(replayed) as _)),
+            Some(replayed) => self.overlay(&(Arc::clone(&replayed.overlay) as _)),
             None => self.overlay(&target),
         };
         if fixed.is_some() {
             superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), sb)?;
             plan.steps.push(superblock_step());
         }
+        let cleared = replayed.as_ref().and_then(|replayed| replayed.cleared.as_ref());
+        if let Some(sb) = cleared {
+            superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), sb)?;
+        }
+        let clears_log = cleared.is_some();
+        let replayed = replayed.map(|Replayed { overlay, .. }| overlay);
         let (before, surveyed) = self.mended(&overlay, &mut plan)?;
         let Surveyed { survey, classes, evidence, .. } = surveyed;
         let geo = survey.superblock.geometry();
@@ -186,6 +212,8 @@ impl<'r> Repair<'r> {
             changed,
             survey,
             accepted: self.accepted,
+            clears_log,
+            zero_log: self.zero_log,
             plan,
             before,
             after,
@@ -279,38 +307,6 @@ impl<'r> Repair<'r> {
         let overlay = OverlayDevice::new(Arc::clone(target));
         Arc::new(overlay.limited_to(self.memory, &self.spill_dir))
     }
-
-    /// Returns an overlay on which a dirty journal is replayed; `None` if it is clean.
-    fn replayed(
-        &self,
-        target: &Arc<dyn BlockDevice>,
-        sb: &Superblock,
-        is_fixed: bool,
-        plan: &mut Plan,
-    ) -> Result<Option<Arc<OverlayDevice>>> {
-        let geo = sb.geometry();
-        let failed = |error: &dyn std::error::Error| Error::Journal(error.to_string());
-        let log = xfskit_recovery::open_log(&**target, None, &geo).map_err(|e| failed(&e))?;
-        if log.is_clean() {
-            return Ok(None);
-        }
-        let overlay = self.overlay(target);
-        if is_fixed || superblocks::is_due(sb) {
-            superblocks::write(&*overlay, &geo, AgNumber(0), &superblocks::without_mark(sb))?;
-        }
-        let options = OpenOptions { write: true, ..OpenOptions::default() };
-        let volume = Volume::open(Arc::clone(&overlay) as _, &options);
-        volume.and_then(Volume::close).map_err(|e| failed(&e))?;
-        plan.steps.push(Step {
-            id: "journal".into(),
-            kind: StepKind::Journal,
-            what: "replay the journal".into(),
-            evidence: vec!["its records are whole".into()],
-            lost: Vec::new(),
-            findings: Vec::new(),
-        });
-        Ok(Some(overlay))
-    }
 }
 
 fn superblock_step() -> Step {
@@ -379,6 +375,11 @@ impl Prepared {
     /// Returns true if the plan has more losses than are accepted.
     pub fn loses_too_much(&self) -> bool {
         self.plan.losses().count() as u64 > self.accepted.0
+    }
+
+    /// Returns true if records of a damaged journal would be discarded, and that is not accepted.
+    pub fn needs_zero_log(&self) -> bool {
+        self.plan.journal.is_some() && !self.zero_log
     }
 
     /// Returns the bytes that a commit writes.

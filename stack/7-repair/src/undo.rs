@@ -9,8 +9,9 @@
 //!
 //! All numbers are little-endian. Header, records and end each end with a CRC32c of their own. The
 //! file is durable before the first write to the volume. The states are those that the commit
-//! writes: that after the replay of the journal, and the last one. A sector has 512 bytes: a commit
-//! that was interrupted leaves each sector old or in one of the states, and can be taken back.
+//! writes: that after the replay of the journal, and the last one; zeroes too, where the first
+//! sector of a damaged journal is. A sector has 512 bytes: a commit that was interrupted leaves each
+//! sector old or in one of the states, and can be taken back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -28,7 +29,7 @@ const VERSION: u32 = 1;
 /// Bytes of a sector.
 const SECTOR: usize = 512;
 /// Most states of a record.
-const STATES_MAX: usize = 2;
+const STATES_MAX: usize = 3;
 /// Longest record, in bytes.
 pub(crate) const RECORD_MAX: usize = 1 << 20;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice, RecordingDevice};
-use xfskit_repair::{Repair, UndoFile, undo};
+use xfskit_repair::{AcceptLoss, Repair, UndoFile, undo};
 use xfskit_test_support::image::Scratch;
 use xfskit_test_support::{kept, verify};
 use xfskit_units::features::Incompat;
@@ -65,11 +65,16 @@ fn with_damaged_directories(image: &Image) -> Vec<u8> {
     bytes
 }
 
-fn crash_at_each_write(bytes: &[u8], is_dirty: bool) {
+/// Returns a repair that discards what it must of a journal.
+fn repair() -> Repair<'static> {
+    Repair::new().accept_loss(AcceptLoss::ALL).zero_log(true)
+}
+
+pub(crate) fn crash_at_each_write(bytes: &[u8], is_dirty: bool) {
     let scratch = Scratch::new("repair-crashes");
     let base: Arc<dyn BlockDevice> = Arc::new(kept::memory(bytes));
     let recording = RecordingDevice::new(Arc::clone(&base));
-    let prepared = Repair::new().prepare(Arc::new(kept::memory(bytes)) as _).unwrap();
+    let prepared = repair().prepare(Arc::new(kept::memory(bytes)) as _).unwrap();
     assert!(prepared.is_clean(), "{:?}", prepared.left());
     let path = scratch.path().join("undo");
     let mut file = UndoFile::create(&path, prepared.uuid(), recording.size()).unwrap();
@@ -87,7 +92,7 @@ fn crash_at_each_write(bytes: &[u8], is_dirty: bool) {
         undo(&path, &taken_back).unwrap();
         assert!(content(&taken_back) == bytes, "{n}: taken back");
         // Or finished.
-        let again = Repair::new().prepare(Arc::clone(&dev) as _).unwrap();
+        let again = repair().prepare(Arc::clone(&dev) as _).unwrap();
         assert!(again.is_clean(), "{n}: {:?}", again.left());
         again.commit(&*dev, None).unwrap();
         let (report, findings) = check_all(&*dev);

@@ -34,18 +34,21 @@ enum Outcome {
 fn outcome(image: &Image, fault: &Fault<'_>, scratch: &Scratch, is_verified: bool) -> Outcome {
     let damaged = Arc::new(fault.plant(image));
     let before = content(&damaged, image);
-    let prepared =
-        match Repair::new().accept_loss(AcceptLoss::ALL).prepare(Arc::clone(&damaged) as _) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                assert_eq!(content(&damaged, image), before, "{}", fault.row);
-                return match error {
-                    Error::Unsupported(_) => Outcome::Unsupported,
-                    Error::Check(_) | Error::Journal(_) => Outcome::Refused,
-                    error => panic!("{}: {error}", fault.row),
-                };
-            }
-        };
+    let prepared = match Repair::new()
+        .accept_loss(AcceptLoss::ALL)
+        .zero_log(true)
+        .prepare(Arc::clone(&damaged) as _)
+    {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            assert_eq!(content(&damaged, image), before, "{}", fault.row);
+            return match error {
+                Error::Unsupported(_) => Outcome::Unsupported,
+                Error::Check(_) | Error::Journal(_) => Outcome::Refused,
+                error => panic!("{}: {error}", fault.row),
+            };
+        }
+    };
     assert_eq!(content(&damaged, image), before, "{}: the plan wrote", fault.row);
     if !prepared.is_clean() {
         let refused = prepared.commit(&*damaged, None);

@@ -328,7 +328,7 @@ fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
         Error::Device(error) | Error::Commit(error) => kind_of_device(error),
         Error::Check(error) => kind_of_check(error),
         Error::Unsupported(_) => ErrorKind::Unsupported,
-        Error::Journal(_) => ErrorKind::JournalDamaged,
+        Error::Journal(_) | Error::ZeroLog => ErrorKind::JournalDamaged,
         Error::NoRoom { .. } => ErrorKind::StorageFull,
         Error::NotClean { .. } | Error::Losses { .. } | Error::NoFit { .. } => ErrorKind::Corrupt,
         Error::UndoFile { source, .. } => kind_of_io(source),

@@ -181,8 +181,8 @@ pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
 pub use repair::{
-    AcceptLoss, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind, Repaired, UndoFile,
-    Undone, undo,
+    AcceptLoss, LostJournal, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind,
+    Repaired, UndoFile, Undone, undo,
 };
 pub use salvage::{Damage, Salvage, Salvaged};
 pub use snapshot::Snapshot;

@@ -10,7 +10,7 @@ use xfskit_target as target;
 use xfskit_units::ByteLen;
 
 pub use xfskit_repair::{
-    AcceptLoss, Committed as Repaired, Plan as RepairPlan, Step as RepairStep,
+    AcceptLoss, Committed as Repaired, LostJournal, Plan as RepairPlan, Step as RepairStep,
     StepKind as RepairStepKind, UndoFile, Undone,
 };
 
@@ -43,6 +43,7 @@ pub struct Repair<'c> {
     threads: usize,
     memory: Option<u64>,
     accepted: Option<AcceptLoss>,
+    zero_log: bool,
     phases: Report<'c, (CheckPhase, Progress)>,
     control: Control<'c>,
 }
@@ -79,6 +80,13 @@ impl<'c> Repair<'c> {
         self
     }
 
+    /// Accepts that the records of a damaged journal behind the damage are discarded. By default a
+    /// plan that does so is not written: [`PreparedRepair::needs_zero_log`].
+    pub fn zero_log(mut self, zero_log: bool) -> Self {
+        self.zero_log = zero_log;
+        self
+    }
+
     /// Receives the progress of each phase of the survey, and then of the second check.
     pub fn phases(mut self, report: impl Fn(CheckPhase, Progress) + Sync + 'c) -> Self {
         self.phases = Report::new(move |(phase, progress)| report(phase, progress));
@@ -110,6 +118,7 @@ impl<'c> Repair<'c> {
             None => repair,
         };
         let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
+        let repair = repair.zero_log(self.zero_log);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
         let prepared = repair.prepare(below);
         if cancel.is_cancelled() {
@@ -152,6 +161,12 @@ impl PreparedRepair {
         self.prepared.loses_too_much()
     }
 
+    /// Returns true if records of a damaged journal would be discarded, and that is not
+    /// [accepted](Repair::zero_log). Then it cannot be committed. The plan says what is lost.
+    pub fn needs_zero_log(&self) -> bool {
+        self.prepared.needs_zero_log()
+    }
+
     /// Returns the bytes that a commit writes; 0 where there is nothing to repair.
     pub fn bytes(&self) -> u64 {
         self.prepared.bytes()
@@ -171,7 +186,9 @@ impl PreparedRepair {
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean) is false or
-    /// [`loses_too_much`](Self::loses_too_much) is true, and those of writing.
+    /// [`loses_too_much`](Self::loses_too_much) is true,
+    /// [`JournalDamaged`](crate::ErrorKind::JournalDamaged) where
+    /// [`needs_zero_log`](Self::needs_zero_log) is true, and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
     }

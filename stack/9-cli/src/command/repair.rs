@@ -32,7 +32,7 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
         .threads(args.threads)
         .phases(|phase, at| progress.show(phase, at))
         .cancel(stop.token());
-    let repair = repair.accept_loss(args.accept_loss);
+    let repair = repair.accept_loss(args.accept_loss).zero_log(args.zero_log);
     let repair = args.memory.into_iter().fold(repair, xfskit::Repair::memory);
     let prepared = repair.prepare(name);
     drop(repair);
@@ -41,7 +41,7 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
     if let Some(id) = &args.explain {
         return explain(prepared.plan(), id, out);
     }
-    let refused = !prepared.is_clean() || prepared.loses_too_much();
+    let refused = !prepared.is_clean() || prepared.loses_too_much() || prepared.needs_zero_log();
     let status = if args.dry_run || refused {
         report(name, &prepared, None, out)?;
         ExitStatus::of(prepared.plan().is_empty())
@@ -101,6 +101,12 @@ fn report(
                 None => Ok(()),
             }
         }
+        None if clean && prepared.needs_zero_log() => writeln!(
+            text,
+            "{name}: the journal is damaged; nothing was written\n  `xfskit repair --salvage DEST \
+             {name}` copies out what can be read; --zero-log --accept-loss all discards the rest of \
+             the journal, as the plan says, and repairs"
+        ),
         None if clean && prepared.loses_too_much() => writeln!(
             text,
             "{name}: {} losses, which are not accepted; nothing was written\n  `xfskit get` copies \

@@ -21,6 +21,10 @@ that no directory names gets its name back from its parent pointer, or one in lo
 file or a part of it is lost, the plan says so, and is written only with --accept-loss. Other damage
 is named, and nothing is written then: `xfskit get` copies out what can be read.
 
+A damaged journal is replayed up to its first damaged record. What follows is never replayed; the
+plan says what is lost with it, and is written only with --zero-log (xfs_repair: -L). A journal that
+is whole is replayed with --zero-log, too.
+
 Before the first write all that is overwritten goes to an undo file, beside an image (IMAGE.undo)
 unless --undo-file names another; `xfskit undo` takes the repair back. Linux refuses the volume
 until the last write (needsrepair); after a crash, run the same command again.
@@ -36,6 +40,7 @@ Examples:
   xfskit repair --dry-run disk.img               print the plan
   xfskit repair disk.img
   xfskit repair --accept-loss 3 disk.img         write a plan with at most three losses
+  xfskit repair --zero-log --accept-loss all disk.img   discard the rest of a damaged journal
   xfskit repair --undo-file /srv/sdb1.undo /dev/sdb1
   xfskit repair --explain group.3 disk.img       the findings that a step of the plan repairs
   xfskit repair --json disk.img | jq -r .plan.steps[].id
@@ -60,10 +65,13 @@ pub(crate) struct Repair {
     /// Write the plan though it loses so many files or parts of them: none, a number, or all
     #[arg(long, value_name = "N", default_value = "none", value_parser = accept_loss)]
     pub accept_loss: AcceptLoss,
+    /// Discard the records of a damaged journal behind the damage, after those before are replayed
+    #[arg(long)]
+    pub zero_log: bool,
     /// Repair nothing: copy all that can be read to this new directory, or with `-` as a tar to
     /// standard output, and report what is damaged
     #[arg(long, value_name = "DEST",
-        conflicts_with_all = ["dry_run", "explain", "undo_file", "no_undo", "accept_loss", "memory"])]
+        conflicts_with_all = ["dry_run", "explain", "undo_file", "no_undo", "accept_loss", "zero_log", "memory"])]
     pub salvage: Option<PathBuf>,
     /// Number of threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
