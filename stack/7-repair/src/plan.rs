@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use xfskit_check::Finding;
 
+use crate::view::Link;
+
 /// What a step changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +57,9 @@ pub struct Plan {
     pub cleared: u64,
     /// Entries that are left out, because they name no inode in use.
     pub dropped: u64,
+    /// Names of which it is not known whose they are: an inode without a name may get one back.
+    #[serde(skip)]
+    pub(crate) free_names: Vec<Link>,
 }
 
 impl Plan {

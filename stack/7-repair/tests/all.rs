@@ -7,4 +7,5 @@ mod common;
 
 mod crashes;
 mod fields;
+mod names;
 mod planted;
