@@ -160,6 +160,17 @@ impl Extent {
         ctx.require("bmbt.rec.state", state, "written, unless data of a regular file", "unwritten")
     }
 
+    /// Fails if this extent ends behind the largest offset of a file, 2^63 bytes.
+    ///
+    /// # Errors
+    /// `bmbt.rec.startoff`.
+    pub fn verify_end(&self, ctx: &Ctx<'_>) -> VerifyResult {
+        let bits = 63u32.saturating_sub(ctx.geo.blocklog.into());
+        let most = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
+        let last = most.saturating_sub(self.blockcount.0);
+        ctx.at_most("bmbt.rec.startoff", last, self.startoff.0)
+    }
+
     /// Fails if this extent starts before `before`, its predecessor's end.
     ///
     /// # Errors

@@ -29,6 +29,22 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self { sec: 0, nsec: 0 };
 
+    /// Returns the year, the month and the day, both from 1, in UTC.
+    #[allow(clippy::arithmetic_side_effects)] // days are far below the limits of 64 bits
+    pub fn date(self) -> (i64, u8, u8) {
+        // Years begin in March, so that the leap day is the last.
+        let days = self.sec.div_euclid(86_400) + 719_468;
+        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+        let month = (from_march + 2) % 12 + 1;
+        let year = era * 400 + year_of_era + i64::from(month < 3);
+        (year, u8::try_from(month).unwrap_or(0), u8::try_from(day).unwrap_or(0))
+    }
+
     /// Reads the older encoding: seconds in the high half of `raw`, nanoseconds in the low half.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // halves of the word
     pub const fn from_legacy(raw: u64) -> Self {
@@ -68,6 +84,15 @@ mod tests {
         assert_eq!(Timestamp::from_bigtime(0x56bc_8d6f_8c9d_ff15), then);
         assert_eq!(then.to_bigtime(), 0x56bc_8d6f_8c9d_ff15);
         assert_eq!(Timestamp::from_bigtime(0), Timestamp { sec: SEC_MIN, nsec: 0 });
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let date = |sec| Timestamp { sec, nsec: 0 }.date();
+        assert_eq!(date(951_782_400), (2000, 2, 29));
+        assert_eq!(date(951_868_800), (2000, 3, 1));
+        assert_eq!(date(SEC_MIN), (1901, 12, 13));
+        assert_eq!(date(SEC_MAX_BIGTIME), (2486, 7, 2));
     }
 
     #[test]

@@ -347,6 +347,7 @@ impl<'a> Dir<'a> {
         let raw = raw.and_then(|map| self.da.vol.cache().read_raw(&map).ok());
         match raw {
             Some(raw) if self.is_ours(&raw) => salvage(&raw, self.geo())
+                .filter(|entry| self.geo().valid_ino(entry.inumber))
                 .try_for_each(|entry| self.tell(&entry, fileoff, cookie, ctx, each)),
             _ => ControlFlow::Continue(()),
         }

@@ -105,11 +105,11 @@ fn check_records(
     let mut sound = true;
     for (index, rec) in records.iter().enumerate() {
         let extent = rec.decode();
-        let result =
-            extent.verify(ctx, rules).and_then(|()| extent.follows(ctx, *end)).map_err(|mut f| {
-                f.at = f.at.index(index);
-                f
-            });
+        let verified = extent.verify(ctx, rules).and_then(|()| extent.verify_end(ctx));
+        let result = verified.and_then(|()| extent.follows(ctx, *end)).map_err(|mut f| {
+            f.at = f.at.index(index);
+            f
+        });
         if vol.sink.error(result) {
             *end = extent.end();
             each(Mapped::Extent(extent));

@@ -1,6 +1,6 @@
 //! What findings say, beyond the ids that `planted.rs` compares.
 
-use crate::common::{Block, Image, check_all, damage};
+use crate::common::{Block, Image, check_all, damage, ids};
 use xfskit_format::corruption::Severity;
 
 fn free_inode(image: &Image) -> Block {
@@ -69,4 +69,28 @@ fn a_root_that_is_lost_with_the_headers_of_its_group_is_named() {
         assert_eq!(*severity, Severity::Fatal);
         assert!(text.contains("is damaged, or free"), "{text}");
     }
+}
+
+/// Linux leaves it lower than it could be after a split, and sets `holes` then.
+#[test]
+fn firstused_below_the_names_is_found_where_there_are_no_holes() {
+    let image = Image::kept("v5");
+    let leaf = image.da(0x3bee, 0);
+    for holes in [0, 1] {
+        let dev = image.damaged(leaf, |bytes| {
+            let first = u16::from_be_bytes([bytes[60], bytes[61]]);
+            bytes[60..62].copy_from_slice(&(first - 4).to_be_bytes());
+            bytes[62] = holes;
+        });
+        let found = ids(&dev);
+        assert_eq!(found.contains("attr.leaf.firstused"), holes == 0, "{found:?}");
+    }
+}
+
+#[test]
+fn format_0_of_attributes_is_found_in_an_inode_in_use() {
+    let image = Image::kept("v5");
+    let file = image.inode(|inode| inode.is_regular() && inode.forkoff() == 0);
+    let dev = image.damaged(file, |bytes| bytes[83] = 0);
+    assert!(ids(&dev).contains("inode.aformat.nofork"));
 }

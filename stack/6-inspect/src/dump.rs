@@ -251,25 +251,11 @@ fn date(sec: i64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (days, rest) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = Timestamp { sec, nsec: 0 }.date();
     let weekday = WEEKDAYS[usize::try_from(days.rem_euclid(7)).unwrap_or(0)];
-    let month = MONTHS[month];
+    let month = MONTHS[usize::from(month).saturating_sub(1)];
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
-}
-
-/// Returns the year, the month from 0 and the day from 1 of the day that is `days` after
-/// 1970-01-01. Years begin in March, so that the leap day is the last.
-fn civil(days: i64) -> (i64, usize, i64) {
-    let days = days.saturating_add(719_468);
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = usize::try_from((from_march + 2) % 12).unwrap_or(0);
-    (era * 400 + year_of_era + i64::from(month < 2), month, day)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use xfskit_bulk::attr::{AttrForm, AttrPlan, NewAttr};
 use xfskit_format::attr::leaf::{AttrValue, Leaf};
-use xfskit_format::attr::{Namespace, remote, sf};
+use xfskit_format::attr::{Namespace, parent, remote, sf};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork};
@@ -175,6 +175,21 @@ fn value(
         }
     }
     Ok(Some(value))
+}
+
+/// Returns the names that the parent pointers of inode `ino` have.
+pub(crate) fn parents_of(view: View<'_>, ino: Ino) -> Result<Vec<Link>> {
+    let bytes = if view.geo.features.parent() { view.inode(ino)? } else { None };
+    let inode = bytes.as_ref().and_then(|bytes| Dinode::parse(bytes, view.geo));
+    let Some(inode) = inode else { return Ok(Vec::new()) };
+    let attrs = salvage(view, &inode, ino)?.attributes;
+    let pointers = attrs.iter().filter(|attr| attr.namespace == Namespace::Parent);
+    let link = |attr: &Attribute| {
+        let rec = parent::Rec::parse(&attr.value)?;
+        let (dir, generation) = (rec.ino(), rec.p_gen.get());
+        Some(Link { dir, generation, name: attr.name.to_vec(), kind: None })
+    };
+    Ok(pointers.filter_map(link).collect())
 }
 
 /// Replaces the parent pointers by those of `links`.

@@ -17,6 +17,8 @@ pub(crate) struct Damage {
     pub in_use: bool,
     /// The content of a directory.
     pub directory: bool,
+    /// It is a directory with several names, or below itself.
+    pub names: bool,
     /// The parent that a directory should name.
     pub parent: Option<Ino>,
     /// The attributes.
@@ -55,6 +57,7 @@ enum Part {
     Attributes,
     Target,
     Link,
+    Names,
 }
 
 impl Part {
@@ -66,8 +69,9 @@ impl Part {
         Some(match id {
             "inobt.free" => Self::InUse,
             "inode.disconnected" => Self::Link,
+            "dir.cycle" | "dir.parents" => Self::Names,
             // The entry is in another directory.
-            "dir.cycle" | "dir.parents" | "dir.entry.metadata" => return None,
+            "dir.entry.metadata" => return None,
             "dir.dotdot" => Self::Parent(match corruption.expected {
                 Expected::Exactly(Value::Number(parent)) => Some(Ino(parent)),
                 _ => None,
@@ -104,6 +108,7 @@ impl Damage {
             Part::Attributes => self.attributes = true,
             Part::Target => self.target = true,
             Part::Link => self.disconnected = true,
+            Part::Names => self.names = true,
         }
         self.findings.push(finding);
     }

@@ -16,7 +16,7 @@ use xfskit_units::{Geometry, Ino, index};
 use crate::attributes;
 use crate::error::{Error, Result};
 use crate::forks::{Content, Forks, Writer};
-use crate::view::View;
+use crate::view::{Link, View};
 
 /// The longest name.
 const NAME_MAX: usize = 255;
@@ -38,8 +38,8 @@ pub(crate) struct Salvage {
     /// The inode that ".." names, if it is a directory.
     pub parent: Option<Ino>,
     pub entries: Vec<Kept>,
-    /// Entries that name no inode in use: name and inode.
-    pub dropped: Vec<(Vec<u8>, Ino)>,
+    /// Entries that name no inode in use, and the inode that each names.
+    pub dropped: Vec<(Link, Ino)>,
     /// Entries that have another name now, because theirs was there already: old and new name.
     pub renamed: Vec<Renamed>,
     /// Data blocks that are damaged.
@@ -49,7 +49,8 @@ pub(crate) struct Salvage {
 /// Reads what can be read of the directory `ino`.
 pub(crate) fn salvage(view: View<'_>, inode: &Dinode<'_>, ino: Ino) -> Result<Salvage> {
     let mut found = Salvage::default();
-    found.damaged = each_entry(view, inode, ino, &mut |entry| add(view, entry, &mut found))?;
+    let dir = (ino, inode.generation());
+    found.damaged = each_entry(view, inode, ino, &mut |entry| add(view, dir, entry, &mut found))?;
     if let Some(parent) = found.parent
         && view.kind(parent)? != Some(FileType::Directory)
     {
@@ -140,8 +141,23 @@ fn is_foreign(block: &[u8], ino: Ino) -> bool {
 /// Byte of the owner in the header of a data block.
 const OWNER_AT: usize = 40;
 
-/// Adds an entry, if it names an inode in use.
-fn add(view: View<'_>, entry: &Entry<'_>, found: &mut Salvage) -> Result<()> {
+/// Returns the inode that ".." of directory `ino` names.
+pub(crate) fn dotdot(view: View<'_>, inode: &Dinode<'_>, ino: Ino) -> Result<Option<Ino>> {
+    let mut above = None;
+    each_entry(view, inode, ino, &mut |entry| {
+        above = above.or((entry.name == b"..").then_some(entry.inumber));
+        Ok(())
+    })?;
+    Ok(above)
+}
+
+/// Adds an entry of the directory `dir` (its inode and generation), if it names an inode in use.
+fn add(
+    view: View<'_>,
+    (dir, generation): (Ino, u32),
+    entry: &Entry<'_>,
+    found: &mut Salvage,
+) -> Result<()> {
     match entry.name {
         b"." => return Ok(()),
         b".." => {
@@ -152,9 +168,11 @@ fn add(view: View<'_>, entry: &Entry<'_>, found: &mut Salvage) -> Result<()> {
         _ => {}
     }
     let (name, ino) = (entry.name.to_vec(), entry.inumber);
-    match view.kind(ino)? {
-        Some(kind) => found.entries.push(Kept { name, ino, kind }),
-        None => found.dropped.push((name, ino)),
+    if let Some(kind) = view.kind(ino)? {
+        found.entries.push(Kept { name, ino, kind });
+    } else {
+        let kind = entry.filetype.and_then(FileType::from_ftype);
+        found.dropped.push((Link { dir, generation, name, kind }, ino));
     }
     Ok(())
 }
@@ -220,8 +238,8 @@ pub(crate) fn evidence(found: &Salvage) -> Vec<String> {
     if found.damaged > 0 {
         evidence.push(format!("{} of its blocks are damaged", found.damaged));
     }
-    for (name, ino) in &found.dropped {
-        evidence.push(format!("{:?} is left out: inode {ino} is free", shown(name)));
+    for (link, ino) in &found.dropped {
+        evidence.push(format!("{:?} is left out: inode {ino} is free", shown(&link.name)));
     }
     for (old, new) in &found.renamed {
         evidence.push(format!(

@@ -22,7 +22,7 @@ use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
 use crate::view::{Link, View, block_of};
-use crate::{attributes, directories, links, orphans, targets};
+use crate::{attributes, directories, links, orphans, targets, tree};
 
 /// What became of an inode.
 enum Mended {
@@ -49,9 +49,13 @@ pub(crate) fn mend(
     let mut layer = Layer { view, writer, known, plan };
     let mut left = Vec::new();
     let (inodes, others) = split(damages, |damage| damage.inode || damage.in_use);
+    let (names, others) = split(others, |damage| damage.names);
     let (contents, orphans) = split(others, |d| d.directory || d.attributes || d.target);
     let before = layer.plan.steps.len();
     left.extend(layer.inodes(inodes)?);
+    if layer.plan.steps.len() == before {
+        left.extend(tree::mend(&mut layer, names)?);
+    }
     if layer.plan.steps.len() == before {
         left.extend(layer.contents(contents)?);
     }
@@ -377,12 +381,14 @@ impl Layer<'_, '_> {
         let parent =
             if ino == root { root } else { parent.or(named).or(found.parent).unwrap_or(root) };
         directories::make(&mut self.writer, self.view, (ino, bytes), parent, &found.entries)?;
+        let evidence = directories::evidence(&found);
         self.plan.dropped += found.dropped.len() as u64;
+        self.plan.free_names.extend(found.dropped.into_iter().map(|(link, _)| link));
         Ok(Step {
             id: format!("directory.{ino}"),
             kind: StepKind::Directory,
             what: format!("make directory {ino} again"),
-            evidence: directories::evidence(&found),
+            evidence,
             lost: Vec::new(),
             findings: Vec::new(),
         })

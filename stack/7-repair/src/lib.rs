@@ -16,7 +16,7 @@
 //! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |
-//! | `orphans` | inodes without a name |
+//! | `tree`, `orphans` | directories with several names; inodes without a name |
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |
 //! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
@@ -51,6 +51,7 @@ mod room;
 mod steps;
 mod superblocks;
 mod targets;
+mod tree;
 pub mod undo;
 mod view;
 

@@ -1,11 +1,11 @@
-//! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
-//! or in `lost+found` under their number.
+//! Inodes that no directory names: put back under their own name, where a parent pointer tells it, or
+//! an entry
+//! that leads nowhere; else in `lost+found`, with type, number and date.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xfskit_check::Finding;
-use xfskit_format::attr::{Namespace, parent};
 use xfskit_format::inode::{self, Dinode, FileType, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{AgIno, Geometry, Ino};
@@ -17,7 +17,7 @@ use crate::directories::{self, Kept};
 use crate::error::{Error, Result};
 use crate::layer::{self, Layer};
 use crate::plan::{Step, StepKind};
-use crate::view::Link;
+use crate::view::{Link, View};
 
 /// The directory for inodes whose place is not known.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -34,36 +34,63 @@ pub(crate) fn attach(layer: &mut Layer<'_, '_>, damages: Damages) -> Result<Vec<
             continue;
         };
         match recorded_name(layer, ino)? {
-            Some(name) => {
-                let shown = name.shown();
-                places.entry(name.dir).or_default().push(Kept { name: name.name, ino, kind });
-                push_step(layer, ino, format!("put inode {ino} back as {shown}"), damage);
-            }
+            Some(name) => put_back(layer, &mut places, (ino, kind), name, damage, POINTER),
             None => without.push((ino, kind, damage)),
         }
     }
-    if !without.is_empty() {
+    let mut free = free_names(layer, &without)?;
+    let mut nameless = Vec::new();
+    for (ino, kind, damage) in without {
+        match free.remove(&ino) {
+            Some(name) => put_back(layer, &mut places, (ino, kind), name, damage, FREE_NAME),
+            None => nameless.push((ino, kind, damage)),
+        }
+    }
+    if !nameless.is_empty() {
         let dir = lost_found(layer)?;
-        for (ino, kind, damage) in without {
+        for (ino, kind, damage) in nameless {
             let Some(dir) = dir else {
                 left.extend(damage.findings);
                 continue;
             };
-            let name = ino.to_string().into_bytes();
+            let name = name_of(layer.view, ino, kind)?;
+            let what = format!("name inode {ino} lost+found/{name}");
+            push_step(layer, ino, what, damage, NAMELESS);
+            let name = name.into_bytes();
             places.entry(dir).or_default().push(Kept { name, ino, kind });
-            push_step(layer, ino, format!("name inode {ino} lost+found/{ino}"), damage);
         }
     }
     add_all(layer, places)?;
     Ok(left)
 }
 
-fn push_step(layer: &mut Layer<'_, '_>, ino: Ino, what: String, damage: Damage) {
+/// Reasons for a name.
+const POINTER: &str = "its parent pointer has the name";
+const FREE_NAME: &str = "the entry of this name led to another inode, or to none; this is the only \
+                         inode without a name that fits it by its type, and by its \"..\" if it is a \
+                         directory";
+const NAMELESS: &str = "nothing tells its name";
+
+/// Gives an inode its own name back.
+fn put_back(
+    layer: &mut Layer<'_, '_>,
+    places: &mut BTreeMap<Ino, Vec<Kept>>,
+    (ino, kind): (Ino, FileType),
+    name: Link,
+    damage: Damage,
+    why: &str,
+) {
+    let what = format!("put inode {ino} back as {}", name.shown());
+    push_step(layer, ino, what, damage, why);
+    places.entry(name.dir).or_default().push(Kept { name: name.name, ino, kind });
+}
+
+fn push_step(layer: &mut Layer<'_, '_>, ino: Ino, what: String, damage: Damage, why: &str) {
     layer.plan.steps.push(Step {
         id: format!("orphan.{ino}"),
         kind: StepKind::Orphan,
         what,
-        evidence: vec!["it is in use, and no directory names it".into()],
+        evidence: vec!["it is in use, and no directory names it".into(), why.into()],
         lost: Vec::new(),
         findings: damage.findings,
     });
@@ -71,26 +98,60 @@ fn push_step(layer: &mut Layer<'_, '_>, ino: Ino, what: String, damage: Damage) 
 
 /// Returns the name that a parent pointer of inode `ino` has, if its directory is there.
 fn recorded_name(layer: &Layer<'_, '_>, ino: Ino) -> Result<Option<Link>> {
-    let view = layer.view;
-    if !view.geo.features.parent() {
-        return Ok(None);
-    }
-    let Some(bytes) = view.inode(ino)? else { return Ok(None) };
-    let Some(inode) = Dinode::parse(&bytes, view.geo) else { return Ok(None) };
-    for attr in attributes::salvage(view, &inode, ino)?.attributes {
-        let rec = parent::Rec::parse(&attr.value).filter(|_| attr.namespace == Namespace::Parent);
-        let Some(rec) = rec.filter(|rec| rec.ino() != ino) else { continue };
-        if view.kind(rec.ino())? != Some(FileType::Directory) {
-            continue;
-        }
-        let generation = generation(layer, rec.ino())?;
-        if generation == Some(rec.p_gen.get()) {
-            let generation = rec.p_gen.get();
-            let name = attr.name.to_vec();
-            return Ok(Some(Link { dir: rec.ino(), generation, name, kind: None }));
+    for link in attributes::parents_of(layer.view, ino)? {
+        let is_dir = layer.view.kind(link.dir)? == Some(FileType::Directory);
+        if link.dir != ino && is_dir && generation(layer, link.dir)? == Some(link.generation) {
+            return Ok(Some(link));
         }
     }
     Ok(None)
+}
+
+/// Returns the free name of each inode that is the only one that fits it: it has its type, and is
+/// in the directory that ".." of a directory names.
+fn free_names(
+    layer: &Layer<'_, '_>,
+    orphans: &[(Ino, FileType, Damage)],
+) -> Result<BTreeMap<Ino, Link>> {
+    let view = layer.view;
+    let mut pairs = Vec::new();
+    for (ino, kind, _) in orphans {
+        let Some(bytes) = view.inode(*ino)? else { continue };
+        // One without links was removed, while it was open.
+        let inode = Dinode::parse(&bytes, view.geo).filter(|inode| inode.nlink() > 0);
+        let Some(inode) = inode else { continue };
+        let is_dir = *kind == FileType::Directory;
+        let above = if is_dir { directories::dotdot(view, &inode, *ino)? } else { None };
+        for link in &layer.plan.free_names {
+            let fits = link.kind == Some(*kind) && (!is_dir || above == Some(link.dir));
+            if fits && link.dir != *ino && view.kind(link.dir)? == Some(FileType::Directory) {
+                pairs.push((*ino, link));
+            }
+        }
+    }
+    let is_only = |(ino, link): &&(Ino, &Link)| {
+        let touching = |(other, name): &&(Ino, &Link)| other == ino || name == link;
+        pairs.iter().filter(touching).count() == 1
+    };
+    Ok(pairs.iter().filter(is_only).map(|(ino, link)| (*ino, (*link).clone())).collect())
+}
+
+/// Returns the name of an inode in `lost+found`: its type, its number, and the day of its last
+/// change (UTC).
+fn name_of(view: View<'_>, ino: Ino, kind: FileType) -> Result<String> {
+    let bytes = view.inode(ino)?;
+    let inode = bytes.as_ref().and_then(|bytes| Dinode::parse(bytes, view.geo));
+    let time = inode.map_or(Timestamp::EPOCH, |inode| inode.mtime());
+    let (year, month, day) = time.date();
+    let word = match kind {
+        FileType::Directory => "directory",
+        FileType::Symlink => "symlink",
+        FileType::CharDevice | FileType::BlockDevice => "device",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        _ => "file",
+    };
+    Ok(format!("{word}.{ino}.{year:04}-{month:02}-{day:02}"))
 }
 
 fn generation(layer: &Layer<'_, '_>, ino: Ino) -> Result<Option<u32>> {

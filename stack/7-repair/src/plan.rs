@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use xfskit_check::Finding;
 
+use crate::view::Link;
+
 /// What a step changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +59,9 @@ pub struct Plan {
     pub dropped: u64,
     /// A damaged journal, of which records are discarded.
     pub journal: Option<LostJournal>,
+    /// Names of which it is not known whose they are: an inode without a name may get one back.
+    #[serde(skip)]
+    pub(crate) free_names: Vec<Link>,
 }
 
 /// A damaged journal: up to where it is replayed, and what follows.

@@ -8,4 +8,5 @@ mod common;
 mod crashes;
 mod fields;
 mod journals;
+mod names;
 mod planted;

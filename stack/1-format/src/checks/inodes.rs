@@ -71,7 +71,7 @@ table! {
             repair "bad level N in inode N bmap btree root block";
         "inode.aformat" Error "the format of the attributes exists",
             repair "bad level N in inode N bmap btree root block";
-        "inode.aformat.nofork" Error "an inode without attribute fork has format 0 or 2 there",
+        "inode.aformat.nofork" Error "an inode without attribute fork has format 2 there, a free one 0 or 2",
             repair "bad attribute format N in inode N, would reset value";
         "inode.forkoff" Error "the attribute fork leaves room for both",
             repair "bad attr fork offset N in inode N, max=N";
@@ -185,6 +185,8 @@ table! {
             repair "inode N - bad extent starting block number N, offset N";
         "bmbt.rec.state" Error "only contents of regular files are unwritten",
             repair "unwritten extent (off = N, fsbno = N) in non-regular file ino N";
+        "bmbt.rec.startoff" Error "an extent ends at most 2^63 bytes into the file",
+            repair "inode N - extent exceeds max offset - start N, count N, physical block N";
         "bmbt.rec.order" Error "extents ascend in the file",
             repair "bmap rec out of order, inode N entry N [o s c] [N N N], N [N N N]";
     }

@@ -424,8 +424,8 @@ impl BestCheck<'_> {
 }
 
 /// Returns the readable entries of a damaged data block: everything at a multiple of 8 bytes that
-/// parses as an entry with its own tag, a valid inode number and a name. Nothing else is verified:
-/// the inode tells its type.
+/// parses as an entry with its own tag and a name. Nothing else is verified: the inode tells its
+/// type, and its number may be damaged.
 pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = Entry<'a>> + 'a {
     let offset = Layout::of(geo).dir_data_header;
     let mut slots = Slots { area: block, offset, ftype: geo.features.ftype() };
@@ -433,7 +433,7 @@ pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = E
         while slots.offset < slots.area.len() {
             let offset = slots.offset;
             match slots.next() {
-                Some(Slot::Entry(entry)) if plausible(&entry, geo, offset) => return Some(entry),
+                Some(Slot::Entry(entry)) if plausible(&entry, offset) => return Some(entry),
                 Some(Slot::Unused { tag, .. }) if usize::from(tag) == offset => {}
                 _ => slots.offset = offset.saturating_add(ENTRY_ALIGN),
             }
@@ -442,9 +442,8 @@ pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = E
     })
 }
 
-fn plausible(entry: &Entry<'_>, geo: &Geometry, offset: usize) -> bool {
+fn plausible(entry: &Entry<'_>, offset: usize) -> bool {
     usize::from(entry.offset) == offset
-        && geo.valid_ino(entry.inumber)
         && !entry.name.is_empty()
         && !entry.name.iter().any(|&b| b == b'/' || b == 0)
 }

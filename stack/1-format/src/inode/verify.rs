@@ -187,11 +187,15 @@ impl<'a> Dinode<'a> {
     fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let (format, extents) = (self.aformat(), self.anextents());
         let Some(fork) = self.attr_fork() else {
-            let unset = matches!(format, Some(Format::Dev | Format::Extents));
+            let unset = match format {
+                Some(Format::Extents) => true,
+                Some(Format::Dev) => self.is_free(),
+                _ => false,
+            };
             ctx.require(
                 "inode.aformat.nofork",
                 unset,
-                "0 or 2, without a fork",
+                "2 without a fork, or 0 in a free inode",
                 self.core.aformat,
             )?;
             return ctx.eq("inode.naextents.nofork", 0, extents);
