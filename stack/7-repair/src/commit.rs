@@ -40,7 +40,8 @@ impl Prepared {
     /// goes to `undo` first.
     ///
     /// # Errors
-    /// [`Error::NotClean`], [`Error::Losses`], [`Error::ZeroLog`] and [`Error::UndoFile`]: nothing was written.
+    /// [`Error::NotClean`], [`Error::Losses`], [`Error::ZeroLog`], [`Error::UndoFile`]: nothing was
+    /// written.
     /// [`Error::Commit`]: the volume is marked, and the same repair finishes it.
     pub fn commit(
         &self,

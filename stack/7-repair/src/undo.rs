@@ -10,8 +10,8 @@
 //! All numbers are little-endian. Header, records and end each end with a CRC32c of their own. The
 //! file is durable before the first write to the volume. The states are those that the commit
 //! writes: that after the replay of the journal, and the last one; zeroes too, where the first
-//! sector of a damaged journal is. A sector has 512 bytes: a commit that was interrupted leaves each
-//! sector old or in one of the states, and can be taken back.
+//! sector of a damaged journal is. A sector has 512 bytes: a commit that was interrupted leaves
+//! each sector old or in one of the states, and can be taken back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
