@@ -38,7 +38,7 @@ pub(crate) fn decide(
         let cut = cuts.entry(ino).or_default();
         match fork {
             Fork::Attr => cut.attr = Some(loser),
-            _ => cut.data = Some(loser),
+            Fork::Data => cut.data = Some(loser),
         }
     }
     let before = layer.plan.steps.len();
@@ -166,7 +166,7 @@ fn remade(
     let blocks: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let what = match fork {
         Fork::Attr => "attributes",
-        _ => "content",
+        Fork::Data => "content",
     };
     let equal = merged(loser.equal.clone());
     if !equal.is_empty() && equal == ranges {
