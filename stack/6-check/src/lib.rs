@@ -11,7 +11,7 @@
 //! | 2 | `groups`, `btree`, `freespace`, `chunks` | AG headers, free-space and inode btrees |
 //! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
-//! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as the btrees record |
+//! | 5 | `space`, `owners`, `rmaps`, `refcounts`, `disputes` | each block has one use, as the btrees record |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! `fork_map` reads the map of one fork, for a repair. Threads take allocation groups, runs of
@@ -25,6 +25,7 @@ mod btree;
 mod chunks;
 mod datree;
 mod dirs;
+mod disputes;
 mod extent;
 mod finding;
 mod fork_map;
@@ -66,7 +67,7 @@ pub use finding::{Finding, Healing};
 pub use fork_map::{ForkMap, fork_map};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
-pub use survey::{GroupSurvey, KnownChunks, Run, Survey};
+pub use survey::{Claim, Dispute, GroupSurvey, KnownChunks, Run, Survey};
 pub use xfskit_format::corruption::Severity;
 
 use finding::Sink;

@@ -15,12 +15,13 @@ use xfskit_units::{AgBlock, AgNumber};
 
 use crate::btree::walk;
 use crate::chunks;
+use crate::disputes::{self, Recorded};
 use crate::extent::Extent;
 use crate::groups::Group;
 use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
-use crate::survey::{GroupSurvey, Run};
+use crate::survey::{Dispute, GroupSurvey, Run};
 use crate::volume::Volume;
 
 /// Counts of one group.
@@ -46,7 +47,7 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
 
     let mut used = std::mem::take(&mut *group.used.lock());
     used.sort_unstable_by_key(UsedExtent::key);
-    let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
+    let trees_known = rmapbt.as_ref().is_none_or(|t| t.sound)
         && refcountbt.as_ref().is_none_or(Option::is_some)
         && group.alloc_tree_blocks.is_some()
         && group.finobt_known;
@@ -59,13 +60,20 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     if group.free_known {
         check_used_or_free(vol, agno, &used, &group.free, all_known);
     }
-    let rmapbt = rmapbt.and_then(|t| t.records);
-    if let Some(records) = &rmapbt {
+    let records = rmapbt.as_ref().map(|t| (&t.records[..], t.sound));
+    let rmapbt = rmapbt.as_ref().filter(|t| t.sound).map(|t| &t.records[..]);
+    if let Some(records) = rmapbt {
         rmaps::compare(vol, agno, &used, records, all_known);
     }
     let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
     if let Some(surveyor) = vol.surveyor {
-        surveyor.add(surveyed(vol, agno, group, (&used, &shares), rmapbt.as_deref()));
+        let recorded = Recorded {
+            rmaps: records,
+            refcounts: refcountbt.as_ref().and_then(Option::as_deref),
+            can_share: vol.geo.features.reflink(),
+        };
+        let disputes = if overlaps { disputes::of(&used, &recorded) } else { Vec::new() };
+        surveyor.add(surveyed(vol, agno, group, (&used, &shares, disputes), rmapbt));
     }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);
@@ -84,7 +92,7 @@ fn surveyed(
     vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
-    (used, shares): (&[UsedExtent], &[Shared]),
+    (used, shares, disputes): (&[UsedExtent], &[Shared], Vec<Dispute>),
     rmapbt: Option<&[UsedExtent]>,
 ) -> GroupSurvey {
     let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
@@ -93,6 +101,7 @@ fn surveyed(
         agno,
         owners: kept.map(UsedExtent::record).collect(),
         shared: shares.iter().map(Shared::record).collect(),
+        disputes,
         chunks: group.chunks.list.iter().map(chunks::counted).collect(),
         chunks_complete: group.chunks.complete,
         recorded_inodes: rmapbt.map(|records| {
@@ -113,8 +122,10 @@ fn surveyed(
 /// The result of walking the rmapbt.
 struct RmapTree {
     blocks: Option<u32>,
-    /// `None` if some records are not known.
-    records: Option<Vec<UsedExtent>>,
+    /// The records that can be read.
+    records: Vec<UsedExtent>,
+    /// These are all.
+    sound: bool,
 }
 
 fn xref_rmapbt(
@@ -126,7 +137,8 @@ fn xref_rmapbt(
     if !Tree::Rmap.exists(&vol.geo) {
         return None;
     }
-    let Some(agf) = &group.agf else { return Some(RmapTree { blocks: None, records: None }) };
+    let unknown = RmapTree { blocks: None, records: Vec::new(), sound: false };
+    let Some(agf) = &group.agf else { return Some(unknown) };
     let mut records = Vec::new();
     let mut sound = true;
     let root = (agf.rmaproot.get(), agf.rmaplevel.get());
@@ -135,7 +147,7 @@ fn xref_rmapbt(
     });
     group.claim(tree.blocks.iter().map(|&agbno| UsedExtent::special(agbno, 1, owner::AG)));
     let blocks = tree.complete.then(|| tree.count());
-    Some(RmapTree { blocks, records: (tree.complete && sound).then_some(records) })
+    Some(RmapTree { blocks, records, sound: tree.complete && sound })
 }
 
 /// Walks the refcountbt and checks it. Returns `Some(None)` if some records are not known, and

@@ -23,6 +23,39 @@ pub struct Run {
     pub len: u32,
 }
 
+impl Run {
+    /// Returns the block after the last one.
+    pub fn end(&self) -> u32 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// Blocks that several owners claim, and that are not known to be shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispute {
+    /// The blocks.
+    pub run: Run,
+    /// Owners of these blocks by the refcountbt, if that can be read: 1 where it has no record.
+    pub counted: Option<u32>,
+    /// The claims, each for all of the blocks.
+    pub claims: Vec<Claim>,
+}
+
+/// A use of disputed blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// As in the rmapbt: an inode, or one of [`rmap::owner`].
+    pub owner: u64,
+    /// As in the rmapbt, for the first disputed block: position in the file, and flags.
+    pub offset: u64,
+    /// The blocks are content of a regular file.
+    pub is_content: bool,
+    /// The inode has the flag reflink.
+    pub has_flag: bool,
+    /// The rmapbt has the claim, or has it not. `None` if that is not known.
+    pub recorded: Option<bool>,
+}
+
 /// What the files of a volume use.
 #[derive(Debug)]
 pub struct Survey {
@@ -45,6 +78,9 @@ pub struct GroupSurvey {
     pub owners: Vec<rmap::Rec>,
     /// Blocks that several files map, in order.
     pub shared: Vec<refcount::Rec>,
+    /// Blocks that several owners claim, by block: metadata that is made again with the group does
+    /// not count.
+    pub disputes: Vec<Dispute>,
     /// The inode chunks, by number, with right counts.
     pub chunks: Vec<Chunk>,
     /// All inode chunks are known.

@@ -15,6 +15,8 @@ pub(crate) struct Damage {
     pub inode: bool,
     /// The record of the inode btree and the inode disagree on whether it is in use.
     pub in_use: bool,
+    /// It shares blocks without the flag.
+    pub sharing: bool,
     /// The content of a directory.
     pub directory: bool,
     /// It is a directory with several names, or below itself.
@@ -47,10 +49,19 @@ pub(crate) fn of(beyond: &mut Vec<Finding>) -> Damages {
     damages
 }
 
+/// Takes the findings about blocks with several owners out of `beyond`.
+pub(crate) fn claims(beyond: &mut Vec<Finding>) -> Vec<Finding> {
+    let is_claim = |finding: &Finding| finding.corruption.check.0 == "block.claimed-twice";
+    let (claims, others) = std::mem::take(beyond).into_iter().partition(is_claim);
+    *beyond = others;
+    claims
+}
+
 /// A part of an inode.
 enum Part {
     Inode,
     InUse,
+    Sharing,
     Directory,
     /// Also the parent that a directory should name.
     Parent(Option<Ino>),
@@ -70,6 +81,7 @@ impl Part {
             "inobt.free" => Self::InUse,
             "inode.disconnected" => Self::Link,
             "dir.cycle" | "dir.parents" => Self::Names,
+            "inode.reflink" => Self::Sharing,
             // The entry is in another directory.
             "dir.entry.metadata" => return None,
             "dir.dotdot" => Self::Parent(match corruption.expected {
@@ -103,6 +115,7 @@ impl Damage {
         match part {
             Part::Inode => self.inode = true,
             Part::InUse => self.in_use = true,
+            Part::Sharing => self.sharing = true,
             Part::Directory => self.directory = true,
             Part::Parent(parent) => (self.directory, self.parent) = (true, parent.or(self.parent)),
             Part::Attributes => self.attributes = true,

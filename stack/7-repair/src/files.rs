@@ -1,7 +1,7 @@
 //! Damaged inodes, and what their forks hold.
 //!
-//! One call repairs one layer, and the volume is surveyed again: cores and maps first, then what
-//! the maps lead to, then inodes without a name. So each layer rests on one that is sound.
+//! One call repairs one layer, and the volume is surveyed again: cores and maps first, then blocks
+//! that several maps claim, then what the maps lead to, then inodes without a name. So each layer rests on one that is sound.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
 use crate::view::{Link, View, block_of};
-use crate::{attributes, directories, links, orphans, targets, tree};
+use crate::{attributes, cuts, directories, links, orphans, targets, tree};
 
 /// What became of an inode.
 enum Mended {
@@ -39,7 +39,7 @@ enum Mended {
 pub(crate) fn mend(
     view: View<'_>,
     dev: &dyn BlockDevice,
-    damages: Damages,
+    (damages, claimed): (Damages, Vec<Finding>),
     known: &mut KnownChunks,
     plan: &mut Plan,
 ) -> Result<(bool, Vec<Finding>)> {
@@ -49,10 +49,14 @@ pub(crate) fn mend(
     let mut layer = Layer { view, writer, known, plan };
     let mut left = Vec::new();
     let (inodes, others) = split(damages, |damage| damage.inode || damage.in_use);
+    let (sharing, others) = split(others, |damage| damage.sharing);
     let (names, others) = split(others, |damage| damage.names);
     let (contents, orphans) = split(others, |d| d.directory || d.attributes || d.target);
     let before = layer.plan.steps.len();
     left.extend(layer.inodes(inodes)?);
+    if layer.plan.steps.len() == before {
+        left.extend(cuts::decide(&mut layer, claimed, sharing)?);
+    }
     if layer.plan.steps.len() == before {
         left.extend(tree::mend(&mut layer, names)?);
     }

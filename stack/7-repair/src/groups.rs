@@ -118,6 +118,7 @@ mod tests {
             // The second and the third overlap: a block that two files share.
             owners: vec![used(0, 4), used(10, 5), used(12, 1), used(15, 5)],
             shared: Vec::new(),
+            disputes: Vec::new(),
             chunks: Vec::new(),
             chunks_complete: true,
             recorded_inodes: None,

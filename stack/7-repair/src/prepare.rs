@@ -11,6 +11,7 @@ use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
 use crate::changes::changed;
+use crate::claims;
 use crate::classes::Classes;
 use crate::damage;
 use crate::discover::{self, Evidence};
@@ -238,20 +239,23 @@ impl<'r> Repair<'r> {
             let mut surveyed = self.surveyed(&**overlay, &mut known)?;
             let before = first.get_or_insert_with(|| surveyed.before.clone()).clone();
             let beyond = &mut surveyed.classes.beyond;
-            let damages = damage::of(beyond);
-            if damages.is_empty() {
+            let (damages, claimed) = (damage::of(beyond), damage::claims(beyond));
+            let geo = surveyed.survey.superblock.geometry();
+            let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
+            let disputants = claims::disputants(view);
+            if damages.is_empty() && claimed.is_empty() && disputants.is_empty() {
                 return Ok((before, surveyed));
             }
-            let geo = surveyed.survey.superblock.geometry();
-            let owners: BTreeSet<u64> =
-                damages.iter().filter(|(_, d)| d.inode).map(|(ino, _)| ino.0).collect();
+            let damaged = damages.iter().filter(|(_, d)| d.inode).map(|(ino, _)| ino.0);
+            let owners: BTreeSet<u64> = damaged.chain(disputants).collect();
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
                 surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
             }
             let beyond = &mut surveyed.classes.beyond;
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
-            let (changed, left) = files::mend(view, &**overlay, damages, &mut known.chunks, plan)?;
+            let (changed, left) =
+                files::mend(view, &**overlay, (damages, claimed), &mut known.chunks, plan)?;
             if !changed {
                 beyond.extend(left);
                 return Ok((before, surveyed));

@@ -5,6 +5,7 @@
 #[allow(dead_code)] // the check uses all of it
 mod common;
 
+mod claims;
 mod crashes;
 mod fields;
 mod journals;

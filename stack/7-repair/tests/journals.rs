@@ -69,7 +69,7 @@ impl Dirty {
         };
         let records = log.records().map(|record| place(record.unwrap())).collect();
         let (len, cycle) = (image.geo.log_bbs() as usize * BLOCK, log.head().cycle());
-        Self { start, len, records, cycle, image }
+        Self { image, start, len, records, cycle }
     }
 
     /// Returns the image with its journal changed.

@@ -1,0 +1,171 @@
+//! Blocks that several owners claim: the right one keeps them, and no other file changes.
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_check::fork_map;
+use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::{CRC_OFFSET, Dinode, Format};
+use xfskit_repair::{AcceptLoss, Prepared, Repair, UndoFile, undo};
+use xfskit_test_support::image::Scratch;
+use xfskit_test_support::{kept, verify};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, FilBlks, FsBlock, Ino};
+use zerocopy::IntoBytes;
+
+use crate::common::Image;
+
+/// Byte of the data fork in an inode.
+const FORK: usize = 176;
+/// Kept images: with a rmapbt and shared blocks, without a rmapbt, with small blocks.
+const IMAGES: [&str; 3] = ["v5", "v5-plain", "v5-1k"];
+
+/// An inode with its map.
+struct Found {
+    ino: Ino,
+    at: usize,
+    is_regular: bool,
+    is_dir: bool,
+    is_inline: bool,
+    map: Vec<Extent>,
+}
+
+/// Returns the inodes in use that map blocks.
+fn found(image: &Image, dev: &dyn BlockDevice) -> Vec<Found> {
+    let blocks =
+        image.metadata().into_iter().filter(|b| image.bytes[b.offset..].starts_with(b"IN"));
+    let mut found = Vec::new();
+    for block in blocks {
+        let mut bytes = vec![0; block.len];
+        dev.read_at(ByteOffset(block.offset as u64), &mut bytes).unwrap();
+        let inode = Dinode::parse(&bytes, &image.geo).unwrap();
+        let ino = Ino(inode.v3.unwrap().inumber.get());
+        let map = fork_map(dev, &image.geo, &inode, ino, Fork::Data).extents;
+        if !inode.is_free() && !map.is_empty() {
+            let is_inline = inode.format() == Some(Format::Extents);
+            let (is_regular, is_dir) = (inode.is_regular(), inode.is_dir());
+            found.push(Found { ino, at: block.offset, is_regular, is_dir, is_inline, map });
+        }
+    }
+    found
+}
+
+/// Returns the content of all regular files but one, by inode.
+fn contents(image: &Image, dev: &dyn BlockDevice, but: Ino) -> Vec<(Ino, Vec<u8>)> {
+    let files = found(image, dev).into_iter().filter(|f| f.is_regular && f.ino != but);
+    let content = |file: &Found| {
+        let mut content = Vec::new();
+        for extent in &file.map {
+            let len = usize::try_from(extent.blockcount.0).unwrap() << image.geo.blocklog;
+            let mut bytes = vec![0; len];
+            dev.read_at(image.geo.fsb_to_byte(extent.startblock).unwrap(), &mut bytes).unwrap();
+            content.extend_from_slice(&extent.startoff.0.to_be_bytes());
+            content.extend(bytes);
+        }
+        content
+    };
+    files.map(|file| (file.ino, content(&file))).collect()
+}
+
+/// Gives a file a map, repairs the volume, verifies it and that no other file changed, and takes
+/// the repair back. Returns the plan.
+fn repaired(image: &Image, name: &str, file: &Found, map: &[Extent]) -> Prepared {
+    let mut bytes = image.bytes.clone();
+    let inode = &mut bytes[file.at..file.at + image.geo.inodesize()];
+    for (at, extent) in map.iter().enumerate() {
+        let at = FORK + at * 16;
+        inode[at..at + 16].copy_from_slice(extent.encode().as_bytes());
+    }
+    xfskit_crc::update(inode, CRC_OFFSET);
+    let dev: Arc<MemDevice> = Arc::new(kept::memory(&bytes));
+    let repair = Repair::new().accept_loss(AcceptLoss::ALL);
+    let prepared = repair.prepare(Arc::clone(&dev) as _).unwrap();
+    assert!(prepared.is_clean(), "{name}: {:#?}\n{:#?}", prepared.left(), prepared.plan());
+    let scratch = Scratch::new("repair-claims");
+    let path = scratch.path().join("undo");
+    let mut undo_file = UndoFile::create(&path, prepared.uuid(), dev.size()).unwrap();
+    prepared.commit(&*dev, Some(&mut undo_file)).unwrap();
+    verify::device(&*dev).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let whole = kept::memory(&image.bytes);
+    let (before, after) = (contents(image, &whole, file.ino), contents(image, &*dev, file.ino));
+    assert_eq!(before.len(), after.len(), "{name}");
+    for (before, after) in before.iter().zip(&after) {
+        assert!(before == after, "{name}: content of inode {}", before.0);
+    }
+    undo(&path, &*dev).unwrap();
+    let mut restored = vec![0; bytes.len()];
+    dev.read_at(ByteOffset(0), &mut restored).unwrap();
+    assert!(restored == bytes, "{name}: undone");
+    prepared
+}
+
+/// Returns the first file that `fits` accepts, with its map in the inode.
+fn file(found: &[Found], fits: impl Fn(&Found) -> bool) -> &Found {
+    found.iter().find(|file| file.is_inline && fits(file)).expect("such a file")
+}
+
+/// Damages one file of each image so that its first extent is at the block that `place` returns.
+fn with_extent_at(place: impl Fn(&Image, &[Found], &Found) -> FsBlock, loses: bool) {
+    for name in IMAGES {
+        let image = Image::kept(name);
+        let found = found(&image, &kept::memory(&image.bytes));
+        let victim = file(&found, |file| file.is_regular && file.map.len() == 1);
+        let block = place(&image, &found, victim);
+        let mut map = victim.map.clone();
+        map[0].startblock = block;
+        let prepared = repaired(&image, name, victim, &map);
+        let lost: Vec<_> = prepared.plan().losses().collect();
+        assert_eq!(lost.is_empty(), image.geo.features.rmapbt() || !loses, "{name}: {lost:?}");
+    }
+}
+
+#[test]
+fn of_two_files_the_right_one_keeps_its_blocks() {
+    let other = |_: &Image, found: &[Found], victim: &Found| {
+        let blocks = victim.map[0].blockcount.0;
+        let larger = |f: &Found| f.is_regular && f.ino != victim.ino && blocks < total(&f.map);
+        found.iter().find(|file| larger(file)).expect("a larger file").map[0].startblock
+    };
+    with_extent_at(other, true);
+}
+
+fn total(map: &[Extent]) -> u64 {
+    map.iter().map(|extent| extent.blockcount.0).sum()
+}
+
+#[test]
+fn directories_inodes_and_the_journal_keep_their_blocks() {
+    let dir = |_: &Image, found: &[Found], _: &Found| {
+        found.iter().find(|file| file.is_dir).expect("a directory").map[0].startblock
+    };
+    with_extent_at(dir, true);
+    let chunk = |image: &Image, _: &[Found], _: &Found| {
+        let (agno, agino) = image.geo.ino_split(image.geo.rootino).unwrap();
+        image.geo.agb_to_fsb(agno, image.geo.agino_to_agb(agino))
+    };
+    with_extent_at(chunk, true);
+    with_extent_at(|image, _, _| FsBlock(image.geo.logstart.unwrap().0 + 3), true);
+    with_extent_at(|image, _, _| image.geo.agb_to_fsb(AgNumber(1), AgBlock(0)), true);
+}
+
+#[test]
+fn a_map_of_garbage_takes_nothing_from_other_files() {
+    for name in IMAGES {
+        let image = Image::kept(name);
+        let found = found(&image, &kept::memory(&image.bytes));
+        let victim = file(&found, |file| file.is_regular);
+        let others = found.iter().filter(|file| file.ino != victim.ino);
+        let starts: Vec<_> = others.map(|file| file.map[0].startblock).collect();
+        let mut map = victim.map.clone();
+        for (extent, n) in map.iter_mut().zip(0..) {
+            let start = starts[n * starts.len() / victim.map.len()];
+            let (agno, agbno) = image.geo.fsb_split(start).unwrap();
+            let room = u64::from(image.geo.ag_length(agno) - agbno.0);
+            let next = victim.map.get(n + 1).map_or(u64::MAX, |next| next.startoff.0);
+            let len = 400.min(room).min(next - extent.startoff.0);
+            (extent.startblock, extent.blockcount) = (start, FilBlks(len));
+        }
+        let prepared = repaired(&image, name, victim, &map);
+        assert!(prepared.plan().steps.len() > 1, "{name}");
+    }
+}
