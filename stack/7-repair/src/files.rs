@@ -1,7 +1,8 @@
 //! Damaged inodes, and what their forks hold.
 //!
 //! One call repairs one layer, and the volume is surveyed again: cores and maps first, then blocks
-//! that several maps claim, then what the maps lead to, then inodes without a name. So each layer rests on one that is sound.
+//! that several maps claim, then what the maps lead to, then inodes without a name. So each layer
+//! rests on one that is sound.
 
 use std::collections::BTreeSet;
 
