@@ -17,7 +17,7 @@ use xfskit_check::{self as check, Finding};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::item::Intent;
 use xfskit_format::log::item::intent::Work;
-use xfskit_format::log::record::{BLOCK, next_cycle};
+use xfskit_format::log::record::{BLOCK, cycle_of, next_cycle, previous_cycle};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Value};
 use xfskit_log::{Cleared, Log};
@@ -60,6 +60,8 @@ pub(crate) struct Journal<'r> {
 enum State {
     Clean,
     Dirty,
+    /// Its records are whole, and Linux cannot find its head.
+    Hidden,
     /// It cannot be read, or was overwritten by zeroes.
     Damaged(Box<JournalDamage>),
 }
@@ -71,6 +73,7 @@ impl Journal<'_> {
         let damage = match self.state()? {
             State::Clean => return Ok(None),
             State::Damaged(damage) => Some(*damage),
+            State::Hidden => None,
             State::Dirty => {
                 let overlay = self.view()?;
                 let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -104,6 +107,7 @@ impl Journal<'_> {
         let ahead = zeroed(&log, &geo, self.sb);
         Ok(match ahead {
             Some(damage) => State::Damaged(damage.into()),
+            None if !is_found_by_linux(&**self.target, &geo, log.head())? => State::Hidden,
             None if log.is_clean() => State::Clean,
             None => State::Dirty,
         })
@@ -174,6 +178,16 @@ fn zeroed(log: &Log<'_>, geo: &Geometry, sb: &Superblock) -> Option<JournalDamag
     let ctx = Ctx::new(geo, sb::location(geo, AgNumber(0))).log_head(Some(log.head()));
     let fault = ctx.lsn("sb.lsn", sb.lsn()).err()?;
     Some(nothing_before(*fault))
+}
+
+/// Returns true if the first block has a cycle with which Linux looks for the head; it may be that
+/// of a record that nothing needs any more.
+fn is_found_by_linux(dev: &dyn BlockDevice, geo: &Geometry, head: Lsn) -> Result<bool> {
+    let Some(start) = geo.log_daddr() else { return Ok(true) };
+    let mut first = [0; BLOCK];
+    dev.read_at(start.byte_offset(), &mut first)?;
+    let known = [previous_cycle(head.cycle()), head.cycle(), next_cycle(head.cycle())];
+    Ok(known.contains(&cycle_of(&first)))
 }
 
 /// Returns the newest position that the journal, or the superblock, names.

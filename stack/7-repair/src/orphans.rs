@@ -1,6 +1,5 @@
-//! Inodes that no directory names: put back under their own name, where a parent pointer tells it, or
-//! an entry
-//! that leads nowhere; else in `lost+found`, with type, number and date.
+//! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
+//! or an entry that leads nowhere; else in `lost+found`, with type, number and date.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -115,3 +115,17 @@ fn a_leaf_that_linux_wrote_lists_its_extents() {
     assert_eq!((leaf.recs().len(), leaf.keys().len(), leaf.ptrs().len()), (36, 0, 0));
     assert!(leaf.recs().is_sorted_by_key(|rec| rec.decode().startoff));
 }
+
+#[test]
+fn an_extent_may_end_at_the_largest_offset_of_a_file_and_not_behind_it() {
+    let geo = xfskit_units::example::geometry();
+    let ctx = Ctx::new(&geo, Location::of("inode"));
+    let most = 1 << (63 - geo.blocklog);
+    let ending_at = |end: u64| {
+        let (startoff, blockcount) = (FileOff(end - 3), FilBlks(3));
+        Extent { startoff, startblock: FsBlock(22), blockcount, unwritten: false }
+    };
+    ending_at(most).verify_end(&ctx).unwrap();
+    let behind = ending_at(most + 1).verify_end(&ctx);
+    assert_eq!(behind.unwrap_err().check.0, "bmbt.rec.startoff");
+}
