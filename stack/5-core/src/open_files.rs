@@ -53,8 +53,8 @@ pub(crate) struct State {
     /// Size, including data that is in memory only.
     pub(crate) size: ByteLen,
     pub(crate) dirty: Dirty,
-    /// Blocks that a thread has placed and sends to the device: they are not in `dirty` any more, and
-    /// may not be read from the device yet. See [`IoLock`].
+    /// Blocks that a thread has placed and sends to the device: they are not in `dirty` any more,
+    /// and may not be read from the device yet. See [`IoLock`].
     pub(crate) behind: Option<Range<FileOff>>,
     /// Staging extents of the file.
     pub(crate) staged: Staged,

@@ -253,7 +253,7 @@ const STREAM: usize = 144 << 20;
 const PIECE: usize = 1 << 20;
 
 fn streamed(offset: usize) -> u8 {
-    ((offset >> 12) % 251 + offset % 3) as u8
+    u8::try_from((offset >> 12) % 251 + offset % 3).unwrap()
 }
 
 fn piece(n: usize) -> Vec<u8> {

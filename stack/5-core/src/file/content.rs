@@ -18,7 +18,8 @@
 //! 3. The part of the last block behind the end of the file is zero in memory and on the device, or
 //!    is zeroed before the file grows.
 //!
-//! A thread that writes a lot writes the first of it behind: see [`IoLock`](crate::open_files::IoLock).
+//! A thread that writes a lot writes the first of it behind: see
+//! [`IoLock`](crate::open_files::IoLock).
 
 use std::collections::HashMap;
 use std::ops::Range;
