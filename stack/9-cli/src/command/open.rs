@@ -290,11 +290,10 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
         ErrorKind::JournalDamaged => failure.hint(
             "--norecovery reads the volume as it stands on disk, without the changes in the journal: \
              the newest are missing, and what they touched may be inconsistent. `xfskit log` prints \
-             the records. Writing needs the journal replayed; `xfs_repair -L` throws it away.",
+             the records. `xfskit repair --zero-log` replays what is whole, says what is lost, and clears it.",
         ),
         ErrorKind::PrimaryDamaged => failure.hint(
-            "Copy what matters out first (`xfskit get`); then `xfs_repair` writes the superblock \
-             anew.",
+            "`xfskit repair` writes it anew from a copy; `--dry-run` shows the plan.",
         ),
         ErrorKind::NotXfs => failure.hint(no_superblock(name)),
         ErrorKind::Corrupt | ErrorKind::Shutdown | ErrorKind::Other => {
