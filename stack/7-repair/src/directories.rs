@@ -40,7 +40,7 @@ pub(crate) struct Salvage {
     pub entries: Vec<Kept>,
     /// Entries that name no inode in use, and the inode that each names.
     pub dropped: Vec<(Link, Ino)>,
-    /// Entries that have another name now, because theirs was there already: old and new name.
+    /// Entries that have another name now, because theirs was there already, or cannot be a name.
     pub renamed: Vec<Renamed>,
     /// Data blocks that are damaged.
     pub damaged: usize,
@@ -56,8 +56,9 @@ pub(crate) fn salvage(view: View<'_>, inode: &Dinode<'_>, ino: Ino) -> Result<Sa
     {
         found.parent = None;
     }
-    let names = std::mem::take(&mut found.entries);
-    (found.entries, found.renamed) = distinct(view.geo, names);
+    let (entries, renamed) = distinct(view.geo, std::mem::take(&mut found.entries));
+    found.entries = entries;
+    found.renamed.extend(renamed);
     Ok(found)
 }
 
@@ -93,7 +94,7 @@ fn each_of_short_form(
         return Ok(damaged);
     };
     each(&Entry { inumber: list.parent, name: b"..", filetype: None, offset: 0 })?;
-    for entry in list.entries().filter(|entry| is_name(entry.name)) {
+    for entry in list.entries() {
         each(&entry)?;
     }
     Ok(damaged)
@@ -164,11 +165,14 @@ fn add(
             found.parent = found.parent.or(Some(entry.inumber));
             return Ok(());
         }
-        name if !is_name(name) => return Ok(()),
+        b"" => return Ok(()),
         _ => {}
     }
-    let (name, ino) = (entry.name.to_vec(), entry.inumber);
+    let (name, ino) = (possible_name(entry.name), entry.inumber);
     if let Some(kind) = view.kind(ino)? {
+        if name != entry.name {
+            found.renamed.push((entry.name.to_vec(), name.clone()));
+        }
         found.entries.push(Kept { name, ino, kind });
     } else {
         let kind = entry.filetype.and_then(FileType::from_ftype);
@@ -177,8 +181,14 @@ fn add(
     Ok(())
 }
 
-fn is_name(name: &[u8]) -> bool {
-    (1..=NAME_MAX).contains(&name.len()) && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+/// Returns true for a byte that no name has.
+fn is_impossible(byte: u8) -> bool {
+    matches!(byte, b'/' | 0)
+}
+
+/// Returns a name with a `_` for each byte that no name has.
+fn possible_name(name: &[u8]) -> Vec<u8> {
+    name.iter().map(|&byte| if is_impossible(byte) { b'_' } else { byte }).collect()
 }
 
 /// Returns the entries with a name each, and which ones have another one now. An entry that is
@@ -242,11 +252,9 @@ pub(crate) fn evidence(found: &Salvage) -> Vec<String> {
         evidence.push(format!("{:?} is left out: inode {ino} is free", shown(&link.name)));
     }
     for (old, new) in &found.renamed {
-        evidence.push(format!(
-            "{:?} becomes {:?}: the name is there twice",
-            shown(old),
-            shown(new)
-        ));
+        let impossible = old.iter().any(|&byte| is_impossible(byte));
+        let why = if impossible { "it is not a name" } else { "the name is there twice" };
+        evidence.push(format!("{:?} becomes {:?}: {why}", shown(old), shown(new)));
     }
     evidence
 }

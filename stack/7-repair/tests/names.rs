@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_format::dir::{data, sf};
 use xfskit_format::inode::{Dinode, FileType, Format};
 use xfskit_repair::{AcceptLoss, Plan, Repair, UndoFile, undo};
@@ -97,6 +97,11 @@ fn repaired(image: &Image, changes: &[(&Found, Ino)], accepted: AcceptLoss) -> P
             bytes[entry.at..entry.at + 4].copy_from_slice(&low.to_be_bytes());
         });
     }
+    repaired_overlay(image, &overlay, accepted)
+}
+
+/// Repairs what was damaged on `overlay`, verifies, takes it back; returns the plan.
+fn repaired_overlay(image: &Image, overlay: &OverlayDevice, accepted: AcceptLoss) -> Plan {
     let mut bytes = vec![0; image.bytes.len()];
     overlay.read_at(ByteOffset(0), &mut bytes).unwrap();
     assert!(bytes != image.bytes);
@@ -186,4 +191,31 @@ fn a_directory_that_only_names_itself_goes_to_lost_found_with_type_and_date() {
     let step = plan.step(&format!("orphan.{}", inside.dir)).unwrap();
     let name = format!("name inode {0} lost+found/directory.{0}.20", inside.dir);
     assert!(step.what.starts_with(&name), "{}", step.what);
+}
+
+/// A slash in the name of a directory in a block, and in an inode: the entry keeps its inode.
+#[test]
+fn an_entry_whose_name_is_impossible_gets_another_one() {
+    let image = Image::kept("v5");
+    let entries = entries(&image);
+    for in_inode in [false, true] {
+        let entry = first(&entries, |entry| {
+            image.bytes[entry.block.offset..].starts_with(b"IN") == in_inode && entry.name.len() > 1
+        });
+        let overlay = image.copy();
+        // Before the inode number in an inode is the type, in a block the name is behind.
+        let name = if in_inode { entry.at - 1 - entry.name.len() } else { entry.at + 5 };
+        damage(&overlay, entry.block, |bytes| {
+            assert_eq!(&bytes[name..name + entry.name.len()], entry.name.as_bytes());
+            bytes[name] = b'/';
+        });
+        let plan = repaired_overlay(&image, &overlay, AcceptLoss::NONE);
+        let becomes = format!(
+            "{:?} becomes {:?}",
+            format!("/{}", &entry.name[1..]),
+            format!("_{}", &entry.name[1..])
+        );
+        let told = plan.steps.iter().flat_map(|step| &step.evidence);
+        assert!(told.clone().any(|words| words.contains(&becomes)), "{becomes}: {plan:#?}");
+    }
 }

@@ -425,7 +425,7 @@ impl BestCheck<'_> {
 
 /// Returns the readable entries of a damaged data block: everything at a multiple of 8 bytes that
 /// parses as an entry with its own tag and a name. Nothing else is verified: the inode tells its
-/// type, and its number may be damaged.
+/// type, and its number and the bytes of its name may be damaged.
 pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = Entry<'a>> + 'a {
     let offset = Layout::of(geo).dir_data_header;
     let mut slots = Slots { area: block, offset, ftype: geo.features.ftype() };
@@ -443,9 +443,7 @@ pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = E
 }
 
 fn plausible(entry: &Entry<'_>, offset: usize) -> bool {
-    usize::from(entry.offset) == offset
-        && !entry.name.is_empty()
-        && !entry.name.iter().any(|&b| b == b'/' || b == 0)
+    usize::from(entry.offset) == offset && !entry.name.is_empty()
 }
 
 /// Returns the data pointer of `entry`, for a block that begins at `fileoff`.

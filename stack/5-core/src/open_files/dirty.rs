@@ -127,11 +127,12 @@ impl Dirty {
             let len = rest.len().min(room.max(run.len()) - from);
             let (now, later) = rest.split_at(len);
             let before = run.len();
-            let to = from + len;
-            if to > before {
-                run.resize(to.next_multiple_of(1 << self.blocklog));
-            }
-            run[from..to].copy_from_slice(now);
+            // Only new bytes that are not written now are zeroed.
+            run.resize(before.max(from));
+            let (over, new) = now.split_at(len.min(run.len() - from));
+            run[from..][..over.len()].copy_from_slice(over);
+            run.extend_from_slice(new);
+            run.resize(run.len().next_multiple_of(1 << self.blocklog));
             let fresh = FilBlks(((run.len() - before) as u64) >> self.blocklog);
             self.blocks = self.blocks.plus(fresh);
             (at, rest) = (at.plus(ByteLen::of(now)), later);
