@@ -145,9 +145,12 @@ fn writing_commands_refuse_with_a_hint() {
         let run = expect(2, args);
         assert!(run.stderr.contains("primary superblock is damaged"), "{}", run.stderr);
         assert!(run.stderr.contains("can be read, not changed"), "{}", run.stderr);
-        assert!(run.stderr.contains("xfs_repair"), "{}", run.stderr);
+        assert!(run.stderr.contains("`xfskit repair` writes it anew"), "{}", run.stderr);
     }
     assert!(fs::read(&path).unwrap() == before, "nothing was written");
+    expect(0, &["repair", &image]);
+    expect(0, &["mkdir", &image, "/new"]);
+    expect(0, &["check", &image]);
 }
 
 #[test]
