@@ -160,12 +160,11 @@ fn add(
     found: &mut Salvage,
 ) -> Result<()> {
     match entry.name {
-        b"." => return Ok(()),
+        b"." | b"" => return Ok(()),
         b".." => {
             found.parent = found.parent.or(Some(entry.inumber));
             return Ok(());
         }
-        b"" => return Ok(()),
         _ => {}
     }
     let (name, ino) = (possible_name(entry.name), entry.inumber);

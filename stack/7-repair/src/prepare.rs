@@ -167,10 +167,11 @@ impl<'r> Repair<'r> {
         let sb = fixed.as_ref().unwrap_or(&read);
         refuse(sb)?;
         let mut plan = Plan::default();
+        let is_lost = !superblocks::is_primary_sound(&*target, &sb.geometry())?;
         let journal = Journal {
             target: &target,
             sb,
-            is_fixed: fixed.is_some(),
+            is_fixed: fixed.is_some() || is_lost,
             zero_log: self.zero_log,
             overlay: &|| self.overlay(&target),
             options: self.options(),
@@ -183,6 +184,9 @@ impl<'r> Repair<'r> {
         if fixed.is_some() {
             superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), sb)?;
             plan.steps.push(superblock_step());
+        } else if is_lost && replayed.is_some() {
+            // The replay needed one: the survey finds nothing wrong with it.
+            plan.steps.push(primary_step());
         }
         let cleared = replayed.as_ref().and_then(|replayed| replayed.cleared.as_ref());
         if let Some(sb) = cleared {
@@ -319,6 +323,18 @@ fn superblock_step() -> Step {
         kind: StepKind::Superblock,
         what: "write fields of the primary superblock as its copies have them".into(),
         evidence: vec!["all copies agree on what mkfs sets once".into()],
+        lost: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+/// Returns the step of a primary that a replay has written again.
+fn primary_step() -> Step {
+    Step {
+        id: "superblock.0".into(),
+        kind: StepKind::Superblock,
+        what: "write the primary superblock again".into(),
+        evidence: vec!["the superblock that the check used, and the replayed journal".into()],
         lost: Vec::new(),
         findings: Vec::new(),
     }

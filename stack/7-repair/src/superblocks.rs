@@ -86,6 +86,13 @@ pub(crate) fn write(
     Ok(dev.write_at(at, &sector(geo, sb))?)
 }
 
+/// Returns true if the primary on `dev` is sound by itself.
+pub(crate) fn is_primary_sound(dev: &dyn BlockDevice, geo: &Geometry) -> Result<bool> {
+    let mut sector = vec![0; geo.sectsize()];
+    dev.read_at(ByteOffset(0), &mut sector)?;
+    Ok(Superblock::verify(&sector, AgNumber(0)).is_ok())
+}
+
 /// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None`
 /// if that changes nothing. A field on which the copies differ stays, and so do those that Linux
 /// changes in the primary alone (sizes, stripe, quota, features, counters).
