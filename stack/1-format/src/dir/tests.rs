@@ -230,7 +230,8 @@ fn dots_and_names_are_verified_separately() {
     let g = block_v5();
     let mut bad = g.block.clone();
     bad[0x69] = b'/';
-    assert_eq!(salvage(&bad, &g.geo).count(), 6, "all names but the one with a slash");
+    assert!(Data::verify(&bad, &g.ctx(), None).is_err());
+    assert_eq!(salvage(&bad, &g.geo).count(), 7, "all names, and the one with a slash");
     let data = Data::verify(&g.block, &g.ctx(), None).unwrap();
     assert_eq!(data.verify_dots(&g.ctx(), Ino(1)).unwrap_err().check.0, "dir.data.dot");
     let dotless = broken(&g.block, 0x59, b"x", Some(data::CRC_OFFSET));
