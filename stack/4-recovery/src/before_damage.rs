@@ -31,11 +31,11 @@ const NAMED_MAX: usize = 1 << 20;
 /// The replay of a journal up to the first damage.
 #[derive(Clone, Debug)]
 pub struct BeforeDamage {
-    /// What was replayed; `None` if nothing can be.
+    /// The replay of the transactions before the damage; `None` without any.
     pub replay: Option<Replay>,
     /// The first damage; `None` if all of the journal was replayed.
     pub damage: Option<JournalDamage>,
-    /// What cannot be replayed.
+    /// The records behind the damage.
     pub lost: Lost,
 }
 

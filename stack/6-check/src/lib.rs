@@ -11,7 +11,7 @@
 //! | 2 | `groups`, `btree`, `freespace`, `chunks` | AG headers, free-space and inode btrees |
 //! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
-//! | 5 | `space`, `owners`, `rmaps`, `refcounts`, `disputes` | each block has one use, as the btrees record |
+//! | 5 | `space`, `owners`, `rmaps`, `refcounts`, `disputes` | each block has one use, as recorded |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! `fork_map` reads the map of one fork, for a repair. Threads take allocation groups, runs of

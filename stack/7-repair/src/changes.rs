@@ -34,6 +34,19 @@ pub(crate) fn changed(overlay: &OverlayDevice, sector: usize) -> Result<Vec<Rang
     Ok(ranges)
 }
 
+/// Sorts ranges, and joins those that touch.
+pub(crate) fn merged<At: Ord + Copy>(mut ranges: Vec<Range<At>>) -> Vec<Range<At>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<At>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -21,6 +21,7 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_format::rmap::{self, owner};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, index};
 
+use crate::changes::merged;
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
 use crate::superblocks;
@@ -233,22 +234,14 @@ fn clip(range: &Range<ByteOffset>, window: &Range<ByteOffset>) -> Range<ByteOffs
 }
 
 /// Merges ranges, and cuts them into pieces that an undo record can hold.
-fn pieces(mut ranges: Vec<Range<ByteOffset>>) -> Vec<Range<ByteOffset>> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<ByteOffset>> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
+fn pieces(ranges: Vec<Range<ByteOffset>>) -> Vec<Range<ByteOffset>> {
     let cut = |range: Range<ByteOffset>| {
         let end = range.end.0;
         (range.start.0..end)
             .step_by(RECORD_MAX)
             .map(move |start| ByteOffset(start)..ByteOffset(end.min(start + RECORD_MAX as u64)))
     };
-    merged.into_iter().flat_map(cut).collect()
+    merged(ranges).into_iter().flat_map(cut).collect()
 }
 
 #[cfg(test)]

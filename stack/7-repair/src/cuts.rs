@@ -10,6 +10,7 @@ use xfskit_format::inode::{self, Dinode, FileType, InodeFlags2, InodeMut};
 use xfskit_units::{FileOff, Ino};
 
 use crate::attributes;
+use crate::changes::merged;
 use crate::claims::{self, Loser};
 use crate::damage::{Damage, Damages};
 use crate::directories;
@@ -79,14 +80,9 @@ fn set_flag(layer: &mut Layer<'_, '_>, ino: Ino) -> Result<bool> {
 }
 
 fn flag_step(ino: Ino) -> Step {
-    Step {
-        id: format!("inode.{ino}"),
-        kind: StepKind::Inode,
-        what: format!("set the flag reflink of inode {ino}"),
-        evidence: vec!["the rmapbt or the refcountbt has its blocks as shared".into()],
-        lost: Vec::new(),
-        findings: Vec::new(),
-    }
+    let what = format!("set the flag reflink of inode {ino}");
+    let evidence = "the rmapbt or the refcountbt has its blocks as shared";
+    Step::lossless(format!("inode.{ino}"), StepKind::Inode, what, evidence)
 }
 
 /// Cuts what an inode loses out of its maps. Returns `None` if its maps are damaged, so that it was
@@ -201,19 +197,6 @@ fn copied(
     }
     kept.sort_unstable_by_key(|extent| extent.startoff);
     Ok(kept)
-}
-
-/// Sorts ranges and joins those that touch.
-fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
 }
 
 /// Returns a map without ranges of the file, which ascend.

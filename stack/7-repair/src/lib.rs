@@ -15,7 +15,7 @@
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
 //! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
-//! | `claims`, `cuts` | blocks that several forks claim: which claims hold, and the others cut out |
+//! | `claims`, `cuts` | blocks that several forks claim: which hold; the others are cut out |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |
 //! | `tree`, `orphans` | directories with several names; inodes without a name |
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |

@@ -107,6 +107,24 @@ impl Plan {
 }
 
 impl Step {
+    /// Returns a step that loses nothing, with one piece of evidence.
+    pub(crate) fn lossless(
+        id: impl Into<String>,
+        kind: StepKind,
+        what: impl Into<String>,
+        evidence: &str,
+    ) -> Self {
+        let evidence = vec![evidence.to_owned()];
+        Self {
+            id: id.into(),
+            kind,
+            what: what.into(),
+            evidence,
+            lost: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
     /// Returns the step with the findings that it repairs.
     pub(crate) fn for_findings(self, findings: Vec<Finding>) -> Self {
         Self { findings, ..self }

@@ -318,26 +318,16 @@ impl<'r> Repair<'r> {
 }
 
 fn superblock_step() -> Step {
-    Step {
-        id: "superblock.fields".into(),
-        kind: StepKind::Superblock,
-        what: "write fields of the primary superblock as its copies have them".into(),
-        evidence: vec!["all copies agree on what mkfs sets once".into()],
-        lost: Vec::new(),
-        findings: Vec::new(),
-    }
+    let what = "write fields of the primary superblock as its copies have them";
+    let evidence = "all copies agree on what mkfs sets once";
+    Step::lossless("superblock.fields", StepKind::Superblock, what, evidence)
 }
 
 /// Returns the step of a primary that a replay has written again.
 fn primary_step() -> Step {
-    Step {
-        id: "superblock.0".into(),
-        kind: StepKind::Superblock,
-        what: "write the primary superblock again".into(),
-        evidence: vec!["the superblock that the check used, and the replayed journal".into()],
-        lost: Vec::new(),
-        findings: Vec::new(),
-    }
+    let what = "write the primary superblock again";
+    let evidence = "the superblock that the check used, and the replayed journal";
+    Step::lossless("superblock.0", StepKind::Superblock, what, evidence)
 }
 
 /// Refuses, by name, what a repair does not write yet.
