@@ -25,6 +25,8 @@ pub(crate) const BATCH_MIN: usize = 128 << 10;
 /// Size in bytes at which growing memory becomes page-aligned. The contents of smaller files are
 /// left to the page cache, because closing such a file would wait for the device.
 const ALIGN_FROM: usize = 1 << 20;
+/// The same for a part of something large. For a smaller one, a page more would be too much memory.
+const ALIGN_PART_FROM: usize = 64 << 10;
 
 /// A file opened for writes that bypass the page cache.
 #[derive(Debug)]
@@ -67,6 +69,19 @@ impl Direct {
     }
 }
 
+/// Returns, for each of the `pieces` of a run of neighbours, whether it belongs to a stretch that
+/// should be written past the page cache: aligned, and no shorter than `least` bytes.
+pub(crate) fn stretches(pieces: &[(ByteOffset, &[u8])], least: usize) -> Vec<bool> {
+    let is_aligned = |(offset, bytes): &(ByteOffset, &[u8])| aligned(*offset, [*bytes], ALIGN);
+    let mut direct = Vec::with_capacity(pieces.len());
+    for stretch in pieces.chunk_by(|piece, next| is_aligned(piece) == is_aligned(next)) {
+        let len: usize = stretch.iter().map(|(_, bytes)| bytes.len()).sum();
+        let is_direct = len >= least && stretch.first().is_some_and(is_aligned);
+        direct.resize(direct.len() + stretch.len(), is_direct);
+    }
+    direct
+}
+
 /// Returns true if all of `pieces`, which follow each other from `offset` on, are aligned to
 /// `align` bytes in memory and on the device.
 fn aligned<'b>(
@@ -82,11 +97,19 @@ fn aligned<'b>(
 
 /// A buffer that begins at a page of memory, so that a device can take it without a copy: from its
 /// creation on, or from [the size](Self::ALIGN) at which a growing buffer is worth it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AlignedBuf {
     /// Grows within its capacity only, so that it does not move.
     bytes: Vec<u8>,
     from: usize,
+    /// Size in bytes from which on the buffer is aligned.
+    align_from: usize,
+}
+
+impl Default for AlignedBuf {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), from: 0, align_from: ALIGN_FROM }
+    }
 }
 
 impl AlignedBuf {
@@ -98,21 +121,26 @@ impl AlignedBuf {
     pub fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGN];
         let from = bytes.as_ptr().addr().next_multiple_of(ALIGN) - bytes.as_ptr().addr();
-        let mut aligned = Self { bytes, from };
+        let mut aligned = Self { bytes, from, align_from: 0 };
         aligned.bytes.truncate(from + len);
         aligned
     }
 
-    /// Copies `bytes` into a buffer with `capacity`, aligned if that is large.
-    fn with_capacity(bytes: &[u8], capacity: usize) -> Self {
-        if capacity < ALIGN_FROM {
-            return Self { bytes: bytes.to_vec(), from: 0 };
+    /// Makes an empty buffer for a part of something large: it is aligned at a smaller size.
+    pub fn part_of_large() -> Self {
+        Self { align_from: ALIGN_PART_FROM, ..Self::default() }
+    }
+
+    /// Copies `bytes` into a buffer with `capacity`, aligned if that reaches `align_from`.
+    fn with_capacity(bytes: &[u8], capacity: usize, align_from: usize) -> Self {
+        if capacity < align_from {
+            return Self { bytes: bytes.to_vec(), from: 0, align_from };
         }
         let mut room: Vec<u8> = Vec::with_capacity(capacity + ALIGN);
         let from = room.as_ptr().addr().next_multiple_of(ALIGN) - room.as_ptr().addr();
         room.resize(from, 0);
         room.extend_from_slice(bytes);
-        Self { bytes: room, from }
+        Self { bytes: room, from, align_from }
     }
 
     /// Resizes the buffer to `len` bytes; new bytes are zero. Small buffers are not aligned: a page
@@ -130,8 +158,8 @@ impl AlignedBuf {
 
     /// Reserves memory for `len` bytes, and keeps a large buffer aligned.
     fn reserve(&mut self, len: usize) {
-        if len >= ALIGN_FROM && self.from + len > self.bytes.capacity() {
-            *self = Self::with_capacity(self, len.next_power_of_two());
+        if len >= self.align_from && self.from + len > self.bytes.capacity() {
+            *self = Self::with_capacity(self, len.next_power_of_two(), self.align_from);
         }
     }
 
@@ -148,7 +176,7 @@ impl AlignedBuf {
 
 impl From<&[u8]> for AlignedBuf {
     fn from(bytes: &[u8]) -> Self {
-        Self::with_capacity(bytes, bytes.len())
+        Self::with_capacity(bytes, bytes.len(), ALIGN_FROM)
     }
 }
 
@@ -186,6 +214,25 @@ mod tests {
             }
         }
         assert!(!aligned(ByteOffset(512), [&AlignedBuf::new(MIN)[..]], ALIGN));
+        let mut part = AlignedBuf::part_of_large();
+        part.resize(ALIGN_PART_FROM);
+        assert!(aligned(ByteOffset(0), [&part[..]], ALIGN));
+    }
+
+    #[test]
+    fn only_long_aligned_stretches_of_a_run_go_past_the_page_cache() {
+        let buf = AlignedBuf::new(5 * ALIGN);
+        let piece = |from: usize, len: usize| (ByteOffset(from as u64), &buf[from..from + len]);
+        let run = [
+            piece(0, ALIGN),
+            piece(ALIGN, ALIGN),
+            piece(2 * ALIGN, ALIGN / 2),
+            piece(2 * ALIGN + ALIGN / 2, ALIGN / 2),
+            piece(3 * ALIGN, ALIGN),
+        ];
+        assert_eq!(stretches(&run, 2 * ALIGN), [true, true, false, false, false]);
+        assert_eq!(stretches(&run, ALIGN), [true, true, false, false, true]);
+        assert_eq!(stretches(&run, 3 * ALIGN), [false; 5]);
     }
 
     #[test]

@@ -234,6 +234,37 @@ impl FileDevice {
         let mut slices: Vec<_> = run.iter_mut().map(|(_, io)| IoSliceMut::new(io.buf)).collect();
         rustix::io::preadv2(&self.file, &mut slices, start, flags).is_ok_and(|got| got == want)
     }
+
+    /// Writes a run of neighbours, in parts: past the page cache what is long and aligned, else
+    /// through it. Returns how many pieces each part has, and whether all of it was written.
+    fn write_run(&self, run: &[(ByteOffset, &[u8])]) -> Vec<(usize, bool)> {
+        let want: usize = run.iter().map(|(_, bytes)| bytes.len()).sum();
+        let device = self.direct(want, direct::BATCH_MIN);
+        let direct = match device {
+            Some(_) => direct::stretches(run, direct::BATCH_MIN),
+            None => vec![false; run.len()],
+        };
+        let mut rest = run;
+        let parts = direct.chunk_by(|one, next| one == next);
+        parts
+            .map(|part| {
+                let (now, later) = rest.split_at(part.len());
+                rest = later;
+                let device = device.filter(|_| part.first() == Some(&true));
+                (now.len(), self.write_part(now, device))
+            })
+            .collect()
+    }
+
+    /// Writes neighbours by one request, to `direct` if it is given and takes them. Returns true if
+    /// all of it was written.
+    fn write_part(&self, part: &[(ByteOffset, &[u8])], direct: Option<&Direct>) -> bool {
+        let Some(&(start, _)) = part.first() else { return true };
+        let want: usize = part.iter().map(|(_, bytes)| bytes.len()).sum();
+        let slices: Vec<_> = part.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
+        direct.is_some_and(|direct| direct.write_pages(start, &slices) == want)
+            || rustix::io::pwritev(&self.file, &slices, start.0).is_ok_and(|n| n == want)
+    }
 }
 
 /// Returns [`Error::InUse`] if the system reports `busy`, else [`Error::Open`].
@@ -376,19 +407,16 @@ impl BlockDevice for FileDevice {
             .chunk_by(|&i, &next| ends_at(i) == Some(batch[next].0))
             .flat_map(|run| run.chunks(IOV_MAX));
         for run in runs {
-            let want: usize = run.iter().map(|&i| batch[i].1.len()).sum();
-            let slices: Vec<_> = run.iter().map(|&i| IoSlice::new(batch[i].1)).collect();
-            let start = batch[run[0]].0;
-            let direct = self.direct(want, direct::BATCH_MIN);
-            if direct.is_some_and(|direct| direct.write_pages(start, &slices) == want) {
-                continue;
-            }
-            let wrote = rustix::io::pwritev(&self.file, &slices, start.0);
-            if !wrote.is_ok_and(|n| n == want) {
-                // A part failed or was short: single requests find out which.
-                for &i in run {
-                    results[i] = self.write_at(batch[i].0, batch[i].1);
+            let pieces: Vec<_> = run.iter().map(|&i| batch[i]).collect();
+            let mut done = 0;
+            for (part, wrote) in self.write_run(&pieces) {
+                if !wrote {
+                    // A part failed or was short: single requests find out which.
+                    for &i in &run[done..done + part] {
+                        results[i] = self.write_at(batch[i].0, batch[i].1);
+                    }
                 }
+                done += part;
             }
         }
         results

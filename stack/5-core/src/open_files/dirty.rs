@@ -147,8 +147,21 @@ impl Dirty {
         {
             return start;
         }
-        self.runs.insert(block, AlignedBuf::default());
+        self.runs.insert(block, self.empty_run(block));
         block
+    }
+
+    /// Returns an empty run that begins at `block`. A file that is longer than a run is large.
+    fn empty_run(&self, block: FileOff) -> AlignedBuf {
+        let is_large = self.byte(block).0 >= RUN_MAX.0;
+        if is_large { AlignedBuf::part_of_large() } else { AlignedBuf::default() }
+    }
+
+    /// Returns a run that begins at `block` with a copy of `bytes`.
+    fn copied_run(&self, block: FileOff, bytes: &[u8]) -> AlignedBuf {
+        let mut run = self.empty_run(block);
+        run.extend_from_slice(bytes);
+        run
     }
 
     /// Moves the blocks of `range` to a [`Dirty`] of their own.
@@ -166,7 +179,7 @@ impl Dirty {
         }
         // Runs that only begin or end in the range.
         for (start, part) in self.parts(range.clone()) {
-            taken.insert(start, part.into());
+            taken.insert(start, self.copied_run(start, part));
         }
         self.remove(range);
         taken
@@ -197,7 +210,7 @@ impl Dirty {
             let bytes = |block: FileOff| self.bytes(block.distance_from(start)).index();
             let (kept, tail) = (bytes(gone.start), bytes(gone.end));
             if gone.end < whole.end {
-                self.runs.insert(gone.end, (&run[tail..]).into());
+                self.runs.insert(gone.end, self.copied_run(gone.end, &run[tail..]));
             }
             if gone.start > start {
                 run.resize(kept);
