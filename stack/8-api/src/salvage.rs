@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
-use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_block::{BlockDevice, OpenMode, OverlayDevice};
 use xfskit_copy::{self as copy, Event, GetOptions, SkippedCount};
+use xfskit_recovery::{BeforeDamage, replay_before_damage};
 use xfskit_target as target;
+use xfskit_units::ByteLen;
 
 use crate::builder::{cancel_method, progress_method};
 use crate::cancel_device::CancelDevice;
@@ -25,12 +27,14 @@ use crate::{CancelToken, Error, ErrorKind, Progress, Result, Volume, VolumeOptio
 
 /// Maximum number of damages that are kept. A damaged volume may have any number.
 const DAMAGES_MAX: usize = 100_000;
+/// Memory for what the replay of a damaged journal changes; more goes to a file without a name.
+const OVERLAY_MAX: ByteLen = ByteLen(256 << 20);
 
 /// Copies all that can be read of a damaged volume: a builder. The target is opened for reading,
 /// and nothing is repaired.
 ///
-/// A lost primary superblock is replaced by a secondary in memory, a dirty journal is replayed in
-/// memory. Files that no directory names any more go below `lost+found` in the destination.
+/// A lost primary superblock is replaced by a secondary in memory. A dirty journal is replayed in
+/// memory, a damaged one up to its first damage. Files that no directory names any more go below `lost+found` in the destination.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), xfskit::Error> {
@@ -65,8 +69,8 @@ pub struct Salvaged {
     pub skipped: Vec<SkippedCount>,
     /// The group of the superblock by which the volume was read, if the primary is damaged.
     pub secondary_superblock: Option<u32>,
-    /// The reason why the journal was not replayed. The newest changes are missing then, and what
-    /// they touched may be inconsistent.
+    /// The part of the journal that was not replayed, and the reason. The newest changes are missing
+    /// then, and what they touched may be inconsistent.
     pub journal: Option<String>,
     /// The damage, in the order in which it was met.
     pub damages: Vec<Damage>,
@@ -140,13 +144,13 @@ impl fmt::Display for Salvaged {
         writeln!(
             f,
             "{files} files and directories, {} copied",
-            target::size::format(xfskit_units::ByteLen(*bytes))
+            target::size::format(ByteLen(*bytes))
         )?;
         if let Some(agno) = self.secondary_superblock {
             writeln!(f, "the primary superblock is damaged; read by the copy in group {agno}")?;
         }
         if let Some(reason) = &self.journal {
-            writeln!(f, "the journal was not replayed, its changes are missing: {reason}")?;
+            writeln!(f, "the journal: {reason}")?;
         }
         if let Some(lost_found) = &self.lost_found {
             writeln!(f, "{unnamed} that no directory names, in {}", lost_found.display())?;
@@ -227,7 +231,7 @@ impl<'c> Salvage<'c> {
         run.end(done)
     }
 
-    /// Opens the volume: with its journal replayed in memory, or if that cannot be done, without.
+    /// Opens the volume, with its journal replayed in memory as far as that can be done.
     fn open(&self, target: &Path) -> Result<Run<'_, 'c>> {
         let device =
             target::open(&parse(target.as_os_str())?, OpenMode::ReadOnly).map_err(Error::new)?;
@@ -240,10 +244,15 @@ impl<'c> Salvage<'c> {
             Err(_) if cancel.is_cancelled() => return Err(Error::new(Cause::Cancelled)),
             Err(error) if error.kind() != ErrorKind::NotXfs => {
                 // The first error tells more, if this fails too.
-                let Ok(volume) = options.recovery(false).open_device(device, None) else {
+                let options = options.recovery(false);
+                let Ok(volume) = options.open_device(Arc::clone(&device), None) else {
                     return Err(error);
                 };
-                report.journal = Some(error.to_string());
+                let part = (self.log.is_none()).then(|| replay_part(&volume, &device, &options));
+                let (volume, reason) = part.flatten().unwrap_or_else(|| {
+                    (volume, format!("not replayed, its changes are missing: {error}"))
+                });
+                report.journal = Some(reason);
                 volume
             }
             opened => opened?,
@@ -263,6 +272,29 @@ impl<'c> Salvage<'c> {
         let (done, report) = (AtomicU64::new(0), Mutex::new(report));
         Ok(Run { control: &self.control, volume, total, done, report })
     }
+}
+
+/// Replays the damaged journal of `volume` up to the damage, in memory. Returns the volume then, and
+/// what is missing; `None` if nothing can be replayed.
+fn replay_part(
+    volume: &Volume,
+    device: &Arc<dyn BlockDevice>,
+    options: &VolumeOptions,
+) -> Option<(Volume, String)> {
+    let sb = volume.owner.volume().superblock();
+    let view = || {
+        let overlay = OverlayDevice::new(Arc::clone(device));
+        Ok(Arc::new(overlay.limited_to(OVERLAY_MAX, &std::env::temp_dir())))
+    };
+    let (overlay, done) = replay_before_damage(&sb, view).ok()?;
+    let BeforeDamage { replay, damage, lost } = done;
+    let (replay, damage) = (replay.filter(|replay| replay.transactions > 0)?, damage?);
+    let volume = options.open_device(overlay, None).ok()?;
+    let reason = format!(
+        "{} transactions were replayed, {} behind the damage were not: {}",
+        replay.transactions, lost.transactions, damage.fault
+    );
+    Some((volume, reason))
 }
 
 impl Run<'_, '_> {
