@@ -51,6 +51,7 @@ pub mod writer;
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::log::record::{next_cycle, previous_cycle};
 use xfskit_format::{Corruption, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
@@ -142,6 +143,19 @@ impl<'d> Log<'d> {
     /// Returns the cycle in which block `at`, which lies before the head, was written.
     pub fn cycle_of(&self, at: LogBlock) -> u32 {
         heal::cycle_before_head(self.head(), at)
+    }
+
+    /// Returns the cycle of the first block, if Linux does not find the head by it: Linux expects
+    /// that of the head, or one beside it. The block may belong to a record that nothing needs any
+    /// more.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn misleading_cycle(&self) -> Result<Option<u32>> {
+        let head = self.head().cycle();
+        let known = [previous_cycle(head), head, next_cycle(head)];
+        let first = self.ring.cycle(LogBlock(0))?;
+        Ok(Some(first).filter(|first| !known.contains(first)))
     }
 
     /// Returns true if nothing needs to be recovered.

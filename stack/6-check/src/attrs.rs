@@ -166,7 +166,7 @@ fn check_leaf(
             let wanted = "an attribute that was finished";
             let found = "it was being set when power failed, and is not seen; the next change of the \
                          attributes clears it";
-            vol.sink.warning(ctx.fail("attr.leaf.incomplete", wanted, found));
+            vol.sink.error(ctx.fail("attr.leaf.incomplete", wanted, found));
             continue;
         }
         check_name(vol, &ctx, attr.flags, attr.name);

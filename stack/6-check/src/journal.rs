@@ -49,6 +49,11 @@ pub(crate) fn check(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
         let found = format!("changes from {} to {} wait for replay", log.tail(), log.head());
         vol.sink.warning(vol.ctx(at).fail("log.dirty", wanted, found));
     }
+    if let Ok(Some(cycle)) = log.misleading_cycle() {
+        let expected =
+            Expected::Described(format!("{}, or one beside it", log.head().cycle()).into());
+        vol.sink.report(Severity::Error, vol.ctx(at).corruption("log.cycle", expected, cycle));
+    }
     // A damaged record keeps all records behind it from being replayed.
     for transaction in log.transactions() {
         match transaction {

@@ -61,6 +61,7 @@ use parking_lot::Mutex;
 use xfskit_block::BlockDevice;
 use xfskit_format::Corruption;
 use xfskit_format::sb::{SbError, Superblock};
+use xfskit_format::sb_search::Rebuilt;
 use xfskit_units::{AgNumber, index};
 
 pub use finding::{Finding, Healing};
@@ -155,6 +156,12 @@ pub fn check(
 /// As [`check`].
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock, Error> {
     superblocks::find(dev, false).map(|primary| primary.sb)
+}
+
+/// Returns the superblock that its copies on `dev` show, whatever the primary has; `None` if no
+/// copy is found.
+pub fn superblock_copy(dev: &dyn BlockDevice) -> Option<Rebuilt> {
+    superblocks::find_copy(dev)
 }
 
 /// Checks like [`check`], and returns also what the files of the volume use, whatever its btrees

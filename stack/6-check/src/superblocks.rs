@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use xfskit_block::BlockDevice;
 use xfskit_format::corruption::{CheckId, Severity};
 use xfskit_format::sb::{self, SbError, Superblock};
-use xfskit_format::sb_search::{self, Source};
+use xfskit_format::sb_search::{self, Rebuilt, Source};
 use xfskit_format::{Corruption, Ctx, Expected, Location};
 use xfskit_units::features::{Features2, Incompat, VersionNum};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
@@ -66,15 +66,19 @@ pub(crate) fn find(dev: &dyn BlockDevice, heal: bool) -> Result<Primary, Error> 
     if matches!(error, SbError::UnknownFeature { .. } | SbError::Unsupported(_)) {
         return Err(error.into());
     }
-    let source = Source {
-        size: dev.size().0,
-        read: &|offset, buf| dev.read_at(ByteOffset(offset), buf).is_ok(),
-        skip_hole: &|offset| dev.skip_hole(ByteOffset(offset)).0,
-    };
-    let copy = sb_search::find_copy(&source).ok_or(error)?;
+    let copy = find_copy(dev).ok_or(error)?;
     let mut sector = vec![0; usize::from(copy.sb.sectsize.get())];
     dev.read_at(ByteOffset(0), &mut sector)?;
     Ok(Primary { sb: copy.sb, corruptions: Vec::new(), refused: Some((sector, corruption)) })
+}
+
+/// Returns the superblock that the copies on `dev` show, whatever the primary has.
+pub(crate) fn find_copy(dev: &dyn BlockDevice) -> Option<Rebuilt> {
+    sb_search::find_copy(&Source {
+        size: dev.size().0,
+        read: &|offset, buf| dev.read_at(ByteOffset(offset), buf).is_ok(),
+        skip_hole: &|offset| dev.skip_hole(ByteOffset(offset)).0,
+    })
 }
 
 /// Reads the alternative copies of the primary. Returns the newest that passes, rewritten if `heal`
@@ -156,10 +160,12 @@ fn check_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     let needs = "the free-inode btree beside inobtcount";
     let sound = !features.inobtcount() || features.finobt();
     vol.sink.error(ctx.require("sb.features_ro_compat", sound, needs, "inobtcount alone"));
-    if vol.log_clean {
-        let stale = sb.features_log_incompat.get();
-        if vol.geo.v5() && stale != 0 {
-            vol.sink.warning(ctx.eq_hex("sb.features_log_incompat", 0u32, stale));
+    if vol.log_clean && vol.geo.v5() {
+        // Linux clears the bits that it knows at the next mount.
+        let stale = features.log_incompat;
+        let id = "sb.features_log_incompat";
+        if vol.sink.error(ctx.eq_hex(id, 0u32, sb.unknown_log_incompat().bits())) {
+            vol.sink.warning(ctx.eq_hex(id, 0u32, stale.bits()));
         }
     }
 }
@@ -390,11 +396,9 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
     }
     report_feature_words(vol, ctx, primary, sb);
     let (ours, theirs) = (primary.features(), sb.features());
-    sink.warning(ctx.eq_hex(
-        "sb.features_log_incompat",
-        ours.log_incompat.bits(),
-        theirs.log_incompat.bits(),
-    ));
+    // Linux sets a bit in the primary alone while its journal may need it.
+    let stray = theirs.log_incompat.difference(ours.log_incompat);
+    sink.error(ctx.eq_hex("sb.features_log_incompat", 0u32, stray.bits()));
     let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
     sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));
     sink.error(ctx.lsn("sb.lsn", sb.lsn()));

@@ -24,6 +24,8 @@ pub(crate) struct Salvage {
     pub attributes: Vec<Attribute>,
     /// Names whose values are lost.
     pub without_value: Vec<Vec<u8>>,
+    /// Names that a change which was not finished has left: readers ignore them.
+    pub unfinished: Vec<Vec<u8>>,
     /// Blocks or entries that are damaged.
     pub damaged: usize,
 }
@@ -129,14 +131,15 @@ fn salvage_leaf(
 ) -> Result<()> {
     for entry in leaf.entries {
         let attr = leaf.attr(entry).filter(|attr| is_name(attr.name));
+        if let Some(attr) = attr.filter(|attr| attr.is_incomplete()) {
+            found.unfinished.push(attr.name.to_vec());
+            continue;
+        }
         let attr = attr.filter(|attr| attr.hash(view.geo) == entry.hashval.get());
         let Some((attr, namespace)) = attr.and_then(|attr| Some((attr, attr.namespace()?))) else {
             found.damaged += 1;
             continue;
         };
-        if attr.is_incomplete() {
-            continue;
-        }
         match attr.value {
             AttrValue::Local(value) => found.add(namespace, attr.name, value.to_vec()),
             AttrValue::Remote { valueblk, valuelen } => {
@@ -197,6 +200,17 @@ pub(crate) fn set_parents(attributes: &mut Vec<Attribute>, links: &[Link]) {
     attributes.retain(|attr| attr.namespace != Namespace::Parent);
     let pointers = links.iter().map(|n| NewAttr::parent(n.dir, n.generation, n.name.clone()));
     attributes.extend(pointers);
+}
+
+/// Returns what the attributes are made again of, in words.
+pub(crate) fn evidence(found: &Salvage) -> Vec<String> {
+    let mut evidence = vec![format!("{} attributes that can be read", found.attributes.len())];
+    for name in &found.unfinished {
+        let name = String::from_utf8_lossy(name);
+        evidence
+            .push(format!("{name:?} is INCOMPLETE: its change was not finished, and is undone"));
+    }
+    evidence
 }
 
 /// Returns what is lost of the attributes of inode `ino`.

@@ -52,17 +52,27 @@ impl Classes {
         let agno = finding.corruption.at.agno;
         let of_group = OF_GROUP.iter().any(|prefix| id.starts_with(prefix));
         match agno {
-            Some(agno) if of_group && !matches!(id, "block.claimed-twice" | "inobt.free") => {
+            Some(agno) if of_group && !is_of_file(&finding) => {
                 self.groups.entry(agno).or_default().push(finding);
             }
             Some(agno) if id.starts_with("sb.") && agno.0 > 0 => {
                 self.secondaries.entry(agno).or_default().push(finding);
             }
             _ if id.starts_with("sb.") => self.primary.push(finding),
-            _ => match Wrong::of(&finding) {
+            _ => match Wrong::of(&finding).filter(|wrong| wrong.map().is_none()) {
                 Some(wrong) => self.inodes.push((wrong, finding)),
                 None => self.beyond.push(finding),
             },
         }
+    }
+}
+
+/// Returns true if it is about an inode, or about blocks that files claim; those that a btree of a
+/// group has as its own are not.
+fn is_of_file(finding: &Finding) -> bool {
+    match finding.corruption.check.0 {
+        "inobt.free" => true,
+        "block.claimed-twice" => finding.corruption.at.what == "block",
+        _ => false,
     }
 }

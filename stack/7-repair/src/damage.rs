@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xfskit_check::Finding;
-use xfskit_format::{Expected, Fork, Value};
+use xfskit_format::{Expected, Fork, Value, inode};
 use xfskit_units::Ino;
 
 use crate::inodes::Wrong;
@@ -40,7 +40,8 @@ pub(crate) type Damages = BTreeMap<Ino, Damage>;
 pub(crate) fn of(beyond: &mut Vec<Finding>) -> Damages {
     let mut damages = Damages::new();
     for finding in std::mem::take(beyond) {
-        let part = Part::of(&finding).filter(|_| Wrong::of(&finding).is_none());
+        let counter = Wrong::of(&finding).is_some_and(|wrong| wrong.map().is_none());
+        let part = Part::of(&finding).filter(|_| !counter);
         match part.zip(finding.corruption.at.ino) {
             Some((part, ino)) => damages.entry(ino).or_default().add(part, finding),
             None => beyond.push(finding),
@@ -104,6 +105,17 @@ impl Damage {
     /// be read.
     pub(crate) fn is_of_map(&self) -> bool {
         self.findings.iter().any(|finding| finding.corruption.check.0.starts_with("bmbt."))
+    }
+
+    /// Sets the counters of extents that count blank records. Returns the forks.
+    pub(crate) fn set_counters(&self, bytes: &mut [u8]) -> Vec<Fork> {
+        let wrong = self.findings.iter().filter_map(Wrong::of);
+        let set = wrong.filter(|wrong| wrong.put(bytes)).filter_map(|wrong| wrong.map());
+        let forks: Vec<_> = set.collect();
+        if !forks.is_empty() {
+            inode::stamp(bytes);
+        }
+        forks
     }
 
     /// Returns true if the LSN of the inode is ahead of the journal.

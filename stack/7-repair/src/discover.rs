@@ -1,13 +1,19 @@
-//! Inode chunks of a group whose inode btrees are lost.
+//! Inode chunks of a group whose inode btrees are lost, or lack some.
 //!
 //! Each inode of version 5 has its own number, the volume's UUID and a checksum, so that the block
 //! of an inode is known by itself. Inodes that were deleted with their chunk may be on the disk
 //! still: only blocks that the rmapbt has as inodes count, or, without it, blocks that no
 //! free-space btree has as free. A chunk in which no inode is in use is left out: its blocks become
 //! free.
+//!
+//! An inobt that can be read may have lost records: the AGI counts more inodes, or the finobt has
+//! chunks that it lacks. Then the files of the other chunks show which blocks hold old inodes.
+
+use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_check::{GroupSurvey, Run};
+use xfskit_check::{Finding, GroupSurvey, Run};
+use xfskit_format::corruption::{Expected, Value};
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
 use xfskit_format::inode::{CRC_OFFSET, Dinode, MAGIC};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Geometry};
@@ -36,6 +42,55 @@ impl Evidence {
             Self::Inodes => "inodes with right checksums; no btree shows where they may be",
         }
     }
+}
+
+/// Returns true if the inobt of a group cannot be trusted, though it can be read.
+pub(crate) fn is_doubtful(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| {
+        let corruption = &finding.corruption;
+        match (corruption.check.0, &corruption.expected, &corruption.found) {
+            ("agi.count", Expected::Exactly(Value::Number(present)), Value::Number(count)) => {
+                count > present
+            }
+            (id, ..) => OF_CHUNKS.contains(&id),
+        }
+    })
+}
+
+/// Checks of records of the inobt: where they fail, chunks are wrong or missing.
+const OF_CHUNKS: [&str; 8] = [
+    "finobt.extra",
+    "inobt.align",
+    "inobt.chunk",
+    "inobt.count",
+    "inobt.holemask",
+    "inobt.numrecs",
+    "inobt.overlap",
+    "inobt.rec",
+];
+
+/// Takes chunks away whose blocks files use: these hold old inodes, which were not overwritten.
+pub(crate) fn drop_old(geo: &Geometry, survey: &GroupSurvey, chunks: &mut Vec<Chunk>) {
+    let mut files: Vec<Range<u32>> = Vec::new();
+    for rec in survey.owners.iter().filter(|rec| rec.inode().is_some()) {
+        let (start, end) = (rec.start().0, rec.start().0.saturating_add(rec.len().0));
+        match files.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => files.push(start..end),
+        }
+    }
+    let is_of_file = |agbno: u32| {
+        let behind = files.partition_point(|range| range.start <= agbno);
+        behind.checked_sub(1).is_some_and(|at| agbno < files[at].end)
+    };
+    let per_block = geo.inopblock().min(INODES_PER_CHUNK);
+    chunks.retain(|chunk| {
+        let slots = (0..INODES_PER_CHUNK).step_by(per_block as usize);
+        let mut there = slots.filter(|slot| chunk.present() >> slot & 1 == 1);
+        !there.any(|slot| {
+            is_of_file(geo.agino_to_agb(AgIno(chunk.startino.0.saturating_add(slot))).0)
+        })
+    });
 }
 
 /// Returns the inode chunks of a group, by number.
@@ -153,5 +208,52 @@ impl Found<'_> {
             return AgIno(agino.0 / INODES_PER_CHUNK * INODES_PER_CHUNK);
         }
         self.chunks.last().filter(inside).map_or(agino, |chunk| chunk.startino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xfskit_format::rmap;
+
+    use super::*;
+
+    #[test]
+    fn old_inodes_in_blocks_of_a_file_are_no_chunk() {
+        let geo = xfskit_units::example::geometry();
+        let chunk = |agbno: u32| Chunk {
+            startino: geo.agb_to_agino(AgBlock(agbno)),
+            holemask: 0,
+            count: 64,
+            freecount: 0,
+            free: 0,
+        };
+        let blocks = INODES_PER_CHUNK.div_ceil(geo.inopblock());
+        let used = |start: u32, len: u32, owner: u64| rmap::Rec {
+            startblock: start.into(),
+            blockcount: len.into(),
+            owner: owner.into(),
+            offset: 0.into(),
+        };
+        let owners = vec![
+            used(64, blocks, rmap::owner::INODES),
+            used(128, 4 * blocks, 131),
+            used(128 + blocks, 1, 132),
+        ];
+        let survey = GroupSurvey {
+            agno: AgNumber(0),
+            owners,
+            shared: Vec::new(),
+            disputes: Vec::new(),
+            chunks: Vec::new(),
+            chunks_complete: true,
+            recorded_inodes: None,
+            recorded_free: None,
+            recorded_files: None,
+            unlinked: None,
+        };
+        let all = [64, 128 + 3 * blocks, 256, 128 + 4 * blocks].map(chunk);
+        let mut chunks = all.to_vec();
+        drop_old(&geo, &survey, &mut chunks);
+        assert_eq!(chunks, [all[0], all[2], all[3]]);
     }
 }

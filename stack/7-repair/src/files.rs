@@ -207,6 +207,7 @@ impl Layer<'_, '_> {
         let Some(mut bytes) = self.view.inode(ino)? else { return Ok(Mended::BeyondUse) };
         let old = bytes.clone();
         let ctx = self.view.ctx(ino);
+        let blank = damage.set_counters(&mut bytes);
         let Some(fields) = core_fields::mend(&mut bytes, &ctx, ino, kind) else {
             return Ok(Mended::BeyondUse);
         };
@@ -225,7 +226,8 @@ impl Layer<'_, '_> {
             return Ok(step.map_or(Mended::BeyondUse, |step| Mended::Step(Box::new(step))));
         }
         let mut step = core_step(ino, &inode, &fields);
-        let [data, attr] = [Fork::Data, Fork::Attr].map(|f| self.view.map(&inode, ino, f));
+        let nblocks = Dinode::parse(&old, self.view.geo).map_or(0, |inode| inode.nblocks().0);
+        let [data, attr] = self.maps(ino, &inode, &blank, nblocks);
         if data.whole && attr.whole && !damage.is_of_map() {
             let counts = [data.extents.len() as u64, attr.extents.len() as u64];
             if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
@@ -250,6 +252,17 @@ impl Layer<'_, '_> {
             Err(Error::NoFit { .. }) => Ok(Mended::BeyondUse),
             result => result.map(|()| Mended::Step(Box::new(step))),
         }
+    }
+
+    /// Returns the maps of both forks. Those of `blank` had blank records: if the inode counted more
+    /// blocks than both have, these were records that are lost.
+    fn maps(&self, ino: Ino, inode: &Dinode<'_>, blank: &[Fork], nblocks: u64) -> [ForkMap; 2] {
+        let mut maps = [Fork::Data, Fork::Attr].map(|fork| self.view.map(inode, ino, fork));
+        let mapped = maps[0].blocks().saturating_add(maps[1].blocks());
+        for (map, fork) in maps.iter_mut().zip([Fork::Data, Fork::Attr]) {
+            map.whole &= nblocks <= mapped || !blank.contains(&fork);
+        }
+        maps
     }
 
     /// Returns the map of a fork: as it is if it is whole, or as the rmapbts have it if that agrees
@@ -353,7 +366,7 @@ impl Layer<'_, '_> {
         names: &[Link],
     ) -> Result<Step> {
         let mut found = attributes::salvage(self.view, inode, ino)?;
-        let mut evidence = vec![format!("{} attributes that can be read", found.attributes.len())];
+        let mut evidence = attributes::evidence(&found);
         if self.view.geo.features.parent() {
             attributes::set_parents(&mut found.attributes, names);
             evidence.push("the entries that name it, for its parent pointers".into());

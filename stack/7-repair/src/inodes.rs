@@ -2,6 +2,7 @@
 
 use xfskit_block::BlockDevice;
 use xfskit_check::Finding;
+use xfskit_format::Fork;
 use xfskit_format::corruption::{Expected, Value};
 use xfskit_format::inode::{CRC_OFFSET, CoreV3, InodeFlags2};
 use xfskit_units::{ByteOffset, Geometry, Ino};
@@ -51,6 +52,16 @@ impl Wrong {
         }
     }
 
+    /// Returns the fork whose map cannot be read while the counter is wrong, because it counts
+    /// blank records.
+    pub(crate) fn map(&self) -> Option<Fork> {
+        match self.counter {
+            Counter::Extents => Some(Fork::Data),
+            Counter::AttrExtents => Some(Fork::Attr),
+            Counter::Links | Counter::Blocks => None,
+        }
+    }
+
     /// Returns the name of the field.
     pub(crate) fn field(&self) -> &'static str {
         match self.counter {
@@ -87,7 +98,8 @@ impl Wrong {
         Ok(true)
     }
 
-    fn put(&self, inode: &mut [u8]) -> bool {
+    /// Puts the right value into the bytes of the inode. Returns false if it cannot hold it.
+    pub(crate) fn put(&self, inode: &mut [u8]) -> bool {
         let Ok((v3, _)) = CoreV3::mut_from_prefix(inode) else { return false };
         let large = v3.flags2.get() & InodeFlags2::NREXT64.bits() != 0;
         let core = &mut v3.core;

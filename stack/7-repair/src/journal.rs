@@ -17,7 +17,7 @@ use xfskit_check::{self as check, Finding};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::log::item::Intent;
 use xfskit_format::log::item::intent::Work;
-use xfskit_format::log::record::{BLOCK, cycle_of, next_cycle, previous_cycle};
+use xfskit_format::log::record::{BLOCK, next_cycle};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Value};
 use xfskit_log::{Cleared, Log};
@@ -107,7 +107,7 @@ impl Journal<'_> {
         let ahead = zeroed(&log, &geo, self.sb);
         Ok(match ahead {
             Some(damage) => State::Damaged(damage.into()),
-            None if !is_found_by_linux(&**self.target, &geo, log.head())? => State::Hidden,
+            None if is_hidden(&log)? => State::Hidden,
             None if log.is_clean() => State::Clean,
             None => State::Dirty,
         })
@@ -180,14 +180,9 @@ fn zeroed(log: &Log<'_>, geo: &Geometry, sb: &Superblock) -> Option<JournalDamag
     Some(nothing_before(*fault))
 }
 
-/// Returns true if the first block has a cycle with which Linux looks for the head; it may be that
-/// of a record that nothing needs any more.
-fn is_found_by_linux(dev: &dyn BlockDevice, geo: &Geometry, head: Lsn) -> Result<bool> {
-    let Some(start) = geo.log_daddr() else { return Ok(true) };
-    let mut first = [0; BLOCK];
-    dev.read_at(start.byte_offset(), &mut first)?;
-    let known = [previous_cycle(head.cycle()), head.cycle(), next_cycle(head.cycle())];
-    Ok(known.contains(&cycle_of(&first)))
+/// Returns true if Linux does not find the head of a journal.
+fn is_hidden(log: &Log<'_>) -> Result<bool> {
+    Ok(log.misleading_cycle().map_err(|error| failed(&error))?.is_some())
 }
 
 /// Returns the newest position that the journal, or the superblock, names.

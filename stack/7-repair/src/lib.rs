@@ -21,6 +21,7 @@
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |
 //! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
+//! | `primary` | fields of the primary, by its copies and by the volume |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
 //! | [`commit`] | the order of writing |
@@ -50,6 +51,7 @@ mod links;
 mod orphans;
 pub mod plan;
 pub mod prepare;
+mod primary;
 mod room;
 mod steps;
 mod superblocks;

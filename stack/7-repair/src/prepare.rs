@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_check::{self as check, Finding, KnownChunks, Progress, Report, Silent, Survey};
+use xfskit_check::{
+    self as check, Finding, GroupSurvey, KnownChunks, Progress, Report, Silent, Survey,
+};
 use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
 
@@ -19,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::{Journal, Replayed};
 use crate::plan::{Plan, Step, StepKind};
+use crate::primary::{self, Primary};
 use crate::steps::Changes;
 use crate::superblocks;
 use crate::view::View;
@@ -162,15 +165,13 @@ impl<'r> Repair<'r> {
     /// [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is no error: see
     /// [`Prepared::is_clean`].
     pub fn prepare(&self, target: Arc<dyn BlockDevice>) -> Result<Prepared> {
-        let read = check::superblock(&*target)?;
-        let fixed = superblocks::agreed(&*target, &read)?;
-        let sb = fixed.as_ref().unwrap_or(&read);
-        refuse(sb)?;
+        let Primary { sb, step: fixed } = primary::read(&*target)?;
+        refuse(&sb)?;
         let mut plan = Plan::default();
         let is_lost = !superblocks::is_primary_sound(&*target, &sb.geometry())?;
         let journal = Journal {
             target: &target,
-            sb,
+            sb: &sb,
             is_fixed: fixed.is_some() || is_lost,
             zero_log: self.zero_log,
             overlay: &|| self.overlay(&target),
@@ -181,9 +182,12 @@ impl<'r> Repair<'r> {
             Some(replayed) => self.overlay(&(Arc::clone(&replayed.overlay) as _)),
             None => self.overlay(&target),
         };
-        if fixed.is_some() {
-            superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), sb)?;
-            plan.steps.push(superblock_step());
+        if let Some(step) = fixed {
+            // A journal was replayed with it.
+            if replayed.is_none() {
+                superblocks::write(&*overlay, &sb.geometry(), AgNumber(0), &sb)?;
+            }
+            plan.steps.push(step);
         } else if is_lost && replayed.is_some() {
             // The replay needed one: the survey finds nothing wrong with it.
             plan.steps.push(primary_step());
@@ -277,11 +281,19 @@ impl<'r> Repair<'r> {
     fn surveyed(&self, dev: &dyn BlockDevice, known: &mut Known) -> Result<Surveyed> {
         let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
         let (mut before, mut survey, mut classes) = self.survey(dev, chunks, None)?;
-        let lost: Vec<_> = survey.groups.iter().filter(|group| !group.chunks_complete).collect();
+        let is_doubtful = |agno: AgNumber| {
+            let findings = classes.groups.get(&agno).map_or(&[][..], |findings| &findings[..]);
+            !known.chunks.contains_key(&agno) && discover::is_doubtful(findings)
+        };
+        let is_lost = |group: &&GroupSurvey| !group.chunks_complete || is_doubtful(group.agno);
+        let lost: Vec<_> = survey.groups.iter().filter(is_lost).collect();
         if !lost.is_empty() {
             let geo = survey.superblock.geometry();
             for group in lost {
-                let (chunks, by) = discover::chunks(dev, &geo, group)?;
+                let (mut chunks, by) = discover::chunks(dev, &geo, group)?;
+                if group.chunks_complete {
+                    discover::drop_old(&geo, group, &mut chunks);
+                }
                 known.chunks.insert(group.agno, chunks);
                 known.evidence.insert(group.agno, by);
             }
@@ -315,12 +327,6 @@ impl<'r> Repair<'r> {
         let overlay = OverlayDevice::new(Arc::clone(target));
         Arc::new(overlay.limited_to(self.memory, &self.spill_dir))
     }
-}
-
-fn superblock_step() -> Step {
-    let what = "write fields of the primary superblock as its copies have them";
-    let evidence = "all copies agree on what mkfs sets once";
-    Step::lossless("superblock.fields", StepKind::Superblock, what, evidence)
 }
 
 /// Returns the step of a primary that a replay has written again.

@@ -48,7 +48,11 @@ impl Changes<'_> {
                 classes.beyond.push(finding);
             }
         }
-        let sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
+        let mut sb = superblocks::counted(self.overlay, self.geo, &self.survey.superblock)?;
+        if classes.primary.iter().any(|finding| finding.corruption.check.0 == "sb.lsn") {
+            // One ahead of the journal would not be valid.
+            sb.lsn = 0.into();
+        }
         self.make_superblock(&sb, classes.primary, has_groups)?;
         for (agno, findings) in classes.secondaries {
             self.make_secondary(&sb, agno, findings)?;

@@ -5,13 +5,13 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agi::{self, Agi};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::features::Incompat;
-use xfskit_units::{AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
+use xfskit_units::{AgNumber, ByteOffset, Daddr, Geometry};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Result;
 
-/// Returns `sb` with the counters that the groups on `dev` give, and without the mark that a repair
-/// is due.
+/// Returns `sb` with the counters that the groups on `dev` give, without the mark that a repair is
+/// due, and without features of the journal, which is clean.
 pub(crate) fn counted(
     dev: &dyn BlockDevice,
     geo: &Geometry,
@@ -33,6 +33,7 @@ pub(crate) fn counted(
     }
     let mut sb = sb.clone();
     (sb.icount, sb.ifree, sb.fdblocks) = (icount.into(), ifree.into(), fdblocks.into());
+    sb.features_log_incompat = 0.into();
     Ok(without_mark(&sb))
 }
 
@@ -91,64 +92,4 @@ pub(crate) fn is_primary_sound(dev: &dyn BlockDevice, geo: &Geometry) -> Result<
     let mut sector = vec![0; geo.sectsize()];
     dev.read_at(ByteOffset(0), &mut sector)?;
     Ok(Superblock::verify(&sector, AgNumber(0)).is_ok())
-}
-
-/// Returns `sb`, the primary, with the fields that mkfs sets once as all copies have them; `None`
-/// if that changes nothing. A field on which the copies differ stays, and so do those that Linux
-/// changes in the primary alone (sizes, stripe, quota, features, counters).
-pub(crate) fn agreed(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Superblock>> {
-    let copies = copies(dev, sb)?;
-    if copies.len() < COPIES_MIN {
-        return Ok(None);
-    }
-    let agreed = with_fixed_fields(sb, &copies);
-    let sector = self::sector(&agreed.geometry(), &agreed);
-    let is_sound = Superblock::verify(&sector, AgNumber(0)).is_ok();
-    Ok(Some(agreed).filter(|agreed| agreed != sb && is_sound))
-}
-
-/// Copies that outweigh the primary.
-const COPIES_MIN: usize = 2;
-
-/// Returns the copies that are sound.
-fn copies(dev: &dyn BlockDevice, sb: &Superblock) -> Result<Vec<Superblock>> {
-    let geo = sb.geometry();
-    let mut copies = Vec::new();
-    let mut sector = vec![0; geo.sectsize()];
-    for agno in geo.ags().skip(1) {
-        let at = sb::location(&geo, agno).daddr.map_or(ByteOffset(0), Daddr::byte_offset);
-        if at.saturating_plus(ByteLen(sector.len() as u64)).0 > dev.size().0 {
-            break;
-        }
-        dev.read_at(at, &mut sector)?;
-        let copy = Superblock::verify(&sector, agno).ok();
-        copies.extend(copy.filter(|copy| copy.uuid == sb.uuid).cloned());
-    }
-    Ok(copies)
-}
-
-fn with_fixed_fields(sb: &Superblock, copies: &[Superblock]) -> Superblock {
-    let mut sb = sb.clone();
-    macro_rules! take {
-        ($is_set:expr, $($field:ident)*) => {$(
-            let mut values = copies.iter().map(|copy| copy.$field).filter($is_set);
-            if let Some(value) = values.next()
-                && values.all(|other| other == value)
-            {
-                sb.$field = value;
-            }
-        )*};
-    }
-    take!(
-        |_| true,
-        blocksize blocklog sectsize sectlog inodesize inodelog inopblock inopblog dirblklog
-        agblocks agblklog rextsize logstart logblocks logsectsize logsectlog logsunit inoalignmt
-        spino_align features_compat
-    );
-    // mkfs writes most copies before there is a root directory, and some before the two inodes
-    // behind it.
-    take!(|ino| ![0, u64::MAX].contains(&ino.get()), rootino);
-    let root = sb.rootino.get();
-    (sb.rbmino, sb.rsumino) = (root.saturating_add(1).into(), root.saturating_add(2).into());
-    sb
 }

@@ -242,7 +242,7 @@ table! {
             repair "Metadata corruption detected at N, xfs_attr3_leaf block N/N";
         "attr.leaf.valuelen" Error "a remote value is at most 64 KiB long",
             repair "remote block for attributes of inode N is missing";
-        "attr.leaf.incomplete" Warning "each attribute was finished",
+        "attr.leaf.incomplete" Error "each attribute was finished",
             repair "attribute entry #N in attr block N, inode N is INCOMPLETE";
         "attr.unreached" Warning "each block of the attribute fork is reached",
             repair "attribute block used/count inconsistency - N/N",

@@ -98,8 +98,8 @@ table! {
         "sb.features_incompat" Error
             "the incompatible features are those of all copies, and none asks for repair",
             repair "Sparse inode alignment (N) should be zero.";
-        "sb.features_log_incompat" Warning
-            "no journal feature is left on a clean volume, in any copy",
+        "sb.features_log_incompat" Error Warning
+            "no journal feature is left on a clean volume, in any copy; a warning for known bits",
             repair "would sync log incompat feature in AG N super, N != N";
         "sb.qflags" Error "the quota flags exist in this version, and accounting has a quota inode",
             repair "Version N of Super block has XFS_OQUOTA bits.";
@@ -138,6 +138,8 @@ table! {
         "log.blocks" Error "the journal has two sectors at least",
             unplanted "no volume has a journal of one sector";
         "log.dirty" Warning "no change waits for replay";
+        "log.cycle" Error
+            "the first block has the cycle of the head, or one beside it, by which Linux looks for it";
         "log.record.magicno" Error "a record header where one must be";
         "log.record.version" Error "the version of a record: 1 or 2";
         "log.record.fmt" Error
