@@ -15,8 +15,10 @@ use crate::pages::{Pages, Part, parts};
 use crate::spill::Spill;
 use crate::{forward, plain};
 
-/// Size of a page in bytes, the unit in which the device below is copied.
+/// Size of a page in bytes.
 const PAGE: u64 = 4096;
+/// Size of a page in bytes where sectors must stay apart.
+const SECTOR: u64 = 512;
 
 /// A writable view of a device whose changes live in memory and end with the view.
 ///
@@ -24,6 +26,8 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub struct OverlayDevice {
     base: Arc<dyn BlockDevice>,
+    /// Size of a page in bytes, the unit in which the device below is copied.
+    page: u64,
     changed: Pages,
     limited: Option<Limited>,
 }
@@ -40,26 +44,36 @@ struct Limited {
 impl OverlayDevice {
     /// Makes a view of `base` without changes.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, changed: Pages::new(PAGE), limited: None }
+        Self::with_pages(base, PAGE)
+    }
+
+    /// Makes a view like [`new`](Self::new) that copies no more than the sectors that are written,
+    /// of 512 bytes. The sources of the sectors beside them stay apart.
+    pub fn by_sectors(base: Arc<dyn BlockDevice>) -> Self {
+        Self::with_pages(base, SECTOR)
+    }
+
+    fn with_pages(base: Arc<dyn BlockDevice>, page: u64) -> Self {
+        Self { base, page, changed: Pages::new(page), limited: None }
     }
 
     /// Keeps the changes to about `memory` bytes of memory. More go to a file without a name in
     /// `dir`, if one can be made there.
     pub fn limited_to(self, memory: ByteLen, dir: &Path) -> Self {
-        let spill = Spill::new(PAGE, dir.to_owned());
+        let spill = Spill::new(self.page, dir.to_owned());
         Self { limited: Some(Limited { memory, spill, writer: Mutex::default() }), ..self }
     }
 
-    /// Returns the written ranges in bytes, ascending and merged. They are rounded out to 4 KiB and
-    /// end with the device.
+    /// Returns the written ranges in bytes, ascending and merged. They are rounded out to whole
+    /// pages, and end with the device.
     pub fn changed_ranges(&self) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         let mut starts = self.changed.offsets();
         let spilled = self.limited.iter().flat_map(|limited| limited.spill.pages());
-        starts.extend(spilled.map(|page| ByteOffset(page * PAGE)));
+        starts.extend(spilled.map(|page| ByteOffset(page * self.page)));
         starts.sort_unstable();
         for start in starts {
-            let end = ByteOffset((start.0 + PAGE).min(self.size().0));
+            let end = ByteOffset((start.0 + self.page).min(self.size().0));
             match ranges.last_mut() {
                 Some(last) if last.end == start => last.end = end,
                 _ => ranges.push(start..end),
@@ -90,7 +104,7 @@ impl OverlayDevice {
     /// Writes to the part of a page where memory is limited.
     fn write_limited(&self, limited: &Limited, part: Part, buf: &[u8]) -> Result<()> {
         let Limited { memory, spill, .. } = limited;
-        let start = ByteOffset(part.page * PAGE);
+        let start = ByteOffset(part.page * self.page);
         let is_in_memory = self.changed.touches(start, ByteLen(1));
         let has_room = self.changed.resident() < *memory;
         if !is_in_memory && (!has_room || spill.holds(part.page)) {
@@ -121,8 +135,8 @@ impl BlockDevice for OverlayDevice {
             return offset;
         }
         let spilled = self.limited.iter().flat_map(|limited| limited.spill.pages());
-        let spilled = spilled.filter(|page| (page + 1) * PAGE > offset.0);
-        let written = spilled.map(|page| ByteOffset(page * PAGE).max(offset)).min();
+        let spilled = spilled.filter(|page| (page + 1) * self.page > offset.0);
+        let written = spilled.map(|page| ByteOffset(page * self.page).max(offset)).min();
         self.changed.next(offset).into_iter().chain(written).fold(below, ByteOffset::min)
     }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
@@ -142,7 +156,7 @@ impl BlockDevice for OverlayDevice {
             return self.changed.write(offset, buf, |at, page| self.copy_up(at, page));
         };
         let _writer = limited.writer.lock();
-        parts(PAGE, offset, buf.len()).try_for_each(|part| {
+        parts(self.page, offset, buf.len()).try_for_each(|part| {
             let buf = &buf[part.in_buf.clone()];
             self.write_limited(limited, part, buf)
         })

@@ -55,7 +55,7 @@ impl Pass<'_> {
         if is_in_place(disk, &item.core, self.lsn, self.geo.v5()) {
             self.counts.in_place += 1;
         } else {
-            self.write_core(disk, item);
+            write_core(disk, item, self.lsn, self.geo.v5());
             write_forks(disk, item, ctx, Layout::of(&self.geo))?;
             if self.geo.v5() {
                 inode::stamp(disk);
@@ -68,20 +68,6 @@ impl Pass<'_> {
         let disk = sectors.get(range).unwrap_or_default();
         self.pieces.saw_inode(disk, ino, &self.geo);
         self.change_owner(item, disk, ctx)
-    }
-
-    /// Copies the logged core over the one on disk. The unlinked pointer is kept; the CRC is
-    /// computed later.
-    fn write_core(&self, disk: &mut [u8], item: &Inode<'_>) {
-        let core = item.core.to_disk();
-        disk[..NEXT_UNLINKED_OFFSET].copy_from_slice(&core[..NEXT_UNLINKED_OFFSET]);
-        if self.geo.v5() {
-            disk[BEHIND_CRC].copy_from_slice(&core[BEHIND_CRC]);
-            disk[LSN_OFFSET..][..8].copy_from_slice(&self.lsn.0.to_be_bytes());
-            disk[PAD2].fill(0);
-        } else {
-            disk[FLUSHITER_OFFSET..][..2].fill(0);
-        }
     }
 
     /// Writes empty inodes over a whole chunk, unless a part of it was freed later.
@@ -128,6 +114,25 @@ fn is_in_place(disk: &[u8], logged: &LogDinode, current: Lsn, v5: bool) -> bool 
     let on_disk = bytes::be16(disk, FLUSHITER_OFFSET).unwrap_or(0);
     let wrapped = on_disk == u16::MAX && logged.flushiter() < u16::MAX / 2;
     logged.flushiter() < on_disk && !wrapped
+}
+
+/// Copies the logged core over that of the inode `disk`, with the LSN of its transaction. The
+/// unlinked pointer is kept; the CRC is computed later. Without effect if `disk` is too short.
+pub fn write_core(disk: &mut [u8], item: &Inode<'_>, lsn: Lsn, v5: bool) {
+    let core = item.core.to_disk();
+    let mut put = |range: Range<usize>, bytes: &[u8]| {
+        if let Some(place) = disk.get_mut(range) {
+            place.copy_from_slice(bytes);
+        }
+    };
+    put(0..NEXT_UNLINKED_OFFSET, &core[..NEXT_UNLINKED_OFFSET]);
+    if v5 {
+        put(BEHIND_CRC, &core[BEHIND_CRC]);
+        put(LSN_OFFSET..LSN_OFFSET + 8, &lsn.0.to_be_bytes());
+        put(PAD2, &[0; PAD2.end - PAD2.start]);
+    } else {
+        put(FLUSHITER_OFFSET..FLUSHITER_OFFSET + 2, &[0; 2]);
+    }
 }
 
 /// Copies the logged forks over those of the inode `disk`, whose core is in place already.

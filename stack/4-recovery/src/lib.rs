@@ -52,7 +52,7 @@ mod restamp;
 
 pub use before_damage::{BeforeDamage, Lost, replay_before_damage};
 pub use error::{Error, JournalDamage, Result};
-pub use inode::write_forks;
+pub use inode::{write_core, write_forks};
 pub use options::{OnReplay, ReplayOptions};
 pub use pass::{Counts, for_items};
 pub use replay::{Replay, open_log, replay, replay_if};

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::agf::{self, Agf};
 use xfskit_format::corruption::{CheckId, Severity};
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Rebuilt, Source};
@@ -204,16 +205,21 @@ pub(crate) struct Difference {
 pub(crate) type Compared = (AgNumber, Vec<Difference>);
 
 /// Reports differences between the secondaries and the primary. If all secondaries have the same
-/// other value, the primary is wrong.
+/// other value, the primary is wrong, unless it is a larger size and the groups are there.
 pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
     let primary_ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
+    let has_last_group = has_last_group(vol);
     let says = |copy: &Compared, other: &Difference| {
         copy.1.iter().any(|difference| (difference.id, difference.copy) == (other.id, other.copy))
     };
     for (place, (agno, differences)) in copies.iter().enumerate() {
         for difference in differences {
             let Difference { id, primary, copy } = *difference;
-            let all = copies.len() > 1 && copies.iter().all(|other| says(other, difference));
+            // An interrupted growth leaves the old sizes in the copies.
+            let is_size = matches!(id, "sb.dblocks" | "sb.agcount");
+            let is_grown = is_size && primary > copy && has_last_group;
+            let all =
+                copies.len() > 1 && !is_grown && copies.iter().all(|other| says(other, difference));
             if !all {
                 let ctx = vol.ctx(sb::location(&vol.geo, *agno));
                 vol.sink.error(ctx.eq(id, primary, copy));
@@ -224,6 +230,16 @@ pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
             }
         }
     }
+}
+
+/// Returns true if the last group of the primary is there, with the length that it gives.
+fn has_last_group(vol: &Volume<'_>) -> bool {
+    let last = AgNumber(vol.geo.agcount.saturating_sub(1));
+    let at = agf::location(&vol.geo, last);
+    let mut sector = vec![0; vol.geo.sectsize()];
+    let length = vol.geo.ag_length(last);
+    vol.quiet().read(at, &mut sector)
+        && Agf::verify(&sector, &vol.ctx(at), last).is_ok_and(|agf| agf.length.get() == length)
 }
 
 /// Checks the superblock of group `agno`. Returns its differences from the primary, if it can be

@@ -47,6 +47,13 @@ impl Classes {
         classes
     }
 
+    /// Returns all findings.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let groups = self.groups.values().chain(self.secondaries.values()).flatten();
+        let inodes = self.inodes.iter().map(|(_, finding)| finding);
+        groups.chain(&self.primary).chain(inodes).chain(&self.beyond)
+    }
+
     fn add(&mut self, finding: Finding) {
         let id = finding.corruption.check.0;
         let agno = finding.corruption.at.agno;

@@ -1,6 +1,7 @@
 //! The order of writing.
 //!
 //! 1. The undo file gets every range that will be overwritten, and is made durable.
+//!    Then the device rewrites damaged blocks of which it has a sound copy.
 //! 2. A dirty journal: all that its replay changes is written in place, then the journal itself,
 //!    which is clean from then on. A crash before that leaves one that is replayed again. A damaged
 //!    journal is written as a whole, on a volume that is marked: its first sector becomes zero,
@@ -66,6 +67,10 @@ impl Prepared {
             self.save(target, undo)?;
         }
         let mut done = Committed { ranges: 0, bytes: 0 };
+        if let Some(copies) = &self.copies {
+            copies.write(target).map_err(Error::Commit)?;
+            done.bytes += copies.bytes();
+        }
         if let Some(replayed) = &self.replayed {
             self.write_replayed(target, replayed, &mut done).map_err(Error::Commit)?;
         }
@@ -83,7 +88,7 @@ impl Prepared {
             let len = index(range.end.0 - range.start.0);
             let (mut old, mut mid, mut new) = (vec![0; len], vec![0; len], vec![0; len]);
             let zero = vec![0; len];
-            target.read_at(range.start, &mut old)?;
+            self.found(target).read_at(range.start, &mut old)?;
             self.overlay.base().read_at(range.start, &mut mid)?;
             self.overlay.read_at(range.start, &mut new)?;
             // The journal's first sector is zero for a while.
@@ -92,6 +97,12 @@ impl Prepared {
             undo.add(range.start, &old, &states[..2 + usize::from(is_zeroed)])?;
         }
         undo.finish()
+    }
+
+    /// Returns the device as the repair found it: with the copies that it has of damaged blocks,
+    /// which are not taken back.
+    fn found<'d>(&'d self, target: &'d dyn BlockDevice) -> &'d dyn BlockDevice {
+        self.copies.as_ref().map_or(target, |copies| &**copies)
     }
 
     /// Returns the bytes of the journal.

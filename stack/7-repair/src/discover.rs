@@ -15,7 +15,7 @@ use xfskit_block::BlockDevice;
 use xfskit_check::{Finding, GroupSurvey, Run};
 use xfskit_format::corruption::{Expected, Value};
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
-use xfskit_format::inode::{CRC_OFFSET, Dinode, MAGIC};
+use xfskit_format::inode::{self, CRC_OFFSET, Dinode, MAGIC};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Geometry};
 
 use crate::error::Result;
@@ -121,7 +121,44 @@ pub(crate) fn chunks(
         }
     }
     let in_use = |chunk: &Chunk| chunk.used() != 0;
-    Ok((found.chunks.into_iter().filter(in_use).collect(), evidence))
+    let mut chunks = found.chunks.into_iter().filter(in_use).collect();
+    add_root(dev, geo, survey.agno, &mut chunks)?;
+    Ok((chunks, evidence))
+}
+
+/// Adds the chunk of the root directory, if it is lost with all of its inodes: they are free then,
+/// but the root and the inodes of the realtime device, which are made anew.
+fn add_root(
+    dev: &dyn BlockDevice,
+    geo: &Geometry,
+    agno: AgNumber,
+    chunks: &mut Vec<Chunk>,
+) -> Result<()> {
+    let Some((of_root, root)) = geo.ino_split(geo.rootino) else { return Ok(()) };
+    let is_aligned = geo.features.sparse();
+    let start = if is_aligned { AgIno(root.0 / INODES_PER_CHUNK * INODES_PER_CHUNK) } else { root };
+    let overlaps = |chunk: &Chunk| chunk.startino.0.abs_diff(start.0) < INODES_PER_CHUNK;
+    if of_root != agno || chunks.iter().any(overlaps) {
+        return Ok(());
+    }
+    let made_anew = [Some(geo.rootino), geo.rbmino, geo.rsumino];
+    let mut chunk =
+        Chunk { startino: start, holemask: 0, count: INODES_PER_CHUNK, freecount: 0, free: 0 };
+    let mut bytes = vec![0; geo.inodesize()];
+    for bit in 0..INODES_PER_CHUNK {
+        let ino = geo.agino_to_ino(agno, start.saturating_add(bit));
+        if made_anew.contains(&Some(ino)) {
+            continue;
+        }
+        chunk.free |= 1 << bit;
+        inode::template(&mut bytes, geo, ino, 0);
+        if let Some(at) = geo.ino_to_byte(ino) {
+            dev.write_at(at, &bytes)?;
+        }
+    }
+    chunk.freecount = chunk.free.count_ones();
+    chunks.insert(chunks.partition_point(|before| before.startino < start), chunk);
+    Ok(())
 }
 
 /// Returns where inodes may be.

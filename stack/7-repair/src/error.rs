@@ -20,6 +20,14 @@ pub enum Error {
     /// The volume has a feature that a repair does not write yet.
     #[error("repairing a volume with {0}")]
     Unsupported(String),
+    /// The device ends before the volume does. The superblock is not made smaller.
+    #[error("the device has {has} bytes, and the volume needs {needs}: its end is missing")]
+    Truncated {
+        /// Bytes of the device.
+        has: u64,
+        /// Bytes of the volume.
+        needs: u64,
+    },
     /// The journal cannot be replayed.
     #[error("the journal cannot be replayed: {0}")]
     Journal(String),
@@ -113,6 +121,11 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Device(error) | Self::Commit(error) if error.hint().is_some() => error.hint(),
+            Self::Truncated { needs, .. } => Some(format!(
+                "Nothing was written. Find the rest of the device; or make it as long as the \
+                 volume (`truncate -s {needs}` for an image), and what was there is repaired as \
+                 lost. --salvage copies out what can be read."
+            )),
             _ => self.advice().map(str::to_owned),
         }
     }

@@ -12,13 +12,14 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{Ino, Lsn};
+use xfskit_units::{AgNumber, Ino, Lsn};
 
 use crate::chunk_bits;
 use crate::core_fields;
 use crate::damage::{Damage, Damages};
 use crate::error::{Error, Result};
 use crate::forks::{Content, Forks, Writer};
+use crate::journal_copies::JournalCopies;
 use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
@@ -42,12 +43,14 @@ pub(crate) fn mend(
     dev: &dyn BlockDevice,
     (damages, claimed): (Damages, Vec<Finding>),
     known: &mut KnownChunks,
+    scanned: &BTreeSet<AgNumber>,
+    copies: &JournalCopies<'_>,
     plan: &mut Plan,
 ) -> Result<(bool, Vec<Finding>)> {
     let kept = kept_extents(view, &damages)?;
     let room = Room::new(view.geo, view.survey, &kept);
     let writer = Writer { dev, geo: view.geo, room };
-    let mut layer = Layer { view, writer, known, plan };
+    let mut layer = Layer { view, writer, known, scanned, copies, plan };
     let mut left = Vec::new();
     let (inodes, others) = split(damages, |damage| damage.inode || damage.in_use);
     let (sharing, others) = split(others, |damage| damage.sharing);
@@ -136,6 +139,12 @@ impl Layer<'_, '_> {
             }
         }
         Ok(left)
+    }
+
+    /// Returns true for an inode of a group whose inode btrees are lost: that no inode in use was
+    /// found there does not mean that there was none.
+    fn is_lost_with_group(&self, ino: Ino) -> bool {
+        self.view.geo.ino_split(ino).is_some_and(|(agno, _)| self.scanned.contains(&agno))
     }
 
     fn is_quota_file(&self, ino: Ino) -> bool {
@@ -400,6 +409,8 @@ impl Layer<'_, '_> {
             if ino == root { root } else { parent.or(named).or(found.parent).unwrap_or(root) };
         directories::make(&mut self.writer, self.view, (ino, bytes), parent, &found.entries)?;
         let evidence = directories::evidence(&found);
+        let lost = found.dropped.iter().filter(|(_, ino)| self.is_lost_with_group(*ino));
+        let lost = lost.map(|(link, ino)| format!("inode {ino} ({})", link.shown())).collect();
         self.plan.dropped += found.dropped.len() as u64;
         self.plan.free_names.extend(found.dropped.into_iter().map(|(link, _)| link));
         Ok(Step {
@@ -407,7 +418,7 @@ impl Layer<'_, '_> {
             kind: StepKind::Directory,
             what: format!("make directory {ino} again"),
             evidence,
-            lost: Vec::new(),
+            lost,
             findings: Vec::new(),
         })
     }

@@ -25,8 +25,10 @@ use xfskit_recovery::{BeforeDamage, JournalDamage, replay_before_damage};
 use xfskit_units::{AgNumber, ByteOffset, Geometry, LogBlock, Lsn, index};
 
 use crate::error::{Error, Result};
+use crate::journal_copies;
 use crate::plan::{LostJournal, Plan, Step, StepKind};
 use crate::superblocks;
+use crate::view::View;
 
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
@@ -88,11 +90,33 @@ impl Journal<'_> {
                         | xfskit_core::Error::Superblock(_)
                         | xfskit_core::Error::Unsupported(_)),
                     ) => return Err(failed(&error)),
-                    Err(_) => None,
+                    Err(_) => match self.replayed_with_lost_inodes(plan)? {
+                        Some(overlay) => return Ok(Some(Replayed { overlay, cleared: None })),
+                        None => None,
+                    },
                 }
             }
         };
         self.cut(damage, plan).map(Some)
+    }
+
+    /// Replays the journal on an overlay with the inodes that are lost on the disk and that the
+    /// journal has; `None` if that fails, too.
+    fn replayed_with_lost_inodes(&self, plan: &mut Plan) -> Result<Option<Arc<OverlayDevice>>> {
+        let (overlay, geo) = (self.view()?, self.sb.geometry());
+        let survey =
+            check::Survey { superblock: self.sb.clone(), groups: Vec::new(), complete: false };
+        let view = View { dev: &**self.target, geo: &geo, survey: &survey };
+        let steps = journal_copies::give_inodes_back(view, &*overlay)?;
+        let options = OpenOptions { write: true, ..OpenOptions::default() };
+        if steps.is_empty()
+            || Volume::open(Arc::clone(&overlay) as _, &options).and_then(Volume::close).is_err()
+        {
+            return Ok(None);
+        }
+        plan.steps.extend(steps);
+        plan.steps.push(whole_step(self.zero_log));
+        Ok(Some(overlay))
     }
 
     fn state(&self) -> Result<State> {

@@ -1,14 +1,17 @@
 //! What the repairs of one layer share.
 
+use std::collections::BTreeSet;
+
 use xfskit_check::KnownChunks;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Dinode, Format, InodeMut};
-use xfskit_units::Ino;
+use xfskit_units::{AgNumber, Ino};
 
 use crate::chunk_bits;
 use crate::damage::Damage;
 use crate::error::Result;
 use crate::forks::{Content, Writer};
+use crate::journal_copies::JournalCopies;
 use crate::plan::{Plan, Step, StepKind};
 use crate::view::View;
 
@@ -18,6 +21,9 @@ pub(crate) struct Layer<'l, 'r> {
     pub writer: Writer<'l, 'r>,
     /// Inode chunks whose records are replaced.
     pub known: &'l mut KnownChunks,
+    /// Groups whose inodes were looked for, because their inode btrees are lost.
+    pub scanned: &'l BTreeSet<AgNumber>,
+    pub copies: &'l JournalCopies<'r>,
     pub plan: &'l mut Plan,
 }
 

@@ -9,9 +9,12 @@
 //! | --- | --- |
 //! | [`plan`] | what a repair does, on which evidence |
 //! | [`prepare`] | the order: journal, survey, changes, second check |
+//! | `device_copies` | sound copies that the device has of damaged blocks |
 //! | `journal` | the journal: replayed, or cleared where it is damaged |
 //! | `classes`, `damage` | which findings can be repaired, and by what |
 //! | `view`, `links` | what is read of files, and of the entries that name them |
+//! | `journal_copies`, `block_copy`, `inode_copy` | damaged blocks, as the journal has them |
+//! | `journal_items`, `journal_names` | what the journal still holds; names in it |
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
 //! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
@@ -30,6 +33,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attributes;
+mod block_copy;
 mod changes;
 mod chunk_bits;
 mod claims;
@@ -38,14 +42,19 @@ pub mod commit;
 mod core_fields;
 mod cuts;
 mod damage;
+mod device_copies;
 mod directories;
 mod discover;
 pub mod error;
 mod files;
 mod forks;
 mod groups;
+mod inode_copy;
 mod inodes;
 mod journal;
+mod journal_copies;
+mod journal_items;
+mod journal_names;
 mod layer;
 mod links;
 mod orphans;

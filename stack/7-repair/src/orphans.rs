@@ -1,7 +1,7 @@
 //! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
-//! or an entry that leads nowhere; else in `lost+found`, with type, number and date.
+//! an entry in the journal, or one that leads nowhere; else in `lost+found`, with type, number and date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xfskit_check::Finding;
@@ -14,6 +14,7 @@ use crate::chunk_bits;
 use crate::damage::{Damage, Damages};
 use crate::directories::{self, Kept};
 use crate::error::{Error, Result};
+use crate::journal_names::{self, Names};
 use crate::layer::{self, Layer};
 use crate::plan::{Step, StepKind};
 use crate::view::{Link, View};
@@ -36,6 +37,15 @@ pub(crate) fn attach(layer: &mut Layer<'_, '_>, damages: Damages) -> Result<Vec<
             Some(name) => put_back(layer, &mut places, (ino, kind), name, damage, POINTER),
             None => without.push((ino, kind, damage)),
         }
+    }
+    let mut logged = logged_names(layer, &without)?;
+    let (named, without): (Vec<_>, Vec<_>) =
+        without.into_iter().partition(|(ino, ..)| logged.contains_key(ino));
+    for (ino, kind, damage) in named {
+        let Some((name, lsn)) = logged.remove(&ino) else { continue };
+        layer.plan.free_names.retain(|free| (free.dir, &free.name) != (name.dir, &name.name));
+        let why = format!("transaction {lsn} of the journal has an entry of this name for it");
+        put_back(layer, &mut places, (ino, kind), name, damage, &why);
     }
     let mut free = free_names(layer, &without)?;
     let mut nameless = Vec::new();
@@ -104,6 +114,44 @@ fn recorded_name(layer: &Layer<'_, '_>, ino: Ino) -> Result<Option<Link>> {
         }
     }
     Ok(None)
+}
+
+/// Returns the newest name that the journal shows of each inode, if it fits it by its type, its
+/// directory is there, and has no other entry of that name.
+fn logged_names(layer: &Layer<'_, '_>, orphans: &[(Ino, FileType, Damage)]) -> Result<Names> {
+    let view = layer.view;
+    let Some(journal) = layer.copies.journal() else { return Ok(Names::new()) };
+    let wanted: BTreeSet<Ino> = orphans.iter().map(|(ino, ..)| *ino).collect();
+    let mut names = journal_names::of(journal, view, &wanted)?;
+    for (ino, kind, _) in orphans {
+        let Some((name, _)) = names.get(ino) else { continue };
+        if name.kind != Some(*kind) || !may_be_named(layer, (*ino, *kind), name)? {
+            names.remove(ino);
+        }
+    }
+    let mut taken = BTreeSet::new();
+    names.retain(|_, (name, _)| taken.insert((name.dir, name.name.clone())));
+    Ok(names)
+}
+
+/// Returns true if an inode has links, and a name may be its own: its directory is there, has no
+/// entry of that name, and is the one that ".." of a directory names.
+fn may_be_named(layer: &Layer<'_, '_>, (ino, kind): (Ino, FileType), name: &Link) -> Result<bool> {
+    let view = layer.view;
+    let (Some(bytes), Some(above)) = (view.inode(ino)?, view.inode(name.dir)?) else {
+        return Ok(false);
+    };
+    let inode = Dinode::parse(&bytes, view.geo).filter(|inode| inode.nlink() > 0);
+    let above = Dinode::parse(&above, view.geo);
+    let (Some(inode), Some(above)) = (inode, above) else { return Ok(false) };
+    if name.dir == ino || view.kind(name.dir)? != Some(FileType::Directory) {
+        return Ok(false);
+    }
+    if kind == FileType::Directory && directories::dotdot(view, &inode, ino)? != Some(name.dir) {
+        return Ok(false);
+    }
+    let there = directories::salvage(view, &above, name.dir)?.entries;
+    Ok(there.iter().all(|entry| entry.name != name.name))
 }
 
 /// Returns the free name of each inode that is the only one that fits it: it has its type, and is

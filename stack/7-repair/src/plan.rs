@@ -11,6 +11,8 @@ use crate::view::Link;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
+    /// Another copy of a damaged block or inode is taken: one that the device has, or the journal.
+    Copy,
     /// The journal is replayed, as far as it is whole.
     Journal,
     /// The btrees, the free list and the headers of a group are made again.

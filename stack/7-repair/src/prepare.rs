@@ -16,10 +16,12 @@ use crate::changes::changed;
 use crate::claims;
 use crate::classes::Classes;
 use crate::damage;
+use crate::device_copies::DeviceCopies;
 use crate::discover::{self, Evidence};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::{Journal, Replayed};
+use crate::journal_copies::JournalCopies;
 use crate::plan::{Plan, Step, StepKind};
 use crate::primary::{self, Primary};
 use crate::steps::Changes;
@@ -58,6 +60,8 @@ impl Default for Repair<'_> {
 /// [`commit`](Self::commit).
 #[derive(Debug)]
 pub struct Prepared {
+    /// The target with the copies that it has of damaged blocks.
+    pub(crate) copies: Option<Arc<DeviceCopies>>,
     /// The target with its journal replayed, where that was dirty.
     pub(crate) replayed: Option<Arc<OverlayDevice>>,
     /// The changes, on the target or on what the replay made of it.
@@ -161,13 +165,18 @@ impl<'r> Repair<'r> {
     /// Makes the repair of the volume on `target` on an overlay. The target is not written.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] names a feature that is not written yet; [`Error::Journal`],
-    /// [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is no error: see
+    /// [`Error::Unsupported`] names a feature that is not written yet; [`Error::Truncated`],
+    /// [`Error::Journal`], [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is no error: see
     /// [`Prepared::is_clean`].
     pub fn prepare(&self, target: Arc<dyn BlockDevice>) -> Result<Prepared> {
+        let mut plan = Plan::default();
+        let copies = DeviceCopies::of(&target, self.memory, &self.spill_dir);
+        let taken = copies.as_ref().map_or(Ok(None), |copies| copies.take(&self.options()))?;
+        plan.steps.extend(taken);
+        let target = copies.as_ref().map_or(target, |copies| Arc::clone(copies) as _);
         let Primary { sb, step: fixed } = primary::read(&*target)?;
         refuse(&sb)?;
-        let mut plan = Plan::default();
+        refuse_truncated(&sb, target.size())?;
         let is_lost = !superblocks::is_primary_sound(&*target, &sb.geometry())?;
         let journal = Journal {
             target: &target,
@@ -198,7 +207,9 @@ impl<'r> Repair<'r> {
         }
         let clears_log = cleared.is_some();
         let replayed = replayed.map(|Replayed { overlay, .. }| overlay);
-        let (before, surveyed) = self.mended(&overlay, &mut plan)?;
+        // Behind the damage of a journal newer changes may be lost.
+        let mut of_journal = JournalCopies::new((!clears_log).then_some(&*target));
+        let (before, surveyed) = self.mended(&overlay, &mut of_journal, &mut plan)?;
         let Surveyed { survey, classes, evidence, .. } = surveyed;
         let geo = survey.superblock.geometry();
         let mut changes =
@@ -213,6 +224,7 @@ impl<'r> Repair<'r> {
         let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
         let changed = changed(&overlay, sector)?;
         Ok(Prepared {
+            copies,
             replayed,
             overlay,
             geo,
@@ -240,11 +252,16 @@ impl<'r> Repair<'r> {
 
     /// Repairs inodes and what they hold, layer by layer. Returns the counts of the first survey,
     /// and the last survey.
-    fn mended(&self, overlay: &Arc<OverlayDevice>, plan: &mut Plan) -> Result<(Report, Surveyed)> {
+    fn mended(
+        &self,
+        overlay: &Arc<OverlayDevice>,
+        copies: &mut JournalCopies<'_>,
+        plan: &mut Plan,
+    ) -> Result<(Report, Surveyed)> {
         let mut known = Known::default();
         let mut first = None;
         for _ in 0..LAYERS_MAX {
-            let mut surveyed = self.surveyed(&**overlay, &mut known)?;
+            let mut surveyed = self.surveyed(&**overlay, &mut known, copies, plan)?;
             let before = first.get_or_insert_with(|| surveyed.before.clone()).clone();
             let beyond = &mut surveyed.classes.beyond;
             let (damages, claimed) = (damage::of(beyond), damage::claims(beyond));
@@ -262,8 +279,11 @@ impl<'r> Repair<'r> {
             }
             let beyond = &mut surveyed.classes.beyond;
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
+            let scanned = known.evidence.keys().copied().collect();
+            let damaged = (damages, claimed);
+            let chunks = &mut known.chunks;
             let (changed, left) =
-                files::mend(view, &**overlay, (damages, claimed), &mut known.chunks, plan)?;
+                files::mend(view, &**overlay, damaged, chunks, &scanned, copies, plan)?;
             if !changed {
                 beyond.extend(left);
                 return Ok((before, surveyed));
@@ -271,16 +291,23 @@ impl<'r> Repair<'r> {
             // Groups that become known now are not read again: their findings are kept.
             known.keep(surveyed.classes.groups);
         }
-        let surveyed = self.surveyed(&**overlay, &mut known)?;
+        let surveyed = self.surveyed(&**overlay, &mut known, copies, plan)?;
         let before = first.unwrap_or_else(|| surveyed.before.clone());
         Ok((before, surveyed))
     }
 
     /// Surveys the volume. Where the inode btrees of a group are lost, its inodes are looked for,
     /// and the volume is surveyed with them.
-    fn surveyed(&self, dev: &dyn BlockDevice, known: &mut Known) -> Result<Surveyed> {
+    fn surveyed(
+        &self,
+        dev: &dyn BlockDevice,
+        known: &mut Known,
+        copies: &mut JournalCopies<'_>,
+        plan: &mut Plan,
+    ) -> Result<Surveyed> {
         let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
-        let (mut before, mut survey, mut classes) = self.survey(dev, chunks, None)?;
+        let (mut before, mut survey, mut classes) =
+            self.survey_with_copies(dev, chunks, copies, plan)?;
         let is_doubtful = |agno: AgNumber| {
             let findings = classes.groups.get(&agno).map_or(&[][..], |findings| &findings[..]);
             !known.chunks.contains_key(&agno) && discover::is_doubtful(findings)
@@ -298,7 +325,8 @@ impl<'r> Repair<'r> {
                 known.evidence.insert(group.agno, by);
             }
             known.keep(classes.groups);
-            (before, survey, classes) = self.survey(dev, Some(&known.chunks), None)?;
+            let chunks = Some(&known.chunks);
+            (before, survey, classes) = self.survey_with_copies(dev, chunks, copies, plan)?;
         }
         // The survey does not read the btrees of known groups.
         for agno in known.chunks.keys() {
@@ -307,6 +335,26 @@ impl<'r> Repair<'r> {
         }
         let evidence = known.evidence.clone();
         Ok(Surveyed { before, survey, classes, evidence })
+    }
+
+    /// Surveys the volume, and gives damaged blocks back that the journal has, until there are no
+    /// more: a directory that is given back leads to others.
+    fn survey_with_copies(
+        &self,
+        dev: &dyn BlockDevice,
+        chunks: Option<&KnownChunks>,
+        copies: &mut JournalCopies<'_>,
+        plan: &mut Plan,
+    ) -> Result<(Report, Survey, Classes)> {
+        for _ in 1..LAYERS_MAX {
+            let (report, survey, classes) = self.survey(dev, chunks, None)?;
+            let geo = survey.superblock.geometry();
+            let view = View { dev, geo: &geo, survey: &survey };
+            if !copies.restore(view, dev, classes.findings(), plan)? {
+                return Ok((report, survey, classes));
+            }
+        }
+        self.survey(dev, chunks, None)
     }
 
     fn survey(
@@ -358,6 +406,13 @@ fn refuse(sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a device that ends before the volume does: a superblock that is made smaller would give
+/// up what may be elsewhere.
+fn refuse_truncated(sb: &Superblock, size: ByteLen) -> Result<()> {
+    let needs = sb.geometry().data_bytes();
+    if needs <= size { Ok(()) } else { Err(Error::Truncated { has: size.0, needs: needs.0 }) }
+}
+
 impl Prepared {
     /// Returns what is done, and on which evidence.
     pub fn plan(&self) -> &Plan {
@@ -401,7 +456,8 @@ impl Prepared {
     /// Returns the bytes that a commit writes.
     pub fn bytes(&self) -> u64 {
         let ranges = self.of_replay.iter().chain(&self.changed);
-        ranges.map(|range| range.end.0 - range.start.0).sum()
+        let copies = self.copies.as_ref().map_or(0, |copies| copies.bytes());
+        ranges.map(|range| range.end.0 - range.start.0).fold(copies, u64::saturating_add)
     }
 
     /// Returns the UUID of the volume.

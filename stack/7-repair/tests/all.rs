@@ -5,9 +5,16 @@
 #[allow(dead_code)] // the check uses all of it
 mod common;
 
+mod blocks;
 mod claims;
+mod copies;
 mod crashes;
 mod fields;
+mod grow;
 mod journals;
+mod members;
 mod names;
+mod plans;
 mod planted;
+mod regions;
+mod survivors;

@@ -330,7 +330,10 @@ fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
         Error::Unsupported(_) => ErrorKind::Unsupported,
         Error::Journal(_) | Error::ZeroLog => ErrorKind::JournalDamaged,
         Error::NoRoom { .. } => ErrorKind::StorageFull,
-        Error::NotClean { .. } | Error::Losses { .. } | Error::NoFit { .. } => ErrorKind::Corrupt,
+        Error::NotClean { .. }
+        | Error::Losses { .. }
+        | Error::NoFit { .. }
+        | Error::Truncated { .. } => ErrorKind::Corrupt,
         Error::UndoFile { source, .. } => kind_of_io(source),
         Error::UndoDamaged { .. } | Error::UndoOfOther { .. } | Error::ChangedSince { .. } => {
             ErrorKind::InvalidInput

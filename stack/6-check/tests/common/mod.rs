@@ -31,7 +31,11 @@ pub struct Block {
 impl Image {
     /// Unpacks the kept image `name`.
     pub fn kept(name: &str) -> Self {
-        let bytes = kept::unpack(name);
+        Self::of(kept::unpack(name))
+    }
+
+    /// Takes the bytes of a volume.
+    pub fn of(bytes: Vec<u8>) -> Self {
         let geo = Superblock::verify(&bytes[..512], AgNumber(0)).unwrap().geometry();
         Self { geo, base: Arc::new(kept::memory(&bytes)), bytes }
     }
