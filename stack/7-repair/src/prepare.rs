@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::{Journal, Replayed};
 use crate::plan::{Plan, Step, StepKind};
+use crate::remap;
 use crate::steps::Changes;
 use crate::superblocks;
 use crate::view::View;
@@ -247,19 +248,22 @@ impl<'r> Repair<'r> {
             let geo = surveyed.survey.superblock.geometry();
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
             let disputants = claims::disputants(view);
-            if damages.is_empty() && claimed.is_empty() && disputants.is_empty() {
+            let doubtful = remap::doubtful(view, plan, &damages, &surveyed.classes.inodes);
+            let is_sound = damages.is_empty() && claimed.is_empty();
+            if is_sound && disputants.is_empty() && doubtful.is_empty() {
                 return Ok((before, surveyed));
             }
             let damaged = damages.iter().filter(|(_, d)| d.inode).map(|(ino, _)| ino.0);
-            let owners: BTreeSet<u64> = damaged.chain(disputants).collect();
+            let doubted = doubtful.iter().map(|ino| ino.0);
+            let owners: BTreeSet<u64> = damaged.chain(doubted).chain(disputants).collect();
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
                 surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
             }
             let beyond = &mut surveyed.classes.beyond;
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
-            let (changed, left) =
-                files::mend(view, &**overlay, (damages, claimed), &mut known.chunks, plan)?;
+            let found = (damages, claimed, &doubtful);
+            let (changed, left) = files::mend(view, &**overlay, found, &mut known.chunks, plan)?;
             if !changed {
                 beyond.extend(left);
                 return Ok((before, surveyed));

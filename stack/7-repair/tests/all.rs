@@ -7,7 +7,9 @@ mod common;
 
 mod claims;
 mod crashes;
+mod cycles;
 mod fields;
 mod journals;
+mod maps;
 mod names;
 mod planted;
