@@ -44,12 +44,17 @@ impl MappedFork<'_, '_> {
     }
 
     /// Reads `buf.len()` bytes from file block `fileoff`, from however many extents. Returns `None`
-    /// if a part is a hole or cannot be read.
+    /// if a part is a hole, which is reported, or cannot be read.
     pub(crate) fn read(&self, at: Location, buf: &mut [u8]) -> Option<()> {
         let mut fileoff = at.fileoff?.0;
         let mut rest = buf;
         while !rest.is_empty() {
-            let (daddr, blocks) = self.lookup(fileoff)?;
+            let Some((daddr, blocks)) = self.lookup(fileoff) else {
+                let ctx = self.vol.ctx(Location { fileoff: Some(FileOff(fileoff)), ..at });
+                let mapped = "a block that the fork's map covers";
+                self.vol.sink.error(ctx.require("da.hole", false, mapped, fileoff));
+                return None;
+            };
             let bytes = usize::try_from(blocks << self.vol.geo.blocklog).unwrap_or(usize::MAX);
             let (part, behind) = rest.split_at_mut(bytes.min(rest.len()));
             let sectors = Sectors(part.len() as u64 / 512);

@@ -445,9 +445,11 @@ impl<'w, 'v> Worker<'w, 'v> {
         let per_block = u32::try_from(free_max(geo)).unwrap_or(1).max(1);
         let mut sound = true;
         let mut covered = 0usize;
+        let mut next = freeblk;
         let mut buf = std::mem::take(&mut self.buf);
         for extent in fork.map.iter().filter(|e| e.end().0 > freeblk) {
-            let from = extent.startoff.0.max(freeblk).next_multiple_of(step);
+            let from = (extent.startoff.0 / step * step).max(next);
+            next = extent.end().0.next_multiple_of(step).max(next);
             for fileoff in (from..extent.end().0).step_by(usize::try_from(step).unwrap_or(1)) {
                 let at = fork.location("dir free index", fileoff);
                 let ctx = vol.ctx(at);

@@ -18,7 +18,7 @@ const CLAIMS_MAX: usize = 1 << 17;
 /// Records of one owner that are looked at before a block: those of shared blocks overlap.
 const OVERLAPS_MAX: usize = 16;
 /// Owners whose blocks are chosen again when a group is made again.
-const MADE_AGAIN: [u64; 4] = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
+pub(crate) const MADE_AGAIN: [u64; 4] = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
 
 /// What the btrees of a group record.
 pub(crate) struct Recorded<'r> {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Corruption, Ctx, Fork, Location, bytes};
+use xfskit_format::{Corruption, Ctx, Fork, Location, VerifyResult, bytes};
 use xfskit_units::{FileOff, FsBlock};
 
 use crate::volume::Volume;
@@ -43,7 +43,7 @@ pub(crate) fn walk(
 ) -> bool {
     let Some(room) = inode.fork(fork) else { return true };
     let ctx = vol.ctx(at.fork(fork));
-    let rules = ExtentRules::of(inode, fork);
+    let rules = Rules::of(inode, fork, &ctx);
     match inode.fork_format(fork) {
         Some(Format::Extents) => {
             let records = records(inode, fork, room);
@@ -63,6 +63,32 @@ pub(crate) fn walk(
             walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
         }
         _ => true,
+    }
+}
+
+/// The extents that a fork may have.
+#[derive(Clone, Copy)]
+struct Rules {
+    extents: ExtentRules,
+    /// The file block behind the last space of a directory.
+    dir_end: Option<u64>,
+}
+
+impl Rules {
+    fn of(inode: &Dinode<'_>, fork: Fork, ctx: &Ctx<'_>) -> Self {
+        let spaces = [ctx.geo.dir_leafblk(), ctx.geo.dir_freeblk()];
+        let is_dir = fork == Fork::Data && inode.is_dir();
+        // The third space is as large as the others.
+        let dir_end = is_dir.then(|| spaces.iter().map(|space| u64::from(space.0)).sum());
+        Self { extents: ExtentRules::of(inode, fork), dir_end }
+    }
+
+    fn verify(&self, extent: &Extent, ctx: &Ctx<'_>) -> VerifyResult {
+        extent.verify(ctx, self.extents)?;
+        extent.verify_end(ctx)?;
+        let Some(end) = self.dir_end else { return Ok(()) };
+        let last = end.saturating_sub(extent.blockcount.0);
+        ctx.at_most("bmbt.rec.startoff", last, extent.startoff.0)
     }
 }
 
@@ -98,14 +124,14 @@ fn check_records(
     vol: &Volume<'_>,
     ctx: &Ctx<'_>,
     records: &[bmbt::Rec],
-    rules: ExtentRules,
+    rules: Rules,
     end: &mut FileOff,
     each: &mut dyn FnMut(Mapped),
 ) -> bool {
     let mut sound = true;
     for (index, rec) in records.iter().enumerate() {
         let extent = rec.decode();
-        let verified = extent.verify(ctx, rules).and_then(|()| extent.verify_end(ctx));
+        let verified = rules.verify(&extent, ctx);
         let result = verified.and_then(|()| extent.follows(ctx, *end)).map_err(|mut f| {
             f.at = f.at.index(index);
             f
@@ -125,7 +151,7 @@ struct Walk<'w, 'v> {
     vol: &'w Volume<'v>,
     ctx: Ctx<'w>,
     fork: Fork,
-    rules: ExtentRules,
+    rules: Rules,
     scratch: &'w mut Scratch,
     /// For each level the block visited last, and its right sibling as it records it.
     neighbours: Vec<Option<(FsBlock, Option<FsBlock>)>>,
@@ -138,7 +164,7 @@ fn walk_tree(
     vol: &Volume<'_>,
     scratch: &mut Scratch,
     ctx: &Ctx<'_>,
-    (fork, rules): (Fork, ExtentRules),
+    (fork, rules): (Fork, Rules),
     root: &BmdrRoot<'_>,
     each: &mut dyn FnMut(Mapped),
 ) -> bool {

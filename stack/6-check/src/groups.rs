@@ -31,6 +31,8 @@ pub(crate) struct Group {
     pub free: Vec<Extent>,
     /// True if `free` has all free extents.
     pub free_known: bool,
+    /// True if both free-space btrees have the same.
+    pub free_agreed: bool,
     /// Number of blocks of the AGFL; `None` if the list is damaged.
     pub agfl_blocks: Option<u32>,
     /// Number of blocks of bnobt and cntbt; `None` if one could not be walked.
@@ -195,6 +197,7 @@ fn check_free_space(
     by_size.sort_unstable();
     if bno.complete && cnt.complete {
         freespace::compare(vol, agno, &by_block, &by_size);
+        group.free_agreed = by_block == by_size;
         group.alloc_tree_blocks = Some(bno.count().saturating_add(cnt.count()));
     }
     // If one tree cannot be read, the other alone shows what is free.

@@ -11,10 +11,11 @@
 //! | 2 | `groups`, `btree`, `freespace`, `chunks` | AG headers, free-space and inode btrees |
 //! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | directories: names, hashes, free space, inodes of entries |
-//! | 5 | `space`, `owners`, `rmaps`, `refcounts`, `disputes` | each block has one use, as recorded |
+//! | 5 | `space`, `owners`, `rmaps`, `refcounts` | each block has one use, as recorded |
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
-//! `fork_map` reads the map of one fork, for a repair. Threads take allocation groups, runs of
+//! For a repair, `fork_map` reads the map of one fork, `disputes` lists blocks with several owners,
+//! and `ownerless` those that lack one. Threads take allocation groups, runs of
 //! inodes, and directories from a work queue. Each phase passes its results to the next in flat
 //! arrays: 9 bytes an inode and 24 bytes an extent.
 #![warn(clippy::unwrap_used)]
@@ -37,6 +38,7 @@ mod journal;
 mod merge;
 mod mismatches;
 mod names;
+mod ownerless;
 mod owners;
 mod parallel;
 mod parents;

@@ -18,6 +18,7 @@ use crate::chunks;
 use crate::disputes::{self, Recorded};
 use crate::extent::Extent;
 use crate::groups::Group;
+use crate::ownerless;
 use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
@@ -73,7 +74,13 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
             can_share: vol.geo.features.reflink(),
         };
         let disputes = if overlaps { disputes::of(&used, &recorded) } else { Vec::new() };
-        surveyor.add(surveyed(vol, agno, group, (&used, &shares, disputes), rmapbt));
+        let known = trees_known && group.chunks.complete && group.agfl_blocks.is_some();
+        let counted = recorded.refcounts.unwrap_or(&[]);
+        let ownerless = (known && group.free_agreed).then(|| {
+            ownerless::of(vol.geo.ag_length(agno), &used, &group.free, (&shares, counted))
+        });
+        let found = surveyed(vol, agno, group, (&used, &shares, disputes), rmapbt);
+        surveyor.add(GroupSurvey { ownerless, ..found });
     }
     if let Some(Some(records)) = &refcountbt {
         refcounts::compare(vol, agno, &shares, records, forks_known);
@@ -95,8 +102,8 @@ fn surveyed(
     (used, shares, disputes): (&[UsedExtent], &[Shared], Vec<Dispute>),
     rmapbt: Option<&[UsedExtent]>,
 ) -> GroupSurvey {
-    let own = [owner::AG, owner::INOBT, owner::REFC, owner::COW];
-    let kept = used.iter().filter(|used| !own.contains(&used.owner));
+    let is_own = |used: &&UsedExtent| disputes::MADE_AGAIN.contains(&used.owner);
+    let (made_again, kept) = (used.iter().filter(is_own), used.iter().filter(|u| !is_own(u)));
     GroupSurvey {
         agno,
         owners: kept.map(UsedExtent::record).collect(),
@@ -108,6 +115,8 @@ fn surveyed(
             let inodes = records.iter().filter(|record| record.owner == owner::INODES);
             inodes.map(|record| Run { start: record.start, len: record.len }).collect()
         }),
+        ownerless: None,
+        made_again: made_again.map(|used| Run { start: used.start, len: used.len }).collect(),
         recorded_files: rmapbt.zip(vol.owners).map(|(records, owners)| {
             let wanted = records.iter().filter(|record| owners.contains(&record.owner));
             wanted.map(UsedExtent::record).collect()

@@ -89,6 +89,13 @@ pub struct GroupSurvey {
     pub recorded_inodes: Option<Vec<Run>>,
     /// Free extents as a free-space btree has them, if one can be read.
     pub recorded_free: Option<Vec<Run>>,
+    /// Blocks for which an owner is missing: neither in use nor free, or mapped by fewer files than
+    /// the refcountbt counts. `None` unless all btrees of the group can be read, and those of free
+    /// space agree.
+    pub ownerless: Option<Vec<Run>>,
+    /// Blocks of the group's own btrees, of its free list, and of copy-on-write staging: they are
+    /// chosen again when the group is made again.
+    pub made_again: Vec<Run>,
     /// Blocks of the [wanted files](crate::Options::owners) as the rmapbt has them, if it can be
     /// read.
     pub recorded_files: Option<Vec<rmap::Rec>>,

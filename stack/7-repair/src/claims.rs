@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use xfskit_check::{Claim, Dispute};
+use xfskit_format::Fork;
 use xfskit_format::inode::{Dinode, MAGIC};
-use xfskit_format::log::Stamp;
 use xfskit_format::rmap::{self, owner};
-use xfskit_format::{Fork, bytes};
-use xfskit_units::{AgBlock, AgNumber, Daddr, Ino};
+use xfskit_units::{AgBlock, AgNumber, Ino};
 
 use crate::error::Result;
+use crate::headers;
 use crate::view::View;
 
 /// Other claims of a block that count as opponents of each.
@@ -25,6 +25,10 @@ const BLOCKS_MAX: u32 = 16;
 
 /// Why a claim holds, in words.
 type Reason = &'static str;
+
+/// The reason that does not tell for sure which claim holds.
+pub(crate) const BY_STANDING: Reason =
+    "the other claim is in fewer disputes, or about less of its content";
 
 /// The parts of a fork's map that do not hold.
 #[derive(Debug, Default)]
@@ -209,7 +213,7 @@ impl Judge<'_> {
             if !inodes.is_empty() && self.has_inode(&block, AgBlock(agbno)) {
                 return Ok(Some((inodes, "the blocks hold inodes with their own numbers")));
             }
-            let Some(named) = self.named_owner(&block, at) else { continue };
+            let Some(named) = headers::owner(geo, &block, at) else { continue };
             let holding = self.those(&metadata, |claim| claim.owner == named);
             if holding.len() == 1 {
                 return Ok(Some((holding, "the block names its inode and its own place")));
@@ -235,23 +239,6 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns the inode that a block names as its owner, if it is a block of this volume that
-    /// names its own place.
-    fn named_owner(&self, block: &[u8], at: Daddr) -> Option<u64> {
-        let remote = block.starts_with(b"XARM");
-        let (uuid, behind) = match Stamp::of(block, self.view.geo) {
-            Some(stamp) => (stamp.uuid, stamp.lsn > stamp.uuid),
-            None if remote => (REMOTE_UUID, true),
-            None => return None,
-        };
-        let owner = uuid.checked_add(16)?;
-        // The place is behind the owner in blocks of values and links, else before LSN and UUID.
-        let place = if behind { owner.checked_add(8)? } else { uuid.checked_sub(16)? };
-        let own = bytes::array(block, uuid) == Some(*self.view.geo.meta_uuid.as_bytes())
-            && bytes::be64(block, place) == Some(at.0);
-        bytes::be64(block, owner).filter(|_| own)
-    }
-
     /// Returns the claim of the most credible fork.
     fn by_standing(&self, among: Vec<usize>) -> Option<Verdict> {
         let key = |at: &usize| {
@@ -267,11 +254,8 @@ impl Judge<'_> {
         let reason = if is_equal {
             "nothing tells the claims apart: that of the lower inode holds"
         } else {
-            "the other claim is in fewer disputes, or about less of its content"
+            BY_STANDING
         };
         Some(Verdict { holding: vec![best], reason, is_equal })
     }
 }
-
-/// Byte of the UUID in a block of an attribute's value.
-const REMOTE_UUID: usize = 16;

@@ -16,7 +16,8 @@ use crate::damage::{Damage, Damages};
 use crate::directories;
 use crate::error::{Error, Result};
 use crate::forks::{Content, Forks};
-use crate::layer::{Layer, data_content};
+use crate::layer::Layer;
+use crate::maps;
 use crate::plan::{Step, StepKind};
 use crate::view::block_of;
 
@@ -96,17 +97,17 @@ fn cut_inode(layer: &mut Layer<'_, '_>, ino: Ino, cut: &Cut) -> Result<Option<St
         return Ok(None);
     }
     let mut step = cut_step(ino, cut);
-    let data = remade(layer, (ino, Fork::Data), data.extents, cut.data.as_ref(), &mut step)?;
-    let attr = remade(layer, (ino, Fork::Attr), attr.extents, cut.attr.as_ref(), &mut step)?;
-    let attr = match attributes::content(layer.view, &bytes, ino) {
-        Content::Mapped(_) => Content::Mapped(attr),
-        content => content,
-    };
+    let of = |fork| (&inode, ino, fork);
+    let data = remade(layer, of(Fork::Data), data.extents, cut.data.as_ref(), &mut step)?;
+    let attr = remade(layer, of(Fork::Attr), attr.extents, cut.attr.as_ref(), &mut step)?;
     let is_empty = cut.data.is_some() && data.is_empty();
-    let content = data_content(&inode, data);
     match inode.file_type() {
         Some(FileType::Directory) if is_empty => {
             // The entries that name it tell its parent, in the next layer.
+            let attr = match attributes::content(layer.view, &bytes, ino) {
+                Content::Mapped(_) => Content::Mapped(attr),
+                content => content,
+            };
             let forks = Forks { data: Content::Local(Vec::new()), attr, forkoff: None };
             layer.writer.write(ino, &mut bytes, &forks)?;
             let root = layer.view.geo.rootino;
@@ -116,10 +117,7 @@ fn cut_inode(layer: &mut Layer<'_, '_>, ino: Ino, cut: &Cut) -> Result<Option<St
             layer.clear(ino, Damage::default(), &[])?;
             return Ok(layer.plan.steps.pop());
         }
-        _ => {
-            let forks = Forks { data: content, attr, forkoff: None };
-            layer.writer.write(ino, &mut bytes, &forks)?;
-        }
+        _ => layer.write_maps(ino, &mut bytes, [data, attr])?,
     }
     Ok(Some(step))
 }
@@ -140,10 +138,11 @@ fn cut_step(ino: Ino, cut: &Cut) -> Step {
 }
 
 /// Returns the map of a fork without what it loses: as the rmapbts have it, if they agree with the
-/// rest; else with holes, or copies of blocks whose owner is not known.
+/// rest; or the only one that nothing speaks against; else with holes, or copies of blocks whose
+/// owner is not known.
 fn remade(
     layer: &mut Layer<'_, '_>,
-    (ino, fork): (Ino, Fork),
+    (inode, ino, fork): (&Dinode<'_>, Ino, Fork),
     map: Vec<Extent>,
     loser: Option<&Loser>,
     step: &mut Step,
@@ -165,6 +164,15 @@ fn remade(
         Fork::Data => "content",
     };
     let equal = merged(loser.equal.clone());
+    let better = maps::better(layer.view, inode, ino, fork)?;
+    if let Some(better) = better.filter(|better| equal.is_empty() && better.map != map) {
+        step.evidence.push(better.why);
+        if loser.evidence.contains(claims::BY_STANDING) {
+            let text = format!("{blocks} blocks of {what} of inode {ino} may be another file's");
+            step.lost.push(text);
+        }
+        return Ok(better.map);
+    }
     if !equal.is_empty() && equal == ranges {
         let text = format!("{blocks} blocks of {what} of inode {ino} may be another file's");
         step.lost.push(text);

@@ -118,6 +118,17 @@ impl Damage {
         forks
     }
 
+    /// Returns true if what its forks hold is damaged. Parent pointers of an inode without a name
+    /// are not: they tell its name.
+    pub(crate) fn is_of_content(&self) -> bool {
+        let is_pointer = |f: &Finding| f.corruption.check.0 == "parent.mismatch";
+        let is_other =
+            |f: &Finding| Part::of(f).is_some_and(|part| matches!(part, Part::Attributes));
+        let attributes = self.findings.iter().filter(|f| is_other(f));
+        let is_pointed = self.disconnected && attributes.into_iter().all(is_pointer);
+        self.directory || self.target || (self.attributes && !is_pointed)
+    }
+
     /// Returns true if the LSN of the inode is ahead of the journal.
     pub(crate) fn is_newer_than_journal(&self) -> bool {
         self.findings.iter().any(|finding| finding.corruption.check.0 == "inode.lsn")

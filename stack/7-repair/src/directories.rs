@@ -11,7 +11,7 @@ use xfskit_format::dir::data::{self, Data};
 use xfskit_format::dir::{Entry, sf};
 use xfskit_format::inode::{Dinode, FileType, Format, InodeMut};
 use xfskit_format::{Ctx, Fork, hash};
-use xfskit_units::{Geometry, Ino, index};
+use xfskit_units::{FsBlock, Geometry, Ino, index};
 
 use crate::attributes;
 use crate::error::{Error, Result};
@@ -44,13 +44,32 @@ pub(crate) struct Salvage {
     pub renamed: Vec<Renamed>,
     /// Data blocks that are damaged.
     pub damaged: usize,
+    /// Data blocks to which no map leads.
+    pub strays: usize,
 }
 
 /// Reads what can be read of the directory `ino`.
 pub(crate) fn salvage(view: View<'_>, inode: &Dinode<'_>, ino: Ino) -> Result<Salvage> {
+    salvage_with(view, inode, ino, &[])
+}
+
+/// Reads what can be read of the directory `ino`, and its data blocks `strays`, to which no map
+/// leads.
+pub(crate) fn salvage_with(
+    view: View<'_>,
+    inode: &Dinode<'_>,
+    ino: Ino,
+    strays: &[FsBlock],
+) -> Result<Salvage> {
     let mut found = Salvage::default();
     let dir = (ino, inode.generation());
     found.damaged = each_entry(view, inode, ino, &mut |entry| add(view, dir, entry, &mut found))?;
+    let mut block = vec![0; view.geo.dirblksize()];
+    for at in strays.iter().filter_map(|stray| view.geo.fsb_to_byte(*stray)) {
+        view.dev.read_at(at, &mut block)?;
+        data::salvage(&block, view.geo).try_for_each(|entry| add(view, dir, &entry, &mut found))?;
+        found.strays += 1;
+    }
     if let Some(parent) = found.parent
         && view.kind(parent)? != Some(FileType::Directory)
     {
@@ -246,6 +265,9 @@ pub(crate) fn evidence(found: &Salvage) -> Vec<String> {
     let shown = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
     if found.damaged > 0 {
         evidence.push(format!("{} of its blocks are damaged", found.damaged));
+    }
+    if found.strays > 0 {
+        evidence.push(format!("{} blocks without an owner that name it", found.strays));
     }
     for (link, ino) in &found.dropped {
         evidence.push(format!("{:?} is left out: inode {ino} is free", shown(&link.name)));

@@ -285,6 +285,8 @@ mod tests {
             chunks_complete: true,
             recorded_inodes: None,
             recorded_free: None,
+            ownerless: None,
+            made_again: Vec::new(),
             recorded_files: None,
             unlinked: None,
         };

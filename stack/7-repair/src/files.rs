@@ -12,19 +12,22 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlags2, InodeMut};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{AgNumber, Ino, Lsn};
+use xfskit_units::{AgNumber, FsBlock, Ino, Lsn};
 
 use crate::chunk_bits;
 use crate::core_fields;
 use crate::damage::{Damage, Damages};
 use crate::error::{Error, Result};
-use crate::forks::{Content, Forks, Writer};
+use crate::forks::Writer;
 use crate::journal_copies::JournalCopies;
 use crate::layer::{Layer, data_content};
 use crate::plan::{Plan, Step, StepKind};
 use crate::room::Room;
+use crate::strays::Strays;
 use crate::view::{Link, View, block_of};
-use crate::{attributes, cuts, directories, links, orphans, targets, tree};
+use crate::{
+    attributes, claims, cuts, directories, links, maps, orphans, remap, strays, targets, tree,
+};
 
 /// What became of an inode.
 enum Mended {
@@ -41,7 +44,7 @@ enum Mended {
 pub(crate) fn mend(
     view: View<'_>,
     dev: &dyn BlockDevice,
-    (damages, claimed): (Damages, Vec<Finding>),
+    (damages, claimed, doubtful): (Damages, Vec<Finding>, &BTreeSet<Ino>),
     known: &mut KnownChunks,
     scanned: &BTreeSet<AgNumber>,
     copies: &JournalCopies<'_>,
@@ -49,15 +52,20 @@ pub(crate) fn mend(
 ) -> Result<(bool, Vec<Finding>)> {
     let kept = kept_extents(view, &damages)?;
     let room = Room::new(view.geo, view.survey, &kept);
-    let writer = Writer { dev, geo: view.geo, room };
+    let writer = Writer { dev, geo: view.geo, room, written: BTreeSet::new() };
     let mut layer = Layer { view, writer, known, scanned, copies, plan };
     let mut left = Vec::new();
     let (inodes, others) = split(damages, |damage| damage.inode || damage.in_use);
     let (sharing, others) = split(others, |damage| damage.sharing);
     let (names, others) = split(others, |damage| damage.names);
-    let (contents, orphans) = split(others, |d| d.directory || d.attributes || d.target);
+    let (mut contents, orphans) = split(others, Damage::is_of_content);
     let before = layer.plan.steps.len();
-    left.extend(layer.inodes(inodes)?);
+    let (unchanged, of_inodes) = layer.inodes(inodes)?;
+    contents.extend(unchanged);
+    left.extend(of_inodes);
+    if layer.plan.steps.len() == before {
+        remap::mend(&mut layer, doubtful, &claims::disputants(view))?;
+    }
     if layer.plan.steps.len() == before {
         left.extend(cuts::decide(&mut layer, claimed, sharing)?);
     }
@@ -70,6 +78,7 @@ pub(crate) fn mend(
     if layer.plan.steps.len() == before {
         left.extend(orphans::attach(&mut layer, orphans)?);
     }
+    layer.plan.laid_out.append(&mut layer.writer.written);
     Ok((layer.plan.steps.len() > before, left))
 }
 
@@ -93,9 +102,10 @@ fn kept_extents(view: View<'_>, damages: &Damages) -> Result<Vec<Extent>> {
 }
 
 impl Layer<'_, '_> {
-    /// Repairs cores and maps.
-    fn inodes(&mut self, damages: Damages) -> Result<Vec<Finding>> {
-        let mut left = Vec::new();
+    /// Repairs cores and maps. Returns the inodes of which only the content is damaged, and the
+    /// findings that nothing was done about.
+    fn inodes(&mut self, damages: Damages) -> Result<(Damages, Vec<Finding>)> {
+        let (mut unchanged, mut left) = (Damages::new(), Vec::new());
         let mut lost: Vec<(Ino, Damage)> = Vec::new();
         for (ino, damage) in damages {
             if damage.in_use {
@@ -105,6 +115,9 @@ impl Layer<'_, '_> {
             } else if damage.inode {
                 match self.inode(ino, &damage, None)? {
                     Mended::Step(step) => self.push(*step, damage),
+                    Mended::Unchanged if damage.is_of_content() => {
+                        unchanged.insert(ino, damage);
+                    }
                     Mended::Unchanged => left.extend(damage.findings),
                     Mended::BeyondUse => lost.push((ino, damage)),
                 }
@@ -138,7 +151,7 @@ impl Layer<'_, '_> {
                 }
             }
         }
-        Ok(left)
+        Ok((unchanged, left))
     }
 
     /// Returns true for an inode of a group whose inode btrees are lost: that no inode in use was
@@ -250,14 +263,9 @@ impl Layer<'_, '_> {
             return Ok(Mended::Step(Box::new(step)));
         }
         step.what = format!("make the extent maps of inode {ino} again");
-        let data = self.whole_map(ino, Fork::Data, data, &mut step, inode.is_dir());
-        let attr = self.whole_map(ino, Fork::Attr, attr, &mut step, false);
-        let attr = match attributes::content(self.view, &bytes, ino) {
-            Content::Mapped(_) => Content::Mapped(attr),
-            content => content,
-        };
-        let forks = Forks { data: data_content(&inode, data), attr, forkoff: None };
-        match self.writer.write(ino, &mut bytes, &forks) {
+        let data = self.whole_map(&inode, (ino, Fork::Data), data, &mut step)?;
+        let attr = self.whole_map(&inode, (ino, Fork::Attr), attr, &mut step)?;
+        match self.write_maps(ino, &mut bytes, [data, attr]) {
             Err(Error::NoFit { .. }) => Ok(Mended::BeyondUse),
             result => result.map(|()| Mended::Step(Box::new(step))),
         }
@@ -274,19 +282,24 @@ impl Layer<'_, '_> {
         maps
     }
 
-    /// Returns the map of a fork: as it is if it is whole, or as the rmapbts have it if that agrees
-    /// with what can be read, or what can be read. The lost content of a directory is looked for
-    /// with its blocks.
+    /// Returns the map of a fork: as it is if it is whole; or as the rmapbts have it if that agrees
+    /// with what can be read; or the only one that nothing speaks against; or what can be read. The
+    /// lost content of a directory is looked for with its blocks.
     fn whole_map(
         &self,
-        ino: Ino,
-        fork: Fork,
+        inode: &Dinode<'_>,
+        (ino, fork): (Ino, Fork),
         map: ForkMap,
         step: &mut Step,
-        is_dir: bool,
-    ) -> Vec<Extent> {
+    ) -> Result<Vec<Extent>> {
         if map.whole {
-            return map.extents;
+            // Pointers of neighbours may lead to more.
+            let better = maps::better(self.view, inode, ino, fork)?;
+            let Some(better) = better.filter(|better| better.map != map.extents) else {
+                return Ok(map.extents);
+            };
+            step.evidence.push(better.why);
+            return Ok(better.map);
         }
         let agrees = |recorded: &Vec<Extent>| {
             let same = |kept: &Extent| block_of(recorded, kept.startoff) == Some(kept.startblock);
@@ -294,14 +307,19 @@ impl Layer<'_, '_> {
         };
         if let Some(recorded) = self.view.recorded_map(ino, fork).filter(agrees) {
             step.evidence.push(format!("{} extents in the rmapbt", recorded.len()));
-            return recorded;
+            return Ok(recorded);
         }
-        step.evidence.push(format!("{} extents that can be read", map.extents.len()));
+        if let Some(better) = maps::better(self.view, inode, ino, fork)? {
+            step.evidence.push(better.why);
+            return Ok(better.map);
+        }
+        let readable = maps::readable(self.view, inode, ino, fork)?;
+        step.evidence.push(format!("{} extents that can be read", readable.len()));
         let what = if fork == Fork::Data { "content" } else { "attributes" };
-        if !is_dir {
+        if fork == Fork::Attr || !inode.is_dir() {
             step.lost.push(format!("{what} of inode {ino} that its map does not show any more"));
         }
-        map.extents
+        Ok(readable)
     }
 
     /// Makes a free inode again.
@@ -339,10 +357,13 @@ impl Layer<'_, '_> {
         let parents = self.view.geo.features.parent();
         let named = damages.iter().filter(|(_, d)| d.attributes && parents || d.directory);
         let found = links::of(self.view, &named.map(|(ino, _)| *ino).collect())?;
+        let is_looked_for = damages.values().any(|damage| damage.directory);
+        let strays = if is_looked_for { strays::find(self.view)? } else { Strays::new() };
         for (ino, mut damage) in damages {
             let names = found.get(&ino).map_or(&[][..], |names| &names[..]);
+            let strays = strays.get(&ino).map_or(&[][..], |blocks| &blocks[..]);
             let findings = std::mem::take(&mut damage.findings);
-            match self.content(ino, &damage, names) {
+            match self.content(ino, &damage, names, strays) {
                 Ok(Some(step)) => self.plan.steps.push(step.for_findings(findings)),
                 Ok(None) | Err(Error::NoFit { .. }) => left.extend(findings),
                 Err(error) => return Err(error),
@@ -351,7 +372,14 @@ impl Layer<'_, '_> {
         Ok(left)
     }
 
-    fn content(&mut self, ino: Ino, damage: &Damage, names: &[Link]) -> Result<Option<Step>> {
+    /// `strays`: data blocks of a directory to which no map leads.
+    fn content(
+        &mut self,
+        ino: Ino,
+        damage: &Damage,
+        names: &[Link],
+        strays: &[FsBlock],
+    ) -> Result<Option<Step>> {
         let Some(mut bytes) = self.view.inode(ino)? else { return Ok(None) };
         let copy = bytes.clone();
         let Some(inode) = Dinode::parse(&copy, self.view.geo) else { return Ok(None) };
@@ -359,7 +387,8 @@ impl Layer<'_, '_> {
             return self.attributes(ino, &inode, &mut bytes, names).map(Some);
         }
         if damage.directory && inode.is_dir() {
-            return self.directory(ino, &inode, &mut bytes, damage.parent, names).map(Some);
+            let found = directories::salvage_with(self.view, &inode, ino, strays)?;
+            return self.directory(ino, &mut bytes, found, damage.parent, names).map(Some);
         }
         if damage.target {
             return targets::mend(self, ino, &inode, &mut bytes);
@@ -396,12 +425,11 @@ impl Layer<'_, '_> {
     fn directory(
         &mut self,
         ino: Ino,
-        inode: &Dinode<'_>,
         bytes: &mut [u8],
+        found: directories::Salvage,
         parent: Option<Ino>,
         names: &[Link],
     ) -> Result<Step> {
-        let found = directories::salvage(self.view, inode, ino)?;
         let root = self.view.geo.rootino;
         let named = names.iter().map(|name| name.dir).find(|dir| found.parent == Some(*dir));
         let named = named.or_else(|| names.first().map(|name| name.dir));

@@ -1,5 +1,7 @@
 //! Both forks of an inode, laid out again.
 
+use std::collections::BTreeSet;
+
 use xfskit_block::BlockDevice;
 use xfskit_bulk::bmbt::Shape;
 use xfskit_format::attr::forkoff::{self, DataNeed};
@@ -59,6 +61,8 @@ pub(crate) struct Writer<'w, 'r> {
     pub dev: &'w dyn BlockDevice,
     pub geo: &'r Geometry,
     pub room: Room<'r>,
+    /// The inodes that were written.
+    pub written: BTreeSet<Ino>,
 }
 
 impl Writer<'_, '_> {
@@ -91,6 +95,7 @@ impl Writer<'_, '_> {
             return Err(Error::NoFit { ino: ino.0 });
         }
         inode::stamp(bytes);
+        self.written.insert(ino);
         self.put(self.geo.ino_to_byte(ino), bytes)
     }
 

@@ -7,10 +7,11 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{self, Dinode, Format, InodeMut};
 use xfskit_units::{AgNumber, Ino};
 
+use crate::attributes;
 use crate::chunk_bits;
 use crate::damage::Damage;
 use crate::error::Result;
-use crate::forks::{Content, Writer};
+use crate::forks::{Content, Forks, Writer};
 use crate::journal_copies::JournalCopies;
 use crate::plan::{Plan, Step, StepKind};
 use crate::view::View;
@@ -43,6 +44,25 @@ impl Layer<'_, '_> {
             findings: damage.findings,
         });
         Ok(())
+    }
+
+    /// Lays the maps of both forks of inode `ino` out again, whose core and forks are in `bytes`.
+    ///
+    /// # Errors
+    /// Those of [`Writer::write`].
+    pub(crate) fn write_maps(
+        &mut self,
+        ino: Ino,
+        bytes: &mut [u8],
+        [data, attr]: [Vec<Extent>; 2],
+    ) -> Result<()> {
+        let attr = match attributes::content(self.view, bytes, ino) {
+            Content::Mapped(_) => Content::Mapped(attr),
+            content => content,
+        };
+        let inode = Dinode::parse(bytes, self.view.geo);
+        let data = inode.map_or(Content::None, |inode| data_content(&inode, data));
+        self.writer.write(ino, bytes, &Forks { data, attr, forkoff: None })
     }
 
     /// Writes an inode that is free.

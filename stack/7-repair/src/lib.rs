@@ -18,7 +18,9 @@
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
 //! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
+//! | `raw_map`, `ground`, `maps`, `remap` | maps that other structures contradict: the better ones |
 //! | `claims`, `cuts` | blocks that several forks claim: which hold; the others are cut out |
+//! | `headers`, `strays` | the owners that blocks name, and data blocks to which no map leads |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |
 //! | `tree`, `orphans` | directories with several names; inodes without a name |
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |
@@ -48,7 +50,9 @@ mod discover;
 pub mod error;
 mod files;
 mod forks;
+mod ground;
 mod groups;
+mod headers;
 mod inode_copy;
 mod inodes;
 mod journal;
@@ -57,12 +61,16 @@ mod journal_items;
 mod journal_names;
 mod layer;
 mod links;
+mod maps;
 mod orphans;
 pub mod plan;
 pub mod prepare;
 mod primary;
+mod raw_map;
+mod remap;
 mod room;
 mod steps;
+mod strays;
 mod superblocks;
 mod targets;
 mod tree;

@@ -1,9 +1,11 @@
 //! What a repair does, on which evidence.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 use xfskit_check::Finding;
+use xfskit_units::Ino;
 
 use crate::view::Link;
 
@@ -64,6 +66,10 @@ pub struct Plan {
     /// Names of which it is not known whose they are: an inode without a name may get one back.
     #[serde(skip)]
     pub(crate) free_names: Vec<Link>,
+    /// Inodes whose forks were laid out again, in blocks that are listed as free until the groups
+    /// are made again.
+    #[serde(skip)]
+    pub(crate) laid_out: BTreeSet<Ino>,
 }
 
 /// A damaged journal: up to where it is replayed, and what follows.

@@ -24,6 +24,7 @@ use crate::journal::{Journal, Replayed};
 use crate::journal_copies::JournalCopies;
 use crate::plan::{Plan, Step, StepKind};
 use crate::primary::{self, Primary};
+use crate::remap;
 use crate::steps::Changes;
 use crate::superblocks;
 use crate::view::View;
@@ -268,11 +269,14 @@ impl<'r> Repair<'r> {
             let geo = surveyed.survey.superblock.geometry();
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
             let disputants = claims::disputants(view);
-            if damages.is_empty() && claimed.is_empty() && disputants.is_empty() {
+            let doubtful = remap::doubtful(view, plan, &damages, &surveyed.classes.inodes);
+            let is_sound = damages.is_empty() && claimed.is_empty();
+            if is_sound && disputants.is_empty() && doubtful.is_empty() {
                 return Ok((before, surveyed));
             }
             let damaged = damages.iter().filter(|(_, d)| d.inode).map(|(ino, _)| ino.0);
-            let owners: BTreeSet<u64> = damaged.chain(disputants).collect();
+            let doubted = doubtful.iter().map(|ino| ino.0);
+            let owners: BTreeSet<u64> = damaged.chain(doubted).chain(disputants).collect();
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
                 surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
@@ -280,10 +284,10 @@ impl<'r> Repair<'r> {
             let beyond = &mut surveyed.classes.beyond;
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
             let scanned = known.evidence.keys().copied().collect();
-            let damaged = (damages, claimed);
+            let found = (damages, claimed, &doubtful);
             let chunks = &mut known.chunks;
             let (changed, left) =
-                files::mend(view, &**overlay, damaged, chunks, &scanned, copies, plan)?;
+                files::mend(view, &**overlay, found, chunks, &scanned, copies, plan)?;
             if !changed {
                 beyond.extend(left);
                 return Ok((before, surveyed));

@@ -45,7 +45,7 @@ pub(crate) fn mend(layer: &mut Layer<'_, '_>, damages: Damages) -> Result<Vec<Fi
     }
     let tree = Tree::read(layer.view)?;
     let (kept, mut removals) = tree.surplus(layer.view)?;
-    removals.extend(tree.cycles(kept));
+    removals.extend(tree.cycles(layer.view, kept)?);
     let mut by_parent: BTreeMap<Ino, Vec<Removal>> = BTreeMap::new();
     for removal in removals {
         by_parent.entry(removal.link.dir).or_default().push(removal);
@@ -158,11 +158,7 @@ impl Tree {
         let mut names: Vec<&Link> = names.iter().collect();
         names.sort_by_key(|name| name.kind != Some(FileType::Directory));
         let pointers = attributes::parents_of(view, child)?;
-        let pointed = names.iter().copied().find(|name| {
-            pointers.iter().any(|p| {
-                (p.dir, p.generation) == (name.dir, name.generation) && p.name == name.name
-            })
-        });
+        let pointed = names.iter().copied().find(|name| is_pointed_at(&pointers, name));
         if let Some(name) = pointed {
             return Ok((Some(name), format!("{POINTER} names {}", name.shown())));
         }
@@ -198,7 +194,7 @@ impl Tree {
 
     /// Returns an entry of each cycle of directories, of which each has one name: that of the one
     /// with the least evidence for its name. It is without a name then.
-    fn cycles(&self, mut kept: BTreeMap<Ino, &Link>) -> Vec<Removal> {
+    fn cycles(&self, view: View<'_>, mut kept: BTreeMap<Ino, &Link>) -> Result<Vec<Removal>> {
         let mut removals = Vec::new();
         let mut passed: BTreeSet<Ino> = BTreeSet::new();
         for start in self.names.keys() {
@@ -216,24 +212,49 @@ impl Tree {
                 continue;
             }
             let cycle: Vec<_> = way.into_iter().skip_while(|dir| *dir != at).collect();
-            let disagrees = |dir: &&Ino| {
-                kept.get(*dir).is_some_and(|link| self.dotdots.get(*dir) != Some(&link.dir))
-            };
-            let weakest = cycle.iter().find(disagrees).or(cycle.first()).copied();
+            let (weakest, is_denied) = self.weakest(view, &cycle, &kept)?;
             let Some((child, link)) = weakest.and_then(|dir| Some((dir, kept.remove(&dir)?)))
             else {
                 continue;
             };
-            removals.push(Removal {
-                child,
-                link: link.clone(),
-                evidence: vec![format!("{} directories are below themselves", cycle.len())],
-                lost: vec![format!("the place of directory {child}: it was below itself")],
-                is_free: false,
-            });
+            let mut evidence = vec![format!("{} directories are below themselves", cycle.len())];
+            let mut lost = Vec::new();
+            if is_denied {
+                evidence.push(format!("{POINTER} names another place"));
+            } else {
+                lost.push(format!("the place of directory {child}: it was below itself"));
+            }
+            removals.push(Removal { child, link: link.clone(), evidence, lost, is_free: false });
         }
-        removals
+        Ok(removals)
     }
+
+    /// Returns the directory of a cycle with the least evidence for its name: that with a parent
+    /// pointer to another place (then also true), or one whose ".." is another directory.
+    fn weakest(
+        &self,
+        view: View<'_>,
+        cycle: &[Ino],
+        kept: &BTreeMap<Ino, &Link>,
+    ) -> Result<(Option<Ino>, bool)> {
+        for dir in cycle {
+            let pointers = attributes::parents_of(view, *dir)?;
+            let is_denied = |link: &&Link| !pointers.is_empty() && !is_pointed_at(&pointers, link);
+            if kept.get(dir).is_some_and(is_denied) {
+                return Ok((Some(*dir), true));
+            }
+        }
+        let disagrees = |dir: &&Ino| {
+            kept.get(*dir).is_some_and(|link| self.dotdots.get(*dir) != Some(&link.dir))
+        };
+        Ok((cycle.iter().find(disagrees).or(cycle.first()).copied(), false))
+    }
+}
+
+/// Returns true if one of the parent pointers of a directory tells its name.
+fn is_pointed_at(pointers: &[Link], name: &Link) -> bool {
+    let same = |p: &Link| (p.dir, p.generation) == (name.dir, name.generation);
+    pointers.iter().any(|pointer| same(pointer) && pointer.name == name.name)
 }
 
 /// How the reason begins where a parent pointer tells the name.

@@ -67,6 +67,15 @@ impl<'r> View<'r> {
         Some(extents).filter(|_| apart && fits)
     }
 
+    /// Returns true if a free-space btree has a block as free.
+    pub(crate) fn is_free(&self, fsbno: FsBlock) -> bool {
+        let Some((agno, agbno)) = self.geo.fsb_split(fsbno) else { return false };
+        let group = self.survey.groups.iter().find(|group| group.agno == agno);
+        let free = group.and_then(|group| group.recorded_free.as_deref()).unwrap_or(&[]);
+        let behind = free.partition_point(|run| run.start <= agbno.0);
+        behind.checked_sub(1).and_then(|at| free.get(at)).is_some_and(|run| agbno.0 < run.end())
+    }
+
     /// Returns true if a chunk has inode `ino` as in use.
     pub(crate) fn is_used(&self, ino: Ino) -> bool {
         let Some((agno, agino)) = self.geo.ino_split(ino) else { return false };

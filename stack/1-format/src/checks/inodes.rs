@@ -185,7 +185,8 @@ table! {
             repair "inode N - bad extent starting block number N, offset N";
         "bmbt.rec.state" Error "only contents of regular files are unwritten",
             repair "unwritten extent (off = N, fsbno = N) in non-regular file ino N";
-        "bmbt.rec.startoff" Error "an extent ends at most 2^63 bytes into the file",
+        "bmbt.rec.startoff" Error
+            "an extent ends at most 2^63 bytes into the file, 96 GiB into a directory",
             repair "inode N - extent exceeds max offset - start N, count N, physical block N";
         "bmbt.rec.order" Error "extents ascend in the file",
             repair "bmap rec out of order, inode N entry N [o s c] [N N N], N [N N N]";

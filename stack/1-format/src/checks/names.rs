@@ -34,7 +34,7 @@ table! {
             brings ["dir.leaf.extra" "dir.leaf.missing"];
         "da.forw" Error "the last block of a level has no right sibling",
             repair "bad hash ordering in block N of directory inode N";
-        "da.hole" Error "a child is mapped",
+        "da.hole" Error "a child is mapped, and each block of a directory as a whole",
             repair "would rebuild directory inode N",
             brings ["dir.leaf.back" "dir.leaf.forw"];
     }
