@@ -23,6 +23,7 @@
 //! | `steps` | the changes on the overlay, and what the plan says of them |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
+//! | `stages` | the parts of the changes that are written together |
 //! | [`commit`] | the order of writing |
 //! | [`mod@undo`] | the undo file |
 #![warn(clippy::unwrap_used)]
@@ -51,6 +52,7 @@ mod orphans;
 pub mod plan;
 pub mod prepare;
 mod room;
+mod stages;
 mod steps;
 mod superblocks;
 mod targets;

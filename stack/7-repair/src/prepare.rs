@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::{Journal, Replayed};
 use crate::plan::{Plan, Step, StepKind};
+use crate::stages::{self, Stage};
 use crate::steps::Changes;
 use crate::superblocks;
 use crate::view::View;
@@ -65,8 +66,8 @@ pub struct Prepared {
     pub(crate) of_replay: Vec<Range<ByteOffset>>,
     /// The ranges that differ after that, ascending.
     pub(crate) changed: Vec<Range<ByteOffset>>,
-    /// What the files use after the repair.
-    pub(crate) survey: Survey,
+    /// The same, cut where another stage of the commit writes them.
+    pub(crate) stages: Vec<(Stage, Range<ByteOffset>)>,
     pub(crate) accepted: AcceptLoss,
     /// The journal is cleared, not only replayed.
     pub(crate) clears_log: bool,
@@ -93,8 +94,17 @@ struct Surveyed {
     before: Report,
     survey: Survey,
     classes: Classes,
+    /// The survey read the inode btrees of all groups.
+    is_whole: bool,
     /// How the inodes of groups were found whose inode btrees are lost.
     evidence: BTreeMap<AgNumber, Evidence>,
+}
+
+impl Surveyed {
+    /// Returns true if the survey read all of the volume, inode btrees too, and it is clean.
+    fn is_whole_and_clean(&self) -> bool {
+        self.is_whole && self.before.clean()
+    }
 }
 
 /// Groups whose inode btrees are not read again, and the evidence for their inodes.
@@ -119,7 +129,7 @@ impl Known {
 }
 
 impl<'r> Repair<'r> {
-    /// Returns a repair on one thread that keeps a GiB of changes in memory.
+    /// Returns a repair on one thread that keeps a GiB of what it knows and changes in memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -130,7 +140,8 @@ impl<'r> Repair<'r> {
         self
     }
 
-    /// Keeps changes to about `memory` bytes of memory; more go to a file without a name in `dir`.
+    /// Keeps extents and changes to about `memory` bytes of memory; more go to a file without a name
+    /// in `dir`. Inodes and directories of the volume take memory beside that.
     pub fn memory(mut self, memory: ByteLen, dir: &Path) -> Self {
         (self.memory, self.spill_dir) = (memory, dir.to_owned());
         self
@@ -195,19 +206,26 @@ impl<'r> Repair<'r> {
         let clears_log = cleared.is_some();
         let replayed = replayed.map(|Replayed { overlay, .. }| overlay);
         let (before, surveyed) = self.mended(&overlay, &mut plan)?;
-        let Surveyed { survey, classes, evidence, .. } = surveyed;
+        let whole = surveyed.is_whole_and_clean().then(|| surveyed.before.clone());
+        let Surveyed { survey, mut classes, evidence, .. } = surveyed;
+        let warnings = std::mem::take(&mut classes.warnings);
         let geo = survey.superblock.geometry();
+        let threads = self.threads;
         let mut changes =
-            Changes { overlay: &overlay, geo: &geo, survey: &survey, plan: &mut plan };
+            Changes { overlay: &overlay, geo: &geo, survey: &survey, threads, plan: &mut plan };
         changes.make(classes, &evidence)?;
-        let mut left = Vec::new();
-        let after = check::check(&*overlay, None, &self.options(), &mut |finding| {
-            left.push(finding);
-        })?;
         let superblock = survey.superblock.clone();
         let sector = geo.sectsize();
         let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
         let changed = changed(&overlay, sector)?;
+        let stages = stages::of(&geo, &survey, &changed)?;
+        // The check needs as much memory for the owners of blocks again.
+        drop(survey);
+        let (after, left) = match whole {
+            // The survey was a check of the same bytes.
+            Some(report) if overlay.changed_ranges().is_empty() => (report, warnings),
+            _ => self.checked(&overlay)?,
+        };
         Ok(Prepared {
             replayed,
             overlay,
@@ -215,7 +233,7 @@ impl<'r> Repair<'r> {
             superblock,
             of_replay,
             changed,
-            survey,
+            stages,
             accepted: self.accepted,
             clears_log,
             zero_log: self.zero_log,
@@ -226,9 +244,19 @@ impl<'r> Repair<'r> {
         })
     }
 
+    /// Checks the overlay. Returns the counts, and the findings.
+    fn checked(&self, overlay: &OverlayDevice) -> Result<(Report, Vec<Finding>)> {
+        let mut left = Vec::new();
+        let report = check::check(overlay, None, &self.options(), &mut |finding| {
+            left.push(finding);
+        })?;
+        Ok((report, left))
+    }
+
     fn options(&self) -> check::Options<'_> {
         check::Options {
             threads: self.threads,
+            memory: Some(check::Memory { bytes: self.share(), dir: &self.spill_dir }),
             progress: self.progress,
             ..check::Options::default()
         }
@@ -254,6 +282,7 @@ impl<'r> Repair<'r> {
             let owners: BTreeSet<u64> = damaged.chain(disputants).collect();
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
+                drop(surveyed.survey);
                 surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
             }
             let beyond = &mut surveyed.classes.beyond;
@@ -281,11 +310,12 @@ impl<'r> Repair<'r> {
         if !lost.is_empty() {
             let geo = survey.superblock.geometry();
             for group in lost {
-                let (chunks, by) = discover::chunks(dev, &geo, group)?;
+                let (chunks, by) = discover::chunks(dev, &geo, group, self.threads)?;
                 known.chunks.insert(group.agno, chunks);
                 known.evidence.insert(group.agno, by);
             }
             known.keep(classes.groups);
+            drop(survey);
             (before, survey, classes) = self.survey(dev, Some(&known.chunks), None)?;
         }
         // The survey does not read the btrees of known groups.
@@ -294,7 +324,8 @@ impl<'r> Repair<'r> {
             classes.groups.insert(*agno, findings);
         }
         let evidence = known.evidence.clone();
-        Ok(Surveyed { before, survey, classes, evidence })
+        let is_whole = known.chunks.is_empty();
+        Ok(Surveyed { before, survey, classes, is_whole, evidence })
     }
 
     fn survey(
@@ -311,9 +342,15 @@ impl<'r> Repair<'r> {
         Ok((report, survey, Classes::of(findings)))
     }
 
+    /// Returns the bytes of memory for each of what grows: the extents of a check, those of the
+    /// survey, the changes of the replay, the other changes.
+    fn share(&self) -> ByteLen {
+        ByteLen(self.memory.0 / 4)
+    }
+
     fn overlay(&self, target: &Arc<dyn BlockDevice>) -> Arc<OverlayDevice> {
         let overlay = OverlayDevice::new(Arc::clone(target));
-        Arc::new(overlay.limited_to(self.memory, &self.spill_dir))
+        Arc::new(overlay.limited_to(self.share(), &self.spill_dir))
     }
 }
 

@@ -11,3 +11,4 @@ mod fields;
 mod journals;
 mod names;
 mod planted;
+mod threads;
