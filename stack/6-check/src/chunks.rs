@@ -36,6 +36,25 @@ impl ChunkMap {
     }
 }
 
+impl ChunkMap {
+    /// Returns the same as [`find`](Self::find). `near` is the index that was returned last: most
+    /// look-ups are of the same chunk or the next one.
+    pub(crate) fn find_near(&self, agino: AgIno, near: &mut usize) -> Option<(usize, &Chunk)> {
+        let has = |chunk: &&Chunk| {
+            agino.since(chunk.startino).is_some_and(|slot| slot < INODES_PER_CHUNK)
+        };
+        for place in [*near, near.saturating_add(1)] {
+            if let Some(chunk) = self.list.get(place).filter(has) {
+                *near = place;
+                return Some((place, chunk));
+            }
+        }
+        let found = self.find(agino)?;
+        *near = found.0;
+        Some(found)
+    }
+}
+
 /// Adds the chunks of a leaf to `into` that are possible and do not overlap.
 pub(crate) fn collect(
     vol: &Volume<'_>,

@@ -8,9 +8,10 @@ use xfskit_format::dir::data::{self, Data, Form};
 use xfskit_format::dir::free::{self, Free};
 use xfskit_format::dir::leaf::{Kind as LeafKind, Leaf};
 use xfskit_format::dir::{DataPtr, Entry, NULLDATAOFF, free_max, sf};
+use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{Dinode, FileType, Format};
 use xfskit_format::{Ctx, Fork, Location, VerifyResult, hash, inode};
-use xfskit_units::{FileOff, Ino};
+use xfskit_units::{FileOff, Ino, index};
 
 use crate::datree::{self, LeafHead, MappedFork};
 use crate::forks::{self, Mapped};
@@ -19,7 +20,7 @@ use crate::names;
 use crate::parallel;
 use crate::parents;
 use crate::report::{Phase, Progress};
-use crate::table::Kind;
+use crate::table::{Kind, chunk_in};
 use crate::tree::{DirParent, Directories};
 
 /// State and results of one thread.
@@ -44,10 +45,36 @@ pub(crate) struct Worker<'w, 'v> {
     pub dotdots: Vec<DirParent>,
     /// Every entry that names a directory.
     pub subdirs: Vec<DirParent>,
+    /// The chunk of the inode that was looked up last: neighbours in a directory often share one.
+    chunk: Option<RankedChunk>,
     /// Number of entries, without "." and "..".
     pub entries: u64,
     /// False once some directory could not be read to its end.
     pub complete: bool,
+}
+
+/// A chunk, and the rank of its first inode.
+#[derive(Clone, Copy)]
+struct RankedChunk {
+    first: Ino,
+    present: u64,
+    rank: usize,
+}
+
+impl RankedChunk {
+    /// Returns the chunk of `ino`.
+    fn of(shared: &Context<'_, '_>, ino: Ino) -> Option<Self> {
+        let geo = &shared.vol.geo;
+        let (agno, agino) = geo.ino_split(ino)?;
+        let (rank, chunk) = chunk_in(shared.groups, agno, agino)?;
+        let first = geo.agino_to_ino(agno, chunk.startino);
+        Some(Self { first, present: chunk.present(), rank })
+    }
+
+    /// Returns the index of `ino` in the chunk.
+    fn slot(&self, ino: Ino) -> Option<u64> {
+        ino.0.checked_sub(self.first.0).filter(|slot| *slot < INODES_PER_CHUNK.into())
+    }
 }
 
 /// The directory that is being checked.
@@ -125,6 +152,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             hashed: Vec::new(),
             bests: Vec::new(),
             bests_known: true,
+            chunk: None,
             dotdots: Vec::new(),
             subdirs: Vec::new(),
             entries: 0,
@@ -223,6 +251,16 @@ impl<'w, 'v> Worker<'w, 'v> {
         !self.shared.vol.log_clean && nlink == Some(0)
     }
 
+    /// Returns the rank of `ino`, as [`rank_of`].
+    fn rank(&mut self, ino: Ino) -> Option<usize> {
+        if self.chunk.is_none_or(|chunk| chunk.slot(ino).is_none()) {
+            self.chunk = RankedChunk::of(self.shared, ino);
+        }
+        let chunk = self.chunk?;
+        let slot = chunk.slot(ino)?;
+        (chunk.present >> slot & 1 != 0).then(|| chunk.rank + index(slot))
+    }
+
     /// Checks any other entry.
     fn check_entry(&mut self, ctx: &Ctx<'_>, dir: Dir, entry: &Entry<'_>) {
         let shared = self.shared;
@@ -234,7 +272,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             sink.error(ctx.fail("dir.dots", "\".\" and \"..\" once, first", found));
             return;
         }
-        let rank = rank_of(shared, entry.inumber);
+        let rank = self.rank(entry.inumber);
         let kind = rank.map(|rank| (rank, shared.table.kind(rank)));
         let (Some((rank, kind)), true) = (kind, !matches!(kind, Some((_, Kind::Free)))) else {
             if is_unknown(shared, entry.inumber) {

@@ -51,6 +51,7 @@ pub fn fork_map(
         owners: None,
         known_chunks: None,
         surveyor: None,
+        spill: None,
         sink: Sink::quiet(),
     };
     let mut map = ForkMap::default();

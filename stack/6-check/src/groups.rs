@@ -9,7 +9,7 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
-use xfskit_format::{Ctx, Expected, VerifyResult};
+use xfskit_format::{Ctx, Expected, Location, VerifyResult};
 use xfskit_units::{AgIno, AgNumber, FsBlock};
 use zerocopy::FromBytes;
 
@@ -18,6 +18,7 @@ use crate::chunks::{self, ChunkMap};
 use crate::extent::Extent;
 use crate::freespace;
 use crate::owners::UsedExtent;
+use crate::spill::{self, Place, Spill};
 use crate::volume::Volume;
 
 /// State of one allocation group.
@@ -42,18 +43,64 @@ pub(crate) struct Group {
     /// The inode chunks.
     pub chunks: ChunkMap,
     /// Extents found in use so far.
-    pub used: Mutex<Vec<UsedExtent>>,
+    used: Mutex<Claims>,
+}
+
+/// Extents found in use.
+#[derive(Default)]
+struct Claims {
+    kept: Vec<UsedExtent>,
+    /// Where the others are stored.
+    spilled: Vec<Place>,
 }
 
 impl Group {
-    /// Returns the number of recorded extents.
-    pub(crate) fn claims(&self) -> usize {
-        self.used.lock().len()
+    /// Returns the number of recorded extents in memory.
+    pub(crate) fn kept_claims(&self) -> usize {
+        self.used.lock().kept.len()
     }
 
     /// Records extents as in use.
     pub(crate) fn claim(&self, used: impl IntoIterator<Item = UsedExtent>) {
-        self.used.lock().extend(used);
+        self.used.lock().kept.extend(used);
+    }
+
+    /// Records extents of files as in use. They are stored, where memory has a bound.
+    pub(crate) fn claim_files(
+        &self,
+        used: impl IntoIterator<Item = UsedExtent>,
+        to: Option<&Spill>,
+    ) {
+        let mut claims = self.used.lock();
+        let Claims { kept, spilled } = &mut *claims;
+        kept.extend(used);
+        if let Some(spill) = to.filter(|_| kept.len() >= spill::RECORDS) {
+            let records: Vec<_> = kept.iter().map(UsedExtent::stored).collect();
+            if let Ok(place) = spill.store(&records) {
+                kept.clear();
+                spilled.push(place);
+            }
+        }
+    }
+
+    /// Takes all extents in use. The second value is false if some of them cannot be read again,
+    /// which is reported.
+    pub(crate) fn take_claims(&self, vol: &Volume<'_>) -> (Vec<UsedExtent>, bool) {
+        let Claims { mut kept, spilled } = std::mem::take(&mut *self.used.lock());
+        let Some(spill) = vol.spill else { return (kept, true) };
+        kept.reserve_exact(spilled.iter().map(spill::records_in).sum());
+        let mut all = true;
+        for place in spilled {
+            match spill.load(&place) {
+                Ok(records) => kept.extend(records.iter().map(UsedExtent::of_stored)),
+                Err(error) => {
+                    let ctx = vol.ctx(Location::of("temporary file"));
+                    let wanted = Expected::Described("readable bytes".into());
+                    all &= vol.fatal(Err(ctx.corruption("device.read", wanted, error.to_string())));
+                }
+            }
+        }
+        (kept, all)
     }
 }
 

@@ -12,6 +12,7 @@ use xfskit_format::{Corruption, Ctx, Expected, Fork, Location, Value, rmap};
 use xfskit_units::flags::FlagWord;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ByteLen, Daddr, Ino};
 
+use crate::ahead::ReadAhead;
 use crate::attrs;
 use crate::chunks;
 use crate::datree;
@@ -25,8 +26,10 @@ use crate::symlinks;
 use crate::table::{InodeTable, Kind, rank_in};
 use crate::volume::Volume;
 
-/// Bytes of inodes read at once.
-const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of inodes read at once: few enough to stay in a processor's cache until they are checked.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that are announced to the device before they are read.
+const AHEAD: usize = 32;
 /// Number of extents that a worker keeps before it hands them to their groups.
 const CLAIMS: usize = 8192;
 
@@ -43,6 +46,8 @@ pub(crate) struct Context<'a, 'v> {
     pub attrs_known: &'a AtomicBool,
     /// True once some inode has an attribute fork.
     pub attrs_found: &'a AtomicBool,
+    /// Announces the content of directories.
+    pub ahead: &'a ReadAhead,
 }
 
 impl Context<'_, '_> {
@@ -58,6 +63,14 @@ struct Piece {
     agno: AgNumber,
     start: u32,
     len: u32,
+}
+
+impl Piece {
+    /// Has the device read the blocks, without waiting for them.
+    fn announce(self, vol: &Volume<'_>) {
+        let at = vol.geo.agb_to_daddr(self.agno, AgBlock(self.start)).byte_offset();
+        vol.dev.will_need(at, ByteLen(u64::from(self.len) << vol.geo.blocklog));
+    }
 }
 
 fn pieces(shared: &Context<'_, '_>) -> Vec<Piece> {
@@ -80,12 +93,16 @@ pub(crate) fn check(
     progress: &dyn Progress,
 ) -> (Vec<Ino>, Counts) {
     let pieces = pieces(shared);
+    pieces.iter().take(AHEAD).for_each(|piece| piece.announce(shared.vol));
     let done = AtomicU64::new(0);
     let workers = parallel::for_each(
         threads,
         pieces.len(),
         || Worker::new(shared),
         |worker, index| {
+            if let Some(piece) = pieces.get(index + AHEAD) {
+                piece.announce(shared.vol);
+            }
             worker.check_piece(pieces[index]);
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(16) || done == pieces.len() as u64 {
@@ -159,8 +176,9 @@ impl<'w, 'v> Worker<'w, 'v> {
         let at = Location::of("inodes").ag(piece.agno).agb(AgBlock(piece.start));
         let sectors = geo.block_sectors().0 * u64::from(piece.len);
         if vol.read(at.daddr(daddr, xfskit_units::Sectors(sectors)), &mut buf) {
+            let mut near = 0;
             for (agbno, block) in (piece.start..).zip(buf.chunks_exact(geo.blocksize())) {
-                self.check_block(piece.agno, AgBlock(agbno), block);
+                self.check_block(piece.agno, AgBlock(agbno), block, &mut near);
             }
         } else {
             self.shared.mark_forks_unknown();
@@ -171,7 +189,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    fn check_block(&mut self, agno: AgNumber, agbno: AgBlock, block: &[u8]) {
+    /// Checks the inodes of a block. `near`: the index of the chunk that was looked up last.
+    fn check_block(&mut self, agno: AgNumber, agbno: AgBlock, block: &[u8], near: &mut usize) {
         let geo = &self.shared.vol.geo;
         let daddr = geo.agb_to_daddr(agno, agbno);
         let at = Location::of("inode").ag(agno).agb(agbno).daddr(daddr, geo.block_sectors());
@@ -181,7 +200,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         for (slot, bytes) in (0u32..).zip(block.chunks_exact(geo.inodesize())) {
             let agino = AgIno(first.0.saturating_add(slot));
             if slot % INODES_PER_CHUNK == 0 {
-                found = chunks.find(agino);
+                found = chunks.find_near(agino, near);
             }
             let Some((place, chunk)) = found else { continue };
             let Some(bit) = agino.since(chunk.startino) else { continue };
@@ -204,7 +223,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         let vol = self.shared.vol;
         let ctx = vol.ctx(slot.at);
         match Dinode::verify(bytes, &ctx, slot.ino) {
-            Ok(inode) if !vol.is_mismatch(inode_location(vol, slot.at, slot.ino), bytes) => {
+            Ok(inode) if !is_mismatch(vol, bytes, slot) => {
                 self.check_verified(&inode, &ctx, slot);
             }
             _ => self.check_damaged(bytes, &ctx, slot),
@@ -398,8 +417,12 @@ impl<'w, 'v> Worker<'w, 'v> {
         let mut map = std::mem::take(&mut self.map);
         for fork in [Fork::Data, Fork::Attr] {
             map.clear();
-            let keep = fork == Fork::Attr || file_type == FileType::Symlink;
-            let mapped = matches!(inode.fork_format(fork), Some(Format::Extents | Format::Btree));
+            let is_dir = file_type == FileType::Directory;
+            let keep = fork == Fork::Attr || is_dir || file_type == FileType::Symlink;
+            let mapped = match inode.fork_format(fork) {
+                Some(Format::Extents) => inode.fork_nextents(fork) != 0,
+                format => format == Some(Format::Btree),
+            };
             let mut whole = true;
             if mapped && inode.fork(fork).is_some() {
                 let keep = keep.then_some(&mut map);
@@ -414,6 +437,8 @@ impl<'w, 'v> Worker<'w, 'v> {
                 self.check_attrs(inode, slot, &map);
             } else if whole && file_type == FileType::Symlink {
                 symlinks::check(self.shared.vol, inode, slot.at, &map);
+            } else if is_dir {
+                self.shared.ahead.directory(self.shared.vol.dev, &self.shared.vol.geo, &map);
             }
         }
         self.map = map;
@@ -496,7 +521,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             else {
                 continue;
             };
-            group.claim(run.iter().map(|(_, used)| *used));
+            group.claim_files(run.iter().map(|(_, used)| *used), self.shared.vol.spill);
         }
         self.claims.clear();
     }
@@ -548,6 +573,11 @@ pub(crate) fn inode_location(vol: &Volume<'_>, at: Location, ino: Ino) -> Locati
     let whole = vol.geo.inodesize().is_multiple_of(512);
     let offset = vol.geo.ino_to_byte(ino).filter(|_| whole);
     Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..at }
+}
+
+/// Returns true if the copies of an inode are known to mismatch.
+fn is_mismatch(vol: &Volume<'_>, bytes: &[u8], slot: &InodeSlot) -> bool {
+    vol.mismatches.is_some() && vol.is_mismatch(inode_location(vol, slot.at, slot.ino), bytes)
 }
 
 /// Returns the rank of `ino`.

@@ -15,12 +15,14 @@
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! For a repair, `fork_map` reads the map of one fork, `disputes` lists blocks with several owners,
-//! and `ownerless` those that lack one. Threads take allocation groups, runs of
-//! inodes, and directories from a work queue. Each phase passes its results to the next in flat
-//! arrays: 9 bytes an inode and 24 bytes an extent.
+//! and `ownerless` those that lack one. `ahead` announces what will be read. Threads take allocation
+//! groups, runs of inodes, and directories from a work queue ([`parallel`]). Each phase passes its
+//! results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent. Where a bound is
+//! given, extents beyond it go to a file (`spill`).
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod ahead;
 mod attrs;
 mod btree;
 mod chunks;
@@ -40,13 +42,14 @@ mod mismatches;
 mod names;
 mod ownerless;
 mod owners;
-mod parallel;
+pub mod parallel;
 mod parents;
 mod refcounts;
 mod report;
 mod rmaps;
 mod space;
 mod special;
+mod spill;
 mod superblocks;
 mod survey;
 mod symlinks;
@@ -70,18 +73,19 @@ pub use finding::{Finding, Healing};
 pub use fork_map::{ForkMap, fork_map};
 pub use mismatches::{FileRange, Mismatches};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
+pub use spill::{Memory, Owners};
 pub use survey::{Claim, Dispute, GroupSurvey, KnownChunks, Run, Survey};
 pub use xfskit_format::corruption::Severity;
 
+use ahead::ReadAhead;
 use finding::Sink;
 use groups::Group;
 use inodes::Context;
+use parallel::READERS;
+use spill::Spill;
 use survey::Surveyor;
 use table::InodeTable;
 use volume::{HealedBlocks, Volume};
-
-/// Number of inode reader threads for each requested thread: most of them wait for the device.
-const READERS: usize = 3;
 
 /// Options of a check.
 #[derive(Clone, Copy)]
@@ -104,6 +108,8 @@ pub struct Options<'a> {
     /// Ranges of the device on which array members disagree. The check records which files use
     /// them.
     pub mismatches: Option<&'a Mismatches>,
+    /// The memory for extents. Without a bound all of them stay in memory.
+    pub memory: Option<Memory<'a>>,
     /// Receives the progress of the check.
     pub progress: &'a dyn Progress,
 }
@@ -118,6 +124,7 @@ impl Default for Options<'_> {
             chunks: None,
             owners: None,
             mismatches: None,
+            memory: None,
             progress: &Silent,
         }
     }
@@ -177,7 +184,7 @@ pub fn survey(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<(Report, Survey), Error> {
-    let surveyor = Surveyor::default();
+    let surveyor = Surveyor::new(options.memory);
     let report = run(dev, log_dev, options, findings, Some(&surveyor))?;
     surveyor.survey().map(|survey| (report, survey)).ok_or(Error::TooSmall)
 }
@@ -191,6 +198,7 @@ fn run(
 ) -> Result<Report, Error> {
     let primary = superblocks::find(dev, options.heal)?;
     let healed = HealedBlocks::default();
+    let spill = options.memory.map(Spill::new);
     let mut vol = Volume {
         dev,
         geo: primary.sb.geometry(),
@@ -203,6 +211,7 @@ fn run(
         mismatches: options.mismatches,
         known_chunks: options.chunks,
         surveyor,
+        spill: spill.as_ref(),
         sink: Sink::new(findings),
     };
     let mut timer = PhaseTimer::start();
@@ -275,15 +284,16 @@ fn check_files(
         forks_known: &AtomicBool::new(known),
         attrs_known: &AtomicBool::new(known),
         attrs_found: &AtomicBool::new(false),
+        ahead: &ReadAhead::default(),
     };
-    let (directories, counts) =
-        inodes::check(&shared, options.threads.saturating_mul(READERS), options.progress);
+    let readers = options.threads.saturating_mul(READERS);
+    let (directories, counts) = inodes::check(&shared, readers, options.progress);
     timer.end_phase(vol, Phase::Inodes);
 
-    let (dirs, entries) = dirs::check(&shared, &directories, options.threads, options.progress);
+    let (dirs, entries) = dirs::check(&shared, &directories, readers, options.progress);
     timer.end_phase(vol, Phase::Directories);
 
-    let extents: usize = groups.iter().map(Group::claims).sum();
+    let extents = claims_bytes(vol, &groups);
     let totals = check_space(&shared, options);
     if let Some(surveyor) = vol.surveyor {
         surveyor.end(shared.forks_known.load(Ordering::Relaxed));
@@ -314,10 +324,14 @@ fn check_files(
         blocks_shared: totals.iter().map(|total| total.shared).sum(),
         extents: totals.iter().map(|total| total.extents).sum(),
         log_clean: vol.log_clean,
-        memory_peak: table.bytes()
-            + (extents * size_of::<owners::UsedExtent>()) as u64
-            + dirs.bytes(),
+        memory_peak: table.bytes() + extents + dirs.bytes(),
     }
+}
+
+/// Returns the bytes of memory that all extents take.
+fn claims_bytes(vol: &Volume<'_>, groups: &[Group]) -> u64 {
+    let kept: usize = groups.iter().map(Group::kept_claims).sum();
+    (kept * size_of::<owners::UsedExtent>()) as u64 + vol.spill.map_or(0, Spill::resident)
 }
 
 /// Checks the space of all groups (phase 5).

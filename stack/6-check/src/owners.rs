@@ -50,6 +50,21 @@ impl UsedExtent {
         }
     }
 
+    /// Returns the extent as it is stored outside of memory, with the internal bits.
+    pub(crate) fn stored(&self) -> rmap::Rec {
+        rmap::Rec { offset: self.offset.into(), ..self.record() }
+    }
+
+    /// Returns the extent that was stored.
+    pub(crate) fn of_stored(rec: &rmap::Rec) -> Self {
+        Self {
+            start: rec.startblock.get(),
+            len: rec.blockcount.get(),
+            owner: rec.owner.get(),
+            offset: rec.offset.get(),
+        }
+    }
+
     /// Returns true if the extent is content of a regular file. Only such blocks may be shared.
     pub(crate) fn is_content(&self) -> bool {
         self.offset & OFF_REGULAR != 0

@@ -3,13 +3,16 @@
 use rayon::ThreadPoolBuilder;
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
+/// Number of reader threads for each requested thread: most of them wait for the device.
+pub const READERS: usize = 3;
+
 /// Runs `work` for every number below `count`, on up to `threads` threads. Each thread makes its
 /// own state with `state`, and takes the next number whenever it is free, so that the device is
 /// read in order. Returns all states.
 ///
 /// # Panics
 /// If the system gives no thread.
-pub(crate) fn for_each<S: Send>(
+pub fn for_each<S: Send>(
     threads: usize,
     count: usize,
     state: impl Fn() -> S + Sync,

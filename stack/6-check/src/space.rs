@@ -22,7 +22,8 @@ use crate::ownerless;
 use crate::owners::UsedExtent;
 use crate::refcounts::{self, Shared};
 use crate::rmaps;
-use crate::survey::{Dispute, GroupSurvey, Run};
+use crate::spill::Owners;
+use crate::survey::{Dispute, GroupSurvey, Run, Surveyor};
 use crate::volume::Volume;
 
 /// Counts of one group.
@@ -46,7 +47,10 @@ pub(crate) fn check(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     let refcountbt = xref_refcountbt(vol, agno, group, &mut entered);
     let fdblocks = check_agf_counters(vol, agno, group, rmapbt.as_ref());
 
-    let mut used = std::mem::take(&mut *group.used.lock());
+    let (mut used, forks_known) = match group.take_claims(vol) {
+        (used, true) => (used, forks_known),
+        (used, false) => (used, false),
+    };
     used.sort_unstable_by_key(UsedExtent::key);
     let trees_known = rmapbt.as_ref().is_none_or(|t| t.sound)
         && refcountbt.as_ref().is_none_or(Option::is_some)
@@ -104,9 +108,11 @@ fn surveyed(
 ) -> GroupSurvey {
     let is_own = |used: &&UsedExtent| disputes::MADE_AGAIN.contains(&used.owner);
     let (made_again, kept) = (used.iter().filter(is_own), used.iter().filter(|u| !is_own(u)));
+    let mut owners = Vec::with_capacity(used.len());
+    owners.extend(kept.map(UsedExtent::record));
     GroupSurvey {
         agno,
-        owners: kept.map(UsedExtent::record).collect(),
+        owners: Owners::new(owners, vol.surveyor.and_then(Surveyor::spill)),
         shared: shares.iter().map(Shared::record).collect(),
         disputes,
         chunks: group.chunks.list.iter().map(chunks::counted).collect(),

@@ -2,14 +2,16 @@
 //! group's btrees from.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use xfskit_format::inobt::Chunk;
 use xfskit_format::sb::Superblock;
 use xfskit_format::{agi, refcount, rmap};
 use xfskit_units::AgNumber;
+
+use crate::spill::{Memory, Owners, Spill};
 
 /// Inode chunks of groups, by number.
 pub type KnownChunks = BTreeMap<AgNumber, Vec<Chunk>>;
@@ -75,7 +77,7 @@ pub struct GroupSurvey {
     pub agno: AgNumber,
     /// Owners of all blocks that are not part of the group's btrees or free list: AG headers,
     /// journal, inodes, extents and btree blocks of forks. In the order of the rmapbt.
-    pub owners: Vec<rmap::Rec>,
+    pub owners: Owners,
     /// Blocks that several files map, in order.
     pub shared: Vec<refcount::Rec>,
     /// Blocks that several owners claim, by block: metadata that is made again with the group does
@@ -110,9 +112,21 @@ pub(crate) struct Surveyor {
     /// A leaf lock.
     groups: Mutex<Vec<GroupSurvey>>,
     complete: AtomicBool,
+    /// Stores owners that are not kept in memory.
+    spill: Option<Arc<Spill>>,
 }
 
 impl Surveyor {
+    /// Makes an empty one. Owners take as much memory as the extents of the check.
+    pub(crate) fn new(memory: Option<Memory<'_>>) -> Self {
+        Self { spill: memory.map(|memory| Arc::new(Spill::new(memory))), ..Self::default() }
+    }
+
+    /// Returns the place for owners that are not kept in memory.
+    pub(crate) fn spill(&self) -> Option<&Arc<Spill>> {
+        self.spill.as_ref()
+    }
+
     /// Takes the superblock.
     pub(crate) fn begin(&self, superblock: &Superblock) {
         let _once = self.superblock.set(superblock.clone());

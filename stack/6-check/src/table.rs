@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use xfskit_format::inobt::INODES_PER_CHUNK;
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
 use xfskit_format::inode::FileType;
 use xfskit_units::{AgIno, AgNumber, Geometry};
 
@@ -120,10 +120,15 @@ impl InodeTable {
 
 /// Returns the rank of inode `agino` of group `agno`.
 pub(crate) fn rank_in(groups: &[Group], agno: AgNumber, agino: AgIno) -> Option<usize> {
-    let chunks = &groups.get(agno.0 as usize)?.chunks;
-    let (place, chunk) = chunks.find(agino)?;
+    let (rank, chunk) = chunk_in(groups, agno, agino)?;
     let slot = agino.since(chunk.startino)?;
     let there = chunk.present() >> slot & 1 != 0;
-    let per_chunk = INODES_PER_CHUNK as usize;
-    there.then(|| (chunks.base + place) * per_chunk + slot as usize)
+    there.then(|| rank + slot as usize)
+}
+
+/// Returns the chunk that has the number `agino` of group `agno`, and the rank of its first inode.
+pub(crate) fn chunk_in(groups: &[Group], agno: AgNumber, agino: AgIno) -> Option<(usize, &Chunk)> {
+    let chunks = &groups.get(agno.0 as usize)?.chunks;
+    let (place, chunk) = chunks.find(agino)?;
+    Some(((chunks.base + place) * INODES_PER_CHUNK as usize, chunk))
 }

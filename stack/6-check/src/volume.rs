@@ -14,6 +14,7 @@ use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Sink};
 use crate::mismatches::Mismatches;
+use crate::spill::Spill;
 use crate::survey::{KnownChunks, Surveyor};
 
 /// Length of the longest structure, in bytes: a directory block.
@@ -77,6 +78,8 @@ pub(crate) struct Volume<'a> {
     pub known_chunks: Option<&'a KnownChunks>,
     /// Takes what is in use.
     pub surveyor: Option<&'a Surveyor>,
+    /// Stores extents that are not kept in memory.
+    pub spill: Option<&'a Spill>,
     pub sink: Sink<'a>,
 }
 

@@ -1,5 +1,8 @@
 //! Volumes that the kernel wrote and left clean have no findings.
 
+use xfskit_check::{Memory, Options, Report, check};
+use xfskit_units::ByteLen;
+
 use crate::common::{Image, check_all};
 
 #[test]
@@ -10,6 +13,25 @@ fn kept_images_have_no_findings() {
         assert!(report.clean() && report.log_clean);
         assert!(report.inodes > 60 && report.directories >= 5 && report.entries > 1500, "{name}");
     }
+}
+
+#[test]
+fn extents_that_do_not_stay_in_memory_are_checked_too() {
+    let dir = std::env::temp_dir();
+    let mut saved = 0;
+    for name in ["v5", "v5-1k", "v5-plain", "v5-tall", "v4"] {
+        let dev = Image::kept(name).copy();
+        let (in_memory, _) = check_all(&dev);
+        let memory = Some(Memory { bytes: ByteLen(0), dir: &dir });
+        let options = Options { threads: 2, memory, ..Options::default() };
+        let mut findings = Vec::new();
+        let report = check(&dev, None, &options, &mut |finding| findings.push(finding)).unwrap();
+        assert!(findings.is_empty(), "{name}: {findings:#?}");
+        let counts = |report: &Report| (report.extents, report.blocks_free, report.blocks_shared);
+        assert_eq!(counts(&report), counts(&in_memory), "{name}");
+        saved += in_memory.memory_peak - report.memory_peak;
+    }
+    assert!(saved > 0, "no image has enough extents");
 }
 
 #[test]

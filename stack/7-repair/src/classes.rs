@@ -34,14 +34,15 @@ pub(crate) struct Classes {
     pub inodes: Vec<(Wrong, Finding)>,
     /// Damage without a repair.
     pub beyond: Vec<Finding>,
+    /// A volume that has these is clean.
+    pub warnings: Vec<Finding>,
 }
 
 impl Classes {
-    /// Sorts findings. Warnings are left out: a volume that has them is clean.
+    /// Sorts findings.
     pub(crate) fn of(findings: impl IntoIterator<Item = Finding>) -> Self {
         let mut classes = Self::default();
-        let damage = findings.into_iter().filter(|finding| finding.severity != Severity::Warning);
-        for finding in damage {
+        for finding in findings {
             classes.add(finding);
         }
         classes
@@ -55,6 +56,10 @@ impl Classes {
     }
 
     fn add(&mut self, finding: Finding) {
+        if finding.severity == Severity::Warning {
+            self.warnings.push(finding);
+            return;
+        }
         let id = finding.corruption.check.0;
         let agno = finding.corruption.at.agno;
         let of_group = OF_GROUP.iter().any(|prefix| id.starts_with(prefix));

@@ -19,12 +19,12 @@
 use std::ops::Range;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_format::rmap::{self, owner};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, index};
 
 use crate::changes::merged;
 use crate::error::{Error, Result};
 use crate::prepare::Prepared;
+use crate::stages::Stage;
 use crate::superblocks;
 use crate::undo::{RECORD_MAX, UndoFile};
 
@@ -157,12 +157,10 @@ impl Prepared {
         let marked = superblocks::with_mark(&self.superblock);
         target.write_at(ByteOffset(0), &superblocks::sector(&self.geo, &marked))?;
         target.flush()?;
-        let behind = ByteOffset(first.len() as u64);
-        for stage in [Stage::Blocks, Stage::Inodes, Stage::Groups] {
-            for range in &self.changed {
-                for part in self.parts(range.start.max(behind)..range.end, stage) {
-                    copy(&self.overlay, target, &part, done)?;
-                }
+        let behind = ByteOffset(first.len() as u64)..ByteOffset(u64::MAX);
+        for stage in Stage::ALL {
+            for (_, part) in self.stages.iter().filter(|(of, _)| *of == stage) {
+                copy(&self.overlay, target, &clip(part, &behind), done)?;
             }
             target.flush()?;
         }
@@ -170,54 +168,6 @@ impl Prepared {
         target.flush()?;
         done.bytes += first.len() as u64;
         Ok(())
-    }
-}
-
-/// A part of the changes that is written together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Blocks of files.
-    Blocks,
-    Inodes,
-    /// Everything else.
-    Groups,
-}
-
-impl Prepared {
-    /// Returns the parts of a range that are written in a stage.
-    fn parts(&self, range: Range<ByteOffset>, stage: Stage) -> Vec<Range<ByteOffset>> {
-        let mut parts: Vec<Range<ByteOffset>> = Vec::new();
-        let block = self.geo.blocksize() as u64;
-        let mut start = range.start;
-        while start < range.end {
-            let next = (start.0 / block).saturating_add(1).saturating_mul(block);
-            let end = range.end.min(ByteOffset(next));
-            if self.stage(start) == stage {
-                match parts.last_mut() {
-                    Some(last) if last.end == start => last.end = end,
-                    _ => parts.push(start..end),
-                }
-            }
-            start = end;
-        }
-        parts
-    }
-
-    /// Returns the stage in which the block at `at` is written.
-    fn stage(&self, at: ByteOffset) -> Stage {
-        let place = self.geo.daddr_to_agb(Daddr(at.0 / 512));
-        let group = place.and_then(|(agno, agbno)| {
-            let group = self.survey.groups.iter().find(|group| group.agno == agno)?;
-            Some((group, agbno))
-        });
-        let Some((group, agbno)) = group else { return Stage::Groups };
-        let behind = group.owners.partition_point(|rec| rec.start() <= agbno);
-        let covers = |rec: &&rmap::Rec| agbno.0 - rec.start().0 < rec.len().0;
-        match group.owners[..behind].iter().next_back().filter(covers).map(|rec| rec.owner.get()) {
-            Some(owner::INODES) => Stage::Inodes,
-            Some(owner) if owner.cast_signed() >= 0 => Stage::Blocks,
-            _ => Stage::Groups,
-        }
     }
 }
 

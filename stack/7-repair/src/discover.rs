@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_check::{Finding, GroupSurvey, Run};
+use xfskit_check::{Finding, GroupSurvey, Run, parallel};
 use xfskit_format::corruption::{Expected, Value};
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
 use xfskit_format::inode::{self, CRC_OFFSET, Dinode, MAGIC};
@@ -70,9 +70,13 @@ const OF_CHUNKS: [&str; 8] = [
 ];
 
 /// Takes chunks away whose blocks files use: these hold old inodes, which were not overwritten.
-pub(crate) fn drop_old(geo: &Geometry, survey: &GroupSurvey, chunks: &mut Vec<Chunk>) {
+pub(crate) fn drop_old(
+    geo: &Geometry,
+    survey: &GroupSurvey,
+    chunks: &mut Vec<Chunk>,
+) -> Result<()> {
     let mut files: Vec<Range<u32>> = Vec::new();
-    for rec in survey.owners.iter().filter(|rec| rec.inode().is_some()) {
+    for rec in survey.owners.load()?.iter().filter(|rec| rec.inode().is_some()) {
         let (start, end) = (rec.start().0, rec.start().0.saturating_add(rec.len().0));
         match files.last_mut() {
             Some(last) if start <= last.end => last.end = last.end.max(end),
@@ -91,37 +95,32 @@ pub(crate) fn drop_old(geo: &Geometry, survey: &GroupSurvey, chunks: &mut Vec<Ch
             is_of_file(geo.agino_to_agb(AgIno(chunk.startino.0.saturating_add(slot))).0)
         })
     });
+    Ok(())
 }
 
-/// Returns the inode chunks of a group, by number.
+/// Returns the inode chunks of a group, by number. Up to [`parallel::READERS`] times `threads`
+/// threads look for them. What they find does not depend on their number.
 pub(crate) fn chunks(
     dev: &dyn BlockDevice,
     geo: &Geometry,
     survey: &GroupSurvey,
+    threads: usize,
 ) -> Result<(Vec<Chunk>, Evidence)> {
     let (runs, evidence) = places(geo, survey);
-    let mut found = Found { geo, agno: survey.agno, chunks: Vec::new() };
-    let mut blocks = Vec::new();
-    for Run { mut start, len } in runs {
-        let end = start + len;
-        while start < end {
-            let at = geo.agb_to_daddr(survey.agno, AgBlock(start)).byte_offset();
-            let hole = (dev.skip_hole(at).0 - at.0) >> geo.blocklog;
-            if hole > 0 {
-                start = start.saturating_add(u32::try_from(hole).unwrap_or(u32::MAX));
-                continue;
-            }
-            let len = BATCH.min(end - start);
-            blocks.resize(len as usize * geo.blocksize(), 0);
-            dev.read_at(at, &mut blocks)?;
-            for (agbno, block) in (start..).zip(blocks.chunks_exact(geo.blocksize())) {
-                found.add(AgBlock(agbno), block);
-            }
-            start += len;
-        }
+    let group = Group { dev, geo, agno: survey.agno };
+    let pieces = group.pieces(&runs);
+    let readers = threads.saturating_mul(parallel::READERS);
+    let workers = parallel::for_each(readers, pieces.len(), Worker::default, |worker, at| {
+        worker.read(&group, at, pieces[at]);
+    });
+    let mut found: Vec<_> = workers.into_iter().flat_map(|worker| worker.found).collect();
+    found.sort_unstable_by_key(|(at, _)| *at);
+    let mut chunks = Chunks { geo, list: Vec::new() };
+    for (_, inodes) in found {
+        inodes?.iter().for_each(|inodes| chunks.add(inodes));
     }
     let in_use = |chunk: &Chunk| chunk.used() != 0;
-    let mut chunks = found.chunks.into_iter().filter(in_use).collect();
+    let mut chunks = chunks.list.into_iter().filter(in_use).collect();
     add_root(dev, geo, survey.agno, &mut chunks)?;
     Ok((chunks, evidence))
 }
@@ -181,26 +180,92 @@ fn places(geo: &Geometry, survey: &GroupSurvey) -> (Vec<Run>, Evidence) {
     (runs, Evidence::FreeSpace)
 }
 
-/// The chunks found so far.
-struct Found<'g> {
-    geo: &'g Geometry,
-    agno: AgNumber,
-    chunks: Vec<Chunk>,
+/// Inodes that exist, of 64 whose numbers follow one another.
+struct Inodes {
+    /// The first number, a multiple of 64.
+    start: AgIno,
+    exist: u64,
+    /// Of these, the ones in use.
+    used: u64,
 }
 
-impl Found<'_> {
+/// The group in which inodes are looked for.
+struct Group<'g> {
+    dev: &'g dyn BlockDevice,
+    geo: &'g Geometry,
+    agno: AgNumber,
+}
+
+/// What one thread found.
+#[derive(Default)]
+struct Worker {
+    blocks: Vec<u8>,
+    /// The number of a piece, and its inodes in order. Pieces without inodes are left out.
+    found: Vec<(usize, Result<Vec<Inodes>>)>,
+}
+
+impl Worker {
+    /// Reads piece number `at`.
+    fn read(&mut self, group: &Group<'_>, at: usize, piece: Run) {
+        let inodes = group.inodes(piece, &mut self.blocks);
+        if !inodes.as_ref().is_ok_and(Vec::is_empty) {
+            self.found.push((at, inodes));
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Cuts runs into pieces that are read at once, in order. Holes of the device are left out.
+    fn pieces(&self, runs: &[Run]) -> Vec<Run> {
+        let mut pieces = Vec::new();
+        for run in runs {
+            let (mut start, end) = (run.start, run.end());
+            while start < end {
+                let at = self.geo.agb_to_daddr(self.agno, AgBlock(start)).byte_offset();
+                let hole = (self.dev.skip_hole(at).0 - at.0) >> self.geo.blocklog;
+                if hole > 0 {
+                    start = start.saturating_add(u32::try_from(hole).unwrap_or(u32::MAX));
+                    continue;
+                }
+                let len = BATCH.min(end - start);
+                pieces.push(Run { start, len });
+                start += len;
+            }
+        }
+        pieces
+    }
+
+    /// Reads a piece into `blocks`, and returns its inodes in order.
+    fn inodes(&self, piece: Run, blocks: &mut Vec<u8>) -> Result<Vec<Inodes>> {
+        blocks.resize(piece.len as usize * self.geo.blocksize(), 0);
+        let at = self.geo.agb_to_daddr(self.agno, AgBlock(piece.start)).byte_offset();
+        self.dev.read_at(at, blocks)?;
+        let mut inodes = Vec::new();
+        for (agbno, block) in (piece.start..).zip(blocks.chunks_exact(self.geo.blocksize())) {
+            self.add_block(AgBlock(agbno), block, &mut inodes);
+        }
+        Ok(inodes)
+    }
+
     /// Adds the inodes of a block, if it has some.
-    fn add(&mut self, agbno: AgBlock, block: &[u8]) {
+    fn add_block(&self, agbno: AgBlock, block: &[u8], inodes: &mut Vec<Inodes>) {
         let first = self.geo.agb_to_agino(agbno);
-        let slots = block.chunks_exact(self.geo.inodesize());
-        let states: Vec<Option<bool>> =
-            (first.0..).zip(slots).map(|(agino, slot)| self.is_used(AgIno(agino), slot)).collect();
-        if states.iter().all(Option::is_none) {
+        let slots = || (first.0..).map(AgIno).zip(block.chunks_exact(self.geo.inodesize()));
+        if slots().all(|(agino, slot)| self.is_used(agino, slot).is_none()) {
             return;
         }
-        for (agino, state) in (first.0..).zip(states) {
+        for (agino, slot) in slots() {
+            let start = AgIno(agino.0 / INODES_PER_CHUNK * INODES_PER_CHUNK);
+            if inodes.last().is_none_or(|last| last.start != start) {
+                inodes.push(Inodes { start, exist: 0, used: 0 });
+            }
+            let Some(last) = inodes.last_mut() else { return };
+            let bit = 1 << (agino.0 - start.0);
+            last.exist |= bit;
             // One whose checksum is wrong counts as used: the check names it.
-            self.put(AgIno(agino), state.unwrap_or(true));
+            if self.is_used(agino, slot).unwrap_or(true) {
+                last.used |= bit;
+            }
         }
     }
 
@@ -213,12 +278,27 @@ impl Found<'_> {
             && inode.core.magic.get() == MAGIC;
         (own && xfskit_crc::verify(slot, CRC_OFFSET)).then(|| !inode.is_free())
     }
+}
 
-    /// Adds an inode that exists. Inodes are added in order.
+/// The chunks found so far.
+struct Chunks<'g> {
+    geo: &'g Geometry,
+    list: Vec<Chunk>,
+}
+
+impl Chunks<'_> {
+    /// Adds inodes. They are added in order.
+    fn add(&mut self, inodes: &Inodes) {
+        for bit in (0..INODES_PER_CHUNK).filter(|bit| inodes.exist >> bit & 1 == 1) {
+            self.put(AgIno(inodes.start.0 + bit), inodes.used >> bit & 1 == 1);
+        }
+    }
+
+    /// Adds an inode that exists.
     fn put(&mut self, agino: AgIno, is_used: bool) {
         let start = self.chunk_start(agino);
-        if self.chunks.last().is_none_or(|chunk| chunk.startino != start) {
-            self.chunks.push(Chunk {
+        if self.list.last().is_none_or(|chunk| chunk.startino != start) {
+            self.list.push(Chunk {
                 startino: start,
                 holemask: u16::MAX,
                 count: 0,
@@ -226,7 +306,7 @@ impl Found<'_> {
                 free: u64::MAX,
             });
         }
-        let Some(chunk) = self.chunks.last_mut() else { return };
+        let Some(chunk) = self.list.last_mut() else { return };
         let bit = agino.0 - start.0;
         chunk.holemask &= !(1 << (bit / INODES_PER_HOLEMASK_BIT));
         chunk.count += 1;
@@ -244,7 +324,7 @@ impl Found<'_> {
         if self.geo.features.sparse() {
             return AgIno(agino.0 / INODES_PER_CHUNK * INODES_PER_CHUNK);
         }
-        self.chunks.last().filter(inside).map_or(agino, |chunk| chunk.startino)
+        self.list.last().filter(inside).map_or(agino, |chunk| chunk.startino)
     }
 }
 
@@ -278,7 +358,7 @@ mod tests {
         ];
         let survey = GroupSurvey {
             agno: AgNumber(0),
-            owners,
+            owners: owners.into(),
             shared: Vec::new(),
             disputes: Vec::new(),
             chunks: Vec::new(),
@@ -292,7 +372,7 @@ mod tests {
         };
         let all = [64, 128 + 3 * blocks, 256, 128 + 4 * blocks].map(chunk);
         let mut chunks = all.to_vec();
-        drop_old(&geo, &survey, &mut chunks);
+        drop_old(&geo, &survey, &mut chunks).unwrap();
         assert_eq!(chunks, [all[0], all[2], all[3]]);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn mend(
     plan: &mut Plan,
 ) -> Result<(bool, Vec<Finding>)> {
     let kept = kept_extents(view, &damages)?;
-    let room = Room::new(view.geo, view.survey, &kept);
+    let room = Room::new(view.geo, view.survey, &kept)?;
     let writer = Writer { dev, geo: view.geo, room, written: BTreeSet::new() };
     let mut layer = Layer { view, writer, known, scanned, copies, plan };
     let mut left = Vec::new();

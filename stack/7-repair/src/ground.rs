@@ -10,6 +10,7 @@ use xfskit_format::{Fork, rmap};
 use xfskit_units::{AgBlock, AgNumber, FsBlock, Geometry, Ino};
 
 use crate::changes::merged;
+use crate::error::Result;
 use crate::view::View;
 
 /// Consecutive blocks of a group.
@@ -36,15 +37,21 @@ pub(crate) struct Ground<'r> {
 impl<'r> Ground<'r> {
     /// Returns the blocks that a fork may have; `None` if the btrees of a group cannot be read.
     /// `with_disputed`: also those that others claim.
-    pub(crate) fn of(view: View<'r>, ino: Ino, fork: Fork, with_disputed: bool) -> Option<Self> {
+    pub(crate) fn of(
+        view: View<'r>,
+        ino: Ino,
+        fork: Fork,
+        with_disputed: bool,
+    ) -> Result<Option<Self>> {
         let mut groups = BTreeMap::new();
         for group in &view.survey.groups {
-            let ownerless: Vec<_> = group.ownerless.as_ref()?.iter().copied().map(blocks).collect();
-            let own = without(&claims(group, ino, fork), &conflicts(group, ino, with_disputed));
+            let Some(ownerless) = &group.ownerless else { return Ok(None) };
+            let ownerless: Vec<_> = ownerless.iter().copied().map(blocks).collect();
+            let own = without(&claims(group, ino, fork)?, &conflicts(group, ino, with_disputed));
             let open = merged([&own[..], &ownerless].concat());
             groups.insert(group.agno, Group { own, ownerless, open });
         }
-        Some(Self { geo: view.geo, groups })
+        Ok(Some(Self { geo: view.geo, groups }))
     }
 
     /// Returns how many blocks of an extent the map may not have.
@@ -98,28 +105,30 @@ impl<'r> Ground<'r> {
 
 /// Returns the inodes with content in blocks that both free-space btrees of a group have as free;
 /// none, if there are more than `most`: then it is the btrees that are wrong.
-pub(crate) fn claimants_of_free(view: View<'_>, most: usize) -> BTreeSet<Ino> {
+pub(crate) fn claimants_of_free(view: View<'_>, most: usize) -> Result<BTreeSet<Ino>> {
     let mut found = BTreeSet::new();
     for group in view.survey.groups.iter().filter(|group| group.ownerless.is_some()) {
         let free: Vec<_> = group.recorded_free.iter().flatten().copied().map(blocks).collect();
-        let taken = group.owners.iter().filter(|rec| overlap(&free, &place(rec)) > 0);
+        let owners = group.owners.load()?;
+        let taken = owners.iter().filter(|rec| overlap(&free, &place(rec)) > 0);
         found.extend(taken.filter_map(rmap::Rec::inode));
         if found.len() > most {
-            return BTreeSet::new();
+            return Ok(BTreeSet::new());
         }
     }
-    found
+    Ok(found)
 }
 
 /// Returns the blocks of a group that a fork claims as content.
-fn claims(group: &GroupSurvey, ino: Ino, fork: Fork) -> Vec<Blocks> {
+fn claims(group: &GroupSurvey, ino: Ino, fork: Fork) -> Result<Vec<Blocks>> {
     let is_own = |rec: &&rmap::Rec| {
         let offset = rec.offset.get();
         let is_attr = offset & rmap::OFF_ATTR_FORK != 0;
         let is_content = offset & rmap::OFF_BMBT_BLOCK == 0;
         rec.owner.get() == ino.0 && is_content && is_attr == (fork == Fork::Attr)
     };
-    merged(group.owners.iter().filter(is_own).map(place).collect())
+    let owners = group.owners.load()?;
+    Ok(merged(owners.iter().filter(is_own).map(place).collect()))
 }
 
 /// Returns the blocks of a group that are free, or that others than `ino` claim as well, unless

@@ -4,6 +4,7 @@ use xfskit_block::BlockDevice;
 use xfskit_check::GroupSurvey;
 use xfskit_format::agbtree::Tree;
 use xfskit_format::agi::{NULLAGINO, UNLINKED_BUCKETS};
+use xfskit_format::rmap;
 use xfskit_mkfs::group::Group;
 use xfskit_mkfs::group_btrees::place_btrees;
 use xfskit_mkfs::group_space::GroupSpace;
@@ -12,15 +13,16 @@ use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, Geometry};
 
 use crate::error::{Error, Result};
 
-/// Plans the group of `survey`: which blocks its btrees and its free list take of those that no
-/// file uses. `unlinked`: the heads of its lists of unlinked inodes, if there are any.
+/// Plans the group of `survey`, whose blocks have these `owners`: which blocks its btrees and its
+/// free list take of those that no file uses. `unlinked`: the heads of its lists of unlinked inodes, if there are any.
 pub(crate) fn plan(
     geo: &Geometry,
     survey: &GroupSurvey,
+    owners: &[rmap::Rec],
     unlinked: Option<&[u32; UNLINKED_BUCKETS]>,
 ) -> Result<Group> {
     let agno = survey.agno;
-    let free = unused(geo, survey);
+    let free = unused(geo, agno, owners);
     let trees = Tree::ALL.into_iter().filter(|tree| tree.exists(geo));
     let group = Group {
         agno,
@@ -29,7 +31,7 @@ pub(crate) fn plan(
         free: Vec::new(),
         chunks: survey.chunks.clone(),
         newino: None,
-        owners: survey.owners.clone(),
+        owners: owners.to_vec(),
         shared: survey.shared.clone(),
         unlinked: unlinked.copied().unwrap_or([NULLAGINO; UNLINKED_BUCKETS]),
     };
@@ -44,11 +46,11 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the blocks of a group that no file uses, by block.
-pub(crate) fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
-    let length = geo.ag_length(survey.agno);
+/// Returns the blocks of group `agno` that none of its `owners` uses, by block.
+pub(crate) fn unused(geo: &Geometry, agno: AgNumber, owners: &[rmap::Rec]) -> Vec<Extent> {
+    let length = geo.ag_length(agno);
     let (mut free, mut at) = (Vec::new(), 0);
-    let used = survey.owners.iter().map(|rec| (rec.start().0, rec.len().0));
+    let used = owners.iter().map(|rec| (rec.start().0, rec.len().0));
     for (start, len) in used.chain([(length, 0)]) {
         let start = start.min(length);
         if at < start {
@@ -59,7 +61,7 @@ pub(crate) fn unused(geo: &Geometry, survey: &GroupSurvey) -> Vec<Extent> {
     free
 }
 
-/// Writes a group. Its first sector, the superblock, stays as it is.
+/// Writes a group, beside what its files own. Its first sector, the superblock, stays as it is.
 ///
 /// # Errors
 /// [`Error::OverwritesFile`] if a block of a file would be overwritten.
@@ -67,13 +69,13 @@ pub(crate) fn write(
     dev: &dyn BlockDevice,
     geo: &Geometry,
     group: &Group,
-    survey: &GroupSurvey,
+    owners: &[rmap::Rec],
 ) -> Result<()> {
     let agno = group.agno;
     let mut superblock = vec![0; geo.sectsize()];
     dev.read_at(at(geo, agno, AgBlock(0)), &mut superblock)?;
     for (agbno, block) in group.blocks_below(geo, &superblock) {
-        if agbno > geo.ag_header_last() && is_of_file(survey, agbno) {
+        if agbno > geo.ag_header_last() && is_of_file(owners, agbno) {
             return Err(Error::OverwritesFile { agno: agno.0, agbno: agbno.0 });
         }
         dev.write_at(at(geo, agno, agbno), &block)?;
@@ -82,9 +84,9 @@ pub(crate) fn write(
 }
 
 /// Returns true if a file uses a block.
-fn is_of_file(survey: &GroupSurvey, agbno: AgBlock) -> bool {
-    let behind = survey.owners.partition_point(|rec| rec.start() <= agbno);
-    let before = survey.owners[..behind].iter().rev();
+fn is_of_file(owners: &[rmap::Rec], agbno: AgBlock) -> bool {
+    let behind = owners.partition_point(|rec| rec.start() <= agbno);
+    let before = owners[..behind].iter().rev();
     // Extents that files share overlap, so that a long one may begin before others.
     before.take(OVERLAPS_MAX).any(|rec| agbno.0 - rec.start().0 < rec.len().0)
 }
@@ -98,8 +100,7 @@ fn at(geo: &Geometry, agno: AgNumber, agbno: AgBlock) -> ByteOffset {
 
 #[cfg(test)]
 mod tests {
-    use xfskit_format::rmap::{self, owner};
-    use xfskit_units::AgNumber;
+    use xfskit_format::rmap::owner;
 
     use super::*;
 
@@ -113,22 +114,10 @@ mod tests {
             owner: owner::INODES.into(),
             offset: 0.into(),
         };
-        let survey = GroupSurvey {
-            agno: AgNumber(0),
-            // The second and the third overlap: a block that two files share.
-            owners: vec![used(0, 4), used(10, 5), used(12, 1), used(15, 5)],
-            shared: Vec::new(),
-            disputes: Vec::new(),
-            chunks: Vec::new(),
-            chunks_complete: true,
-            recorded_inodes: None,
-            recorded_free: None,
-            ownerless: None,
-            made_again: Vec::new(),
-            recorded_files: None,
-            unlinked: None,
-        };
-        let free: Vec<_> = unused(&geo, &survey).iter().map(|e| (e.start.0, e.end())).collect();
+        // The second and the third overlap: a block that two files share.
+        let owners = [used(0, 4), used(10, 5), used(12, 1), used(15, 5)];
+        let free = unused(&geo, AgNumber(0), &owners);
+        let free: Vec<_> = free.iter().map(|e| (e.start.0, e.end())).collect();
         assert_eq!(free, [(4, 10), (20, length)]);
     }
 }

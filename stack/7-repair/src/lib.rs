@@ -29,6 +29,7 @@
 //! | `primary` | fields of the primary, by its copies and by the volume |
 //! | `superblocks` | the primary and its copies, and the counters |
 //! | `changes` | the sectors that differ |
+//! | `stages` | the parts of the changes that are written together |
 //! | [`commit`] | the order of writing |
 //! | [`mod@undo`] | the undo file |
 #![warn(clippy::unwrap_used)]
@@ -69,6 +70,7 @@ mod primary;
 mod raw_map;
 mod remap;
 mod room;
+mod stages;
 mod steps;
 mod strays;
 mod superblocks;

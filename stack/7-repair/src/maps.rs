@@ -69,7 +69,7 @@ pub(crate) fn better(
     ino: Ino,
     fork: Fork,
 ) -> Result<Option<Better>> {
-    let Some(ground) = Ground::of(view, ino, fork, false) else { return Ok(None) };
+    let Some(ground) = Ground::of(view, ino, fork, false)? else { return Ok(None) };
     let raw = raw_map::read(view, inode, ino, fork)?;
     let judge = Judge::new((view, inode, ino, fork), ground, &raw);
     judge.better(&raw)
@@ -82,7 +82,7 @@ pub(crate) fn is_sound_but_for_claims(
     ino: Ino,
     fork: Fork,
 ) -> Result<bool> {
-    let Some(ground) = Ground::of(view, ino, fork, true) else { return Ok(false) };
+    let Some(ground) = Ground::of(view, ino, fork, true)? else { return Ok(false) };
     let raw = raw_map::read(view, inode, ino, fork)?;
     let judge = Judge::new((view, inode, ino, fork), ground, &raw);
     let against = judge.against(&raw.records())?;

@@ -25,6 +25,7 @@ use crate::journal_copies::JournalCopies;
 use crate::plan::{Plan, Step, StepKind};
 use crate::primary::{self, Primary};
 use crate::remap;
+use crate::stages::{self, Stage};
 use crate::steps::Changes;
 use crate::superblocks;
 use crate::view::View;
@@ -73,8 +74,8 @@ pub struct Prepared {
     pub(crate) of_replay: Vec<Range<ByteOffset>>,
     /// The ranges that differ after that, ascending.
     pub(crate) changed: Vec<Range<ByteOffset>>,
-    /// What the files use after the repair.
-    pub(crate) survey: Survey,
+    /// The same, cut where another stage of the commit writes them.
+    pub(crate) stages: Vec<(Stage, Range<ByteOffset>)>,
     pub(crate) accepted: AcceptLoss,
     /// The journal is cleared, not only replayed.
     pub(crate) clears_log: bool,
@@ -101,8 +102,17 @@ struct Surveyed {
     before: Report,
     survey: Survey,
     classes: Classes,
+    /// The survey read the inode btrees of all groups.
+    is_whole: bool,
     /// How the inodes of groups were found whose inode btrees are lost.
     evidence: BTreeMap<AgNumber, Evidence>,
+}
+
+impl Surveyed {
+    /// Returns true if the survey read all of the volume, inode btrees too, and it is clean.
+    fn is_whole_and_clean(&self) -> bool {
+        self.is_whole && self.before.clean()
+    }
 }
 
 /// Groups whose inode btrees are not read again, and the evidence for their inodes.
@@ -127,7 +137,7 @@ impl Known {
 }
 
 impl<'r> Repair<'r> {
-    /// Returns a repair on one thread that keeps a GiB of changes in memory.
+    /// Returns a repair on one thread that keeps a GiB of what it knows and changes in memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -138,7 +148,8 @@ impl<'r> Repair<'r> {
         self
     }
 
-    /// Keeps changes to about `memory` bytes of memory; more go to a file without a name in `dir`.
+    /// Keeps extents and changes to about `memory` bytes of memory; more go to a file without a name
+    /// in `dir`. Inodes and directories of the volume take memory beside that.
     pub fn memory(mut self, memory: ByteLen, dir: &Path) -> Self {
         (self.memory, self.spill_dir) = (memory, dir.to_owned());
         self
@@ -211,19 +222,26 @@ impl<'r> Repair<'r> {
         // Behind the damage of a journal newer changes may be lost.
         let mut of_journal = JournalCopies::new((!clears_log).then_some(&*target));
         let (before, surveyed) = self.mended(&overlay, &mut of_journal, &mut plan)?;
-        let Surveyed { survey, classes, evidence, .. } = surveyed;
+        let whole = surveyed.is_whole_and_clean().then(|| surveyed.before.clone());
+        let Surveyed { survey, mut classes, evidence, .. } = surveyed;
+        let warnings = std::mem::take(&mut classes.warnings);
         let geo = survey.superblock.geometry();
+        let threads = self.threads;
         let mut changes =
-            Changes { overlay: &overlay, geo: &geo, survey: &survey, plan: &mut plan };
+            Changes { overlay: &overlay, geo: &geo, survey: &survey, threads, plan: &mut plan };
         changes.make(classes, &evidence)?;
-        let mut left = Vec::new();
-        let after = check::check(&*overlay, None, &self.options(), &mut |finding| {
-            left.push(finding);
-        })?;
         let superblock = survey.superblock.clone();
         let sector = geo.sectsize();
         let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
         let changed = changed(&overlay, sector)?;
+        let stages = stages::of(&geo, &survey, &changed)?;
+        // The check needs as much memory for the owners of blocks again.
+        drop(survey);
+        let (after, left) = match whole {
+            // The survey was a check of the same bytes.
+            Some(report) if overlay.changed_ranges().is_empty() => (report, warnings),
+            _ => self.checked(&overlay)?,
+        };
         Ok(Prepared {
             copies,
             replayed,
@@ -232,7 +250,7 @@ impl<'r> Repair<'r> {
             superblock,
             of_replay,
             changed,
-            survey,
+            stages,
             accepted: self.accepted,
             clears_log,
             zero_log: self.zero_log,
@@ -243,9 +261,19 @@ impl<'r> Repair<'r> {
         })
     }
 
+    /// Checks the overlay. Returns the counts, and the findings.
+    fn checked(&self, overlay: &OverlayDevice) -> Result<(Report, Vec<Finding>)> {
+        let mut left = Vec::new();
+        let report = check::check(overlay, None, &self.options(), &mut |finding| {
+            left.push(finding);
+        })?;
+        Ok((report, left))
+    }
+
     fn options(&self) -> check::Options<'_> {
         check::Options {
             threads: self.threads,
+            memory: Some(check::Memory { bytes: self.share(), dir: &self.spill_dir }),
             progress: self.progress,
             ..check::Options::default()
         }
@@ -264,12 +292,15 @@ impl<'r> Repair<'r> {
         for _ in 0..LAYERS_MAX {
             let mut surveyed = self.surveyed(&**overlay, &mut known, copies, plan)?;
             let before = first.get_or_insert_with(|| surveyed.before.clone()).clone();
+            if surveyed.is_whole_and_clean() {
+                return Ok((before, surveyed));
+            }
             let beyond = &mut surveyed.classes.beyond;
             let (damages, claimed) = (damage::of(beyond), damage::claims(beyond));
             let geo = surveyed.survey.superblock.geometry();
             let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
             let disputants = claims::disputants(view);
-            let doubtful = remap::doubtful(view, plan, &damages, &surveyed.classes.inodes);
+            let doubtful = remap::doubtful(view, plan, &damages, &surveyed.classes.inodes)?;
             let is_sound = damages.is_empty() && claimed.is_empty();
             if is_sound && disputants.is_empty() && doubtful.is_empty() {
                 return Ok((before, surveyed));
@@ -279,6 +310,7 @@ impl<'r> Repair<'r> {
             let owners: BTreeSet<u64> = damaged.chain(doubted).chain(disputants).collect();
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
+                drop(surveyed.survey);
                 surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
             }
             let beyond = &mut surveyed.classes.beyond;
@@ -321,14 +353,15 @@ impl<'r> Repair<'r> {
         if !lost.is_empty() {
             let geo = survey.superblock.geometry();
             for group in lost {
-                let (mut chunks, by) = discover::chunks(dev, &geo, group)?;
+                let (mut chunks, by) = discover::chunks(dev, &geo, group, self.threads)?;
                 if group.chunks_complete {
-                    discover::drop_old(&geo, group, &mut chunks);
+                    discover::drop_old(&geo, group, &mut chunks)?;
                 }
                 known.chunks.insert(group.agno, chunks);
                 known.evidence.insert(group.agno, by);
             }
             known.keep(classes.groups);
+            drop(survey);
             let chunks = Some(&known.chunks);
             (before, survey, classes) = self.survey_with_copies(dev, chunks, copies, plan)?;
         }
@@ -338,7 +371,8 @@ impl<'r> Repair<'r> {
             classes.groups.insert(*agno, findings);
         }
         let evidence = known.evidence.clone();
-        Ok(Surveyed { before, survey, classes, evidence })
+        let is_whole = known.chunks.is_empty();
+        Ok(Surveyed { before, survey, classes, is_whole, evidence })
     }
 
     /// Surveys the volume, and gives damaged blocks back that the journal has, until there are no
@@ -375,9 +409,15 @@ impl<'r> Repair<'r> {
         Ok((report, survey, Classes::of(findings)))
     }
 
+    /// Returns the bytes of memory for each of what grows: the extents of a check, those of the
+    /// survey, the changes of the replay, the other changes.
+    fn share(&self) -> ByteLen {
+        ByteLen(self.memory.0 / 4)
+    }
+
     fn overlay(&self, target: &Arc<dyn BlockDevice>) -> Arc<OverlayDevice> {
         let overlay = OverlayDevice::new(Arc::clone(target));
-        Arc::new(overlay.limited_to(self.memory, &self.spill_dir))
+        Arc::new(overlay.limited_to(self.share(), &self.spill_dir))
     }
 }
 

@@ -27,14 +27,14 @@ pub(crate) fn doubtful(
     plan: &Plan,
     damages: &Damages,
     counters: &[(Wrong, Finding)],
-) -> BTreeSet<Ino> {
-    let mut found = ground::claimants_of_free(view, INODES_MAX);
+) -> Result<BTreeSet<Ino>> {
+    let mut found = ground::claimants_of_free(view, INODES_MAX)?;
     let directories = damages.iter().filter(|(_, damage)| damage.directory);
     found.extend(directories.map(|(ino, _)| *ino).take(INODES_MAX));
     let miscounted = counters.iter().filter(|(wrong, _)| wrong.counter == Counter::Blocks);
     found.extend(miscounted.map(|(wrong, _)| wrong.ino).take(INODES_MAX));
     found.retain(|ino| !plan.laid_out.contains(ino));
-    found
+    Ok(found)
 }
 
 /// The better maps of both forks.

@@ -23,10 +23,10 @@ impl<'r> Room<'r> {
     /// Returns the blocks that no file of `survey` uses, without those of `kept`. Where a
     /// free-space btree can be read, only those that it has as free: others may belong to a damaged
     /// file.
-    pub(crate) fn new(geo: &'r Geometry, survey: &Survey, kept: &[Extent]) -> Self {
+    pub(crate) fn new(geo: &'r Geometry, survey: &Survey, kept: &[Extent]) -> Result<Self> {
         let mut free = BTreeMap::new();
         for group in &survey.groups {
-            let unused = groups::unused(geo, group);
+            let unused = groups::unused(geo, group.agno, &group.owners.load()?);
             let kept = kept.iter().filter_map(|extent| {
                 let (agno, agbno) = geo.fsb_split(extent.startblock)?;
                 let len = u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX);
@@ -46,7 +46,7 @@ impl<'r> Room<'r> {
             unused.reverse();
             free.insert(group.agno, unused);
         }
-        Self { geo, free }
+        Ok(Self { geo, free })
     }
 
     /// Takes `blocks` blocks, of group `near` first.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xfskit_block::OverlayDevice;
-use xfskit_check::{Finding, GroupSurvey, Survey};
+use xfskit_check::{Finding, GroupSurvey, Survey, parallel};
 use xfskit_format::sb::Superblock;
 use xfskit_units::{AgNumber, Geometry};
 
@@ -19,6 +19,8 @@ pub(crate) struct Changes<'r> {
     pub overlay: &'r OverlayDevice,
     pub geo: &'r Geometry,
     pub survey: &'r Survey,
+    /// Threads that make groups again.
+    pub threads: usize,
     pub plan: &'r mut Plan,
 }
 
@@ -35,12 +37,14 @@ impl Changes<'_> {
             classes.beyond.extend(std::mem::take(&mut classes.groups).into_values().flatten());
         }
         let has_groups = !classes.groups.is_empty();
+        let mut damaged = Vec::new();
         for (agno, findings) in std::mem::take(&mut classes.groups) {
             match self.survey.groups.iter().find(|group| group.agno == agno) {
-                Some(found) => self.make_group(found, by.get(&agno), findings)?,
+                Some(found) => damaged.push((found, findings)),
                 None => classes.beyond.extend(findings),
             }
         }
+        self.make_groups(damaged, by)?;
         for (wrong, finding) in classes.inodes {
             if wrong.set(self.overlay, self.geo)? {
                 self.plan.steps.push(inode_step(&wrong, finding));
@@ -61,26 +65,24 @@ impl Changes<'_> {
         Ok(())
     }
 
-    fn make_group(
+    /// Makes groups again, several at a time: each has blocks of its own.
+    fn make_groups(
         &mut self,
-        found: &GroupSurvey,
-        by: Option<&Evidence>,
-        findings: Vec<Finding>,
+        damaged: Vec<(&GroupSurvey, Vec<Finding>)>,
+        by: &BTreeMap<AgNumber, Evidence>,
     ) -> Result<()> {
-        let agno = found.agno;
-        // Lists of unlinked inodes are empty on a volume whose journal is clean.
-        let lists = findings.iter().any(|finding| finding.corruption.check.0 == "agi.unlinked");
-        let unlinked = found.unlinked.as_ref().filter(|_| !lists);
-        let group = groups::plan(self.geo, found, unlinked)?;
-        groups::write(self.overlay, self.geo, &group, found)?;
-        self.plan.steps.push(Step {
-            id: format!("group.{agno}"),
-            kind: StepKind::Group,
-            what: format!("make the btrees, the free list and the headers of group {agno} again"),
-            evidence: group_evidence(found, by),
-            lost: Vec::new(),
-            findings,
-        });
+        let (overlay, geo) = (self.overlay, self.geo);
+        let make = |made: &mut Vec<(usize, Result<usize>)>, at: usize| {
+            let (found, findings) = &damaged[at];
+            made.push((at, make_group(overlay, geo, found, findings)));
+        };
+        let made = parallel::for_each(self.threads, damaged.len(), Vec::new, make);
+        let mut made: Vec<_> = made.into_iter().flatten().collect();
+        made.sort_unstable_by_key(|(at, _)| *at);
+        let extents: Vec<usize> = made.into_iter().map(|(_, made)| made).collect::<Result<_>>()?;
+        for ((found, findings), extents) in damaged.into_iter().zip(extents) {
+            self.plan.steps.push(group_step(found, extents, by.get(&found.agno), findings));
+        }
         Ok(())
     }
 
@@ -125,6 +127,39 @@ impl Changes<'_> {
     }
 }
 
+/// Makes a group again. Returns the number of extents of files in it.
+fn make_group(
+    overlay: &OverlayDevice,
+    geo: &Geometry,
+    found: &GroupSurvey,
+    findings: &[Finding],
+) -> Result<usize> {
+    // Lists of unlinked inodes are empty on a volume whose journal is clean.
+    let lists = findings.iter().any(|finding| finding.corruption.check.0 == "agi.unlinked");
+    let unlinked = found.unlinked.as_ref().filter(|_| !lists);
+    let owners = found.owners.load()?;
+    let group = groups::plan(geo, found, &owners, unlinked)?;
+    groups::write(overlay, geo, &group, &owners)?;
+    Ok(owners.iter().filter(|rec| rec.inode().is_some()).count())
+}
+
+fn group_step(
+    found: &GroupSurvey,
+    extents: usize,
+    by: Option<&Evidence>,
+    findings: Vec<Finding>,
+) -> Step {
+    let agno = found.agno;
+    Step {
+        id: format!("group.{agno}"),
+        kind: StepKind::Group,
+        what: format!("make the btrees, the free list and the headers of group {agno} again"),
+        evidence: group_evidence(found, extents, by),
+        lost: Vec::new(),
+        findings,
+    }
+}
+
 fn inode_step(wrong: &Wrong, finding: Finding) -> Step {
     Step {
         id: format!("inode.{}.{}", wrong.ino, wrong.field()),
@@ -137,8 +172,11 @@ fn inode_step(wrong: &Wrong, finding: Finding) -> Step {
 }
 
 /// Returns what a group is made again from.
-fn group_evidence(found: &GroupSurvey, inodes_by: Option<&Evidence>) -> Vec<String> {
-    let extents = found.owners.iter().filter(|rec| rec.inode().is_some()).count();
+fn group_evidence(
+    found: &GroupSurvey,
+    extents: usize,
+    inodes_by: Option<&Evidence>,
+) -> Vec<String> {
     let files = format!(
         "all inodes and forks of the volume are readable: {extents} extents of files and {} inode \
          chunks of this group",

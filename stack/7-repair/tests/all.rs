@@ -20,3 +20,4 @@ mod plans;
 mod planted;
 mod regions;
 mod survivors;
+mod threads;

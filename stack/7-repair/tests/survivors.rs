@@ -82,7 +82,8 @@ impl Before {
     ) {
         let geo = &self.image.geo;
         let group = self.survey.groups.iter().find(|group| group.agno == agno).unwrap();
-        let covering = group.owners.iter().filter(|rec| {
+        let owners = group.owners.load().unwrap();
+        let covering = owners.iter().filter(|rec| {
             agbno.0.checked_sub(rec.start().0).is_some_and(|inside| inside < rec.len().0)
         });
         for rec in covering {

@@ -15,6 +15,7 @@
 //! | [`program`] | fs_mark, dbench and compilebench, with the interfaces that their users know |
 //! | [`kernel`] | images that the kernel mounts |
 //! | [`mounter`] | volumes that this program mounts |
+//! | [`repairer`] | volumes that this program and `xfs_repair` repair |
 //! | `image` | disk images in unlinked files |
 //! | [`testbed`] | test volumes of one format, run by the engine or by the kernel |
 //! | [`suite`] | whole studies |
@@ -27,6 +28,7 @@ pub mod measure;
 pub mod mounter;
 pub mod program;
 pub mod random;
+pub mod repairer;
 pub mod report;
 pub mod suite;
 pub mod testbed;

@@ -27,6 +27,7 @@ use crate::image::{self, Image};
 use crate::kernel;
 use crate::measure::usage::{Stopwatch, Usage, peak_memory, reset_peak_memory};
 use crate::mounter::{Mounter, ServedMount};
+use crate::repairer::{Repairer, run_watched};
 
 /// Magic number of tmpfs in `statfs`.
 const TMPFS: u64 = 0x0102_1994;
@@ -68,6 +69,8 @@ pub struct Testbed {
     pub open: OpenOptions,
     /// Mounts the volumes of [`Implementation::Mount`].
     pub mounter: Option<Arc<dyn Mounter>>,
+    /// Repairs the volumes of the engine.
+    pub repairer: Option<Arc<dyn Repairer>>,
 }
 
 impl Testbed {
@@ -75,7 +78,8 @@ impl Testbed {
     /// keep at most `cache_bytes` of metadata in memory.
     pub fn new(dir: Option<PathBuf>, size: u64, cache_bytes: usize) -> Self {
         let open = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        Self { dir, size: ByteLen(size), mkfs: Options::default(), open, mounter: None }
+        let (mounter, repairer) = (None, None);
+        Self { dir, size: ByteLen(size), mkfs: Options::default(), open, mounter, repairer }
     }
 
     /// Sets the size of the journal in bytes.
@@ -135,6 +139,7 @@ impl Testbed {
             storage: self.storage(),
             open: self.open.clone(),
             mounter: self.mounter.clone(),
+            repairer: self.repairer.clone(),
         };
         volume.mount()?;
         Ok(volume)
@@ -206,18 +211,18 @@ pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
     xfskit_mkfs::make(device, None, &plan).map_err(io::Error::other)
 }
 
-/// The result of a check of a whole volume.
+/// The result of a check or a repair of a whole volume.
 #[derive(Clone, Debug)]
 pub struct CheckResult {
-    /// The program that checked it.
+    /// The program that checked or repaired it.
     pub checker: &'static str,
-    /// The checker found no error.
+    /// It found no error.
     pub clean: bool,
-    /// Inodes checked, if the checker reports that.
+    /// Inodes checked, if the program reports that.
     pub inodes: Option<u64>,
-    /// Time used; wall time only if the checker is another program.
+    /// Time used; wall time only of another program.
     pub usage: Usage,
-    /// Peak memory of this process in bytes; `None` if the checker is another program.
+    /// Peak memory of the process in bytes: this one, or that of another program.
     pub peak_memory: Option<u64>,
 }
 
@@ -245,6 +250,7 @@ pub struct TestVolume {
     storage: String,
     open: OpenOptions,
     mounter: Option<Arc<dyn Mounter>>,
+    repairer: Option<Arc<dyn Repairer>>,
 }
 
 #[derive(Debug)]
@@ -374,9 +380,37 @@ impl TestVolume {
     pub fn check(&mut self, threads: usize) -> io::Result<CheckResult> {
         self.unmount()?;
         match (self.implementation, &self.image) {
-            (Implementation::Kernel, Some(image)) => run_xfs_repair(image.path()),
+            (Implementation::Kernel, Some(image)) => run_xfs_repair(&CHECK, image.path()),
             _ => self.check_by_xfskit(threads),
         }
+    }
+
+    /// Unmounts and repairs the volume: the engine's with `repair`, the kernel's with `xfs_repair`.
+    ///
+    /// # Errors
+    /// If the repair cannot run.
+    pub fn repair(&mut self, threads: usize) -> io::Result<CheckResult> {
+        self.unmount()?;
+        match (self.implementation, &self.image) {
+            (Implementation::Kernel, Some(image)) => run_xfs_repair(&REPAIR, image.path()),
+            _ => self.repair_by_xfskit(threads),
+        }
+    }
+
+    fn repair_by_xfskit(&mut self, threads: usize) -> io::Result<CheckResult> {
+        let none = || io::Error::other("this program does not repair volumes");
+        let repairer = self.repairer.clone().ok_or_else(none)?;
+        let device = self.device()?;
+        reset_peak_memory();
+        let watch = Stopwatch::start()?;
+        let repaired = repairer.repair(device, threads)?;
+        Ok(CheckResult {
+            checker: "repair",
+            clean: repaired.written == 0,
+            inodes: Some(repaired.inodes),
+            usage: watch.read()?,
+            peak_memory: peak_memory(),
+        })
     }
 
     /// Unmounts and checks the volume with `check`, also the kernel's.
@@ -405,17 +439,30 @@ pub(crate) fn run_check(device: &dyn BlockDevice, threads: usize) -> io::Result<
     })
 }
 
-/// Runs `xfs_repair -n`, which exits with 0 if the volume is clean and with 1 if it is not.
-fn run_xfs_repair(image: &Path) -> io::Result<CheckResult> {
+/// A use of `xfs_repair`. It exits with 0 if it found nothing.
+struct XfsRepair {
+    name: &'static str,
+    options: [&'static str; 2],
+    /// The exit status if it found damage.
+    damaged: i32,
+}
+
+/// Only looks.
+const CHECK: XfsRepair = XfsRepair { name: "xfs_repair -n", options: ["-n", "-f"], damaged: 1 };
+/// Repairs. With `-e` it tells whether there was something to repair.
+const REPAIR: XfsRepair = XfsRepair { name: "xfs_repair", options: ["-e", "-f"], damaged: 4 };
+
+fn run_xfs_repair(how: &XfsRepair, image: &Path) -> io::Result<CheckResult> {
     let watch = Stopwatch::start()?;
-    let out = Command::new("xfs_repair").args(["-n", "-f"]).arg(image).output()?;
+    let ended = run_watched(Command::new("xfs_repair").args(how.options).arg(image))?;
     let usage = watch.read()?;
-    let clean = match out.status.code() {
+    let clean = match ended.status.code() {
         Some(0) => true,
-        Some(1) => false,
-        _ => return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned())),
+        Some(status) if status == how.damaged => false,
+        _ => return Err(io::Error::other(ended.errors)),
     };
-    Ok(CheckResult { checker: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
+    let (checker, peak_memory) = (how.name, ended.peak_memory);
+    Ok(CheckResult { checker, clean, inodes: None, usage, peak_memory })
 }
 
 /// A volume of the engine that is mounted. The driver is dropped before the mount.

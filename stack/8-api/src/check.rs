@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
-use xfskit_check::{self as check, Finding, Mismatches};
+use xfskit_check::{self as check, Finding, Memory, Mismatches};
 use xfskit_check::{Phase as CheckPhase, Report as CheckReport};
 use xfskit_format::Corruption;
 use xfskit_target as target;
+use xfskit_units::ByteLen;
 
 use crate::builder::{cancel_method, progress_method};
 use crate::cancel_device::CancelDevice;
@@ -243,6 +244,7 @@ impl<'c> Check<'c> {
             self.phases.report((phase, Progress { done, total }));
             self.control.report(done, total);
         };
+        let (memory, dir) = (VolumeOptions::default_cache_bytes(), std::env::temp_dir());
         let options = check::Options {
             threads: thread_count(self.threads),
             // The members of an array were compared already.
@@ -252,6 +254,7 @@ impl<'c> Check<'c> {
             chunks: None,
             owners: None,
             mismatches: to_check.mismatches,
+            memory: Some(Memory { bytes: ByteLen(memory as u64), dir: &dir }),
             progress: &Phases(&progress),
         };
         let report = check::check(&device, to_check.log, &options, &mut |finding| {

@@ -19,8 +19,9 @@ use crate::cancel_device::CancelDevice;
 use crate::cause::Cause;
 use crate::check::{Phases, thread_count};
 use crate::progress::{Control, Report};
+use crate::target::Device;
 use crate::volume_options::parse;
-use crate::{CancelToken, Error, Progress, Result};
+use crate::{CancelToken, Error, Progress, Result, VolumeOptions};
 
 /// Repairs a volume: a builder. The repair is made in memory first; nothing is written before
 /// [`PreparedRepair::commit`].
@@ -67,8 +68,9 @@ impl<'c> Repair<'c> {
         self
     }
 
-    /// Keeps changes to about so many bytes of memory. More go to a file without a name in the
-    /// directory for temporary files. A GiB by default.
+    /// Keeps extents of files and changes to about so many bytes of memory. More go to a file
+    /// without a name in the directory for temporary files. A quarter of the machine's memory by
+    /// default. Each inode takes 9 bytes beside that, each directory 32.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
@@ -106,17 +108,27 @@ impl<'c> Repair<'c> {
     /// Damage without a repair is no error: see [`PreparedRepair::is_clean`].
     pub fn prepare(&self, target: impl AsRef<Path>) -> Result<PreparedRepair> {
         let target = parse(target.as_ref().as_os_str())?;
-        let device = target::open(&target, OpenMode::ReadWrite).map_err(Error::new)?;
+        self.prepared(target::open(&target, OpenMode::ReadWrite).map_err(Error::new)?)
+    }
+
+    /// Makes the repair of the volume on `device`, as [`prepare`](Self::prepare).
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare). [`ReadOnly`](crate::ErrorKind::ReadOnly) at the commit where
+    /// the device is open for reading.
+    pub fn prepare_device(&self, device: &Device) -> Result<PreparedRepair> {
+        self.prepared(device.shared())
+    }
+
+    fn prepared(&self, device: Arc<dyn BlockDevice>) -> Result<PreparedRepair> {
         let cancel = &self.control.cancel;
         let progress = |phase: CheckPhase, done, total| {
             self.phases.report((phase, Progress { done, total }));
         };
         let phases = Phases(&progress);
         let repair = repair::Repair::new().threads(thread_count(self.threads)).progress(&phases);
-        let repair = match self.memory {
-            Some(memory) => repair.memory(ByteLen(memory), &std::env::temp_dir()),
-            None => repair,
-        };
+        let memory = self.memory.unwrap_or(VolumeOptions::default_cache_bytes() as u64);
+        let repair = repair.memory(ByteLen(memory), &std::env::temp_dir());
         let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
         let repair = repair.zero_log(self.zero_log);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));

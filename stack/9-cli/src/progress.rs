@@ -155,10 +155,13 @@ impl Progress {
         if self.last_line.fetch_max(period, Ordering::Relaxed) >= period {
             return;
         }
-        let (job, name, done) = (self.job, self.unit.name(), self.unit.amount(done));
+        let (job, name, amount) = (self.job, self.unit.name(), self.unit.amount(done));
         match total {
-            0 => eprintln!("{job}: {done}{name}"),
-            _ => eprintln!("{job}: {done} of {}{name}", self.unit.amount(total)),
+            0 => eprintln!("{job}: {amount}{name}"),
+            _ => {
+                let left = left(seconds, done, total);
+                eprintln!("{job}: {amount} of {}{name}{left}", self.unit.amount(total));
+            }
         }
     }
 
@@ -187,6 +190,15 @@ impl Progress {
     }
 }
 
+/// Returns the estimated time that is left, as words behind a line; none before anything is done.
+fn left(seconds: u64, done: u64, total: u64) -> String {
+    let left = u128::from(seconds) * u128::from(total.saturating_sub(done));
+    match left.checked_div(done.into()) {
+        Some(left) => format!(", about {left} s left"),
+        None => String::new(),
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.finish();
@@ -195,7 +207,14 @@ impl Drop for Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::Unit;
+    use super::{Unit, left};
+
+    #[test]
+    fn the_time_left_is_estimated_by_the_rate_so_far() {
+        assert_eq!(left(10, 25, 100), ", about 30 s left");
+        assert_eq!((left(10, 0, 100), left(10, 100, 100)), ("".into(), ", about 0 s left".into()));
+        assert_eq!(left(u64::MAX, 1, u64::MAX).len(), ", about  s left".len() + 39);
+    }
 
     #[test]
     fn amounts_and_rates_are_for_people() {

@@ -49,7 +49,7 @@ fn the_inode_test_runs_all_its_steps() {
         .filter(|result| result["inodes"]["driver"] == "xfskit")
         .map(|result| result["inodes"]["step"].as_str().unwrap())
         .collect();
-    assert_eq!(steps, ["create", "check", "bulkstat", "find", "list", "remove"]);
+    assert_eq!(steps, ["create", "repair", "check", "bulkstat", "find", "list", "remove"]);
     let run = expect(0, &[&["bench", "inodes", "--shape", "racing"][..], &some].concat());
     assert!(run.stdout.contains("removal races with creation"), "{}", run.stdout);
 }

@@ -132,7 +132,15 @@ pub fn reset_peak_memory() {
 
 /// Returns the peak memory of this process since its start or the last reset, in bytes.
 pub fn peak_memory() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    peak_in(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Returns the peak memory of process `pid` since its start, in bytes; `None` if it has ended.
+pub(crate) fn peak_memory_of(pid: u32) -> Option<u64> {
+    peak_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn peak_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)

@@ -138,7 +138,10 @@ impl Settings {
 pub(crate) mod testing {
     //! Helpers for the tests of suites.
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::repairer::{BlockDevice, Repaired, Repairer};
     use xfskit_core::OpenOptions;
 
     /// Collects the results and the sections.
@@ -198,6 +201,20 @@ pub(crate) mod testing {
         }
     }
 
+    /// Checks, in place of the repair, which is above: an undamaged volume is repaired without a
+    /// write.
+    #[derive(Debug)]
+    struct Checker;
+
+    impl Repairer for Checker {
+        fn repair(&self, device: Arc<dyn BlockDevice>, threads: usize) -> io::Result<Repaired> {
+            let options = xfskit_check::Options { threads, ..Default::default() };
+            let report = xfskit_check::check(&*device, None, &options, &mut |_| ());
+            let report = report.map_err(io::Error::other)?;
+            Ok(Repaired { inodes: report.inodes, written: report.errors + report.fatals })
+        }
+    }
+
     /// Settings for the engine alone, on a sparse disk of 1 GiB in memory.
     pub(crate) fn settings() -> Settings {
         let testbed = Testbed {
@@ -206,6 +223,7 @@ pub(crate) mod testing {
             mkfs: xfskit_mkfs::Options::default(),
             open: OpenOptions::default(),
             mounter: None,
+            repairer: Some(Arc::new(Checker)),
         };
         Settings { testbed, baselines: Vec::new(), threads: 2, seed: 7, repetitions: 1 }
     }

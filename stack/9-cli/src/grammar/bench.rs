@@ -284,11 +284,12 @@ pub(crate) enum StudyName {
 /// Measure many threads that create, find and remove files: the concurrent inode test
 #[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
-The steps are fs_mark on every thread, check (xfs_repair -n for the kernel's volume), bulkstat,
-find and stat, ls -R, rm -rf. Caches are dropped before each. Without --size the disk has 500 TB,
-sparse, or the size of the largest file of --dir (16 TB on ext4; an XFS, also one on a loop
-device, has files of 500 TB). A file takes some 600 bytes; a run for which there is no space is
-refused with the number that fits. The output of fs_mark is printed too.
+The steps are fs_mark on every thread, repair of the volume, which is not damaged (xfs_repair for
+the kernel's), check (xfs_repair -n), bulkstat, find and stat, ls -R, rm -rf. Caches are dropped
+before each. Without --size the disk has 500 TB, sparse, or the size of the largest file of --dir
+(16 TB on ext4; an XFS, also one on a loop device, has files of 500 TB). A file takes some 600
+bytes; a run for which there is no space is refused with the number that fits. The output of
+fs_mark is printed too.
 
 Examples:
   xfskit bench inodes --quick
@@ -330,6 +331,8 @@ pub(crate) struct Inodes {
 pub(crate) enum InodeStep {
     /// Files are created
     Create,
+    /// The volume is repaired, though it is not damaged
+    Repair,
     /// The volume is checked
     Check,
     /// All inodes are listed by number

@@ -76,7 +76,8 @@ pub(crate) struct Repair {
     /// Number of threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Memory for changes; more go to a temporary file [default: 1G]
+    /// Memory for extents and changes; more go to a temporary file [default: a quarter of the
+    /// machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
 }

@@ -22,6 +22,8 @@ use crate::testbed::{CheckResult, Job, TestVolume};
 pub enum Step {
     /// Creates files, and then syncs the volume.
     Create,
+    /// Repairs the unmounted volume, which is not damaged.
+    Repair,
     /// Checks the unmounted volume.
     Check,
     /// Lists all inodes by number.
@@ -36,13 +38,21 @@ pub enum Step {
 
 impl Step {
     /// All steps in order.
-    pub const ALL: [Self; 6] =
-        [Self::Create, Self::Check, Self::Bulkstat, Self::Find, Self::List, Self::Remove];
+    pub const ALL: [Self; 7] = [
+        Self::Create,
+        Self::Repair,
+        Self::Check,
+        Self::Bulkstat,
+        Self::Find,
+        Self::List,
+        Self::Remove,
+    ];
 
     /// Returns the name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
+            Self::Repair => "repair",
             Self::Check => "check",
             Self::Bulkstat => "bulkstat",
             Self::Find => "find and stat",
@@ -54,7 +64,7 @@ impl Step {
     /// Returns the unit in which operations are counted.
     pub fn operation(self) -> &'static str {
         match self {
-            Self::Check | Self::Bulkstat => "inodes",
+            Self::Repair | Self::Check | Self::Bulkstat => "inodes",
             Self::Create | Self::Find | Self::List | Self::Remove => "names",
         }
     }
@@ -67,7 +77,7 @@ pub struct StepOutcome {
     pub operations: Option<u64>,
     /// Time used; wall time only if another program did the work.
     pub usage: Usage,
-    /// Peak memory of this process in bytes.
+    /// Peak memory in bytes: of this process, or of the other program that did the work.
     pub peak_memory: Option<u64>,
     /// Checksums in that time, if they are metered.
     pub sums: meter::Cost,
@@ -77,7 +87,7 @@ pub struct StepOutcome {
     pub counters: Option<Counters>,
     /// Iterations of fs_mark, if it did the work.
     pub fs_mark: Vec<Iteration>,
-    /// The program that checked the volume, in the check step.
+    /// The program that checked or repaired the volume, in these steps.
     pub checker: Option<&'static str>,
 }
 
@@ -131,7 +141,7 @@ impl Work<'_> {
             Step::Find => on_all_threads(&|thread| plan.find(driver, thread)),
             Step::List => on_all_threads(&|thread| plan.list(driver, thread)),
             Step::Remove => on_all_threads(&|thread| plan.remove(driver, thread)),
-            Step::Check => Err(io::ErrorKind::Unsupported.into()),
+            Step::Repair | Step::Check => Err(io::ErrorKind::Unsupported.into()),
         };
         Ok((measured?, Vec::new()))
     }
@@ -167,12 +177,16 @@ pub(crate) fn run(
     step: Step,
     plan: &Plan,
 ) -> io::Result<Option<StepOutcome>> {
-    if step != Step::Check {
+    if !matches!(step, Step::Repair | Step::Check) {
         return volume.run(&mut Work { step, plan });
     }
     volume.unmount()?;
     let cold = volume.storage() == MEMORY || drop_clean().is_ok();
-    let result = match volume.check(plan.threads) {
+    let result = match step {
+        Step::Repair => volume.repair(plan.threads),
+        _ => volume.check(plan.threads),
+    };
+    let result = match result {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result?,
     };

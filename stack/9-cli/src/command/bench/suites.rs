@@ -10,6 +10,7 @@ use xfskit::md::Level;
 use xfskit::target::Device;
 use xfskit::{Mount, Mounted, VolumeOptions};
 use xfskit_workload::mounter::{BlockDevice, Mounter, OpenMode, Served};
+use xfskit_workload::repairer::{Repaired, Repairer};
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
     Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
@@ -279,6 +280,7 @@ fn step_of(step: InodeStep) -> inodes::step::Step {
     use inodes::step::Step;
     match step {
         InodeStep::Create => Step::Create,
+        InodeStep::Repair => Step::Repair,
         InodeStep::Check => Step::Check,
         InodeStep::Bulkstat => Step::Bulkstat,
         InodeStep::Find => Step::Find,
@@ -307,7 +309,8 @@ fn settings(options: &SuiteOptions, size: u64) -> io::Result<Settings> {
     let (dir, size) = (options.dir.clone(), options.size.unwrap_or(size));
     let testbed = Testbed::new(dir, size, VolumeOptions::default_cache_bytes());
     let testbed = testbed.with_kernel(baselines.contains(&Implementation::Kernel));
-    let testbed = Testbed { mounter: Some(Arc::new(Mounts)), ..testbed };
+    let (mounter, repairer) = (Some(Arc::new(Mounts) as _), Some(Arc::new(Repairs) as _));
+    let testbed = Testbed { mounter, repairer, ..testbed };
     let testbed = if options.size.is_none() { testbed.limited_to_dir()? } else { testbed };
     Ok(Settings {
         testbed,
@@ -345,6 +348,19 @@ impl Served for ServedVolume {
     fn unmount(self: Box<Self>) -> io::Result<()> {
         self.0.unmount().map_err(io::Error::other)?;
         self.0.close().map(drop).map_err(io::Error::other)
+    }
+}
+
+/// Repairs volumes by the facade.
+#[derive(Debug)]
+struct Repairs;
+
+impl Repairer for Repairs {
+    fn repair(&self, device: Arc<dyn BlockDevice>, threads: usize) -> io::Result<Repaired> {
+        let repair = xfskit::Repair::new().threads(threads).prepare_device(&Device::from(device));
+        let repair = repair.map_err(io::Error::other)?;
+        let written = repair.commit(None).map_err(io::Error::other)?;
+        Ok(Repaired { inodes: repair.after().inodes, written: written.bytes })
     }
 }
 
