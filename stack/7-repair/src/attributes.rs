@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use xfskit_bulk::attr::{AttrForm, AttrPlan, NewAttr};
-use xfskit_format::attr::leaf::{AttrValue, Leaf};
+use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::{Namespace, parent, remote, sf};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, Format};
@@ -131,7 +131,7 @@ fn salvage_leaf(
 ) -> Result<()> {
     for entry in leaf.entries {
         let attr = leaf.attr(entry).filter(|attr| is_name(attr.name));
-        if let Some(attr) = attr.filter(|attr| attr.is_incomplete()) {
+        if let Some(attr) = attr.filter(Attr::is_incomplete) {
             found.unfinished.push(attr.name.to_vec());
             continue;
         }
