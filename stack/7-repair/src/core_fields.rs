@@ -20,10 +20,14 @@ use zerocopy::FromBytes;
 /// Stands in the list of changes for attributes that were there, and are not any more.
 pub(crate) const ATTRIBUTES_DROPPED: &str = "attributes";
 
+/// Stands in the list of changes for the type in the mode, when it is that of the entries.
+pub(crate) const TYPE_OF_ENTRIES: &str = "type";
+
 /// The permissions of an inode whose mode is lost.
 const PERMISSIONS: u16 = 0o600;
 
-/// Makes the core of inode `ino` right. `kind`: its type as the entries that name it have it.
+/// Makes the core of inode `ino` right. `kind`: its type as the entries that name it have it, where
+/// the inode by itself is beyond use.
 /// Returns the checks that led to a change; `None` if the inode is beyond use.
 pub(crate) fn mend(
     bytes: &mut [u8],
@@ -38,6 +42,11 @@ pub(crate) fn mend(
         set_field(bytes, ctx, "inode.mode", kind);
         inode::stamp(bytes);
         changed.push("inode.mode");
+    }
+    if let Some(kind) = kind
+        && set_type(bytes, ctx, kind)
+    {
+        changed.push(TYPE_OF_ENTRIES);
     }
     loop {
         let wrong = match Dinode::verify(bytes, ctx, ino) {
@@ -61,6 +70,22 @@ pub(crate) fn mend(
     Dinode::verify(bytes, ctx, ino).ok()?;
     Some(changed)
 }
+
+/// Sets the type in the mode, and leaves the permissions. Returns false if it is that already, or
+/// none.
+fn set_type(bytes: &mut [u8], ctx: &Ctx<'_>, kind: FileType) -> bool {
+    let now = Dinode::parse(bytes, ctx.geo).and_then(|inode| inode.file_type());
+    let Some(inode) = InodeMut::new(bytes).filter(|_| now.is_some_and(|now| now != kind)) else {
+        return false;
+    };
+    let mode = &mut inode.core.core.mode;
+    *mode = ((mode.get() & !S_IFMT) | kind.mode()).into();
+    inode::stamp(bytes);
+    true
+}
+
+/// Bits of the mode that hold the type.
+const S_IFMT: u16 = 0o170_000;
 
 /// Sets the field that failed check `wrong`. Returns false if nothing shows its value.
 fn set(bytes: &mut [u8], ctx: &Ctx<'_>, ino: Ino, wrong: &str, kind: Option<FileType>) -> bool {
@@ -326,6 +351,13 @@ fn set_counts(bytes: &mut [u8], ctx: &Ctx<'_>) -> bool {
         }
     }
     set_counters(bytes, counts, blocks)
+}
+
+/// Writes the size, in bytes, if it is known. The caller stamps the inode.
+pub(crate) fn set_size(bytes: &mut [u8], size: Option<u64>) {
+    if let (Some(size), Some(inode)) = (size, InodeMut::new(bytes)) {
+        inode.core.core.size = size.into();
+    }
 }
 
 /// Writes the counters of extents of both forks, and of blocks. Returns false if one does not fit.

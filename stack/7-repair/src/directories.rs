@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use xfskit_bulk::dir::{DirPlan, NewEntry};
 use xfskit_format::attr::forkoff;
+use xfskit_format::bmbt::Extent;
 use xfskit_format::dir::data::{self, Data};
 use xfskit_format::dir::{Entry, sf};
 use xfskit_format::inode::{Dinode, FileType, Format, InodeMut};
@@ -46,6 +47,14 @@ pub(crate) struct Salvage {
     pub damaged: usize,
     /// Data blocks to which no map leads.
     pub strays: usize,
+}
+
+/// Returns the byte at which the data blocks of a directory end; `None` if its map has none.
+pub(crate) fn end(geo: &Geometry, map: &[Extent]) -> Option<u64> {
+    let limit = u64::from(geo.dir_leafblk().0);
+    let data = map.iter().filter(|extent| extent.startoff.0 < limit);
+    let end = data.map(|extent| extent.end().0.min(limit)).max()?;
+    end.checked_mul(geo.blocksize() as u64)
 }
 
 /// Reads what can be read of the directory `ino`.

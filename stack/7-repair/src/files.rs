@@ -250,7 +250,10 @@ impl Layer<'_, '_> {
         let mut step = core_step(ino, &inode, &fields);
         let nblocks = Dinode::parse(&old, self.view.geo).map_or(0, |inode| inode.nblocks().0);
         let [data, attr] = self.maps(ino, &inode, &blank, nblocks);
+        let in_blocks = inode.is_dir() && inode.format() != Some(Format::Local);
+        let size = directories::end(self.view.geo, &data.extents).filter(|_| in_blocks);
         if data.whole && attr.whole && !damage.is_of_map() {
+            core_fields::set_size(&mut bytes, size);
             let counts = [data.extents.len() as u64, attr.extents.len() as u64];
             if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
                 return Ok(Mended::BeyondUse);
@@ -464,6 +467,9 @@ fn core_step(ino: Ino, inode: &Dinode<'_>, fields: &[&str]) -> Step {
     };
     if fields.contains(&"inode.mode") {
         step.evidence.push("its permissions are not known: only the owner has any".into());
+    }
+    if fields.contains(&core_fields::TYPE_OF_ENTRIES) {
+        step.evidence.push("the entries that name it, for its type".into());
     }
     if fields.iter().any(|field| field.starts_with("inode.size")) && inode.is_regular() {
         step.lost.push(format!("the length of inode {ino} within its last block"));

@@ -18,7 +18,12 @@ pub(crate) fn mend(
     inode: &Dinode<'_>,
     bytes: &mut [u8],
 ) -> Result<Option<Step>> {
-    let Some(target) = read(layer, ino, inode)? else {
+    let target = match read(layer, ino, inode, is_too_long(inode))? {
+        // Of two lengths that disagree, the other one may have the target.
+        None => read(layer, ino, inode, true)?,
+        target => target,
+    };
+    let Some(target) = target else {
         layer.clear(ino, Damage::default(), &[])?;
         return Ok(layer.plan.steps.pop());
     };
@@ -59,9 +64,14 @@ pub(crate) fn is_too_long(inode: &Dinode<'_>) -> bool {
     inode.size().0 > symlink::MAX_LEN.into()
 }
 
-/// Returns the target, if all of its bytes are there: as long as the inode says, or else as the
-/// headers say, without a NUL.
-fn read(layer: &Layer<'_, '_>, ino: Ino, inode: &Dinode<'_>) -> Result<Option<Vec<u8>>> {
+/// Returns the target, if all of its bytes are there, without a NUL: as long as the inode says, or
+/// `by_headers`.
+fn read(
+    layer: &Layer<'_, '_>,
+    ino: Ino,
+    inode: &Dinode<'_>,
+    by_headers: bool,
+) -> Result<Option<Vec<u8>>> {
     let size = inode.size().0.min(symlink::MAX_LEN.into());
     if inode.format() == Some(Format::Local) {
         let fork = inode.data_fork();
@@ -82,7 +92,7 @@ fn read(layer: &Layer<'_, '_>, ino: Ino, inode: &Dinode<'_>) -> Result<Option<Ve
         );
         let offset = u32::try_from(target.len()).unwrap_or(u32::MAX);
         let payload = block.get(Layout::V5.symlink_header..).unwrap_or(&[]);
-        let len = if is_too_long(inode) {
+        let len = if by_headers {
             block
                 .get(BYTES_AT)
                 .and_then(|bytes| bytes.try_into().ok())
@@ -98,7 +108,7 @@ fn read(layer: &Layer<'_, '_>, ino: Ino, inode: &Dinode<'_>) -> Result<Option<Ve
         };
         target.extend_from_slice(part);
     }
-    let fits = if is_too_long(inode) {
+    let fits = if by_headers {
         target.len() as u64 <= symlink::MAX_LEN.into()
     } else {
         target.len() as u64 == size

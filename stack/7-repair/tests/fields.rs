@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
-use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::inode::{Dinode, FileType, Format};
 use xfskit_repair::{AcceptLoss, Prepared, Repair};
 use xfskit_test_support::{kept, verify};
 use xfskit_units::ByteOffset;
@@ -215,4 +215,27 @@ fn an_attribute_that_was_not_finished_is_removed_and_named() {
     let (prepared, _) = repaired("incomplete", &bytes);
     let told = prepared.plan().steps.iter().flat_map(|step| &step.evidence);
     assert_eq!(told.filter(|words| words.contains("is INCOMPLETE")).count(), 1);
+}
+
+#[test]
+fn sizes_and_types_come_from_maps_headers_and_entries() {
+    let image = Image::kept("v5");
+    let extents = |inode: &Dinode<'_>| inode.format() == Some(Format::Extents);
+    let dir = image.inode(|inode| inode.is_dir() && extents(inode));
+    let is = |kind: FileType| move |inode: &Dinode<'_>| inode.file_type() == Some(kind);
+    let link = image.inode(|inode| is(FileType::Symlink)(inode) && extents(inode));
+    let device = image.inode(is(FileType::CharDevice));
+    // The size, and the type in the mode.
+    for (what, block, at, bit) in [
+        ("size of a directory", dir, 63, 1),
+        ("length of a link", link, 63, 1),
+        ("type of a device", device, 2, 0x80),
+    ] {
+        let bytes = damaged(&image, block, |inode| inode[at] ^= bit);
+        let (prepared, dev) = repaired(what, &bytes);
+        assert_eq!(prepared.plan().losses().count(), 0, "{what}: {:#?}", prepared.plan());
+        let (start, len) = (block.offset, 100);
+        let (old, new) = (&image.bytes[start..start + len], read(&dev, start, len));
+        assert_eq!((&new[2..4], &new[56..64]), (&old[2..4], &old[56..64]), "{what}");
+    }
 }

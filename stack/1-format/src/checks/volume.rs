@@ -139,7 +139,8 @@ table! {
             unplanted "no volume has a journal of one sector";
         "log.dirty" Warning "no change waits for replay";
         "log.cycle" Error
-            "the first block has the cycle of the head, or one beside it, by which Linux looks for it";
+            "the first block has the cycle of the head, or one beside it: the head is found by it",
+            repair "Log inconsistent or not a log (last==N, first!=N)";
         "log.record.magicno" Error "a record header where one must be";
         "log.record.version" Error "the version of a record: 1 or 2";
         "log.record.fmt" Error
