@@ -156,12 +156,11 @@ impl Progress {
             return;
         }
         let (job, name, amount) = (self.job, self.unit.name(), self.unit.amount(done));
-        match total {
-            0 => eprintln!("{job}: {amount}{name}"),
-            _ => {
-                let left = left(seconds, done, total);
-                eprintln!("{job}: {amount} of {}{name}{left}", self.unit.amount(total));
-            }
+        if total == 0 {
+            eprintln!("{job}: {amount}{name}");
+        } else {
+            let (all, left) = (self.unit.amount(total), left(seconds, done, total));
+            eprintln!("{job}: {amount} of {all}{name}{left}");
         }
     }
 
@@ -212,7 +211,8 @@ mod tests {
     #[test]
     fn the_time_left_is_estimated_by_the_rate_so_far() {
         assert_eq!(left(10, 25, 100), ", about 30 s left");
-        assert_eq!((left(10, 0, 100), left(10, 100, 100)), ("".into(), ", about 0 s left".into()));
+        assert_eq!(left(10, 100, 100), ", about 0 s left");
+        assert_eq!(left(10, 0, 100), "");
         assert_eq!(left(u64::MAX, 1, u64::MAX).len(), ", about  s left".len() + 39);
     }
 
