@@ -23,7 +23,7 @@ use xfskit_units::{ByteLen, Geometry, Lsn};
 use crate::error::Result;
 use crate::view::View;
 
-/// What is put in place of unknown bytes, in turn.
+/// Values for unknown bytes, in turn.
 const FILLS: [u8; 2] = [0, 0xa5];
 /// Bytes of offset and length in the header of a symbolic link's block.
 const SYMLINK_OFFSET: usize = 4;

@@ -1,10 +1,10 @@
 //! Sound copies that a device has of damaged blocks: mirrors, and what parity gives, each way.
 //!
-//! Before anything else the volume is checked on a view of the device ([`DeviceCopies`]). Of a block
-//! that fails its verifier the check tries the other sources, and has the device rewritten with the
-//! one that passes. The view keeps that copy, and the repair reads it from then on. A commit has the
-//! device itself rewritten, before it writes anything else: an ordinary write to a chunk that is
-//! wrong would leave parity wrong, because parity is computed from the difference.
+//! Before anything else the volume is checked on a view of the device ([`DeviceCopies`]). Of a
+//! block that fails its verifier the check tries the other sources, and has the device rewritten
+//! with the one that passes. The view keeps that copy, and the repair reads it from then on. A
+//! commit has the device itself rewritten, before it writes anything else: an ordinary write to a
+//! chunk that is wrong would leave parity wrong, because parity is computed from the difference.
 //!
 //! The view always reads the first source, so that the same copy is verified and used. Sectors stay
 //! apart in it: a whole page would hide the other sources of the sectors beside a copy.

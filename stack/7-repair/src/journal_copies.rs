@@ -1,10 +1,10 @@
 //! Damaged blocks and inodes, given back from the journal.
 //!
-//! The journal holds all changes since it last came around, also those that are in place. What it
-//! has of a block that cannot be used is evidence before all else: the block itself, with the names,
-//! attributes and maps in it. It is taken only if it is sound and belongs where it is, and the
-//! volume is surveyed again with it. A journal that is cut at damaged records is no evidence:
-//! newer changes may be among those that are lost.
+//! The journal holds all changes since it last came around, also those that are in place. Its
+//! parts of a block that cannot be used are evidence before all else: they are the block itself,
+//! with the names, attributes and maps in it. The block is taken only if it is sound and belongs
+//! where it is, and the volume is surveyed again with it. A journal that is cut at damaged records
+//! is no evidence: newer changes may be among those that are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 

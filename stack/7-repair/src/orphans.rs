@@ -1,5 +1,6 @@
 //! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
-//! an entry in the journal, or one that leads nowhere; else in `lost+found`, with type, number and date.
+//! an entry in the journal, or one that leads nowhere; else in `lost+found`, with type, number and
+//! date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};

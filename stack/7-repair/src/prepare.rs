@@ -178,8 +178,8 @@ impl<'r> Repair<'r> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] names a feature that is not written yet; [`Error::Truncated`],
-    /// [`Error::Journal`], [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is no error: see
-    /// [`Prepared::is_clean`].
+    /// [`Error::Journal`], [`Error::NoRoom`]; those of reading. Damage that cannot be repaired is
+    /// no error: see [`Prepared::is_clean`].
     pub fn prepare(&self, target: Arc<dyn BlockDevice>) -> Result<Prepared> {
         let mut plan = Plan::default();
         let copies = DeviceCopies::of(&target, self.memory, &self.spill_dir);

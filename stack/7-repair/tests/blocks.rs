@@ -10,9 +10,9 @@ use crate::survivors::{Before, Tally, with};
 /// Kept images: with a rmapbt and shared blocks, without a rmapbt, with small blocks.
 const IMAGES: [&str; 3] = ["v5", "v5-plain", "v5-1k"];
 /// Blocks of each image that the short run damages in each way.
-const SHORT: usize = 30;
+const SHORT: usize = 20;
 /// `xfs_repair -n` and the kernel see every repaired volume of this number.
-const VERIFIED: usize = 12;
+const VERIFIED: usize = 20;
 /// The seed of the short run.
 const SEED: u64 = 24;
 
