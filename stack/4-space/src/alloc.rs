@@ -132,16 +132,20 @@ impl SpaceTx<'_> {
 
     /// Returns the blocks that a group can give in one piece, apart from its reserve.
     fn available(&self, agno: AgNumber, agf: Handle, request: &AllocRequest) -> u32 {
+        let longest = be32(self.bytes(agf), offset_of!(Agf, longest)).unwrap_or(0);
+        self.space().hints.saw(agno, longest);
+        longest.min(self.spare(agno, agf, request.reserve))
+    }
+
+    /// Returns the free blocks of a group without those that its free list lacks, and, except for a
+    /// request of its own trees (`reserve`), without those that are held back for these.
+    pub(crate) fn spare(&self, agno: AgNumber, agf: Handle, reserve: bool) -> u32 {
         let geo = self.space().geo();
         let agf = self.bytes(agf);
         let field = |at| be32(agf, at).unwrap_or(0);
-        let (need, have) = (agfl::need(geo, agf), field(offset_of!(Agf, flcount)));
-        let short = need.saturating_sub(have);
-        let longest = field(offset_of!(Agf, longest));
-        self.space().hints.saw(agno, longest);
-        let held = if request.reserve { 0 } else { reserve::held_back(geo, agno, agf) };
-        let free = field(offset_of!(Agf, freeblks)).saturating_sub(short).saturating_sub(held);
-        longest.min(free)
+        let short = agfl::need(geo, agf).saturating_sub(field(offset_of!(Agf, flcount)));
+        let held = if reserve { 0 } else { reserve::held_back(geo, agno, agf) };
+        field(offset_of!(Agf, freeblks)).saturating_sub(short).saturating_sub(held)
     }
 
     /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it

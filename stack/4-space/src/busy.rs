@@ -1,5 +1,5 @@
 //! The usable parts of a free extent: those that were not freed too recently, here or by other
-//! transactions.
+//! transactions, and that are not kept for removed files.
 
 use std::ops::Range;
 
@@ -10,6 +10,9 @@ use crate::tx::SpaceTx;
 /// Maximum number of busy extents examined inside one free extent. Blocks behind them count as
 /// busy.
 const MOST: usize = 64;
+/// Maximum number of kept extents that are passed over inside one free extent. No checkpoint makes
+/// them usable, so a search must get behind them.
+const KEPT_MOST: usize = 1 << 16;
 
 /// Returns true if a group has busy extents.
 pub(crate) fn any(tx: &SpaceTx<'_>, agno: AgNumber) -> bool {
@@ -25,11 +28,14 @@ pub(crate) struct Usable<'t, 'v> {
     /// True if nothing can be busy, so that the search is skipped.
     quiet: bool,
     met: usize,
+    /// Kept extents so far.
+    passed: usize,
 }
 
 impl<'t, 'v> Usable<'t, 'v> {
     pub(crate) fn of(tx: &'t SpaceTx<'v>, agno: AgNumber, range: Range<u32>) -> Self {
-        Self { tx, agno, rest: range, quiet: !any(tx, agno), met: 0 }
+        let quiet = !any(tx, agno) && !tx.space().kept.has_extents(agno);
+        Self { tx, agno, rest: range, quiet, met: 0, passed: 0 }
     }
 
     /// Returns true if a busy extent shortened a part that was asked for.
@@ -37,11 +43,25 @@ impl<'t, 'v> Usable<'t, 'v> {
         self.met > 0
     }
 
-    /// Returns the first busy extent that overlaps the rest.
-    fn first_busy(&self) -> Option<Range<u32>> {
+    /// Returns the first extent that overlaps the rest and is busy or kept, and counts it.
+    fn first_unusable(&mut self) -> Option<Range<u32>> {
         if self.quiet || self.rest.is_empty() {
             return None;
         }
+        let busy = self.first_busy();
+        let kept = self.tx.space().kept.first_in(self.agno, &self.rest);
+        let is_before =
+            |kept: &Range<u32>| busy.as_ref().is_none_or(|busy| kept.start < busy.start);
+        if let Some(kept) = kept.filter(is_before) {
+            self.passed += 1;
+            return Some(kept);
+        }
+        self.met += usize::from(busy.is_some());
+        busy
+    }
+
+    /// Returns the first busy extent that overlaps the rest.
+    fn first_busy(&self) -> Option<Range<u32>> {
         let len = ExtLen(self.rest.end - self.rest.start);
         let committed = self.tx.engine().busy().overlap(self.agno, AgBlock(self.rest.start), len);
         let committed = committed.map(|(start, len)| (start.0, len.0));
@@ -58,13 +78,12 @@ impl Iterator for Usable<'_, '_> {
     type Item = Range<u32>;
 
     fn next(&mut self) -> Option<Range<u32>> {
-        while !self.rest.is_empty() && self.met < MOST {
+        while !self.rest.is_empty() && self.met < MOST && self.passed < KEPT_MOST {
             let start = self.rest.start;
-            let Some(busy) = self.first_busy() else {
+            let Some(busy) = self.first_unusable() else {
                 self.rest.start = self.rest.end;
                 return Some(start..self.rest.end);
             };
-            self.met += 1;
             self.rest.start = busy.end.max(start).min(self.rest.end);
             if busy.start > start {
                 return Some(start..busy.start);

@@ -305,6 +305,24 @@ impl FreeSpace {
         self.count(tx, -i64::from(len))
     }
 
+    /// Removes exactly `blocks` from the free extent that has them. Returns false, and changes
+    /// nothing, if one of them is not free.
+    pub(crate) fn take_exactly(
+        &mut self,
+        tx: &mut SpaceTx<'_>,
+        blocks: &Range<u32>,
+    ) -> Result<bool> {
+        // No two free extents touch, so one has all of them.
+        let Some(whole) = self.bno.seek(tx, blocks.start, Seek::Le)? else { return Ok(false) };
+        self.verify(tx, whole)?;
+        if end(whole) < blocks.end {
+            return Ok(false);
+        }
+        let len = blocks.end.saturating_sub(blocks.start);
+        self.take(tx, &Piece { whole, start: blocks.start, len })?;
+        Ok(true)
+    }
+
     /// Adds an extent to the free ones, merged with those that it touches.
     pub(crate) fn give(&mut self, tx: &mut SpaceTx<'_>, agbno: AgBlock, len: ExtLen) -> Result<()> {
         let (start, stop) = (agbno.0, agbno.0.saturating_add(len.0));

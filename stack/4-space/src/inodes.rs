@@ -42,6 +42,23 @@ impl SpaceTx<'_> {
         Ok(agino.map(|agino| geo.agino_to_ino(agno, agino)))
     }
 
+    /// Takes inode `ino` if its chunk exists and has it free. Returns false, and changes nothing, if
+    /// not.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn take_ino_exactly(&mut self, ino: Ino) -> Result<bool> {
+        let geo = self.space().geo();
+        let split = geo.ino_split(ino).filter(|&(agno, agino)| geo.valid_agino(agno, agino));
+        let Some((agno, agino)) = split else { return Ok(false) };
+        let group = InodeGroup::lock(self, agno)?;
+        let taken = records::take_exactly(self, group, agino)?;
+        if taken {
+            group.count(self, 0, -1)?;
+        }
+        Ok(taken)
+    }
+
     fn take_agino(&mut self, agno: AgNumber, parent: Ino, seed: u32) -> Result<Option<AgIno>> {
         let cache = &self.space().record_cache;
         if let Some(known) = cache.last_alloc(agno, parent)

@@ -11,7 +11,7 @@
 //! | [`error`] | errors |
 //! | [`extent`] | owners of extents, and requests to allocate one |
 //! | `deferred` | work that is put off to the end of a transaction |
-//! | `hints`, `rotor`, `record_cache`, `reserved` | what is remembered between transactions |
+//! | `hints`, `rotor`, `record_cache`, `reserved`, `kept` | what is remembered between transactions |
 //! | [`space`] | [`Space`]: geometry, headers of groups, counters |
 //! | [`reservation`] | blocks that are set aside before they are allocated |
 //! | [`tx`] | [`SpaceTx`]: group headers and blocks in a transaction |
@@ -20,6 +20,7 @@
 //! | `busy`, `agfl`, `free_space` | the free extents of one group, and its free list |
 //! | `edits`, `rmap` | reverse mappings |
 //! | `refill`, `reserve`, `alloc` | the choice of a group; allocation and freeing |
+//! | `exact` | allocation of blocks that are named exactly |
 //! | `refcount` | reference counts and staging extents |
 //! | `finish` | the deferred work |
 //! | `trim` | free blocks, for the device to forget |
@@ -34,11 +35,13 @@ mod busy;
 mod deferred;
 mod edits;
 pub mod error;
+mod exact;
 pub mod extent;
 mod finish;
 mod free_space;
 mod hints;
 pub mod inodes;
+mod kept;
 pub mod kinds;
 mod record_cache;
 mod refcount;
@@ -55,6 +58,7 @@ mod walk;
 
 pub use deferred::Deferred;
 pub use error::{Error, Result};
+pub use exact::KeptExtents;
 pub use extent::{AllocRequest, Owner};
 pub use refcount::RECORDS_MAX;
 pub use reservation::BlockReservation;

@@ -13,6 +13,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Geometry, Ino, Lsn};
 
 use crate::error::{Error, Result};
 use crate::hints::Hints;
+use crate::kept::Kept;
 use crate::record_cache::RecordCache;
 use crate::reserved::Reserved;
 use crate::rotor::Rotor;
@@ -46,6 +47,8 @@ pub struct Space {
     pub(crate) record_cache: RecordCache,
     /// Free blocks that are reserved.
     pub(crate) reserved: Reserved,
+    /// Free extents that the allocator leaves alone.
+    pub(crate) kept: Kept,
 }
 
 impl Space {
@@ -68,6 +71,7 @@ impl Space {
             rotor: Rotor::default(),
             record_cache: RecordCache::default(),
             reserved: Reserved::default(),
+            kept: Kept::default(),
         }
     }
 

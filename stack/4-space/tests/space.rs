@@ -385,3 +385,53 @@ fn trees_that_disagree_are_found_out() {
         assert_eq!(volume.engine().unwrap().counters().get(), before);
     }
 }
+
+#[test]
+fn an_extent_that_is_named_is_taken_where_it_is_and_nothing_else_takes_it() {
+    let scratch = Scratch::new("space-exact");
+    let Some(image) = made(&scratch, 300, &[]) else { return };
+    let volume = open(image.path());
+    let agno = AgNumber(1);
+    let free = transact(&volume, |tx| free_of(tx, agno)).unwrap();
+    let (&first, &count) = free.extents.iter().max_by_key(|(_, len)| **len).unwrap();
+    let block = |agbno| volume.geo().agb_to_fsb(agno, AgBlock(agbno));
+    let (start, len) = (block(first + count / 2), ExtLen(10));
+    let take = |start| transact(&volume, |tx| tx.alloc_exactly(start, len, MINE));
+    let mut mine = Vec::new();
+    {
+        // Two that touch, and one beyond the volume, which does not matter.
+        let kept = [(start, len), (FsBlock(start.0 + 10), len), (FsBlock(u64::MAX), len)];
+        let _kept = volume.space().keep_free(kept);
+        let request = AllocRequest::exactly(5, FsBlock(start.0 + 8), MINE).in_this_group();
+        let (near, got) = transact(&volume, |tx| tx.alloc_extent(&request)).unwrap();
+        let beside = near.0 + 5 <= start.0 || near.0 >= start.0 + 20;
+        assert!(beside && got == ExtLen(5), "{near:?} is not kept, which {start:?} is");
+        mine.push((near, got));
+        take(start).unwrap();
+        mine.push((start, len));
+    }
+    for taken in [start, FsBlock(start.0 + 9), FsBlock(start.0 - 9), FsBlock(start.0 + 19)] {
+        assert!(matches!(take(taken), Err(Error::Limit(_))), "{taken:?}");
+    }
+    assert!(matches!(take(block(0)), Err(Error::Limit(_))), "headers are not free");
+    let request = AllocRequest::exactly(10, FsBlock(start.0 + 10), MINE).in_this_group();
+    let (again, got) = transact(&volume, |tx| tx.alloc_extent(&request)).unwrap();
+    assert_eq!(again.0, start.0 + 10, "nothing is kept any more");
+    mine.push((again, got));
+    for (start, len) in mine {
+        transact(&volume, |tx| {
+            tx.defer(Deferred::Free { start, len, owner: MINE });
+            Ok(())
+        })
+        .unwrap();
+    }
+    // What was freed too recently is there after a checkpoint.
+    take(start).unwrap();
+    transact(&volume, |tx| {
+        tx.defer(Deferred::Free { start, len, owner: MINE });
+        Ok(())
+    })
+    .unwrap();
+    volume.close().unwrap();
+    assert_clean(&image);
+}

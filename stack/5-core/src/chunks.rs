@@ -5,6 +5,12 @@
 //! its leaf into large reads of its own, past the buffer cache. It verifies the inodes in use in
 //! its read buffer, and passes them to the caller in batches. Nothing is copied, and threads share
 //! only the list of leaves.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `left` | what is left of a damaged inobt |
+
+mod left;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -73,6 +79,29 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the inobt has inode `ino` in use. The inode itself does not tell: one in a
+    /// chunk that was freed may look as it did before.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    pub fn is_in_use(&self, ino: Ino) -> Result<bool> {
+        let geo = self.geo();
+        let split = geo.ino_split(ino).filter(|&(agno, agino)| geo.valid_agino(agno, agino));
+        let Some((agno, agino)) = split else { return Ok(false) };
+        let wanted = agino.0.saturating_sub(INODES_PER_CHUNK - 1)..agino.0.saturating_add(1);
+        let mut used = false;
+        self.space().walk_tree(agno, Tree::Ino, &wanted, &mut |_, block| {
+            let block = block?;
+            let recs = if block.level == 0 { block.recs::<inobt::Rec>() } else { &[] };
+            for chunk in recs.iter().map(|rec| rec.decode(geo)) {
+                let ahead = agino.0.wrapping_sub(chunk.startino.0);
+                used |= ahead < INODES_PER_CHUNK && chunk.used() & 1 << ahead != 0;
+            }
+            Ok(())
+        })?;
+        Ok(used)
     }
 
     /// Returns true for an inode that is internal to the volume: the realtime bitmap and summary,
@@ -196,12 +225,19 @@ impl Volume {
 
     /// Returns the chunks of a leaf.
     fn read_leaf(&self, leaf: &TreeBlock) -> Result<Vec<Chunk>> {
+        let mut chunks = Vec::new();
+        self.add_chunks(leaf, &mut chunks)?;
+        Ok(chunks)
+    }
+
+    /// Adds the chunks of a leaf to `chunks`, up to the first damaged record.
+    fn add_chunks(&self, leaf: &TreeBlock, chunks: &mut Vec<Chunk>) -> Result<()> {
         let (buf, ctx) = self.read_inobt(leaf)?;
         let block = Block::verify(&buf, &ctx, Tree::Ino, leaf.agno)?;
         ctx.eq("inobt.level", 0, block.level)?;
         let recs = block.recs::<inobt::Rec>();
         check_first(&ctx, leaf, recs.first().map(|rec| &rec.startino))?;
-        let mut chunks = Vec::with_capacity(recs.len());
+        chunks.reserve(recs.len());
         let mut before = AgIno::ZERO;
         for (index, rec) in recs.iter().enumerate() {
             let ctx = ctx.entry(index);
@@ -217,7 +253,7 @@ impl Volume {
             ctx.require("inobt.rec", exists, "inodes of the group", chunk.startino)?;
             chunks.push(chunk);
         }
-        Ok(chunks)
+        Ok(())
     }
 
     fn read_inobt(&self, block: &TreeBlock) -> Result<(Arc<Buf>, Ctx<'_>)> {

@@ -40,6 +40,18 @@ impl Tx<'_> {
         Err(if is_busy { Error::BusyExtents } else { Error::NoSpace("inodes") })
     }
 
+    /// Allocates inode `ino` with the core of `new`, like [`ialloc`](Self::ialloc). Returns `None`,
+    /// and changes nothing, if its chunk does not exist any more, or it is in use.
+    ///
+    /// # Errors
+    /// As [`ialloc`](Self::ialloc).
+    pub(crate) fn ialloc_exactly(&mut self, ino: Ino, new: &NewInode) -> Result<Option<TxInode>> {
+        if !self.take_ino_exactly(ino)? {
+            return Ok(None);
+        }
+        Ok(Some(self.init_new_inode(ino, new)?))
+    }
+
     fn ialloc_in(
         &mut self,
         agno: AgNumber,

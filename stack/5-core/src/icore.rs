@@ -205,6 +205,17 @@ impl Tx<'_> {
         }
     }
 
+    /// Sets the generation.
+    pub(crate) fn set_generation(&mut self, inode: TxInode, generation: u32) {
+        self.put_core(inode, offset_of!(Core, generation), &U32::new(generation));
+    }
+
+    /// Sets the time of creation.
+    pub(crate) fn set_crtime(&mut self, inode: TxInode, time: Timestamp) {
+        let bigtime = self.core(inode).has_bigtime();
+        self.put_core(inode, offset_of!(CoreV3, crtime), &encode(time, bigtime));
+    }
+
     fn become_bigtime(&mut self, inode: TxInode) {
         let core = self.core(inode);
         if core.has_bigtime() || !self.volume().geo().features.bigtime() {

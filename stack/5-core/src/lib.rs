@@ -22,6 +22,7 @@
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode from its parent pointers |
 //! | [`mod@file`] | file data, symlink targets |
 //! | `ialloc` | new inodes, and the freeing of unlinked ones |
+//! | [`restore`] | removed files, given back with the blocks that they had |
 //! | `exchange` | exchange of the mappings of two files, in several transactions |
 //! | `intents` | finishing of the intents that a crash left |
 //! | `writable`, `open`, `close` | what can be written; opening, sync, closing |
@@ -50,6 +51,7 @@ mod open_files;
 pub mod options;
 mod orphan;
 pub mod parent;
+pub mod restore;
 mod shared_blocks;
 pub mod superblock;
 mod superblock_edit;
@@ -76,7 +78,7 @@ pub use tx::{Tx, TxInode};
 pub use volume::Volume;
 pub use warnings::Warnings;
 pub use xfskit_recovery::{JournalDamage, OnReplay, Replay, ReplayOptions};
-pub use xfskit_space::Counts;
+pub use xfskit_space::{Counts, KeptExtents};
 pub use xfskit_trans::heal::{Healed, Heals};
 pub use xfskit_trans::lock::LockStats;
 pub use xfskit_trans::stats::Stats;

@@ -56,7 +56,8 @@ impl Volume {
             note_healed(&cache, replay);
         }
         let space = Space::new(sb, cache, None, log_head);
-        Ok(Self { replay, faults, secondary, ..Self::new(space) })
+        let log_dev = options.log_dev.clone();
+        Ok(Self { replay, log_dev, faults, secondary, ..Self::new(space) })
     }
 
     /// Opens for reading and writing. First refuses, by name, what cannot be written. Then replays
@@ -113,7 +114,8 @@ impl Volume {
         replay.finished = intents.len() as u64;
         let wsync = options.journal.wsync;
         let space = Space::new(sb, cache, Some(engine), None);
-        let volume = Self { replay: Some(replay), wsync, ..Self::new(space) };
+        let log_dev = options.log_dev.clone();
+        let volume = Self { replay: Some(replay), log_dev, wsync, ..Self::new(space) };
         if !intents.is_empty() {
             intents::finish(&volume, &intents)?;
         }

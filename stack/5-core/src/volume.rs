@@ -38,6 +38,8 @@ pub struct Volume {
     /// True once the volume was closed: every later change is refused.
     pub(crate) closed: AtomicBool,
     pub(crate) replay: Option<Replay>,
+    /// The device of an external log, if one was named.
+    pub(crate) log_dev: Option<Arc<dyn BlockDevice>>,
     pub(crate) faults: Vec<Corruption>,
     /// The secondary superblock that is read in place of a damaged primary.
     pub(crate) secondary: Option<SecondarySuperblock>,
@@ -61,6 +63,7 @@ impl Volume {
             contents: Contents::default(),
             closed: AtomicBool::new(false),
             replay: None,
+            log_dev: None,
             faults: Vec::new(),
             secondary: None,
             swept: Swept::default(),
@@ -81,6 +84,11 @@ impl Volume {
     /// Returns what the journal held when the volume was opened; `None` if it was not read.
     pub fn replay(&self) -> Option<&Replay> {
         self.replay.as_ref()
+    }
+
+    /// Returns the device of the external log with which the volume was opened.
+    pub fn log_device(&self) -> Option<&dyn BlockDevice> {
+        self.log_dev.as_deref()
     }
 
     /// Returns the journal's head, if it is known. No metadata may be newer.

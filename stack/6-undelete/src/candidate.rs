@@ -1,7 +1,8 @@
 //! A removed file, as far as it is known.
 
+use xfskit_core::restore::RemovedAttr;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::FileType;
+use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{FilBlks, FileOff, Ino, Lsn};
 
@@ -93,14 +94,26 @@ pub struct Candidate {
     pub size: Size,
     /// When its content changed last.
     pub mtime: Option<Timestamp>,
+    /// When it was read last.
+    pub atime: Option<Timestamp>,
+    /// When it was made.
+    pub crtime: Option<Timestamp>,
     /// When it was removed.
     pub removed: Option<Timestamp>,
+    /// True if its extents are on the realtime device.
+    pub realtime: bool,
     /// Its extents, in order.
     pub extents: Vec<Extent>,
     /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// The parts of its extents that hold something else now, in order.
     pub lost: Vec<Lost>,
+    /// Its extended attributes, as far as they were in the inode.
+    pub attrs: Vec<RemovedAttr>,
+    /// Its project.
+    pub(crate) projid: u32,
+    pub(crate) flags: InodeFlags,
+    pub(crate) flags2: InodeFlags2,
     pub(crate) known: Known,
     /// When the journal, or the write of the inode, saw it last.
     pub(crate) lsn: Lsn,
@@ -118,10 +131,17 @@ impl Candidate {
             owner: None,
             size: Size::Unknown,
             mtime: None,
+            atime: None,
+            crtime: None,
             removed: None,
+            realtime: false,
             extents: Vec::new(),
             target: None,
             lost: Vec::new(),
+            attrs: Vec::new(),
+            projid: 0,
+            flags: InodeFlags::empty(),
+            flags2: InodeFlags2::empty(),
             known: Known::Nothing,
             lsn: Lsn::NONE,
         }

@@ -54,7 +54,7 @@ fn walk(
     each: &mut dyn FnMut(&Item<'_>, Lsn, &Ctx<'_>),
 ) -> xfskit_core::Result<bool> {
     let geo = volume.geo();
-    let log: Log<'_> = open_log(&**volume.device(), None, geo)?;
+    let log: Log<'_> = open_log(&**volume.device(), volume.log_device(), geo)?;
     let mut history = log.history();
     let total = u64::from(history.blocks_left());
     while let Some(transaction) = history.next() {
@@ -110,6 +110,9 @@ fn add(volume: &Volume, lives: &mut Lives, item: &item::Inode<'_>, lsn: Lsn, ctx
         if std::mem::replace(&mut life.unlinked, true) || !life.is_complete_in(item, volume) {
             return;
         }
+    } else {
+        // It may have been given back after it was removed.
+        (life.unlinked, life.removed) = (false, None);
     }
     life.update(item, &core, ctx, Layout::of(geo));
 }

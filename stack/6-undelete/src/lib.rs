@@ -9,9 +9,9 @@
 //! | `groups` | freed inodes; inodes in freed chunks; directory blocks in free space |
 //! | `remains` | what such an inode says: extents, parent pointers |
 //! | `names`, `dirs` | dead entries of directories |
-//! | `blocks` | which blocks are free and were not used again |
+//! | `blocks`, `realtime` | which blocks are free and were not used again |
 //!
-//! [`Candidate`] is the result. Names come as the inode of a directory and a name in it; paths are
+//! [`Candidate`] is the result, and [`restore`] gives one back in place. Names come as the inode of a directory and a name in it; paths are
 //! put together above. Memory: one entry for each removed file with its extents, and for each
 //! inode in the journal; of free space 8 bytes for each directory block. The groups are read one
 //! by one.
@@ -22,7 +22,9 @@ mod dirs;
 mod groups;
 mod journal;
 mod names;
+mod realtime;
 mod remains;
+pub mod restore;
 
 use std::ops::ControlFlow;
 

@@ -2,6 +2,7 @@
 
 use xfskit_core::Volume;
 use xfskit_core::bmap::ForkPart;
+use xfskit_core::restore::RemovedAttr;
 use xfskit_format::attr::{Namespace, parent, sf};
 use xfskit_format::bmbt::{self, BmdrRoot, Extent};
 
@@ -38,7 +39,10 @@ pub(crate) fn of_image(volume: &Volume, ino: Ino, image: &[u8]) -> Candidate {
     file.mode = Some(inode.mode());
     file.owner = Some((inode.uid(), inode.gid()));
     file.size = Size::Exact(inode.size().0);
-    file.mtime = Some(inode.mtime());
+    (file.mtime, file.atime, file.crtime) =
+        (Some(inode.mtime()), Some(inode.atime()), inode.crtime());
+    (file.projid, file.flags, file.flags2) = (inode.projid(), inode.flags(), inode.flags2());
+    file.attrs = attributes(volume, ino, &inode);
     match file.file_type {
         Some(FileType::Regular) => content(volume, &inode, &mut file),
         Some(FileType::Symlink) => target(volume, &inode, &mut file),
@@ -51,9 +55,7 @@ pub(crate) fn of_image(volume: &Volume, ino: Ino, image: &[u8]) -> Candidate {
 
 /// Finds the extents of a regular file. They are all there if they sum up to its blocks.
 fn content(volume: &Volume, inode: &Dinode<'_>, file: &mut Candidate) {
-    if inode.is_realtime() {
-        return;
-    }
+    file.realtime = inode.is_realtime();
     let mut used = 0u64;
     let walked = volume.each_fork_part(inode, file.ino, Fork::Data, &mut |part| match part {
         ForkPart::Extent(extent) => {
@@ -189,6 +191,21 @@ fn tree_extents(volume: &Volume, ino: Ino, freed: &[u8]) -> Vec<Extent> {
         }
     }
     Vec::new()
+}
+
+/// Returns the extended attributes in an inode. Those in blocks of their own are left out.
+fn attributes(volume: &Volume, ino: Ino, inode: &Dinode<'_>) -> Vec<RemovedAttr> {
+    let Some(fork) = inode.attr_fork() else { return Vec::new() };
+    let ctx = volume.ctx(inode::location(volume.geo(), ino).fork(Fork::Attr));
+    let is_local = inode.aformat() == Some(Format::Local) && sf::Sf::verify(fork, &ctx).is_ok();
+    let list = sf::Sf::parse(fork).filter(|_| is_local);
+    let entries = list.iter().flat_map(sf::Sf::entries);
+    let attr = |entry: sf::Entry<'_>| {
+        let namespace = entry.namespace().filter(|space| *space != Namespace::Parent)?;
+        let (name, value) = (entry.name.to_vec(), entry.value.to_vec());
+        Some(RemovedAttr { namespace, name, value })
+    };
+    entries.filter_map(attr).collect()
 }
 
 /// Returns the names in the parent pointers of an inode.

@@ -1,6 +1,7 @@
 //! A set of inode numbers, small where it is dense.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use xfskit_units::Ino;
 
@@ -19,6 +20,16 @@ impl InodeSet {
     /// Returns true if `ino` was added.
     pub(crate) fn contains(&self, ino: Ino) -> bool {
         self.words.get(&(ino.0 / 64)).is_some_and(|word| word & 1 << (ino.0 % 64) != 0)
+    }
+
+    /// Returns the runs of 64 numbers, from a multiple of 64 on, that have one of `range`: the first
+    /// of each, in order.
+    pub(crate) fn runs(&self, range: &Range<Ino>) -> Vec<Ino> {
+        let first = |word: &u64| Ino(word.saturating_mul(64));
+        let mut runs: Vec<Ino> = self.words.keys().map(first).collect();
+        runs.retain(|ino| range.contains(ino));
+        runs.sort_unstable();
+        runs
     }
 }
 

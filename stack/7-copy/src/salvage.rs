@@ -6,6 +6,8 @@
 //!
 //! 1. The entries of each directory are copied once, however many names lead to it.
 //! 2. Every inode in use is copied, or an event names it, or an event names its group.
+//! 3. Where the inode btree of a group is damaged, the rest of it is used, and of the other chunks
+//!    those with an inode that a directory named.
 
 mod unnamed;
 
@@ -121,7 +123,7 @@ fn run<R: Receiver>(
         receiver.copy_tree(b"", root)?;
     }
     let mut unnamed = 0;
-    let lost = Unnamed::list(fs, &|ino| found.lock().contains(ino), events);
+    let lost = Unnamed::list(fs, found, events);
     for ino in lost.in_order() {
         // A directory that was copied meanwhile may have led to it.
         if found.lock().contains(ino) {

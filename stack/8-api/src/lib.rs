@@ -85,7 +85,7 @@
 //! | [`Repair`] | a volume repaired, after a plan; [`undo`] takes it back |
 //! | [`Salvage`] | all that can be read of a damaged volume, copied out |
 //! | [`FindPaths`], [`FindOwners`] | the paths of inodes, the owners of blocks |
-//! | [`Undelete`] | removed files found, and copied out |
+//! | [`Undelete`] | removed files found, copied out, given back in place |
 //! | [`Metadump`], [`RestoreMetadump`] | the metadata of a volume in a file, and back |
 //! | [`target`] | names of devices, the devices, what a disk holds |
 //! | [`md`] | arrays: made, examined, managed, rebuilt, compared |
@@ -140,6 +140,7 @@ mod put;
 pub mod raw;
 mod remove_all;
 mod repair;
+mod restore;
 mod salvage;
 mod shared;
 mod snapshot;
@@ -184,6 +185,7 @@ pub use repair::{
     AcceptLoss, LostJournal, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind,
     Repaired, UndoFile, Undone, undo,
 };
+pub use restore::RestoredFile;
 pub use salvage::{Damage, Salvage, Salvaged};
 pub use snapshot::Snapshot;
 pub use superblock::Superblock;

@@ -88,7 +88,7 @@ pub struct Damage {
     pub path: Option<PathBuf>,
     /// The inode number.
     pub inode: Option<u64>,
-    /// The group whose inode btree is damaged: its inodes that no directory names are not found.
+    /// The group whose inode btree is damaged: its inodes that no directory names may not be found.
     pub group: Option<u32>,
     /// The bytes of the file that are missing. They are zeroes in the copy.
     pub range: Option<Range<u64>>,
@@ -127,7 +127,7 @@ impl fmt::Display for Damage {
             (Some(path), None, _) => f.write_str(&line(path))?,
             (None, Some(inode), _) => write!(f, "inode {inode}, without a name")?,
             (None, None, Some(group)) => {
-                write!(f, "group {group}, of which inodes without a name are not found")?;
+                write!(f, "group {group}, of which inodes without a name may not be found")?;
             }
             (None, None, None) => f.write_str("the volume")?,
         }

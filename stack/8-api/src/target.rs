@@ -24,7 +24,7 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -35,6 +35,9 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::volume_options::parse;
 use crate::{Error, Result, Volume, VolumeOptions};
+
+/// Most devices that lie one on the other.
+const DEVICES_MAX: usize = 8;
 
 /// The name of a device: parsed, but not opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,9 +127,15 @@ impl Target {
         target::files(&self.parsed).iter().any(|file| same_file(file, path))
     }
 
+    /// Returns true if one of the files and devices that the target is on is one of `other`, whole or
+    /// in part.
+    pub fn shares_files_with(&self, other: &Self) -> bool {
+        target::files(&other.parsed).iter().any(|file| self.is_on(file))
+    }
+
     /// Returns true if the filesystem of `dir`, or of the first directory above it that exists, is
-    /// on the target: on a device of it, or on a loop device of its file. A write there changes the
-    /// target.
+    /// on the target: on a device of it, on a loop device of its file or on a partition of one, on a
+    /// logical volume or an array above. A write there changes the target.
     pub fn holds(&self, dir: impl AsRef<Path>) -> bool {
         let found = dir.as_ref().ancestors().find_map(|dir| {
             let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
@@ -134,12 +143,32 @@ impl Target {
         });
         let Some(meta) = found else { return false };
         let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-        let sysfs = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        self.is_below(Path::new(&format!("/sys/dev/block/{major}:{minor}")), DEVICES_MAX)
+    }
+
+    /// Returns true if the block device with the directory `sysfs`, or one of at most `levels`
+    /// below it, is one that the target is on.
+    fn is_below(&self, sysfs: &Path, levels: usize) -> bool {
         let events = fs::read_to_string(sysfs.join("uevent")).unwrap_or_default();
         let name = events.lines().find_map(|line| line.strip_prefix("DEVNAME="));
         let behind = fs::read_to_string(sysfs.join("loop/backing_file")).ok();
-        name.is_some_and(|name| self.is_on(Path::new("/dev").join(name)))
+        if name.is_some_and(|name| self.is_on(Path::new("/dev").join(name)))
             || behind.is_some_and(|file| self.is_on(file.trim_end_matches('\n')))
+        {
+            return true;
+        }
+        let Some(levels) = levels.checked_sub(1) else { return false };
+        if let Ok(number) = fs::read_to_string(sysfs.join("partition")) {
+            let is_it = match &self.parsed.part {
+                None => true,
+                Some(target::Part::Partition(own)) => number.trim() == own.to_string(),
+                Some(target::Part::Volume { .. }) => false,
+            };
+            return is_it && self.is_below(&sysfs.join(".."), levels);
+        }
+        // Another logical volume of the same group has the same devices below it.
+        let mut below = fs::read_dir(sysfs.join("slaves")).into_iter().flatten().flatten();
+        self.parsed.part.is_none() && below.any(|slave| self.is_below(&slave.path(), levels))
     }
 
     /// Returns a warning for each device below the overlay that has changed since the overlay was

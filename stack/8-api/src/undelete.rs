@@ -1,4 +1,4 @@
-//! Removed files: found, listed, copied out.
+//! Removed files: found, listed, copied out. [`crate::restore`] gives them back in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -8,14 +8,18 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::Error as Core;
+use xfskit_target as target;
 use xfskit_undelete::{self as undelete, Candidate};
 
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
 use crate::progress::{Control, Report};
 use crate::time::system_time;
+use crate::volume_options::parse;
 use crate::{CancelToken, Error, FileType, FindPaths, Progress, Result, Timestamp, Volume};
 
 pub use undelete::{Confidence, LostReason, Phase as UndeletePhase, Size as RemovedSize};
@@ -25,7 +29,8 @@ const COPY: usize = 1 << 20;
 /// Most removed directories above a removed file.
 const DEPTH_MAX: usize = 1024;
 
-/// Finds removed files: a builder. Nothing is written to the volume.
+/// Finds removed files: a builder. Nothing is written to the volume, except by
+/// [`restore`](Self::restore).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), xfskit::Error> {
@@ -41,10 +46,11 @@ const DEPTH_MAX: usize = 1024;
 #[derive(Debug)]
 #[must_use = "nothing is searched until `run` is called"]
 pub struct Undelete<'c> {
-    volume: Volume,
+    pub(crate) volume: Volume,
     skip_free_space: bool,
+    realtime: Option<PathBuf>,
     phases: Report<'c, (UndeletePhase, Progress)>,
-    control: Control<'c>,
+    pub(crate) control: Control<'c>,
 }
 
 /// A removed file.
@@ -79,8 +85,12 @@ pub struct RemovedFile {
     pub target: Option<PathBuf>,
     /// The ranges that hold something else now, in bytes of the file.
     pub lost: Vec<LostRange>,
+    /// True if its content is on the realtime device.
+    pub realtime: bool,
     /// How much of it can be had again.
     pub confidence: Confidence,
+    /// All that was found of it.
+    pub(crate) candidate: Arc<Candidate>,
 }
 
 /// An extent of a removed file.
@@ -89,7 +99,7 @@ pub struct RemovedFile {
 pub struct RemovedExtent {
     /// In the file, in bytes.
     pub range: Range<u64>,
-    /// Where on the data device, in bytes.
+    /// Where on the data device, or on the realtime device, in bytes.
     pub device_offset: u64,
     /// Allocated, and never written: zeroes.
     pub unwritten: bool,
@@ -135,13 +145,20 @@ impl<'c> Undelete<'c> {
     /// Returns a search on `volume`.
     pub fn new(volume: &Volume) -> Self {
         let (phases, control) = (Report::default(), Control::default());
-        Self { volume: volume.clone(), skip_free_space: false, phases, control }
+        let volume = volume.clone();
+        Self { volume, skip_free_space: false, realtime: None, phases, control }
     }
 
     /// Reads free space, for files whose inodes were freed with their whole chunk. On by default;
     /// it takes as long as reading all of it.
     pub fn free_space(mut self, read: bool) -> Self {
         self.skip_free_space = !read;
+        self
+    }
+
+    /// Names the target with the realtime device, from which the content of files there is copied.
+    pub fn realtime(mut self, target: impl AsRef<Path>) -> Self {
+        self.realtime = Some(target.as_ref().to_owned());
         self
     }
 
@@ -185,15 +202,19 @@ impl<'c> Undelete<'c> {
             return Err(Error::new(Cause::Cancelled));
         }
         let mut warnings: Vec<Error> = found.warnings.first.into_iter().map(Error::new).collect();
-        let names = || found.candidates.iter().flat_map(|candidate| &candidate.names);
-        let parents: BTreeSet<u64> = names().filter_map(|name| Some(name.parent?.0)).collect();
+        let candidates: Vec<_> = found.candidates.into_iter().map(Arc::new).collect();
+        let names = || candidates.iter().flat_map(|candidate| &candidate.names);
+        let parents: BTreeSet<_> = names().filter_map(|name| name.parent).collect();
+        // The inode of a removed directory may still look as if it were in use.
+        let in_use = |ino: &xfskit_units::Ino| volume.is_in_use(*ino).unwrap_or(true);
+        let parents = parents.into_iter().filter(in_use).map(|ino| ino.0);
         let search = FindPaths::new(&self.volume).limit(1).cancel(&self.control.cancel);
         let dirs = search.run(parents)?;
         warnings.extend(dirs.warnings);
-        let paths = Paths::new(dirs.inodes, &found.candidates);
+        let paths = Paths::new(dirs.inodes, &candidates);
         let describe = |candidate| describe(&self.volume, candidate, &paths);
         Ok(RemovedFiles {
-            files: found.candidates.iter().map(describe).collect(),
+            files: candidates.iter().map(describe).collect(),
             unidentified: found.unidentified,
             warnings,
             warnings_more: found.warnings.more.saturating_add(dirs.warnings_more),
@@ -212,6 +233,7 @@ impl<'c> Undelete<'c> {
     /// [`Cancelled`](crate::ErrorKind::Cancelled).
     pub fn copy_to(&self, dir: impl AsRef<Path>, files: &[RemovedFile]) -> Result<Vec<CopiedOut>> {
         let _running = self.volume.owner.enter()?;
+        let realtime = self.realtime_device(files)?;
         let dir = dir.as_ref();
         fs::create_dir_all(dir).map_err(|error| Error::at(Cause::Output(error), dir))?;
         let mut copied: Vec<_> = files.iter().map(|_| None).collect();
@@ -224,14 +246,32 @@ impl<'c> Undelete<'c> {
                 if self.control.at(0, files.len() as u64).is_break() {
                     return Err(Error::new(Cause::Cancelled));
                 }
-                *copied = Some(self.copy(dir, file)?);
+                let data: &dyn BlockDevice = &**self.volume.owner.volume().device();
+                let from = if file.realtime { realtime.as_deref() } else { Some(data) };
+                *copied = Some(self.copy(from, dir, file)?);
             }
         }
         Ok(copied.into_iter().flatten().collect())
     }
 
-    /// Copies one file. Only a cancellation is an error.
-    fn copy(&self, dir: &Path, file: &RemovedFile) -> Result<CopiedOut> {
+    /// Opens the realtime device, if it was named and one of `files` has content there.
+    fn realtime_device(&self, files: &[RemovedFile]) -> Result<Option<Arc<dyn BlockDevice>>> {
+        let Some(name) = self.realtime.as_ref().filter(|_| files.iter().any(|file| file.realtime))
+        else {
+            return Ok(None);
+        };
+        let opened = target::open_unchecked(&parse(name.as_os_str())?, OpenMode::ReadOnly);
+        opened.map(Some).map_err(Error::new)
+    }
+
+    /// Copies one file, whose content is on the device `from` if that was named. Only a
+    /// cancellation is an error.
+    fn copy(
+        &self,
+        from: Option<&dyn BlockDevice>,
+        dir: &Path,
+        file: &RemovedFile,
+    ) -> Result<CopiedOut> {
         let fail = |cause: Cause| CopiedOut { to: None, bytes: 0, error: Some(Error::new(cause)) };
         let unsupported = |what: &str| fail(Core::Unsupported(what.into()).into());
         let made = match file.file_type {
@@ -246,27 +286,38 @@ impl<'c> Undelete<'c> {
                 symlink(file.target.as_deref().unwrap_or(Path::new("")), &to)?;
                 Ok((to, None))
             }),
-            Some(FileType::File) => place(dir, file).and_then(|to| {
-                let out = File::options().write(true).create_new(true).open(&to)?;
-                Ok((to, Some(out)))
-            }),
+            Some(FileType::File) => match from {
+                Some(from) => place(dir, file).and_then(|to| {
+                    let out = File::options().write(true).create_new(true).open(&to)?;
+                    Ok((to, Some((from, out))))
+                }),
+                None => return Ok(unsupported("copying from a realtime device without its name")),
+            },
             _ => return Ok(unsupported("copying a device, pipe or socket")),
         };
         let (to, out) = match made {
             Ok(made) => made,
             Err(error) => return Ok(fail(Cause::Output(error))),
         };
-        let Some(out) = out else { return Ok(CopiedOut { to: Some(to), bytes: 0, error: None }) };
+        let Some((from, out)) = out else {
+            return Ok(CopiedOut { to: Some(to), bytes: 0, error: None });
+        };
         let mut bytes = 0;
-        let error = match self.content(file, &out, &mut bytes) {
+        let error = match self.content(from, file, &out, &mut bytes) {
             Err(error) if error.kind() == crate::ErrorKind::Cancelled => return Err(error),
             written => written.err(),
         };
         Ok(CopiedOut { to: Some(to), bytes, error })
     }
 
-    /// Writes the content of a file. `bytes` counts what was written.
-    fn content(&self, file: &RemovedFile, out: &File, bytes: &mut u64) -> Result<()> {
+    /// Writes the content of a file, which is on the device `from`. `bytes` counts what was written.
+    fn content(
+        &self,
+        from: &dyn BlockDevice,
+        file: &RemovedFile,
+        out: &File,
+        bytes: &mut u64,
+    ) -> Result<()> {
         let output = |error| Error::new(Cause::Output(error));
         let (RemovedSize::Exact(size) | RemovedSize::AtMost(size)) = file.size else {
             return Ok(());
@@ -281,9 +332,8 @@ impl<'c> Undelete<'c> {
                 }
                 let len = usize::try_from(range.end - at).unwrap_or(COPY).min(COPY);
                 let place = device_offset.saturating_add(at - range.start);
-                let device = self.volume.owner.volume().device();
-                let from = xfskit_units::ByteOffset(place);
-                device.read_at(from, &mut buf[..len]).map_err(Error::new)?;
+                let place = xfskit_units::ByteOffset(place);
+                from.read_at(place, &mut buf[..len]).map_err(Error::new)?;
                 out.write_all_at(&buf[..len], at).map_err(output)?;
                 at += len as u64;
                 *bytes += len as u64;
@@ -378,14 +428,14 @@ fn place(dir: &Path, file: &RemovedFile) -> io::Result<PathBuf> {
 /// The paths of directories, in use and removed.
 struct Paths<'f> {
     in_use: BTreeMap<u64, PathBuf>,
-    removed: BTreeMap<u64, &'f Candidate>,
+    removed: BTreeMap<u64, &'f Arc<Candidate>>,
 }
 
 impl<'f> Paths<'f> {
-    fn new(dirs: Vec<crate::InodePaths>, candidates: &'f [Candidate]) -> Self {
+    fn new(dirs: Vec<crate::InodePaths>, candidates: &'f [Arc<Candidate>]) -> Self {
         let path = |dir: crate::InodePaths| Some((dir.ino, dir.paths.into_iter().next()?));
         let in_use = dirs.into_iter().filter_map(path).collect();
-        let is_dir = |candidate: &&Candidate| {
+        let is_dir = |candidate: &&Arc<Candidate>| {
             let by_name = candidate.names.first().and_then(|name| name.file_type);
             let kind = candidate.file_type.or(by_name).map(FileType::of);
             kind.is_none_or(|kind| kind == FileType::Dir)
@@ -414,7 +464,7 @@ impl<'f> Paths<'f> {
 }
 
 /// Returns a file as the caller sees it.
-fn describe(volume: &Volume, candidate: &Candidate, paths: &Paths<'_>) -> RemovedFile {
+fn describe(volume: &Volume, candidate: &Arc<Candidate>, paths: &Paths<'_>) -> RemovedFile {
     let geo = volume.owner.volume().geo();
     let bytes = |start: xfskit_units::FileOff, blocks: u64| {
         geo.fileoff_to_byte(start).0..geo.fileoff_to_byte(start.saturating_add(blocks)).0
@@ -422,7 +472,11 @@ fn describe(volume: &Volume, candidate: &Candidate, paths: &Paths<'_>) -> Remove
     let extent = |extent: &xfskit_format::bmbt::Extent| {
         Some(RemovedExtent {
             range: bytes(extent.startoff, extent.blockcount.0),
-            device_offset: geo.fsb_to_byte(extent.startblock)?.0,
+            device_offset: if candidate.realtime {
+                extent.startblock.0.checked_mul(geo.blocksize() as u64)?
+            } else {
+                geo.fsb_to_byte(extent.startblock)?.0
+            },
             unwritten: extent.unwritten,
         })
     };
@@ -455,6 +509,8 @@ fn describe(volume: &Volume, candidate: &Candidate, paths: &Paths<'_>) -> Remove
                 reason: lost.reason,
             })
             .collect(),
+        realtime: candidate.realtime,
         confidence: candidate.confidence(),
+        candidate: Arc::clone(candidate),
     }
 }

@@ -14,4 +14,5 @@ mod live;
 mod locate;
 mod snapshot;
 mod trees;
+mod undelete;
 mod verified_array;

@@ -31,4 +31,5 @@ mod programs;
 mod read;
 mod repair;
 mod rescue;
+mod undelete_in_place;
 mod verified_reads;

@@ -1,11 +1,13 @@
 //! `xfskit undelete` and `xfskit repair --salvage`: what a user sees.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use xfskit_test_support::need::{Need, needs};
-use xfskit_test_support::{Image, Mount, Scratch};
+use xfskit_test_support::{Image, Mount, Scratch, Xfsprogs};
 
-use super::common::{Bench, damage, expect, inode_at, json, objects, shown};
+use super::common::{Bench, damage, damage_inode, expect, inode_at, json, objects, shown};
 
 /// A volume with two files in a directory, of which the first was removed.
 fn with_a_removed_file(bench: &Bench, content: &[u8]) -> String {
@@ -92,4 +94,73 @@ fn rescued_files_are_not_written_to_the_volume_that_they_are_searched_on() {
     }
     assert!(!mount.path().join("new").exists());
     mount.unmount().expect("unmount");
+}
+
+/// Files of the directory: their inodes need an inode btree of more than one block.
+const FILES: u64 = 10_000;
+/// Bytes of a block of the volume.
+const BLOCK: u64 = 1024;
+/// Where the keys and the pointers of a node begin.
+const KEYS: u64 = 56;
+const POINTERS: u64 = KEYS + 4 * ((BLOCK - KEYS) / 8);
+
+fn number(image: &Path, at: u64) -> u64 {
+    let mut word = [0; 4];
+    File::open(image).unwrap().read_exact_at(&mut word, at).unwrap();
+    u32::from_be_bytes(word).into()
+}
+
+/// Makes a volume of many files in one directory, of which no name can be read. Returns the place of
+/// the root of its inode btree, a node of level 1.
+fn with_unnamed_files(bench: &Bench, scratch: &Scratch) -> u64 {
+    let tree = bench.path("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    (0..FILES).for_each(|n| fs::write(tree.join(format!("dir/{n}")), []).unwrap());
+    let path = scratch.path().join("image");
+    let image = shown(&path);
+    let from = shown(&tree);
+    expect(
+        0,
+        &["mkfs", "--size", "300M", "-b", "size=1k", "-d", "agcount=1", &image, "--from", &from],
+    );
+    damage_inode(&path, "/dir");
+    // The AGI is the third sector.
+    assert_eq!(number(&path, 1024 + 24), 2, "levels of the inode btree");
+    number(&path, 1024 + 20) * BLOCK
+}
+
+/// Returns the files that a salvage of `image` finds, and its report.
+fn salvaged(bench: &Bench, image: &str, to: &str) -> (u64, String) {
+    let to = bench.path(to);
+    let report = expect(1, &["repair", "--salvage", &shown(&to), image]).stdout;
+    let found = fs::read_dir(to.join("lost+found")).map_or(0, Iterator::count);
+    (found as u64, report)
+}
+
+#[test]
+fn salvage_goes_on_beside_a_damaged_block_of_an_inode_btree() {
+    let (bench, scratch) = (Bench::new(), Scratch::new("cli-salvage-inobt"));
+    let root = with_unnamed_files(&bench, &scratch);
+    let path = scratch.path().join("image");
+    let leaves = number(&path, root + 4) & 0xffff;
+    assert!(leaves >= 3, "{leaves} leaves");
+    let leaf = number(&path, root + POINTERS + 4) * BLOCK;
+    let in_leaf = (number(&path, leaf + 4) & 0xffff) * 64;
+    damage(&path, leaf, b"XX");
+    let (found, report) = salvaged(&bench, &shown(&path), "leaf");
+    assert!(report.contains("group 0"), "{report}");
+    assert!(found + in_leaf >= FILES && found < FILES, "{found} found, {in_leaf} lost");
+    damage(&path, leaf, b"IA");
+    // A pointer of the root is lost: the leaves below it are siblings of the first.
+    if !needs(&[Need::Xfsprogs]) {
+        return;
+    }
+    let root = root / BLOCK;
+    let lose = [format!("fsblock {root}"), "type inobt".into(), "write -d ptrs[2] 0".into()];
+    let lose: Vec<&str> = lose.iter().map(String::as_str).collect();
+    let image = Image::existing(&scratch, "image");
+    Xfsprogs::installed().unwrap().db(&image, true, &lose).unwrap();
+    let (found, report) = salvaged(&bench, &shown(&path), "siblings");
+    assert!(report.contains("group 0"), "{report}");
+    assert_eq!(found, FILES, "{report}");
 }

@@ -4,3 +4,4 @@
 mod crashes;
 mod exchange;
 mod killed;
+mod restore;

@@ -113,7 +113,7 @@ fn known(
 /// record without other free inodes is removed from the finobt.
 fn take_in<const FREE: bool>(
     tx: &mut SpaceTx<'_>,
-    mut cursor: Position<FREE>,
+    cursor: Position<FREE>,
 ) -> Result<Option<(Chunk, AgIno)>> {
     let Some(rec) = cursor.get(tx) else {
         cursor.close(tx);
@@ -124,14 +124,46 @@ fn take_in<const FREE: bool>(
         cursor.close(tx);
         return Ok(None);
     };
-    let left = chunk.with_allocated(agino);
+    put_taken(tx, cursor, &chunk.with_allocated(agino))?;
+    Ok(Some((chunk, agino)))
+}
+
+/// Replaces the record at the cursor by `left`, which has fewer free inodes. The finobt has no
+/// record without any.
+fn put_taken<const FREE: bool>(
+    tx: &mut SpaceTx<'_>,
+    mut cursor: Position<FREE>,
+    left: &Chunk,
+) -> Result<()> {
     if FREE && left.freecount == 0 {
         cursor.delete(tx)?;
         cursor.close(tx);
-    } else {
-        put(tx, cursor, &left)?;
+        return Ok(());
     }
-    Ok(Some((chunk, agino)))
+    put(tx, cursor, left)
+}
+
+/// Takes inode `agino` if its record has it free. Returns false, and changes nothing, if not.
+pub(super) fn take_exactly(tx: &mut SpaceTx<'_>, group: InodeGroup, agino: AgIno) -> Result<bool> {
+    let mut cursor: Position<false> = place(group);
+    let found = cursor.seek(tx, agino.0, Seek::Le)?;
+    let chunk = found.map(|rec| rec.decode(tx.space().geo()));
+    let is_free = |chunk: &Chunk| {
+        let ahead = agino.0.wrapping_sub(chunk.startino.0);
+        ahead < INODES_PER_CHUNK && chunk.free & chunk.present() & (1 << ahead) != 0
+    };
+    let Some(chunk) = chunk.filter(is_free) else {
+        cursor.close(tx);
+        return Ok(false);
+    };
+    let left = chunk.with_allocated(agino);
+    put(tx, cursor, &left)?;
+    if tx.space().geo().features.finobt() {
+        let mut cursor: Position<true> = place(group);
+        seek_known(tx, group, &mut cursor, &chunk)?;
+        put_taken(tx, cursor, &left)?;
+    }
+    Ok(true)
 }
 
 /// Returns a cursor in the finobt, all of whose records have free inodes, at the one nearest to

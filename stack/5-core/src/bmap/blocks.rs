@@ -39,6 +39,12 @@ pub(super) fn alloc(tx: &mut Tx<'_>, of: ForkOf, wanted: &Extent, near: FsBlock)
     Ok(Extent { startblock, blockcount: FilBlks(len.0.into()), ..*wanted })
 }
 
+/// Allocates exactly the blocks of `extent`.
+pub(super) fn alloc_exactly(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) -> Result<()> {
+    let (start, len) = (extent.startblock, extlen(extent.blockcount.0));
+    Ok(tx.alloc_exactly(start, len, owner(of, extent))?)
+}
+
 /// Frees an extent that the fork mapped, at the end of the transaction. Blocks that other files may
 /// map too lose one reference.
 pub(super) fn free(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) {

@@ -181,6 +181,17 @@ impl Tx<'_> {
         Ok(extent)
     }
 
+    /// Takes the blocks of `extent` out of free space, where they are, and maps them at a hole in
+    /// the data fork.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) if one of them is not free, and those of
+    /// [`bmap_alloc`](Self::bmap_alloc).
+    pub(crate) fn bmap_reclaim(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
+        blocks::alloc_exactly(self, ForkOf { inode, fork: Fork::Data }, extent)?;
+        self.bmap_insert(inode, Fork::Data, extent)
+    }
+
     /// Returns the preferred location for a block of a fork: behind its predecessor in the fork,
     /// else near the inode.
     pub(crate) fn bmap_near(

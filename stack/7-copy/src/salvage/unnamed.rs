@@ -1,10 +1,12 @@
 //! Inodes in use that no directory named: which ones there are, and where each belongs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use xfskit_units::{AgNumber, Ino};
-use xfskit_vfs::{Error, FileType, Fs, Inode};
+use parking_lot::Mutex;
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
+use xfskit_units::{AgIno, AgNumber, Ino};
+use xfskit_vfs::{FileType, Fs, Inode};
 
 use crate::Event;
 use crate::get::Events;
@@ -30,20 +32,20 @@ impl<'a> Unnamed<'a> {
     /// Lists the inodes in use that are not `found`. Those that cannot be read, and the groups
     /// whose inode btrees are damaged, become events. Inodes of the volume itself, and files that
     /// were removed while they were open, are left out.
-    pub(super) fn list(fs: &'a Fs, found: &dyn Fn(Ino) -> bool, events: Events<'_>) -> Self {
+    pub(super) fn list(fs: &'a Fs, found: &Mutex<InodeSet>, events: Events<'_>) -> Self {
         let (mut dirs, mut files) = (Vec::new(), Vec::new());
         let mut unnamed =
             Self { fs, inodes: Vec::new(), below: InodeSet::default(), parents: BTreeMap::new() };
         let mut parents = Vec::new();
         for agno in fs.volume().geo().ags() {
-            let (inos, error) = in_use(fs, agno, found);
-            if let Some(error) = error {
-                events(Event::GroupDamaged { agno, error });
-            }
-            for batch in inos.chunks(BATCH) {
-                for (&ino, inode) in batch.iter().zip(fs.inodes(batch)) {
+            let Candidates { listed, likely } = Candidates::of(fs, agno, found, events);
+            let all: Vec<Ino> = listed.iter().chain(&likely).copied().collect();
+            for (number, batch) in all.chunks(BATCH).enumerate() {
+                for (index, (&ino, inode)) in batch.iter().zip(fs.inodes(batch)).enumerate() {
                     let inode = match inode {
                         Ok(inode) => inode,
+                        // A number that is only likely need not be one of an inode in use.
+                        Err(_) if number * BATCH + index >= listed.len() => continue,
                         Err(error) => {
                             events(Event::damaged(b"", ino, error));
                             continue;
@@ -66,7 +68,7 @@ impl<'a> Unnamed<'a> {
             }
         }
         if !fs.volume().geo().features.parent() {
-            parents.retain(|&parent| found(parent));
+            parents.retain(|&parent| found.lock().contains(parent));
             unnamed.parents = fs.paths_of(parents);
         }
         unnamed.inodes = dirs;
@@ -148,15 +150,42 @@ fn parent_of(fs: &Fs, inode: &Inode) -> Option<Ino> {
     parent
 }
 
-/// Returns the inodes of group `agno` that are in use and not `found`, as far as its inode btree
-/// can be read, and the damage that ends it.
-fn in_use(fs: &Fs, agno: AgNumber, found: &dyn Fn(Ino) -> bool) -> (Vec<Ino>, Option<Error>) {
-    let (geo, mut inos) = (fs.volume().geo(), Vec::new());
-    let listed = fs.volume().for_each_chunk(agno, |chunk| {
-        let used = (0..64).filter(|bit| chunk.used() & 1 << bit != 0);
-        let numbers = used.map(|bit| geo.agino_to_ino(agno, chunk.startino.saturating_add(bit)));
-        inos.extend(numbers.filter(|&ino| !found(ino)));
-        Ok(())
-    });
-    (inos, listed.err().map(Error::from))
+/// Numbers of inodes of a group that no directory named.
+struct Candidates {
+    /// In use, according to the inode btree.
+    listed: Vec<Ino>,
+    /// In chunks of which the btree says nothing: perhaps in use.
+    likely: Vec<Ino>,
+}
+
+impl Candidates {
+    /// Lists the inodes of group `agno` that are not `found`. Damage of its inode btree becomes
+    /// events.
+    fn of(fs: &Fs, agno: AgNumber, found: &Mutex<InodeSet>, events: Events<'_>) -> Self {
+        let geo = fs.volume().geo();
+        let (mut listed, mut chunks, mut whole) = (Vec::new(), BTreeSet::new(), true);
+        let mut visit = |chunk: &Chunk| {
+            let number = |bit| geo.agino_to_ino(agno, chunk.startino.saturating_add(bit));
+            chunks.insert(number(0));
+            let used = (0..INODES_PER_CHUNK).filter(|bit| chunk.used() & 1 << bit != 0);
+            let found = found.lock();
+            listed.extend(used.map(number).filter(|&ino| !found.contains(ino)));
+        };
+        fs.volume().for_each_chunk_left(agno, &mut visit, &mut |error| {
+            whole = false;
+            events(Event::GroupDamaged { agno, error: error.into() });
+        });
+        let mut likely = Vec::new();
+        if !whole {
+            let found = found.lock();
+            let end = geo.agino_to_ino(AgNumber(agno.0.saturating_add(1)), AgIno(0));
+            for first in found.runs(&(geo.agino_to_ino(agno, AgIno(0))..end)) {
+                let numbers = (first.0..).map(Ino).take(INODES_PER_CHUNK as usize);
+                if !chunks.contains(&first) {
+                    likely.extend(numbers.filter(|&ino| !found.contains(ino)));
+                }
+            }
+        }
+        Self { listed, likely }
+    }
 }

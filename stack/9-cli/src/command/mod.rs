@@ -10,6 +10,7 @@ mod check;
 mod compilebench;
 mod console;
 mod dbench;
+mod dest;
 mod df;
 mod driver;
 mod du;
@@ -70,6 +71,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
                 None => repair::repair(args, out),
             },
             StandaloneCommand::Undo(args) => repair::undo(args, out),
+            StandaloneCommand::Undelete(args) => undelete::restore(args, out),
             StandaloneCommand::Targets(args) => targets::run(args, out),
             StandaloneCommand::Completions(args) => manual::completions(args, out),
             StandaloneCommand::Man(args) => manual::man(args),

@@ -33,22 +33,6 @@ pub(crate) fn about(name: &str, error: &dyn std::error::Error) -> String {
     if text.contains(name) { text } else { format!("{name}: {text}") }
 }
 
-/// Refuses a directory for rescued files that is on the target: they would overwrite what is still
-/// to be found there. Refuses a file too.
-pub(crate) fn refuse_dest(name: &str, dest: &Path) -> Result<(), Failure> {
-    let target = Target::parse(name).map_err(|error| not_opened(name, &error))?;
-    let shown = dest.display();
-    if dest.exists() && !dest.is_dir() {
-        return Err(Failure::cannot(format!("{shown}: not a directory")));
-    }
-    if target.holds(dest) {
-        let hint = "What is written there overwrites what is to be found. Name a directory on \
-                    another filesystem.";
-        return Err(Failure::cannot(format!("{shown} is on {name}")).hint(hint));
-    }
-    Ok(())
-}
-
 /// Opens the volume `target`, with its journal replayed in memory if requested, and prints notes.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     Ok(with_notes(volume_quietly(target, out)?, target, out))

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use xfskit::{ErrorKind, Salvage, Salvaged};
 
+use super::dest as dest_dir;
 use super::open;
 use super::repair::{failed, refuse_mount};
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -27,7 +28,7 @@ pub(super) fn run(args: &Repair, dest: &Path, out: &Out) -> Outcome {
             .hint("Name a directory in place of `-`."));
     }
     if !to_stdout {
-        open::refuse_dest(name, dest)?;
+        dest_dir::refuse(name, dest)?;
     }
     open::warn(name, out)?;
     let stop = Stop::on_signals()?;

@@ -1,20 +1,24 @@
-//! `xfskit undelete`: finds removed files, and copies them out.
+//! `xfskit undelete`: finds removed files, copies them out, gives them back in place.
 
 use std::os::unix::ffi::OsStrExt;
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
+use xfskit::target::Device;
 use xfskit::{
-    Confidence, CopiedOut, FileType, LostReason, RemovedFile, RemovedSize, Timestamp, Undelete,
-    UndeletePhase, Volume,
+    Confidence, CopiedOut, ErrorKind, FileType, LostReason, RemovedFile, RemovedFiles, RemovedSize,
+    RestoredFile, Timestamp, Undelete, UndeletePhase, Volume,
 };
 
-use super::{open, path};
+use super::repair::refuse_mount;
+use super::{change, dest, open, path};
 use crate::exit::{ExitStatus, Failure, Outcome};
+use crate::grammar::change::Target;
 use crate::grammar::locate;
 use crate::out::Out;
 use crate::progress::{Progress, Unit};
 use crate::show::{self, Named};
+use crate::stop::Stop;
 
 /// One file, for JSON.
 #[derive(Serialize)]
@@ -51,6 +55,19 @@ struct Object<'a> {
     copy: Option<Named<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     copied_bytes: Option<u64>,
+    #[serde(flatten)]
+    restored: Option<Named<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restored_inode: Option<u64>,
+}
+
+/// What was done with one file.
+#[derive(Clone, Copy)]
+enum Done<'d> {
+    Listed,
+    Copied(&'d CopiedOut),
+    /// Given back in place, or planned to be.
+    Restored(&'d RestoredFile),
 }
 
 /// An extent, for JSON: all in bytes.
@@ -75,12 +92,61 @@ struct Lost {
 #[error("{0}")]
 struct Problem(String);
 
-/// `xfskit undelete`: finds removed files, and copies them out.
+/// `xfskit undelete`: finds removed files, and copies them out, or plans to give them back in place.
 pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcome {
-    let pattern = args.pattern.as_deref().map(matcher).transpose()?;
     if let Some(dir) = &args.to {
-        open::refuse_dest(&args.target.name, dir)?;
+        dest::refuse(&args.target.name, dir)?;
     }
+    let found = find(volume, args, out)?;
+    let files = &found.files;
+    let mut work = Undelete::new(volume);
+    if let Some(device) = &args.rtdev {
+        work = work.realtime(args.target.name.beside(device));
+    }
+    if let Some(dir) = &args.to {
+        let copied = work.copy_to(dir, files).map_err(|error| open::failure(&error))?;
+        print_all(files, copied.iter().map(Done::Copied), out)?;
+    } else if args.in_place {
+        let planned = work.plan_restore(files).map_err(|error| open::failure(&error))?;
+        print_all(files, planned.iter().map(Done::Restored), out)?;
+    } else {
+        print_all(files, std::iter::repeat(Done::Listed), out)?;
+    }
+    end(&found, out)
+}
+
+/// `xfskit undelete --in-place`: gives files back. From the search on the target is open for
+/// writing, so that nothing else changes it; what is written first is the replay of its journal,
+/// after the search.
+pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
+    let name = &*args.target.name;
+    refuse_mount(name)?;
+    let stop = Stop::on_signals()?;
+    let device = Device::open_writable(name).map_err(|error| open::not_opened(name, &error))?;
+    let found = find(&open::volume_quietly_on(&args.target, &device, out)?, args, out)?;
+    if found.files.is_empty() {
+        return end(&found, out);
+    }
+    let volume = open::volume_for_writing_on(&Target::of(&args.target), &device, out)?;
+    let progress = Progress::new(out, "undelete", Unit::Count("files"));
+    let work =
+        Undelete::new(&volume).progress(|at| progress.set(at.done, at.total)).cancel(stop.token());
+    let restored = work.restore(&found.files);
+    drop(work);
+    progress.finish();
+    // What was given back is listed when it is durable.
+    change::close(name, volume, out)?;
+    let restored = restored.map_err(|error| match error.kind() {
+        ErrorKind::Cancelled => Failure::stopped(),
+        _ => open::failure(&error),
+    })?;
+    print_all(&found.files, restored.iter().map(Done::Restored), out)?;
+    end(&found, out)
+}
+
+/// Finds the removed files that the arguments select.
+fn find(volume: &Volume, args: &locate::Undelete, out: &Out) -> Result<RemovedFiles, Failure> {
+    let pattern = args.pattern.as_deref().map(matcher).transpose()?;
     let progress = Progress::beside_output(out, "undelete", Unit::Count("read"));
     let search = Undelete::new(volume).free_space(!args.quick).phases(|phase, at| {
         // Of the phases the one that reads the groups takes the time.
@@ -88,25 +154,31 @@ pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcom
             progress.set(at.done, at.total);
         }
     });
-    let found = search.run().map_err(|error| open::failure(&error))?;
+    let mut found = search.run().map_err(|error| open::failure(&error))?;
     progress.finish();
-    let wanted = |file: &RemovedFile| {
+    found.files.retain(|file| {
         let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches(file));
         fits && (!args.good || file.confidence == Confidence::Good)
-    };
-    let files: Vec<RemovedFile> = found.files.into_iter().filter(wanted).collect();
-    let copies = match &args.to {
-        Some(dir) => search.copy_to(dir, &files).map_err(|error| open::failure(&error))?,
-        None => Vec::new(),
-    };
-    for (index, file) in files.iter().enumerate() {
-        print(file, copies.get(index), out)?;
-    }
+    });
+    Ok(found)
+}
+
+/// Prints all files, each with what was done with it.
+fn print_all<'d>(
+    files: &[RemovedFile],
+    done: impl Iterator<Item = Done<'d>>,
+    out: &Out,
+) -> Result<(), Failure> {
+    files.iter().zip(done).try_for_each(|(file, done)| print(file, done, out))
+}
+
+/// Prints notes on the search, and returns the status of the command.
+fn end(found: &RemovedFiles, out: &Out) -> Outcome {
     if found.unidentified > 0 {
         out.note(&format!("{} freed inodes have neither name nor content", found.unidentified));
     }
     path::warn(&found.warnings, found.warnings_more, out);
-    if files.is_empty() {
+    if found.files.is_empty() {
         out.note("no removed file was found");
         return Ok(ExitStatus::Problem);
     }
@@ -135,24 +207,39 @@ impl Pattern {
     }
 }
 
-/// Prints one file and reports what is wrong with its copy.
-fn print(file: &RemovedFile, copy: Option<&CopiedOut>, out: &Out) -> Result<(), Failure> {
+/// Prints one file, and reports what is wrong with its copy or keeps it from being given back.
+fn print(file: &RemovedFile, done: Done<'_>, out: &Out) -> Result<(), Failure> {
     if out.json() {
-        out.object(&object(file, copy))?;
+        out.object(&object(file, done))?;
     } else {
-        out.line(line(file, out))?;
+        out.line([line(file, out), new_place(done, out)].concat())?;
     }
-    let Some(copy) = copy else { return Ok(()) };
     let at = label(file);
-    if let Some(error) = &copy.error {
+    let error = match done {
+        Done::Listed => None,
+        Done::Copied(copy) => copy.error.as_ref(),
+        Done::Restored(restored) => restored.error.as_ref(),
+    };
+    if let Some(error) = error {
         out.fault_at(&at, error.reason(), error.corruption());
     }
-    for lost in file.lost.iter().filter(|_| copy.to.is_some()) {
-        let (start, end) = (lost.range.start, lost.range.end);
-        let text = format!("bytes {start}-{end} are a hole: {}", reason(lost.reason));
-        out.fault_at(&at, &Problem(text), None);
+    if matches!(done, Done::Copied(copy) if copy.to.is_some()) {
+        for lost in &file.lost {
+            let (start, end) = (lost.range.start, lost.range.end);
+            let text = format!("bytes {start}-{end} are a hole: {}", reason(lost.reason));
+            out.fault_at(&at, &Problem(text), None);
+        }
     }
     Ok(())
+}
+
+/// Returns where a file is given back, for the end of its line.
+fn new_place(done: Done<'_>, out: &Out) -> Vec<u8> {
+    let Done::Restored(RestoredFile { path: Some(path), ino, .. }) = done else {
+        return Vec::new();
+    };
+    let number = ino.map(|ino| format!(" (inode {ino})")).unwrap_or_default();
+    [b"  -> ", &out.name(path.as_os_str().as_bytes())[..], number.as_bytes()].concat()
 }
 
 /// Returns the line of one file.
@@ -206,7 +293,12 @@ fn reason(reason: LostReason) -> &'static str {
 }
 
 /// Returns a file for JSON.
-fn object<'a>(file: &'a RemovedFile, copy: Option<&'a CopiedOut>) -> Object<'a> {
+fn object<'a>(file: &'a RemovedFile, done: Done<'a>) -> Object<'a> {
+    let (copy, restored) = match done {
+        Done::Listed => (None, None),
+        Done::Copied(copy) => (Some(copy), None),
+        Done::Restored(restored) => (None, Some(restored)),
+    };
     let named = |key, path: &'a std::path::Path| Named(key, path.as_os_str().as_bytes());
     let (size, size_at_most) = match file.size {
         RemovedSize::Exact(size) => (Some(size), None),
@@ -243,5 +335,9 @@ fn object<'a>(file: &'a RemovedFile, copy: Option<&'a CopiedOut>) -> Object<'a> 
         lost: file.lost.iter().map(lost).collect(),
         copy: copy.and_then(|copy| copy.to.as_deref()).map(|to| named("copy", to)),
         copied_bytes: copy.map(|copy| copy.bytes),
+        restored: restored
+            .and_then(|file| file.path.as_deref())
+            .map(|path| named("restored", path)),
+        restored_inode: restored.and_then(|file| file.ino),
     }
 }

@@ -95,6 +95,7 @@ pub(crate) enum StandaloneCommand<'c> {
     Recover(&'c metadata::Recover),
     Metadump(&'c metadump::Metadump),
     Restore(&'c metadump::Restore),
+    Undelete(&'c locate::Undelete),
 }
 
 impl<'c> Work<'c> {
@@ -112,6 +113,9 @@ impl<'c> Work<'c> {
             Command::Get(args) => Self::Read(args.target.clone(), ReadCommand::Get(args)),
             Command::Path(args) => Self::Read(args.target.clone(), ReadCommand::Path(args)),
             Command::Blocks(args) => Self::Read(args.target.clone(), ReadCommand::Blocks(args)),
+            Command::Undelete(args) if args.writes() => {
+                Self::Standalone(StandaloneCommand::Undelete(args))
+            }
             Command::Undelete(args) => Self::Read(args.target.clone(), ReadCommand::Undelete(args)),
             Command::Xattr(args) => Self::of_xattr(&args.what),
             Command::Label(args) => match &args.label {

@@ -43,6 +43,13 @@ impl Target {
         self.logdev.as_deref().map(|device| self.name.beside(device))
     }
 
+    /// Returns the volume `target`, for writing, with the usual options of the journal.
+    pub(crate) fn of(target: &super::Target) -> Self {
+        let (name, logdev) = (target.name.clone(), target.logdev.clone());
+        let (journal, cache) = (JournalOptions::default(), target.cache);
+        Self { name, logdev, journal, cache, stats: false }
+    }
+
     /// Returns the same volume, for reading.
     pub(crate) fn to_read(&self) -> super::Target {
         let (name, logdev) = (self.name.clone(), self.logdev.clone());

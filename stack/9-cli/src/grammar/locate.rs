@@ -87,11 +87,11 @@ pub(crate) struct Blocks {
     pub threads: usize,
 }
 
-/// Find removed files, and copy them out
+/// Find removed files, and copy them out or give them back in place
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Stop writing to the volume first: unmount it, or work on a copy. Every file that is written may take
-the blocks of a removed one. Nothing is written to TARGET here.
+the blocks of a removed one. Nothing is written to TARGET without --in-place.
 
 Removing a file frees its inode and its blocks, and leaves most of their bytes. The journal has the
 inodes as they were, freed inodes keep their extents, and directories keep the names of removed
@@ -110,13 +110,22 @@ PATTERN selects files by name, or by path if it has a slash: *, ?, [a-z]. In a p
 slashes too.
 
 --to copies what is listed, under its path, into a directory that must not be on the volume. Nothing
-that exists is replaced. The exit code is 1 if nothing is found, or if something is not copied
-whole.
+that exists is replaced. Content on a realtime device is copied from --rtdev.
+
+--in-place gives good files back on TARGET itself, which must not be mounted: each in one
+transaction, with the blocks that it had, and its old number, owner, permissions and times. It gets
+its old name; if its directory is gone or the name is taken, the name lost+found/inode-N-NAME.
+Removed directories come before what was in them. The search ends before anything is written.
+--dry-run prints the new paths, and writes nothing.
+
+The exit code is 1 if nothing is found, or if something is not copied whole or not given back.
 
 Examples:
   xfskit undelete disk.img
   xfskit undelete disk.img '*.jpg' --to rescued
   xfskit undelete disk.img '/home/ann/*' --good --to rescued
+  xfskit undelete disk.img '/home/ann/*' --in-place --dry-run
+  xfskit undelete disk.img '/home/ann/*' --in-place
   xfskit undelete --json disk.img | jq -r 'select(.confidence==\"good\").path'")]
 pub(crate) struct Undelete {
     #[command(flatten)]
@@ -127,10 +136,27 @@ pub(crate) struct Undelete {
     /// Copy the files into this directory; made if missing
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+    /// Give the files back on the target itself: only those of which everything is known and
+    /// nothing is lost
+    #[arg(long, conflicts_with_all = ["to", "norecovery"])]
+    pub in_place: bool,
+    /// With --in-place: print where each file would be, and write nothing
+    #[arg(short = 'n', long, requires = "in_place")]
+    pub dry_run: bool,
+    /// The realtime device, from which the content of files there is copied
+    #[arg(long, value_name = "DEVICE", requires = "to")]
+    pub rtdev: Option<String>,
     /// Only files of which everything is known and nothing is lost
     #[arg(long)]
     pub good: bool,
     /// Do not read free space
     #[arg(long)]
     pub quick: bool,
+}
+
+impl Undelete {
+    /// Returns true if the command writes to its target.
+    pub(crate) fn writes(&self) -> bool {
+        self.in_place && !self.dry_run
+    }
 }

@@ -255,7 +255,7 @@ commands! {
         Extents(read::Extents) => Access::Reads,
         Path(locate::Path) => Access::Reads,
         Blocks(locate::Blocks) => Access::Reads,
-        Undelete(locate::Undelete) => Access::Reads,
+        Undelete(locate::Undelete) => Access::WritesWith("--in-place"),
         Check(metadata::Check) => Access::WritesWith("--scrub --repair"),
         Repair(repair::Repair) => Access::Writes,
         Undo(repair::Undo) => Access::Writes,

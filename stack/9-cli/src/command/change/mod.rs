@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use xfskit::target::Device;
-use xfskit::{Error, Orphan, Volume};
+use xfskit::{Closed, Error, Orphan, Volume};
 
 use super::open;
 use super::work::Change;
@@ -70,16 +70,20 @@ fn in_session(
     for orphan in volume.damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
-    let closed = volume.close().map_err(|error| open::failure(&error));
-    for orphan in closed.iter().flat_map(|closed| &closed.orphans_left) {
-        let left = JournalLeftDirty { orphan };
-        out.fault_at(&target.name, &left, None);
-    }
-    let closed = worked.and(closed)?;
+    let closed = worked.and(close(&target.name, volume, out))?;
     if target.stats {
         super::stats::counted(&closed.stats, out)?;
     }
     Ok(out.status())
+}
+
+/// Closes `volume`, the target `name`, and reports the orphans that keep its journal dirty.
+pub(super) fn close(name: &str, volume: Volume, out: &Out) -> Result<Closed, Failure> {
+    let closed = volume.close().map_err(|error| open::failure(&error))?;
+    for orphan in &closed.orphans_left {
+        out.fault_at(name, &JournalLeftDirty { orphan }, None);
+    }
+    Ok(closed)
 }
 
 impl Session<'_> {

@@ -51,7 +51,7 @@ pub(crate) use extents::{Listed, extents, is_on_mount};
 pub(crate) use freeze::{freeze, thaw};
 pub(crate) use protocol::{Extent, FileEnd, Layout};
 pub(crate) use requests::stats;
-pub(crate) use snapshot::{is_mounted, snapshot, volume_to_read};
+pub(crate) use snapshot::{holds, is_mounted, snapshot, volume_to_read};
 pub(crate) use umount::umount;
 
 /// Time between looks at the request to stop.

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use xfskit::target::Target;
 use xfskit::{Snapshot, Volume};
 
 use super::mounts::{self, MountEntry};
@@ -34,6 +35,23 @@ pub(crate) fn volume_to_read(target: &grammar::Target, out: &Out) -> Result<Volu
 /// Returns true if `target` is a directory of a mount by xfskit.
 pub(crate) fn is_mounted(target: &str) -> bool {
     matches!(entry(target), Ok(Some(_)))
+}
+
+/// Returns true if `dir`, or the first directory above it that exists, is on a mount by xfskit of
+/// the volume `target`: a write there changes it. If the name of what is mounted is relative, it
+/// may be any that is in use.
+pub(crate) fn holds(target: &str, dir: &Path) -> bool {
+    let exists = |dir: &&Path| dir.exists();
+    let on = dir.ancestors().find(exists).unwrap_or(Path::new("."));
+    let Ok(Some(mount)) = mounts::of(on) else { return false };
+    if let Ok(Some(own)) = entry(target) {
+        return own.device == mount.device;
+    }
+    let (Ok(source), Ok(parsed)) = (Target::parse(&mount.source), Target::parse(target)) else {
+        return false;
+    };
+    let is_absolute = source.path().is_none_or(Path::is_absolute);
+    parsed.shares_files_with(&source) || !is_absolute && open::in_use(target).is_some()
 }
 
 /// Returns the mount whose directory `target` is.
