@@ -382,6 +382,20 @@ pub(crate) fn set_counters(bytes: &mut [u8], [data, attr]: [u64; 2], blocks: u64
     true
 }
 
+/// Returns `bytes` with the counters of extents of `old`, the same inode.
+pub(crate) fn with_counters_of(bytes: &[u8], old: &[u8]) -> Vec<u8> {
+    let mut counted = bytes.to_vec();
+    if let (Ok((to, _)), Ok((from, _))) =
+        (CoreV3::mut_from_prefix(&mut counted), CoreV3::ref_from_prefix(old))
+        && to.flags2 == from.flags2
+    {
+        to.core.nextents = from.core.nextents;
+        to.core.naextents = from.core.naextents;
+        to.core.big_nextents = from.core.big_nextents;
+    }
+    counted
+}
+
 /// Returns where attributes of the format that the core has begin in `literal`; `None` if nowhere.
 fn found_forkoff(v3: &CoreV3, literal: &[u8], ctx: &Ctx<'_>, kind: Option<FileType>) -> Option<u8> {
     let special = kind.is_some_and(FileType::is_special);

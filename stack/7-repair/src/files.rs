@@ -266,6 +266,9 @@ impl Layer<'_, '_> {
             return Ok(Mended::Step(Box::new(step)));
         }
         step.what = format!("make the extent maps of inode {ino} again");
+        // How many records the inode counted is evidence for its maps.
+        let counted = core_fields::with_counters_of(&bytes, &old);
+        let inode = Dinode::parse(&counted, self.view.geo).unwrap_or(inode);
         let data = self.whole_map(&inode, (ino, Fork::Data), data, &mut step)?;
         let attr = self.whole_map(&inode, (ino, Fork::Attr), attr, &mut step)?;
         match self.write_maps(ino, &mut bytes, [data, attr]) {
