@@ -277,8 +277,8 @@ impl Layer<'_, '_> {
         }
     }
 
-    /// Returns the maps of both forks. Those of `blank` had blank records: if the inode counted more
-    /// blocks than both have, these were records that are lost.
+    /// Returns the maps of both forks. Those of `blank` had blank records: if the inode counted
+    /// more blocks than both have, these were records that are lost.
     fn maps(&self, ino: Ino, inode: &Dinode<'_>, blank: &[Fork], nblocks: u64) -> [ForkMap; 2] {
         let mut maps = [Fork::Data, Fork::Attr].map(|fork| self.view.map(inode, ino, fork));
         let mapped = maps[0].blocks().saturating_add(maps[1].blocks());

@@ -36,7 +36,7 @@ const FIXED: [(&str, usize, usize); 20] = [
     ("spino_align", 228, 4),
 ];
 
-/// The same for other values than a flipped bit: name, byte, the damaged and the right value.
+/// Fields with other values than a flipped bit: name, byte, the damaged and the right value.
 const SET: [(&str, usize, &[u8], &[u8]); 10] = [
     ("rblocks", 16, &[0, 0, 0, 1, 0, 0, 0, 0], &[0; 8]),
     ("versionnum", 100, &[0x34], &[0xb4]),
