@@ -410,7 +410,7 @@ fn an_extent_that_is_named_is_taken_where_it_is_and_nothing_else_takes_it() {
         take(start).unwrap();
         mine.push((start, len));
     }
-    for taken in [start, FsBlock(start.0 + 9), FsBlock(start.0 - 9), FsBlock(start.0 + 19)] {
+    for taken in [start, FsBlock(start.0 + 9), FsBlock(start.0 - 9)] {
         assert!(matches!(take(taken), Err(Error::Limit(_))), "{taken:?}");
     }
     assert!(matches!(take(block(0)), Err(Error::Limit(_))), "headers are not free");
