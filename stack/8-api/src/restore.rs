@@ -19,6 +19,9 @@ use crate::{Error, FileType, FindPaths, Result};
 /// Where files go whose old place is gone.
 const LOST_FOUND: &str = "lost+found";
 
+/// Gives a file back at its place, and returns its number; `None` if that is only planned.
+type Give<'g> = dyn FnMut(&Fs, &RemovedFile, &Place) -> Result<Option<Ino>, Core> + 'g;
+
 /// What became of one file that was to be given back in place.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -104,7 +107,7 @@ impl Undelete<'_> {
         &self,
         files: &[RemovedFile],
         plan: bool,
-        give: &mut dyn FnMut(&Fs, &RemovedFile, &Place) -> Result<Option<Ino>, Core>,
+        give: &mut Give<'_>,
     ) -> Result<Vec<RestoredFile>> {
         let mut results: Vec<_> = files.iter().map(|_| None).collect();
         let paths = self.paths_of(files)?;
@@ -182,7 +185,7 @@ impl<'f> Places<'f> {
     fn give(
         &mut self,
         file: &RemovedFile,
-        give: &mut dyn FnMut(&Fs, &RemovedFile, &Place) -> Result<Option<Ino>, Core>,
+        give: &mut Give<'_>,
     ) -> RestoredFile {
         let place = match self.place(file) {
             Ok(place) => place,
