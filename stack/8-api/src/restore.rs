@@ -182,11 +182,7 @@ impl<'f> Places<'f> {
     }
 
     /// Finds the place of one file, and gives it back by `give`.
-    fn give(
-        &mut self,
-        file: &RemovedFile,
-        give: &mut Give<'_>,
-    ) -> RestoredFile {
+    fn give(&mut self, file: &RemovedFile, give: &mut Give<'_>) -> RestoredFile {
         let place = match self.place(file) {
             Ok(place) => place,
             Err(error) => return RestoredFile { path: None, ino: None, error: Some(error) },

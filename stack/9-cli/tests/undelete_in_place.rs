@@ -194,7 +194,7 @@ fn after_more_writing_by_linux_nothing_good_has_other_bytes() {
     in_mount(&|at| (0..40).for_each(|n| fs::write(at.join(name(n)), bytes(50_000 + n)).unwrap()));
     in_mount(&|at| (0..40).for_each(|n| fs::remove_file(at.join(name(n))).unwrap()));
     in_mount(&|at| {
-        (0..4).for_each(|n| fs::write(at.join(format!("new{n}")), [9; 300_000]).unwrap())
+        (0..4).for_each(|n| fs::write(at.join(format!("new{n}")), vec![9; 300_000]).unwrap());
     });
     let listed = objects(&expect(0, &["undelete", "--json", &target, "old*"]));
     let good = |file: &&serde_json::Value| file["confidence"] == "good";
@@ -209,7 +209,9 @@ fn after_more_writing_by_linux_nothing_good_has_other_bytes() {
             assert!(fs::read(at.join(name(*n))).unwrap() == bytes(50_000 + n), "old{n}");
         });
         assert_eq!(there.count(), count, "all that were good, and no other");
-        (0..4).for_each(|n| assert!(fs::read(at.join(format!("new{n}"))).unwrap() == [9; 300_000]));
+        (0..4).for_each(|n| {
+            assert!(fs::read(at.join(format!("new{n}"))).unwrap() == vec![9; 300_000]);
+        });
     });
 }
 

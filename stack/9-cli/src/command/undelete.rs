@@ -112,7 +112,7 @@ pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcom
     } else {
         print_all(files, std::iter::repeat(Done::Listed), out)?;
     }
-    end(&found, out)
+    Ok(end(&found, out))
 }
 
 /// `xfskit undelete --in-place`: gives files back. From the search on the target is open for
@@ -125,7 +125,7 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
     let device = Device::open_writable(name).map_err(|error| open::not_opened(name, &error))?;
     let found = find(&open::volume_quietly_on(&args.target, &device, out)?, args, out)?;
     if found.files.is_empty() {
-        return end(&found, out);
+        return Ok(end(&found, out));
     }
     let volume = open::volume_for_writing_on(&Target::of(&args.target), &device, out)?;
     let progress = Progress::new(out, "undelete", Unit::Count("files"));
@@ -141,7 +141,7 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
         _ => open::failure(&error),
     })?;
     print_all(&found.files, restored.iter().map(Done::Restored), out)?;
-    end(&found, out)
+    Ok(end(&found, out))
 }
 
 /// Finds the removed files that the arguments select.
@@ -173,16 +173,16 @@ fn print_all<'d>(
 }
 
 /// Prints notes on the search, and returns the status of the command.
-fn end(found: &RemovedFiles, out: &Out) -> Outcome {
+fn end(found: &RemovedFiles, out: &Out) -> ExitStatus {
     if found.unidentified > 0 {
         out.note(&format!("{} freed inodes have neither name nor content", found.unidentified));
     }
     path::warn(&found.warnings, found.warnings_more, out);
     if found.files.is_empty() {
         out.note("no removed file was found");
-        return Ok(ExitStatus::Problem);
+        return ExitStatus::Problem;
     }
-    Ok(out.status())
+    out.status()
 }
 
 /// A pattern of names, or of paths.
