@@ -398,8 +398,15 @@ impl<'j, 'd> Judge<'j, 'd> {
     fn gap(&self, records: &[Extent], at: usize) -> std::ops::Range<u64> {
         let before = at.checked_sub(1).and_then(|before| records.get(before));
         let start = before.map_or(0, |before| before.end().0);
-        let end = records.get(at + 1).map(|next| next.startoff.0);
+        let end = records.get(at + 1).map(|next| next.startoff.0).or(self.file_end());
         start..end.unwrap_or_else(|| end_of(self.view, self.inode, self.fork))
+    }
+
+    /// Returns the file block behind the last one of a regular file, by its size.
+    fn file_end(&self) -> Option<u64> {
+        let is_content = self.fork == Fork::Data && self.inode.is_regular();
+        let end = self.inode.size().0.div_ceil(self.view.geo.blocksize() as u64);
+        is_content.then_some(end)
     }
 
     fn moved_in_file(
@@ -415,6 +422,10 @@ impl<'j, 'd> Judge<'j, 'd> {
         let exact = gap.end.saturating_sub(gap.start) == old.blockcount.0;
         if exact || (self.inode.is_dir() && self.fork == Fork::Data) {
             found.push((at(gap.start), "its neighbours leave this place in the file"));
+        }
+        if self.file_end() == Some(gap.end) {
+            let start = gap.end.saturating_sub(old.blockcount.0);
+            found.push((at(start), "the file ends there"));
         }
         let flipped = flips(old.startoff.0, STARTOFF_BITS);
         found.extend(flipped.map(|startoff| (at(startoff), ONE_BIT)));
