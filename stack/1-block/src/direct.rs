@@ -25,7 +25,8 @@ pub(crate) const BATCH_MIN: usize = 128 << 10;
 /// Size in bytes at which growing memory becomes page-aligned. The contents of smaller files are
 /// left to the page cache, because closing such a file would wait for the device.
 const ALIGN_FROM: usize = 1 << 20;
-/// The same for a part of something large. For a smaller one, a page more would be too much memory.
+/// Size in bytes from which on a part of something large is aligned. For a smaller one, a page more
+/// would be too much memory.
 const ALIGN_PART_FROM: usize = 64 << 10;
 
 /// A file opened for writes that bypass the page cache.

@@ -1,7 +1,7 @@
 //! Allocation of blocks that are named exactly: those of a removed file, which still have its
 //! content.
 //!
-//! While one removed file is given back, those of others wait in free space. What is allocated
+//! While one removed file is given back, those of others wait in free space. Allocations
 //! meanwhile (inode chunks, directories, trees, the free list) must not take them, so they are kept
 //! ([`Space::keep_free`]).
 

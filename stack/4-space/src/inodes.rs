@@ -42,8 +42,8 @@ impl SpaceTx<'_> {
         Ok(agino.map(|agino| geo.agino_to_ino(agno, agino)))
     }
 
-    /// Takes inode `ino` if its chunk exists and has it free. Returns false, and changes nothing, if
-    /// not.
+    /// Takes inode `ino` if its chunk exists and has it free. Returns false, and changes nothing,
+    /// if not.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].

@@ -1,5 +1,5 @@
-//! Free extents that the allocator leaves alone, because they hold the content of removed files that
-//! are to be given back (`exact`).
+//! Free extents that the allocator leaves alone, because they hold the content of removed files
+//! that are to be given back (`exact`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

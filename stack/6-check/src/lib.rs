@@ -15,10 +15,10 @@
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! For a repair, `fork_map` reads the map of one fork, `disputes` lists blocks with several owners,
-//! and `ownerless` those that lack one. `ahead` announces what will be read. Threads take allocation
-//! groups, runs of inodes, and directories from a work queue ([`parallel`]). Each phase passes its
-//! results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent. Where a bound is
-//! given, extents beyond it go to a file (`spill`).
+//! and `ownerless` those that lack one. `ahead` announces what will be read. Threads take
+//! allocation groups, runs of inodes, and directories from a work queue ([`parallel`]). Each phase
+//! passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent. Where a
+//! bound is given, extents beyond it go to a file (`spill`).
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -22,8 +22,8 @@ impl InodeSet {
         self.words.get(&(ino.0 / 64)).is_some_and(|word| word & 1 << (ino.0 % 64) != 0)
     }
 
-    /// Returns the runs of 64 numbers, from a multiple of 64 on, that have one of `range`: the first
-    /// of each, in order.
+    /// Returns the runs of 64 numbers, from a multiple of 64 on, that have one of `range`: the
+    /// first of each, in order.
     pub(crate) fn runs(&self, range: &Range<Ino>) -> Vec<Ino> {
         let first = |word: &u64| Ino(word.saturating_mul(64));
         let mut runs: Vec<Ino> = self.words.keys().map(first).collect();

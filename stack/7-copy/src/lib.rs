@@ -67,8 +67,8 @@ pub enum Event<'a> {
         /// The error.
         error: Error,
     },
-    /// A block of the inode btree of a group is damaged. Inodes of the group that no directory names
-    /// may not be found.
+    /// A block of the inode btree of a group is damaged. Inodes of the group that no directory
+    /// names may not be found.
     GroupDamaged {
         /// The group.
         agno: AgNumber,

@@ -14,7 +14,8 @@ use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, Geometry};
 use crate::error::{Error, Result};
 
 /// Plans the group of `survey`, whose blocks have these `owners`: which blocks its btrees and its
-/// free list take of those that no file uses. `unlinked`: the heads of its lists of unlinked inodes, if there are any.
+/// free list take of those that no file uses. `unlinked`: the heads of its lists of unlinked
+/// inodes, if there are any.
 pub(crate) fn plan(
     geo: &Geometry,
     survey: &GroupSurvey,

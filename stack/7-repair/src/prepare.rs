@@ -74,7 +74,7 @@ pub struct Prepared {
     pub(crate) of_replay: Vec<Range<ByteOffset>>,
     /// The ranges that differ after that, ascending.
     pub(crate) changed: Vec<Range<ByteOffset>>,
-    /// The same, cut where another stage of the commit writes them.
+    /// The changed ranges, cut where another stage of the commit writes them.
     pub(crate) stages: Vec<(Stage, Range<ByteOffset>)>,
     pub(crate) accepted: AcceptLoss,
     /// The journal is cleared, not only replayed.
@@ -148,8 +148,8 @@ impl<'r> Repair<'r> {
         self
     }
 
-    /// Keeps extents and changes to about `memory` bytes of memory; more go to a file without a name
-    /// in `dir`. Inodes and directories of the volume take memory beside that.
+    /// Keeps extents and changes to about `memory` bytes of memory; more go to a file without a
+    /// name in `dir`. Inodes and directories of the volume take memory beside that.
     pub fn memory(mut self, memory: ByteLen, dir: &Path) -> Self {
         (self.memory, self.spill_dir) = (memory, dir.to_owned());
         self

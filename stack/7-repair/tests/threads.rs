@@ -40,7 +40,7 @@ fn several_threads_or_little_memory_make_what_one_thread_makes() {
         assert_eq!(groups, image.geo.agcount as usize, "{name}: {steps:?}");
         let temporary = std::env::temp_dir();
         let several = [2, 5].map(|threads| Repair::new().threads(threads));
-        // What is known and changed goes to a file.
+        // All that is known and changed goes to a file.
         let without_memory = Repair::new().memory(ByteLen(0), &temporary);
         for (number, repair) in several.into_iter().chain([without_memory]).enumerate() {
             let (made, content) = repaired(&bytes, &repair);

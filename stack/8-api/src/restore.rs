@@ -220,8 +220,8 @@ impl<'f> Places<'f> {
         Err(Error::at(Core::Exists, &dir.path))
     }
 
-    /// Returns the directory of a name of a removed file, if it is the one that it was: in use since
-    /// before the file was removed, or given back in this run.
+    /// Returns the directory of a name of a removed file, if it is the one that it was: in use
+    /// since before the file was removed, or given back in this run.
     fn old_dir(&self, name: &Name, file: &Candidate) -> Option<Dir> {
         let ino = name.parent?;
         // A directory in use may have the number of one that was removed and given back.
@@ -250,8 +250,8 @@ impl<'f> Places<'f> {
         found.map_err(|error| Error::at(error, &dir.path))
     }
 
-    /// Returns `lost+found`, which is made if it is missing. If something else has the name, returns
-    /// the root directory.
+    /// Returns `lost+found`, which is made if it is missing. If something else has the name,
+    /// returns the root directory.
     fn lost_found(&mut self) -> Result<Dir> {
         if let Some(dir) = &self.lost_found {
             return Ok(dir.clone());

@@ -34,7 +34,8 @@ const OVERLAY_MAX: ByteLen = ByteLen(256 << 20);
 /// and nothing is repaired.
 ///
 /// A lost primary superblock is replaced by a secondary in memory. A dirty journal is replayed in
-/// memory, a damaged one up to its first damage. Files that no directory names any more go below `lost+found` in the destination.
+/// memory, a damaged one up to its first damage. Files that no directory names any more go below
+/// `lost+found` in the destination.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), xfskit::Error> {
@@ -69,8 +70,8 @@ pub struct Salvaged {
     pub skipped: Vec<SkippedCount>,
     /// The group of the superblock by which the volume was read, if the primary is damaged.
     pub secondary_superblock: Option<u32>,
-    /// The part of the journal that was not replayed, and the reason. The newest changes are missing
-    /// then, and what they touched may be inconsistent.
+    /// The part of the journal that was not replayed, and the reason. The newest changes are
+    /// missing then, and what they touched may be inconsistent.
     pub journal: Option<String>,
     /// The damage, in the order in which it was met.
     pub damages: Vec<Damage>,
@@ -274,8 +275,8 @@ impl<'c> Salvage<'c> {
     }
 }
 
-/// Replays the damaged journal of `volume` up to the damage, in memory. Returns the volume then, and
-/// what is missing; `None` if nothing can be replayed.
+/// Replays the damaged journal of `volume` up to the damage, in memory. Returns the volume then,
+/// and what is missing; `None` if nothing can be replayed.
 fn replay_part(
     volume: &Volume,
     device: &Arc<dyn BlockDevice>,

@@ -127,15 +127,15 @@ impl Target {
         target::files(&self.parsed).iter().any(|file| same_file(file, path))
     }
 
-    /// Returns true if one of the files and devices that the target is on is one of `other`, whole or
-    /// in part.
+    /// Returns true if one of the files and devices that the target is on is one of `other`, whole
+    /// or in part.
     pub fn shares_files_with(&self, other: &Self) -> bool {
         target::files(&other.parsed).iter().any(|file| self.is_on(file))
     }
 
     /// Returns true if the filesystem of `dir`, or of the first directory above it that exists, is
-    /// on the target: on a device of it, on a loop device of its file or on a partition of one, on a
-    /// logical volume or an array above. A write there changes the target.
+    /// on the target: on a device of it, on a loop device of its file or on a partition of one, on
+    /// a logical volume or an array above. A write there changes the target.
     pub fn holds(&self, dir: impl AsRef<Path>) -> bool {
         let found = dir.as_ref().ancestors().find_map(|dir| {
             let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };

@@ -310,7 +310,8 @@ impl<'c> Undelete<'c> {
         Ok(CopiedOut { to: Some(to), bytes, error })
     }
 
-    /// Writes the content of a file, which is on the device `from`. `bytes` counts what was written.
+    /// Writes the content of a file, which is on the device `from`. `bytes` counts what was
+    /// written.
     fn content(
         &self,
         from: &dyn BlockDevice,

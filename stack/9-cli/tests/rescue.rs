@@ -110,8 +110,8 @@ fn number(image: &Path, at: u64) -> u64 {
     u32::from_be_bytes(word).into()
 }
 
-/// Makes a volume of many files in one directory, of which no name can be read. Returns the place of
-/// the root of its inode btree, a node of level 1.
+/// Makes a volume of many files in one directory, of which no name can be read. Returns the place
+/// of the root of its inode btree, a node of level 1.
 fn with_unnamed_files(bench: &Bench, scratch: &Scratch) -> u64 {
     let tree = bench.path("tree");
     fs::create_dir_all(tree.join("dir")).unwrap();

@@ -1,7 +1,7 @@
 //! The chunks that are left of a damaged inobt.
 //!
 //! A walk goes on beside each block that cannot be read. Below a lost node, the leaves are found by
-//! the siblings that their neighbours name. What is found so was not promised by a parent, so it is
+//! the siblings that their neighbours name. No parent has promised such a leaf, so it is
 //! only for reading, and a leaf is visited once.
 
 use std::collections::HashSet;

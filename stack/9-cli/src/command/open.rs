@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use xfskit::target::{Device, Target};
 use xfskit::{
-    ErrorKind, Mount, Replay, SecondarySuperblock, Snapshot, Superblock, Volume, VolumeOptions,
+    Closed, ErrorKind, Mount, Orphan, Replay, SecondarySuperblock, Snapshot, Superblock, Volume,
+    VolumeOptions,
 };
 
 use crate::exit::Failure;
@@ -351,4 +352,20 @@ pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
         out.note(&warning);
     }
     Ok(())
+}
+
+/// A deleted file for which the journal of a volume that was closed is dirty.
+#[derive(Debug, thiserror::Error)]
+#[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
+struct JournalLeftDirty<'o> {
+    orphan: &'o Orphan,
+}
+
+/// Closes `volume`, the target `name`, and reports the orphans that keep its journal dirty.
+pub(super) fn close(name: &str, volume: Volume, out: &Out) -> Result<Closed, Failure> {
+    let closed = volume.close().map_err(|error| failure(&error))?;
+    for orphan in &closed.orphans_left {
+        out.fault_at(name, &JournalLeftDirty { orphan }, None);
+    }
+    Ok(closed)
 }

@@ -11,7 +11,7 @@ use xfskit::{
 };
 
 use super::repair::refuse_mount;
-use super::{change, dest, open, path};
+use super::{dest, open, path};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::change::Target;
 use crate::grammar::locate;
@@ -92,7 +92,8 @@ struct Lost {
 #[error("{0}")]
 struct Problem(String);
 
-/// `xfskit undelete`: finds removed files, and copies them out, or plans to give them back in place.
+/// `xfskit undelete`: finds removed files, and copies them out, or plans to give them back in
+/// place.
 pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcome {
     if let Some(dir) = &args.to {
         dest::refuse(&args.target.name, dir)?;
@@ -135,7 +136,7 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
     drop(work);
     progress.finish();
     // What was given back is listed when it is durable.
-    change::close(name, volume, out)?;
+    open::close(name, volume, out)?;
     let restored = restored.map_err(|error| match error.kind() {
         ErrorKind::Cancelled => Failure::stopped(),
         _ => open::failure(&error),

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use xfskit::target::Device;
-use xfskit::{Closed, Error, Orphan, Volume};
+use xfskit::{Error, Volume};
 
 use super::open;
 use super::work::Change;
@@ -28,13 +28,6 @@ use crate::exit::{Failure, Outcome};
 pub(super) use crate::grammar::change::Target;
 use crate::out::Out;
 use crate::stop::Stop;
-
-/// A deleted file for which the journal of a volume that was closed is dirty.
-#[derive(Debug, thiserror::Error)]
-#[error("{orphan}; the journal stays dirty, so that the next opening for writing tries again")]
-struct JournalLeftDirty<'o> {
-    orphan: &'o Orphan,
-}
 
 /// A volume that is open for a command.
 pub(crate) struct Session<'s> {
@@ -70,20 +63,11 @@ fn in_session(
     for orphan in volume.damaged_orphans().iter().skip(known) {
         out.fault_at(&target.name, orphan, None);
     }
-    let closed = worked.and(close(&target.name, volume, out))?;
+    let closed = worked.and(open::close(&target.name, volume, out))?;
     if target.stats {
         super::stats::counted(&closed.stats, out)?;
     }
     Ok(out.status())
-}
-
-/// Closes `volume`, the target `name`, and reports the orphans that keep its journal dirty.
-pub(super) fn close(name: &str, volume: Volume, out: &Out) -> Result<Closed, Failure> {
-    let closed = volume.close().map_err(|error| open::failure(&error))?;
-    for orphan in &closed.orphans_left {
-        out.fault_at(name, &JournalLeftDirty { orphan }, None);
-    }
-    Ok(closed)
 }
 
 impl Session<'_> {
