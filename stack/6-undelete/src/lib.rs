@@ -13,8 +13,8 @@
 //!
 //! [`Candidate`] is the result, and [`restore`] gives one back in place. Names come as the inode of
 //! a directory and a name in it; paths are put together above. Memory: one entry for each removed
-//! file with its extents, and for each inode in the journal; of free space 8 bytes for each directory block. The groups are read one
-//! by one.
+//! file with its extents, and for each inode in the journal; of free space 8 bytes for each
+//! directory block. The groups are read one by one.
 
 mod blocks;
 mod candidate;
