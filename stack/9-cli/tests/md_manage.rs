@@ -314,7 +314,7 @@ fn first_sign(child: &mut std::process::Child) {
     use std::io::Read;
     let mut said = Vec::new();
     let mut byte = [0];
-    while !said.ends_with(b"iB\n") {
+    while !said.ends_with(b"iB\n") && !said.ends_with(b" s left\n") {
         child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
         said.push(byte[0]);
     }
