@@ -5,7 +5,7 @@ use std::fs;
 
 use xfskit::{AcceptLoss, PreparedRepair, Repair};
 use xfskit_test_support::manifest::Manifest;
-use xfskit_test_support::{Image, Need, Scratch, matrix, needs, ours, verify};
+use xfskit_test_support::{Image, Need, Scratch, matrix, needs, ours, tools, verify};
 
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
@@ -54,6 +54,9 @@ fn verify_volume(name: &str) {
     verify_written(&image, &scratch, &case);
 
     fs::write(image.path(), &whole).expect("the image");
+    // The journal has much of what is damaged now.
+    let mut zero_log = tools.command("xfs_repair");
+    tools::run(zero_log.arg("-L").arg(image.path())).expect("a zeroed journal");
     let lost = with_loss(&tree);
     tools.db(&image, true, &words(&lost.commands)).expect("damage");
     let refused = prepare(&image, AcceptLoss::NONE);
