@@ -158,7 +158,13 @@ fn verify_recovered(name: &str, case: &Case, recovered: &Image<'_>, theirs: &Ima
         let output = complaints(&tools, recovered);
         if !output.is_empty() {
             assert!(output.contains(" is INCOMPLETE"), "{name}: {output}");
-            assert_eq!(output, complaints(&tools, theirs), "{name}");
+            // Counts include btree blocks, which each implementation splits in its own way.
+            let states = |output: &str| -> Vec<String> {
+                let lines = output.lines().filter(|line| line.contains(" is INCOMPLETE"));
+                lines.map(str::to_owned).collect()
+            };
+            let of_theirs = complaints(&tools, theirs);
+            assert_eq!(states(&output), states(&of_theirs), "{name}:\n{output}\n{of_theirs}");
             of_linux = ours::check(theirs);
         }
     }
