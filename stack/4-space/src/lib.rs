@@ -11,7 +11,7 @@
 //! | [`error`] | errors |
 //! | [`extent`] | owners of extents, and requests to allocate one |
 //! | `deferred` | work that is put off to the end of a transaction |
-//! | `hints`, `rotor`, `record_cache`, `reserved`, `kept` | what is remembered between transactions |
+//! | `hints`, `rotor`, `record_cache`, `reserved`, `kept` | hints and caches between transactions |
 //! | [`space`] | [`Space`]: geometry, headers of groups, counters |
 //! | [`reservation`] | blocks that are set aside before they are allocated |
 //! | [`tx`] | [`SpaceTx`]: group headers and blocks in a transaction |

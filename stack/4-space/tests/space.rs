@@ -425,7 +425,7 @@ fn an_extent_that_is_named_is_taken_where_it_is_and_nothing_else_takes_it() {
         })
         .unwrap();
     }
-    // What was freed too recently is there after a checkpoint.
+    // Blocks that were freed too recently can be taken after a checkpoint.
     take(start).unwrap();
     transact(&volume, |tx| {
         tx.defer(Deferred::Free { start, len, owner: MINE });

@@ -18,7 +18,7 @@
 //! | `discover`, `chunk_bits` | inode chunks: where the inode btrees are lost, or wrong |
 //! | `files`, `layer` | damaged inodes, layer by layer |
 //! | `core_fields`, `forks`, `room` | the core of an inode, its forks, and blocks for them |
-//! | `raw_map`, `ground`, `maps`, `remap` | maps that other structures contradict: the better ones |
+//! | `raw_map`, `ground`, `maps`, `remap` | better maps where other structures contradict them |
 //! | `claims`, `cuts` | blocks that several forks claim: which hold; the others are cut out |
 //! | `headers`, `strays` | the owners that blocks name, and data blocks to which no map leads |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |

@@ -63,16 +63,15 @@ impl Against {
 
 /// Returns the map for a fork of inode `ino`, whose core is sound, against which least speaks;
 /// `None` if there is more than one, or too much speaks against all of them.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a method has fixed lifetimes")]
 pub(crate) fn better(
     view: View<'_>,
     inode: &Dinode<'_>,
     ino: Ino,
     fork: Fork,
 ) -> Result<Option<Better>> {
-    let Some(ground) = Ground::of(view, ino, fork, false)? else { return Ok(None) };
-    let raw = raw_map::read(view, inode, ino, fork)?;
-    let judge = Judge::new((view, inode, ino, fork), ground, &raw);
-    judge.better(&raw)
+    let found = judged(view, inode, (ino, fork), false, |judge, raw| judge.better(raw))?;
+    Ok(found.flatten())
 }
 
 /// Returns true if nothing speaks against the map of a fork but claims of others.
@@ -82,11 +81,26 @@ pub(crate) fn is_sound_but_for_claims(
     ino: Ino,
     fork: Fork,
 ) -> Result<bool> {
-    let Some(ground) = Ground::of(view, ino, fork, true)? else { return Ok(false) };
+    let sound = judged(view, inode, (ino, fork), true, |judge, raw| {
+        let against = judge.against(&raw.records())?;
+        Ok(against.wrong == 0 && against.odd == 0)
+    })?;
+    Ok(sound.unwrap_or(false))
+}
+
+/// Calls `ask` with the map of a fork, and what is known of the blocks that it may have; returns
+/// `None` if the btrees of a group cannot be read. `with_disputed`: also blocks that others claim.
+fn judged<T>(
+    view: View<'_>,
+    inode: &Dinode<'_>,
+    (ino, fork): (Ino, Fork),
+    with_disputed: bool,
+    ask: impl FnOnce(&Judge<'_, '_>, &RawMap) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(ground) = Ground::of(view, ino, fork, with_disputed)? else { return Ok(None) };
     let raw = raw_map::read(view, inode, ino, fork)?;
     let judge = Judge::new((view, inode, ino, fork), ground, &raw);
-    let against = judge.against(&raw.records())?;
-    Ok(against.wrong == 0 && against.odd == 0)
+    ask(&judge, &raw).map(Some)
 }
 
 /// Returns the longest ascending row of records that can be read of a fork's map, however damaged.

@@ -61,7 +61,7 @@ struct Object<'a> {
     restored_inode: Option<u64>,
 }
 
-/// What was done with one file.
+/// The treatment of one file.
 #[derive(Clone, Copy)]
 enum Done<'d> {
     Listed,
@@ -135,7 +135,7 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
     let restored = work.restore(&found.files);
     drop(work);
     progress.finish();
-    // What was given back is listed when it is durable.
+    // Restored files are listed once they are durable.
     open::close(name, volume, out)?;
     let restored = restored.map_err(|error| match error.kind() {
         ErrorKind::Cancelled => Failure::stopped(),
