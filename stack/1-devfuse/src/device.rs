@@ -101,15 +101,19 @@ impl Channel {
     }
 
     /// Looks for a request until one is there, at most for `time`. This costs processor time and
-    /// saves the time in which a sleeping thread is woken.
-    pub fn look(&self, time: Duration) {
-        if time.is_zero() {
-            return;
+    /// saves the time in which a sleeping thread is woken. Returns true if one was there already.
+    pub fn look(&self, time: Duration) -> bool {
+        if self.is_ready() {
+            return true;
         }
         let start = Instant::now();
-        while !self.is_ready() && start.elapsed() < time {
+        while start.elapsed() < time {
             std::thread::yield_now();
+            if self.is_ready() {
+                break;
+            }
         }
+        false
     }
 
     /// Replies with the structures or bytes of `parts`.

@@ -41,6 +41,7 @@ const FLAGS: &[(MountFlags, &str, &str)] = &[
     (MountFlags::NOSUID, "nosuid", "suid"),
     (MountFlags::NOEXEC, "noexec", "exec"),
     (MountFlags::NOATIME, "noatime", "atime"),
+    (MountFlags::SYNCHRONOUS, "sync", "async"),
 ];
 
 /// Mounts on the directory `dir`, an absolute path, and returns the channel of the requests.
@@ -169,13 +170,13 @@ mod tests {
         let options = MountOptions {
             fsname: "a,b".into(),
             subtype: "xfskit".into(),
-            flags: MountFlags::RDONLY | MountFlags::NODEV,
+            flags: MountFlags::RDONLY | MountFlags::NODEV | MountFlags::SYNCHRONOUS,
             allow_other: true,
             default_permissions: true,
         };
         assert_eq!(
             words(&options),
-            "ro,nodev,suid,exec,atime,default_permissions,allow_other,subtype=xfskit,fsname=a\\,b"
+            "ro,nodev,suid,exec,atime,sync,default_permissions,allow_other,subtype=xfskit,fsname=a\\,b"
         );
     }
 }

@@ -62,15 +62,23 @@ impl Timestamp {
     /// Returns the older encoding; times it cannot express become the nearest one it can.
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // clamped to 32 bits
     pub fn to_legacy(self) -> u64 {
-        let sec = self.sec.clamp(SEC_MIN, SEC_MAX_LEGACY) as i32 as u32;
-        (u64::from(sec) << 32) | u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)))
+        let (sec, nsec) = self.clamped(SEC_MAX_LEGACY);
+        (u64::from(sec as i32 as u32) << 32) | u64::from(nsec)
     }
 
     /// Returns bigtime; times it cannot express become the nearest one it can.
     pub fn to_bigtime(self) -> u64 {
-        let sec = self.sec.clamp(SEC_MIN, SEC_MAX_BIGTIME).saturating_sub(SEC_MIN);
-        let nsec = u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)));
-        sec.unsigned_abs().saturating_mul(NSEC_PER_SEC.into()).saturating_add(nsec)
+        let (sec, nsec) = self.clamped(SEC_MAX_BIGTIME);
+        let sec = sec.saturating_sub(SEC_MIN);
+        sec.unsigned_abs().saturating_mul(NSEC_PER_SEC.into()).saturating_add(nsec.into())
+    }
+
+    /// Returns the seconds and nanoseconds of the nearest time of an encoding whose last second is
+    /// `max`. As in Linux, the nearest to a time beyond has no nanoseconds.
+    fn clamped(self, max: i64) -> (i64, u32) {
+        let sec = self.sec.clamp(SEC_MIN, max);
+        let nsec = if sec == self.sec { self.nsec.min(NSEC_PER_SEC.saturating_sub(1)) } else { 0 };
+        (sec, nsec)
     }
 }
 
@@ -107,10 +115,11 @@ mod tests {
     #[test]
     fn times_out_of_range_become_the_nearest_one_within() {
         let (past, future) =
-            (Timestamp { sec: i64::MIN, nsec: 0 }, Timestamp { sec: i64::MAX, nsec: 7 });
+            (Timestamp { sec: i64::MIN, nsec: 5 }, Timestamp { sec: i64::MAX, nsec: 7 });
         assert_eq!(past.to_bigtime(), 0);
         assert_eq!(Timestamp::from_legacy(past.to_legacy()).sec, SEC_MIN);
         assert_eq!(Timestamp::from_legacy(future.to_legacy()).sec, SEC_MAX_LEGACY);
-        assert_eq!(Timestamp::from_bigtime(future.to_bigtime()).sec, SEC_MAX_BIGTIME);
+        let nearest = Timestamp { sec: SEC_MAX_BIGTIME, nsec: 0 };
+        assert_eq!(Timestamp::from_bigtime(future.to_bigtime()), nearest);
     }
 }

@@ -119,8 +119,15 @@ impl Volume {
         if !intents.is_empty() {
             intents::finish(&volume, &intents)?;
         }
+        note_replayed(volume.replay.as_ref());
         volume.space().set_aside();
         Ok(volume)
+    }
+}
+
+fn note_replayed(replay: Option<&Replay>) {
+    if let Some(Replay { clean: false, transactions, finished, .. }) = replay {
+        tracing::info!(transactions, finished, "the journal was replayed");
     }
 }
 
@@ -165,6 +172,7 @@ fn recovered(
     let replay =
         xfskit_recovery::replay_if(&*copy, log_dev, sb, &options.replay, |_| Ok::<_, Error>(()))?;
     if replay.unfinished.is_empty() {
+        note_replayed(Some(&replay));
         return Ok((copy, Some(replay)));
     }
     match finished(&copy, options, &replay, sb) {

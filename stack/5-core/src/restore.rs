@@ -2,11 +2,13 @@
 //!
 //! Removing a file frees its inode and its blocks, and writes neither. Where the blocks are still
 //! free, the file is given back in place: an inode is made as it was, its blocks are taken out of
-//! free space where they are, and it gets a name. Their content is neither read nor written.
+//! free space where they are, and it gets its names. Their content is neither read nor written.
 //!
-//! 1. A file is given back whole or not at all: inode, blocks and name are one transaction.
+//! 1. A file is given back whole or not at all: inode, blocks and names are one transaction.
 //! 2. A block that is not free ends the transaction. What else it allocates are never blocks that
 //!    the caller [keeps](xfskit_space::Space::keep_free) for other removed files.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::bmbt::Extent;
@@ -51,6 +53,15 @@ pub struct RemovedAttr {
     pub value: Vec<u8>,
 }
 
+/// A name of a removed inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestoredName<'n> {
+    /// The directory.
+    pub dir: Ino,
+    /// The name in it.
+    pub name: &'n [u8],
+}
+
 /// A removed inode, as it was.
 #[derive(Clone, Copy, Debug)]
 pub struct RemovedInode<'f> {
@@ -71,48 +82,51 @@ pub struct RemovedInode<'f> {
 }
 
 impl Volume {
-    /// Gives a removed inode back under `name` in directory `dir`: with its own number if the chunk
-    /// of that exists and it is free there, else with a new one. If no other inode had the number
+    /// Gives a removed inode back under all of `names`: with its own number if the chunk of that
+    /// exists and it is free there, else with a new one. If no other inode had the number
     /// meanwhile, the generation is as before, too. Returns the number.
     ///
     /// # Errors
-    /// [`Error::Limit`] if a block of its content is not free, or for more extents than one
-    /// transaction can take; [`Error::Exists`], [`Error::NotDirectory`], [`Error::NoInode`] for the
-    /// directory, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]. Nothing has changed
-    /// then.
-    pub fn restore_inode(&self, removed: &RemovedInode<'_>, dir: Ino, name: &[u8]) -> Result<Ino> {
+    /// [`Error::Limit`] if a block of its content is not free, for more than one transaction can
+    /// take, for no name, and for several names of a directory; [`Error::Exists`],
+    /// [`Error::NotDirectory`], [`Error::NoInode`] for a directory of `names`, [`Error::NoSpace`],
+    /// [`Error::Device`], [`Error::Corrupt`]. Nothing has changed then.
+    pub fn restore_inode(
+        &self,
+        removed: &RemovedInode<'_>,
+        names: &[RestoredName<'_>],
+    ) -> Result<Ino> {
         let Some(file_type) = FileType::from_mode(removed.new.mode) else {
             return Err(Error::Limit("a mode without a file type"));
         };
         if matches!(removed.content, RemovedContent::File(size, _) if size.0 > SIZE_MAX) {
             return Err(Error::FileTooLarge("a file that is larger than one can be"));
         }
-        if !self.is_in_use(dir)? {
-            return Err(Error::NoInode(dir));
-        }
         let is_dir = file_type == FileType::Directory;
-        let new = NewInode { nlink: if is_dir { 2 } else { 1 }, ..removed.new };
+        let Some(first) = names.first() else { return Err(Error::Limit("an inode has a name")) };
+        if is_dir && names.len() > 1 {
+            return Err(Error::Limit("a directory has one name"));
+        }
+        for RestoredName { dir, .. } in names {
+            if !self.is_in_use(*dir)? {
+                return Err(Error::NoInode(*dir));
+            }
+        }
+        let links = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let new = NewInode { nlink: if is_dir { 2 } else { links }, ..removed.new };
         self.transact(|tx| {
-            let parent = tx.iget(dir)?;
-            let core = tx.core(parent);
-            if !core.is_dir() {
-                return Err(Error::NotDirectory(dir));
-            }
-            let links = core.nlink();
-            if links == 0 {
-                return Err(Error::NoInode(dir));
-            }
+            let dirs = tx.dirs_of(names)?;
             let inode = match tx.ialloc_exactly(removed.ino, &new)? {
                 Some(inode) => tx.with_generation(inode, removed.generation),
-                None => tx.ialloc(dir, &new)?,
+                None => tx.ialloc(first.dir, &new)?,
             };
             if is_dir {
-                tx.dir_init(inode, dir)?;
-                tx.set_nlink(parent, links.saturating_add(1))?;
+                tx.dir_init(inode, first.dir)?;
             }
-            tx.dir_create(parent, name, inode.ino, file_type)?;
-            tx.name_restored(inode, parent, name)?;
-            tx.touch(parent, Touch::CONTENT, new.now);
+            for name in names {
+                let Some(dir) = dirs.get(&name.dir) else { return Err(Error::NoInode(name.dir)) };
+                tx.give_name(inode, (*dir, name.name), file_type, new.now)?;
+            }
             tx.fill_restored(inode, removed)?;
             Ok(inode.ino)
         })
@@ -130,19 +144,53 @@ impl Tx<'_> {
         inode
     }
 
-    /// Adds the parent pointer of the name of a restored inode.
-    fn name_restored(&mut self, inode: TxInode, dir: TxInode, name: &[u8]) -> Result<()> {
-        if !self.volume().geo().features.parent() {
-            return Ok(());
+    /// Locks the directories of `names`, in the order of their numbers.
+    fn dirs_of(&mut self, names: &[RestoredName<'_>]) -> Result<BTreeMap<Ino, TxInode>> {
+        let numbers: BTreeSet<Ino> = names.iter().map(|name| name.dir).collect();
+        let locked = numbers.into_iter().map(|ino| {
+            let dir = self.iget(ino)?;
+            let core = self.core(dir);
+            match (core.is_dir(), core.nlink()) {
+                (false, _) => Err(Error::NotDirectory(ino)),
+                (true, 0) => Err(Error::NoInode(ino)),
+                (true, _) => Ok((ino, dir)),
+            }
+        });
+        locked.collect()
+    }
+
+    /// Adds a name of a restored inode to a directory.
+    fn give_name(
+        &mut self,
+        inode: TxInode,
+        (dir, name): (TxInode, &[u8]),
+        file_type: FileType,
+        now: Timestamp,
+    ) -> Result<()> {
+        if file_type == FileType::Directory {
+            let links = self.core(dir).nlink();
+            self.set_nlink(dir, links.saturating_add(1))?;
         }
-        let generation = self.core(dir).generation();
-        self.parent_set(inode, ParentName { ino: dir.ino, generation, name })
+        self.dir_create(dir, name, inode.ino, file_type)?;
+        if self.volume().geo().features.parent() {
+            let generation = self.core(dir).generation();
+            self.parent_set(inode, ParentName { ino: dir.ino, generation, name })?;
+        }
+        self.touch(dir, Touch::CONTENT, now);
+        self.bound("the file has too many names for one transaction")
+    }
+
+    /// Fails if the transaction takes more of the journal than one file may.
+    fn bound(&self, what: &'static str) -> Result<()> {
+        let most = dirty_max(self.volume().geo());
+        if self.dirty_bytes() > most { Err(Error::Limit(what)) } else { Ok(()) }
     }
 
     /// Gives a restored inode its attributes, content and times.
     fn fill_restored(&mut self, inode: TxInode, removed: &RemovedInode<'_>) -> Result<()> {
         for RemovedAttr { namespace, name, value } in removed.attrs {
             self.attr_set(inode, *namespace, name, value, SetMode::Any)?;
+            self.bound("the file has too many attributes for one transaction")?;
         }
         match removed.content {
             RemovedContent::File(size, extents) => {
@@ -164,16 +212,13 @@ impl Tx<'_> {
     /// Takes all blocks of a restored file out of free space, in the order of the groups, and maps
     /// them.
     fn reclaim(&mut self, inode: TxInode, extents: &[Extent]) -> Result<()> {
-        let most = dirty_max(self.volume().geo());
         let mut by_block: Vec<&Extent> = extents.iter().collect();
         by_block.sort_unstable_by_key(|extent| extent.startblock);
         for some in by_block.chunks(EXTENTS_AT_ONCE) {
             for extent in some {
                 self.bmap_reclaim(inode, extent)?;
             }
-            if self.dirty_bytes() > most {
-                return Err(Error::Limit("the file has too many extents for one transaction"));
-            }
+            self.bound("the file has too many extents for one transaction")?;
         }
         Ok(())
     }

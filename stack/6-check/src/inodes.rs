@@ -16,6 +16,8 @@ use crate::ahead::ReadAhead;
 use crate::attrs;
 use crate::chunks;
 use crate::datree;
+use crate::digest::Digester;
+use crate::digests::{Gatherer, Pending};
 use crate::forks::{self, Mapped};
 use crate::groups::Group;
 use crate::owners::{OFF_REFLINK, OFF_REGULAR, UsedExtent};
@@ -48,6 +50,8 @@ pub(crate) struct Context<'a, 'v> {
     pub attrs_found: &'a AtomicBool,
     /// Announces the content of directories.
     pub ahead: &'a ReadAhead,
+    /// Collects digests of files, if they are wanted.
+    pub gatherer: Option<&'a Gatherer>,
 }
 
 impl Context<'_, '_> {
@@ -136,6 +140,7 @@ struct Worker<'w, 'v> {
     tree: datree::Scratch,
     map: Vec<Extent>,
     claims: Vec<(AgNumber, UsedExtent)>,
+    digests: Pending,
     directories: Vec<Ino>,
     counts: Counts,
     /// First inode of the chunk without inodes that was reported last.
@@ -161,6 +166,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             tree: datree::Scratch::default(),
             map: Vec::new(),
             claims: Vec::with_capacity(CLAIMS),
+            digests: Pending::default(),
             directories: Vec::new(),
             counts: Counts::default(),
             no_chunk: None,
@@ -184,6 +190,9 @@ impl<'w, 'v> Worker<'w, 'v> {
             self.shared.mark_forks_unknown();
         }
         self.buf = buf;
+        if let Some(gatherer) = self.shared.gatherer {
+            self.digests.flush(gatherer);
+        }
         if self.claims.len() >= CLAIMS {
             self.flush_claims();
         }
@@ -414,6 +423,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         file_type: FileType,
     ) {
         let (mut blocks, mut sound) = (0, true);
+        let mut digester = self.shared.gatherer.map(|_| Digester::new(inode, file_type));
         let mut map = std::mem::take(&mut self.map);
         for fork in [Fork::Data, Fork::Attr] {
             map.clear();
@@ -427,7 +437,8 @@ impl<'w, 'v> Worker<'w, 'v> {
             if mapped && inode.fork(fork).is_some() {
                 let keep = keep.then_some(&mut map);
                 let fork_blocks;
-                (whole, fork_blocks) = self.check_fork(inode, ctx, fork, slot, keep);
+                (whole, fork_blocks) =
+                    self.check_fork(inode, ctx, fork, slot, (keep, digester.as_mut()));
                 sound &= whole;
                 blocks += fork_blocks;
             }
@@ -444,6 +455,9 @@ impl<'w, 'v> Worker<'w, 'v> {
         self.map = map;
         if sound {
             self.shared.vol.sink.error(ctx.eq("inode.nblocks", blocks, inode.nblocks().0));
+            if let Some((gatherer, digester)) = self.shared.gatherer.zip(digester) {
+                self.digests.add(gatherer, slot.rank, digester.finish());
+            }
         } else {
             self.shared.mark_forks_unknown();
         }
@@ -478,7 +492,7 @@ impl<'w, 'v> Worker<'w, 'v> {
         ctx: &Ctx<'_>,
         fork: Fork,
         slot: &InodeSlot,
-        mut keep: Option<&mut Vec<Extent>>,
+        (mut keep, mut digester): (Option<&mut Vec<Extent>>, Option<&mut Digester>),
     ) -> (bool, u64) {
         let vol = self.shared.vol;
         let mut flags = if fork == Fork::Attr { rmap::OFF_ATTR_FORK } else { 0 };
@@ -499,6 +513,9 @@ impl<'w, 'v> Worker<'w, 'v> {
                     if let Some(map) = &mut keep {
                         map.push(extent);
                     }
+                    if let Some(digester) = &mut digester {
+                        digester.extent(fork, &extent);
+                    }
                 }
                 Mapped::Btree(fsbno) => {
                     blocks = blocks.saturating_add(1);
@@ -506,6 +523,9 @@ impl<'w, 'v> Worker<'w, 'v> {
                 }
             });
         gather.flush();
+        if let Some(digester) = digester {
+            digester.end(fork);
+        }
         if sound {
             vol.sink.error(ctx.eq(forks::counter(fork), extents, inode.fork_nextents(fork)));
         }

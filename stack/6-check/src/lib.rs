@@ -15,10 +15,11 @@
 //! | 6 | `tree`, `parents`, `unlinked`, `special` | links, tree, parent pointers, counters, quota |
 //!
 //! For a repair, `fork_map` reads the map of one fork, `disputes` lists blocks with several owners,
-//! and `ownerless` those that lack one. `ahead` announces what will be read. Threads take
-//! allocation groups, runs of inodes, and directories from a work queue ([`parallel`]). Each phase
-//! passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent. Where a
-//! bound is given, extents beyond it go to a file (`spill`).
+//! and `ownerless` those that lack one. By `digests` two checks are compared: the `digest` of each
+//! file, of those that have a name (`named_files`). `ahead` announces what will be read. Threads
+//! take allocation groups, runs of inodes, and directories from a work queue ([`parallel`]). Each
+//! phase passes its results to the next in flat arrays: 9 bytes an inode and 24 bytes an extent.
+//! Where a bound is given, extents beyond it go to a file (`spill`).
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -27,6 +28,8 @@ mod attrs;
 mod btree;
 mod chunks;
 mod datree;
+mod digest;
+mod digests;
 mod dirs;
 mod disputes;
 mod extent;
@@ -39,6 +42,7 @@ mod inodes;
 mod journal;
 mod merge;
 mod mismatches;
+mod named_files;
 mod names;
 mod ownerless;
 mod owners;
@@ -69,6 +73,7 @@ use xfskit_format::sb::{SbError, Superblock};
 use xfskit_format::sb_search::Rebuilt;
 use xfskit_units::{AgNumber, index};
 
+pub use digests::{Difference, FileDigests, Parts};
 pub use finding::{Finding, Healing};
 pub use fork_map::{ForkMap, fork_map};
 pub use mismatches::{FileRange, Mismatches};
@@ -78,6 +83,7 @@ pub use survey::{Claim, Dispute, GroupSurvey, KnownChunks, Run, Survey};
 pub use xfskit_format::corruption::Severity;
 
 use ahead::ReadAhead;
+use digests::Gatherer;
 use finding::Sink;
 use groups::Group;
 use inodes::Context;
@@ -108,6 +114,8 @@ pub struct Options<'a> {
     /// Ranges of the device on which array members disagree. The check records which files use
     /// them.
     pub mismatches: Option<&'a Mismatches>,
+    /// Also makes a digest of each file, by which two checks are compared.
+    pub digests: bool,
     /// The memory for extents. Without a bound all of them stay in memory.
     pub memory: Option<Memory<'a>>,
     /// Receives the progress of the check.
@@ -124,6 +132,7 @@ impl Default for Options<'_> {
             chunks: None,
             owners: None,
             mismatches: None,
+            digests: false,
             memory: None,
             progress: &Silent,
         }
@@ -156,6 +165,20 @@ pub fn check(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<Report, Error> {
+    run(dev, log_dev, options, findings, None).map(|(report, _)| report)
+}
+
+/// Checks like [`check`], and returns also the digests of the files, if
+/// [asked for](Options::digests).
+///
+/// # Errors
+/// As [`check`]. [`Error::Device`] if the digests cannot be stored.
+pub fn check_with_digests(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    options: &Options<'_>,
+    findings: &mut (dyn FnMut(Finding) + Send),
+) -> Result<(Report, Option<FileDigests>), Error> {
     run(dev, log_dev, options, findings, None)
 }
 
@@ -185,8 +208,9 @@ pub fn survey(
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<(Report, Survey), Error> {
     let surveyor = Surveyor::new(options.memory);
-    let report = run(dev, log_dev, options, findings, Some(&surveyor))?;
-    surveyor.survey().map(|survey| (report, survey)).ok_or(Error::TooSmall)
+    let (report, digests) = run(dev, log_dev, options, findings, Some(&surveyor))?;
+    let survey = surveyor.survey(digests);
+    survey.map(|survey| (report, survey)).ok_or(Error::TooSmall)
 }
 
 fn run(
@@ -195,7 +219,7 @@ fn run(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
     surveyor: Option<&Surveyor>,
-) -> Result<Report, Error> {
+) -> Result<(Report, Option<FileDigests>), Error> {
     let primary = superblocks::find(dev, options.heal)?;
     let healed = HealedBlocks::default();
     let spill = options.memory.map(Spill::new);
@@ -236,7 +260,7 @@ fn run(
     }
     let groups = check_groups(&vol, &primary.sb, options);
     timer.end_phase(&vol, Phase::Groups);
-    Ok(check_files(&vol, groups, &primary.sb, options, timer))
+    check_files(&vol, groups, &primary.sb, options, timer)
 }
 
 /// Checks all groups (phase 2) and returns them in order.
@@ -273,9 +297,11 @@ fn check_files(
     primary: &Superblock,
     options: &Options<'_>,
     mut timer: PhaseTimer,
-) -> Report {
+) -> Result<(Report, Option<FileDigests>), Error> {
     let table = InodeTable::new(&vol.geo, &mut groups);
     let known = groups.iter().all(|group| group.chunks.complete);
+    let chunks = groups.iter().map(|group| group.chunks.list.len()).sum();
+    let gatherer = options.digests.then(|| Gatherer::new(chunks, options.memory));
     let shared = Context {
         vol,
         quiet: &vol.quiet(),
@@ -285,6 +311,7 @@ fn check_files(
         attrs_known: &AtomicBool::new(known),
         attrs_found: &AtomicBool::new(false),
         ahead: &ReadAhead::default(),
+        gatherer: gatherer.as_ref(),
     };
     let readers = options.threads.saturating_mul(READERS);
     let (directories, counts) = inodes::check(&shared, readers, options.progress);
@@ -309,7 +336,7 @@ fn check_files(
     tree::check_attr_bit(&shared, primary);
     timer.end_phase(vol, Phase::Tree);
 
-    Report {
+    let report = Report {
         warnings: vol.sink.count(Severity::Warning),
         errors: vol.sink.count(Severity::Error),
         fatals: vol.sink.count(Severity::Fatal),
@@ -325,7 +352,12 @@ fn check_files(
         extents: totals.iter().map(|total| total.extents).sum(),
         log_clean: vol.log_clean,
         memory_peak: table.bytes() + extents + dirs.bytes(),
-    }
+    };
+    let digests = gatherer
+        .as_ref()
+        .map(|gatherer| named_files::digests(gatherer, &shared, &dirs))
+        .transpose()?;
+    Ok((report, digests))
 }
 
 /// Returns the bytes of memory that all extents take.

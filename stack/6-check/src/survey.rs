@@ -11,6 +11,7 @@ use xfskit_format::sb::Superblock;
 use xfskit_format::{agi, refcount, rmap};
 use xfskit_units::AgNumber;
 
+use crate::digests::FileDigests;
 use crate::spill::{Memory, Owners, Spill};
 
 /// Inode chunks of groups, by number.
@@ -68,6 +69,8 @@ pub struct Survey {
     /// All inodes and the maps of all their forks are known. Otherwise a block that seems free may
     /// be a file's.
     pub complete: bool,
+    /// A digest of each file, if [asked for](crate::Options::digests).
+    pub digests: Option<FileDigests>,
 }
 
 /// What the files use of one group.
@@ -143,10 +146,11 @@ impl Surveyor {
     }
 
     /// Returns the survey; `None` if there was no superblock.
-    pub(crate) fn survey(self) -> Option<Survey> {
+    pub(crate) fn survey(self, digests: Option<FileDigests>) -> Option<Survey> {
         let mut groups = self.groups.into_inner();
         groups.sort_unstable_by_key(|group| group.agno);
         let complete = self.complete.into_inner();
-        Some(Survey { superblock: self.superblock.into_inner()?, groups, complete })
+        let superblock = self.superblock.into_inner()?;
+        Some(Survey { superblock, groups, complete, digests })
     }
 }

@@ -34,6 +34,12 @@ impl Directories {
     pub(crate) fn bytes(&self) -> u64 {
         ((self.dotdots.len() + self.subdirs.len()) * size_of::<DirParent>()) as u64
     }
+
+    /// Returns the first directory with an entry for directory `dir`.
+    pub(crate) fn parent(&self, dir: Ino) -> Option<Ino> {
+        let at = self.subdirs.partition_point(|entry| entry.dir < dir);
+        self.subdirs.get(at).filter(|entry| entry.dir == dir).map(|entry| entry.parent)
+    }
 }
 
 /// Returns the inodes that the superblock names.
@@ -104,7 +110,7 @@ fn check_unlisted(shared: &Context<'_, '_>, ino: Ino) -> Option<FileType> {
     })?
 }
 
-fn roots(shared: &Context<'_, '_>) -> Vec<(&'static str, Ino)> {
+pub(crate) fn roots(shared: &Context<'_, '_>) -> Vec<(&'static str, Ino)> {
     let geo = &shared.vol.geo;
     let mut roots = vec![("sb.rootino", geo.rootino)];
     roots.extend(geo.metadirino.map(|ino| ("sb.metadirino", ino)));
@@ -157,10 +163,6 @@ pub(crate) fn check_tree_shape(shared: &Context<'_, '_>, dirs: &Directories) {
 fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
     let vol = shared.vol;
     let index_of = |ino: Ino| dirs.dotdots.binary_search_by_key(&ino, |a| a.dir).ok();
-    let named_in = |ino: Ino| {
-        let at = dirs.subdirs.partition_point(|b| b.dir < ino);
-        dirs.subdirs.get(at).filter(|b| b.dir == ino).map(|b| b.parent)
-    };
     // For each directory the round in which it was passed; 0 for never.
     let mut passed = vec![0usize; dirs.dotdots.len()];
     for (round, start) in (1usize..).zip(&dirs.dotdots) {
@@ -178,7 +180,7 @@ fn check_reach(shared: &Context<'_, '_>, dirs: &Directories, roots: &[Ino]) {
             }
             passed[index] = round;
             // A directory without a name is reported where links are counted.
-            let Some(parent) = named_in(at) else { break };
+            let Some(parent) = dirs.parent(at) else { break };
             at = parent;
         }
     }

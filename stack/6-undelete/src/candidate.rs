@@ -6,8 +6,12 @@ use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{FilBlks, FileOff, Ino, Lsn};
 
-/// Maximum number of names that are kept of one file.
+use crate::attr_blocks::AttrBlocks;
+
+/// Maximum number of names that are kept of a file, if it did not have more links.
 const NAMES_MAX: usize = 16;
+/// Maximum number of names that are kept of any file.
+const LINKS_MAX: usize = 256;
 
 /// How much of a file can be had again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +114,12 @@ pub struct Candidate {
     pub lost: Vec<Lost>,
     /// Its extended attributes, as far as they were in the inode.
     pub attrs: Vec<RemovedAttr>,
+    /// The most links that it was seen with. 0: that is not known.
+    pub links: u32,
+    /// An inode in use was made when it was: perhaps the file, given back.
+    pub has_twin: bool,
+    /// The blocks of its extended attributes.
+    pub(crate) attr_blocks: AttrBlocks,
     /// Its project.
     pub(crate) projid: u32,
     pub(crate) flags: InodeFlags,
@@ -139,6 +149,9 @@ impl Candidate {
             target: None,
             lost: Vec::new(),
             attrs: Vec::new(),
+            links: 0,
+            has_twin: false,
+            attr_blocks: AttrBlocks::default(),
             projid: 0,
             flags: InodeFlags::empty(),
             flags2: InodeFlags2::empty(),
@@ -163,6 +176,11 @@ impl Candidate {
         }
     }
 
+    /// Returns true if a file in use has some of its blocks.
+    pub fn is_in_use(&self) -> bool {
+        self.lost.iter().any(|lost| lost.reason == LostReason::InUse)
+    }
+
     /// Returns true if neither a name nor content is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.known == Known::Nothing
@@ -183,6 +201,7 @@ impl Candidate {
         }
         let at = self.names.partition_point(|other| other.lsn >= name.lsn);
         self.names.insert(at, name);
-        self.names.truncate(NAMES_MAX);
+        let links = usize::try_from(self.links).unwrap_or(LINKS_MAX).min(LINKS_MAX);
+        self.names.truncate(links.max(NAMES_MAX));
     }
 }

@@ -9,23 +9,26 @@ use xfskit_units::{Daddr, FileOff, Ino, Lsn, index};
 
 use crate::journal::Step;
 use crate::names::{Hint, Named, of_block, of_short_form};
+use crate::twins::Twins;
 use xfskit_core::Warnings;
 
-/// Adds the names in dead entries of all directories. Returns false if `step` ended the walk.
+/// Adds the names in dead entries of all directories, and passes all inodes in use to `twins`.
+/// Returns false if `step` ended the walk.
 pub(crate) fn in_use(
     volume: &Volume,
-    named: &mut Named<'_>,
+    (named, twins): (&mut Named<'_>, &mut Twins),
     warnings: &mut Warnings,
     step: &(dyn Fn(u64, u64) -> std::ops::ControlFlow<()> + Sync),
 ) -> bool {
     let counts = volume.counts();
     let total = counts.icount.saturating_sub(counts.ifree);
-    let state = Mutex::new((named, warnings, 0u64, false));
+    let state = Mutex::new((named, twins, warnings, 0u64, false));
     let visit = |entries: &[Entry<'_>]| {
-        let (named, warnings, visited, stopped) = &mut *state.lock();
+        let (named, twins, warnings, visited, stopped) = &mut *state.lock();
         for entry in entries {
-            if let Ok(inode) = &entry.inode
-                && inode.is_dir()
+            let Ok(inode) = &entry.inode else { continue };
+            twins.take(volume, entry.ino, inode);
+            if inode.is_dir()
                 && let Err(error) = directory(volume, entry.ino, inode, named)
             {
                 warnings.add(error);
@@ -39,7 +42,7 @@ pub(crate) fn in_use(
     // Group by group, so that a damaged inobt hides no other.
     for agno in volume.geo().ags() {
         let walked = volume.bulkstat_groups([agno], 1, visit);
-        let (_, warnings, _, stopped) = &mut *state.lock();
+        let (_, _, warnings, _, stopped) = &mut *state.lock();
         if let Err(error) = walked {
             warnings.add(error);
         }

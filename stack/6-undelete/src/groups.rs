@@ -157,7 +157,8 @@ impl Search<'_> {
 
     fn of_life(&self, ino: Ino, life: &Life) -> Candidate {
         let (removed, lsn) = (life.removed, life.lsn);
-        Candidate { removed, lsn, ..of_image(self.volume, ino, &life.image) }
+        let file = of_image(self.volume, ino, &life.image);
+        Candidate { removed, lsn, links: file.links.max(life.links), ..file }
     }
 
     /// Takes the files that the journal saw and that the groups do not have any more.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use xfskit_core::Volume;
-use xfskit_format::dir::{data, sf};
+use xfskit_format::dir::{data, dead::Area, sf};
 use xfskit_format::inode::{Dinode, FileType};
 use xfskit_format::log::item::buf::{Buf, BufType};
 use xfskit_format::log::item::{self, Item};
@@ -18,7 +18,7 @@ use xfskit_recovery::{for_items, open_log, write_forks};
 use xfskit_units::{Daddr, Ino, Lsn, index};
 
 use crate::candidate::Name;
-use crate::names::{Area, Hint, Named};
+use crate::names::{Hint, Named};
 use crate::remains::changecount;
 
 /// Byte of the owner in a directory block's header.
@@ -37,6 +37,8 @@ pub(crate) struct Life {
     pub removed: Option<Timestamp>,
     /// The last transaction that had the inode.
     pub lsn: Lsn,
+    /// The most links that it had.
+    pub links: u32,
     unlinked: bool,
 }
 
@@ -48,7 +50,7 @@ pub(crate) type Step<'p> = dyn Fn(u64, u64) -> ControlFlow<()> + 'p;
 
 /// Reads all transactions of the journal, oldest first, and passes their items to `each`. Returns
 /// false if `step` ended it.
-fn walk(
+pub(crate) fn walk(
     volume: &Volume,
     step: &Step<'_>,
     each: &mut dyn FnMut(&Item<'_>, Lsn, &Ctx<'_>),
@@ -105,6 +107,7 @@ fn add(volume: &Volume, lives: &mut Lives, item: &item::Inode<'_>, lsn: Lsn, ctx
     }
     let life = lives.entry((ino, generation)).or_insert_with(|| Life::new(geo.inodesize()));
     life.lsn = lsn;
+    life.links = life.links.max(item.core.nlink.get());
     if item.core.nlink.get() == 0 {
         life.removed = life.removed.or(ctime);
         if std::mem::replace(&mut life.unlinked, true) || !life.is_complete_in(item, volume) {
@@ -126,6 +129,7 @@ impl Life {
             has_attr: false,
             removed: None,
             lsn: Lsn::NONE,
+            links: 0,
             unlinked: false,
         }
     }

@@ -9,13 +9,17 @@
 //! | `groups` | freed inodes; inodes in freed chunks; directory blocks in free space |
 //! | `remains` | what such an inode says: extents, parent pointers |
 //! | `names`, `dirs` | dead entries of directories |
+//! | `attr_blocks`, `attributes` | extended attributes with blocks of their own |
 //! | `blocks`, `realtime` | which blocks are free and were not used again |
+//! | `twins` | files that were given back before |
 //!
 //! [`Candidate`] is the result, and [`restore`] gives one back in place. Names come as the inode of
 //! a directory and a name in it; paths are put together above. Memory: one entry for each removed
 //! file with its extents, and for each inode in the journal; of free space 8 bytes for each
 //! directory block. The groups are read one by one.
 
+mod attr_blocks;
+mod attributes;
 mod blocks;
 mod candidate;
 mod dirs;
@@ -25,6 +29,7 @@ mod names;
 mod realtime;
 mod remains;
 pub mod restore;
+mod twins;
 
 use std::ops::ControlFlow;
 
@@ -36,6 +41,7 @@ pub use xfskit_core::Warnings;
 use groups::{Remains, Search};
 use journal::Lives;
 use names::Named;
+use twins::Twins;
 
 /// A step of a search. Progress is counted in each one anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,8 @@ pub struct Found {
     pub candidates: Vec<Candidate>,
     /// Number of freed inodes of which nothing is left.
     pub unidentified: u64,
+    /// Number of files that were given back before, and have their blocks. They are no candidates.
+    pub given_back: u64,
     /// Damage that the search met.
     pub warnings: Warnings,
     /// False if the search was ended by its [`Options::watch`].
@@ -104,6 +112,12 @@ pub fn find(volume: &Volume, options: &Options<'_>) -> Result<Found> {
     };
     let Some(remains) = search(volume, lives, options, &mut found) else { return Ok(found) };
     let mut candidates = remains.candidates;
+    match attributes::take_logged(volume, &mut candidates, &step(Phase::Journal)) {
+        Ok(true) => add_parents(volume, &mut candidates),
+        Ok(false) => return Ok(found),
+        Err(error) => found.warnings.add(error),
+    }
+    let mut twins = Twins::of(&candidates);
     let mut named = Named::new(&mut candidates);
     remains.hints.into_iter().for_each(|hint| named.add(hint));
     match journal::names(volume, &mut named, &step(Phase::Journal)) {
@@ -112,15 +126,33 @@ pub fn find(volume: &Volume, options: &Options<'_>) -> Result<Found> {
         Err(error) => found.warnings.add(error),
     }
     let (warnings, step_dead) = (&mut found.warnings, step(Phase::RemovedDirectories));
-    found.complete = dirs::in_use(volume, &mut named, warnings, &step(Phase::Directories))
-        && dirs::removed(volume, &remains.dir_blocks, &mut named, warnings, &step_dead);
+    found.complete =
+        dirs::in_use(volume, (&mut named, &mut twins), warnings, &step(Phase::Directories))
+            && dirs::removed(volume, &remains.dir_blocks, &mut named, warnings, &step_dead);
     let all = candidates.len();
     candidates.retain(|candidate| !candidate.is_empty());
     found.unidentified = (all - candidates.len()) as u64;
     blocks::find_lost(volume, &mut candidates, warnings);
+    twins.mark(&mut candidates);
+    let all = candidates.len();
+    candidates.retain(|candidate| !twins.was_given_back(volume, candidate));
+    found.given_back = (all - candidates.len()) as u64;
     candidates.sort_by_key(|candidate| (candidate.ino, candidate.lsn));
     found.candidates = candidates;
     Ok(found)
+}
+
+/// Adds the names in parent pointers that are in blocks of their own.
+fn add_parents(volume: &Volume, candidates: &mut [Candidate]) {
+    if !volume.geo().features.parent() {
+        return;
+    }
+    for file in candidates.iter_mut().filter(|file| !file.attr_blocks.map.is_empty()) {
+        let parents = attributes::read(volume, file).parents;
+        for name in parents {
+            file.add_name(name);
+        }
+    }
 }
 
 /// Searches the groups; `None` if the caller ended it.

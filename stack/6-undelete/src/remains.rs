@@ -42,7 +42,8 @@ pub(crate) fn of_image(volume: &Volume, ino: Ino, image: &[u8]) -> Candidate {
     (file.mtime, file.atime, file.crtime) =
         (Some(inode.mtime()), Some(inode.atime()), inode.crtime());
     (file.projid, file.flags, file.flags2) = (inode.projid(), inode.flags(), inode.flags2());
-    file.attrs = attributes(volume, ino, &inode);
+    file.links = inode.nlink();
+    attributes(volume, &inode, &mut file);
     match file.file_type {
         Some(FileType::Regular) => content(volume, &inode, &mut file),
         Some(FileType::Symlink) => target(volume, &inode, &mut file),
@@ -108,7 +109,7 @@ pub(crate) fn of_freed(volume: &Volume, ino: Ino, freed: &[u8]) -> Candidate {
     let mut file = Candidate::new(ino);
     let Some(inode) = Dinode::parse(freed, volume.geo()) else { return file };
     file.generation = inode.generation().checked_sub(1);
-    file.mtime = Some(inode.mtime());
+    (file.mtime, file.crtime) = (Some(inode.mtime()), inode.crtime());
     (file.removed, file.lsn) = (Some(inode.ctime()), inode.lsn());
     if let Some(target) = inline_target(&inode) {
         file.size = Size::Exact(target.len() as u64);
@@ -193,19 +194,34 @@ fn tree_extents(volume: &Volume, ino: Ino, freed: &[u8]) -> Vec<Extent> {
     Vec::new()
 }
 
-/// Returns the extended attributes in an inode. Those in blocks of their own are left out.
-fn attributes(volume: &Volume, ino: Ino, inode: &Dinode<'_>) -> Vec<RemovedAttr> {
-    let Some(fork) = inode.attr_fork() else { return Vec::new() };
-    let ctx = volume.ctx(inode::location(volume.geo(), ino).fork(Fork::Attr));
-    let is_local = inode.aformat() == Some(Format::Local) && sf::Sf::verify(fork, &ctx).is_ok();
-    let list = sf::Sf::parse(fork).filter(|_| is_local);
-    let entries = list.iter().flat_map(sf::Sf::entries);
-    let attr = |entry: sf::Entry<'_>| {
-        let namespace = entry.namespace().filter(|space| *space != Namespace::Parent)?;
-        let (name, value) = (entry.name.to_vec(), entry.value.to_vec());
-        Some(RemovedAttr { namespace, name, value })
-    };
-    entries.filter_map(attr).collect()
+/// Takes the extended attributes in an inode, or the map of the blocks that they had.
+fn attributes(volume: &Volume, inode: &Dinode<'_>, file: &mut Candidate) {
+    let Some(fork) = inode.attr_fork() else { return };
+    match inode.aformat() {
+        Some(Format::Local) => {
+            let at = inode::location(volume.geo(), file.ino).fork(Fork::Attr);
+            let list = sf::Sf::verify(fork, &volume.ctx(at)).ok();
+            file.attr_blocks.is_damaged = list.is_none();
+            file.attrs = list.iter().flat_map(sf::Sf::entries).filter_map(attribute).collect();
+        }
+        Some(Format::Extents | Format::Btree) if inode.anextents() > 0 => {
+            let blocks = &mut file.attr_blocks;
+            let walked = volume.each_fork_part(inode, file.ino, Fork::Attr, &mut |part| {
+                if let ForkPart::Extent(extent) = part {
+                    blocks.map.push(extent);
+                }
+            });
+            blocks.is_damaged = walked.is_err();
+        }
+        _ => {}
+    }
+}
+
+/// Returns an attribute of a short form, if it is no parent pointer.
+fn attribute(entry: sf::Entry<'_>) -> Option<RemovedAttr> {
+    let namespace = entry.namespace().filter(|space| *space != Namespace::Parent)?;
+    let (name, value) = (entry.name.to_vec(), entry.value.to_vec());
+    Some(RemovedAttr { namespace, name, value })
 }
 
 /// Returns the names in the parent pointers of an inode.

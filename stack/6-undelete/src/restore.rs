@@ -1,12 +1,13 @@
 //! Removed files, given back in place: which ones can be, and one of them.
 
 use xfskit_core::icore::NewInode;
-use xfskit_core::restore::{RemovedContent, RemovedInode};
+use xfskit_core::restore::{RemovedContent, RemovedInode, RestoredName};
 use xfskit_core::{Error, KeptExtents, Result, Volume};
 use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ExtLen, FsBlock, Ino};
 
+use crate::attributes;
 use crate::candidate::{Candidate, Confidence, Size};
 
 /// The flags that a restored inode has again. The others follow from its content, or belong to
@@ -20,6 +21,15 @@ const FLAGS: InodeFlags = InodeFlags::PREALLOC
     .union(InodeFlags::NODEFRAG)
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::NOSYMLINKS);
+
+/// A file that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Its number.
+    pub ino: Ino,
+    /// It has all of its extended attributes.
+    pub has_attributes: bool,
+}
 
 /// Returns what keeps a removed file from being given back in place; `None` if nothing does.
 pub fn obstacle(file: &Candidate) -> Option<&'static str> {
@@ -43,14 +53,23 @@ pub fn obstacle(file: &Candidate) -> Option<&'static str> {
     }
 }
 
+/// Returns true if all extended attributes of a removed file can be given back.
+pub fn has_attributes(volume: &Volume, file: &Candidate) -> bool {
+    attributes::read(volume, file).is_whole
+}
+
 /// Keeps the blocks of all files that can be given back from being allocated, for as long as the
 /// returned value lives.
 pub fn keep<'v>(
     volume: &'v Volume,
     files: impl IntoIterator<Item = &'v Candidate>,
 ) -> KeptExtents<'v> {
-    let wanted = files.into_iter().filter(|file| obstacle(file).is_none() && file.target.is_none());
-    let extents = wanted.flat_map(|file| &file.extents).map(|extent| {
+    let wanted = files.into_iter().filter(|file| obstacle(file).is_none());
+    let extents = wanted.flat_map(|file| {
+        let content = file.extents.iter().filter(|_| file.target.is_none());
+        content.chain(&file.attr_blocks.map)
+    });
+    let extents = extents.map(|extent| {
         let len = u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX);
         (extent.startblock, ExtLen(len))
     });
@@ -58,8 +77,7 @@ pub fn keep<'v>(
     volume.space().keep_free(extents)
 }
 
-/// Gives `file` back under `name` in the directory `dir`, in one transaction at the time `now`.
-/// Returns its inode number.
+/// Gives `file` back under all of `names`, in one transaction at the time `now`.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if it has an [`obstacle`], and those of
@@ -67,10 +85,9 @@ pub fn keep<'v>(
 pub fn restore(
     volume: &Volume,
     file: &Candidate,
-    dir: Ino,
-    name: &[u8],
+    names: &[RestoredName<'_>],
     now: Timestamp,
-) -> Result<Ino> {
+) -> Result<Restored> {
     if let Some(obstacle) = obstacle(file) {
         return Err(Error::Unsupported(format!("restoring {obstacle} in place")));
     }
@@ -95,7 +112,9 @@ pub fn restore(
         ..NewInode::default()
     };
     let times = [file.atime, file.mtime, file.crtime];
-    let (ino, generation, attrs) = (file.ino, file.generation, &file.attrs);
+    let found = attributes::read(volume, file);
+    let (ino, generation, attrs) = (file.ino, file.generation, &found.attrs[..]);
     let removed = RemovedInode { ino, generation, new, times, content, attrs };
-    volume.restore_inode(&removed, dir, name)
+    let ino = volume.restore_inode(&removed, names)?;
+    Ok(Restored { ino, has_attributes: found.is_whole })
 }

@@ -40,7 +40,7 @@ pub use change::handle::{AtEnd, FileHandle, Handle};
 pub use change::hold::{Hold, InodeHold};
 pub use change::make::NewNode;
 pub use change::rename::RenameMode;
-pub use change::set::SetAttr;
+pub use change::set::{Privileges, SetAttr};
 pub use content::{FileMap, Lost, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};

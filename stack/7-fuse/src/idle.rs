@@ -64,7 +64,11 @@ impl Idle {
             return Found::Gone;
         }
         match unmount(&self.dir, UnmountFlags::EXPIRE) {
-            Ok(()) | Err(Errno::INVAL) => Found::Gone,
+            Ok(()) => {
+                self.unmounted();
+                Found::Gone
+            }
+            Err(Errno::INVAL) => Found::Gone,
             Err(Errno::PERM) => self.look_as_user(),
             Err(_) => Found::InUse,
         }
@@ -78,7 +82,15 @@ impl Idle {
         let unmounted = xfskit_devfuse::mount::unmount(&self.dir, false).is_ok();
         // It may have looked at the mount.
         self.requests = self.statistics.total();
-        if unmounted { Found::Gone } else { Found::InUse }
+        if !unmounted {
+            return Found::InUse;
+        }
+        self.unmounted();
+        Found::Gone
+    }
+
+    fn unmounted(&self) {
+        tracing::info!("unmounted: not in use for {} seconds", self.timeout.as_secs());
     }
 }
 

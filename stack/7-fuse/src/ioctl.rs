@@ -75,7 +75,12 @@ impl Ioctl {
 
     /// Returns true if it changes something.
     pub(crate) fn changes(self) -> bool {
-        matches!(self, Self::SetFlags | Self::SetXattr | Self::Trim)
+        self.changes_inode() || self == Self::Trim
+    }
+
+    /// Returns true if it changes the inode.
+    pub(crate) fn changes_inode(self) -> bool {
+        matches!(self, Self::SetFlags | Self::SetXattr)
     }
 }
 

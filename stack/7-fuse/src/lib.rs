@@ -34,7 +34,7 @@ pub mod statistics;
 mod transport;
 
 pub use idmap::{IdMap, IdMapError};
-pub use options::{Atime, OptionError, Options};
+pub use options::{Atime, Durable, OptionError, Options};
 pub use server::Server;
 pub use session::Session;
 pub use statistics::{Kind, Requests, Statistics};

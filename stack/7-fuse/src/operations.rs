@@ -5,6 +5,8 @@
 //! that returns a [`Node`] adds one to the kernel's references of it, which
 //! [`forget`](Operations::forget) takes back.
 
+use std::ops::Range;
+
 use rustix::io::Errno;
 use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
@@ -148,24 +150,40 @@ pub trait Operations: Send + Sync + 'static {
     fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Reply<Node>;
     fn unlink(&self, dir: Ino, name: &[u8]) -> Reply<()>;
     fn rmdir(&self, dir: Ino, name: &[u8]) -> Reply<()>;
-    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Reply<()>;
+    /// Makes `whiteout`, if there is one, under the old name.
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<&NewNode>,
+    ) -> Reply<()>;
     fn read_link(&self, ino: Ino) -> Reply<Vec<u8>>;
 
     fn stat(&self, ino: Ino) -> Reply<Stat>;
-    fn change(&self, ino: Ino, changes: &Changes) -> Reply<Stat>;
+    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat>;
     fn statfs(&self) -> Statfs;
 
     /// Opens a file.
-    fn open(&self, ino: Ino, how: Open) -> Reply<()>;
+    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()>;
     fn release(&self, ino: Ino);
     /// Reads at most `size` bytes, and passes them to `done`.
     fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()>;
     /// Writes all of `data`. `kill_bits`: the writer may not keep setuid and setgid.
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_bits: bool) -> Reply<()>;
+    fn write(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        kill_bits: bool,
+    ) -> Reply<()>;
     fn fsync(&self, ino: Ino) -> Reply<()>;
     /// Makes everything durable.
     fn sync(&self) -> Reply<()>;
-    fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()>;
+    /// Returns true if the file has lost setuid or setgid, which the kernel does not know.
+    fn fallocate(&self, caller: Caller, ino: Ino, range: Range<u64>, how: Fallocate)
+    -> Reply<bool>;
     fn seek(&self, ino: Ino, offset: u64, what: xfskit_vfs::Seek) -> Reply<u64>;
     fn copy_range(&self, caller: Caller, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64>;
 

@@ -33,7 +33,7 @@ impl Atime {
         let atime = key(stat.atime);
         match self {
             Self::Never => false,
-            Self::Strict => atime < key(now),
+            Self::Strict => atime != key(now),
             Self::Relative => {
                 atime <= key(stat.mtime)
                     || atime <= key(stat.ctime)
@@ -41,6 +41,19 @@ impl Atime {
             }
         }
     }
+}
+
+/// Which changes are durable before their system call ends. The others are with the next commit, or
+/// with fsync(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durable {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those of names and attributes (`wsync`, `dirsync`).
+    Names,
+    /// All, writes to files too (`sync`).
+    Everything,
 }
 
 /// Options of a mount.
@@ -56,8 +69,10 @@ pub struct Options {
     pub discard: bool,
     /// When reads update atimes.
     pub atime: Atime,
-    /// Every change is durable before its operation ends (`sync`).
-    pub sync: bool,
+    /// Which changes are durable at once (`sync`, `wsync`).
+    pub durable: Durable,
+    /// Directories' atimes stay as they are (`nodiratime`).
+    pub nodiratime: bool,
     /// Users other than the mounting one have access, by permissions (`allow_other`).
     pub allow_other: bool,
     /// Device files work (`dev`; for root only).
@@ -116,11 +131,9 @@ const IGNORED: &[&str] = &[
     "inode64",
     "attr2",
     "nouuid",
-    "nodiratime",
     "default_permissions",
     "noquota",
     "loop",
-    "diratime",
     "nolazytime",
     "noattr2",
     "owner",
@@ -154,7 +167,10 @@ impl Options {
             "strictatime" | "atime" => self.atime = Atime::Strict,
             // Times are in memory until the next commit in any case.
             "lazytime" => {}
-            "sync" | "dirsync" | "wsync" => self.sync = true,
+            "sync" => self.durable = Durable::Everything,
+            "dirsync" | "wsync" => self.durable = self.durable.max(Durable::Names),
+            "diratime" => self.nodiratime = false,
+            "nodiratime" => self.nodiratime = true,
             "discard" => self.discard = true,
             "nodiscard" => self.discard = false,
             "allow_other" => self.allow_other = true,
@@ -217,6 +233,8 @@ impl Options {
             "noatime",
             "relatime",
             "strictatime",
+            "diratime",
+            "nodiratime",
             "lazytime",
             "sync",
             "wsync",
@@ -261,6 +279,20 @@ mod tests {
         for option in ["uid=1000", "gid=0"] {
             let said = refused(option);
             assert!(said.contains(option) && said.contains("idmap="), "{said}");
+        }
+    }
+
+    #[test]
+    fn sync_is_more_than_wsync_in_each_order() {
+        for (list, durable) in [
+            ("noatime", Durable::Nothing),
+            ("dirsync", Durable::Names),
+            ("wsync,sync", Durable::Everything),
+            ("sync,wsync", Durable::Everything),
+        ] {
+            let mut options = Options::default();
+            options.add(list).unwrap();
+            assert_eq!(options.durable, durable, "{list}");
         }
     }
 

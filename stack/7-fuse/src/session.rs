@@ -21,7 +21,7 @@ use crate::freeze::Passage;
 use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
-use crate::options::{Atime, Options};
+use crate::options::{Atime, Durable, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
 use crate::transport::{Transport, Waiting};
@@ -278,7 +278,9 @@ fn serve<O: Operations + std::fmt::Debug>(
     options: &Options,
     ended: &Arc<Ended>,
 ) -> io::Result<Serving> {
-    let transport = Arc::new(Transport::new(operations, Arc::clone(statistics), options));
+    let threads = threads(options);
+    let statistics = Arc::clone(statistics);
+    let transport = Arc::new(Transport::new(operations, statistics, options, threads));
     let channel = mount::mount(dir, &mount_options(options))?;
     let start = |number| {
         let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
@@ -289,7 +291,7 @@ fn serve<O: Operations + std::fmt::Debug>(
             served
         })
     };
-    let started: io::Result<Vec<_>> = (0..threads(options)).map(start).collect();
+    let started: io::Result<Vec<_>> = (0..threads).map(start).collect();
     let threads = started.inspect_err(|_| {
         let _ = mount::unmount(dir, true);
     })?;
@@ -321,6 +323,8 @@ fn mount_options(options: &Options) -> MountOptions {
         (!options.suid, MountFlags::NOSUID),
         (options.noexec, MountFlags::NOEXEC),
         (options.atime == Atime::Never, MountFlags::NOATIME),
+        // The kernel follows each write with an fsync, instead of keeping it in its cache.
+        (options.durable == Durable::Everything, MountFlags::SYNCHRONOUS),
     ];
     let set = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag);
     MountOptions {

@@ -42,16 +42,22 @@ impl Prepared {
     /// goes to `undo` first.
     ///
     /// # Errors
-    /// [`Error::NotClean`], [`Error::Losses`], [`Error::ZeroLog`], [`Error::UndoFile`]: nothing was
-    /// written.
+    /// [`Error::Unsupported`], [`Error::NotClean`], [`Error::Unaccounted`], [`Error::Losses`],
+    /// [`Error::ZeroLog`], [`Error::UndoFile`]: nothing was written.
     /// [`Error::Commit`]: the volume is marked, and the same repair finishes it.
     pub fn commit(
         &self,
         target: &dyn BlockDevice,
         undo: Option<&mut UndoFile>,
     ) -> Result<Committed> {
-        if !self.is_clean() {
+        if let Some(feature) = self.unsupported() {
+            return Err(Error::Unsupported(feature.to_owned()));
+        }
+        if !self.after().clean() {
             return Err(Error::NotClean { errors: self.after().errors + self.after().fatals });
+        }
+        if !self.unaccounted().is_empty() {
+            return Err(Error::Unaccounted(Box::new(self.unaccounted().clone())));
         }
         let lost = self.plan().losses().count() as u64;
         if lost > self.accepted.0 {

@@ -20,6 +20,11 @@ use zerocopy::FromBytes;
 /// Stands in the list of changes for attributes that were there, and are not any more.
 pub(crate) const ATTRIBUTES_DROPPED: &str = "attributes";
 
+/// Returns the loss of all attributes of inode `ino`, in words.
+pub(crate) fn loss_of_attributes(ino: Ino) -> String {
+    format!("the attributes of inode {ino}")
+}
+
 /// Stands in the list of changes for the type in the mode, when it is that of the entries.
 pub(crate) const TYPE_OF_ENTRIES: &str = "type";
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::forks::{Content, Forks};
 use crate::layer::Layer;
 use crate::maps;
-use crate::plan::{Step, StepKind};
+use crate::plan::{Moved, Step, StepKind};
 use crate::view::block_of;
 
 /// The losers of both forks of an inode.
@@ -134,6 +134,7 @@ fn cut_step(ino: Ino, cut: &Cut) -> Step {
         evidence,
         lost: Vec::new(),
         findings: Vec::new(),
+        path: None,
     }
 }
 
@@ -192,19 +193,36 @@ fn copied(
     ranges: &[Range<u64>],
 ) -> Result<Vec<Extent>> {
     let near = layer.writer.near(ino);
-    for range in ranges {
-        let parts = [(range.start, range.end - range.start)];
-        let copy = layer.writer.room.map(near, &parts)?;
-        for fileoff in range.clone() {
+    for from in within(map, ranges) {
+        let parts = [(from.startoff.0, from.blockcount.0)];
+        let mut copy = layer.writer.room.map(near, &parts)?;
+        for extent in &mut copy {
+            extent.unwritten = from.unwritten;
+        }
+        for fileoff in (from.startoff.0..from.end().0).filter(|_| !from.unwritten) {
             let block = layer.view.read_mapped(map, fileoff, layer.view.geo.blocksize())?;
             if let Some(block) = block {
                 layer.writer.put_mapped(&copy, fileoff, &block)?;
             }
         }
         kept.extend(copy);
+        layer.plan.moved.push(Moved { ino, from });
     }
     kept.sort_unstable_by_key(|extent| extent.startoff);
     Ok(kept)
+}
+
+/// Returns the parts of a map within ranges of the file, which ascend.
+fn within(map: &[Extent], ranges: &[Range<u64>]) -> Vec<Extent> {
+    let mut parts = Vec::new();
+    for extent in map {
+        let (start, end) = (extent.startoff.0, extent.end().0);
+        let first = ranges.partition_point(|range| range.end <= start);
+        for range in ranges[first..].iter().take_while(|range| range.start < end) {
+            push(&mut parts, extent, start.max(range.start)..end.min(range.end));
+        }
+    }
+    parts
 }
 
 /// Returns a map without ranges of the file, which ascend.
@@ -245,5 +263,10 @@ mod tests {
         let left: Vec<_> =
             left.iter().map(|e| (e.startoff.0, e.startblock.0, e.blockcount.0)).collect();
         assert_eq!(left, [(0, 100, 2), (4, 104, 4), (21, 301, 3)]);
+        let cut: Vec<_> = within(&map, &ranges)
+            .iter()
+            .map(|e| (e.startoff.0, e.startblock.0, e.blockcount.0))
+            .collect();
+        assert_eq!(cut, [(2, 102, 2), (8, 108, 2), (20, 300, 1), (24, 304, 1)]);
     }
 }

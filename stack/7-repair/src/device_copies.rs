@@ -110,6 +110,7 @@ impl DeviceCopies {
             evidence: vec!["the checksums of these copies are right".into()],
             lost: Vec::new(),
             findings,
+            path: None,
         }))
     }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::unaccounted::Unaccounted;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -76,6 +78,10 @@ pub enum Error {
         /// Errors of the second check.
         errors: u64,
     },
+    /// Files or names would be lost or changed that the plan does not name. It is a defect of this
+    /// program.
+    #[error("{0}")]
+    Unaccounted(Box<Unaccounted>),
     /// A write of the commit failed. The same repair finishes it.
     #[error("the repair was interrupted: {0}")]
     Commit(#[source] xfskit_block::Error),
@@ -143,6 +149,9 @@ impl Error {
             }
             Self::NotClean { .. } => {
                 "Nothing was written. The plan names what cannot be repaired yet; `xfs_repair` may."
+            }
+            Self::Unaccounted(_) => {
+                "Nothing was written. --salvage copies out what can be read; please report it."
             }
             Self::Losses { .. } => {
                 "Nothing was written. --salvage copies out what can be read; --accept-loss all \

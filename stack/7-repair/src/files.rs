@@ -14,6 +14,7 @@ use xfskit_format::inode::{self, Dinode, FileType, Format, InodeFlags, InodeFlag
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{AgNumber, FsBlock, Ino, Lsn};
 
+use crate::attr_blocks::{self, Assembled};
 use crate::chunk_bits;
 use crate::core_fields;
 use crate::damage::{Damage, Damages};
@@ -26,7 +27,8 @@ use crate::room::Room;
 use crate::strays::Strays;
 use crate::view::{Link, View, block_of};
 use crate::{
-    attributes, claims, cuts, directories, links, maps, orphans, remap, strays, targets, tree,
+    attributes, claims, cuts, dead_entries, directories, links, lost_forks, maps, orphans, remap,
+    strays, targets, tree,
 };
 
 /// What became of an inode.
@@ -197,6 +199,7 @@ impl Layer<'_, '_> {
             evidence: vec!["the superblock names it, and there is no realtime device".into()],
             lost: Vec::new(),
             findings: damage.findings,
+            path: None,
         });
         Ok(())
     }
@@ -215,6 +218,7 @@ impl Layer<'_, '_> {
             evidence: vec!["the inode itself".into()],
             lost: Vec::new(),
             findings: damage.findings,
+            path: None,
         });
         Ok(())
     }
@@ -252,7 +256,13 @@ impl Layer<'_, '_> {
         let [data, attr] = self.maps(ino, &inode, &blank, nblocks);
         let in_blocks = inode.is_dir() && inode.format() != Some(Format::Local);
         let size = directories::end(self.view.geo, &data.extents).filter(|_| in_blocks);
-        if data.whole && attr.whole && !damage.is_of_map() {
+        let rest = nblocks.checked_sub(data.blocks()).filter(|_| data.whole);
+        let lost = if inode.attr_fork().is_none() {
+            attr_blocks::assemble(self.view, &inode, ino, rest)?
+        } else {
+            None
+        };
+        if data.whole && attr.whole && lost.is_none() && !damage.is_of_map() {
             core_fields::set_size(&mut bytes, size);
             let counts = [data.extents.len() as u64, attr.extents.len() as u64];
             if !core_fields::set_counters(&mut bytes, counts, data.blocks() + attr.blocks()) {
@@ -270,7 +280,14 @@ impl Layer<'_, '_> {
         let counted = core_fields::with_counters_of(&bytes, &old);
         let inode = Dinode::parse(&counted, self.view.geo).unwrap_or(inode);
         let data = self.whole_map(&inode, (ino, Fork::Data), data, &mut step)?;
-        let attr = self.whole_map(&inode, (ino, Fork::Attr), attr, &mut step)?;
+        let attr = match lost {
+            Some(found) => {
+                let dropped = core_fields::loss_of_attributes(ino);
+                step.lost.retain(|lost| *lost != dropped);
+                taken(found, ino, &mut step)
+            }
+            None => self.attr_map(&inode, ino, attr, rest, &mut step)?,
+        };
         match self.write_maps(ino, &mut bytes, [data, attr]) {
             Err(Error::NoFit { .. }) => Ok(Mended::BeyondUse),
             result => result.map(|()| Mended::Step(Box::new(step))),
@@ -286,6 +303,31 @@ impl Layer<'_, '_> {
             map.whole &= nblocks <= mapped || !blank.contains(&fork);
         }
         maps
+    }
+
+    /// Returns the map of the attribute fork as [`whole_map`](Self::whole_map) does, but with
+    /// blocks that nothing claims where the map itself is lost.
+    fn attr_map(
+        &self,
+        inode: &Dinode<'_>,
+        ino: Ino,
+        map: ForkMap,
+        nblocks: Option<u64>,
+        step: &mut Step,
+    ) -> Result<Vec<Extent>> {
+        let is_recorded = self.view.recorded_map(ino, Fork::Attr).is_some();
+        if map.whole || is_recorded {
+            return self.whole_map(inode, (ino, Fork::Attr), map, step);
+        }
+        // Blocks of a btree tell more than what they lead to.
+        let is_btree = inode.fork_format(Fork::Attr) == Some(Format::Btree);
+        let better = if is_btree { maps::better(self.view, inode, ino, Fork::Attr)? } else { None };
+        if better.is_none()
+            && let Some(found) = attr_blocks::assemble(self.view, inode, ino, nblocks)?
+        {
+            return Ok(taken(found, ino, step));
+        }
+        self.whole_map(inode, (ino, Fork::Attr), map, step)
     }
 
     /// Returns the map of a fork: as it is if it is whole; or as the rmapbts have it if that agrees
@@ -315,6 +357,13 @@ impl Layer<'_, '_> {
             step.evidence.push(format!("{} extents in the rmapbt", recorded.len()));
             return Ok(recorded);
         }
+        let is_target = fork == Fork::Data && inode.file_type() == Some(FileType::Symlink);
+        if let Some(map) = lost_forks::target_map(self.view, ino, inode.size().0)
+            && is_target
+        {
+            step.evidence.push(lost_forks::TARGET.into());
+            return Ok(map);
+        }
         if let Some(better) = maps::better(self.view, inode, ino, fork)? {
             step.evidence.push(better.why);
             return Ok(better.map);
@@ -338,6 +387,7 @@ impl Layer<'_, '_> {
             evidence: vec!["the inode btree has it as free".into()],
             lost: Vec::new(),
             findings: damage.findings,
+            path: None,
         });
         Ok(())
     }
@@ -353,6 +403,7 @@ impl Layer<'_, '_> {
             evidence: vec!["its inode is beyond use".into()],
             lost: vec!["names, owner and permissions of the root directory".into()],
             findings: damage.findings,
+            path: None,
         });
         Ok(())
     }
@@ -394,6 +445,7 @@ impl Layer<'_, '_> {
         }
         if damage.directory && inode.is_dir() {
             let found = directories::salvage_with(self.view, &inode, ino, strays)?;
+            dead_entries::keep(self.view, &inode, ino, &mut self.plan.dead_names)?;
             return self.directory(ino, &mut bytes, found, damage.parent, names).map(Some);
         }
         if damage.target {
@@ -425,6 +477,7 @@ impl Layer<'_, '_> {
             evidence,
             lost,
             findings: Vec::new(),
+            path: None,
         })
     }
 
@@ -454,8 +507,18 @@ impl Layer<'_, '_> {
             evidence,
             lost,
             findings: Vec::new(),
+            path: None,
         })
     }
+}
+
+/// Returns the map of an attribute fork that was put together, and says so in the step.
+fn taken(found: Assembled, ino: Ino, step: &mut Step) -> Vec<Extent> {
+    step.evidence.push(found.why);
+    if !found.is_complete {
+        step.lost.push(format!("attributes of inode {ino} in leaves that are not there"));
+    }
+    found.map
 }
 
 /// Returns the step for an inode of whose core these fields were wrong.
@@ -467,6 +530,7 @@ fn core_step(ino: Ino, inode: &Dinode<'_>, fields: &[&str]) -> Step {
         evidence: vec!["its forks".into()],
         lost: Vec::new(),
         findings: Vec::new(),
+        path: None,
     };
     if fields.contains(&"inode.mode") {
         step.evidence.push("its permissions are not known: only the owner has any".into());
@@ -478,7 +542,7 @@ fn core_step(ino: Ino, inode: &Dinode<'_>, fields: &[&str]) -> Step {
         step.lost.push(format!("the length of inode {ino} within its last block"));
     }
     if fields.contains(&core_fields::ATTRIBUTES_DROPPED) {
-        step.lost.push(format!("the attributes of inode {ino}"));
+        step.lost.push(core_fields::loss_of_attributes(ino));
     }
     step
 }

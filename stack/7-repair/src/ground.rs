@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::view::View;
 
 /// Consecutive blocks of a group.
-type Blocks = Range<u32>;
+pub(crate) type Blocks = Range<u32>;
 
 /// The blocks of one group; each list ascends.
 #[derive(Debug)]
@@ -117,6 +117,16 @@ pub(crate) fn claimants_of_free(view: View<'_>, most: usize) -> Result<BTreeSet<
         }
     }
     Ok(found)
+}
+
+/// Returns the blocks of a group for which an owner is missing, and that no file has.
+pub(crate) fn unclaimed(group: &GroupSurvey) -> Result<Vec<Blocks>> {
+    let Some(ownerless) = group.ownerless.as_deref().filter(|runs| !runs.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let ownerless: Vec<_> = ownerless.iter().copied().map(blocks).collect();
+    let taken = merged(group.owners.load()?.iter().map(place).collect());
+    Ok(without(&ownerless, &taken))
 }
 
 /// Returns the blocks of a group that a fork claims as content.

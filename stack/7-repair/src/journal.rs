@@ -15,8 +15,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_check::{self as check, Finding};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_format::log::item::Intent;
-use xfskit_format::log::item::intent::Work;
+use xfskit_format::log::item::intent::{Family, Work};
+use xfskit_format::log::item::{Intent, Item};
 use xfskit_format::log::record::{BLOCK, next_cycle};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Value};
@@ -26,6 +26,7 @@ use xfskit_units::{AgNumber, ByteOffset, Geometry, LogBlock, Lsn, index};
 
 use crate::error::{Error, Result};
 use crate::journal_copies;
+use crate::journal_items;
 use crate::plan::{LostJournal, Plan, Step, StepKind};
 use crate::superblocks;
 use crate::view::View;
@@ -104,9 +105,10 @@ impl Journal<'_> {
     /// journal has; `None` if that fails, too.
     fn replayed_with_lost_inodes(&self, plan: &mut Plan) -> Result<Option<Arc<OverlayDevice>>> {
         let (overlay, geo) = (self.view()?, self.sb.geometry());
-        let survey =
-            check::Survey { superblock: self.sb.clone(), groups: Vec::new(), complete: false };
-        let view = View { dev: &**self.target, geo: &geo, survey: &survey };
+        let superblock = self.sb.clone();
+        let (groups, complete, digests) = (Vec::new(), false, None);
+        let survey = check::Survey { superblock, groups, complete, digests };
+        let view = View { dev: &**self.target, geo: &geo, survey: &survey, unclaimed: None };
         let steps = journal_copies::give_inodes_back(view, &*overlay)?;
         let options = OpenOptions { write: true, ..OpenOptions::default() };
         if steps.is_empty()
@@ -167,9 +169,28 @@ impl Journal<'_> {
         superblocks::write(&*overlay, &geo, AgNumber(0), &superblocks::with_mark(&sb))?;
         let unfinished = done.replay.as_ref().map_or(&[][..], |replay| &replay.unfinished);
         let unfinished = if finished { &[] } else { unfinished };
-        plan.steps.push(cut_step(&done, head, unfinished));
+        let mut step = cut_step(&done, head, unfinished);
+        let behind = self.behind_damage(&done)?;
+        let words = behind.words(done.replay.as_ref().map_or(&[], |replay| &replay.unfinished));
+        step.evidence.extend(words);
+        plan.steps.push(step);
         plan.journal = done.damage.as_ref().map(|damage| lost_journal(damage, &done));
         Ok(Replayed { overlay, cleared: Some(superblocks::without_mark(&sb)) })
+    }
+
+    /// Reads the intents and done items in intact records behind the damage: they are evidence, and
+    /// never replayed.
+    fn behind_damage(&self, done: &BeforeDamage) -> Result<Behind> {
+        let mut behind = Behind::default();
+        let Some(at) = done.damage.as_ref().and_then(|damage| damage.record) else {
+            return Ok(behind);
+        };
+        journal_items::each(&**self.target, &self.sb.geometry(), &mut |item, lsn, _| match item {
+            Item::Intent(intent) if lsn >= at => behind.intents.push((intent.family, intent.id)),
+            Item::Done(done) if lsn >= at => behind.done.push((done.family, done.id)),
+            _ => {}
+        })?;
+        Ok(behind)
     }
 
     /// Clears the journal, in a cycle that is ahead of `newest` and of each LSN that a check finds
@@ -181,6 +202,31 @@ impl Journal<'_> {
             ahead = ahead.max(lsn_ahead(&finding).unwrap_or(Lsn::NONE));
         })?;
         if ahead > newest { write_cleared(overlay, geo, ahead) } else { Ok(head) }
+    }
+}
+
+/// The intents and done items behind the damage of a journal.
+#[derive(Default)]
+struct Behind {
+    intents: Vec<(Family, u64)>,
+    done: Vec<(Family, u64)>,
+}
+
+impl Behind {
+    /// Returns what they tell, in words. `before`: the intents before the damage without a done
+    /// item there.
+    fn words(&self, before: &[Intent]) -> Vec<String> {
+        let is_done = |intent: &(Family, u64)| self.done.contains(intent);
+        let open = self.intents.iter().filter(|intent| !is_done(intent)).count();
+        let before = before.iter().filter(|intent| is_done(&(intent.family, intent.id))).count();
+        let mut words = Vec::new();
+        if open > 0 {
+            words.push(format!("{open} unfinished intents behind the damage are not replayed"));
+        }
+        if before > 0 {
+            words.push(format!("{before} intents before the damage have done items behind it"));
+        }
+        words
     }
 }
 
@@ -280,7 +326,8 @@ fn whole_step(zero_log: bool) -> Step {
 
 fn step(what: String, evidence: Vec<String>, lost: Vec<String>) -> Step {
     let kind = StepKind::Journal;
-    Step { id: "journal".into(), kind, what, evidence, lost, findings: Vec::new() }
+    let findings = Vec::new();
+    Step { id: "journal".into(), kind, what, evidence, lost, findings, path: None }
 }
 
 /// Returns the step of a journal that is replayed up to its damage, and cleared.

@@ -255,6 +255,7 @@ impl Wanted {
             evidence: given.evidence,
             lost: Vec::new(),
             findings: self.findings,
+            path: None,
         }
     }
 }

@@ -42,6 +42,7 @@ impl Layer<'_, '_> {
             evidence: vec!["neither its fields nor its forks are sound".into()],
             lost: vec![format!("inode {ino} ({named})")],
             findings: damage.findings,
+            path: None,
         });
         Ok(())
     }
@@ -58,6 +59,8 @@ impl Layer<'_, '_> {
     ) -> Result<()> {
         let attr = match attributes::content(self.view, bytes, ino) {
             Content::Mapped(_) => Content::Mapped(attr),
+            // A fork that the inode has lost.
+            Content::None if !attr.is_empty() => Content::Mapped(attr),
             content => content,
         };
         let inode = Dinode::parse(bytes, self.view.geo);

@@ -21,13 +21,20 @@
 //! | `raw_map`, `ground`, `maps`, `remap` | better maps where other structures contradict them |
 //! | `claims`, `cuts` | blocks that several forks claim: which hold; the others are cut out |
 //! | `headers`, `strays` | the owners that blocks name, and data blocks to which no map leads |
+//! | `unclaimed`, `lost_forks`, `attr_blocks` | forks made of blocks that nothing claims |
 //! | `directories`, `attributes`, `targets` | what the forks hold, made again |
+//! | `dead_entries` | names in the unused space of directories |
 //! | `tree`, `orphans` | directories with several names; inodes without a name |
 //! | `groups` | btrees, free list and headers of a group, made from what its files use |
+//! | `lost_groups` | content of files that is lost with a group |
 //! | `inodes` | counters of inodes |
 //! | `steps` | the changes on the overlay, and what the plan says of them |
 //! | `primary` | fields of the primary, by its copies and by the volume |
 //! | `superblocks` | the primary and its copies, and the counters |
+//! | `survivors` | the files before and after the repair, compared |
+//! | [`unaccounted`] | the files that differ, and that the plan does not name |
+//! | `paths` | the paths of the inodes that the plan names |
+//! | `unwritten` | the plan of a volume that is not repaired yet |
 //! | `changes` | the sectors that differ |
 //! | `stages` | the parts of the changes that are written together |
 //! | [`commit`] | the order of writing |
@@ -35,6 +42,7 @@
 #![warn(clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod attr_blocks;
 mod attributes;
 mod block_copy;
 mod changes;
@@ -45,6 +53,7 @@ pub mod commit;
 mod core_fields;
 mod cuts;
 mod damage;
+mod dead_entries;
 mod device_copies;
 mod directories;
 mod discover;
@@ -62,8 +71,11 @@ mod journal_items;
 mod journal_names;
 mod layer;
 mod links;
+mod lost_forks;
+mod lost_groups;
 mod maps;
 mod orphans;
+mod paths;
 pub mod plan;
 pub mod prepare;
 mod primary;
@@ -74,13 +86,18 @@ mod stages;
 mod steps;
 mod strays;
 mod superblocks;
+mod survivors;
 mod targets;
 mod tree;
+pub mod unaccounted;
+mod unclaimed;
 pub mod undo;
+mod unwritten;
 mod view;
 
 pub use commit::Committed;
 pub use error::{Error, Result};
 pub use plan::{LostJournal, Plan, Step, StepKind};
 pub use prepare::{AcceptLoss, Prepared, Repair};
+pub use unaccounted::{Change, ChangedFile, Unaccounted};
 pub use undo::{UndoFile, Undone, undo};

@@ -1,6 +1,6 @@
 //! Inodes that no directory names: put back under their own name, where a parent pointer tells it,
-//! an entry in the journal, or one that leads nowhere; else in `lost+found`, with type, number and
-//! date.
+//! an entry in the journal, one that leads nowhere, or one that was removed; else in `lost+found`,
+//! with type, number and date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +13,7 @@ use xfskit_units::{AgIno, Geometry, Ino};
 use crate::attributes;
 use crate::chunk_bits;
 use crate::damage::{Damage, Damages};
+use crate::dead_entries::{self, DeadEntry};
 use crate::directories::{self, Kept};
 use crate::error::{Error, Result};
 use crate::journal_names::{self, Names};
@@ -49,10 +50,21 @@ pub(crate) fn attach(layer: &mut Layer<'_, '_>, damages: Damages) -> Result<Vec<
         put_back(layer, &mut places, (ino, kind), name, damage, &why);
     }
     let mut free = free_names(layer, &without)?;
-    let mut nameless = Vec::new();
+    let mut unnamed = Vec::new();
     for (ino, kind, damage) in without {
         match free.remove(&ino) {
             Some(name) => put_back(layer, &mut places, (ino, kind), name, damage, FREE_NAME),
+            None => unnamed.push((ino, kind, damage)),
+        }
+    }
+    let mut dead = dead_names(layer, &unnamed, &places)?;
+    let mut nameless = Vec::new();
+    for (ino, kind, damage) in unnamed {
+        match dead.remove(&ino) {
+            Some(DeadEntry { link, fileoff, .. }) => {
+                let why = format!("dead entry in directory {} block {fileoff}", link.dir);
+                put_back(layer, &mut places, (ino, kind), link, damage, &why);
+            }
             None => nameless.push((ino, kind, damage)),
         }
     }
@@ -103,6 +115,7 @@ fn push_step(layer: &mut Layer<'_, '_>, ino: Ino, what: String, damage: Damage, 
         evidence: vec!["it is in use, and no directory names it".into(), why.into()],
         lost: Vec::new(),
         findings: damage.findings,
+        path: None,
     });
 }
 
@@ -182,6 +195,40 @@ fn free_names(
         pairs.iter().filter(touching).count() == 1
     };
     Ok(pairs.iter().filter(is_only).map(|(ino, link)| (*ino, (*link).clone())).collect())
+}
+
+/// Returns the only name in unused space of directories that each inode has, if it fits it by its
+/// type, its directory is there, and has no other entry of that name; none if two inodes have it.
+fn dead_names(
+    layer: &Layer<'_, '_>,
+    orphans: &[(Ino, FileType, Damage)],
+    places: &BTreeMap<Ino, Vec<Kept>>,
+) -> Result<BTreeMap<Ino, DeadEntry>> {
+    let wanted: BTreeSet<Ino> = orphans.iter().map(|(ino, ..)| *ino).collect();
+    let mut found = dead_entries::of(layer.view, &wanted, &layer.plan.dead_names)?;
+    let mut names = BTreeMap::new();
+    let mut users = BTreeMap::<_, usize>::new();
+    let is_given = |link: &Link| {
+        let given = places.get(&link.dir).into_iter().flatten();
+        given.into_iter().any(|kept| kept.name == link.name)
+    };
+    for (ino, kind, _) in orphans {
+        let mut entries = found.remove(ino).unwrap_or_default();
+        entries.retain(|entry| entry.link.kind.is_none_or(|of_entry| of_entry == *kind));
+        let of_entry = |entry: &DeadEntry| (entry.link.dir, entry.link.name.clone());
+        let different: BTreeSet<_> = entries.iter().map(of_entry).collect();
+        for name in &different {
+            *users.entry(name.clone()).or_default() += 1;
+        }
+        let only = entries.into_iter().next().filter(|_| different.len() == 1);
+        let Some(entry) = only.filter(|entry| !is_given(&entry.link)) else { continue };
+        if may_be_named(layer, (*ino, *kind), &entry.link)? {
+            names.insert(*ino, entry);
+        }
+    }
+    let is_shared = |link: &Link| users.get(&(link.dir, link.name.clone())) != Some(&1);
+    names.retain(|_, entry| !is_shared(&entry.link));
+    Ok(names)
 }
 
 /// Returns the name of an inode in `lost+found`: its type, its number, and the day of its last
@@ -291,6 +338,7 @@ fn lost_found(layer: &mut Layer<'_, '_>) -> Result<Option<Ino>> {
         evidence: vec!["inodes without a name".into()],
         lost: Vec::new(),
         findings: Vec::new(),
+        path: None,
     });
     Ok(Some(ino))
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_check::{
-    self as check, Finding, GroupSurvey, KnownChunks, Progress, Report, Silent, Survey,
+    self as check, FileDigests, Finding, GroupSurvey, KnownChunks, Progress, Report, Silent, Survey,
 };
+use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::sb::Superblock;
-use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Uuid, Version};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Ino, Uuid, Version};
 
 use crate::changes::changed;
 use crate::claims;
@@ -22,12 +23,17 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::{Journal, Replayed};
 use crate::journal_copies::JournalCopies;
+use crate::lost_forks;
+use crate::paths::{self, Paths};
 use crate::plan::{Plan, Step, StepKind};
 use crate::primary::{self, Primary};
 use crate::remap;
 use crate::stages::{self, Stage};
 use crate::steps::Changes;
 use crate::superblocks;
+use crate::survivors::{self, Baseline};
+use crate::unaccounted::Unaccounted;
+use crate::unwritten;
 use crate::view::View;
 
 /// Layers that are repaired at most: each changes something, and damage below damage is rare.
@@ -42,6 +48,7 @@ pub struct Repair<'r> {
     spill_dir: PathBuf,
     accepted: AcceptLoss,
     zero_log: bool,
+    plan_only: bool,
     progress: &'r dyn Progress,
 }
 
@@ -53,6 +60,7 @@ impl Default for Repair<'_> {
             spill_dir: std::env::temp_dir(),
             accepted: AcceptLoss::NONE,
             zero_log: false,
+            plan_only: false,
             progress: &Silent,
         }
     }
@@ -84,6 +92,33 @@ pub struct Prepared {
     before: Report,
     after: Report,
     left: Vec<Finding>,
+    unaccounted: Unaccounted,
+    /// A feature because of which none of the plan is made.
+    unsupported: Option<&'static str>,
+}
+
+/// Changes that were made, and not checked yet.
+struct Made {
+    copies: Option<Arc<DeviceCopies>>,
+    overlay: Arc<OverlayDevice>,
+    geo: Geometry,
+    superblock: Superblock,
+    writes: Writes,
+    plan: Plan,
+    /// The counts of the first survey.
+    before: Report,
+    baseline: Baseline,
+    /// The result of the check, if nothing was changed since the survey.
+    checked: Option<(Report, Vec<Finding>)>,
+}
+
+/// What a commit writes, as in [`Prepared`].
+struct Writes {
+    replayed: Option<Arc<OverlayDevice>>,
+    of_replay: Vec<Range<ByteOffset>>,
+    changed: Vec<Range<ByteOffset>>,
+    stages: Vec<(Stage, Range<ByteOffset>)>,
+    clears_log: bool,
 }
 
 /// How many losses of a plan a commit accepts.
@@ -115,7 +150,8 @@ impl Surveyed {
     }
 }
 
-/// Groups whose inode btrees are not read again, and the evidence for their inodes.
+/// What the surveys of a repair have found: groups whose inode btrees are not read again, and the
+/// evidence for their inodes; the files before the repair, and paths.
 #[derive(Default)]
 struct Known {
     chunks: KnownChunks,
@@ -123,9 +159,19 @@ struct Known {
     evidence: BTreeMap<AgNumber, Evidence>,
     /// Their findings.
     findings: BTreeMap<AgNumber, Vec<Finding>>,
+    baseline: Baseline,
+    paths: Paths,
 }
 
 impl Known {
+    /// Finds the paths of damaged inodes, which may be gone after the repair.
+    fn find_paths(&mut self, dev: &dyn BlockDevice, surveyed: &Surveyed) -> Result<()> {
+        let geo = surveyed.survey.superblock.geometry();
+        let view = View { dev, geo: &geo, survey: &surveyed.survey, unclaimed: None };
+        let findings = surveyed.classes.findings();
+        self.paths.find(view, findings.filter_map(|finding| finding.corruption.at.ino))
+    }
+
     /// Keeps the findings of groups that are known now, unless there are some already.
     fn keep(&mut self, groups: BTreeMap<AgNumber, Vec<Finding>>) {
         for (agno, findings) in groups {
@@ -174,6 +220,13 @@ impl<'r> Repair<'r> {
         self
     }
 
+    /// Of a volume that is not repaired yet, makes the plan: what it needs. By default that is an
+    /// error.
+    pub fn plan_only(mut self, plan_only: bool) -> Self {
+        self.plan_only = plan_only;
+        self
+    }
+
     /// Makes the repair of the volume on `target` on an overlay. The target is not written.
     ///
     /// # Errors
@@ -186,22 +239,39 @@ impl<'r> Repair<'r> {
         let taken = copies.as_ref().map_or(Ok(None), |copies| copies.take(&self.options()))?;
         plan.steps.extend(taken);
         let target = copies.as_ref().map_or(target, |copies| Arc::clone(copies) as _);
-        let Primary { sb, step: fixed } = primary::read(&*target)?;
-        refuse(&sb)?;
-        refuse_truncated(&sb, target.size())?;
-        let is_lost = !superblocks::is_primary_sound(&*target, &sb.geometry())?;
+        let primary = primary::read(&*target)?;
+        let feature = unsupported(&primary.sb);
+        if let Some(feature) = feature.filter(|_| !self.plan_only) {
+            return Err(Error::Unsupported(feature.to_owned()));
+        }
+        refuse_truncated(&primary.sb, target.size())?;
+        match feature {
+            Some(feature) => self.planned(&target, primary.sb, copies, feature),
+            None => self.verified(self.made(&target, primary, copies, plan)?),
+        }
+    }
+
+    /// Makes the changes on an overlay of `target`.
+    fn made(
+        &self,
+        target: &Arc<dyn BlockDevice>,
+        Primary { sb, step: fixed }: Primary,
+        copies: Option<Arc<DeviceCopies>>,
+        mut plan: Plan,
+    ) -> Result<Made> {
+        let is_lost = !superblocks::is_primary_sound(&**target, &sb.geometry())?;
         let journal = Journal {
-            target: &target,
+            target,
             sb: &sb,
             is_fixed: fixed.is_some() || is_lost,
             zero_log: self.zero_log,
-            overlay: &|| self.overlay(&target),
+            overlay: &|| self.overlay(target),
             options: self.options(),
         };
         let replayed = journal.replayed(&mut plan)?;
         let overlay = match &replayed {
             Some(replayed) => self.overlay(&(Arc::clone(&replayed.overlay) as _)),
-            None => self.overlay(&target),
+            None => self.overlay(target),
         };
         if let Some(step) = fixed {
             // A journal was replayed with it.
@@ -220,8 +290,9 @@ impl<'r> Repair<'r> {
         let clears_log = cleared.is_some();
         let replayed = replayed.map(|Replayed { overlay, .. }| overlay);
         // Behind the damage of a journal newer changes may be lost.
-        let mut of_journal = JournalCopies::new((!clears_log).then_some(&*target));
-        let (before, surveyed) = self.mended(&overlay, &mut of_journal, &mut plan)?;
+        let mut of_journal = JournalCopies::new((!clears_log).then_some(&**target));
+        let mut known = Known::default();
+        let (before, surveyed) = self.mended(&overlay, &mut known, &mut of_journal, &mut plan)?;
         let whole = surveyed.is_whole_and_clean().then(|| surveyed.before.clone());
         let Surveyed { survey, mut classes, evidence, .. } = surveyed;
         let warnings = std::mem::take(&mut classes.warnings);
@@ -230,18 +301,33 @@ impl<'r> Repair<'r> {
         let mut changes =
             Changes { overlay: &overlay, geo: &geo, survey: &survey, threads, plan: &mut plan };
         changes.make(classes, &evidence)?;
+        let view = View { dev: &*overlay, geo: &geo, survey: &survey, unclaimed: None };
+        known.paths.find(view, paths::inodes_of(&plan))?;
+        known.paths.name(&mut plan);
         let superblock = survey.superblock.clone();
         let sector = geo.sectsize();
         let of_replay = replayed.as_ref().map_or(Ok(Vec::new()), |dev| changed(dev, sector))?;
         let changed = changed(&overlay, sector)?;
         let stages = stages::of(&geo, &survey, &changed)?;
-        // The check needs as much memory for the owners of blocks again.
-        drop(survey);
-        let (after, left) = match whole {
-            // The survey was a check of the same bytes.
-            Some(report) if overlay.changed_ranges().is_empty() => (report, warnings),
-            _ => self.checked(&overlay)?,
+        // The survey was a check of the same bytes.
+        let checked = whole.filter(|_| overlay.changed_ranges().is_empty());
+        let checked = checked.map(|report| (report, warnings));
+        let baseline = known.baseline;
+        let writes = Writes { replayed, of_replay, changed, stages, clears_log };
+        Ok(Made { copies, overlay, geo, superblock, writes, plan, before, baseline, checked })
+    }
+
+    /// Checks what was made, unless the survey was that check, and compares the files with those
+    /// before.
+    fn verified(&self, made: Made) -> Result<Prepared> {
+        let Made { copies, overlay, geo, superblock, writes, plan, before, baseline, checked } =
+            made;
+        let (after, left, unaccounted) = if let Some((report, warnings)) = checked {
+            (report, warnings, Unaccounted::default())
+        } else {
+            self.compared(&baseline, &before, &plan, (&overlay, &geo))?
         };
+        let Writes { replayed, of_replay, changed, stages, clears_log } = writes;
         Ok(Prepared {
             copies,
             replayed,
@@ -258,16 +344,102 @@ impl<'r> Repair<'r> {
             before,
             after,
             left,
+            unaccounted,
+            unsupported: None,
         })
     }
 
-    /// Checks the overlay. Returns the counts, and the findings.
-    fn checked(&self, overlay: &OverlayDevice) -> Result<(Report, Vec<Finding>)> {
-        let mut left = Vec::new();
-        let report = check::check(overlay, None, &self.options(), &mut |finding| {
-            left.push(finding);
+    /// Checks the overlay, and compares the files with those before.
+    fn compared(
+        &self,
+        baseline: &Baseline,
+        before: &Report,
+        plan: &Plan,
+        (overlay, geo): (&OverlayDevice, &Geometry),
+    ) -> Result<(Report, Vec<Finding>, Unaccounted)> {
+        let (report, left, digests) = self.checked(overlay)?;
+        let mut unaccounted = Unaccounted::default();
+        // What remains to be repaired is said first.
+        if let Some(after) = digests.filter(|_| report.clean()) {
+            let reports = (before, &report);
+            unaccounted = survivors::unaccounted(baseline, &after, reports, plan, (overlay, geo))?;
+        }
+        self.name_files(&mut unaccounted, &**overlay.base())?;
+        Ok((report, left, unaccounted))
+    }
+
+    /// Finds the paths that changed files had before the repair, on `dev`.
+    fn name_files(&self, unaccounted: &mut Unaccounted, dev: &dyn BlockDevice) -> Result<()> {
+        if unaccounted.first.is_empty() {
+            return Ok(());
+        }
+        let (_, survey) = check::survey(dev, None, &self.options(), &mut |_| ())?;
+        let geo = survey.superblock.geometry();
+        let mut paths = Paths::default();
+        let inodes = unaccounted.first.iter().map(|file| Ino(file.inode));
+        paths.find(View { dev, geo: &geo, survey: &survey, unclaimed: None }, inodes)?;
+        for file in &mut unaccounted.first {
+            file.path = paths.of(Ino(file.inode)).cloned();
+        }
+        Ok(())
+    }
+
+    /// Plans the repair of a volume with a feature that is not written yet. A journal that is whole
+    /// is replayed in memory.
+    fn planned(
+        &self,
+        target: &Arc<dyn BlockDevice>,
+        superblock: Superblock,
+        copies: Option<Arc<DeviceCopies>>,
+        feature: &'static str,
+    ) -> Result<Prepared> {
+        let opened = Volume::open(Arc::clone(target), &OpenOptions::default());
+        let device = opened.map_or_else(|_| Arc::clone(target), |open| Arc::clone(open.device()));
+        let mut findings = Vec::new();
+        let (report, survey) = check::survey(&*device, None, &self.options(), &mut |finding| {
+            findings.push(finding);
         })?;
-        Ok((report, left))
+        let mut classes = Classes::of(findings);
+        let left = std::mem::take(&mut classes.warnings);
+        let mut plan = unwritten::plan(classes, feature);
+        let geo = superblock.geometry();
+        let view = View { dev: &*device, geo: &geo, survey: &survey, unclaimed: None };
+        let mut paths = Paths::default();
+        paths.find(view, plan.unwritten.iter().filter_map(Step::inode))?;
+        paths.name(&mut plan);
+        Ok(Prepared {
+            copies,
+            replayed: None,
+            overlay: self.overlay(target),
+            geo,
+            superblock,
+            of_replay: Vec::new(),
+            changed: Vec::new(),
+            stages: Vec::new(),
+            accepted: self.accepted,
+            clears_log: false,
+            zero_log: self.zero_log,
+            plan,
+            before: report.clone(),
+            after: report,
+            left,
+            unaccounted: Unaccounted::default(),
+            unsupported: Some(feature),
+        })
+    }
+
+    /// Checks the overlay. Returns the counts, the findings, and the files.
+    fn checked(
+        &self,
+        overlay: &OverlayDevice,
+    ) -> Result<(Report, Vec<Finding>, Option<FileDigests>)> {
+        let mut left = Vec::new();
+        let options = check::Options { digests: true, ..self.options() };
+        let checked = check::check_with_digests(overlay, None, &options, &mut |finding| {
+            left.push(finding);
+        });
+        let (report, digests) = checked?;
+        Ok((report, left, digests))
     }
 
     fn options(&self) -> check::Options<'_> {
@@ -284,21 +456,26 @@ impl<'r> Repair<'r> {
     fn mended(
         &self,
         overlay: &Arc<OverlayDevice>,
+        known: &mut Known,
         copies: &mut JournalCopies<'_>,
         plan: &mut Plan,
     ) -> Result<(Report, Surveyed)> {
-        let mut known = Known::default();
         let mut first = None;
         for _ in 0..LAYERS_MAX {
-            let mut surveyed = self.surveyed(&**overlay, &mut known, copies, plan)?;
+            let mut surveyed = self.surveyed(&**overlay, known, copies, plan)?;
             let before = first.get_or_insert_with(|| surveyed.before.clone()).clone();
             if surveyed.is_whole_and_clean() {
                 return Ok((before, surveyed));
             }
+            if known.baseline.is_open() {
+                known.baseline.close();
+                known.find_paths(&**overlay, &surveyed)?;
+            }
             let beyond = &mut surveyed.classes.beyond;
             let (damages, claimed) = (damage::of(beyond), damage::claims(beyond));
             let geo = surveyed.survey.superblock.geometry();
-            let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
+            let view =
+                View { dev: &**overlay, geo: &geo, survey: &surveyed.survey, unclaimed: None };
             let disputants = claims::disputants(view);
             let doubtful = remap::doubtful(view, plan, &damages, &surveyed.classes.inodes)?;
             let is_sound = damages.is_empty() && claimed.is_empty();
@@ -311,10 +488,15 @@ impl<'r> Repair<'r> {
             if geo.features.rmapbt() && !owners.is_empty() {
                 let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
                 drop(surveyed.survey);
-                surveyed.survey = self.survey(&**overlay, chunks, Some(&owners))?.1;
+                let baseline = &mut known.baseline;
+                let found = self.survey(&**overlay, chunks, Some(&owners), baseline)?;
+                surveyed.survey = found.1;
             }
             let beyond = &mut surveyed.classes.beyond;
-            let view = View { dev: &**overlay, geo: &geo, survey: &surveyed.survey };
+            let view =
+                View { dev: &**overlay, geo: &geo, survey: &surveyed.survey, unclaimed: None };
+            let unclaimed = lost_forks::find(view)?;
+            let view = View { unclaimed: Some(&unclaimed), ..view };
             let scanned = known.evidence.keys().copied().collect();
             let found = (damages, claimed, &doubtful);
             let chunks = &mut known.chunks;
@@ -327,7 +509,7 @@ impl<'r> Repair<'r> {
             // Groups that become known now are not read again: their findings are kept.
             known.keep(surveyed.classes.groups);
         }
-        let surveyed = self.surveyed(&**overlay, &mut known, copies, plan)?;
+        let surveyed = self.surveyed(&**overlay, known, copies, plan)?;
         let before = first.unwrap_or_else(|| surveyed.before.clone());
         Ok((before, surveyed))
     }
@@ -342,8 +524,9 @@ impl<'r> Repair<'r> {
         plan: &mut Plan,
     ) -> Result<Surveyed> {
         let chunks = Some(&known.chunks).filter(|chunks| !chunks.is_empty());
+        let baseline = &mut known.baseline;
         let (mut before, mut survey, mut classes) =
-            self.survey_with_copies(dev, chunks, copies, plan)?;
+            self.survey_with_copies(dev, chunks, copies, plan, baseline)?;
         let is_doubtful = |agno: AgNumber| {
             let findings = classes.groups.get(&agno).map_or(&[][..], |findings| &findings[..]);
             !known.chunks.contains_key(&agno) && discover::is_doubtful(findings)
@@ -363,7 +546,9 @@ impl<'r> Repair<'r> {
             known.keep(classes.groups);
             drop(survey);
             let chunks = Some(&known.chunks);
-            (before, survey, classes) = self.survey_with_copies(dev, chunks, copies, plan)?;
+            let baseline = &mut known.baseline;
+            (before, survey, classes) =
+                self.survey_with_copies(dev, chunks, copies, plan, baseline)?;
         }
         // The survey does not read the btrees of known groups.
         for agno in known.chunks.keys() {
@@ -383,16 +568,17 @@ impl<'r> Repair<'r> {
         chunks: Option<&KnownChunks>,
         copies: &mut JournalCopies<'_>,
         plan: &mut Plan,
+        baseline: &mut Baseline,
     ) -> Result<(Report, Survey, Classes)> {
         for _ in 1..LAYERS_MAX {
-            let (report, survey, classes) = self.survey(dev, chunks, None)?;
+            let (report, survey, classes) = self.survey(dev, chunks, None, baseline)?;
             let geo = survey.superblock.geometry();
-            let view = View { dev, geo: &geo, survey: &survey };
+            let view = View { dev, geo: &geo, survey: &survey, unclaimed: None };
             if !copies.restore(view, dev, classes.findings(), plan)? {
                 return Ok((report, survey, classes));
             }
         }
-        self.survey(dev, chunks, None)
+        self.survey(dev, chunks, None, baseline)
     }
 
     fn survey(
@@ -400,19 +586,22 @@ impl<'r> Repair<'r> {
         dev: &dyn BlockDevice,
         chunks: Option<&KnownChunks>,
         owners: Option<&BTreeSet<u64>>,
+        baseline: &mut Baseline,
     ) -> Result<(Report, Survey, Classes)> {
         let mut findings = Vec::new();
-        let options = check::Options { chunks, owners, ..self.options() };
-        let (report, survey) = check::survey(dev, None, &options, &mut |finding| {
+        let digests = baseline.is_open();
+        let options = check::Options { chunks, owners, digests, ..self.options() };
+        let (report, mut survey) = check::survey(dev, None, &options, &mut |finding| {
             findings.push(finding);
         })?;
+        baseline.take(survey.digests.take());
         Ok((report, survey, Classes::of(findings)))
     }
 
     /// Returns the bytes of memory for each of what grows: the extents of a check, those of the
-    /// survey, the changes of the replay, the other changes.
+    /// survey, the changes of the replay, the other changes, and all digests of files.
     fn share(&self) -> ByteLen {
-        ByteLen(self.memory.0 / 4)
+        ByteLen(self.memory.0 / 5)
     }
 
     fn overlay(&self, target: &Arc<dyn BlockDevice>) -> Arc<OverlayDevice> {
@@ -428,26 +617,17 @@ fn primary_step() -> Step {
     Step::lossless("superblock.0", StepKind::Superblock, what, evidence)
 }
 
-/// Refuses, by name, what a repair does not write yet.
-fn refuse(sb: &Superblock) -> Result<()> {
+/// Returns the name of what a repair does not write yet.
+fn unsupported(sb: &Superblock) -> Option<&'static str> {
     let features = sb.features();
-    let unsupported = |what: &str| Err(Error::Unsupported(what.to_owned()));
-    if features.version != Version::V5 {
-        return unsupported("version 4 of the format");
-    }
-    if features.metadir() {
-        return unsupported("metadata directories (metadir)");
-    }
-    if sb.rblocks.get() != 0 {
-        return unsupported("a realtime device");
-    }
-    if sb.logstart.get() == 0 {
-        return unsupported("an external log");
-    }
-    if sb.inprogress != 0 {
-        return unsupported("an unfinished mkfs (sb_inprogress is set)");
-    }
-    Ok(())
+    let unsupported = [
+        (features.version != Version::V5, "version 4 of the format"),
+        (features.metadir(), "metadata directories (metadir)"),
+        (sb.rblocks.get() != 0, "a realtime device"),
+        (sb.logstart.get() == 0, "an external log"),
+        (sb.inprogress != 0, "an unfinished mkfs (sb_inprogress is set)"),
+    ];
+    unsupported.into_iter().find(|(is_set, _)| *is_set).map(|(_, name)| name)
 }
 
 /// Refuses a device that ends before the volume does: a superblock that is made smaller would give
@@ -478,13 +658,22 @@ impl Prepared {
         &self.left
     }
 
-    /// Returns true if the volume is clean after the repair, and every inode and every entry of a
-    /// directory is still there, but those that the plan names. Only then can it be committed.
+    /// Returns true if the volume is clean after the repair, and every file that could be reached
+    /// before can be reached, with the same extents, but those that the plan names. Only then can
+    /// it be committed.
     pub fn is_clean(&self) -> bool {
-        let (before, after) = (&self.before, &self.after);
-        after.clean()
-            && after.inodes + self.plan.cleared >= before.inodes
-            && after.entries + self.plan.dropped >= before.entries
+        self.after.clean() && self.unaccounted.is_empty()
+    }
+
+    /// Returns what would be lost or changed that the plan does not name.
+    pub fn unaccounted(&self) -> &Unaccounted {
+        &self.unaccounted
+    }
+
+    /// Returns the name of a feature because of which none of the plan is made:
+    /// [`Repair::plan_only`].
+    pub fn unsupported(&self) -> Option<&str> {
+        self.unsupported
     }
 
     /// Returns true if the plan has more losses than are accepted.
@@ -509,3 +698,6 @@ impl Prepared {
         Uuid::from_bytes(self.superblock.uuid)
     }
 }
+
+#[cfg(test)]
+mod tests;

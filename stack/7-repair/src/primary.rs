@@ -181,6 +181,7 @@ impl<'f> Fields<'f> {
             evidence: self.evidence,
             lost: Vec::new(),
             findings: Vec::new(),
+            path: None,
         };
         Ok(Some(Primary { sb: self.sb, step: Some(step) }))
     }

@@ -1,8 +1,8 @@
 //! The records of a damaged map, sound or not: all blocks of its btree that can be recognized.
 //!
 //! A block of the btree names its inode, its own place, the volume and its type: three of these
-//! are enough. Pointers of the parents lead to it, or pointers of its neighbours. So a damaged
-//! header, key or pointer hides no records.
+//! are enough. Pointers of the parents lead to it, or pointers of its neighbours; or nothing claims
+//! it. So a damaged header, key, pointer or root hides no records.
 
 use std::collections::BTreeMap;
 
@@ -86,9 +86,22 @@ pub(crate) fn read(view: View<'_>, inode: &Dinode<'_>, ino: Ino, fork: Fork) -> 
             let leaves = vec![RawLeaf { key: None, slots, count }];
             Ok(RawMap { leaves, btree: Vec::new() })
         }
-        Some(Format::Btree) => Reader { view, ino, leaves: BTreeMap::new() }.read(room),
+        Some(Format::Btree) => {
+            let reader = Reader { view, ino, leaves: BTreeMap::new() };
+            reader.read(room, loose_blocks(view, inode, ino, fork))
+        }
         _ => Ok(RawMap::default()),
     }
+}
+
+/// Returns the blocks of btrees that nothing claims and that name the inode: they do not tell the
+/// fork, so there are none if the other fork may lack them, too.
+fn loose_blocks(view: View<'_>, inode: &Dinode<'_>, ino: Ino, fork: Fork) -> Vec<FsBlock> {
+    let other = if fork == Fork::Data { Fork::Attr } else { Fork::Data };
+    let is_other_whole = view.map(inode, ino, other).whole;
+    let is_clear = inode.fork_format(other) != Some(Format::Btree) || is_other_whole;
+    let unclaimed = view.unclaimed.filter(|_| is_clear);
+    unclaimed.map_or(Vec::new(), |unclaimed| unclaimed.maps_of(ino))
 }
 
 fn slots(area: &[u8], count: usize) -> Vec<Extent> {
@@ -104,12 +117,14 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn read(mut self, room: &[u8]) -> Result<RawMap> {
+    /// `loose`: blocks of the tree to which no pointer may lead.
+    fn read(mut self, room: &[u8], loose: Vec<FsBlock>) -> Result<RawMap> {
         let max = root_maxrecs(room.len());
         let count = bytes::be16(room, 2).map_or(0, usize::from);
         let count = if (1..=max).contains(&count) { count } else { max };
         let mut keys = BTreeMap::new();
         let mut due = children(room, 4, max, count, &mut keys);
+        due.extend(loose);
         // A block is entered once.
         while let Some(fsbno) = due.pop() {
             if self.leaves.contains_key(&fsbno) {

@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use xfskit_check::Finding;
+use xfskit_check::{Finding, ForkMap};
 use xfskit_format::Fork;
-use xfskit_format::inode::Dinode;
+use xfskit_format::inode::{Dinode, FileType};
 use xfskit_units::Ino;
 
+use crate::attr_blocks;
 use crate::damage::Damages;
 use crate::error::{Error, Result};
 use crate::ground;
 use crate::inodes::{Counter, Wrong};
 use crate::layer::Layer;
+use crate::lost_forks;
 use crate::maps::{self, Better};
 use crate::plan::{Plan, Step, StepKind};
 use crate::view::View;
@@ -81,10 +83,39 @@ fn better_maps(view: View<'_>, ino: Ino) -> Result<Option<Betters>> {
         if !map.whole {
             return Ok(None);
         }
-        let other = maps::better(view, &inode, ino, fork)?;
+        let other = match lost_map(view, &inode, (ino, fork), &map)? {
+            None => maps::better(view, &inode, ino, fork)?,
+            lost => lost,
+        };
         *better = other.filter(|other| other.map != map.extents);
     }
     Ok(Some(found).filter(|found| found.iter().any(Option::is_some)))
+}
+
+/// Returns the map of a fork of which the inode has nothing any more, if all of it is in blocks
+/// that nothing claims and that name the inode.
+fn lost_map(
+    view: View<'_>,
+    inode: &Dinode<'_>,
+    (ino, fork): (Ino, Fork),
+    map: &ForkMap,
+) -> Result<Option<Better>> {
+    if !map.extents.is_empty() || view.unclaimed.is_none_or(|found| found.of(ino).is_empty()) {
+        return Ok(None);
+    }
+    let (map, why) = if fork == Fork::Attr {
+        let data = view.map(inode, ino, Fork::Data);
+        let rest = inode.nblocks().0.checked_sub(data.blocks()).filter(|_| data.whole);
+        let found = attr_blocks::assemble(view, inode, ino, rest)?;
+        let Some(found) = found.filter(|found| found.is_complete) else { return Ok(None) };
+        (found.map, found.why)
+    } else if inode.file_type() == Some(FileType::Symlink) {
+        let Some(map) = lost_forks::target_map(view, ino, inode.size().0) else { return Ok(None) };
+        (map, lost_forks::TARGET.to_owned())
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Better { map, why, is_certain: false }))
 }
 
 /// Returns the inodes in disputes of which it is not clear that they are the damaged ones: all but
@@ -151,5 +182,6 @@ fn write(layer: &mut Layer<'_, '_>, ino: Ino, better: Betters) -> Result<Option<
         evidence,
         lost: Vec::new(),
         findings: Vec::new(),
+        path: None,
     }))
 }

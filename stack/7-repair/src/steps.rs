@@ -12,7 +12,7 @@ use crate::discover::Evidence;
 use crate::error::Result;
 use crate::inodes::Wrong;
 use crate::plan::{Plan, Step, StepKind};
-use crate::{groups, superblocks};
+use crate::{groups, lost_groups, superblocks};
 
 /// The changes of one repair.
 pub(crate) struct Changes<'r> {
@@ -72,16 +72,16 @@ impl Changes<'_> {
         by: &BTreeMap<AgNumber, Evidence>,
     ) -> Result<()> {
         let (overlay, geo) = (self.overlay, self.geo);
-        let make = |made: &mut Vec<(usize, Result<usize>)>, at: usize| {
+        let make = |made: &mut Vec<(usize, Result<MadeGroup>)>, at: usize| {
             let (found, findings) = &damaged[at];
             made.push((at, make_group(overlay, geo, found, findings)));
         };
         let made = parallel::for_each(self.threads, damaged.len(), Vec::new, make);
         let mut made: Vec<_> = made.into_iter().flatten().collect();
         made.sort_unstable_by_key(|(at, _)| *at);
-        let extents: Vec<usize> = made.into_iter().map(|(_, made)| made).collect::<Result<_>>()?;
-        for ((found, findings), extents) in damaged.into_iter().zip(extents) {
-            self.plan.steps.push(group_step(found, extents, by.get(&found.agno), findings));
+        let made: Vec<MadeGroup> = made.into_iter().map(|(_, made)| made).collect::<Result<_>>()?;
+        for ((found, findings), made) in damaged.into_iter().zip(made) {
+            self.plan.steps.push(group_step(found, made, by.get(&found.agno), findings));
         }
         Ok(())
     }
@@ -104,6 +104,7 @@ impl Changes<'_> {
             evidence: vec!["the superblock that the check used, and the groups' headers".into()],
             lost: Vec::new(),
             findings,
+            path: None,
         });
         Ok(())
     }
@@ -122,30 +123,42 @@ impl Changes<'_> {
             evidence: vec!["the primary superblock is sound".into()],
             lost: Vec::new(),
             findings,
+            path: None,
         });
         Ok(())
     }
 }
 
-/// Makes a group again. Returns the number of extents of files in it.
+/// A group that was made again.
+struct MadeGroup {
+    /// Extents of files in it.
+    extents: usize,
+    /// Files whose content is lost with the group.
+    lost: Vec<String>,
+}
+
+/// Makes a group again.
 fn make_group(
     overlay: &OverlayDevice,
     geo: &Geometry,
     found: &GroupSurvey,
     findings: &[Finding],
-) -> Result<usize> {
+) -> Result<MadeGroup> {
     // Lists of unlinked inodes are empty on a volume whose journal is clean.
     let lists = findings.iter().any(|finding| finding.corruption.check.0 == "agi.unlinked");
     let unlinked = found.unlinked.as_ref().filter(|_| !lists);
     let owners = found.owners.load()?;
     let group = groups::plan(geo, found, &owners, unlinked)?;
     groups::write(overlay, geo, &group, &owners)?;
-    Ok(owners.iter().filter(|rec| rec.inode().is_some()).count())
+    let extents = owners.iter().filter(|rec| rec.inode().is_some()).count();
+    drop(owners);
+    let lost = lost_groups::losses(overlay, geo, found, findings)?;
+    Ok(MadeGroup { extents, lost })
 }
 
 fn group_step(
     found: &GroupSurvey,
-    extents: usize,
+    MadeGroup { extents, lost }: MadeGroup,
     by: Option<&Evidence>,
     findings: Vec<Finding>,
 ) -> Step {
@@ -155,8 +168,9 @@ fn group_step(
         kind: StepKind::Group,
         what: format!("make the btrees, the free list and the headers of group {agno} again"),
         evidence: group_evidence(found, extents, by),
-        lost: Vec::new(),
+        lost,
         findings,
+        path: None,
     }
 }
 
@@ -168,6 +182,7 @@ fn inode_step(wrong: &Wrong, finding: Finding) -> Step {
         evidence: vec![wrong.evidence().to_owned()],
         lost: Vec::new(),
         findings: vec![finding],
+        path: None,
     }
 }
 

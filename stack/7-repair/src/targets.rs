@@ -1,5 +1,6 @@
 //! Targets of symbolic links.
 
+use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, Format, InodeMut};
 use xfskit_format::{Ctx, Fork, Layout, symlink};
 use xfskit_units::{ByteLen, Daddr, Ino, index};
@@ -9,7 +10,9 @@ use crate::damage::Damage;
 use crate::error::Result;
 use crate::forks::{Content, Forks};
 use crate::layer::Layer;
+use crate::lost_forks;
 use crate::plan::{Step, StepKind};
+use crate::view::View;
 
 /// Makes the target of a symbolic link again, if its bytes are there. Otherwise the link is freed.
 pub(crate) fn mend(
@@ -21,6 +24,15 @@ pub(crate) fn mend(
     let target = match read(layer, ino, inode, is_too_long(inode))? {
         // Of two lengths that disagree, the other one may have the target.
         None => read(layer, ino, inode, true)?,
+        target => target,
+    };
+    let mut evidence = Vec::new();
+    let target = match target {
+        None => {
+            let map = lost_forks::target_map(layer.view, ino, inode.size().0);
+            evidence.extend(map.as_ref().map(|_| lost_forks::TARGET.to_owned()));
+            map.map_or(Ok(None), |map| read_mapped(layer.view, ino, inode, &map, false))?
+        }
         target => target,
     };
     let Some(target) = target else {
@@ -48,14 +60,16 @@ pub(crate) fn mend(
         inode.core.core.size = (target.len() as u64).into();
     }
     let attr = attributes::content(layer.view, bytes, ino);
+    evidence.push(format!("its {} bytes", target.len()));
     layer.writer.write(ino, bytes, &Forks { data, attr, forkoff: None })?;
     Ok(Some(Step {
         id: format!("target.{ino}"),
         kind: StepKind::Inode,
         what: format!("make the target of symbolic link {ino} again"),
-        evidence: vec![format!("its {} bytes", target.len())],
+        evidence,
         lost: Vec::new(),
         findings: Vec::new(),
+        path: None,
     }))
 }
 
@@ -79,9 +93,21 @@ fn read(
         let end = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
         return Ok(Some(target[..end].to_vec()).filter(|target| !target.is_empty()));
     }
-    let view = layer.view;
+    let map = layer.view.map(inode, ino, Fork::Data).extents;
+    read_mapped(layer.view, ino, inode, &map, by_headers)
+}
+
+/// Returns the target in the blocks of a map, as [`read`] does.
+fn read_mapped(
+    view: View<'_>,
+    ino: Ino,
+    inode: &Dinode<'_>,
+    map: &[Extent],
+    by_headers: bool,
+) -> Result<Option<Vec<u8>>> {
+    let size = inode.size().0.min(symlink::MAX_LEN.into());
     let mut target = Vec::new();
-    for extent in view.map(inode, ino, Fork::Data).extents {
+    for extent in map {
         let len = index(extent.blockcount.0.min(4)) << view.geo.blocklog;
         let Some(daddr) = view.geo.fsb_to_daddr(extent.startblock) else { return Ok(None) };
         let mut block = vec![0; len];

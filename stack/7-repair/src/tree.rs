@@ -16,7 +16,7 @@ use crate::layer::Layer;
 use crate::links;
 use crate::plan::{Step, StepKind};
 use crate::view::{Link, Links, View};
-use crate::{attributes, directories};
+use crate::{attributes, dead_entries, directories};
 
 /// All directories, and the entries that name them.
 struct Tree {
@@ -76,6 +76,7 @@ impl Removal {
             evidence: self.evidence.clone(),
             lost: self.lost.clone(),
             findings: Vec::new(),
+            path: None,
         }
     }
 }
@@ -89,6 +90,7 @@ fn remove(layer: &mut Layer<'_, '_>, dir: Ino, removals: &[Removal]) -> Result<(
         return Err(Error::NoFit { ino: dir.0 });
     };
     let mut found = directories::salvage(view, &inode, dir)?;
+    dead_entries::keep(view, &inode, dir, &mut layer.plan.dead_names)?;
     found.entries.retain(|kept| {
         !removals.iter().any(|gone| gone.child == kept.ino && gone.link.name == kept.name)
     });

@@ -11,6 +11,7 @@ use xfskit_format::{Ctx, Fork, Location, rmap};
 use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino};
 
 use crate::error::Result;
+use crate::unclaimed::Unclaimed;
 
 /// The volume as a survey found it, on its device.
 #[derive(Clone, Copy)]
@@ -18,6 +19,8 @@ pub(crate) struct View<'r> {
     pub dev: &'r dyn BlockDevice,
     pub geo: &'r Geometry,
     pub survey: &'r Survey,
+    /// Blocks that nothing claims, where they were looked for.
+    pub unclaimed: Option<&'r Unclaimed>,
 }
 
 impl<'r> View<'r> {

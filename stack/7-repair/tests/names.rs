@@ -195,7 +195,7 @@ fn a_directory_that_only_names_itself_goes_to_lost_found_with_type_and_date() {
 }
 
 /// Overwrites the journal, which has the blocks as they were.
-fn forget_history(image: &Image, overlay: &OverlayDevice) {
+pub(crate) fn forget_history(image: &Image, overlay: &OverlayDevice) {
     let start = image.geo.log_daddr().unwrap();
     let head = Log::open(overlay, start, &image.geo).unwrap().head();
     let cleared = Cleared::new(&image.geo, Lsn::new(head.cycle() + 1, LogBlock(0)));

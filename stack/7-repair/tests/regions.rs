@@ -4,16 +4,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use xfskit_core::{OpenOptions, Volume};
 use xfskit_repair::Error;
-use xfskit_test_support::{Random, kept};
+use xfskit_test_support::{Random, kept, volumes};
 use xfskit_units::AgNumber;
+use xfskit_vfs::{Clock, Fs, NewNode};
 
+use crate::common::Image;
 use crate::survivors::{Before, Outcome, Tally, content, repair, with};
 
 /// Kept images: with a rmapbt and shared blocks, without a rmapbt, with small blocks.
 const IMAGES: [&str; 3] = ["v5", "v5-plain", "v5-1k"];
 /// Bytes of a mebibyte.
 const MIB: usize = 1 << 20;
+/// Bytes of the smallest volume that mkfs makes.
+const SIZE: u64 = 300 << 20;
 
 /// Returns the bytes of a group.
 fn group(before: &Before, agno: u32) -> Range<usize> {
@@ -58,6 +63,53 @@ fn a_volume_that_lost_a_group_is_repaired() {
     let tally = lose("group", u32::MAX, group);
     assert!(tally.cases() >= 20);
     assert!(tally.refused.is_empty(), "{} are refused", tally.refused.len());
+}
+
+/// Returns a volume with a file that is longer than a group.
+fn with_long_file() -> Before {
+    let dev = volumes::make(SIZE, &[]);
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let fs = Fs::new(Volume::open(Arc::clone(&dev) as _, &options).unwrap(), Clock::system());
+    let root = fs.root().unwrap().ino();
+    let file = fs.make(root, b"long", &NewNode::file(0o644)).unwrap();
+    let mut piece = vec![0; MIB];
+    Random::of_test(7).fill(&mut piece);
+    for n in 0..SIZE / 3 / MIB as u64 {
+        fs.write(file, n * MIB as u64, &piece).unwrap();
+    }
+    fs.close().unwrap();
+    Before::of(Image::of(content(&*dev)))
+}
+
+/// Returns the content that is lost of a volume in which a range is zero. A group may also have the
+/// journal.
+fn lost_content(before: &Before, lost: Range<usize>) -> Vec<String> {
+    let damaged = with(&before.image.bytes, |all| all[lost].fill(0));
+    let prepared = repair().prepare(Arc::new(kept::memory(&damaged)) as _).unwrap();
+    assert!(prepared.is_clean(), "{:#?}", prepared.left());
+    let lost = prepared.plan().losses().filter(|lost| lost.starts_with("content of"));
+    lost.map(str::to_owned).collect()
+}
+
+#[test]
+fn content_that_is_lost_with_a_group_is_among_the_losses() {
+    let before = with_long_file();
+    let mut groups = 0;
+    for agno in 1..before.image.geo.agcount {
+        let whole = group(&before, agno);
+        let headers = whole.start..whole.start + 4 * before.image.geo.sectsize();
+        let lost = lost_content(&before, whole);
+        let files = before.files_in(AgNumber(agno));
+        assert_eq!(lost.len(), files.len(), "group {agno}: {lost:#?}");
+        for (ino, lost) in files.iter().zip(&lost) {
+            let named = format!("content of inode {ino} (/long): ");
+            assert!(lost.starts_with(&named), "group {agno}: {lost}");
+            // Of the headers alone nothing is lost.
+            assert_eq!(lost_content(&before, headers.clone()), [""; 0], "group {agno}");
+            groups += 1;
+        }
+    }
+    assert!(groups > 0, "the file has content in other groups");
 }
 
 #[test]

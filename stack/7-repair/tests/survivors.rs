@@ -10,7 +10,7 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_check::{Options, Survey, survey};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_format::rmap::owner;
+use xfskit_format::rmap::{self, owner};
 use xfskit_repair::{AcceptLoss, Error, Plan, Prepared, Repair, UndoFile, undo};
 use xfskit_test_support::image::Scratch;
 use xfskit_test_support::manifest::{Entry, Manifest};
@@ -21,6 +21,7 @@ use crate::common::{Image, check_all};
 
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
+const S_IFREG: u32 = 0o100_000;
 
 /// A sound volume: its files, and the owners of its blocks.
 pub(crate) struct Before {
@@ -52,6 +53,20 @@ impl Before {
         let (report, survey) = survey(&*dev, None, &options, &mut |_| ()).unwrap();
         assert!(report.clean());
         Self { image, tree, survey }
+    }
+
+    /// Returns the regular files of other groups that have content in group `agno`.
+    pub(crate) fn files_in(&self, agno: AgNumber) -> BTreeSet<u64> {
+        let group = self.survey.groups.iter().find(|group| group.agno == agno).unwrap();
+        let owners = group.owners.load().unwrap();
+        let others = rmap::OFF_ATTR_FORK | rmap::OFF_BMBT_BLOCK | rmap::OFF_UNWRITTEN;
+        let data = owners.iter().filter(|rec| rec.offset.get() & others == 0);
+        let owners: BTreeSet<u64> = data.filter_map(rmap::Rec::inode).map(|ino| ino.0).collect();
+        let is_elsewhere = |ino| {
+            self.image.geo.ino_split(xfskit_units::Ino(ino)).is_some_and(|(of, _)| of != agno)
+        };
+        let regular = self.tree.entries.values().filter(|e| e.mode & S_IFMT == S_IFREG);
+        regular.map(|e| e.ino).filter(|ino| owners.contains(ino) && is_elsewhere(*ino)).collect()
     }
 
     /// Returns the inodes of which a byte differs in `damaged`: of the inode, of its attributes,
@@ -155,7 +170,8 @@ impl Before {
         };
         if !prepared.is_clean() {
             let refused = prepared.commit(&*dev, None);
-            assert!(matches!(refused, Err(Error::NotClean { .. })), "{what}");
+            let is_refused = matches!(refused, Err(Error::NotClean { .. } | Error::Unaccounted(_)));
+            assert!(is_refused, "{what}: {refused:?}");
             assert!(content(&*dev) == damaged, "{what}: written");
             return Outcome::Refused(left(&prepared));
         }
@@ -189,7 +205,7 @@ fn left(prepared: &Prepared) -> String {
     let errors = prepared.left().iter().map(ToString::to_string).take(3).collect::<Vec<_>>();
     let (before, after) = (prepared.before(), prepared.after());
     let counts = [before.inodes, after.inodes, before.entries, after.entries];
-    format!("{errors:?}, inodes and entries {counts:?}")
+    format!("{errors:?}, inodes and entries {counts:?}, {}", prepared.unaccounted())
 }
 
 /// Returns what of a file a repair of others must not change.

@@ -1,9 +1,16 @@
 //! Disk images for studies: sparse and unlinked, so that none is left behind however a study ends.
+//!
+//! A sparse image takes its space while it is written. If that is missing, the device reports it,
+//! but what is above may know only that its device failed, and the kernel's XFS says EIO. When the
+//! failure of the study is reported, the image and its space are free again. So each image looks
+//! when it is dropped whether there is space left beside it, and [`full_dir`] has what it saw.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use xfskit_block::{FileDevice, OpenMode};
@@ -19,7 +26,59 @@ const STEP: u64 = 1 << 30;
 pub(crate) struct Image {
     /// The file below `/proc` of this process, where other programs can open it, too.
     path: PathBuf,
+    dir: PathBuf,
     _file: File,
+}
+
+/// Directories that had no space left beside an image.
+static FULL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Bytes that are written to find out whether there is space left.
+const PROBE: usize = 1 << 20;
+
+/// A directory that had no space left beside the images of a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullDir {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Bytes that are free there now, without the images.
+    pub free: ByteLen,
+}
+
+impl std::fmt::Display for FullDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (dir, free) = (self.dir.display(), size::format(self.free));
+        write!(
+            f,
+            "no space left in {dir}: {free} are free there, and the disks of this study need more than that; \
+             name a directory with more space (--dir), or smaller counts"
+        )
+    }
+}
+
+/// Returns a directory in which there was no space left beside an image of this process, and
+/// forgets it.
+pub fn full_dir() -> Option<FullDir> {
+    let dir = FULL.lock().ok()?.pop_first()?;
+    let free = free_bytes(&dir).unwrap_or(ByteLen(0));
+    Some(FullDir { dir, free })
+}
+
+/// Returns true if a file in `dir` cannot have [`PROBE`] bytes.
+fn is_full(dir: &Path) -> bool {
+    let written = unlinked_file(dir).and_then(|mut file| file.write_all(&vec![1; PROBE]));
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    written.is_err_and(|err| kinds.contains(&err.kind()))
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if is_full(&self.dir)
+            && let Ok(mut full) = FULL.lock()
+        {
+            full.insert(self.dir.clone());
+        }
+    }
 }
 
 impl Image {
@@ -38,7 +97,7 @@ impl Image {
             )));
         }
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
-        Ok(Self { path, _file: file })
+        Ok(Self { path, dir: dir.to_owned(), _file: file })
     }
 
     /// Returns the path under which the image can be opened while this value lives.
@@ -81,17 +140,21 @@ pub(crate) fn largest_size(dir: &Path, wanted: ByteLen) -> io::Result<ByteLen> {
 /// # Errors
 /// If there is less space, which the error names.
 pub(crate) fn verify_space(dir: &Path, needed: ByteLen, what: &str) -> io::Result<()> {
-    let stat = rustix::fs::statvfs(dir).map_err(|err| refused(dir, &err.into()))?;
-    let free = ByteLen(stat.f_bavail.saturating_mul(stat.f_frsize));
+    let free = free_bytes(dir)?;
     if needed <= free {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "{}: {} are free, and {what} need at least {}",
+        "{}: {} are free, and {what} need at least {}; name a directory with more space (--dir), or smaller counts",
         dir.display(),
         size::format(free),
         size::format(needed)
     )))
+}
+
+fn free_bytes(dir: &Path) -> io::Result<ByteLen> {
+    let stat = rustix::fs::statvfs(dir).map_err(|err| refused(dir, &err.into()))?;
+    Ok(ByteLen(stat.f_bavail.saturating_mul(stat.f_frsize)))
 }
 
 /// Sets the size of `file` in `dir`. Returns false if the filesystem does not support files of that
@@ -121,7 +184,7 @@ fn unlinked_file(dir: &Path) -> io::Result<File> {
 }
 
 fn refused(dir: &Path, err: &io::Error) -> io::Error {
-    io::Error::other(format!("{}: {err}", dir.display()))
+    io::Error::new(err.kind(), format!("{}: {err}", dir.display()))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub mod testbed;
 
 pub use driver::{Driver, Kind, Stat};
 pub use environment::Environment;
+pub use image::{FullDir, full_dir};
 pub use report::Report;
 
 /// The speed of the parity routines.

@@ -331,6 +331,7 @@ fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
         Error::Journal(_) | Error::ZeroLog => ErrorKind::JournalDamaged,
         Error::NoRoom { .. } => ErrorKind::StorageFull,
         Error::NotClean { .. }
+        | Error::Unaccounted(_)
         | Error::Losses { .. }
         | Error::NoFit { .. }
         | Error::Truncated { .. } => ErrorKind::Corrupt,

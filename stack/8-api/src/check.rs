@@ -254,6 +254,7 @@ impl<'c> Check<'c> {
             chunks: None,
             owners: None,
             mismatches: to_check.mismatches,
+            digests: false,
             memory: Some(Memory { bytes: ByteLen(memory as u64), dir: &dir }),
             progress: &Phases(&progress),
         };

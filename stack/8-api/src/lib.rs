@@ -122,8 +122,10 @@ mod extract;
 mod file;
 mod find_owners;
 mod find_paths;
+mod given_back;
 pub mod inspect;
 mod journal;
+mod lost_found;
 pub mod md;
 mod metadata;
 mod metadump;
@@ -182,8 +184,8 @@ pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
 pub use repair::{
-    AcceptLoss, LostJournal, PreparedRepair, Repair, RepairPlan, RepairStep, RepairStepKind,
-    Repaired, UndoFile, Undone, undo,
+    AcceptLoss, ChangedFile, FileChange, LostJournal, PreparedRepair, Repair, RepairPlan,
+    RepairStep, RepairStepKind, Repaired, Unaccounted, UndoFile, Undone, undo,
 };
 pub use restore::RestoredFile;
 pub use salvage::{Damage, Salvage, Salvaged};

@@ -10,8 +10,9 @@ use xfskit_target as target;
 use xfskit_units::ByteLen;
 
 pub use xfskit_repair::{
-    AcceptLoss, Committed as Repaired, LostJournal, Plan as RepairPlan, Step as RepairStep,
-    StepKind as RepairStepKind, UndoFile, Undone,
+    AcceptLoss, Change as FileChange, ChangedFile, Committed as Repaired, LostJournal,
+    Plan as RepairPlan, Step as RepairStep, StepKind as RepairStepKind, Unaccounted, UndoFile,
+    Undone,
 };
 
 use crate::builder::cancel_method;
@@ -45,6 +46,7 @@ pub struct Repair<'c> {
     memory: Option<u64>,
     accepted: Option<AcceptLoss>,
     zero_log: bool,
+    plan_only: bool,
     phases: Report<'c, (CheckPhase, Progress)>,
     control: Control<'c>,
 }
@@ -89,6 +91,14 @@ impl<'c> Repair<'c> {
         self
     }
 
+    /// Of a volume that is not repaired yet (version 4, a realtime device, metadata directories, an
+    /// external log), makes the plan: what it needs. By default that is an error. Such a plan
+    /// cannot be committed: [`PreparedRepair::unsupported`].
+    pub fn plan_only(mut self, plan_only: bool) -> Self {
+        self.plan_only = plan_only;
+        self
+    }
+
     /// Receives the progress of each phase of the survey, and then of the second check.
     pub fn phases(mut self, report: impl Fn(CheckPhase, Progress) + Sync + 'c) -> Self {
         self.phases = Report::new(move |(phase, progress)| report(phase, progress));
@@ -130,7 +140,7 @@ impl<'c> Repair<'c> {
         let memory = self.memory.unwrap_or(VolumeOptions::default_cache_bytes() as u64);
         let repair = repair.memory(ByteLen(memory), &std::env::temp_dir());
         let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
-        let repair = repair.zero_log(self.zero_log);
+        let repair = repair.zero_log(self.zero_log).plan_only(self.plan_only);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
         let prepared = repair.prepare(below);
         if cancel.is_cancelled() {
@@ -161,10 +171,23 @@ impl PreparedRepair {
         self.prepared.left()
     }
 
-    /// Returns true if the volume is clean after the repair, with every inode and every entry that
-    /// it had, but those that the plan names. Only then can it be committed.
+    /// Returns true if the volume is clean after the repair, and every file that could be reached
+    /// before can be reached, with the same extents, but those that the plan names. Only then can
+    /// it be committed.
     pub fn is_clean(&self) -> bool {
         self.prepared.is_clean()
+    }
+
+    /// Returns the files and names that would be lost or changed without a word of it in the plan.
+    /// There are none, unless this program has a defect.
+    pub fn unaccounted(&self) -> &Unaccounted {
+        self.prepared.unaccounted()
+    }
+
+    /// Returns the name of a feature because of which none of the plan is made, and nothing can be
+    /// committed.
+    pub fn unsupported(&self) -> Option<&str> {
+        self.prepared.unsupported()
     }
 
     /// Returns true if the plan has more losses than are [accepted](Repair::accept_loss). Then it
@@ -197,10 +220,11 @@ impl PreparedRepair {
     /// refuses the volume (`needsrepair`); after a crash the same repair finishes it.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean) is false or
-    /// [`loses_too_much`](Self::loses_too_much) is true,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`unsupported`](Self::unsupported)
+    /// names a feature; [`Corrupt`](crate::ErrorKind::Corrupt) where [`is_clean`](Self::is_clean)
+    /// is false or [`loses_too_much`](Self::loses_too_much) is true;
     /// [`JournalDamaged`](crate::ErrorKind::JournalDamaged) where
-    /// [`needs_zero_log`](Self::needs_zero_log) is true, and those of writing.
+    /// [`needs_zero_log`](Self::needs_zero_log) is true; and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
     }

@@ -7,20 +7,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use xfskit_core::Error as Core;
-use xfskit_format::dir::NAME_MAX;
-use xfskit_undelete::restore::{keep, obstacle, restore};
+use xfskit_core::restore::RestoredName;
+use xfskit_undelete::restore::{Restored, has_attributes, keep, obstacle, restore};
 use xfskit_undelete::{Candidate, Name};
+use xfskit_units::index;
 use xfskit_vfs::{Fs, Ino, Inode, NewNode};
 
 use crate::cause::Cause;
+use crate::lost_found::{LOST_FOUND, telling_names};
 use crate::undelete::{RemovedFile, Undelete};
 use crate::{Error, FileType, FindPaths, Result};
 
-/// Where files go whose old place is gone.
-const LOST_FOUND: &str = "lost+found";
+/// Gives a file back at its places.
+type Give<'g> = dyn FnMut(&Fs, &RemovedFile, &[Place]) -> Result<Given, Core> + 'g;
 
-/// Gives a file back at its place, and returns its number; `None` if that is only planned.
-type Give<'g> = dyn FnMut(&Fs, &RemovedFile, &Place) -> Result<Option<Ino>, Core> + 'g;
+/// A file that was given back, or is planned to be.
+struct Given {
+    /// Its number; `None` if it is only planned.
+    ino: Option<Ino>,
+    has_attributes: bool,
+}
 
 /// What became of one file that was to be given back in place.
 #[derive(Debug)]
@@ -28,15 +34,20 @@ type Give<'g> = dyn FnMut(&Fs, &RemovedFile, &Place) -> Result<Option<Ino>, Core
 pub struct RestoredFile {
     /// Its path on the volume; `None` if it is not given back.
     pub path: Option<PathBuf>,
+    /// Its other paths, if it had several links.
+    pub links: Vec<PathBuf>,
     /// Its inode number; `None` in a plan, or if it is not given back.
     pub ino: Option<u64>,
+    /// True if some of its extended attributes are not given back: their blocks were used again.
+    pub lost_attributes: bool,
     /// Why it is not given back.
     pub error: Option<Error>,
 }
 
 impl RestoredFile {
-    fn failed(error: impl Into<Cause>) -> Self {
-        Self { path: None, ino: None, error: Some(Error::new(error)) }
+    fn failed(error: Error) -> Self {
+        let links = Vec::new();
+        Self { path: None, links, ino: None, lost_attributes: false, error: Some(error) }
     }
 }
 
@@ -51,6 +62,7 @@ struct Dir {
 }
 
 /// Where a file is given back.
+#[derive(Clone)]
 struct Place {
     dir: Dir,
     name: Vec<u8>,
@@ -65,9 +77,9 @@ impl Place {
 impl Undelete<'_> {
     /// Gives files back in place, on the volume itself, which is open for writing: each in one
     /// transaction, so that a crash leaves it whole or not at all. The file gets its own inode
-    /// number where that is still free, the blocks that it had, and its old name; where its
-    /// directory is gone or the name is taken, a name in `lost+found` with its number in it. Mode,
-    /// owner, times, and the attributes that were in the inode, are as they were.
+    /// number where that is still free, the blocks that it had, and its old names; where all of
+    /// their directories are gone or the names are taken, a name in `lost+found` with its number in
+    /// it. Mode, owner, times and extended attributes are as they were.
     ///
     /// Only good files are given back; a block that is not free any more refuses its file. Search
     /// on the volume open for reading, before it is opened for writing: that replays the journal
@@ -87,8 +99,14 @@ impl Undelete<'_> {
         let _running = owner.enter()?;
         let _kept = keep(owner.volume(), files.iter().map(|file| &*file.candidate));
         let now = owner.clock().now();
-        self.each(files, false, &mut |fs, file, place| {
-            Ok(Some(restore(fs.volume(), &file.candidate, place.dir.ino, &place.name, now)?))
+        self.each(files, false, &mut |fs, file, places| {
+            let names: Vec<RestoredName<'_>> = places
+                .iter()
+                .map(|place| RestoredName { dir: place.dir.ino, name: &place.name })
+                .collect();
+            let Restored { ino, has_attributes } =
+                restore(fs.volume(), &file.candidate, &names, now)?;
+            Ok(Given { ino: Some(ino), has_attributes })
         })
     }
 
@@ -99,10 +117,13 @@ impl Undelete<'_> {
     /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled).
     pub fn plan_restore(&self, files: &[RemovedFile]) -> Result<Vec<RestoredFile>> {
         let _running = self.volume.owner.enter()?;
-        self.each(files, true, &mut |_, _, _| Ok(None))
+        self.each(files, true, &mut |fs, file, _| {
+            let has_attributes = has_attributes(fs.volume(), &file.candidate);
+            Ok(Given { ino: None, has_attributes })
+        })
     }
 
-    /// Finds the place of each file and passes it to `give`, which returns its number.
+    /// Finds the places of each file and passes them to `give`.
     fn each(
         &self,
         files: &[RemovedFile],
@@ -111,17 +132,17 @@ impl Undelete<'_> {
     ) -> Result<Vec<RestoredFile>> {
         let mut results: Vec<_> = files.iter().map(|_| None).collect();
         let paths = self.paths_of(files)?;
-        let order = order(files, &paths);
         let mut places = Places::new(&self.volume.owner, paths, plan);
+        let order = order(files, &places);
         for (done, index) in (0..).zip(order) {
             if self.control.at(done, files.len() as u64).is_break() {
                 return Err(Error::new(Cause::Cancelled));
             }
             let file = &files[index];
             results[index] = Some(match obstacle(&file.candidate) {
-                Some(what) => {
-                    RestoredFile::failed(Core::Unsupported(format!("restoring {what} in place")))
-                }
+                Some(what) => RestoredFile::failed(Error::new(Core::Unsupported(format!(
+                    "restoring {what} in place"
+                )))),
                 None => places.give(file, give),
             });
         }
@@ -141,18 +162,21 @@ impl Undelete<'_> {
     }
 }
 
-/// Returns the order in which files are given back: first those in directories in use, `paths`,
-/// which so get their own numbers, then directories from the top down, then the others. Of files
-/// with the same place the one that was removed last comes first.
-fn order(files: &[RemovedFile], paths: &BTreeMap<u64, PathBuf>) -> Vec<usize> {
+/// Returns the order in which files are given back: first those in directories in use, which so get
+/// their own numbers, then directories from the top down, then the others. A file with several
+/// links waits for all of their directories. Of files with the same place the one that was removed
+/// last comes first.
+fn order(files: &[RemovedFile], places: &Places<'_>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..files.len()).collect();
-    order.sort_by_key(|&index| {
+    order.sort_by_cached_key(|&index| {
         let file = &files[index];
-        let mut parents = file.candidate.names.iter().filter_map(|name| name.parent);
+        let parents = || file.candidate.names.iter().filter_map(|name| name.parent);
+        let is_there = |ino: Ino| places.dir_in_use(ino, &file.candidate).is_some();
+        let has_links = file.candidate.links > 1;
         let depth = || file.path.as_ref().map_or(usize::MAX - 1, |path| path.components().count());
         let turn = if file.file_type == Some(FileType::Dir) {
             depth()
-        } else if parents.any(|ino| paths.contains_key(&ino.0)) {
+        } else if parents().any(is_there) && (!has_links || parents().all(is_there)) {
             0
         } else {
             usize::MAX
@@ -181,40 +205,58 @@ impl<'f> Places<'f> {
         Self { fs, plan, paths, given, taken, lost_found: None }
     }
 
-    /// Finds the place of one file, and gives it back by `give`.
+    /// Finds the places of one file, and gives it back by `give`.
     fn give(&mut self, file: &RemovedFile, give: &mut Give<'_>) -> RestoredFile {
-        let place = match self.place(file) {
-            Ok(place) => place,
-            Err(error) => return RestoredFile { path: None, ino: None, error: Some(error) },
-        };
-        let ino = match give(self.fs, file, &place) {
-            Ok(ino) => ino,
+        let places = match self.places(file) {
+            Ok(places) => places,
             Err(error) => return RestoredFile::failed(error),
         };
-        let path = place.path();
+        let Given { ino, has_attributes } = match give(self.fs, file, &places) {
+            Ok(given) => given,
+            Err(error) => return RestoredFile::failed(Error::new(error)),
+        };
+        let mut paths: Vec<PathBuf> = places.iter().map(Place::path).collect();
+        let path = paths.remove(0);
         if file.file_type == Some(FileType::Dir) {
             let (old, planned) = (file.candidate.ino, self.plan);
             let dir = Dir { ino: ino.unwrap_or(old), path: path.clone(), planned };
             self.given.insert(old, dir);
         }
-        self.taken.insert((place.dir.ino, place.name));
-        RestoredFile { path: Some(path), ino: ino.map(|ino| ino.0), error: None }
+        self.taken.extend(places.into_iter().map(|place| (place.dir.ino, place.name)));
+        RestoredFile {
+            path: Some(path),
+            links: paths,
+            ino: ino.map(|ino| ino.0),
+            lost_attributes: !has_attributes,
+            error: None,
+        }
     }
 
-    /// Returns the old place of a file, if that is there and free, else one in `lost+found`.
-    fn place(&mut self, file: &RemovedFile) -> Result<Place> {
+    /// Returns the old places of a file that are there and free, as many as it had links; else one
+    /// in `lost+found`.
+    fn places(&mut self, file: &RemovedFile) -> Result<Vec<Place>> {
         let names = &file.candidate.names;
-        let old = names.iter().find_map(|name| Some((self.old_dir(name, &file.candidate)?, name)));
-        let own = old.as_ref().map(|(_, name)| *name).or(names.first());
-        if let Some((dir, name)) = old
-            && self.is_free(&dir, &name.name)?
-        {
-            return Ok(Place { dir, name: name.name.clone() });
+        let old: Vec<(Dir, &Name)> = names
+            .iter()
+            .filter_map(|name| Some((self.old_dir(name, &file.candidate)?, name)))
+            .collect();
+        let is_dir = file.file_type == Some(FileType::Dir);
+        let links = if is_dir { 1 } else { index(file.candidate.links.max(1).into()) };
+        let mut places: Vec<Place> = Vec::new();
+        for (dir, name) in old.iter().take(links) {
+            let is_same = |place: &Place| place.dir.ino == dir.ino && place.name == name.name;
+            if !places.iter().any(is_same) && self.is_free(dir, &name.name)? {
+                places.push(Place { dir: dir.clone(), name: name.name.clone() });
+            }
         }
+        if !places.is_empty() {
+            return Ok(places);
+        }
+        let own = old.first().map(|(_, name)| *name).or(names.first());
         let dir = self.lost_found()?;
-        for name in telling_names(file, own.map_or(&[], |name| &name.name[..])) {
+        for name in telling_names(&file.candidate, own.map_or(&[], |name| &name.name[..])) {
             if self.is_free(&dir, &name)? {
-                return Ok(Place { dir, name });
+                return Ok(vec![Place { dir, name }]);
             }
         }
         Err(Error::at(Core::Exists, &dir.path))
@@ -273,20 +315,4 @@ impl<'f> Places<'f> {
         };
         Ok(self.lost_found.insert(dir).clone())
     }
-}
-
-/// Returns names for a file whose old place is gone: they have its number, and the name that it
-/// had (`own`, empty if it is not known), cut to the length of one; then also its generation.
-fn telling_names(file: &RemovedFile, own: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let number = format!("inode-{}", file.ino);
-    let generation = file.generation.map(|generation| format!("{number}-{generation:x}"));
-    std::iter::once(number).chain(generation).map(move |head| {
-        let mut name = head.into_bytes();
-        if !own.is_empty() {
-            name.push(b'-');
-            name.extend_from_slice(own);
-        }
-        name.truncate(NAME_MAX);
-        name
-    })
 }

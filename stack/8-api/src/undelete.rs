@@ -17,6 +17,7 @@ use xfskit_undelete::{self as undelete, Candidate};
 
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
+use crate::given_back;
 use crate::progress::{Control, Report};
 use crate::time::system_time;
 use crate::volume_options::parse;
@@ -123,6 +124,8 @@ pub struct RemovedFiles {
     pub files: Vec<RemovedFile>,
     /// Number of freed inodes of which neither name nor content is left.
     pub unidentified: u64,
+    /// Number of files that were given back before, under a new number. They are not among `files`.
+    pub given_back: u64,
     /// Damage that the search met.
     pub warnings: Vec<Error>,
     /// Number of warnings that were not kept.
@@ -212,10 +215,16 @@ impl<'c> Undelete<'c> {
         let dirs = search.run(parents)?;
         warnings.extend(dirs.warnings);
         let paths = Paths::new(dirs.inodes, &candidates);
+        let depth = |dir: &Candidate| {
+            let path = dir.names.iter().find_map(|name| paths.of(name));
+            path.map_or(usize::MAX - 1, |path| path.components().count())
+        };
+        let (given_back, left) = given_back::left_out(owner, &candidates, depth);
         let describe = |candidate| describe(&self.volume, candidate, &paths);
         Ok(RemovedFiles {
-            files: candidates.iter().map(describe).collect(),
+            files: left.into_iter().map(describe).collect(),
             unidentified: found.unidentified,
+            given_back: found.given_back.saturating_add(given_back),
             warnings,
             warnings_more: found.warnings.more.saturating_add(dirs.warnings_more),
         })

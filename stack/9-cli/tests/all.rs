@@ -12,6 +12,7 @@ mod damaged_journal;
 mod findings;
 mod heal;
 mod hostile;
+mod in_use;
 mod locate;
 mod lost_superblock;
 mod make;

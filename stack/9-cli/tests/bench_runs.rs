@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::process::Command;
 
 use crate::common::{Bench, begin, expect, interrupt, json, shown};
 use serde_json::{Value, json};
+use xfskit_test_support::skip;
 
 /// A small study of attributes with four sections, of which the third has six steps.
 const STUDY: &str =
@@ -144,6 +146,72 @@ fn a_report_that_cannot_be_written_is_refused_first_and_a_full_disk_loses_no_tex
     assert!(run.stderr.contains("/dev/full: No space left"), "{}", run.stderr);
     assert!(run.stdout.contains("n1000-40: xfskit"), "{}", run.stdout);
     assert_eq!(fs::read_dir(bench.path("")).unwrap().count(), 0);
+}
+
+/// A filesystem of 48 MiB, which is unmounted when this is dropped.
+struct SmallDisk(String);
+
+impl SmallDisk {
+    /// Returns `None` if the user may not mount.
+    fn new(bench: &Bench) -> Option<Self> {
+        let dir = shown(&bench.path("small"));
+        fs::create_dir(&dir).unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=48M", "tmpfs", &dir];
+        let mounted = Command::new("mount").args(mount).output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "umount {}", self.0);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_in_a_run_leaves_the_finished_sections() {
+    let bench = Bench::new();
+    let Some(small) = SmallDisk::new(&bench) else { return skip("mount of tmpfs") };
+    let file = shown(&bench.path("a.json"));
+    // The second case takes a hundred megabytes.
+    let study = "bench xattrs n1000-40 n300000--s-50-255--N-1000 --only space --size 4G";
+    let run = expect(2, &[&words(study)[..], &["--dir", &small.0, "--report", &file]].concat());
+    assert!(run.stderr.contains(&format!("--resume {file} continues")), "{}", run.stderr);
+    assert!(run.stdout.contains("(incomplete: "), "{}", run.stdout);
+    let cause = format!("bench: no space left in {}: 48 MiB are free there", small.0);
+    assert!(run.stderr.contains(&cause) && run.stderr.contains("(--dir)"), "{}", run.stderr);
+    let kept = report(&file)["sections"].as_array().unwrap().clone();
+    let parts: Vec<&str> = kept.iter().map(|of| of["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["xattrs.fresh"]);
+    assert_eq!(fs::read_dir(&small.0).unwrap().count(), 0, "the images are gone");
+}
+
+#[test]
+fn a_full_directory_is_named_by_every_study_and_no_other_failure_is_taken_for_it() {
+    let bench = Bench::new();
+    let Some(small) = SmallDisk::new(&bench) else { return skip("mount of tmpfs") };
+    for study in [
+        "bench checksum --quick --only compilebench --trees 20 --tree-files 2000 --repetitions 1",
+        "bench inodes --quick --only find --threads 2 --files 100000",
+    ] {
+        let run = expect(2, &[&words(study)[..], &["--size", "4G", "--dir", &small.0]].concat());
+        let cause = format!("bench: no space left in {}: 48 MiB are free there", small.0);
+        assert!(run.stderr.contains(&cause), "{study}: {}", run.stderr);
+    }
+    // What takes a known space is refused before.
+    for (study, what) in [
+        ("bench raid --quick --only states --file-size 100M --dir", "24 members"),
+        ("bench crc-update --only recovery --journal 64M --dir", "a journal of 16 MiB"),
+    ] {
+        let run = expect(2, &[&words(study)[..], &[&small.0]].concat());
+        let cause = format!("{}: 48 MiB are free, and {what}", small.0);
+        assert!(run.stderr.contains(&cause), "{study}: {}", run.stderr);
+        assert!(run.stderr.contains("(--dir)"), "{study}: {}", run.stderr);
+    }
+    let study = "bench xattrs n1000-40 --only space --size 1M --dir";
+    let run = expect(2, &[&words(study)[..], &[&small.0]].concat());
+    assert!(!run.stderr.contains("no space left"), "{}", run.stderr);
 }
 
 #[test]

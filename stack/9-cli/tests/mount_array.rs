@@ -37,8 +37,13 @@ impl Place {
         let four = format!("md:{}", active.join(","));
         expect(0, &["md", "add", "--member-size", member_size, &four, spare[0]]);
         expect(0, &["mkfs", &place.target()]);
-        expect(0, &["mount", &place.target(), &shown(&place.dir)]);
+        let log = shown(&place.log());
+        expect(0, &["mount", "--log", &log, &place.target(), &shown(&place.dir)]);
         place
+    }
+
+    fn log(&self) -> PathBuf {
+        self.scratch.path().join("mount.log")
     }
 
     fn target(&self) -> String {
@@ -160,6 +165,10 @@ fn a_member_is_taken_out_of_use_and_the_spare_is_filled() {
         until("the spare is filled", || place.state(4) == "in sync");
         expect(0, &["md", "rebuild", &dir]);
     });
+    let log = fs::read_to_string(place.log()).unwrap();
+    let failed = format!("a member of the array failed; member: {}; role: 2", place.member(2));
+    let taken = log.find("a spare takes the place of the member; role: 2");
+    assert!(log.find(&failed).is_some_and(|at| taken.is_some_and(|taken| at < taken)), "{log}");
     // A third member that fails is more than the level allows.
     expect(0, &["md", "fail", &dir, &place.member(0)]);
     expect(0, &["md", "fail", &dir, &place.member(1)]);

@@ -53,7 +53,15 @@ impl Own {
 }
 
 fn run(command: &mut Command) -> Run {
-    let output = command.output().unwrap();
+    let output = loop {
+        match command.output() {
+            // Another test's child has the copy of the program open for a moment after its fork.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            output => break output.unwrap(),
+        }
+    };
     Run {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -122,6 +130,23 @@ fn a_name_with_commas_and_blanks_is_mounted_by_a_user() {
     let source = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", &dir])).stdout;
     assert_eq!(source.trim(), shown(&image));
     assert_eq!(own.xfskit(&["umount", &dir]).code, 0);
+}
+
+#[test]
+fn a_user_mounts_synchronously() {
+    if !possible_for_users() {
+        return;
+    }
+    let own = Own::new("cli-mount-user-sync");
+    let (image, dir) = (shown(&own.place.image), shown(&own.place.dir));
+    let mounted = own.xfskit(&["mount", "--idmap", "user", "-o", "sync", &image, &dir]);
+    assert_eq!(mounted.code, 0, "{}", mounted.stderr);
+    own.shell("echo text > mnt/file");
+    let requests = json(&["stats", "--json", &dir])[0]["requests"].clone();
+    let made = requests.as_array().unwrap().iter().any(|made| made["kind"] == "fsync");
+    assert!(made, "the kernel does not wait for a write: {requests}");
+    assert_eq!(own.xfskit(&["umount", &dir]).code, 0);
+    own.place.verify();
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `xfskit repair` and `xfskit undo`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use xfskit_test_support::verify;
 
-use crate::common::{Bench, damage, expect, inode_at, json, objects, shown};
+use crate::common::{Bench, damage, expect, inode_at, json, objects, shown, xfskit};
 
 /// Overwrites AGF, AGI and AGFL of the first group.
 fn lose_headers(image: &Path) {
@@ -88,6 +89,95 @@ fn losses_are_written_only_where_they_are_accepted() {
 }
 
 #[test]
+fn a_lost_file_is_named_by_its_path_and_given_up_only_where_that_is_accepted() {
+    let bench = Bench::new();
+    let (tree, path) = (bench.path("tree"), bench.path("built.img"));
+    let image = shown(&path);
+    fs::create_dir_all(tree.join("sub/deeper")).unwrap();
+    fs::write(tree.join("sub/deeper/file"), "content").unwrap();
+    fs::write(tree.join("sub/deeper/other"), "other").unwrap();
+    expect(0, &["mkfs", "-q", "--size", "64M", "--from", &shown(&tree), &image]);
+    let (ino, offset) = inode_at(&path, "/sub/deeper/file");
+    damage(&path, offset, &[0xa5; 512]);
+    let damaged = fs::read(&path).unwrap();
+    let id = format!("inode.{ino}");
+
+    let plan = expect(1, &["repair", &image]).stdout;
+    assert!(plan.contains(&format!("{id}: free inode {ino}")), "{plan}");
+    assert!(plan.contains("\n  path: /sub/deeper/file\n"), "{plan}");
+    let lost = format!("lost: inode {ino} (/sub/deeper/file) (\"file\" of directory ");
+    assert!(plan.contains(&lost) && plan.contains(" (/sub/deeper))\n"), "{plan}");
+    assert!(plan.contains("1 losses, which are not accepted"), "{plan}");
+    assert!(fs::read(&path).unwrap() == damaged && !undo_file(&path).exists());
+    let step = expect(0, &["repair", "--explain", &id, &image]).stdout;
+    assert!(step.contains("path: /sub/deeper/file"), "{step}");
+    let report = objects(&expect(1, &["repair", "-n", "--json", &image])).pop().unwrap();
+    let steps = report["plan"]["steps"].as_array().unwrap();
+    let of_file = steps.iter().find(|step| step["id"] == *id).unwrap();
+    assert_eq!(of_file["path"], "/sub/deeper/file", "{report}");
+    let of_dir = steps.iter().find(|step| step["kind"] == "directory").unwrap();
+    assert_eq!(of_dir["path"], "/sub/deeper", "{report}");
+    assert_eq!(report["unaccounted"]["files"], 0, "{report}");
+
+    expect(0, &["repair", "--accept-loss", "1", &image]);
+    verify::file(&path).expect("a sound volume");
+    assert_eq!(expect(0, &["ls", &image, "/sub/deeper"]).stdout, "other\n");
+    expect(0, &["undo", &shown(&undo_file(&path)), &image]);
+    assert!(fs::read(&path).unwrap() == damaged);
+}
+
+#[test]
+fn a_volume_that_is_not_repaired_yet_has_a_plan_of_which_nothing_is_made() {
+    let bench = Bench::new();
+    for (name, why) in [
+        ("v4", "version 4 of the format"),
+        ("v5-metadir", "metadata directories (metadir)"),
+        ("v5-rt", "a realtime device"),
+    ] {
+        let path = bench.kept(name);
+        let image = shown(&path);
+        let clean = expect(0, &["repair", "-n", &image]).stdout;
+        assert!(clean.contains("clean, nothing to repair"), "{clean}");
+        let (ino, offset) = inode_at(&path, "/");
+        // The AGF. The inode btrees are found by the AGI.
+        damage(&path, 512, &[0x5a; 512]);
+        // The size, which no checksum of version 4 covers.
+        damage(&path, offset + 56, &[0x7f; 8]);
+        let damaged = fs::read(&path).unwrap();
+        let plan = expect(1, &["repair", "--dry-run", &image]).stdout;
+        assert!(plan.contains("group.0: make the btrees"), "{plan}");
+        assert!(plan.contains(&format!("inode.{ino}: repair inode {ino}")), "{plan}");
+        assert!(plan.contains("\n  path: /\n"), "{plan}");
+        let told = format!("not written yet for a volume with {why}");
+        assert!(plan.contains(&told) && plan.contains("nothing was written"), "{plan}");
+        let step = expect(0, &["repair", "--explain", "group.0", &image]).stdout;
+        assert!(step.contains("[agf.magicnum]") && step.contains("not known"), "{step}");
+        let report = objects(&expect(1, &["repair", "-n", "--json", &image])).pop().unwrap();
+        assert_eq!(report["unsupported"], why, "{report}");
+        assert!(report["plan"]["steps"].as_array().unwrap().is_empty(), "{report}");
+        assert!(report["plan"]["unwritten"].as_array().unwrap().len() >= 2, "{report}");
+        let run = expect(2, &["repair", "--accept-loss", "all", &image]);
+        assert!(run.stderr.contains(why) && run.stdout.is_empty(), "{}", run.stderr);
+        assert!(fs::read(&path).unwrap() == damaged && !undo_file(&path).exists());
+    }
+}
+
+#[test]
+fn a_volume_with_an_external_journal_has_a_plan() {
+    let bench = Bench::new();
+    let (path, log) = (bench.path("data.img"), bench.file("log.img", &[]));
+    fs::File::options().write(true).open(&log).unwrap().set_len(64 << 20).unwrap();
+    let image = shown(&path);
+    let logdev = format!("logdev={}", shown(&log));
+    expect(0, &["mkfs", "-q", "-l", &logdev, "--size", "300M", &image]);
+    expect(0, &["repair", "-n", &image]);
+    lose_headers(&path);
+    let plan = expect(1, &["repair", "-n", &image]).stdout;
+    assert!(plan.contains("group.0: ") && plan.contains("an external log"), "{plan}");
+    assert!(expect(2, &["repair", &image]).stderr.contains("an external log"));
+}
+
+#[test]
 fn what_cannot_be_repaired_is_refused_by_name() {
     let bench = Bench::new();
     for (name, why) in [("v4", "version 4"), ("v5-metadir", "metadir"), ("v5-rt", "realtime")] {
@@ -121,4 +211,82 @@ fn a_dirty_journal_is_replayed_first() {
     assert!(plan.contains("journal: replay the journal"), "{plan}");
     expect(0, &["repair", &image]);
     verify::file(&path).expect("a sound volume");
+}
+
+/// Returns the paths below a directory, with the content of files and the targets of links.
+fn copied(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut due = vec![at.to_owned()];
+    while let Some(dir) = due.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let (path, kind) = entry.map(|e| (e.path(), e.file_type().unwrap())).unwrap();
+            let content = if kind.is_file() {
+                fs::read(&path).unwrap()
+            } else if kind.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else {
+                Vec::new()
+            };
+            found.insert(path.strip_prefix(at).unwrap().to_owned(), content);
+            due.extend(kind.is_dir().then_some(path));
+        }
+    }
+    found
+}
+
+/// Linux filled both volumes with the same tree: of version 4 there is no repair, but a copy.
+#[test]
+fn what_is_not_repaired_is_copied_out_whole() {
+    let bench = Bench::new();
+    let salvaged = |image: &Path, name: &str| {
+        let to = bench.path(name);
+        // Not each destination has room for all attributes, which is exit code 1.
+        let run = xfskit(&["repair", "--salvage", &shown(&to), &shown(image)]);
+        assert!(run.code < 2 && run.stdout.contains("copied"), "{}", run.stderr);
+        (copied(&to), run.stdout)
+    };
+    let (mut v5, _) = salvaged(&bench.kept("v5-plain"), "of-v5");
+    // Version 4 has no reflink: there is no copy that shares blocks.
+    v5.remove(Path::new("clone"));
+    let path = bench.kept("v4");
+    let (v4, _) = salvaged(&path, "of-v4");
+    assert!(v5.len() > 1000, "{}", v5.len());
+    let same = |v4: &BTreeMap<PathBuf, Vec<u8>>| {
+        assert_eq!(v4.keys().collect::<Vec<_>>(), v5.keys().collect::<Vec<_>>());
+        assert!(v4.iter().all(|(path, content)| v5[path] == *content));
+    };
+    same(&v4);
+    // The headers of the first group, and the primary superblock.
+    lose_headers(&path);
+    damage(&path, 0, &[0; 512]);
+    let (v4, report) = salvaged(&path, "of-damaged");
+    assert!(report.contains("superblock"), "{report}");
+    same(&v4);
+}
+
+/// A volume with quota is repaired, and its quota inode is no loss; those with realtime devices or
+/// metadata directories are read, whatever is lost of their groups.
+#[test]
+fn volumes_with_quota_and_other_features_have_a_plan_and_a_copy() {
+    let bench = Bench::new();
+    for (name, is_repaired) in [("v5-tall", true), ("v5-rt", false), ("v5-metadir", false)] {
+        let path = bench.kept(name);
+        let image = shown(&path);
+        let before = bench.path(&format!("{name}-before"));
+        expect(0, &["repair", "--salvage", &shown(&before), &image]);
+        lose_headers(&path);
+        let plan = expect(1, &["repair", "--dry-run", &image]).stdout;
+        assert!(plan.contains("group.0: "), "{plan}");
+        let after = bench.path(&format!("{name}-after"));
+        let run = expect(1, &["repair", "--salvage", &shown(&after), &image]);
+        assert!(run.stdout.contains("group 0"), "{}", run.stdout);
+        assert!(copied(&before) == copied(&after), "{name}");
+        if is_repaired {
+            assert!(copied(&before).len() > 4000);
+            expect(0, &["repair", &image]);
+            verify::file(&path).expect("a sound volume");
+        } else {
+            expect(2, &["repair", &image]);
+        }
+    }
 }

@@ -77,6 +77,110 @@ fn a_removed_tree_comes_back_with_its_directories() {
 }
 
 #[test]
+fn a_removed_file_with_several_links_gets_all_of_its_names_back() {
+    let bench = Bench::new();
+    for options in [&["-m", "rmapbt=1"][..], &["-n", "parent=1"], &["-b", "size=1k"]] {
+        let image = made(&bench, options);
+        let paths = ["/dir/one", "/dir/other", "/gone/deep/third", "/fourth"];
+        for path in &paths[1..] {
+            expect(0, &["ln", &image, paths[0], path]);
+        }
+        let before = stat(&image, paths[0]);
+        for path in paths {
+            expect(0, &["rm", &image, path]);
+        }
+        // One of the names is taken, the others are free.
+        expect(0, &["ln", &image, "/dir/two", paths[1]]);
+        let run = expect(0, &["undelete", "--json", &image, "--in-place"]);
+        let given = objects(&run).remove(0);
+        let links = given["restored_links"].as_array().unwrap().iter().map(|link| &link["path"]);
+        let mut told: Vec<&str> =
+            links.chain([&given["restored"]]).map(|path| path.as_str().unwrap()).collect();
+        told.sort_unstable();
+        assert_eq!(told, ["/dir/one", "/fourth", "/gone/deep/third"], "{options:?}: {given}");
+        for path in told {
+            let after = stat(&image, path);
+            assert_eq!(after["nlink"], 3, "{options:?}: {after}");
+            assert_eq!((&after["ino"], &after["mtime"]), (&before["ino"], &before["mtime"]));
+            assert!(content(&image, path) == bytes(70_000), "{options:?}: {path}");
+        }
+        verify::file(&bench.path("image")).unwrap_or_else(|why| panic!("{options:?}: {why}"));
+        fs::remove_file(bench.path("image")).unwrap();
+    }
+}
+
+#[test]
+fn a_renamed_file_gets_its_last_name_back_and_no_other() {
+    let bench = Bench::new();
+    let image = made(&bench, &[]);
+    expect(0, &["mv", &image, "/dir/one", "/gone/moved"]);
+    expect(0, &["rm", &image, "/gone/moved"]);
+    let given = &json(&["undelete", "--json", &image, "--in-place"])[0];
+    assert_eq!(
+        (&given["restored"], &given["restored_links"]),
+        (&"/gone/moved".into(), &serde_json::Value::Null)
+    );
+    expect(1, &["stat", &image, "/dir/one"]);
+}
+
+#[test]
+fn attributes_in_blocks_of_their_own_come_back() {
+    let bench = Bench::new();
+    for options in [&["-m", "rmapbt=1"][..], &["-n", "parent=1"], &["-b", "size=1k"]] {
+        let image = made(&bench, options);
+        let value = |n: usize| ["a", "b", "c"][n % 3].repeat(n * n * 20 + 1);
+        for n in 0..40 {
+            let name = format!("user.attribute{n}");
+            expect(0, &["xattr", "set", &image, "/dir/one", &name, &value(n)]);
+        }
+        expect(0, &["rm", &image, "/dir/one"]);
+        let plan = expect(0, &["undelete", &image, "one", "--in-place", "--dry-run"]);
+        assert!(!plan.stderr.contains("attributes"), "{options:?}: {}", plan.stderr);
+        expect(0, &["undelete", &image, "one", "--in-place"]);
+        for n in 0..40 {
+            let name = format!("user.attribute{n}");
+            let got = expect(0, &["xattr", "get", &image, "/dir/one", &name]);
+            assert!(got.stdout.contains(&value(n)), "{options:?}: {name}: {}", got.stdout);
+        }
+        assert!(content(&image, "/dir/one") == bytes(70_000), "{options:?}");
+        verify::file(&bench.path("image")).unwrap_or_else(|why| panic!("{options:?}: {why}"));
+        fs::remove_file(bench.path("image")).unwrap();
+    }
+}
+
+#[test]
+fn files_that_were_given_back_are_not_listed_again() {
+    let bench = Bench::new();
+    let image = made(&bench, &[]);
+    // More inodes than chunks that stay: most of them are freed with their chunk.
+    let tree = bench.path("tree");
+    for dir in ["a", "b/c"] {
+        fs::create_dir_all(tree.join(dir)).unwrap();
+        for n in 0..150u32 {
+            fs::write(tree.join(format!("{dir}/{n}")), bytes(n * 7)).unwrap();
+        }
+        fs::write(tree.join(dir).join("empty"), []).unwrap();
+        std::os::unix::fs::symlink("target", tree.join(dir).join("link")).unwrap();
+    }
+    expect(0, &["put", &image, &shown(&tree), "/"]);
+    expect(0, &["rm", "-r", &image, "/tree"]);
+    let before = objects(&expect(0, &["undelete", "--json", &image])).len();
+    assert!(before > 300, "{before}");
+    let given = objects(&expect(0, &["undelete", "--json", &image, "--in-place"]));
+    let moved = given.iter().filter(|file| file["inode"] != file["restored_inode"]).count();
+    assert!(moved > 100, "only {moved} of {} got a new number", given.len());
+    let again = expect(1, &["undelete", &image]);
+    assert!(again.stdout.is_empty(), "{}", again.stdout);
+    assert!(again.stderr.contains("were given back before"), "{}", again.stderr);
+    // One that is removed again is found again.
+    expect(0, &["rm", &image, "/tree/a/149"]);
+    let found = objects(&expect(0, &["undelete", "--json", &image, "149"]));
+    let good = found.iter().filter(|file| file["confidence"] == "good").count();
+    assert_eq!(good, 1, "{found:?}");
+    verify::file(&bench.path("image")).expect("a sound volume");
+}
+
+#[test]
 fn a_file_without_its_old_place_goes_to_lost_found_under_a_name_that_tells() {
     let bench = Bench::new();
     let image = made(&bench, &[]);

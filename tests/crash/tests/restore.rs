@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_core::restore::RestoredName;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_crash::crash::WRITE_LOSSES;
 use xfskit_test_crash::run::{self, Run, Testbed};
@@ -81,7 +82,8 @@ fn give_back(base: Arc<dyn BlockDevice>) -> Run {
     for file in &files {
         testbed.step(|fs| {
             let _kept = keep(fs.volume(), &files);
-            restore(fs.volume(), file, dir, &file.names[0].name, now).expect("given back");
+            let name = RestoredName { dir, name: &file.names[0].name };
+            restore(fs.volume(), file, &[name], now).expect("given back");
         });
     }
     testbed.finish(false)

@@ -406,6 +406,9 @@ impl Mem {
                 self.enter(to, to_name, id);
                 self.moved(id, from, to);
                 self.moved(other, to, from);
+                if from != to {
+                    self.replaced_parents([id, other]);
+                }
                 return Ok(());
             }
             (Some(other), _) => match (self.is_dir(id), self.is_dir(other)) {
@@ -425,6 +428,15 @@ impl Mem {
         self.enter(to, to_name, id);
         self.moved(id, from, to);
         Ok(())
+    }
+
+    /// Forgets when the content of exchanged directories changed: their `..` just did.
+    fn replaced_parents(&mut self, ids: [Id; 2]) {
+        for id in ids {
+            if self.is_dir(id) {
+                self.nodes[id].mtime = None;
+            }
+        }
     }
 
     fn moved(&mut self, id: Id, from: Id, to: Id) {

@@ -2,8 +2,14 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`pair`] | both mounts, and what a program sees in each |
+//! | [`run`] | what a program saw, and what cannot be compared |
+//! | [`tree`] | the trees that are left, seen where they were made and on the volume |
+//! | [`pair`] | both mounts, and their comparison |
 //! | [`calls`] | random system calls |
+//! | [`users`] | calls by other users |
 
 pub mod calls;
 pub mod pair;
+pub mod run;
+pub mod tree;
+pub mod users;

@@ -8,6 +8,9 @@ use xfskit_test_support::need::{Need, needs};
 use xfskit_test_support::tools::Xfsprogs;
 use xfskit_test_support::{skip, verify};
 
+use crate::run::Run;
+use crate::tree;
+
 /// Size of the volumes.
 const SIZE: u64 = 1 << 30;
 
@@ -102,11 +105,13 @@ impl<'scratch> Served<'scratch> {
     }
 }
 
-/// Runs `program` in a directory of Linux' mount and of ours, and compares what it says.
+/// Runs `program` in Linux' mount of an empty volume and in ours, and compares what it says and
+/// what it leaves behind: the trees where they were made, the trees on the volumes, and how full
+/// these are.
 ///
 /// # Panics
 /// The two differ.
-pub fn same(options: &[&str], program: impl Fn(&Path) -> Vec<String>) {
+pub fn same<R: Into<Run>>(options: &[&str], program: impl Fn(&Path) -> R) {
     same_with(options, "allow_other,dev,suid", program);
 }
 
@@ -114,17 +119,24 @@ pub fn same(options: &[&str], program: impl Fn(&Path) -> Vec<String>) {
 ///
 /// # Panics
 /// The two differ.
-pub fn same_with(options: &[&str], mount: &str, program: impl Fn(&Path) -> Vec<String>) {
+pub fn same_with<R: Into<Run>>(options: &[&str], mount: &str, program: impl Fn(&Path) -> R) {
     let scratch = Scratch::new("mount");
     let linux = empty(&scratch, "linux.img", options);
     let by_linux = Mount::read_write(&linux, &scratch).expect("a mount by Linux");
-    let expected = program(by_linux.path());
+    let expected: Run = program(by_linux.path()).into();
+    let expected_live = tree::live(by_linux.path(), &expected.exempt);
     by_linux.unmount().expect("an unmount");
     let served = Served::new(empty(&scratch, "ours.img", options), &scratch, mount);
-    let found = program(served.path());
-    for (step, (expected, found)) in expected.iter().zip(&found).enumerate() {
-        assert_eq!(expected, found, "step {step}; left is Linux");
+    let found: Run = program(served.path()).into();
+    expected.assert_same(&found);
+    let found_live = tree::live(served.path(), &found.exempt);
+    expected_live.assert_same(&found_live, &expected, "the mounted trees");
+    let ours = served.end();
+    let mut linux = tree::on_disk(&linux, &scratch, &expected.exempt);
+    let mut ours = tree::on_disk(&ours, &scratch, &found.exempt);
+    if mount.contains("idmap=") {
+        linux.tree = tree::without_owners(linux.tree);
+        ours.tree = tree::without_owners(ours.tree);
     }
-    assert_eq!(expected.len(), found.len());
-    served.end();
+    linux.assert_same(&ours, &expected, "the trees on the volumes");
 }

@@ -1,6 +1,7 @@
 //! Tests of mounted volumes, in one program.
 
 mod fsx;
+mod limits;
 mod owners;
 mod semantics;
 mod traps;

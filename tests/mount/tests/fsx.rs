@@ -53,11 +53,21 @@ fn fsx_reads_what_it_wrote() {
         run.args(["-q", "-N", OPERATIONS, "-S", &seed.to_string(), "-f"]).arg(&settings);
         run.arg("-P").arg(scratch.path()).arg(served.path().join("file"));
         let output = run.output().expect("fsx");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "seed {seed}: {said}");
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let ended = output.status.success() || asks_for_nothing(&said);
+        assert!(ended, "seed {seed}: {}: {said}", output.status);
         if begun.elapsed() > TIME {
             break;
         }
     }
     served.end();
+}
+
+/// Returns true if fsx ended because it had called posix_fallocate(3) for no bytes, as some seeds
+/// do: that is EINVAL on every filesystem, and fsx takes it for a feature that is missing.
+fn asks_for_nothing(said: &str) -> bool {
+    let mut calls = said.lines().filter(|line| line.contains("POSIX_FALLOCATE"));
+    said.starts_with("Test file system does not support posix_fallocate")
+        && calls.next_back().is_some_and(|last| last.contains("(    0x0 bytes)"))
 }

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use xfskit_test_mount::calls::Calls;
 use xfskit_test_mount::pair::{Served, empty, possible, same_with};
+use xfskit_test_mount::users::acting;
 use xfskit_test_support::image::{Image, Mount, Scratch};
 use xfskit_test_support::skip;
 
@@ -20,18 +19,6 @@ const MAP: &str = "b:0:1000:1";
 const ACL: &str = "system.posix_acl_access";
 /// No id.
 const NONE: u32 = u32::MAX;
-
-/// Calls `with` as this user and group, in a thread of its own.
-fn acting<T: Send>(uid: u32, gid: u32, with: impl FnOnce() -> T + Send) -> T {
-    let run = move || {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        set_thread_groups(&[]).expect("no groups");
-        set_thread_res_gid(gid, gid, gid).expect("a group");
-        set_thread_res_uid(uid, uid, uid).expect("a user");
-        with()
-    };
-    std::thread::scope(|scope| scope.spawn(run).join().expect("a result"))
-}
 
 /// Makes files of several owners with a mount by Linux.
 fn filled<'scratch>(scratch: &'scratch Scratch, name: &str) -> Image<'scratch> {
@@ -223,7 +210,9 @@ fn random_system_calls_do_the_same_where_owners_are_mapped_both_ways() {
     }
     let swapped = ["0:0:1", "1:4:1", "2:3:1", "3:2:1", "4:1:1", "5:5:4294967290"];
     let map = swapped.map(|range| format!("idmap={range}")).join(",");
-    same_with(&[], &format!("allow_other,dev,suid,{map}"), |root| Calls::new(root, 7).make(4000));
+    same_with(&[], &format!("allow_other,dev,suid,{map}"), |root| {
+        Calls::new(root, 7).make(7, 4000)
+    });
 }
 
 /// Needs a mount(8) that makes idmapped mounts (util-linux 2.39).

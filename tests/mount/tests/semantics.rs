@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use xfskit_test_mount::calls::Calls;
 use xfskit_test_mount::pair::{possible, same};
-use xfskit_test_support::{fsxattr, skip};
+use xfskit_test_support::{fsxattr, random, skip};
 
 /// Calls of one run.
 const CALLS: usize = 6000;
@@ -19,8 +19,8 @@ fn random_system_calls_return_what_they_return_on_linux() {
         return;
     }
     let runs = if skip::long() { 50 } else { 3 };
-    for seed in 0..runs {
-        same(&[], |root| Calls::new(root, seed).make(CALLS));
+    for seed in random::seeds(0..runs) {
+        same(&[], |root| Calls::new(root, seed).make(seed, CALLS));
     }
 }
 
@@ -281,4 +281,66 @@ fn times_of_birth_are_seen_as_on_linux() {
         fs::write(&path, "more content").expect("written");
         vec![first, ask()]
     });
+}
+
+/// Overlays rename so: the old name stays, as the sign that a name below is gone.
+#[test]
+fn a_rename_leaves_a_whiteout_as_on_linux() {
+    use rustix::fs::RenameFlags;
+    if !possible() {
+        return;
+    }
+    let (acl, leave) = (an_acl(), RenameFlags::WHITEOUT);
+    same(&[], |root| {
+        let (plain, shared) = (root.join("plain"), root.join("shared"));
+        for dir in [&plain, &shared] {
+            fs::create_dir(dir).expect("a directory");
+        }
+        std::os::unix::fs::chown(&shared, Some(3), Some(77)).expect("chown");
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2775)).expect("setgid");
+        let default = "system.posix_acl_default";
+        rustix::fs::setxattr(&shared, default, &acl, XattrFlags::empty()).expect("an ACL");
+        let mut seen = Vec::new();
+        for dir in [&plain, &shared] {
+            for (name, to, flags) in [
+                ("file", "moved", leave),
+                ("over", "moved", leave),
+                ("kept", "moved", leave | RenameFlags::NOREPLACE),
+                ("new", "free", leave | RenameFlags::NOREPLACE),
+                ("swapped", "moved", leave | RenameFlags::EXCHANGE),
+            ] {
+                fs::write(dir.join(name), name).expect("a file");
+                let (from, to) = (dir.join(name), root.join(to));
+                let here = rustix::fs::CWD;
+                let renamed = rustix::fs::renameat_with(here, &from, here, &to, flags);
+                seen.push(format!("{name}: {renamed:?}, {}", node(&from)));
+            }
+            // A directory leaves one too, and a name that moves within its directory.
+            fs::create_dir(dir.join("below")).expect("a directory");
+            let here = rustix::fs::CWD;
+            let (from, to) = (dir.join("below"), dir.join("there"));
+            let renamed = rustix::fs::renameat_with(here, &from, here, &to, leave);
+            seen.push(format!("{renamed:?}, {}, {}", node(&from), node(dir)));
+            // The whiteout is a file as any other.
+            fs::write(dir.join("text"), "text").expect("a file");
+            seen.push(said("over it", fs::rename(dir.join("text"), &from)));
+        }
+        seen
+    });
+}
+
+/// Returns what stat(2) says of a name, and the names of its attributes.
+fn node(path: &Path) -> String {
+    let Ok(of) = rustix::fs::lstat(path) else { return "none".into() };
+    let mut names = [0; 200];
+    let len = rustix::fs::llistxattr(path, &mut names[..]).expect("names");
+    format!(
+        "mode {:o}, {} links, owner {} {}, device {}, {:?}",
+        of.st_mode,
+        of.st_nlink,
+        of.st_uid,
+        of.st_gid,
+        of.st_rdev,
+        names[..len].escape_ascii().to_string()
+    )
 }

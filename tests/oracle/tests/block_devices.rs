@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, Error, FileDevice, Holder, OpenMode};
 use xfskit_test_support::{Image, Need, Scratch, needs};
@@ -112,7 +113,7 @@ fn the_file_of_a_loop_device_opens_for_writing_only_after_detach() {
     run("umount", &[&point]);
     assert_eq!((writers, maker), ([true, true], true));
     assert_eq!(reader.expect("opens").size(), ByteLen(SIZE), "nothing was cut off");
-    open(image.path()).expect("opens when unmounted");
+    opens_soon(image.path());
 
     let (first, second) = (Loop::attach(image.path(), "512"), Loop::attach(image.path(), "512"));
     assert!(attached(open(image.path())), "attached, though not mounted");
@@ -120,9 +121,19 @@ fn the_file_of_a_loop_device_opens_for_writing_only_after_detach() {
     std::fs::remove_file(image.path()).expect("the first name goes");
     assert!(attached(open(&second_name)), "it is the file that counts, not its name");
     drop(second);
-    open(&first.0).expect("the only one left");
+    opens_soon(&first.0);
     let on_device = Loop::attach(&first.0, "512");
     assert!(attached(open(&first.0)), "a device behind another");
     drop((on_device, first));
-    open(&second_name).expect("opens when detached");
+    opens_soon(&second_name);
+}
+
+/// Opens `path` for writing. The kernel detaches a loop device when its last opener closes it, and
+/// another test's `mount` or `losetup` may be looking at it: a few seconds are waited for.
+fn opens_soon(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = FileDevice::open(path, OpenMode::ReadWrite) {
+        assert!(Instant::now() < deadline, "{}: {error}", path.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

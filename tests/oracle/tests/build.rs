@@ -85,11 +85,15 @@ fn shown(image: &Image, scratch: &Scratch) -> Manifest {
     manifest
 }
 
-/// Limits times to the range from 1901 to 2038.
+/// Limits times to the range from 1901 to 2038. As in Linux, the nearest time to one beyond has no
+/// nanoseconds.
 fn in_legacy_times(mut manifest: Manifest) -> Manifest {
     for entry in manifest.entries.values_mut() {
         for time in [&mut entry.atime, &mut entry.mtime] {
-            time.0 = time.0.clamp(-0x8000_0000, 0x7fff_ffff);
+            let nearest = time.0.clamp(-0x8000_0000, 0x7fff_ffff);
+            if nearest != time.0 {
+                *time = (nearest, 0);
+            }
         }
     }
     manifest

@@ -109,7 +109,18 @@ fn tree(root: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, dir.join("pipe"), fifo, 0o640.into(), 0).unwrap();
     let path = root.join("top/middle/attributes");
     fs::write(&path, bytes(9000)).unwrap();
-    rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).unwrap();
+    let flags = rustix::fs::XattrFlags::empty;
+    rustix::fs::setxattr(&path, "user.note", b"kept", flags()).unwrap();
+    // In a leaf, in several leaves, and with blocks of its own.
+    for (file, count, len) in [("file2", 8, 200), ("file3", 200, 90), ("file4", 2, 9000)] {
+        for n in 0..count {
+            let name = format!("user.attribute{n}");
+            rustix::fs::setxattr(dir.join(file), name, &bytes(len + n), flags()).unwrap();
+        }
+    }
+    for link in ["top/link", "top/middle/another", "top/middle/low/third"] {
+        fs::hard_link(dir.join("file5"), root.join(link)).unwrap();
+    }
     chown(&path, Some(12), Some(34)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4711)).unwrap();
 }
@@ -143,9 +154,13 @@ fn a_removed_tree_comes_back_in_place() {
             fs::remove_file(root.join("taken")).unwrap();
         });
         in_mount(&|root| fs::create_dir(root.join("taken")).unwrap());
-        let refused: Vec<_> =
-            restore(&image).into_iter().filter(|file| file.error.is_some()).collect();
+        let refused: Vec<_> = restore(&image)
+            .into_iter()
+            .filter(|file| file.error.is_some() || file.lost_attributes)
+            .collect();
         assert!(refused.is_empty(), "{name}: {refused:?}");
+        let (again, _) = undelete(&image, &scratch, "again");
+        assert!(again.is_empty(), "{name}: {again:?}");
         verify::volume(&image, &scratch).unwrap_or_else(|why| panic!("{name}: {why}"));
         let mount = Mount::read_only(&image, &scratch).expect("mount");
         let after = kernel::manifest(mount.path());

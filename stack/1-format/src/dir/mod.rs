@@ -10,9 +10,9 @@
 //! One fork holds three address spaces: data from 0, leaves and nodes from 32 GiB, the free index
 //! from 64 GiB. A directory block is `2^dirblklog` filesystem blocks, which need not be adjacent on
 //! the disk. The editors of the forms are [`sf_edit`], [`block_edit`], [`data_edit`], [`leaf_edit`]
-//! and [`free_edit`]. An entry never moves within the data space, whatever form the directory
-//! takes. Its position, divided by 8, is its [`DataPtr`], which hash leaves store and readers
-//! resume from.
+//! and [`free_edit`]; [`dead`] finds removed entries. An entry never moves within the data space,
+//! whatever form the directory takes. Its position, divided by 8, is its [`DataPtr`], which hash
+//! leaves store and readers resume from.
 
 use xfskit_units::{FileOff, Geometry, Ino};
 
@@ -24,6 +24,7 @@ use crate::layout::Layout;
 pub mod block_edit;
 pub mod data;
 pub mod data_edit;
+pub mod dead;
 pub mod free;
 pub mod free_edit;
 pub mod leaf;

@@ -426,8 +426,13 @@ impl Array {
         }
         self.is_optimal.store(false, Ordering::Release);
         if self.members[role].set_faulty() {
+            let member = self.members[role].name();
+            tracing::error!(%member, role, %error, "a member of the array failed");
             self.update_metadata(|metadata| metadata.fail(role))?;
             let taken = self.activate_spare(role)?;
+            if taken.is_some() {
+                tracing::warn!(role, "a spare takes the place of the member");
+            }
             self.spare_activated.fetch_or(taken.is_some(), Ordering::AcqRel);
         }
         Ok(())

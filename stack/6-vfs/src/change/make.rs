@@ -5,6 +5,7 @@ use xfskit_core::icore::{NewInode, Touch, inherited_flags, inherited_flags2};
 use xfskit_core::{Error as Core, Tx, TxInode};
 use xfskit_format::attr::{Namespace, acl};
 use xfskit_format::inode::{FileType, InodeFlags, InodeFlags2};
+use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
 use super::hold::Hold;
@@ -58,6 +59,13 @@ impl NewNode {
     pub fn usual(file_type: FileType) -> Self {
         let perm = if file_type == FileType::Directory { 0o777 } else { 0o666 };
         Self { mode: file_type.mode() | perm, umask: 0o022, ..Self::default() }
+    }
+
+    /// Returns the properties of a whiteout: what a rename of an overlay's layer leaves behind, as
+    /// the sign that the name is gone. As in Linux, it inherits no ACL.
+    pub fn whiteout() -> Self {
+        let mode = FileType::CharDevice.mode();
+        Self { mode, rdev: Some((0, 0)), brings_acls: true, ..Self::default() }
     }
 
     /// Sets owner and group.
@@ -170,8 +178,24 @@ impl Fs {
     }
 }
 
+/// Makes `new`, which is no directory, under the name that another inode of directory `parent` has
+/// until now. It inherits what a new file in `heir` would.
+pub(super) fn make_in_place(
+    tx: &mut Tx<'_>,
+    (parent, name): (TxInode, &[u8]),
+    heir: TxInode,
+    (new, file_type): (&NewNode, FileType),
+    now: Timestamp,
+) -> xfskit_core::Result<()> {
+    let inode = tx.ialloc(heir.ino, &core_of(tx, heir, new, file_type, 1, now))?;
+    fill(tx, parent, inode, new, file_type)?;
+    tx.dir_replace(parent, name, inode.ino, file_type)?;
+    named(tx, inode, parent, name)?;
+    inherit_acls(tx, heir, inode, new, file_type)
+}
+
 /// Refuses properties that are not valid, before anything is changed.
-fn check_new(new: &NewNode) -> Result<FileType> {
+pub(super) fn check_new(new: &NewNode) -> Result<FileType> {
     let no = |why| Err(Error::Core(Core::Limit(why)));
     let Some(file_type) = new.file_type() else { return no("a mode without a file type") };
     if (file_type == FileType::Symlink) != new.target.is_some() {
@@ -198,7 +222,7 @@ fn core_of(
     new: &NewNode,
     file_type: FileType,
     nlink: u32,
-    now: xfskit_format::timestamp::Timestamp,
+    now: Timestamp,
 ) -> NewInode {
     let parent = tx.core(parent);
     let is_dir = file_type == FileType::Directory;

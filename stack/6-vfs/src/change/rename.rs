@@ -7,6 +7,7 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
 use super::hold::Hold;
+use super::make::{NewNode, check_new, make_in_place};
 use super::{check_dir, check_name, renamed, take, unnamed};
 use crate::{Fs, Result};
 
@@ -29,6 +30,15 @@ struct End<'n> {
     name: &'n [u8],
 }
 
+/// A rename whose directories are held.
+struct Move<'n> {
+    source: End<'n>,
+    target: End<'n>,
+    /// Made under the old name, in place of a free one.
+    whiteout: Option<(&'n NewNode, FileType)>,
+    now: Timestamp,
+}
+
 impl Fs {
     /// Renames `from_name` in `from` to `to_name` in `to`.
     ///
@@ -42,6 +52,38 @@ impl Fs {
         to: Ino,
         to_name: &[u8],
         mode: RenameMode,
+    ) -> Result<()> {
+        self.move_name((from, from_name), (to, to_name), mode, None)
+    }
+
+    /// Renames as [`rename`](Self::rename) does, and makes `whiteout`, which is no directory, under
+    /// the old name. Both are one change. Two names of one inode are left alone.
+    ///
+    /// # Errors
+    /// As [`rename`](Self::rename) and [`make`](Self::make); [`Core::Limit`] for an exchange, which
+    /// leaves no name free.
+    pub fn rename_leaving(
+        &self,
+        from: Ino,
+        from_name: &[u8],
+        to: Ino,
+        to_name: &[u8],
+        mode: RenameMode,
+        whiteout: &NewNode,
+    ) -> Result<()> {
+        let file_type = check_new(whiteout)?;
+        if file_type == FileType::Directory || mode == RenameMode::Exchange {
+            return Err(Core::Limit("a rename leaves no directory, and an exchange nothing").into());
+        }
+        self.move_name((from, from_name), (to, to_name), mode, Some((whiteout, file_type)))
+    }
+
+    fn move_name(
+        &self,
+        (from, from_name): (Ino, &[u8]),
+        (to, to_name): (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<(&NewNode, FileType)>,
     ) -> Result<()> {
         check_name(from_name)?;
         check_name(to_name)?;
@@ -58,6 +100,7 @@ impl Fs {
             }
             let source = End { dir: from_dir, name: from_name };
             let target = End { dir: to_dir, name: to_name };
+            let change = Move { source, target, whiteout, now };
             let (ino, _) = tx.dir_lookup(from_dir, from_name)?.ok_or(Core::NoEntry)?;
             let there = tx.dir_lookup(to_dir, to_name)?.map(|(ino, _)| ino);
             match (there, mode) {
@@ -72,16 +115,16 @@ impl Fs {
                 Some(other) if mode == RenameMode::Exchange => {
                     not_among(other, &above_from)?;
                     let other = tx.iget(other)?;
-                    exchange(tx, source, inode, target, other, now)?;
+                    exchange(tx, &change, inode, other)?;
                     Ok(None)
                 }
                 Some(other) => {
                     let other = tx.iget(other)?;
-                    self.replace(tx, source, inode, target, other, now)
+                    self.replace(tx, &change, inode, other)
                 }
                 None => {
                     tx.dir_create(to_dir, to_name, ino, type_of(tx, inode))?;
-                    moved(tx, source, inode, target, now)?;
+                    moved(tx, &change, inode)?;
                     Ok(None)
                 }
             }
@@ -94,12 +137,11 @@ impl Fs {
     fn replace(
         &self,
         tx: &mut Tx<'_>,
-        source: End<'_>,
+        change: &Move<'_>,
         inode: TxInode,
-        target: End<'_>,
         other: TxInode,
-        now: Timestamp,
     ) -> xfskit_core::Result<Option<Hold<'_>>> {
+        let target = change.target;
         let (is_dir, was_dir) = (tx.core(inode).is_dir(), tx.core(other).is_dir());
         match (is_dir, was_dir) {
             (true, false) => return Err(Core::NotDirectory(other.ino)),
@@ -113,8 +155,8 @@ impl Fs {
             let links = tx.core(target.dir).nlink();
             tx.set_nlink(target.dir, links.saturating_sub(1))?;
         }
-        moved(tx, source, inode, target, now)?;
-        tx.touch(other, Touch::INODE, now);
+        moved(tx, change, inode)?;
+        tx.touch(other, Touch::INODE, change.now);
         self.drop_link(tx, other, if was_dir { 2 } else { 1 })
     }
 
@@ -148,16 +190,15 @@ fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
     Ok(())
 }
 
-/// Completes a move after the entry is at its new place: removes the old one, and updates links and
-/// parents.
-fn moved(
-    tx: &mut Tx<'_>,
-    source: End<'_>,
-    inode: TxInode,
-    target: End<'_>,
-    now: Timestamp,
-) -> xfskit_core::Result<()> {
-    tx.dir_remove(source.dir, source.name)?;
+/// Completes a move after the entry is at its new place: removes the old one or makes the whiteout,
+/// and updates links and parents.
+fn moved(tx: &mut Tx<'_>, change: &Move<'_>, inode: TxInode) -> xfskit_core::Result<()> {
+    let Move { source, target, whiteout, now } = *change;
+    match whiteout {
+        // XFS in Linux gives the whiteout the group of the target's directory.
+        Some(new) => make_in_place(tx, (source.dir, source.name), target.dir, new, now)?,
+        None => drop(tx.dir_remove(source.dir, source.name)?),
+    }
     reparent(tx, inode, source, target)?;
     for dir in [source.dir, target.dir] {
         tx.touch(dir, Touch::CONTENT, now);
@@ -186,12 +227,11 @@ fn reparent(
 /// Exchanges the two entries.
 fn exchange(
     tx: &mut Tx<'_>,
-    source: End<'_>,
+    change: &Move<'_>,
     inode: TxInode,
-    target: End<'_>,
     other: TxInode,
-    now: Timestamp,
 ) -> xfskit_core::Result<()> {
+    let Move { source, target, now, .. } = *change;
     tx.dir_replace(target.dir, target.name, inode.ino, type_of(tx, inode))?;
     tx.dir_replace(source.dir, source.name, other.ino, type_of(tx, other))?;
     reparent(tx, inode, source, target)?;
@@ -199,10 +239,20 @@ fn exchange(
     for dir in [source.dir, target.dir] {
         tx.touch(dir, Touch::CONTENT, now);
     }
-    for inode in [inode, other] {
-        tx.touch(inode, Touch::INODE, now);
-    }
+    touch_exchanged(tx, change, [inode, other]);
     Ok(())
+}
+
+/// Updates the times of two exchanged inodes as Linux does: a directory that got another parent has
+/// new content, its `..`. Without such a directory, neither inode has changed.
+fn touch_exchanged(tx: &mut Tx<'_>, change: &Move<'_>, inodes: [TxInode; 2]) {
+    let is_dir = inodes.map(|inode| tx.core(inode).is_dir());
+    if change.source.dir == change.target.dir || is_dir == [false; 2] {
+        return;
+    }
+    for (inode, is_dir) in inodes.into_iter().zip(is_dir) {
+        tx.touch(inode, if is_dir { Touch::CONTENT } else { Touch::INODE }, change.now);
+    }
 }
 
 fn type_of(tx: &Tx<'_>, inode: TxInode) -> FileType {

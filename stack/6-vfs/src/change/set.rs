@@ -49,6 +49,22 @@ pub struct SetAttr {
     pub cowextsize: Option<u32>,
 }
 
+/// Returns those of setuid and setgid in `mode`, of a file with the group `gid`, that go with a
+/// writer whose group is `group`.
+fn killed_bits(mode: u16, gid: u32, group: u32) -> u16 {
+    let setgid = mode & GROUP_RUNS != 0 || group != gid;
+    mode & (SETUID | if setgid { SETGID } else { 0 })
+}
+
+/// What [`Fs::drop_privileges`] did with setuid and setgid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Privileges {
+    /// One of them was removed.
+    pub removed: bool,
+    /// One of them is left.
+    pub left: bool,
+}
+
 impl Fs {
     /// Sets the attributes in `set` of inode `ino`, and its ctime. An ACL follows the permissions.
     ///
@@ -108,20 +124,18 @@ impl Fs {
     }
 
     /// Removes what gives a program the rights of its file, as Linux does when the file's content
-    /// or owner changes: its capabilities; with `bits` also setuid, and setgid of a file that its
-    /// group may run. Directories keep theirs. Returns true if setuid or setgid is left.
+    /// or owner changes: its capabilities; for a writer who may not keep them, of whom `group` is
+    /// the group, also setuid, and setgid of a file that its group may run or that has another
+    /// group. Directories keep theirs.
     ///
     /// # Errors
     /// As [`set_attr`](Self::set_attr).
-    pub fn drop_privileges(&self, ino: Ino, bits: bool) -> Result<bool> {
+    pub fn drop_privileges(&self, ino: Ino, group: Option<u32>) -> Result<Privileges> {
         let inode = self.inode(ino)?;
         let core = inode.core();
         if core.is_dir() {
-            return Ok(false);
+            return Ok(Privileges::default());
         }
-        let mode = core.mode();
-        let setgid = if mode & GROUP_RUNS != 0 { SETGID } else { 0 };
-        let privileges = mode & (SETUID | setgid);
         let has_attributes = core.anextents() > 0 || core.forkoff() > 0;
         if has_attributes && self.xattr(ino, CAPABILITY)?.is_some() {
             match self.remove_xattr(ino, CAPABILITY) {
@@ -129,12 +143,13 @@ impl Fs {
                 removed => removed?,
             }
         }
-        if bits && privileges != 0 {
-            let perm = Some((mode & !privileges) & PERM);
+        let mode = core.mode();
+        let gone = group.map_or(0, |group| killed_bits(mode, core.gid(), group));
+        if gone != 0 {
+            let perm = Some(mode & !gone & PERM);
             self.set_attr(ino, &SetAttr { perm, ..SetAttr::default() })?;
-            return Ok(false);
         }
-        Ok(privileges != 0)
+        Ok(Privileges { removed: gone != 0, left: mode & !gone & (SETUID | SETGID) != 0 })
     }
 
     /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`,

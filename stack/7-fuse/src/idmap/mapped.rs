@@ -1,5 +1,6 @@
 //! Operations with a map of owners before them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -97,8 +98,15 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.rmdir(dir, name)
     }
 
-    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Reply<()> {
-        self.operations.rename(from, to, mode)
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<&NewNode>,
+    ) -> Reply<()> {
+        let whiteout = whiteout.map(|new| self.new_node(new)).transpose()?;
+        self.operations.rename(from, to, mode, whiteout.as_ref())
     }
 
     fn read_link(&self, ino: Ino) -> Reply<Vec<u8>> {
@@ -109,11 +117,11 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.stat(ino).map(|stat| self.stat_shown(stat))
     }
 
-    fn change(&self, ino: Ino, changes: &Changes) -> Reply<Stat> {
+    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat> {
         let uid = changes.uid.map(|uid| self.user(uid)).transpose()?;
         let gid = changes.gid.map(|gid| self.group(gid)).transpose()?;
         let changes = Changes { uid, gid, ..*changes };
-        let changed = self.operations.change(ino, &changes);
+        let changed = self.operations.change(self.caller(caller), ino, &changes);
         changed.map(|stat| self.stat_shown(stat))
     }
 
@@ -121,8 +129,8 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.statfs()
     }
 
-    fn open(&self, ino: Ino, how: Open) -> Reply<()> {
-        self.operations.open(ino, how)
+    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()> {
+        self.operations.open(self.caller(caller), ino, how)
     }
 
     fn release(&self, ino: Ino) {
@@ -133,8 +141,15 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.read(ino, offset, size, done)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_bits: bool) -> Reply<()> {
-        self.operations.write(ino, offset, data, kill_bits)
+    fn write(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        kill_bits: bool,
+    ) -> Reply<()> {
+        self.operations.write(self.caller(caller), ino, offset, data, kill_bits)
     }
 
     fn fsync(&self, ino: Ino) -> Reply<()> {
@@ -145,8 +160,14 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.sync()
     }
 
-    fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()> {
-        self.operations.fallocate(ino, offset, len, how)
+    fn fallocate(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        range: Range<u64>,
+        how: Fallocate,
+    ) -> Reply<bool> {
+        self.operations.fallocate(self.caller(caller), ino, range, how)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Reply<u64> {

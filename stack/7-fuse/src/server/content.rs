@@ -1,17 +1,17 @@
 //! Operations on content.
 
 use std::cell::RefCell;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use xfskit_units::Ino;
-use xfskit_vfs::{self as vfs, AtEnd, FileHandle, FileReader, Fs, Seek};
+use xfskit_vfs::{self as vfs, AtEnd, FileHandle, FileReader, Fs, Privileges, Seek};
 
 use super::Server;
 use crate::nodes::{File, OpenFile};
-use crate::operations::{Fallocate, Node, Reply};
+use crate::operations::{Caller, Fallocate, Node, Reply};
 
 thread_local! {
     /// The buffer of this thread's reads.
@@ -48,19 +48,6 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         Ok(self.nodes.opened(ino, 0, file))
     }
 
-    /// Calls `with` with the open file, to change it.
-    fn change_file<T>(
-        &self,
-        ino: Ino,
-        with: impl FnOnce(&FileHandle<F>) -> vfs::Result<T>,
-    ) -> Reply<T> {
-        self.to_change()?;
-        match &self.file(ino)?.open {
-            OpenFile::Writable(handle) => self.changed(with(handle)),
-            OpenFile::ReadOnly(_) => Err(Errno::ROFS),
-        }
-    }
-
     pub(super) fn read_file(
         &self,
         ino: Ino,
@@ -94,24 +81,26 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        kill_bits: bool,
+        group: Option<u32>,
     ) -> Reply<()> {
         self.to_change()?;
+        self.may_write(ino)?;
         let file = self.file(ino)?;
         let OpenFile::Writable(handle) = &file.open else { return Err(Errno::ROFS) };
-        self.kill_privileges(ino, &file.plain, kill_bits)?;
-        self.changed(handle.write(offset, data))
+        self.kill_privileges(ino, &file.plain, group)?;
+        self.content_changed(handle.write(offset, data))
     }
 
-    /// Removes capabilities, and with `bits` setuid and setgid, before a change of content. `plain`
-    /// says that there are none.
-    pub(super) fn kill_privileges(&self, ino: Ino, plain: &AtomicBool, bits: bool) -> Reply<()> {
+    /// Removes capabilities before a change of content, and with the `group` of a writer who may
+    /// not keep them setuid and setgid. `plain` says that there are none. Returns true if one of
+    /// the two bits was removed.
+    fn kill_privileges(&self, ino: Ino, plain: &AtomicBool, group: Option<u32>) -> Reply<bool> {
         if plain.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(false);
         }
-        let left = self.reply(self.fs.drop_privileges(ino, bits))?;
+        let Privileges { removed, left } = self.reply(self.fs.drop_privileges(ino, group))?;
         plain.store(!left, Ordering::Release);
-        Ok(())
+        Ok(removed)
     }
 
     /// Opens a node that was just made; it is forgotten if that fails.
@@ -128,11 +117,11 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         }
     }
 
-    pub(super) fn truncate_file(&self, ino: Ino, size: u64, kill_bits: bool) -> Reply<()> {
+    pub(super) fn truncate_file(&self, ino: Ino, size: u64, group: Option<u32>) -> Reply<()> {
         self.to_change()?;
         let file = self.file(ino)?;
         let OpenFile::Writable(handle) = &file.open else { return Err(Errno::ROFS) };
-        self.kill_privileges(ino, &file.plain, kill_bits)?;
+        self.kill_privileges(ino, &file.plain, group)?;
         self.changed(handle.truncate(size))
     }
 
@@ -146,13 +135,27 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         }
     }
 
-    pub(super) fn allocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()> {
-        let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
-        self.change_file(ino, |handle| match how {
-            Fallocate::Allocate { keep_size } => handle.preallocate(offset..end, keep_size),
-            Fallocate::Zero { keep_size } => handle.zero(offset..end, keep_size),
-            Fallocate::Punch => handle.punch(offset..end),
-        })
+    /// The kernel leaves setuid and setgid to the server, as with all changes (HANDLE_KILLPRIV_V2),
+    /// but here without a flag.
+    pub(super) fn allocate(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        range: Range<u64>,
+        how: Fallocate,
+    ) -> Reply<bool> {
+        self.to_change()?;
+        self.may_write(ino)?;
+        let file = self.file(ino)?;
+        let OpenFile::Writable(handle) = &file.open else { return Err(Errno::ROFS) };
+        let group = (!caller.is_root()).then_some(caller.gid);
+        let removed = self.kill_privileges(ino, &file.plain, group)?;
+        self.content_changed(match how {
+            Fallocate::Allocate { keep_size } => handle.preallocate(range, keep_size),
+            Fallocate::Zero { keep_size } => handle.zero(range, keep_size),
+            Fallocate::Punch => handle.punch(range),
+        })?;
+        Ok(removed)
     }
 
     pub(super) fn seek_file(&self, ino: Ino, offset: u64, what: Seek) -> Reply<u64> {
@@ -196,17 +199,18 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         from: (Ino, u64),
         to: (Ino, u64),
         len: u64,
-        kill_bits: bool,
+        group: Option<u32>,
     ) -> Reply<u64> {
         self.to_change()?;
+        self.may_write(to.0)?;
         let (source, target) = (self.file(from.0)?, self.file(to.0)?);
         let (OpenFile::Writable(from_file), OpenFile::Writable(to_file)) =
             (&source.open, &target.open)
         else {
             return Err(Errno::ROFS);
         };
-        self.kill_privileges(to.0, &target.plain, kill_bits)?;
+        self.kill_privileges(to.0, &target.plain, group)?;
         let end = from.1.saturating_add(len);
-        self.changed(to_file.copy_range(to.1, from_file, from.1..end))
+        self.content_changed(to_file.copy_range(to.1, from_file, from.1..end))
     }
 }

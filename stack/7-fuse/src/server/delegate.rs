@@ -1,6 +1,6 @@
 //! The operations, each in the module that it belongs to.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 
 use xfskit_units::Ino;
@@ -57,8 +57,14 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.remove(dir, name, true)
     }
 
-    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Reply<()> {
-        self.rename_name(from, to, mode)
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<&NewNode>,
+    ) -> Reply<()> {
+        self.rename_name(from, to, mode, whiteout)
     }
 
     fn read_link(&self, ino: Ino) -> Reply<Vec<u8>> {
@@ -72,22 +78,22 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.reply(self.stat_of(ino))
     }
 
-    fn change(&self, ino: Ino, changes: &Changes) -> Reply<Stat> {
-        self.change_attributes(ino, changes)
+    fn change(&self, caller: Caller, ino: Ino, changes: &Changes) -> Reply<Stat> {
+        self.change_attributes(caller, ino, changes)
     }
 
     fn statfs(&self) -> Statfs {
         self.fs.statfs()
     }
 
-    fn open(&self, ino: Ino, how: Open) -> Reply<()> {
+    fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()> {
         self.may_open(ino, how)?;
         let file = self.open_file(ino)?;
         if how.write {
             file.may_be_dirty.store(true, Ordering::Relaxed);
         }
         if how.truncate
-            && let Err(error) = self.truncate_file(ino, 0, how.kill_bits)
+            && let Err(error) = self.truncate_file(ino, 0, how.kill_bits.then_some(caller.gid))
         {
             self.nodes.released(ino);
             return Err(error);
@@ -103,8 +109,15 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.read_file(ino, offset, size, done)
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_bits: bool) -> Reply<()> {
-        self.write_file(ino, offset, data, kill_bits)
+    fn write(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        kill_bits: bool,
+    ) -> Reply<()> {
+        self.write_file(ino, offset, data, kill_bits.then_some(caller.gid))
     }
 
     fn fsync(&self, ino: Ino) -> Reply<()> {
@@ -115,8 +128,14 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.reply(self.commit()).map(|_| ())
     }
 
-    fn fallocate(&self, ino: Ino, offset: u64, len: u64, how: Fallocate) -> Reply<()> {
-        self.allocate(ino, offset, len, how)
+    fn fallocate(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        range: Range<u64>,
+        how: Fallocate,
+    ) -> Reply<bool> {
+        self.allocate(caller, ino, range, how)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Reply<u64> {
@@ -124,7 +143,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
     }
 
     fn copy_range(&self, caller: Caller, from: (Ino, u64), to: (Ino, u64), len: u64) -> Reply<u64> {
-        self.copy(from, to, len, !caller.is_root())
+        self.copy(from, to, len, (!caller.is_root()).then_some(caller.gid))
     }
 
     fn list(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(&Listed) -> Room) -> Reply<()> {

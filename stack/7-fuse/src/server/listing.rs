@@ -51,7 +51,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         max: usize,
         mut each: impl FnMut(&[Listed]) -> Room,
     ) -> Reply<()> {
-        if cookie == 0 {
+        if cookie == 0 && !self.nodiratime {
             self.accessed(dir.ino());
         }
         let mut is_first = true;

@@ -27,11 +27,16 @@ const CAPABILITY: &[u8] = b"security.capability";
 const HINT_MAX: u32 = (1 << 21) - 1;
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
-    pub(super) fn change_attributes(&self, ino: Ino, changes: &Changes) -> Reply<Stat> {
+    pub(super) fn change_attributes(
+        &self,
+        caller: Caller,
+        ino: Ino,
+        changes: &Changes,
+    ) -> Reply<Stat> {
         self.to_change()?;
         self.may_change(ino, changes)?;
         if let Some(size) = changes.size {
-            self.truncate_file(ino, size, changes.kill_bits)?;
+            self.truncate_file(ino, size, changes.kill_bits.then_some(caller.gid))?;
         }
         let time = |time: SetTime| match time {
             SetTime::At(time) => time,
@@ -46,17 +51,32 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             ctime: changes.ctime,
             ..SetAttr::default()
         };
-        if set.uid.is_some() || set.gid.is_some() {
-            // The kernel leaves this to the server (HANDLE_KILLPRIV_V2).
-            self.reply(self.fs.drop_privileges(ino, true))?;
+        // chown(2) may leave both ids: the kernel then sends a ctime at most.
+        let only_ctime = SetAttr { ctime: set.ctime, ..SetAttr::default() };
+        let leaves_ids = changes.size.is_none() && set == only_ctime;
+        let is_chown = leaves_ids || set.uid.is_some() || set.gid.is_some();
+        if is_chown {
+            self.kill_for_chown(caller, ino, leaves_ids)?;
         }
-        if set != SetAttr::default() {
+        if is_chown || set != SetAttr::default() {
             self.changed(self.fs.set_attr(ino, &set))?;
         }
         if set.perm.is_some() {
             self.nodes.not_plain(ino);
         }
         self.reply(self.stat_of(ino))
+    }
+
+    /// Removes capabilities, setuid and setgid for chown(2): the kernel leaves them to the server
+    /// (HANDLE_KILLPRIV_V2). It has checked who may change ids. A change that leaves both comes
+    /// with a write, too, whose own request removes the bits; only the owner is taken by its word.
+    fn kill_for_chown(&self, caller: Caller, ino: Ino, leaves_ids: bool) -> Reply<()> {
+        let stat = self.reply(self.stat_of(ino))?;
+        if leaves_ids && !caller.is_root() && caller.uid != stat.uid {
+            return Ok(());
+        }
+        let group = if caller.is_root() { stat.gid } else { caller.gid };
+        self.reply(self.fs.drop_privileges(ino, Some(group))).map(|_| ())
     }
 
     pub(super) fn get_xattr(&self, ino: Ino, name: &[u8]) -> Reply<Vec<u8>> {
@@ -117,6 +137,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.to_change()?;
         self.may_change_xattrs(ino)?;
         match self.fs.remove_xattr(ino, name) {
+            // As in Linux, no ACL is what a removal of an ACL leaves.
+            Err(error) if is_missing(&error) && is_acl(name) => Ok(()),
             Err(error) if is_missing(&error) => Err(Errno::NODATA),
             Err(error) => Err(self.xattr_failed(&error)),
             removed => self.changed(removed),
@@ -251,6 +273,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
 /// that its change is one of the ACL.
 pub(crate) fn is_stored_acl(name: &[u8]) -> bool {
     ACLS.iter().any(|(_, on_disk)| *on_disk == name)
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    ACLS.iter().any(|(shown, _)| *shown == name)
 }
 
 fn is_missing(error: &vfs::Error) -> bool {

@@ -22,6 +22,7 @@ pub(crate) use metadata::is_stored_acl;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -33,7 +34,10 @@ use xfskit_vfs::{self as vfs, Fs, InodeHold, Stat};
 use crate::freeze::{Gate, Kept};
 use crate::nodes::Nodes;
 use crate::operations::{Node, Reply};
-use crate::options::{Atime, Options};
+use crate::options::{Atime, Durable, Options};
+
+/// Time without a full volume after which the next one is logged again.
+const FULL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The filesystem behind a mount.
 ///
@@ -44,9 +48,12 @@ pub struct Server<F: Deref<Target = Fs>> {
     root: Ino,
     nodes: Nodes<F>,
     atime: Atime,
+    /// Listings leave the atimes of directories alone.
+    nodiratime: bool,
     writable: bool,
-    /// Every change is durable before its operation ends (`-o sync`).
-    sync: bool,
+    durable: Durable,
+    /// Files are used without an OPEN (`-o no_open`).
+    no_open: bool,
     /// Something was changed since the last commit.
     changed: AtomicBool,
     gate: Gate,
@@ -54,6 +61,8 @@ pub struct Server<F: Deref<Target = Fs>> {
     unnamed: Kept<()>,
     /// The first failure of the device or the volume.
     first_failure: Mutex<Option<String>>,
+    /// When an operation found no space.
+    last_full: Mutex<Option<Instant>>,
 }
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
@@ -65,12 +74,15 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             root,
             nodes,
             atime: options.atime,
+            nodiratime: options.nodiratime,
             writable,
-            sync: options.sync,
+            durable: options.durable,
+            no_open: options.no_open,
             changed: AtomicBool::new(false),
             gate: Gate::default(),
             unnamed: Kept::default(),
             first_failure: Mutex::new(None),
+            last_full: Mutex::new(None),
             fs,
         }
     }
@@ -85,7 +97,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         if !self.writable || !self.changed.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
-        self.fs.sync().map(|()| true)
+        self.fs.sync().inspect_err(|error| self.keep_failure(error)).map(|()| true)
     }
 
     /// Returns the number of inodes that the kernel refers to.
@@ -105,14 +117,32 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.nodes.clear();
     }
 
-    /// Returns the errno of `error`, and keeps the first failure that is not the program's.
+    /// Returns the errno of `error`. Logs and keeps the first failure that is not the program's.
     fn failed(&self, error: &vfs::Error) -> Errno {
         let errno = Errno::from_raw_os_error(error.errno());
-        if matches!(errno, Errno::IO | Errno::UCLEAN) {
-            tracing::error!(%error, "an operation failed");
-            self.first_failure.lock().get_or_insert_with(|| error.to_string());
+        match errno {
+            Errno::IO | Errno::UCLEAN => {
+                tracing::error!(%error, "an operation failed");
+                self.keep_failure(error);
+            }
+            Errno::NOSPC if self.is_first_in_a_while() => {
+                tracing::warn!(%error, "an operation failed");
+            }
+            _ => {}
         }
         errno
+    }
+
+    fn keep_failure(&self, error: &vfs::Error) {
+        self.first_failure.lock().get_or_insert_with(|| error.to_string());
+    }
+
+    /// Returns true if the volume was not full for some time. Programs may try again and again.
+    fn is_first_in_a_while(&self) -> bool {
+        let (now, mut last) = (Instant::now(), self.last_full.lock());
+        let is_first = last.is_none_or(|last| now.duration_since(last) >= FULL_AGAIN);
+        *last = Some(now);
+        is_first
     }
 
     fn reply<T>(&self, result: vfs::Result<T>) -> Reply<T> {
@@ -124,12 +154,22 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         if self.writable { Ok(()) } else { Err(Errno::ROFS) }
     }
 
-    /// Records a change that was made, for the next commit, and makes it durable if the mount is
-    /// synchronous. A mark before the change could be taken by a commit that does not have it.
+    /// Records a change of names or attributes that was made, for the next commit, and makes it
+    /// durable if the mount is synchronous for these. A mark before the change could be taken by a
+    /// commit that does not have it.
     fn changed<T>(&self, result: vfs::Result<T>) -> Reply<T> {
+        self.changed_as(Durable::Names, result)
+    }
+
+    /// … a change of content.
+    fn content_changed<T>(&self, result: vfs::Result<T>) -> Reply<T> {
+        self.changed_as(Durable::Everything, result)
+    }
+
+    fn changed_as<T>(&self, kind: Durable, result: vfs::Result<T>) -> Reply<T> {
         self.changed.store(true, Ordering::Release);
         let value = self.reply(result)?;
-        if self.sync {
+        if self.durable >= kind {
             self.reply(self.fs.sync())?;
         }
         Ok(value)

@@ -63,6 +63,12 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.without(ino, if how.append && !how.truncate { FIXED } else { PROTECTED })
     }
 
+    /// Fails if the content cannot be changed, where no OPEN says so before. An append-only file
+    /// passes: the kernel sends whole pages, old bytes among them.
+    pub(super) fn may_write(&self, ino: Ino) -> Reply<()> {
+        if self.no_open { self.without(ino, FIXED) } else { Ok(()) }
+    }
+
     /// Fails if the attributes cannot be changed. Times can be set to now where a file can grow.
     pub(super) fn may_change(&self, ino: Ino, changes: &Changes) -> Reply<()> {
         let only_now = changes.perm.is_none()

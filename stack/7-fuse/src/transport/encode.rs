@@ -1,7 +1,8 @@
 //! Attributes, times, modes and device numbers, as the protocol has them.
 
 use xfskit_devfuse::message::{
-    Attr, AttrOut, CreateIn, EntryOut, Fattr, Fopen, OpenOut, SetattrIn, Statx, StatxOut, SxTime,
+    Attr, AttrOut, CreateIn, EntryOut, Fattr, Fopen, OpenOut, ROOT, SetattrIn, Statx, StatxOut,
+    SxTime,
 };
 use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
@@ -52,6 +53,11 @@ pub(super) fn entry(node: Option<&Node>) -> EntryOut {
         attr: attributes(stat),
         ..EntryOut::default()
     }
+}
+
+/// Returns the reply that names the root, which has no generation.
+pub(super) fn root_entry(node: &Node) -> EntryOut {
+    EntryOut { nodeid: ROOT, generation: 0, ..entry(Some(node)) }
 }
 
 pub(super) fn attr(stat: &Stat) -> AttrOut {

@@ -85,10 +85,16 @@ pub(crate) struct Transport<O> {
 }
 
 impl<O: Operations> Transport<O> {
-    pub(crate) fn new(operations: Arc<O>, statistics: Arc<Statistics>, options: &Options) -> Self {
+    /// Returns the transport of a mount that so many `threads` serve.
+    pub(crate) fn new(
+        operations: Arc<O>,
+        statistics: Arc<Statistics>,
+        options: &Options,
+        threads: usize,
+    ) -> Self {
         let busy_poll = options.busy_poll.unwrap_or(BUSY_POLL);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let (no_open, watch) = (options.no_open, Watch::new(processors.div_ceil(2)));
+        let (no_open, watch) = (options.no_open, Watch::new(threads, processors.div_ceil(2)));
         let kept = Kept::default();
         Self { operations, statistics, no_open, busy_poll, watch, kept }
     }

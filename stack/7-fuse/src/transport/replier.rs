@@ -110,7 +110,7 @@ impl Replier<'_> {
 
     pub(super) fn init(self, init: &InitIn, wishes: &Wishes) -> io::Result<()> {
         let offered = init::offered(init);
-        tracing::info!(missing = ?wishes.features.difference(offered), "features of the kernel");
+        tracing::debug!(missing = ?wishes.features.difference(offered), "features of the kernel");
         match init::reply(init, wishes) {
             Some(reply) => self.channel.reply_with(self.unique, &reply),
             None => self.fail(Errno::PROTO),

@@ -19,8 +19,9 @@ use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode};
 
 use super::encode::{self, mode_bits, permissions};
 use super::replier::Replier;
-use super::watch::Thread;
+use super::watch::{Expected, Thread};
 use super::{REQUEST, Transport, wishes};
+use crate::ioctl::Ioctl;
 use crate::operations::{Caller, Fallocate, Open, Operations, Reply, Room};
 use crate::server::is_stored_acl;
 use crate::statistics::Kind;
@@ -32,7 +33,7 @@ const COPY_MAX: u64 = 1 << 30;
 const LARGE: u32 = 128 << 10;
 /// Time that a request takes which waits for a disk, at least: more than it costs to wake another
 /// thread.
-const LONG: Duration = Duration::from_micros(60);
+const DISK: Duration = Duration::from_micros(60);
 
 /// Flags of open(2).
 const ACCESS: u32 = 3;
@@ -44,6 +45,7 @@ const XATTR_REPLACE: u32 = 2;
 /// Flags of renameat2(2).
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 /// Flags of fallocate(2).
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
@@ -71,7 +73,7 @@ impl<O: Operations> Transport<O> {
         buffer: &mut Buffer,
     ) -> io::Result<()> {
         while self.watch.take(thread) {
-            channel.look(self.busy_poll);
+            let queued = channel.look(self.busy_poll);
             let request = match channel.receive(buffer)? {
                 Received::Request(request) => request,
                 Received::Malformed(unique) => {
@@ -81,7 +83,7 @@ impl<O: Operations> Transport<O> {
                 Received::End => return Ok(()),
             };
             let more = self.watch.counts_backlog() && channel.is_ready();
-            self.watch.received(self.takes_long(&request.operation), more);
+            self.watch.received(self.expected(&request.operation), queued, more);
             let answered = self.pass(channel, request);
             self.watch.served();
             answered?;
@@ -89,14 +91,16 @@ impl<O: Operations> Transport<O> {
         Ok(())
     }
 
-    /// Returns true if other requests should not wait for this one: it is large, or others of its
-    /// kind have waited for a disk lately.
-    fn takes_long(&self, operation: &Operation<'_>) -> bool {
+    /// Returns how long the operation should take: by its size, and by others of its kind lately.
+    fn expected(&self, operation: &Operation<'_>) -> Expected {
         match operation {
-            Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => true,
-            Operation::Read(arg) if arg.size >= LARGE => true,
-            Operation::Write { arg, .. } if arg.size >= LARGE => true,
-            _ => kind(operation).is_some_and(|kind| self.statistics.recent(kind) >= LONG),
+            Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => Expected::Long,
+            Operation::Read(arg) if arg.size >= LARGE => Expected::Long,
+            Operation::Write { arg, .. } if arg.size >= LARGE => Expected::Long,
+            _ if kind(operation).is_some_and(|kind| self.statistics.recent(kind) >= DISK) => {
+                Expected::Disk
+            }
+            _ => Expected::Quick,
         }
     }
 
@@ -119,7 +123,7 @@ impl<O: Operations> Transport<O> {
         match request.operation {
             Operation::Init(init) => to.init(&init, &wishes(self.no_open)),
             Operation::Destroy => to.empty(Ok(())),
-            Operation::Lookup { name } => to.entry(of.lookup(ino, name).as_ref()),
+            Operation::Lookup { name } => self.look_up(to, ino, name),
             Operation::Forget(arg) => {
                 of.forget(ino, arg.nlookup);
                 Ok(())
@@ -130,7 +134,7 @@ impl<O: Operations> Transport<O> {
             }
             Operation::Getattr => to.attr(of.stat(ino)),
             Operation::Statx(_) => to.with(of.stat(ino).map(|stat| encode::statx(&stat))),
-            Operation::Setattr(arg) => to.attr(of.change(ino, &encode::changes(&arg))),
+            Operation::Setattr(arg) => to.attr(of.change(caller, ino, &encode::changes(&arg))),
             Operation::Readlink => to.bytes(of.read_link(ino)),
             Operation::Symlink { name, target } => {
                 self.make(to, ino, name, NewNode::symlink(target), caller)
@@ -149,14 +153,16 @@ impl<O: Operations> Transport<O> {
             Operation::Unlink { name } => to.empty(of.unlink(ino, name)),
             Operation::Rmdir { name } => to.empty(of.rmdir(ino, name)),
             Operation::Rename { arg, name, new_name } => {
-                to.empty(self.rename((ino, name), &arg, new_name))
+                to.empty(self.rename(caller, (ino, name), &arg, new_name))
             }
             Operation::Link { arg, name } => {
                 let linked = of.link(self.ino(arg.oldnodeid), ino, name);
                 to.entry(linked.map(Some).as_ref())
             }
             Operation::Open(_) if self.no_open => to.fail(Errno::NOSYS),
-            Operation::Open(arg) => to.with(of.open(ino, how(arg)).map(|()| encode::opened())),
+            Operation::Open(arg) => {
+                to.with(of.open(caller, ino, how(arg)).map(|()| encode::opened()))
+            }
             Operation::Create { arg, name } => {
                 to.created(of.create(ino, name, &owned(&arg, caller)))
             }
@@ -168,12 +174,12 @@ impl<O: Operations> Transport<O> {
             Operation::Read(arg) => self.read(to, ino, &arg),
             Operation::Write { arg, data } => {
                 let kill_bits = arg.write_flags & WRITE_KILL_SUIDGID != 0;
-                let written = of.write(ino, arg.offset, data, kill_bits);
+                let written = of.write(caller, ino, arg.offset, data, kill_bits);
                 to.with(written.map(|()| WriteOut { size: arg.size, padding: 0 }))
             }
             Operation::Fsync | Operation::Fsyncdir => to.empty(of.fsync(ino)),
             Operation::Syncfs => to.empty(of.sync()),
-            Operation::Fallocate(arg) => to.empty(self.fallocate(ino, &arg)),
+            Operation::Fallocate(arg) => self.fallocate(to, caller, &request.header, &arg),
             Operation::Lseek(arg) => {
                 to.with(self.seek(ino, &arg).map(|offset| LseekOut { offset }))
             }
@@ -192,7 +198,13 @@ impl<O: Operations> Transport<O> {
                 forget_acl(channel, &request.header, name)
             }
             Operation::Ioctl { arg, argument } => {
-                to.ioctl(&arg, of.ioctl(caller, ino, arg.cmd, argument))
+                let done = of.ioctl(caller, ino, arg.cmd, argument);
+                // It has changed the ctime. The kernel keeps that of a directory until it is told;
+                // that of a file, whose writes it caches, is its own.
+                if done.is_ok() && Ioctl::from_command(arg.cmd).is_some_and(Ioctl::changes_inode) {
+                    channel.invalidate_attributes(request.header.nodeid)?;
+                }
+                to.ioctl(&arg, done)
             }
             // Directories have no state, and nothing happens at a close: the kernel is told not to
             // ask. A request that was interrupted ends as any other.
@@ -201,6 +213,19 @@ impl<O: Operations> Transport<O> {
             | Operation::Flush
             | Operation::Interrupt
             | Operation::Unknown(_) => to.fail(Errno::NOSYS),
+        }
+    }
+
+    fn look_up(&self, to: Replier<'_>, dir: Ino, name: &[u8]) -> io::Result<()> {
+        let of = &self.operations;
+        match of.lookup(dir, name) {
+            // The parent of a directory that is opened by its handle. The kernel knows the root by
+            // a number of its own, and does not forget it.
+            Ok(Some(node)) if node.stat.ino == of.root() => {
+                of.forget(node.stat.ino, 1);
+                to.with(Ok(encode::root_entry(&node)))
+            }
+            found => to.entry(found.as_ref()),
         }
     }
 
@@ -217,14 +242,23 @@ impl<O: Operations> Transport<O> {
         to.entry(made.map(Some).as_ref())
     }
 
-    fn rename(&self, from: (Ino, &[u8]), arg: &Rename2In, new_name: &[u8]) -> Reply<()> {
-        let mode = match arg.flags {
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (Ino, &[u8]),
+        arg: &Rename2In,
+        new_name: &[u8],
+    ) -> Reply<()> {
+        let whiteout = (arg.flags & RENAME_WHITEOUT != 0)
+            .then(|| NewNode::whiteout().owner(caller.uid, caller.gid));
+        let mode = match arg.flags & !RENAME_WHITEOUT {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
-            RENAME_EXCHANGE => RenameMode::Exchange,
+            RENAME_EXCHANGE if whiteout.is_none() => RenameMode::Exchange,
             _ => return Err(Errno::INVAL),
         };
-        self.operations.rename(from, (self.ino(arg.newdir), new_name), mode)
+        let to = (self.ino(arg.newdir), new_name);
+        self.operations.rename(from, to, mode, whiteout.as_ref())
     }
 
     fn read(&self, to: Replier<'_>, ino: Ino, arg: &ReadIn) -> io::Result<()> {
@@ -240,15 +274,24 @@ impl<O: Operations> Transport<O> {
         }
     }
 
-    fn fallocate(&self, ino: Ino, arg: &FallocateIn) -> Reply<()> {
-        let keep_size = arg.mode & KEEP_SIZE != 0;
-        let how = match arg.mode & !KEEP_SIZE {
-            0 => Fallocate::Allocate { keep_size },
-            ZERO_RANGE => Fallocate::Zero { keep_size },
-            PUNCH_HOLE if keep_size => Fallocate::Punch,
-            _ => return Err(Errno::OPNOTSUPP),
+    fn fallocate(
+        &self,
+        to: Replier<'_>,
+        caller: Caller,
+        header: &InHeader,
+        arg: &FallocateIn,
+    ) -> io::Result<()> {
+        let allocate = || {
+            let end = arg.offset.checked_add(arg.length).ok_or(Errno::FBIG)?;
+            let (ino, how) = (self.ino(header.nodeid), how_to_allocate(arg.mode)?);
+            self.operations.fallocate(caller, ino, arg.offset..end, how)
         };
-        self.operations.fallocate(ino, arg.offset, arg.length, how)
+        let allocated = allocate();
+        if allocated == Ok(true) {
+            // Before the reply: the program may look at the mode next.
+            to.channel.invalidate_attributes(header.nodeid)?;
+        }
+        to.empty(allocated.map(|_| ()))
     }
 
     fn seek(&self, ino: Ino, arg: &LseekIn) -> Reply<u64> {
@@ -359,6 +402,16 @@ fn how(arg: OpenIn) -> Open {
         append: arg.flags & O_APPEND != 0,
         truncate: arg.flags & O_TRUNC != 0,
         kill_bits: arg.open_flags & OPEN_KILL_SUIDGID != 0,
+    }
+}
+
+fn how_to_allocate(mode: u32) -> Reply<Fallocate> {
+    let keep_size = mode & KEEP_SIZE != 0;
+    match mode & !KEEP_SIZE {
+        0 => Ok(Fallocate::Allocate { keep_size }),
+        ZERO_RANGE => Ok(Fallocate::Zero { keep_size }),
+        PUNCH_HOLE if keep_size => Ok(Fallocate::Punch),
+        _ => Err(Errno::OPNOTSUPP),
     }
 }
 

@@ -54,6 +54,18 @@ impl Samples {
 }
 
 impl Interval {
+    /// Converts the difference of a rate in percent to that of the time of its work.
+    #[must_use]
+    pub fn as_loss(self) -> Self {
+        let loss = |percent: f64| (1.0 / (1.0 + percent / 100.0) - 1.0) * 100.0;
+        Self {
+            middle: loss(self.middle),
+            low: loss(self.high),
+            high: loss(self.low),
+            turns: self.turns,
+        }
+    }
+
     /// Decides whether the figure is at most `limit`.
     pub fn at_most(&self, limit: f64) -> Decision {
         self.decide(self.high <= limit, self.low > limit)
@@ -143,6 +155,13 @@ mod tests {
             assert_eq!(decision, Decision::Undecided);
         }
         assert_eq!(none.range(|x| format!("{x:.1}")), "1.0");
+    }
+
+    #[test]
+    fn half_the_rate_is_twice_the_time() {
+        let lost = of(-50.0, 0.0, 9).as_loss();
+        assert!((lost.low.abs() < 1e-9) && (lost.high - 100.0).abs() < 1e-9, "{lost:?}");
+        assert!((lost.middle - 100.0 / 3.0).abs() < 1e-9, "{lost:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`usage`] | wall, user and system time of this process; peak memory |
 //! | [`phase`] | one piece of work on many threads that start together |
 //! | [`profile`] | functions in which the time is spent, by perf if it is installed |
+//! | [`short`] | measurements that are too short to mean anything |
 //! | [`share`] | parts of a whole, which are never larger than it; the meter of checksums |
 //! | [`together`] | the rate of threads that work at the same time, over wall time |
 //! | [`decision`] | what a run shows about a claim: the interval decides |
@@ -18,6 +19,7 @@ pub mod phase;
 pub mod profile;
 pub mod samples;
 pub mod share;
+pub mod short;
 pub mod together;
 pub mod usage;
 

@@ -40,6 +40,12 @@ pub struct Ratio {
 }
 
 impl Samples {
+    /// Returns the samples of no turn.
+    pub fn none() -> &'static Self {
+        static NONE: Samples = Samples { values: Vec::new() };
+        &NONE
+    }
+
     /// Adds the value of a turn.
     pub fn add(&mut self, value: f64) {
         self.values.push(value);

@@ -175,18 +175,19 @@ fn table(page: &mut String, table: &Table) {
     let mut footnotes = Footnotes::default();
     for row in &table.rows {
         let class = if row.source == Source::Measured { "" } else { " class=other" };
-        let _ = write!(page, "<tr{class}><th scope=row>{}</th>", escaped(&row.name));
+        // Beside the name, where a narrow page shows it too.
+        let mark = row.source.mark().map(|mark| format!(" <em>{mark}</em>")).unwrap_or_default();
+        let _ = write!(page, "<tr{class}><th scope=row>{}{mark}</th>", escaped(&row.name));
         for cell in &row.cells {
             let class = if matches!(cell, Cell::Text(_)) { " class=words" } else { "" };
             let _ = write!(page, "<td{class}>{}</td>", escaped(&cell.to_string()));
         }
-        let mark = row.source.mark().map(|mark| format!(" <em>{mark}</em>")).unwrap_or_default();
         let storage = if row.storage.chars().count() > PROVENANCE_MAX {
             format!("<sup>{}</sup>", footnotes.letter(&row.storage))
         } else {
             escaped(&row.storage)
         };
-        let _ = writeln!(page, "<td class=words>{storage}{mark}</td></tr>");
+        let _ = writeln!(page, "<td class=words>{storage}</td></tr>");
     }
     page.push_str("</tbody>\n</table></div>\n");
     for text in footnotes.0.clone() {
@@ -215,6 +216,8 @@ mod tests {
         assert_eq!(page.matches(long).count(), 1, "{page}");
         assert_eq!(page.matches("<sup>a</sup>").count(), 3, "two rows and the note: {page}");
         assert!(page.contains("<td class=words>memory</td>"), "{page}");
+        let marked = "<th scope=row>healthy <em>published, other hardware</em></th>";
+        assert!(page.contains(marked) && page.contains("<th scope=row>ours</th>"), "{page}");
     }
 
     #[test]

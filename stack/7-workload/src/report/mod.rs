@@ -84,6 +84,8 @@ pub enum Source {
     Measured,
     /// Published by others, on other hardware.
     Published,
+    /// Measured earlier in an emulated machine, for the direction only.
+    Emulated,
     /// Computed from measurements.
     Model,
 }
@@ -94,6 +96,7 @@ impl Source {
         match self {
             Self::Measured => None,
             Self::Published => Some("published, other hardware"),
+            Self::Emulated => Some("emulated, for the direction"),
             Self::Model => Some("a model, not measured"),
         }
     }
@@ -330,11 +333,16 @@ impl Report {
 }
 
 impl Plot {
-    /// Returns true if the plot shows more than the tables do: a line with two points, or two bars.
+    /// Returns true if the plot shows more than the tables do: a line with two points, or two bars,
+    /// and among them something of this run.
     pub fn has_shape(&self) -> bool {
         let finite = |line: &Line| {
             line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()).count()
         };
+        let is_own = |line: &Line| matches!(line.source, Source::Measured | Source::Model);
+        if !self.lines.iter().any(|line| is_own(line) && finite(line) > 0) {
+            return false;
+        }
         if self.x.names.is_empty() {
             return self.lines.iter().any(|line| finite(line) > 1);
         }
@@ -429,6 +437,9 @@ mod tests {
         let named = || Axis::named("step", vec!["a".into()]);
         assert!(!plot(named(), vec![line(&[(1.0, 2.0)])]).has_shape());
         assert!(plot(named(), vec![line(&[(1.0, 2.0)]), line(&[(1.0, 3.0)])]).has_shape());
+        let published = Line { source: Source::Published, ..line(&[(1.0, 2.0), (2.0, 2.0)]) };
+        assert!(!plot(linear(), vec![published.clone(), line(&[])]).has_shape(), "nothing of ours");
+        assert!(plot(linear(), vec![published, line(&[(1.0, 3.0)])]).has_shape());
     }
 
     #[test]

@@ -32,6 +32,15 @@ impl Frame {
     pub const NARROW: Self =
         Self { width: 400.0, height: 360.0, left: 64.0, bottom: 92.0, slanted: true };
 
+    /// Returns the frame without the room for slanted names, if the plot has none.
+    fn fitted(self, plot: &Plot) -> Self {
+        if !self.slanted || !plot.x.names.is_empty() {
+            return self;
+        }
+        let unused = self.bottom - Self::WIDE.bottom;
+        Self { height: self.height - unused, bottom: Self::WIDE.bottom, ..self }
+    }
+
     /// Returns the right end of the horizontal axis.
     fn right(&self) -> f64 {
         self.width - 16.0
@@ -50,6 +59,8 @@ const LEGEND: f64 = 20.0;
 /// Widths of a legend character, and of the marker with its gap.
 const CHARACTER: f64 = 6.6;
 const BEFORE: f64 = 28.0;
+/// Part of the range of a horizontal axis that is added at each end.
+const MARGIN: f64 = 0.04;
 /// Part of the distance between two names that their bars take together.
 const BARS: f64 = 0.76;
 const COLOURS: [&str; 8] =
@@ -60,11 +71,28 @@ struct Scale<'a> {
     axis: &'a Axis,
     min: f64,
     max: f64,
+    /// All ticks are whole numbers.
+    whole: bool,
     from: f64,
     to: f64,
 }
 
 impl<'a> Scale<'a> {
+    /// Creates the scale of a horizontal axis. A linear one covers the values without zero, and has
+    /// whole ticks if these are whole numbers: there is no turn 0, and none of 1.5.
+    fn across(axis: &'a Axis, values: &[f64], from: f64, to: f64) -> Self {
+        let scale = Self::new(axis, values.iter().copied(), from, to);
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let (min, max) =
+            (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+        // Without a range of its own, it is that from zero.
+        if !axis.names.is_empty() || axis.logarithmic || max <= min {
+            return scale;
+        }
+        let (margin, whole) = ((max - min) * MARGIN, finite().all(|value| value.fract() == 0.0));
+        Self { min: min - margin, max: max + margin, whole, ..scale }
+    }
+
     /// Creates a scale that covers all values. Linear scales include zero.
     fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let values = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
@@ -82,7 +110,7 @@ impl<'a> Scale<'a> {
         } else {
             (min, max) = (min.min(0.0), if max <= 0.0 { 1.0 } else { max * 1.05 });
         }
-        Self { axis, min, max, from, to }
+        Self { axis, min, max, whole: false, from, to }
     }
 
     /// Returns the position of `value` in the picture.
@@ -95,32 +123,42 @@ impl<'a> Scale<'a> {
         self.from + fraction * (self.to - self.from)
     }
 
-    /// Returns about five round numbers within the range.
+    /// Returns the positions of names, or some round numbers within the range.
     fn ticks(&self) -> Vec<f64> {
-        let mut ticks = Vec::new();
         if !self.axis.names.is_empty() {
-            ticks.extend((1..).take(self.axis.names.len()).map(f64::from));
-        } else if self.axis.logarithmic {
-            let decades = (self.max / self.min).log10();
-            let steps: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-            let mut decade = 10_f64.powf(self.min.log10().floor());
-            while decade <= self.max {
-                ticks.extend(steps.iter().map(|step| step * decade));
-                decade *= 10.0;
-            }
-        } else {
-            let rough = (self.max - self.min) / 5.0;
-            let power = 10_f64.powf(rough.log10().floor());
-            let step =
-                [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= rough).unwrap_or(10.0);
-            let step = step * power;
-            let mut number = (self.min / step).ceil();
-            while number * step <= self.max {
-                // Multiples instead of sums keep zero exact; adding 0.0 removes a negative sign of
-                // zero.
-                ticks.push(number * step + 0.0);
-                number += 1.0;
-            }
+            return (1..).take(self.axis.names.len()).map(f64::from).collect();
+        }
+        let decades = if self.axis.logarithmic { self.decades() } else { Vec::new() };
+        // A narrow range may lie between two steps of a decade.
+        if decades.len() < TICKS_MIN { self.round_numbers() } else { decades }
+    }
+
+    /// Returns the powers of ten within the range, and in a range of few of them also twice and
+    /// five times each.
+    fn decades(&self) -> Vec<f64> {
+        let steps: &[f64] =
+            if (self.max / self.min).log10() > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let (mut ticks, mut decade) = (Vec::new(), 10_f64.powf(self.min.log10().floor()));
+        while decade <= self.max {
+            ticks.extend(steps.iter().map(|step| step * decade));
+            decade *= 10.0;
+        }
+        ticks.retain(|tick| (self.min..=self.max).contains(tick));
+        ticks
+    }
+
+    /// Returns about five round numbers within the range, at equal distances.
+    fn round_numbers(&self) -> Vec<f64> {
+        let rough = (self.max - self.min) / 5.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= rough).unwrap_or(10.0);
+        let step = if self.whole { (step * power).max(1.0) } else { step * power };
+        let (mut ticks, mut number) = (Vec::new(), (self.min / step).ceil());
+        while number * step <= self.max {
+            // Multiples instead of sums keep zero exact; adding 0.0 removes a negative sign of
+            // zero.
+            ticks.push(number * step + 0.0);
+            number += 1.0;
         }
         ticks.retain(|tick| (self.min..=self.max).contains(tick));
         ticks
@@ -153,6 +191,9 @@ impl Scale<'_> {
     }
 }
 
+/// Fewer ticks than these do not show a scale.
+const TICKS_MIN: usize = 3;
+
 /// Decimals of an axis label, and most decimals if labels would be the same otherwise.
 const DIGITS: usize = 2;
 const DIGITS_MAX: usize = 9;
@@ -182,8 +223,10 @@ fn short_with(value: f64, decimals: usize) -> String {
 
 /// Formats the plot as an `svg` element. Values with names are bars, all others lines.
 pub fn plot(plot: &Plot, frame: Frame) -> String {
+    let frame = frame.fitted(plot);
     let points = || plot.lines.iter().flat_map(|line| &line.points);
-    let x = Scale::new(&plot.x, points().map(|p| p.0), frame.left, frame.right());
+    let across: Vec<f64> = points().map(|p| p.0).collect();
+    let x = Scale::across(&plot.x, &across, frame.left, frame.right());
     let mut y = Scale::new(&plot.y, points().map(|p| p.1), frame.base(), TOP);
     let bars = !plot.x.names.is_empty();
     if bars && plot.y.logarithmic {
@@ -251,10 +294,15 @@ fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>, frame: &Frame) {
     );
 }
 
+/// Returns the shape of the marker of line `n`. Lines of one colour have different ones.
+fn shape(n: usize) -> usize {
+    (n + n / COLOURS.len()) % 4
+}
+
 /// Returns the opening tag of the marker of line `n`.
 fn mark(n: usize, x: f64, y: f64) -> String {
     let colour = COLOURS[n % COLOURS.len()];
-    match n % 4 {
+    match shape(n) {
         0 => format!("<circle cx={x:.1} cy={y:.1} r=3.5 fill=\"{colour}\">"),
         1 => format!("<rect x={:.1} y={:.1} width=7 height=7 fill=\"{colour}\">", x - 3.5, y - 3.5),
         2 => format!("<path d=\"M{x:.1} {:.1}l4.5 8h-9z\" fill=\"{colour}\">", y - 5.0),
@@ -264,7 +312,7 @@ fn mark(n: usize, x: f64, y: f64) -> String {
 
 /// Returns the closing tag of the element that [`mark`] opens.
 fn mark_end(n: usize) -> &'static str {
-    match n % 4 {
+    match shape(n) {
         0 => "</circle>",
         1 => "</rect>",
         _ => "</path>",
@@ -284,7 +332,7 @@ fn draw_bars(
     let colour = COLOURS[n % COLOURS.len()];
     let fill = match line.source {
         Source::Measured => format!("fill=\"{colour}\""),
-        Source::Published | Source::Model => {
+        Source::Published | Source::Emulated | Source::Model => {
             format!(
                 "fill=\"{colour}\" fill-opacity=0.25 stroke=\"{colour}\" stroke-dasharray=\"4 3\""
             )
@@ -312,9 +360,13 @@ fn draw_bars(
 }
 
 fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
-    let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
-    let positions: Vec<(f64, f64, f64, f64)> =
-        finite.map(|&(a, b)| (x.position(a), y.position(b), a, b)).collect();
+    // A logarithmic axis has no zero.
+    let positions: Vec<(f64, f64, f64, f64)> = line
+        .points
+        .iter()
+        .map(|&(a, b)| (x.position(a), y.position(b), a, b))
+        .filter(|(x, y, ..)| x.is_finite() && y.is_finite())
+        .collect();
     let path: Vec<String> = positions.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
     let dash = if line.source == Source::Measured { "" } else { " stroke-dasharray=\"6 4\"" };
     let colour = COLOURS[n % COLOURS.len()];
@@ -340,6 +392,7 @@ fn legend_text(line: &Line) -> String {
     match line.source {
         Source::Measured => line.name.clone(),
         Source::Published => format!("{} (published)", line.name),
+        Source::Emulated => format!("{} (emulated)", line.name),
         Source::Model => format!("{} (model)", line.name),
     }
 }
@@ -374,97 +427,4 @@ fn legend(svg: &mut String, n: usize, line: &Line, legend_columns: usize, frame:
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_within_the_axis() {
-        let axis = Axis::linear("n");
-        assert_eq!(
-            Scale::new(&axis, [0.0, 97.0].into_iter(), 0.0, 1.0).ticks(),
-            [0.0, 50.0, 100.0]
-        );
-        let ticks = Scale::new(&axis, [-0.4, 0.9].into_iter(), 0.0, 1.0).ticks();
-        let shown: Vec<String> = ticks.into_iter().map(short).collect();
-        assert!(shown.contains(&"0".to_owned()) && shown.iter().all(|tick| tick.len() < 5));
-        let axis = Axis::logarithmic("n");
-        let ticks = Scale::new(&axis, [1.0, 8.0, 64.0].into_iter(), 0.0, 1.0).ticks();
-        assert_eq!(ticks, [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
-    }
-
-    #[test]
-    fn labels_of_different_ticks_differ() {
-        for most in [0.004, 0.021, 0.03, 0.9, 7.0, 10_100.0, 1_040_000.0] {
-            for axis in [Axis::linear("s"), Axis::logarithmic("s")] {
-                let scale = Scale::new(&axis, [most * 0.97, most].into_iter(), 0.0, 1.0);
-                let mut labels: Vec<String> =
-                    scale.labels().into_iter().map(|tick| tick.1).collect();
-                let all = labels.len();
-                labels.sort();
-                labels.dedup();
-                assert_eq!(labels.len(), all, "{most}: {labels:?}");
-            }
-        }
-        let axis = Axis::linear("s");
-        let labels = Scale::new(&axis, [0.021].into_iter(), 0.0, 1.0).labels();
-        let labels: Vec<&str> = labels.iter().map(|tick| tick.1.as_str()).collect();
-        assert_eq!(labels, ["0", "0.005", "0.01", "0.015", "0.02"]);
-    }
-
-    #[test]
-    fn categories_are_bars_that_no_line_joins() {
-        let line = |name: &str, source, points: &[(f64, f64)]| Line {
-            name: name.into(),
-            source,
-            points: points.to_vec(),
-        };
-        let mut bars = Plot {
-            title: "rates".into(),
-            x: Axis::named("step", vec!["create".into(), "rm".into()]),
-            y: Axis::logarithmic("1/s"),
-            lines: vec![
-                line("ours", Source::Measured, &[(1.0, 500.0), (2.0, f64::NAN)]),
-                line("theirs", Source::Published, &[(1.0, 40.0), (2.0, 20.0)]),
-            ],
-        };
-        for frame in [Frame::WIDE, Frame::NARROW] {
-            let svg = plot(&bars, frame);
-            assert!(!svg.contains("<polyline") && !svg.contains("NaN"), "{svg}");
-            assert_eq!(svg.matches("<title>").count(), 3);
-        }
-        bars.x = Axis::linear("threads");
-        assert_eq!(plot(&bars, Frame::WIDE).matches("<polyline").count(), 2);
-    }
-
-    #[test]
-    fn numbers_on_axes_are_short() {
-        let cases =
-            [(250_000.0, "250k"), (1.5e6, "1.5M"), (0.0, "0"), (0.25, "0.25"), (512.0, "512")];
-        for (value, shown) in cases {
-            assert_eq!(short(value), shown);
-        }
-    }
-
-    #[test]
-    fn names_replace_numbers_and_long_legends_use_one_column() {
-        let axis = Axis::named("step", vec!["create".into(), "a < b".into()]);
-        let scale = Scale::new(&axis, [1.0, 2.0].into_iter(), 0.0, 1.0);
-        assert_eq!(scale.ticks(), [1.0, 2.0]);
-        assert_eq!(scale.shown(2.0), "a &lt; b");
-        let line =
-            |name: &str| Line { name: name.into(), source: Source::Measured, points: vec![] };
-        let columns = |name: &str| legend_columns(&[line("set"), line(name)], &Frame::NARROW);
-        assert_eq!((columns("removed"), columns(&"a long name ".repeat(5))), (4, 1));
-    }
-
-    #[test]
-    fn an_empty_plot_is_valid() {
-        let empty = Plot {
-            title: "nothing".into(),
-            x: Axis::logarithmic("x"),
-            y: Axis::linear("y"),
-            lines: vec![Line { name: "none".into(), source: Source::Model, points: vec![] }],
-        };
-        assert!(!plot(&empty, Frame::WIDE).contains("NaN"));
-    }
-}
+mod tests;

@@ -32,7 +32,8 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
         .threads(args.threads)
         .phases(|phase, at| progress.show(phase, at))
         .cancel(stop.token());
-    let repair = repair.accept_loss(args.accept_loss).zero_log(args.zero_log);
+    let plan_only = args.dry_run || args.explain.is_some();
+    let repair = repair.accept_loss(args.accept_loss).zero_log(args.zero_log).plan_only(plan_only);
     let repair = args.memory.into_iter().fold(repair, xfskit::Repair::memory);
     let prepared = repair.prepare(name);
     drop(repair);
@@ -84,56 +85,69 @@ fn report(
             "clean": clean,
             "losses": plan.losses().count(),
             "left": prepared.left(),
+            "unaccounted": prepared.unaccounted(),
+            "unsupported": prepared.unsupported(),
             "written_bytes": written.map_or(0, |written| written.bytes),
             "undo_file": done.and_then(|(_, undo)| undo).filter(|_| written.is_some()),
         }));
     }
-    let mut text = steps(plan);
-    let _ = match done {
-        _ if plan.is_empty() => writeln!(text, "{name}: clean, nothing to repair"),
-        Some((written, undo)) => {
-            let bytes = show::human(written.map_or(0, |written| written.bytes));
-            let _ = writeln!(text, "{name}: repaired, {bytes} written");
-            match undo {
-                Some(undo) => {
-                    writeln!(text, "  `xfskit undo {} {name}` takes it back", undo.display())
-                }
-                None => Ok(()),
-            }
-        }
-        None if clean && prepared.needs_zero_log() => writeln!(
-            text,
-            "{name}: the journal is damaged; nothing was written\n  `xfskit repair --salvage DEST \
-             {name}` copies out what can be read; --zero-log --accept-loss all discards the rest of \
-             the journal, as the plan says, and repairs"
-        ),
-        None if clean && prepared.loses_too_much() => writeln!(
-            text,
-            "{name}: {} losses, which are not accepted; nothing was written\n  `xfskit get` copies \
-             out what can be read; --accept-loss all repairs all the same",
-            plan.losses().count()
-        ),
-        None if clean => {
-            writeln!(
-                text,
-                "{name}: can be repaired, {} to write; nothing was written",
-                show::human(prepared.bytes())
-            )
-        }
-        None => writeln!(
-            text,
-            "{name}: {} errors would remain; nothing was written\n  `xfskit repair --salvage \
-             DEST {name}` copies out what can be read; xfs_repair (`-n` first) may repair the rest",
-            prepared.after().errors + prepared.after().fatals
-        ),
-    };
-    out.raw(text.as_bytes())
+    out.raw(format!("{}{}", steps(plan), conclusion(name, prepared, done)).as_bytes())
+}
+
+/// Returns what became of the plan, in words.
+fn conclusion(
+    name: &str,
+    prepared: &PreparedRepair,
+    done: Option<(Option<Repaired>, Option<&Path>)>,
+) -> String {
+    let plan = prepared.plan();
+    if plan.is_empty() {
+        return format!("{name}: clean, nothing to repair\n");
+    }
+    if let Some((written, undo)) = done {
+        let bytes = show::human(written.map_or(0, |written| written.bytes));
+        let undo = undo.map_or(String::new(), |undo| {
+            format!("  `xfskit undo {} {name}` takes it back\n", undo.display())
+        });
+        return format!("{name}: repaired, {bytes} written\n{undo}");
+    }
+    if let Some((why, advice)) = why_not(name, prepared) {
+        return format!("{name}: {why}; nothing was written\n  {advice}\n");
+    }
+    let bytes = show::human(prepared.bytes());
+    format!("{name}: can be repaired, {bytes} to write; nothing was written\n")
+}
+
+/// Returns why the plan is not written, and what can be done; `None` if it can be written.
+fn why_not(name: &str, prepared: &PreparedRepair) -> Option<(String, String)> {
+    let salvage = format!("`xfskit repair --salvage DEST {name}` copies out what can be read");
+    let after = prepared.after();
+    Some(if let Some(feature) = prepared.unsupported() {
+        let why = format!("repairing a volume with {feature} is not written yet");
+        (why, format!("{salvage}; `xfs_repair` repairs it"))
+    } else if !prepared.unaccounted().is_empty() {
+        (prepared.unaccounted().to_string(), format!("{salvage}; please report it"))
+    } else if !prepared.is_clean() {
+        let why = format!("{} errors would remain", after.errors + after.fatals);
+        (why, format!("{salvage}; xfs_repair (`-n` first) may repair the rest"))
+    } else if prepared.needs_zero_log() {
+        let discard = "--zero-log --accept-loss all discards the rest of the journal, as the plan \
+                       says, and repairs";
+        ("the journal is damaged".to_owned(), format!("{salvage}; {discard}"))
+    } else if prepared.loses_too_much() {
+        let losses = prepared.plan().losses().count();
+        let advice = "`xfskit get` copies out what can be read; --accept-loss all repairs all the \
+                      same";
+        (format!("{losses} losses, which are not accepted"), advice.to_owned())
+    } else {
+        return None;
+    })
 }
 
 /// Returns the plan in words.
 fn steps(plan: &RepairPlan) -> String {
     let mut text = String::new();
-    for step in &plan.steps {
+    for step in plan.steps.iter().chain(&plan.unwritten) {
         let _ = writeln!(text, "{step}");
         for finding in step.findings.iter().take(SHOWN_MAX) {
             let _ = writeln!(text, "  {finding}");
@@ -154,7 +168,8 @@ fn steps(plan: &RepairPlan) -> String {
 /// Prints one step, with all of its findings.
 fn explain(plan: &RepairPlan, id: &str, out: &Out) -> Outcome {
     let Some(step) = plan.step(id) else {
-        let ids: Vec<&str> = plan.steps.iter().map(|step| &*step.id).collect();
+        let steps = plan.steps.iter().chain(&plan.unwritten);
+        let ids: Vec<&str> = steps.map(|step| &*step.id).collect();
         let known = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
         return Err(Failure::cannot(format!("{id}: the plan has no such step"))
             .hint(format!("Its steps: {known}")));

@@ -59,6 +59,11 @@ struct Object<'a> {
     restored: Option<Named<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     restored_inode: Option<u64>,
+    /// The other paths of a file with several links.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    restored_links: Vec<Named<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_attributes: Option<bool>,
 }
 
 /// The treatment of one file.
@@ -178,6 +183,9 @@ fn end(found: &RemovedFiles, out: &Out) -> ExitStatus {
     if found.unidentified > 0 {
         out.note(&format!("{} freed inodes have neither name nor content", found.unidentified));
     }
+    if found.given_back > 0 {
+        out.note(&format!("{} files that were given back before are left out", found.given_back));
+    }
     path::warn(&found.warnings, found.warnings_more, out);
     if found.files.is_empty() {
         out.note("no removed file was found");
@@ -224,6 +232,10 @@ fn print(file: &RemovedFile, done: Done<'_>, out: &Out) -> Result<(), Failure> {
     if let Some(error) = error {
         out.fault_at(&at, error.reason(), error.corruption());
     }
+    if matches!(done, Done::Restored(restored) if restored.lost_attributes) {
+        let text = "blocks of its extended attributes were used again: some are lost";
+        out.fault_at(&at, &Problem(text.into()), None);
+    }
     if matches!(done, Done::Copied(copy) if copy.to.is_some()) {
         for lost in &file.lost {
             let (start, end) = (lost.range.start, lost.range.end);
@@ -236,11 +248,17 @@ fn print(file: &RemovedFile, done: Done<'_>, out: &Out) -> Result<(), Failure> {
 
 /// Returns where a file is given back, for the end of its line.
 fn new_place(done: Done<'_>, out: &Out) -> Vec<u8> {
-    let Done::Restored(RestoredFile { path: Some(path), ino, .. }) = done else {
+    let Done::Restored(RestoredFile { path: Some(path), links, ino, .. }) = done else {
         return Vec::new();
     };
-    let number = ino.map(|ino| format!(" (inode {ino})")).unwrap_or_default();
-    [b"  -> ", &out.name(path.as_os_str().as_bytes())[..], number.as_bytes()].concat()
+    let mut text = b"  -> ".to_vec();
+    text.extend(out.name(path.as_os_str().as_bytes()));
+    for link in links {
+        text.extend_from_slice(b", ");
+        text.extend(out.name(link.as_os_str().as_bytes()));
+    }
+    text.extend(ino.map(|ino| format!(" (inode {ino})")).unwrap_or_default().bytes());
+    text
 }
 
 /// Returns the line of one file.
@@ -340,5 +358,8 @@ fn object<'a>(file: &'a RemovedFile, done: Done<'a>) -> Object<'a> {
             .and_then(|file| file.path.as_deref())
             .map(|path| named("restored", path)),
         restored_inode: restored.and_then(|file| file.ino),
+        restored_links: restored
+            .map_or(Vec::new(), |file| file.links.iter().map(|path| named("path", path)).collect()),
+        lost_attributes: restored.map(|file| file.lost_attributes),
     }
 }

@@ -385,7 +385,7 @@ pub(crate) struct Locks {
     #[serde(serialize_with = "as_seconds")]
     pub time: Option<Duration>,
     /// Number of processors of the model; may be repeated
-    #[arg(long, value_name = "NUMBER", default_values_t = [8, 16, 32, 64, 128, 256].map(|n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)))]
+    #[arg(long, value_name = "NUMBER", default_values = ["8", "16", "32", "64", "120", "256"])]
     pub processors: Vec<NonZeroUsize>,
     #[command(flatten)]
     #[serde(flatten)]

@@ -471,7 +471,7 @@ one.
 
 Examples:
   xfskit uuid disk.img
-  xfskit uuid copy.img generate          now now both can be mounted at once
+  xfskit uuid copy.img generate          now both can be mounted at once
   xfskit uuid disk.img 8f1c2c6e-54c5-4a0c-a1b5-1ea8b2ba6fd9
   xfskit uuid copy.img restore")]
 pub(crate) struct Uuid {

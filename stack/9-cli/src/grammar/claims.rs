@@ -13,7 +13,11 @@ command can measure many claims. After each run its figures are renewed in the f
 page that is made from the file (docs/claims.md). Programs of bench/ are expected beside xfskit
 itself: cargo build --release -p xfskit-cli -p xfskit-bench.
 
-Exit code 1: a figure misses its aim, or a command failed; its old figures stay.
+Before a run that needs an idle machine, the load is looked at. A machine that is not idle is
+waited for, up to two minutes; then the run is given up, with the figure and the processes that take
+the time. With --allow-busy it is measured, and its circumstances say that the machine was not idle.
+
+Exit code 1: a figure misses its aim, or a run failed or was given up; its old figures stay.
 
 Examples:
   xfskit bench claims --list                          the claims and their last figures
@@ -34,6 +38,9 @@ pub(crate) struct Claims {
     /// Make the page from the file; measure nothing
     #[arg(long, conflicts_with_all = ["list", "dry_run", "only"])]
     pub page: bool,
+    /// Measure also on a machine that is not idle what needs one; the circumstances then say so
+    #[arg(long, conflicts_with_all = ["list", "dry_run", "page"])]
+    pub allow_busy: bool,
     /// File of the claims
     #[arg(long, value_name = "FILE", default_value = "bench/claims.toml")]
     pub file: PathBuf,

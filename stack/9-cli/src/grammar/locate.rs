@@ -113,8 +113,9 @@ slashes too.
 that exists is replaced. Content on a realtime device is copied from --rtdev.
 
 --in-place gives good files back on TARGET itself, which must not be mounted: each in one
-transaction, with the blocks that it had, and its old number, owner, permissions and times. It gets
-its old name; if its directory is gone or the name is taken, the name lost+found/inode-N-NAME.
+transaction, with the blocks that it had, and its old number, owner, permissions, times and extended
+attributes. It gets all of its old names; if their directories are gone or the names are taken, the
+name lost+found/inode-N-NAME.
 Removed directories come before what was in them. The search ends before anything is written.
 --dry-run prints the new paths, and writes nothing.
 

@@ -103,7 +103,7 @@ expected value, the value found, and a stable id such as [agf.flcount].
 Examples:
   xfskit check disk.img
   xfskit check /mnt                    a volume that xfskit has mounted, in use
-  xfskit check --all disk.img          print print each finding, however often one repeats
+  xfskit check --all disk.img          print each finding, however often one repeats
   xfskit check --json disk.img | jq -r .check
   xfskit check --logdev log.img disk.img
   xfskit check --scrub md:a.img,b.img,c.img            also compare the members

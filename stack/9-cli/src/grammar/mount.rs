@@ -15,17 +15,21 @@ use super::name::Name;
 The mount is served by a process in the background (FUSE), by root or any user who has fusermount3.
 Its options are those of mount(8) for XFS, and of FUSE:
   ro, norecovery             change nothing; with norecovery do not even replay the journal
-  noatime, strictatime       never update times of access, or at each read [default: relatime]
-  sync, wsync                make every change durable at once [default: within 5 seconds, or with
-                             fsync(2); a plain FUSE mount does not hear sync(2)]
+  noatime, strictatime       never update times of access, or at each read that the kernel does not
+                             reply to from its cache [default: relatime]
+  nodiratime                 never update those of directories
+  sync                       make every change durable at once, writes to files too [default: with
+                             fsync(2), or some time later; a plain FUSE mount does not hear sync(2)]
+  wsync, dirsync             make changes of names and attributes durable at once
   discard                    give freed blocks back to the device, once they are free for good
   logbsize=, logbufs=        how the journal is written
   allow_other                give other users access, by permissions; root needs it for that too
   dev, suid, noexec          device files work, setuid works, programs do not run
-  no_open                    refuse OPEN, which saves a request for each open; atimes may be older
+  no_open                    refuse OPEN, which saves a request for each open; atimes may be older,
+                             and close fails where open does for files that are immutable
   threads=N                  number of threads that serve requests
   busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps; 0: never
-  idmap=, idle-timeout=, subdir=, logdev=, cache=, overlay=, force
+  idmap=, idle-timeout=, subdir=, logdev=, cache=, overlay=, log=, force
                              as the options of the command line with these names, for fstab
 
 Owners (--idmap) are mapped between the volume and the mount:
@@ -73,6 +77,10 @@ pub(crate) struct Mount {
     /// Unmount when nothing has used the mount for SECS seconds, at most twice that time
     #[arg(long, value_name = "SECS")]
     pub idle_timeout: Option<String>,
+    /// Append messages of the process to FILE [default: the system's log, or standard error with
+    /// --foreground]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// Ignore unknown options in -o
     #[arg(long, hide = true)]
     pub sloppy: bool,
@@ -102,7 +110,7 @@ impl Mount {
         let once = |is_given: bool| {
             if is_given { Err(format!("{name} is given twice")) } else { Ok(()) }
         };
-        if matches!(name, "overlay" | "logdev" | "subdir" | "cache") && value.is_empty() {
+        if matches!(name, "overlay" | "logdev" | "subdir" | "cache" | "log") && value.is_empty() {
             return Err(bad(&"a value is missing"));
         }
         match name {
@@ -115,6 +123,10 @@ impl Mount {
             "subdir" => {
                 once(self.subdir.is_some())?;
                 self.subdir = Some(value.into());
+            }
+            "log" => {
+                once(self.log.is_some())?;
+                self.log = Some(value.into());
             }
             "cache" => {
                 once(self.cache.cache.is_some())?;

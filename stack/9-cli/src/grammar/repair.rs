@@ -12,7 +12,8 @@ use crate::show::parse_size;
 ///
 /// The journal is replayed, and the repair is made in memory, without a write to the target. The
 /// plan is printed: what is done, on which evidence, and what is lost. It is written only if a
-/// second check finds the volume clean, with every file that it had.
+/// second check finds the volume clean, and every file that could be reached with the same extents,
+/// but those that the plan names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Superblocks, headers, free lists and btrees of groups, and all counters are made again from what the
@@ -20,6 +21,9 @@ files use; inodes, extent maps, directories and attributes from what can be read
 that no directory names gets its name back from its parent pointer, or one in lost+found. Where a
 file or a part of it is lost, the plan says so, and is written only with --accept-loss. Other damage
 is named, and nothing is written then: `xfskit get` copies out what can be read.
+
+Volumes of version 4, with a realtime device, metadata directories or an external log are not
+repaired yet: --dry-run prints what they need, and a repair is refused.
 
 A damaged journal is replayed up to its first damaged record. What follows is never replayed; the
 plan says what is lost with it, and is written only with --zero-log (xfs_repair: -L). A journal that

@@ -7,6 +7,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use xfskit_core::Volume;
@@ -17,9 +18,9 @@ use super::figures::{Figures, published_row};
 use super::{Column, Dbench, Options, Study, TABLE_NOTE, dbench_options, dbench_text, published};
 use crate::Driver;
 use crate::driver::Counters;
-use crate::measure::{Decision, Samples, interval_note};
+use crate::measure::{Decision, Samples, interval_note, short};
 use crate::program::dbench::{self, load::Load, tally::Outcome};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::testbed::Job;
 
 /// Inode sizes that dbench runs with, in bytes. The first one is the base of comparisons.
@@ -86,6 +87,10 @@ struct Measured {
     inode_size: u32,
     column: Option<Column>,
     rate: Samples,
+    /// Seconds that each rate was measured in.
+    seconds: Samples,
+    /// With less time than this there is no rate.
+    least: Duration,
     /// Journal bytes of an operation.
     journal: Samples,
     kept: [u64; 3],
@@ -97,7 +102,8 @@ pub(super) fn section(study: &mut Study<'_>, passes: u64, of: &Options) -> io::R
     let load = Load::parse(&text).map_err(io::Error::other)?;
     let left = Load::parse(without_removal(&text)).map_err(io::Error::other)?;
     let options = dbench_options(study.settings, passes);
-    let (mut figures, mut sizes) = (Figures::default(), Vec::new());
+    let (mut figures, mut sizes) = (Figures::of_threads(options.clients), Vec::new());
+    let least = short::time_min_here(options.clients);
     for turn in 0..study.settings.repetitions {
         for n in 0..INODE_SIZES.len() {
             let inode_size = INODE_SIZES[(n + turn) % INODE_SIZES.len()];
@@ -107,11 +113,13 @@ pub(super) fn section(study: &mut Study<'_>, passes: u64, of: &Options) -> io::R
             study.turn(&what, turn, &settings, |column, volume| {
                 let job = Dbench { load: &load, options: &options };
                 let (outcome, counters) = volume.run(&mut Counted(job))?;
-                figures.add(&rate_of(inode_size), 2, column, outcome.throughput());
+                let seconds = outcome.elapsed.as_secs_f64();
+                figures.add((&rate_of(inode_size), 2), column, outcome.throughput(), seconds);
                 let worst = outcome.all().max().as_secs_f64() * 1e3;
                 let latency = format!("inodes of {inode_size} bytes, worst latency (ms)");
-                figures.add(&latency, 3, column, worst);
+                figures.add((&latency, 3), column, worst, seconds);
                 let size = size_of(&mut sizes, inode_size, column);
+                size.least = least;
                 size.add(&outcome, &counters);
                 if turn == 0 {
                     let once = dbench::Options { loops: Some(1), ..options.clone() };
@@ -129,7 +137,10 @@ pub(super) fn section(study: &mut Study<'_>, passes: u64, of: &Options) -> io::R
         study.observer.result(size.to_json())?;
     }
     let mut section = Section::new("Checksums: dbench");
-    section.paragraph(sentence(&sizes));
+    section.answer = answer(&sizes);
+    if let Some((small, large)) = compared(&sizes) {
+        section.paragraph(reason(small, large));
+    }
     section.paragraph(format!(
         "{} clients repeat {described} {passes} times. Files have the attributes that a Samba server writes: {}. They fit into \
          inodes of 1024 bytes, and need a block of their own with inodes of 512; values of more than 255 bytes would need one \
@@ -158,7 +169,7 @@ fn order(name: &str) -> (u32, bool) {
 }
 
 /// Returns a load without the removal of everything at its end, so that files are left.
-fn without_removal(text: &str) -> &str {
+pub(super) fn without_removal(text: &str) -> &str {
     let mut text = text.trim_end();
     while let Some((rest, last)) = text.rsplit_once('\n')
         && last.starts_with("Deltree")
@@ -183,8 +194,14 @@ impl Measured {
     #[allow(clippy::cast_precision_loss)] // of a mean
     fn add(&mut self, outcome: &Outcome, counters: &Counters) {
         self.rate.add(outcome.throughput());
+        self.seconds.add_time(outcome.elapsed);
         let lines = outcome.all().lines.max(1);
         self.journal.add(counters.log_bytes as f64 / lines as f64);
+    }
+
+    /// Returns true if the turns were too short to have a rate.
+    fn is_too_short(&self) -> bool {
+        short::is_too_short(&self.seconds, self.least)
     }
 
     fn name(&self) -> String {
@@ -198,6 +215,7 @@ impl Measured {
             "column": self.column.map(Column::name),
             "inode_bytes": self.inode_size,
             "mb_per_second": self.rate,
+            "too_short": self.is_too_short(),
             "journal_bytes_per_operation": self.journal,
             "files_with_attributes_in_the_inode": in_inode,
             "files_with_attributes_in_blocks": in_blocks,
@@ -206,16 +224,42 @@ impl Measured {
     }
 }
 
-/// Describes whether larger inodes are faster with checksums, and why not if they are not.
-fn sentence(sizes: &[Measured]) -> String {
+/// Returns the figures with checksums of the smallest size of inodes and of the next one.
+fn compared(sizes: &[Measured]) -> Option<(&Measured, &Measured)> {
     let of = |inode_size| {
         let same =
             |size: &&Measured| size.inode_size == inode_size && size.column == Some(Column::Best);
         sizes.iter().find(same)
     };
-    let (Some(small), Some(large)) = (of(INODE_SIZES[0]), of(INODE_SIZES[1])) else {
-        return "dbench was not measured with both sizes of inodes.".into();
+    Some((of(INODE_SIZES[0])?, of(INODE_SIZES[1])?))
+}
+
+/// Returns the answer to whether larger inodes are faster.
+fn answer(sizes: &[Measured]) -> Option<Answer> {
+    let (small, large) = compared(sizes)?;
+    let of = |size: &Measured| {
+        format!("{} bytes {} MB/s", size.inode_size, Cell::Number(size.rate.median(), 0))
     };
+    let (verdict, figure) = if small.is_too_short() || large.is_too_short() {
+        (short::not_measured("the load"), String::new())
+    } else {
+        (sentence(small, large), format!("Inodes of {}, of {}.", of(small), of(large)))
+    };
+    let [narrow, _, wide, _] = published::DBENCH;
+    Some(Answer {
+        question: "Is a file server faster if inodes hold the attributes of their files?".into(),
+        verdict,
+        figure,
+        published: format!(
+            "inodes of 256 bytes {} MB/s, of 512 {} MB/s.",
+            Cell::Number(narrow.off, 0),
+            Cell::Number(wide.off, 0)
+        ),
+    })
+}
+
+/// Describes whether larger inodes are faster with checksums.
+fn sentence(small: &Measured, large: &Measured) -> String {
     let turns = large.rate.count().min(small.rate.count());
     let times = large.rate.paired_ratio_to(&small.rate).interval(turns);
     let range = format!("{} times", times.range(|times| format!("{times:.3}")));
@@ -224,17 +268,15 @@ fn sentence(sizes: &[Measured]) -> String {
         large.inode_size, times.middle, small.inode_size
     );
     let same = times.at_least(1.0 - SAME).and(times.at_most(1.0 + SAME));
-    let effect = if same == Decision::Shown {
-        format!("The published effect is absent: {claim} ({range}).")
-    } else {
-        times.above(1.0).sentence(
-            &format!("The published effect is shown: {claim}"),
-            &format!("The effect is the opposite of the published one: {claim}"),
-            &range,
-            turns,
-        )
-    };
-    format!("{effect} {}", reason(small, large))
+    if same == Decision::Shown {
+        return format!("The published effect is absent: {claim} ({range}).");
+    }
+    times.above(1.0).sentence(
+        &format!("The published effect is shown: {claim}"),
+        &format!("The effect is the opposite of the published one: {claim}"),
+        &range,
+        turns,
+    )
 }
 
 /// Describes where the attributes are, and what that costs.
@@ -275,11 +317,14 @@ fn table_of(sizes: &[Measured], storage: &str, turns: usize) -> Table {
         let base = sizes
             .iter()
             .find(|base| base.column == size.column && base.inode_size == INODE_SIZES[0]);
+        let is_short = |base: &&Measured| size.is_too_short() || base.is_too_short();
+        let base = base.filter(|base| !is_short(base));
         let ratio = base.map(|base| size.rate.paired_ratio_to(&base.rate));
+        let rate = if size.is_too_short() { f64::NAN } else { size.rate.median() };
         let [ratio, low, high] = ratio.map_or([f64::NAN; 3], |it| [it.ratio, it.low, it.high]);
         let [in_inode, in_blocks, without] = size.kept.map(Cell::Count);
         let cells = vec![
-            Cell::Number(size.rate.median(), 2),
+            Cell::Number(rate, 2),
             Cell::Number(ratio, 3),
             Cell::Number(low, 3),
             Cell::Number(high, 3),
@@ -295,6 +340,9 @@ fn table_of(sizes: &[Measured], storage: &str, turns: usize) -> Table {
         "Sizes and columns alternate within a turn. Each is an operation of the load. The files are those of one more pass in the \
          first turn, which does not remove them.",
     );
+    if let Some(short) = sizes.iter().find(|size| size.is_too_short()) {
+        table.note(short::note("a load", short.least));
+    }
     table.note(interval_note(turns));
     table
 }
@@ -302,7 +350,7 @@ fn table_of(sizes: &[Measured], storage: &str, turns: usize) -> Table {
 /// Plots the throughput by size, and the published one.
 fn plot(sizes: &[Measured]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
-    for size in sizes {
+    for size in sizes.iter().filter(|size| !size.is_too_short()) {
         let Some(column) = size.column else { continue };
         let point = (f64::from(size.inode_size), size.rate.median());
         match lines.iter_mut().find(|line| line.name == column.name()) {
@@ -340,6 +388,8 @@ mod tests {
             inode_size,
             column: Some(Column::Best),
             rate: samples(rates),
+            seconds: samples(&[1.0]),
+            least: short::STEP_MIN,
             journal: samples(&[100.0]),
             kept,
         }
@@ -347,23 +397,39 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_sentence_and_its_reason() {
-        let text = |large: &[f64]| {
-            let base = size(512, &[100.0, 101.0, 99.0, 100.0], [0, 40, 2]);
-            sentence(&[base, size(1024, large, [41, 0, 1])])
-        };
+        let base = || size(512, &[100.0, 101.0, 99.0, 100.0], [0, 40, 2]);
+        let text = |large: &[f64]| sentence(&base(), &size(1024, large, [41, 0, 1]));
         let shown = text(&[112.0, 113.0, 111.0, 112.0]);
         assert!(
             shown.starts_with("The published effect is shown") && shown.contains("1.12"),
             "{shown}"
         );
-        let kept = "41 of 41 keep their attributes in the inode with 1024 bytes, and 0 of 40";
-        assert!(shown.contains(kept), "{shown}");
         assert!(text(&[90.0, 91.0, 89.0, 90.0]).starts_with("The effect is the opposite"));
         assert!(text(&[100.0, 101.0, 99.0, 100.0]).starts_with("The published effect is absent"));
         assert!(text(&[120.0, 101.0, 80.0, 95.0]).starts_with("Not decided by this run"));
-        let one = sentence(&[size(512, &[100.0], [0; 3]), size(1024, &[120.0], [0; 3])]);
+        let one = sentence(&size(512, &[100.0], [0; 3]), &size(1024, &[120.0], [0; 3]));
         assert!(one.starts_with("Not decided by one turn: 1.200 times."), "{one}");
-        assert!(sentence(&[]).contains("not measured"));
+        let sizes = [base(), size(1024, &[112.0, 113.0, 111.0, 112.0], [41, 0, 1])];
+        let why = reason(&sizes[0], &sizes[1]);
+        let kept = "41 of 41 keep their attributes in the inode with 1024 bytes, and 0 of 40";
+        assert!(why.contains(kept), "{why}");
+        let answered = answer(&sizes).expect("an answer");
+        assert_eq!(answered.figure, "Inodes of 512 bytes 100 MB/s, of 1024 bytes 112 MB/s.");
+        assert_eq!(answered.published, "inodes of 256 bytes 1,098 MB/s, of 512 1,273 MB/s.");
+        assert!(answer(&[]).is_none());
+        let [small, large] = sizes;
+        let large = Measured { seconds: [0.009].into_iter().collect(), ..large };
+        let sizes = [small, large];
+        let short = answer(&sizes).expect("a question");
+        assert_eq!(short.verdict, "Not measured: the load was too short.");
+        assert_eq!(short.figure, "");
+        let table = table_of(&sizes, "memory", 4);
+        let shown = |row: usize| table.rows[row].cells[..2].iter().map(ToString::to_string);
+        assert_eq!(shown(0).collect::<Vec<_>>(), ["100.00", "1.000"]);
+        assert_eq!(shown(1).collect::<Vec<_>>(), ["–", "–"]);
+        assert!(table.notes.iter().any(|note| note.contains("a load of less than 10 ms")));
+        let lines = plot(&sizes).lines;
+        assert_eq!(lines[0].points, [(512.0, 100.0)], "and no point for 1024 bytes");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Figures without and with checksums, side by side.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Column, published};
-use crate::measure::{Interval, Samples};
+use crate::measure::{Interval, Samples, short};
 use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::Observer;
 
@@ -15,31 +17,60 @@ struct Figure {
     digits: u8,
     /// Samples in the order of [`Column::ALL`].
     columns: [Samples; 4],
+    /// Wall time in seconds that each of them was measured in.
+    seconds: [Samples; 4],
+    /// With less time than this there is no figure.
+    least: Duration,
 }
 
 /// All quantities of one program.
-#[derive(Debug, Default)]
-pub(super) struct Figures(Vec<Figure>);
+#[derive(Debug)]
+pub(super) struct Figures {
+    all: Vec<Figure>,
+    /// With less time than this there is no figure.
+    least: Duration,
+}
 
 impl Figures {
-    /// Adds the value of one turn.
-    pub(super) fn add(&mut self, name: &str, digits: u8, column: Column, value: f64) {
-        let at = self.0.iter().position(|figure| figure.name == name).unwrap_or_else(|| {
-            self.0.push(Figure { name: name.into(), digits, columns: Default::default() });
-            self.0.len() - 1
+    /// Starts the figures of this number of threads.
+    pub(super) fn of_threads(threads: usize) -> Self {
+        Self { all: Vec::new(), least: short::time_min_here(threads) }
+    }
+
+    /// Adds the value of one turn, which was measured in this number of seconds.
+    pub(super) fn add(
+        &mut self,
+        (name, digits): (&str, u8),
+        column: Column,
+        value: f64,
+        seconds: f64,
+    ) {
+        let at = self.all.iter().position(|figure| figure.name == name).unwrap_or_else(|| {
+            self.all.push(Figure::new(name, digits, self.least));
+            self.all.len() - 1
         });
-        self.0[at].columns[column as usize].add(value);
+        self.all[at].columns[column as usize].add(value);
+        self.all[at].seconds[column as usize].add(seconds);
+    }
+
+    fn find(&self, name: &str) -> Option<&Figure> {
+        self.all.iter().find(|figure| figure.name == name)
+    }
+
+    /// Returns true if a figure is missing because it was measured in too short a time.
+    pub(super) fn some_are_too_short(&self) -> bool {
+        self.all.iter().any(|figure| Column::ALL.iter().any(|column| figure.is_too_short(*column)))
     }
 
     /// Sorts the quantities by a key of their names.
     pub(super) fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&str) -> K) {
-        self.0.sort_by_key(|figure| key(&figure.name));
+        self.all.sort_by_key(|figure| key(&figure.name));
     }
 
-    /// Returns the difference with checksums in percent.
+    /// Returns the difference with checksums in percent; `None` if it was not measured, or in too
+    /// short a time.
     pub(super) fn difference(&self, name: &str) -> Option<Interval> {
-        let figure = self.0.iter().find(|figure| figure.name == name)?;
-        Some(figure.difference(Column::Best))
+        self.find(name)?.difference(Column::Best)
     }
 
     /// Formats the measured rows of the published table.
@@ -60,11 +91,10 @@ impl Figures {
                 ("difference as published", ""),
             ],
         );
-        for figure in &self.0 {
-            let median =
-                |column: Column| Cell::median(&figure.columns[column as usize], figure.digits);
-            let Interval { middle, low, high, .. } = figure.difference(Column::Best);
-            let of_table = figure.difference(Column::Table).middle;
+        for figure in &self.all {
+            let median = |column: Column| Cell::median(figure.long(column), figure.digits);
+            let [middle, low, high] = figure.percent(Column::Best);
+            let [of_table, ..] = figure.percent(Column::Table);
             let cells = vec![
                 median(Column::Off),
                 median(Column::Best),
@@ -74,49 +104,58 @@ impl Figures {
                 median(Column::Table),
                 Cell::Number(of_table, 1),
                 median(Column::Kernel),
-                Cell::Count(figure.columns[Column::Best as usize].count() as u64),
+                Cell::Count(figure.long(Column::Best).count() as u64),
                 Cell::None,
             ];
             table.row(&figure.name, storage, cells);
         }
+        if self.some_are_too_short() {
+            table.note(short::note("a measurement", self.least));
+        }
         table
     }
 
-    /// Plots the value of every turn of one quantity, a line for each column. Returns `None` if it
-    /// was not measured.
-    pub(super) fn turns(&self, name: &str, title: &str, unit: &str) -> Option<Plot> {
-        let figure = self.0.iter().find(|figure| figure.name == name)?;
-        let measured = |column: &Column| !figure.columns[*column as usize].values().is_empty();
+    /// Plots the time of every turn of a step, a line for each column, as microseconds of a file:
+    /// so the published times, which are of more files, stand beside them. Returns `None` if the
+    /// step was not measured.
+    pub(super) fn turns(&self, name: &str, step: &str, files: f64) -> Option<Plot> {
+        let figure = self.find(name)?;
+        let measured = |column: &Column| figure.long(*column).count() > 0;
+        let turns = |values: Samples| (1..).map(f64::from).zip(values.values().to_vec()).collect();
         let line = |column: Column| Line {
             name: column.name().into(),
             source: Source::Measured,
-            points: (1..)
-                .map(f64::from)
-                .zip(figure.columns[column as usize].values().iter().copied())
-                .collect(),
+            points: turns(figure.long(column).map(|seconds| seconds * 1e6 / files)),
         };
+        let mut lines: Vec<Line> = Column::ALL.into_iter().filter(measured).map(line).collect();
+        let count = lines.iter().map(|line| line.points.len()).max()?;
+        let pair = published::FS_MARK.iter().find(|pair| pair.name == name);
+        for (name, seconds) in pair.iter().flat_map(|pair| pair.sides()) {
+            let each = seconds * 1e6 / published::FS_MARK_FILES;
+            lines.push(Line {
+                name: format!("{}, {name}", published::SHORT_ON),
+                source: Source::Published,
+                points: turns(std::iter::repeat_n(each, count).collect()),
+            });
+        }
         Some(Plot {
-            title: title.into(),
+            title: format!("fs_mark, {step}: time of a file in each turn"),
             x: Axis::linear("turn"),
-            y: Axis::linear(unit),
-            lines: Column::ALL.into_iter().filter(measured).map(line).collect(),
+            y: Axis::linear("time of a file, µs"),
+            lines,
         })
     }
 
     /// Plots the difference of these quantities; each pair is a quantity and its label in the plot.
     pub(super) fn differences(&self, names: &[(String, &str)]) -> Plot {
-        let known: Vec<(&Figure, &str)> = names
-            .iter()
-            .filter_map(|(row, name)| {
-                Some((self.0.iter().find(|figure| figure.name == *row)?, *name))
-            })
-            .collect();
+        let known: Vec<(&Figure, &str)> =
+            names.iter().filter_map(|(row, name)| Some((self.find(row)?, *name))).collect();
         let line = |name: &str, column: Column| Line {
             name: name.into(),
             source: Source::Measured,
             points: (1..)
                 .map(f64::from)
-                .zip(known.iter().map(|(figure, _)| figure.difference(column).middle))
+                .zip(known.iter().map(|(figure, _)| figure.percent(column)[0]))
                 .collect(),
         };
         let pair = |name: &str| published::COMPILEBENCH.iter().find(|pair| pair.name == name);
@@ -147,9 +186,8 @@ impl Figures {
 
     /// Reports all quantities.
     pub(super) fn report(&self, program: &str, observer: &mut dyn Observer) -> std::io::Result<()> {
-        for figure in &self.0 {
+        for figure in &self.all {
             let [off, best, table, kernel] = &figure.columns;
-            let Interval { middle, low, high, .. } = figure.difference(Column::Best);
             observer.result(json!({ "checksum": {
                 "program": program,
                 "figure": figure.name,
@@ -158,7 +196,8 @@ impl Figures {
                 "routine": xfskit_crc::selected(),
                 "table": table,
                 "kernel": kernel,
-                "difference_percent": [middle, low, high],
+                "difference_percent": figure.percent(Column::Best),
+                "too_short": Column::ALL.map(|column| figure.is_too_short(column)),
             }}))?;
         }
         Ok(())
@@ -166,9 +205,36 @@ impl Figures {
 }
 
 impl Figure {
-    fn difference(&self, column: Column) -> Interval {
+    fn new(name: &str, digits: u8, least: Duration) -> Self {
+        let (columns, seconds) = Default::default();
+        Self { name: name.into(), digits, columns, seconds, least }
+    }
+
+    /// Returns true if a column was measured, but in too short a time.
+    fn is_too_short(&self, column: Column) -> bool {
+        let seconds = &self.seconds[column as usize];
+        seconds.count() > 0 && short::is_too_short(seconds, self.least)
+    }
+
+    /// Returns the turns of a column; none if they were too short.
+    fn long(&self, column: Column) -> &Samples {
+        if self.is_too_short(column) { Samples::none() } else { &self.columns[column as usize] }
+    }
+
+    /// Returns the difference to the figure without checksums in percent; `None` if one of the two
+    /// was too short.
+    fn difference(&self, column: Column) -> Option<Interval> {
+        if self.is_too_short(column) || self.is_too_short(Column::Off) {
+            return None;
+        }
         let [of, off] = [column, Column::Off].map(|column| &self.columns[column as usize]);
-        of.paired_ratio_to(off).percent(of.count().min(off.count()))
+        Some(of.paired_ratio_to(off).percent(of.count().min(off.count())))
+    }
+
+    /// Returns the difference and the ends of its interval; NaN without one.
+    fn percent(&self, column: Column) -> [f64; 3] {
+        let of = |it: Interval| [it.middle, it.low, it.high];
+        self.difference(column).map_or([f64::NAN; 3], of)
     }
 }
 
@@ -178,7 +244,7 @@ pub(super) fn emulated_rows(table: &mut Table) {
         let mut cells = vec![Cell::None, Cell::None];
         cells.extend(differences.map(|percent| Cell::Number(percent, 1)));
         cells.resize(table.columns.len(), Cell::None);
-        table.published(step, published::EMULATED_ON, cells);
+        table.push(step, published::EMULATED_ON, Source::Emulated, cells);
     }
 }
 

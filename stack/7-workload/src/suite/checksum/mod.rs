@@ -25,7 +25,7 @@ use std::io;
 use xfskit_crc::Skipping;
 
 use crate::Driver;
-use crate::measure::{Decision, interval_note};
+use crate::measure::{Decision, Interval, interval_note, short};
 use crate::program::compilebench;
 use crate::program::dbench::{self, load::Load, mix, tally::Outcome};
 use crate::report::{Answer, Cell, Section, Table};
@@ -293,7 +293,7 @@ impl Study<'_> {
     fn fs_mark(&mut self, files: u64) -> io::Result<Section> {
         let settings = self.settings;
         let plan = plan(settings, files);
-        let mut figures = Figures::default();
+        let mut figures = Figures::of_threads(plan.threads);
         self.turns("fs_mark", settings, |column, volume| {
             for step in STEPS {
                 let Some(done) = step::run(volume, step, &plan)? else { continue };
@@ -303,15 +303,15 @@ impl Study<'_> {
                     Step::Create => {
                         #[allow(clippy::cast_precision_loss)] // of a rate
                         let rate = done.operations.unwrap_or(0) as f64 / wall;
-                        figures.add(CREATE, 3, column, wall);
-                        figures.add(CREATE_PROCESSOR, 3, column, processor);
-                        figures.add("create, rate (1/s)", 0, column, rate);
+                        figures.add((CREATE, 3), column, wall, wall);
+                        figures.add((CREATE_PROCESSOR, 3), column, processor, wall);
+                        figures.add(("create, rate (1/s)", 0), column, rate, wall);
                     }
                     Step::Find => {
-                        figures.add(WALK, 3, column, wall);
-                        figures.add(WALK_PROCESSOR, 3, column, processor);
+                        figures.add((WALK, 3), column, wall, wall);
+                        figures.add((WALK_PROCESSOR, 3), column, processor, wall);
                     }
-                    _ => figures.add("unlink, time (s)", 3, column, wall),
+                    _ => figures.add(("unlink, time (s)", 3), column, wall, wall),
                 }
             }
             Ok(())
@@ -325,7 +325,7 @@ impl Study<'_> {
             plan.threads,
             Cell::Count(files),
         ));
-        section.answer = answer(&figures);
+        section.answer = Some(answer(&figures));
         section.paragraph(self.goal_text(&figures));
         let mut table = figures.table("Create, walk, unlink", &settings.testbed.storage());
         for pair in &published::FS_MARK {
@@ -335,12 +335,10 @@ impl Study<'_> {
         table.note(TABLE_NOTE);
         table.note(interval_note(self.settings.repetitions));
         section.tables.push(table);
-        for (row, title) in [(CREATE, "create"), (WALK, "walk")] {
-            section.plots.extend(figures.turns(
-                row,
-                &format!("fs_mark, {title}: time of each turn"),
-                "time, s",
-            ));
+        #[allow(clippy::cast_precision_loss)] // of a time
+        let all = (plan.threads as u64 * files) as f64;
+        for (row, step) in [(CREATE, "create"), (WALK, "walk")] {
+            section.plots.extend(figures.turns(row, step, all));
         }
         Ok(section)
     }
@@ -354,7 +352,9 @@ impl Study<'_> {
             (WALK_PROCESSOR, "walk, processor time"),
         ];
         let texts = rows.map(|(row, name)| {
-            let Some(difference) = figures.difference(row) else { return String::new() };
+            let Some(difference) = figures.difference(row) else {
+                return format!("{name}: not measured");
+            };
             let word = match difference.at_most(GOAL) {
                 Decision::Shown => "reached",
                 Decision::Refuted => "missed",
@@ -365,7 +365,7 @@ impl Study<'_> {
             format!("{name} {middle} ({range}): {word}")
         });
         format!(
-            "The goal is at most {GOAL} % more time with checksums. {}. {} turns.",
+            "The goal is at most {GOAL} % more time with checksums. {}. Turns: {}.",
             texts.join("; "),
             self.settings.repetitions,
         )
@@ -375,12 +375,12 @@ impl Study<'_> {
     fn compilebench(&mut self, runs: usize, options: &Options) -> io::Result<Section> {
         let Options { trees, tree_files, .. } = *options;
         let options = compilebench_options(self.settings, runs, options);
-        let mut figures = Figures::default();
+        let mut figures = Figures::of_threads(1);
         let settings = self.settings;
         self.turns("compilebench", settings, |column, volume| {
-            for (kind, mean) in means(&volume.run(&mut Compilebench(&options))?) {
+            for (kind, mean, seconds) in means(&volume.run(&mut Compilebench(&options))?) {
                 let digits = if kind.is_rate() { 2 } else { 3 };
-                figures.add(&row(kind), digits, column, mean);
+                figures.add((&row(kind), digits), column, mean, seconds);
             }
             Ok(())
         })?;
@@ -389,6 +389,7 @@ impl Study<'_> {
         figures.sort_by_key(|name| order.iter().position(|row| row == name));
         figures.report("compilebench", self.observer)?;
         let mut section = Section::new("Checksums: compilebench");
+        section.answer = trees_answer(&figures);
         section.paragraph(format!(
             "{trees} trees of {tree_files} files are created; then {runs} operations run on random trees, with cold caches. \
              The trees are generated from a seed after the figures of compilebench's own. The figure of a turn is the mean \
@@ -434,6 +435,7 @@ impl Study<'_> {
             self.observer.result(share.to_json())?;
         }
         let mut section = Section::new("Checksums: where the time goes");
+        section.answer = share::answer(&shares);
         section.paragraph(
             "Measured: separate turns timed every checksum with the processor's time stamp counter. The time includes reading \
              it, about 40 cycles for each checksum. Checksums and processor time are counted over the same interval.",
@@ -452,29 +454,74 @@ fn signed(percent: f64) -> String {
 }
 
 /// Returns the answer to the study's question, from the times of fs_mark.
-fn answer(figures: &Figures) -> Option<Answer> {
-    let [create, walk] = [figures.difference(CREATE)?, figures.difference(WALK)?];
-    let decision = create.at_most(GOAL).and(walk.at_most(GOAL));
-    let range = format!("create {}, walk {}", create.range(signed), walk.range(signed));
-    let verdict = decision.sentence(
-        &format!("At most {GOAL} % of the time"),
-        &format!("More than {GOAL} % of the time"),
-        &range,
-        create.turns,
-    );
+fn answer(figures: &Figures) -> Answer {
+    let (verdict, figure) = match (figures.difference(CREATE), figures.difference(WALK)) {
+        (Some(create), Some(walk)) => {
+            let range = format!("create {}, walk {}", create.range(signed), walk.range(signed));
+            let verdict = create.at_most(GOAL).and(walk.at_most(GOAL)).sentence(
+                &format!("At most {GOAL} % of the time"),
+                &format!("More than {GOAL} % of the time"),
+                &range,
+                create.turns,
+            );
+            let [create, walk] = [create, walk].map(|of| signed(of.middle));
+            (verdict, format!("Create {create}, walk {walk}."))
+        }
+        _ => (short::not_measured("a step"), String::new()),
+    };
     let [published_create, published_walk] =
         [CREATE, WALK].map(|row| published::FS_MARK.iter().find(|pair| pair.name == row));
     let percent =
         |pair: Option<&published::Pair>| pair.map_or(f64::NAN, published::Pair::difference_percent);
-    Some(Answer {
+    Answer {
         question: "What do checksums of metadata cost?".into(),
         verdict,
-        figure: format!("Create {}, walk {}.", signed(create.middle), signed(walk.middle)),
+        figure,
         published: format!(
             "create {:+.1} %, walk {:+.1} %.",
             percent(published_create),
             percent(published_walk)
         ),
+    }
+}
+
+/// Returns the answer about work on source trees: that of the operation that loses most.
+fn trees_answer(figures: &Figures) -> Option<Answer> {
+    let slower = |kind: compilebench::Kind| {
+        let difference = figures.difference(&row(kind))?;
+        let cost = if kind.is_rate() { difference.as_loss() } else { difference };
+        Some((kind.name(), cost))
+    };
+    let costs: Vec<(&str, Interval)> =
+        compilebench::Kind::ALL.into_iter().filter_map(slower).collect();
+    let dearest = costs.iter().max_by(|a, b| a.1.middle.total_cmp(&b.1.middle));
+    let decision = costs.iter().map(|(_, cost)| cost.at_most(GOAL)).reduce(Decision::and);
+    let those = if figures.some_are_too_short() { "long " } else { "" };
+    let (verdict, figure) = match dearest.zip(decision) {
+        Some(((dearest, most), decision)) => (
+            decision.sentence(
+                &format!("At most {GOAL} % in every {those}operation"),
+                &format!("More than {GOAL} % in some operations"),
+                &format!("{dearest} {}", most.range(signed)),
+                most.turns,
+            ),
+            format!("The most, {dearest}: {}.", signed(most.middle)),
+        ),
+        None => (short::not_measured("every operation"), String::new()),
+    };
+    let published = published::COMPILEBENCH.iter().map(|pair| {
+        let rate = pair.name.ends_with("(MB/s)");
+        (
+            pair.name,
+            if rate { (pair.off / pair.on - 1.0) * 100.0 } else { pair.difference_percent() },
+        )
+    });
+    let (name, percent) = published.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Answer {
+        question: "How much longer does work on source trees take with checksums?".into(),
+        verdict,
+        figure,
+        published: format!("the most, {name}: {}.", signed(percent)),
     })
 }
 
@@ -488,13 +535,15 @@ fn row(kind: compilebench::Kind) -> String {
     format!("{} ({unit})", kind.name())
 }
 
-/// Returns the mean figure of each operation that ran, over the runs of one turn.
+/// Returns the mean figure of each operation that ran, over the runs of one turn, and the seconds
+/// of these runs together.
 #[allow(clippy::cast_precision_loss)] // of a few runs
-fn means(runs: &[compilebench::Run]) -> Vec<(compilebench::Kind, f64)> {
+fn means(runs: &[compilebench::Run]) -> Vec<(compilebench::Kind, f64, f64)> {
     let mean = |kind| {
-        let figures: Vec<f64> =
-            runs.iter().filter(|run| run.kind == kind).map(compilebench::Run::figure).collect();
-        (!figures.is_empty()).then(|| (kind, figures.iter().sum::<f64>() / figures.len() as f64))
+        let runs: Vec<_> = runs.iter().filter(|run| run.kind == kind).collect();
+        let figures: f64 = runs.iter().map(|run| run.figure()).sum();
+        let seconds = runs.iter().map(|run| run.usage.wall.as_secs_f64()).sum();
+        (!runs.is_empty()).then(|| (kind, figures / runs.len() as f64, seconds))
     };
     compilebench::Kind::ALL.into_iter().filter_map(mean).collect()
 }

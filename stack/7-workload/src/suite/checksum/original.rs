@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -15,9 +16,9 @@ use super::{Options, Study, dbench_text, plan};
 use crate::driver::tree::walk;
 use crate::measure::decision::TURNS_DECIDE;
 use crate::measure::usage::Stopwatch;
-use crate::measure::{Samples, interval_note};
+use crate::measure::{Interval, Samples, interval_note, short};
 use crate::program::dbench::{self, load::Load};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::Settings;
 use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
@@ -78,21 +79,34 @@ struct Program {
     unit: &'static str,
     /// Samples in the order of [`Contender::ALL`], of those that are measured.
     rates: Vec<Samples>,
+    /// Seconds that each rate was measured in.
+    seconds: Vec<Samples>,
+    /// With less time than this there is no rate.
+    least: Duration,
 }
 
 impl Program {
-    fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, rates: Vec::new() }
+    fn new(name: &'static str, unit: &'static str, threads: usize) -> Self {
+        let (rates, seconds) = Default::default();
+        Self { name, unit, rates, seconds, least: short::time_min_here(threads) }
     }
 
-    /// Runs every contender in every turn; `run` returns the rate.
+    /// Returns the rates of a contender; `None` if it was not measured, or in too short a time.
+    fn rate(&self, contender: Contender) -> Option<&Samples> {
+        let at = contender as usize;
+        let seconds = self.seconds.get(at)?;
+        self.rates.get(at).filter(|_| !short::is_too_short(seconds, self.least))
+    }
+
+    /// Runs every contender in every turn; `run` returns the rate and the time it is of.
     fn measure(
         &mut self,
         study: &mut Study<'_>,
-        mut run: impl FnMut(Contender, &mut TestVolume) -> io::Result<f64>,
+        mut run: impl FnMut(Contender, &mut TestVolume) -> io::Result<(f64, Duration)>,
     ) -> io::Result<()> {
         let contenders = Contender::wanted(study.settings);
         self.rates = vec![Samples::default(); contenders.len()];
+        self.seconds = self.rates.clone();
         for turn in 0..study.settings.repetitions {
             for n in 0..contenders.len() {
                 let at = (n + turn) % contenders.len();
@@ -100,17 +114,19 @@ impl Program {
                 let name = contender.name();
                 study.observer.progress(&format!("{}, {name}, turn {}", self.name, turn + 1))?;
                 let mut volume = study.settings.volume(contender.implementation())?;
-                let rate = run(contender, &mut volume)?;
+                let (rate, time) = run(contender, &mut volume)?;
                 self.rates[at].add(rate);
+                self.seconds[at].add_time(time);
                 volume.unmount()?;
             }
         }
-        for (contender, rate) in Contender::ALL.iter().zip(&self.rates) {
+        for (&contender, rate) in Contender::ALL.iter().zip(&self.rates) {
             study.observer.result(json!({ "original": {
                 "program": self.name,
                 "contender": contender.name(),
                 "unit": self.unit,
                 "rate": rate,
+                "too_short": self.rate(contender).is_none(),
             }}))?;
         }
         Ok(())
@@ -126,8 +142,10 @@ impl Program {
             ("turns", ""),
         ];
         let mut table = Table::new(format!("{}: the original and ours", self.name), &columns);
-        for (contender, rate) in Contender::ALL.iter().zip(&self.rates) {
-            let ratio = rate.paired_ratio_to(&self.rates[0]);
+        let original = self.rate(Contender::Original).unwrap_or(Samples::none());
+        for contender in &Contender::ALL[..self.rates.len()] {
+            let rate = self.rate(*contender).unwrap_or(Samples::none());
+            let ratio = rate.paired_ratio_to(original);
             let cells = vec![
                 Cell::Number(rate.median(), 0),
                 Cell::Number(rate.spread() * 100.0, 1),
@@ -138,28 +156,39 @@ impl Program {
             ];
             table.row(contender.name(), settings.testbed.storage(), cells);
         }
+        if self.is_too_short() {
+            table.note(short::note("a run", self.least));
+        }
         table.note(interval_note(settings.repetitions));
         table
     }
 
+    /// Returns true if a contender has no rate because its runs were too short.
+    fn is_too_short(&self) -> bool {
+        let measured = &Contender::ALL[..self.rates.len()];
+        measured.iter().any(|contender| self.rate(*contender).is_none())
+    }
+
+    /// Returns the rates of the original, of ours on the same filesystem, and of ours in process,
+    /// if all of them have one.
+    fn compared(&self) -> Option<[&Samples; 3]> {
+        let [original, on_kernel, in_process] =
+            [Contender::Original, Contender::OursOnKernel, Contender::OursInProcess]
+                .map(|contender| self.rate(contender));
+        Some([original?, on_kernel?, in_process?])
+    }
+
     /// Describes how ours compares with the original on the same filesystem, and in process.
     fn sentence(&self) -> String {
-        let [original, on_kernel, in_process, on_mount @ ..] = &self.rates[..] else {
-            return format!("{}: not measured.", self.name);
+        let Some([original, on_kernel, in_process]) = self.compared() else {
+            return format!("{}: {}", self.name, short::not_measured("a run"));
         };
         let turns = original.count().min(on_kernel.count());
         let same = on_kernel.paired_ratio_to(original).interval(turns);
         let ours = in_process.paired_ratio_to(original);
-        let word = if turns < TURNS_DECIDE {
-            "the turns are too few to compare the programs"
-        } else if same.low > 1.0 + ALIKE {
-            "ours is the faster program, which flatters it in process, too"
-        } else if same.high < 1.0 - ALIKE {
-            "ours is the slower program"
-        } else {
-            "the programs are about alike"
-        };
-        let mount = on_mount.first().map_or(String::new(), |on_mount| {
+        let word = likeness(&same);
+        let mount = self.rate(Contender::OriginalOnMount);
+        let mount = mount.map_or(String::new(), |on_mount| {
             let ratio = on_mount.paired_ratio_to(original).ratio;
             format!(
                 " On a mount by xfskit the original has {ratio:.2} times its rate on the kernel's."
@@ -170,6 +199,45 @@ impl Program {
             self.name, same.middle, ours.ratio
         )
     }
+}
+
+/// Describes a program of ours by its rate over that of the original.
+fn likeness(same: &Interval) -> &'static str {
+    if same.turns < TURNS_DECIDE {
+        "the turns are too few to compare the programs"
+    } else if same.low > 1.0 + ALIKE {
+        "ours is the faster program, which flatters it in process, too"
+    } else if same.high < 1.0 - ALIKE {
+        "ours is the slower program"
+    } else {
+        "the programs are about alike"
+    }
+}
+
+/// Returns the answer to whether our programs are like the originals; `None` if none is installed.
+fn answer(programs: &[Program]) -> Option<Answer> {
+    let mut words = Vec::new();
+    let mut figures = Vec::new();
+    for program in programs {
+        let Some([original, on_kernel, in_process]) = program.compared() else {
+            words.push(format!("{}: a run was too short", program.name));
+            continue;
+        };
+        let turns = original.count().min(on_kernel.count());
+        let same = on_kernel.paired_ratio_to(original).interval(turns);
+        let own = in_process.paired_ratio_to(original).ratio;
+        words.push(format!("{}: {}", program.name, likeness(&same)));
+        figures.push(format!(
+            "{} {:.2} times the rate of the original, in process {own:.2} times",
+            program.name, same.middle
+        ));
+    }
+    (!words.is_empty()).then(|| Answer {
+        question: "Are our programs like the originals, on the same filesystem?".into(),
+        verdict: format!("{}.", words.join("; ")),
+        figure: figures.first().map_or(String::new(), |_| format!("{}.", figures.join("; "))),
+        published: "no figures.".into(),
+    })
 }
 
 /// Returns the number of runs in a turn.
@@ -197,6 +265,7 @@ pub(super) fn section(study: &mut Study<'_>, options: &Options) -> io::Result<Se
             section.paragraph(skipped("dbench", "dbench"));
         }
     }
+    section.answer = answer(&programs);
     for program in &programs {
         section.paragraph(program.sentence());
         section.tables.push(program.table(study.settings));
@@ -229,7 +298,8 @@ fn plot(programs: &[Program]) -> Plot {
             .map(f64::from)
             .zip(programs)
             .filter_map(|(x, program)| {
-                Some((x, program.rates.get(n)?.median() / program.rates[0].median()))
+                let original = program.rate(Contender::Original)?.median();
+                Some((x, program.rate(Contender::ALL[n])?.median() / original))
             })
             .collect(),
     };
@@ -262,27 +332,27 @@ fn mount_point(volume: &TestVolume) -> io::Result<PathBuf> {
 fn fs_mark(study: &mut Study<'_>, files: u64) -> io::Result<Program> {
     let plan = plan(study.settings, files);
     let all = plan.threads as u64 * files;
-    let mut program = Program::new("fs_mark", "files/s");
+    let mut program = Program::new("fs_mark", "files/s", plan.threads);
     program.measure(study, |contender, volume| {
-        let seconds = if contender.is_original() {
+        let time = if contender.is_original() {
             original_fs_mark(&mount_point(volume)?, &plan)?
         } else {
             let done = step::run(volume, Step::Create, &plan)?;
             let done = done.ok_or_else(|| io::Error::other("files were not made"))?;
-            done.usage.wall.as_secs_f64()
+            done.usage.wall
         };
         let found = volume.run(&mut CountFiles)?;
         if found != all {
             let name = contender.name();
             return Err(io::Error::other(format!("fs_mark, {name}: {found} files, not {all}")));
         }
-        Ok(all as f64 / seconds)
+        Ok((all as f64 / time.as_secs_f64(), time))
     })?;
     Ok(program)
 }
 
-/// Runs the original fs_mark, and syncs the filesystem. Returns the seconds.
-fn original_fs_mark(point: &Path, plan: &Plan) -> io::Result<f64> {
+/// Runs the original fs_mark, and syncs the filesystem. Returns the time.
+fn original_fs_mark(point: &Path, plan: &Plan) -> io::Result<Duration> {
     let mut command = Command::new("fs_mark");
     command.args(["-k", "-S", "0", "-s", &plan.size.to_string(), "-n", &plan.files.to_string()]);
     let each = plan.files.div_ceil((plan.subdirs as u64).max(1));
@@ -297,7 +367,7 @@ fn original_fs_mark(point: &Path, plan: &Plan) -> io::Result<f64> {
     let watch = Stopwatch::start()?;
     run(&mut command)?;
     rustix::fs::syncfs(fs::File::open(point)?)?;
-    Ok(watch.read()?.wall.as_secs_f64())
+    Ok(watch.read()?.wall)
 }
 
 /// Counts the files of a volume.
@@ -329,17 +399,18 @@ fn dbench(study: &mut Study<'_>, passes: u64, of: &Options) -> io::Result<Progra
     let file = std::env::temp_dir().join(format!("xfskit-load-{}.txt", std::process::id()));
     fs::write(&file, &text)?;
     let mut seconds = SECONDS;
-    let mut program = Program::new("dbench", "MB/s");
+    let mut program = Program::new("dbench", "MB/s", options.clients);
     let measured = program.measure(study, |contender, volume| {
         if contender.is_original() {
-            return original_dbench(&file, &mount_point(volume)?, options.clients, seconds);
+            let rate = original_dbench(&file, &mount_point(volume)?, options.clients, seconds)?;
+            return Ok((rate, Duration::from_secs(seconds)));
         }
         let outcome = volume.run(&mut super::Dbench { load: &load, options: &options })?;
         if contender == Contender::OursOnKernel {
             // The original runs for a time: about that of ours.
             seconds = outcome.elapsed.as_secs().clamp(SECONDS, SECONDS_MAX);
         }
-        Ok(outcome.throughput())
+        Ok((outcome.throughput(), outcome.elapsed))
     });
     fs::remove_file(&file)?;
     measured?;
@@ -379,16 +450,31 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_sentence() {
-        let text = |same: &[f64]| {
-            let mut program = Program::new("dbench", "MB/s");
+        let program = |same: &[f64], seconds: f64| {
+            let mut program = Program::new("dbench", "MB/s", 1);
             let rates = [&[10.0; 4][..], same, &[40.0; 4]];
             program.rates = rates.map(|values| values.iter().copied().collect()).to_vec();
-            program.sentence()
+            program.seconds = vec![[seconds].into_iter().collect(); 3];
+            program
         };
+        let text = |same: &[f64]| program(same, 1.0).sentence();
         assert!(text(&[10.0, 10.1, 10.0, 10.1]).contains("about alike"));
         assert!(text(&[13.0, 13.1, 13.0, 13.1]).contains("is the faster program"));
         assert!(text(&[7.0, 7.1, 7.0, 7.1]).contains("is the slower program"));
         assert!(text(&[7.0, 7.1]).contains("too few"));
         assert!(text(&[10.0; 4]).ends_with("in process, on xfskit, 4.00 times."));
+        let answered = answer(&[program(&[10.0; 4], 1.0)]).expect("an answer");
+        assert_eq!(answered.verdict, "dbench: the programs are about alike.");
+        assert!(answered.figure.ends_with("in process 4.00 times."), "{}", answered.figure);
+        assert!(answer(&[]).is_none());
+        let short = [program(&[10.0; 4], 0.029)];
+        assert_eq!(short[0].sentence(), "dbench: Not measured: a run was too short.");
+        let answered = answer(&short).expect("a question");
+        assert_eq!(answered.verdict, "dbench: a run was too short.");
+        assert_eq!(answered.figure, "");
+        let table = short[0].table(&crate::suite::testing::settings());
+        assert_eq!(table.rows[1].cells[0].to_string(), "–");
+        assert!(table.notes[0].contains("a run of less than 30 ms"), "{:?}", table.notes);
+        assert!(plot(&short).lines.iter().all(|line| line.points.is_empty()));
     }
 }

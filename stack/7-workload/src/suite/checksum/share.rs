@@ -12,7 +12,7 @@ use crate::driver::Counters;
 use crate::measure::profile::{Profile, Sampled, Scope};
 use crate::measure::share::{Metering, TIME_MIN, of_time, percent_of};
 use crate::measure::{Samples, profile};
-use crate::report::{Axis, Cell, Line, Plot, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
 use crate::testbed::{Implementation, Job, TestVolume};
@@ -119,6 +119,31 @@ pub(super) fn table(shares: &[Share], storage: &str) -> Table {
         TIME_MIN.as_millis(),
     ));
     table
+}
+
+/// Returns the answer to which share of the processor checksums have, with the best routine and by
+/// table.
+pub(super) fn answer(shares: &[Share]) -> Option<Answer> {
+    let best = shares.first()?.routine;
+    let range = |is_best: bool| {
+        let of = shares.iter().filter(|share| (share.routine == best) == is_best);
+        let percent: Samples = of.filter_map(|share| share.percent).collect();
+        (percent.count() > 0).then(|| format!("{:.1} to {:.1} %", percent.min(), percent.max()))
+    };
+    let published: Vec<String> =
+        published::SHARES.iter().map(|(step, percent)| format!("{step} {percent} %")).collect();
+    let figure = range(true);
+    let by_table = range(false)
+        .map_or(String::new(), |range| format!(", and {range} by the portable routine"));
+    Some(Answer {
+        question: "Which part of the processor's time do checksums take?".into(),
+        verdict: match &figure {
+            Some(range) => format!("{range} by {best}{by_table}."),
+            None => "Not measured: the steps were too short.".into(),
+        },
+        figure: figure.map_or(String::new(), |range| format!("{range}.")),
+        published: format!("{}.", published.join(", ")),
+    })
 }
 
 /// Plots the shares.
@@ -251,13 +276,13 @@ fn sampled_tables(title: &str, storage: &str, sampled: &[Sampled]) -> io::Result
     let all = profile::count(sampled);
     let functions = profile::by_function(sampled);
     let is_lock = |name: &str| LOCK_WORDS.iter().any(|word| name.contains(word));
-    let of = |what: &str, functions: &[(&str, u64)]| {
+    let of = |what: &str, functions: &[(String, u64)]| {
         let columns = [("samples", ""), ("share", "%")];
         let mut table = Table::new(format!("{title}: {what}, from perf"), &columns);
         for (name, samples) in functions {
             let share = percent_of(name, *samples as f64, all as f64)?;
             let cells = vec![Cell::Count(*samples), Cell::Number(share, 2)];
-            table.row(*name, storage, cells);
+            table.row(name, storage, cells);
         }
         table.note(format!("{} samples in all.", Cell::Count(all)));
         Ok::<_, io::Error>(table)
@@ -267,15 +292,21 @@ fn sampled_tables(title: &str, storage: &str, sampled: &[Sampled]) -> io::Result
         table.note(format!("Fewer than {} give no shares.", profile::SAMPLES_MIN));
         return Ok(vec![table]);
     }
-    let most: Vec<_> = functions.iter().copied().take(FUNCTIONS).collect();
+    let most: Vec<_> = functions.iter().take(FUNCTIONS).cloned().collect();
     let locks: Vec<_> =
-        functions.iter().copied().filter(|(name, _)| is_lock(name)).take(LOCKS).collect();
+        functions.iter().filter(|(name, _)| is_lock(name)).take(LOCKS).cloned().collect();
+    let chains: Vec<_> = profile::by_chain(sampled).into_iter().take(FUNCTIONS).collect();
+    let mut calls = of("call graph", &chains)?;
+    calls.note(
+        "Each function with its nearest callers; functions that the compiler has inlined are a part of theirs. Of the kernel's \
+         XFS, whose samples are of the whole machine, only callers in the kernel are known.",
+    );
     let mut first = of("processor time by function", &most)?;
     first.note(
         "Of this process, with the kernel's time for its calls and for dropping caches; for the kernel's XFS also of kworkers, \
          xfsaild and loop devices.",
     );
-    Ok(vec![first, of("functions of locks", &locks)?])
+    Ok(vec![first, calls, of("functions of locks", &locks)?])
 }
 
 #[cfg(test)]
@@ -288,12 +319,15 @@ mod tests {
             samples,
             threads: "xfskit".into(),
             function: function.into(),
+            callers: vec!["main".into()],
         };
         let sampled = [one("memcpy", 150), one("_raw_spin_lock", 40), one("rwsem_down_read", 10)];
-        let [functions, locks] = &sampled_tables("create", "memory", &sampled).expect("shares")[..]
+        let [functions, calls, locks] =
+            &sampled_tables("create", "memory", &sampled).expect("shares")[..]
         else {
-            panic!("two tables")
+            panic!("three tables")
         };
+        assert_eq!(calls.rows[0].name, "memcpy ← main");
         assert_eq!(functions.rows[0].cells, [Cell::Count(150), Cell::Number(75.0, 2)]);
         let names: Vec<&str> = locks.rows.iter().map(|row| &*row.name).collect();
         assert_eq!(names, ["_raw_spin_lock", "rwsem_down_read"]);
@@ -307,7 +341,13 @@ mod tests {
         let share = |time, all| Share::new(Step::Create, "table", Cost::default(), time, all);
         let whole = share(ms(30), ms(200)).expect("a share");
         assert_eq!(whole.percent, Some(15.0));
+        let shares = [whole, share(ms(20), ms(200)).expect("a share")];
+        let answered = answer(&shares).expect("an answer");
+        assert_eq!(answered.verdict, "10.0 to 15.0 % by table.");
+        assert_eq!(answered.published, "create 1.65 %, walk 2.93 %.");
         let short = share(ms(5), ms(50)).expect("no share");
+        let none = answer(std::slice::from_ref(&short)).expect("an answer");
+        assert!(none.verdict.starts_with("Not measured") && none.figure.is_empty());
         assert_eq!(
             (short.percent, short.to_json()["checksum_share"]["percent"].clone()),
             (None, Value::Null)

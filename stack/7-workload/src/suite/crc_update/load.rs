@@ -18,7 +18,7 @@ use crate::measure::phase::parallel;
 use crate::measure::profile::{self, Profile, Scope};
 use crate::measure::share::{Metering, TIME_MIN, of_time};
 use crate::measure::usage::Usage;
-use crate::measure::{Samples, interval_note};
+use crate::measure::{Samples, interval_note, short};
 use crate::report::{Answer, Cell, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
@@ -129,6 +129,7 @@ pub(super) fn section(
             "threads": work.threads,
             "fsyncs": work.threads as u64 * work.appends,
             "wall_seconds": row.wall,
+            "too_short": short::is_too_short(&row.wall, short::time_min_here(work.threads)),
             "processor_seconds": row.processor,
             "log_bytes": row.last.counters.as_ref().map(|counted| counted.log_bytes),
             "checksum_seconds_per_byte": seconds,
@@ -195,17 +196,23 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
             ("turns", ""),
         ],
     );
-    let all = work.threads as u64 * work.appends;
+    let (all, least) = (work.threads as u64 * work.appends, short::time_min_here(work.threads));
+    let mut some_are_short = false;
     for row in rows {
+        let is_short = short::is_too_short(&row.wall, least);
+        some_are_short |= is_short;
         let log = row.last.counters.as_ref().map(|counted| counted.log_bytes as f64 / all as f64);
-        let each = row.processor.map(|seconds| seconds * 1e6 / all as f64);
-        let [wall, processor] = [&row.wall, &each].map(Samples::median_interval);
+        let wall = if is_short { Samples::none() } else { &row.wall };
+        let processor = if is_short { Samples::none() } else { &row.processor };
+        let each = processor.map(|seconds| seconds * 1e6 / all as f64);
+        let rate = wall.map(|seconds| all as f64 / seconds);
+        let [long, processor] = [wall, &each].map(Samples::median_interval);
         let cells = vec![
             Cell::Count(all),
-            Cell::median(&row.wall, 3),
-            Cell::Number(wall.low, 3),
-            Cell::Number(wall.high, 3),
-            Cell::median(&row.wall.map(|seconds| all as f64 / seconds), 0),
+            Cell::median(wall, 3),
+            Cell::Number(long.low, 3),
+            Cell::Number(long.high, 3),
+            Cell::median(&rate, 0),
             Cell::median(&each, 2),
             Cell::Number(processor.low, 2),
             Cell::Number(processor.high, 2),
@@ -213,6 +220,9 @@ fn fsyncs(work: &Work, rows: &[Row]) -> Table {
             Cell::Count(row.wall.count() as u64),
         ];
         table.row(row.driver, row.storage.clone(), cells);
+    }
+    if some_are_short {
+        table.note(short::note("a load", least));
     }
     table.note(interval_note(rows.first().map_or(0, |row| row.wall.count())));
     table
@@ -290,7 +300,7 @@ impl MeasuredShares {
         let question = "What do the journal's checksums cost a load of fsyncs, in one pass?".into();
         let published = "1.11 % split, below 0.1 % in one pass.".into();
         if self.engine.count() == 0 {
-            let verdict = "Not measured: the load was too short.".into();
+            let verdict = short::not_measured("the load");
             return Answer { question, verdict, figure: String::new(), published };
         }
         let share = self.engine.median_interval();
@@ -412,7 +422,9 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
             ("turns", ""),
         ],
     );
-    let opened = recovery.time.map(|seconds| seconds * 1e3);
+    let is_short = short::is_too_short(&recovery.time, short::STEP_MIN);
+    let opened = if is_short { Samples::none() } else { &recovery.time };
+    let opened = opened.map(|seconds| seconds * 1e3);
     let interval = opened.median_interval();
     let cells = vec![
         Cell::Number(recovery.bytes as f64 / 1e6, 2),
@@ -422,6 +434,9 @@ fn recovered(recovery: &Recovery, seconds: [f64; 2]) -> io::Result<Table> {
         Cell::Count(recovery.time.count() as u64),
     ];
     table.row("xfskit", recovery.storage.clone(), cells);
+    if is_short {
+        table.note(short::note("a recovery", short::STEP_MIN));
+    }
     table.note(interval_note(recovery.time.count()));
     let time = Duration::try_from_secs_f64(recovery.time.median()).map_err(io::Error::other)?;
     let shares = computed_share(recovery.bytes, seconds, time)?;
@@ -449,6 +464,29 @@ mod tests {
         assert_eq!((joined.time.values(), joined.bytes), (&[0.25, 0.75][..], 2));
         let table = recovered(&joined, [1e-12, 1e-12]).expect("a table");
         assert_eq!(table.rows[0].cells[1].to_string(), "500.00");
+        let table = recovered(&of(0.009, 1), [1e-12, 1e-12]).expect("a table");
+        assert_eq!(table.rows[0].cells[1].to_string(), "–");
+        assert!(table.notes[0].contains("a recovery of less than 10 ms"), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn a_load_that_is_too_short_has_no_rate() {
+        let work = Work { threads: 1, appends: 100, bytes: 512 };
+        let shown = |wall: u64| {
+            let mut rows = Vec::new();
+            let wall = Duration::from_millis(wall);
+            let usage = Usage { wall, processor: wall, ..Usage::default() };
+            add(&mut rows, "xfskit", "memory", LoadOutcome { usage, counters: None });
+            let table = fsyncs(&work, &rows);
+            let cells = table.rows[0].cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+            (cells, table.notes)
+        };
+        let (long, notes) = shown(50);
+        assert_eq!([&long[1], &long[4], &long[5]], ["0.050", "2,000", "500.00"]);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        let (short, notes) = shown(29);
+        assert_eq!(short[1..9], ["–"; 8], "{short:?}");
+        assert!(notes[0].contains("a load of less than 30 ms"), "{notes:?}");
     }
 
     #[test]

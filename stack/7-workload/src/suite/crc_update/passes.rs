@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::measure::{Samples, interval_note};
+use crate::measure::{Samples, interval_note, short};
 use crate::random::Random;
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 
 /// Block sizes in bytes.
@@ -121,6 +121,14 @@ pub(super) fn section(
             "gigabytes_per_second": rate.gigabytes,
         }}))?;
     }
+    if turn < short::LOOP_MIN {
+        section.paragraph(format!(
+            "Each block was summed for {} µs at a time, which is too short to mean anything: there are no figures.",
+            turn.as_secs_f64() * 1e6,
+        ));
+        return Ok(section);
+    }
+    section.answer = answer(&rates, chosen);
     section.tables.push(table(&rates));
     section.plots.push(plot(&rates, chosen));
     Ok(section)
@@ -170,6 +178,42 @@ fn measure(rates: &mut [Rate], turn: Duration, seed: u64) {
     }
 }
 
+/// Returns the rates of one routine, size, method and alignment.
+fn find<'r>(
+    rates: &'r [Rate],
+    routine: &str,
+    size: usize,
+    method: Method,
+    align: usize,
+) -> Option<&'r Samples> {
+    let same = |rate: &&Rate| {
+        rate.routine == routine && rate.size == size && rate.method == method && rate.align == align
+    };
+    rates.iter().find(same).map(|rate| &rate.gigabytes)
+}
+
+/// Bytes of the block that the answer is about: an inode.
+const INODE: usize = 512;
+
+/// Returns the answer to how much faster one pass is, by the routine in use.
+fn answer(rates: &[Rate], chosen: &str) -> Option<Answer> {
+    let [one, split] = Method::ALL.map(|method| find(rates, chosen, INODE, method, 0));
+    let (one, split) = (one?, split?);
+    let times = one.times(split);
+    let claim = |word: &str| format!("One pass over an inode is {word}");
+    let range = format!("{} times", times.range(|times| format!("{times:.2}")));
+    Some(Answer {
+        question: "How much faster is a checksum in one pass than around its field?".into(),
+        verdict: times.above(1.0).sentence(&claim("faster"), &claim("slower"), &range, times.turns),
+        figure: format!(
+            "{INODE} bytes by {chosen}: {:.1} GB/s in one pass, {:.1} GB/s split.",
+            one.median(),
+            split.median()
+        ),
+        published: "11 times less of the processor.".into(),
+    })
+}
+
 fn table(rates: &[Rate]) -> Table {
     let mut table = Table::new(
         "Blocks at a multiple of 64 bytes, and 8 and 1 bytes after one",
@@ -189,15 +233,7 @@ fn table(rates: &[Rate]) -> Table {
             ("turns", ""),
         ],
     );
-    let find = |routine, size, method, align| {
-        let same = |rate: &&Rate| {
-            rate.routine == routine
-                && rate.size == size
-                && rate.method == method
-                && rate.align == align
-        };
-        rates.iter().find(same).map(|rate| &rate.gigabytes)
-    };
+    let find = |routine, size, method, align| find(rates, routine, size, method, align);
     let median =
         |samples: Option<&Samples>| samples.map_or(Cell::None, |samples| Cell::median(samples, 2));
     for rate in rates.iter().filter(|rate| rate.align == 0 && rate.method == Method::OnePass) {
@@ -267,6 +303,18 @@ mod tests {
             measure(&mut rates, Duration::ZERO, 7);
             assert!(rates.iter().all(|rate| rate.gigabytes.count() == turns), "{turns}");
         }
+    }
+
+    #[test]
+    fn the_answer_is_that_of_the_routine_in_use() {
+        let mut rates = Method::ALL.map(|method| Rate::new("table", method, INODE, 0));
+        for (rate, gigabytes) in rates.iter_mut().zip([3.0, 2.0]) {
+            (0..4).for_each(|_| rate.gigabytes.add(gigabytes));
+        }
+        let of = answer(&rates, "table").expect("an answer");
+        assert_eq!(of.verdict, "One pass over an inode is faster (1.50 to 1.50 times).");
+        assert_eq!(of.figure, "512 bytes by table: 3.0 GB/s in one pass, 2.0 GB/s split.");
+        assert!(answer(&rates, "another").is_none());
     }
 
     #[test]

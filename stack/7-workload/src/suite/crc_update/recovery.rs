@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use xfskit_block::{BlockDevice, MemDevice};
@@ -17,14 +18,16 @@ use crate::Driver;
 use crate::driver::engine::Engine;
 use crate::image::Image;
 use crate::measure::usage::Stopwatch;
-use crate::measure::{Decision, Samples, interval_note};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::measure::{Decision, Samples, interval_note, short};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{Implementation, Job, TestVolume};
 use crate::{kernel, testbed};
 
 /// The largest journal of the format, in bytes.
 pub const LOG_MAX: u64 = 2038 << 20;
+/// A smaller journal does not fit every volume, in bytes.
+const LOG_MIN: u64 = 16 << 20;
 /// Files in a directory, and between two looks at the journal.
 const FILES: usize = 2000;
 /// Bytes of a copy at once.
@@ -36,6 +39,9 @@ const ROOM: u64 = 5;
 /// A full journal has at least one of this many parts between tail and head. Both implementations
 /// write changes in place before the last quarter is used, and hold more when that begins.
 const FULL_MIN: u64 = 8;
+
+/// A recovery that takes less time has no rate.
+const LEAST: Duration = short::STEP_MIN;
 
 /// Makes files until the filesystem has written this many bytes to its journal.
 struct Fill {
@@ -141,6 +147,7 @@ pub(super) fn section(
     observer: &mut dyn Observer,
 ) -> io::Result<Section> {
     let mut settings = settings.clone();
+    settings.verify_space(LOG_MIN * ROOM, "a journal of 16 MiB and its copies")?;
     let log = log.min(largest_log(settings.testbed.dir.as_deref())?);
     settings.testbed.set_log_size(log);
     observer.progress(&format!("a full journal of {} MiB", log >> 20))?;
@@ -285,6 +292,12 @@ impl Row {
         Ok(used)
     }
 
+    /// Returns the times of the turns; none if they were too short.
+    fn long(&self) -> &Samples {
+        let is_short = short::is_too_short(&self.wall, LEAST);
+        if is_short { Samples::none() } else { &self.wall }
+    }
+
     fn to_json(&self, journal: &Journal, storage: &str) -> serde_json::Value {
         json!({ "recovery": {
             "driver": self.implementation.name(),
@@ -295,6 +308,7 @@ impl Row {
             "files": journal.files,
             "inodes": self.inodes,
             "wall_seconds": self.wall,
+            "too_short": self.long().count() == 0,
             "processor_seconds": self.processor,
         }})
     }
@@ -334,6 +348,9 @@ fn verify(rows: &[Row], journal: &Journal) -> io::Result<()> {
 
 /// Describes how the times compare.
 fn sentence(journal: &Journal, rows: &[Row]) -> String {
+    if rows.iter().any(|row| row.long().count() == 0) {
+        return short::not_measured("a recovery");
+    }
     let of = |implementation| rows.iter().find(|row| row.implementation == implementation);
     let Some(ours) = of(Implementation::Engine) else { return String::new() };
     let used = Cell::Number(megabytes(journal.used), 0);
@@ -357,6 +374,22 @@ fn sentence(journal: &Journal, rows: &[Row]) -> String {
     )
 }
 
+/// Returns the answer to how long the recovery takes.
+fn answer(journal: &Journal, rows: &[Row]) -> Option<Answer> {
+    let rate = |row: &Row| {
+        let name = row.implementation.name();
+        format!("{name} {} MB/s", Cell::Number(megabytes(journal.used) / row.wall.median(), 0))
+    };
+    let long = rows.iter().filter(|row| row.long().count() > 0);
+    let rates: Vec<String> = long.map(rate).collect();
+    (!rows.is_empty()).then(|| Answer {
+        question: "How long does the recovery of a full journal take?".into(),
+        verdict: sentence(journal, rows),
+        figure: rates.first().map_or(String::new(), |_| format!("{}.", rates.join(", "))),
+        published: "no figures.".into(),
+    })
+}
+
 #[allow(clippy::cast_precision_loss)] // of megabytes
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
@@ -364,7 +397,7 @@ fn megabytes(bytes: u64) -> f64 {
 
 fn report(journal: &Journal, rows: &[Row], settings: &Settings) -> Section {
     let mut section = Section::new("Recovery of a full journal");
-    section.paragraph(sentence(journal, rows));
+    section.answer = answer(journal, rows);
     let full = if journal.size == LOG_MAX { ", the largest of the format" } else { "" };
     section.paragraph(format!(
         "The journal has {} MiB{full}. {} made {} files, and stopped as after a crash when the journal was almost as full as \
@@ -389,7 +422,7 @@ fn report(journal: &Journal, rows: &[Row], settings: &Settings) -> Section {
 }
 
 fn line(row: &Row) -> Line {
-    let turns = (1..).map(f64::from).zip(row.wall.values().iter().copied());
+    let turns = (1..).map(f64::from).zip(row.long().values().iter().copied());
     Line {
         name: row.implementation.name().into(),
         source: Source::Measured,
@@ -413,18 +446,19 @@ fn table(journal: &Journal, rows: &[Row], settings: &Settings) -> Table {
         ("turns", ""),
     ];
     let mut table = Table::new("Recovery of the same image", &columns);
-    let last = rows.last().map(|row| &row.wall);
+    let last = rows.last().map(Row::long);
     for row in rows {
-        let ratio = last.map(|last| last.ratio_to(&row.wall)).filter(|_| rows.len() > 1);
+        let times = row.long();
+        let ratio = last.map(|last| last.ratio_to(times)).filter(|_| rows.len() > 1);
         let [ratio, low, high] = ratio.map_or([f64::NAN; 3], |it| [it.ratio, it.low, it.high]);
-        let wall = row.wall.median_interval();
+        let wall = times.median_interval();
         let cells = vec![
             Cell::Number(megabytes(journal.used), 1),
-            Cell::median(&row.wall, 3),
+            Cell::median(times, 3),
             Cell::Number(wall.low, 3),
             Cell::Number(wall.high, 3),
-            Cell::Number(row.wall.spread() * 100.0, 1),
-            Cell::Number(megabytes(journal.used) / row.wall.median(), 0),
+            Cell::Number(times.spread() * 100.0, 1),
+            Cell::Number(megabytes(journal.used) / times.median(), 0),
             Cell::Number(ratio, 2),
             Cell::Number(low, 2),
             Cell::Number(high, 2),
@@ -434,99 +468,12 @@ fn table(journal: &Journal, rows: &[Row], settings: &Settings) -> Table {
         ];
         table.row(row.implementation.name(), settings.testbed.storage(), cells);
     }
+    if rows.iter().any(|row| row.long().count() == 0) {
+        table.note(short::note("a recovery", LEAST));
+    }
     table.note(interval_note(settings.repetitions));
     table
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::suite::testing::{Heard, settings};
-
-    fn row(implementation: Implementation, times: &[f64], inodes: u64) -> Row {
-        let wall = times.iter().copied().collect();
-        Row { implementation, wall, processor: Samples::default(), inodes }
-    }
-
-    fn journal() -> Journal {
-        Journal { size: LOG_MAX, used: 1_500_000_000, files: 10, writer: Implementation::Kernel }
-    }
-
-    #[test]
-    fn every_outcome_has_its_sentence() {
-        let text = |ours: &[f64], kernel: &[f64]| {
-            let rows =
-                [row(Implementation::Engine, ours, 10), row(Implementation::Kernel, kernel, 10)];
-            sentence(&journal(), &rows)
-        };
-        let (ours, theirs) = ([1.0, 1.1, 1.2, 1.1], [4.0, 4.4, 4.8, 4.4]);
-        assert!(
-            text(&ours, &theirs).starts_with("xfskit is faster than the kernel: xfskit recovers")
-        );
-        assert!(text(&theirs, &ours).starts_with("xfskit is slower than the kernel"));
-        assert!(text(&ours, &ours).starts_with("The turns vary by more"));
-        let one = text(&[1.0], &[2.0]);
-        assert!(
-            one.starts_with("The turns are too few") && one.ends_with("(2.00 times)."),
-            "{one}"
-        );
-        let alone = sentence(&journal(), &[row(Implementation::Engine, &[1.0], 10)]);
-        assert_eq!(
-            alone,
-            "xfskit recovers a journal with 1,500 MB between tail and head in 1.00 s."
-        );
-    }
-
-    #[test]
-    fn a_recovery_that_loses_files_fails_the_study() {
-        let rows = |kernel| {
-            [row(Implementation::Engine, &[1.0], 12), row(Implementation::Kernel, &[1.0], kernel)]
-        };
-        verify(&rows(12), &journal()).expect("the same");
-        let error = verify(&rows(11), &journal()).expect_err("one is lost").to_string();
-        assert!(error.contains("kernel XFS the volume has 11 inodes, 12 by xfskit"), "{error}");
-        assert!(verify(&[row(Implementation::Engine, &[1.0], 9)], &journal()).is_err());
-        let empty = Journal { used: 2_200_000, ..journal() };
-        let error = verify(&rows(12), &empty).expect_err("not full").to_string();
-        assert!(error.contains("2.2 MB between tail and head in a journal of 2,137 MB"), "{error}");
-    }
-
-    #[test]
-    fn a_full_journal_in_memory_is_recovered_in_every_turn() {
-        let settings = Settings { repetitions: 2, ..settings() };
-        let mut heard = Heard::default();
-        let engine = [Implementation::Engine];
-        let section = section(16 << 20, &settings, &engine, &mut heard).expect("recovered");
-        let result = &heard.0[0]["recovery"];
-        let used = result["used_bytes"].as_u64().expect("known");
-        // The engine keeps a quarter of the journal when it writes changes in place.
-        assert!(((16 << 20) / 8..=16 << 20).contains(&used), "{used}");
-        assert!(result["inodes"].as_u64() > result["files"].as_u64());
-        assert_eq!(section.tables[0].rows[0].cells[11], Cell::Count(2));
-    }
-
-    #[test]
-    fn the_kernel_recovers_the_same_image() {
-        let mut settings = settings();
-        settings.testbed.dir = Some("/dev/shm".into());
-        let both = [Implementation::Engine, Implementation::Kernel];
-        if let Err(why) = settings.volume(Implementation::Kernel).and_then(|mut one| one.unmount())
-        {
-            eprintln!("skipped: the kernel cannot mount an image: {why}");
-            return;
-        }
-        // A sync of the whole machine, by a test beside this one, empties the kernel's journal.
-        let mut tries = 0;
-        let heard = loop {
-            let mut heard = Heard::default();
-            // The kernel empties a smaller journal all the time.
-            match section(64 << 20, &settings, &both, &mut heard) {
-                Err(error) if tries < 5 && error.to_string().contains("is not full") => tries += 1,
-                recovered => break recovered.map(|_| heard).expect("recovered by both"),
-            }
-        };
-        let inodes: Vec<_> = heard.0.iter().map(|it| it["recovery"]["inodes"].as_u64()).collect();
-        assert_eq!(inodes.len(), 2);
-        assert_eq!(inodes[0], inodes[1]);
-    }
-}
+mod tests;

@@ -7,11 +7,8 @@ use super::shape::Plan;
 use super::step::{Step, StepOutcome};
 use super::{Row, Shape};
 use crate::driver::{Counters, Lock};
-use crate::measure::{Decision, Samples, interval_note};
+use crate::measure::{Decision, Samples, interval_note, short};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
-
-/// A step that takes less time than this has no rate: it is over before all threads run.
-const STEP_MIN: f64 = 0.010;
 
 /// Number of locks in the table.
 const HOTTEST: usize = 10;
@@ -390,7 +387,7 @@ fn locks(rows: &[Row]) -> Option<Table> {
 impl Row {
     /// Returns true if the step was over too soon to have a rate.
     fn is_too_short(&self) -> bool {
-        self.wall.median() < STEP_MIN
+        short::is_too_short(&self.wall, short::STEP_MIN)
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Two factors are fitted for each kind of lock: of the time of a file outside of locks, and of the
 //! time of a hand-over. Points with up to [`FIT_MAX`] threads serve for that, without the ones that
-//! are held out. The model is extrapolated only where its error at the points held out is at most
-//! [`ERROR_MAX`] percent.
+//! are held out. The model is extrapolated only where its error at the points held out, and at
+//! those of the fit, is at most [`ERROR_MAX`] percent.
 
 /// Most threads of a point that the model is fitted to.
 const FIT_MAX: usize = 16;
-/// Largest error at a point that was held out with which the model is extrapolated, in percent.
+/// Largest error at a point with which the model is extrapolated, in percent.
 pub(super) const ERROR_MAX: f64 = 25.0;
 
 /// Steps of a factor in each direction, and the ratio of two steps.
@@ -70,11 +70,11 @@ pub(super) fn fit(points: &[(usize, f64)], rate: impl Fn(Factors, usize) -> f64)
     best(best(coarse, HAND_OVER, hand_over), FINE, work)
 }
 
-/// Returns the largest error in percent over the points held out: measured and computed rates.
-/// `None` without such a point.
-pub(super) fn error(held_out: &[(f64, f64)]) -> Option<f64> {
+/// Returns the largest error in percent over some points: measured and computed rates. `None`
+/// without a point.
+pub(super) fn error(points: &[(f64, f64)]) -> Option<f64> {
     let error = |(measured, computed): &(f64, f64)| (computed / measured - 1.0).abs() * 100.0;
-    held_out
+    points
         .iter()
         .map(error)
         .reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) })

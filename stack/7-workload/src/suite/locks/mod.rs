@@ -26,6 +26,7 @@ use serde_json::json;
 use xfskit_lock::{Kind, LockConfig, with_config};
 
 use crate::measure::Samples;
+use crate::measure::short::time_min_here;
 use crate::report::Section;
 use crate::suite::{Observer, PartPlan, Parts, Settings};
 use crate::testbed::Implementation;
@@ -89,7 +90,7 @@ impl Point {
     /// # Errors
     /// If more time was used than there was.
     fn add(&mut self, done: CreateOutcome) -> io::Result<()> {
-        if done.usage.wall < time_min(self.threads, processors()) {
+        if done.usage.wall < time_min_here(self.threads) {
             if self.is_too_short() {
                 self.last = done;
             }
@@ -126,17 +127,6 @@ struct ModelPoint {
 /// Returns the number of processors of this machine.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Length of a time slice that is assumed for [`time_min`].
-const SLICE: Duration = Duration::from_millis(3);
-/// Fewest slices in which each thread runs.
-const SLICES_MIN: usize = 10;
-
-/// Returns the shortest time of a point that means anything: each thread runs several times.
-fn time_min(threads: usize, processors: usize) -> Duration {
-    let rounds = threads.div_ceil(processors.max(1)) * SLICES_MIN;
-    SLICE * u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
 /// Runs the study.
@@ -214,12 +204,22 @@ struct Validated<'p> {
     held_out: Vec<usize>,
     /// Largest error at these, in percent.
     error: Option<f64>,
+    /// Largest error at the others, in percent.
+    fit_error: Option<f64>,
     /// All points with what the model computes for them.
     check: Vec<(&'p Point, ModelPoint)>,
     /// More processors, with the mutexes as they are and with one of each kind; empty if the error
     /// is too large.
     many: Vec<ModelPoint>,
     unsharded: Vec<ModelPoint>,
+}
+
+impl Validated<'_> {
+    /// Returns true if the model of this kind may be extrapolated: it describes the points that it
+    /// was fitted to, and those that it has not seen.
+    fn is_valid(&self) -> bool {
+        fit::is_valid(self.error) && fit::is_valid(self.fit_error)
+    }
 }
 
 impl Model {
@@ -256,18 +256,31 @@ impl Model {
             .iter()
             .map(|point| (*point, compute(&inputs, processors(), point.threads, self.events)))
             .collect();
-        let unseen: Vec<(f64, f64)> = check
-            .iter()
-            .filter(|(point, _)| held_out.contains(&point.threads))
-            .map(|(point, computed)| (point.rate.median(), computed.rates.rate))
-            .collect();
-        let error = fit::error(&unseen);
-        let more = |inputs: &ModelInputs| {
-            let wanted = many.iter().filter(|_| fit::is_valid(error));
-            wanted.map(|&n| compute(inputs, n, n, self.events)).collect()
+        let error_at = |threads: &[usize]| {
+            let these = check.iter().filter(|(point, _)| threads.contains(&point.threads));
+            let rates = |(point, computed): &(&Point, ModelPoint)| {
+                (point.rate.median(), computed.rates.rate)
+            };
+            fit::error(&these.map(rates).collect::<Vec<_>>())
         };
-        let (many, unsharded) = (more(&inputs), more(&inputs.unsharded()));
-        Some(Validated { kind, factors, held_out, error, check, many, unsharded })
+        let (error, fit_error) = (error_at(&held_out), error_at(&fitted));
+        let mut validated = Validated {
+            kind,
+            factors,
+            held_out,
+            error,
+            fit_error,
+            check,
+            many: Vec::new(),
+            unsharded: Vec::new(),
+        };
+        if validated.is_valid() {
+            let more = |inputs: &ModelInputs| {
+                many.iter().map(|&n| compute(inputs, n, n, self.events)).collect()
+            };
+            (validated.many, validated.unsharded) = (more(&inputs), more(&inputs.unsharded()));
+        }
+        Some(validated)
     }
 }
 
@@ -397,68 +410,4 @@ impl ModelPoint {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::testing::Recorder;
-    use crate::suite::testing::{Heard, settings};
-    use crate::testbed::Job;
-
-    #[test]
-    fn every_kind_is_measured_and_simulated() {
-        let options = Options {
-            threads: vec![1, 2],
-            time: Duration::from_millis(40),
-            processors: vec![8, 16],
-            events: 5_000,
-        };
-        let mut heard = Heard::default();
-        run(&options, &settings(), &mut heard).expect("a study");
-        heard.assert_steps();
-        let sections = &heard.1;
-        let of = |what: &str| heard.0.iter().filter(|result| !result[what].is_null()).count();
-        assert_eq!(of("locks"), 5 * 2);
-        assert!(
-            heard.0.iter().filter_map(|result| result["locks"]["files"].as_u64()).all(|n| n > 0)
-        );
-        // Each kind is compared with its points, or has none that is long enough; then each is
-        // extrapolated twice, or refused.
-        let model = &sections[1];
-        let rows = |title: &str| {
-            let table = model.tables.iter().find(|table| table.title.starts_with(title));
-            table.map_or(0, |table| table.rows.len())
-        };
-        assert_eq!(rows("The model and its validation"), 5);
-        let extrapolated = rows("The model, a thread on each processor");
-        assert_eq!(of("locks_model"), rows("The model against") + extrapolated * 2 * 2);
-        assert_eq!(sections.len(), 2);
-    }
-
-    #[test]
-    fn locks_of_the_engine_are_counted_and_timed() {
-        let config = LockConfig { timed: true, kind: Kind::Ticket };
-        let options = Options {
-            threads: Vec::new(),
-            time: Duration::from_millis(20),
-            processors: Vec::new(),
-            events: 0,
-        };
-        let (done, _) = create(config, 1, &options, &settings()).expect("files");
-        let counters = done.counters.expect("the engine counts");
-        let lock = |name| counters.locks.iter().find(|lock| lock.name == name).expect("known");
-        let cache = lock("buffer cache");
-        assert!(cache.mutexes > 1 && cache.held > Duration::ZERO, "{cache:?}");
-        assert_eq!(lock("agi").mutexes, 0, "no mutex");
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_names() {
-        let first = |seed| {
-            let mut recorder = Recorder::default();
-            let mut creates = Creates { threads: 1, time: Duration::from_millis(5), seed };
-            creates.run(&mut recorder).expect("no errors");
-            recorder.calls()["/0"][0].clone()
-        };
-        assert_eq!(first(1), first(1));
-        assert_ne!(first(1), first(2));
-    }
-}
+mod tests;

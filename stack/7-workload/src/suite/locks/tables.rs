@@ -48,8 +48,12 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
         };
         let waits: u64 = mutexes().map(|lock| lock.waits).sum();
         let waited: Duration = mutexes().map(|lock| lock.wait).sum();
+        let each = |number, digits| match point.last.files {
+            0 => Cell::None,
+            _ => Cell::Number(number, digits),
+        };
         let own = |number, digits| match point.kind {
-            Some(_) => Cell::Number(number, digits),
+            Some(_) => each(number, digits),
             None => Cell::None,
         };
         if point.is_too_short() {
@@ -63,7 +67,7 @@ pub(super) fn measured(points: &[Point], time: Duration) -> Section {
             Cell::median(&point.rate, 0),
             Cell::Number(point.rate.spread() * 100.0, 1),
             Cell::Number(point.rate.median() / parking, 3),
-            Cell::Number(point.last.usage.processor.as_secs_f64() * 1e6 / files, 2),
+            each(point.last.usage.processor.as_secs_f64() * 1e6 / files, 2),
             own(waits as f64 * 1000.0 / files, 3),
             own(waited.as_secs_f64() * 1e6 / files, 3),
             Cell::Count(point.rate.count() as u64),
@@ -109,7 +113,7 @@ fn answer(points: &[Point]) -> Option<Answer> {
     let rate = |point: &&Point| point.rate.median();
     let mut kinds: Vec<&Point> = long().filter(|point| point.threads == threads).collect();
     kinds.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-    let (first, last) = (kinds.first()?, kinds.last()?);
+    let (first, last) = (*kinds.first()?, *kinds.last()?);
     let times = first.rate.times(&last.rate);
     let claim = format!(
         "With {threads} threads on {} processors, {} is the fastest and {} the slowest",
@@ -117,16 +121,16 @@ fn answer(points: &[Point]) -> Option<Answer> {
         first.name(),
         last.name()
     );
-    let range = format!("{} times", times.range(|times| format!("{times:.2}")));
+    let range = if rate(&last) > 0.0 {
+        format!("{} times", times.range(|times| format!("{times:.2}")))
+    } else {
+        format!("{} made no file in the time of a point", last.name())
+    };
+    let made = |point: &&Point| format!("{} {}", point.name(), Cell::Number(rate(point), 0));
     Some(Answer {
         question: "How does the kind of lock affect concurrent creates?".into(),
         verdict: times.above(1.0).sentence(&claim, &claim, &range, times.turns),
-        figure: format!(
-            "{threads} threads: {} {:.2} times as fast as {}.",
-            first.name(),
-            times.middle,
-            last.name()
-        ),
+        figure: format!("{threads} threads: {} and {} files/s.", made(&first), made(&last)),
         published: format!("ticket {:.2} times queued.", published_ticket()),
     })
 }
@@ -166,30 +170,101 @@ pub(super) fn model(model: &Model, validated: &[Validated<'_>]) -> Section {
          others. Memory, the single journal thread, group locks and the distance between sockets are left out: the model \
          gives the cost of locks alone.",
     );
+    section.answer = Some(model_answer(validated));
     section.paragraph(error_text(validated));
     section.tables.push(validation(validated));
     section.tables.push(checked(validated));
-    for (what, computed) in [
-        ("The model, a thread on each processor", of_all(validated, |one| &one.many)),
-        ("The model with one mutex of each kind", of_all(validated, |one| &one.unsharded)),
-    ] {
-        if computed.is_empty() {
-            continue;
-        }
-        section.tables.push(predicted(what, &computed));
-        let points =
-            computed.iter().map(|point| (point.kind.name(), point.processors, point.rates.rate));
-        section.plots.push(Plot {
-            title: format!("{what}: files created"),
-            x: Axis::logarithmic("processors"),
-            y: Axis::logarithmic("files/s"),
-            lines: lines(points, Source::Model),
-        });
+    let many = of_all(validated, |one| &one.many);
+    if !many.is_empty() {
+        let what = "The model, a thread on each processor";
+        section.tables.push(predicted(what, &many));
+        let mut plot = plot_of_model(what, &many);
+        plot.lines.extend(each_on_a_processor(validated, processors()));
+        plot.lines = with_published(plot.lines);
+        section.plots.push(plot);
+    }
+    let unsharded = of_all(validated, |one| &one.unsharded);
+    if !unsharded.is_empty() {
+        let what = "The model with one mutex of each kind";
+        section.tables.push(predicted(what, &unsharded));
+        section.plots.push(plot_of_model(what, &unsharded));
     }
     section.tables.push(input_table(&model.inputs));
     section.tables.push(probed(&model.costs));
     section.tables.push(publication());
     section
+}
+
+/// Processors of the published system.
+const PUBLISHED_PROCESSORS: usize = 120;
+
+/// Returns the answer to what the model says about the published number of processors, or the one
+/// nearest to it.
+pub(super) fn model_answer(validated: &[Validated<'_>]) -> Answer {
+    let named = |valid: bool| -> Vec<&str> {
+        let of = validated.iter().filter(|one| one.is_valid() == valid);
+        of.map(|one| one.kind.name()).collect()
+    };
+    let (valid, refused) = (named(true), named(false));
+    let verdict = match (valid.is_empty(), refused.is_empty()) {
+        (true, _) => "Not known: the model is valid for no kind.".into(),
+        (_, true) => "The model is valid for every kind.".into(),
+        _ => format!(
+            "The model is valid for {}, and refused for {}.",
+            valid.join(", "),
+            refused.join(", ")
+        ),
+    };
+    let near = |point: &&ModelPoint| point.processors.abs_diff(PUBLISHED_PROCESSORS);
+    let rates: Vec<String> = validated
+        .iter()
+        .filter_map(|one| one.many.iter().min_by_key(near))
+        .map(|point| {
+            let rate = Cell::Number(point.rates.rate, 0);
+            format!("{} {rate}/s on {}", point.kind.name(), point.processors)
+        })
+        .collect();
+    Answer {
+        question: "What do locks alone leave of the creates on many processors?".into(),
+        verdict,
+        figure: if rates.is_empty() {
+            String::new()
+        } else {
+            format!("{} (a model).", rates.join(", "))
+        },
+        published: format!(
+            "queued {}/s, ticket {}/s, with 16 threads on {PUBLISHED_PROCESSORS}.",
+            Cell::Number(published_rates("queued").median(), 0),
+            Cell::Number(published_rates("ticket").median(), 0)
+        ),
+    }
+}
+
+fn plot_of_model(what: &str, computed: &[ModelPoint]) -> Plot {
+    let points =
+        computed.iter().map(|point| (point.kind.name(), point.processors, point.rates.rate));
+    Plot {
+        title: format!("{what}: files created"),
+        x: Axis::logarithmic("processors, a thread on each"),
+        y: Axis::logarithmic("files/s"),
+        lines: lines(points, Source::Model),
+    }
+}
+
+/// Returns the measured points in which each thread has a processor of this machine.
+pub(super) fn each_on_a_processor(validated: &[Validated<'_>], processors: usize) -> Vec<Line> {
+    let mut measured = lines(
+        validated
+            .iter()
+            .flat_map(|one| &one.check)
+            .filter(|(point, _)| point.threads <= processors)
+            .map(|(point, _)| (point.name(), point.threads, point.rate.median())),
+        Source::Measured,
+    );
+    for line in &mut measured {
+        line.name = format!("{}, on {processors} processors", line.name);
+    }
+    measured
 }
 
 fn of_all(
@@ -207,6 +282,15 @@ pub(super) fn ticket_text(points: &[Point], processors: usize) -> Option<String>
     };
     let threads = points.iter().map(|point| point.threads).filter(|n| *n > processors).max()?;
     let (ticket, queued) = (of(Kind::Ticket, threads)?, of(Kind::Queued, threads)?);
+    if let Some(none) = [ticket, queued].into_iter().find(|point| point.rate.median() <= 0.0) {
+        return Some(format!(
+            "Published: with 16 threads on 120 processors, ticket locks were {:.2} times as fast as queued ones. Here, with \
+             {threads} threads on {processors} processors, {} locks made no file in the time of a point: the next in line has no \
+             processor, and each hand-over waits for the scheduler.",
+            published_ticket(),
+            none.name()
+        ));
+    }
     let times = ticket.rate.times(&queued.rate);
     let (ratio, sure) = (times.middle, times.range(|times| format!("{times:.2}")));
     let published = published_ticket();
@@ -291,7 +375,7 @@ fn error_text(validated: &[Validated<'_>]) -> String {
         .filter(|percent| !percent.is_nan())
         .collect();
     let names = |valid: bool| -> Vec<&str> {
-        let of = validated.iter().filter(|one| fit::is_valid(one.error) == valid);
+        let of = validated.iter().filter(|one| one.is_valid() == valid);
         of.map(|one| one.kind.name()).collect()
     };
     let list = |names: &[&str]| if names.is_empty() { "none".into() } else { names.join(", ") };
@@ -306,7 +390,7 @@ fn error_text(validated: &[Validated<'_>]) -> String {
     };
     format!(
         "The model was fitted to points with up to 16 threads and validated on points that were held out. It is \
-         extrapolated only for kinds whose error there is at most {:.0} %: {}. Refused: {}.{others}",
+         extrapolated only for kinds whose error there, and at the points of the fit, is at most {:.0} %: {}. Refused: {}.{others}",
         fit::ERROR_MAX,
         list(&names(true)),
         list(&names(false)),
@@ -321,27 +405,30 @@ fn validation(validated: &[Validated<'_>]) -> Table {
             ("hand-over", "fitted factor"),
             ("held out", "threads"),
             ("largest error there", "%"),
+            ("of the fit", "%"),
             ("extrapolated", ""),
         ],
     );
     for kind in Kind::ALL {
         let Some(one) = validated.iter().find(|one| one.kind == kind) else {
-            let mut cells = vec![Cell::None; 4];
+            let mut cells = vec![Cell::None; 5];
             cells.push(Cell::Text("no: two threads did not alternate".into()));
             table.push(kind.name(), "this machine", Source::Model, cells);
             continue;
         };
         let held_out: Vec<String> = one.held_out.iter().map(ToString::to_string).collect();
         let word = match one.error {
-            error if fit::is_valid(error) => "yes",
+            _ if one.is_valid() => "yes",
             Some(_) => "no: the error is too large",
             None => "no: no point to validate with",
         };
+        let percent = |error: Option<f64>| error.map_or(Cell::None, |error| Cell::Number(error, 0));
         let cells = vec![
             Cell::Number(one.factors.work, 2),
             Cell::Number(one.factors.hand_over, 2),
             Cell::Text(held_out.join(", ")),
-            one.error.map_or(Cell::None, |error| Cell::Number(error, 0)),
+            percent(one.error),
+            percent(one.fit_error),
             Cell::Text(word.into()),
         ];
         table.push(kind.name(), "this machine", Source::Model, cells);

@@ -9,8 +9,8 @@ use xfskit_units::ByteLen;
 use super::content::Content;
 use super::members::MemberSet;
 use super::readers::{Setup, State};
-use super::{Options, Point, ROUND, Study, published, tables, volume};
-use crate::report::{Axis, Cell, Plot, Section, Table};
+use super::{Options, Point, ROUND, Study, answers, published, tables, volume};
+use crate::report::{Answer, Axis, Cell, Plot, Section, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::Implementation;
 
@@ -57,7 +57,7 @@ fn report(study: &Study<'_>, small: &[Point], large: &[Point], mounted: &[Point]
     let (plan, options) = (study.options.plan, study.options);
     let mut section = Section::new("Degraded reads: files of an XFS volume on the array");
     let kib = options.request >> 10;
-    section.paragraph(sentence(small, kib));
+    section.answer = Some(answer(small, kib));
     section.paragraph(format!(
         "{} readers on {} as dd reads: each opens a file of an XFS volume, reads it from start to end in requests of one size, \
          closes it, and opens another one at random. mkfs and the writes are this program's, with the array healthy. The volume \
@@ -113,6 +113,18 @@ fn report(study: &Study<'_>, small: &[Point], large: &[Point], mounted: &[Point]
         lines: lines.chain([tables::published_states()]).collect(),
     });
     section
+}
+
+/// Returns the answer to what readers of files keep.
+fn answer(points: &[Point], kib: u64) -> Answer {
+    let of = |state| points.iter().find(|point| point.setup.state == state);
+    let kept = answers::kept(of(State::Missing(1)), of(State::Missing(0)));
+    Answer {
+        question: "What do readers of files keep if a member of their array is missing?".into(),
+        verdict: sentence(points, kib),
+        figure: kept.unwrap_or_default(),
+        published: "200 to 1,000 of about 8,000 MB/s.".into(),
+    }
 }
 
 /// Describes what readers of files lose with one failed member.

@@ -17,8 +17,10 @@
 //! | `sizes` | requests of every size |
 //! | `rebuild` | a rebuild under load, with limits |
 //! | `tables` | the tables and plots of the rest |
+//! | `answers` | the answers of the sections |
 //! | [`published`] | published figures |
 
+mod answers;
 mod content;
 mod files;
 mod member;
@@ -354,7 +356,9 @@ fn raid50(
     }
     let mut section = Section::new("Degraded reads: the same members as RAID50");
     let arrays: Vec<&[Point]> = arrays.iter().map(Vec::as_slice).collect();
+    section.answer = answers::raid50(&arrays);
     section.tables.push(tables::comparison(study, &arrays));
+    section.plots.push(tables::comparison_plot(study, &arrays));
     Ok(section)
 }
 
@@ -426,7 +430,20 @@ mod tests {
         run(&options(members), &settings(), &mut heard).expect("a study");
         heard.assert_steps();
         assert_eq!(heard.1.len(), count);
+        heard.1.iter().filter(|section| section.part == "raid.readers").for_each(has_published);
         heard.0.into_iter().map(|result| result["raid"].clone()).collect()
+    }
+
+    /// Verifies that the published rates of 50 readers are in the table and in the plot.
+    fn has_published(section: &crate::report::Section) {
+        let rates = [8000.0, 200.0, 1000.0];
+        let is_published = |source| source == crate::report::Source::Published;
+        let lines = section.plots[0].lines.iter().filter(|line| is_published(line.source));
+        let points: Vec<_> = lines.flat_map(|line| line.points.clone()).collect();
+        assert_eq!(points, rates.map(|rate| (50.0, rate)));
+        let rows = section.tables[0].rows.iter().filter(|row| is_published(row.source));
+        let cells: Vec<_> = rows.map(|row| row.cells[0].clone()).collect();
+        assert_eq!(cells, rates.map(|rate| crate::report::Cell::Number(rate, 0)));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::io;
 use super::members::{MemberKind, MemberSet};
 use super::readers::{Setup, State};
 use super::roofline::LATENCY;
-use super::{Point, Study};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use super::{Point, Study, answers};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::Observer;
 
 /// Speed of simulated members in bytes per second, if the study's members are in memory: a rebuild
@@ -26,7 +26,7 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     };
     let points = study.measure_on(member_set, "rebuild under load", setups(study), observer)?;
     let mut section = Section::new("Degraded reads: a rebuild under load");
-    section.paragraph(sentence(&points));
+    section.answer = Some(answer(&points));
     section.paragraph(
         "One member is new and is filled while the readers read. The limit is that of one member, as md's sync_speed_max. The \
          rebuild waits after each window of some megabytes until the limit allows the next one.",
@@ -34,6 +34,18 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     section.tables.push(table(member_set, &points));
     section.plots.push(plot(study, &points));
     Ok(section)
+}
+
+/// Returns the answer to what readers keep.
+fn answer(points: &[Point]) -> Answer {
+    let of = |state| points.iter().find(|point| point.setup.state == state);
+    let kept = answers::kept(of(State::Rebuilding), of(State::Missing(1)));
+    Answer {
+        question: "What do readers keep while a member is rebuilt?".into(),
+        verdict: sentence(points),
+        figure: kept.unwrap_or_default(),
+        published: answers::NO_FIGURES.into(),
+    }
 }
 
 /// Returns the setups: healthy, degraded, and rebuilding with every limit, without one first.
@@ -136,7 +148,8 @@ fn plot(study: &Study<'_>, points: &[Point]) -> Plot {
     Plot {
         title: format!("{plan}, {readers} readers: reads while a member is rebuilt"),
         x: Axis::named("limit of the rebuild", points.iter().map(name).collect()),
-        y: Axis::linear("throughput, MB/s"),
+        // A member is filled at a thousandth of what all readers get.
+        y: Axis::logarithmic("throughput, MB/s"),
         lines: vec![
             line("read by the readers", &|point| Some(point.rate.median())),
             line("written to the new member", &|point| point.last.rebuild_rate()),

@@ -15,7 +15,7 @@ use super::readers::{Setup, State};
 use super::{Options, Point, Study, published, tables};
 use crate::measure::share::percent_of;
 use crate::measure::{Samples, together};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::Observer;
 
 /// Latency of simulated members.
@@ -118,6 +118,7 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     let direct = direct(&memory)?;
     let array = plan.describe();
     let mut section = Section::new("Degraded reads: speed of members");
+    section.answer = answer(&rises);
     for sentence in sentences(&rises, direct.as_ref()) {
         section.paragraph(sentence);
     }
@@ -188,8 +189,37 @@ fn sentences(rises: &[Rise], direct: Option<&Samples>) -> Vec<String> {
             Cell::Number(direct.median(), 0)
         ));
     }
-    texts.extend(rises.iter().filter(|rise| !rise.unlimited.is_too_short()).map(sentence));
+    let answered = answered(rises).map(|rise| rise.state);
+    let others = rises.iter().filter(|rise| Some(rise.state) != answered);
+    texts.extend(others.filter(|rise| !rise.unlimited.is_too_short()).map(sentence));
     texts
+}
+
+/// Returns the state that the answer is about: one failed member, if that was measured.
+fn answered(rises: &[Rise]) -> Option<&Rise> {
+    let long = || rises.iter().filter(|rise| !rise.unlimited.is_too_short());
+    long().find(|rise| rise.state == State::Missing(1)).or_else(|| long().next())
+}
+
+/// Returns the answer to up to which speed of members the array keeps up.
+fn answer(rises: &[Rise]) -> Option<Answer> {
+    let rise = answered(rises)?;
+    let [.., (_, _, failed)] = published::READ;
+    let [_, mib, ..] = published::MEMBER;
+    Some(Answer {
+        question: "From which speed of a member on are the processors the bound?".into(),
+        verdict: sentence(rise),
+        figure: format!(
+            "{} MB/s of each member, {} MB/s in all.",
+            Cell::Number(rise.roof.ridge(), 0),
+            Cell::Number(rise.roof.processors, 0)
+        ),
+        published: format!(
+            "{} MB/s of each member with one failed, {} MB/s in all.",
+            Cell::Number(tables::megabytes_of_mib(mib), 0),
+            Cell::Number(failed, 0)
+        ),
+    })
 }
 
 fn sentence(rise: &Rise) -> String {
@@ -378,6 +408,17 @@ mod tests {
         cells("a", roof, 100.0, &delivered(2010, 0.99)).expect("a stripe went to two readers");
         let short = cells("a", roof, 100.0, &point(40)).expect("no figures");
         assert_eq!((&short[0], &short[4]), (&Cell::None, &Cell::None));
+    }
+
+    #[test]
+    fn the_answer_is_about_one_failed_member_and_is_not_said_twice() {
+        let healthy = Rise { state: State::Missing(0), ..rise(&[(100.0, 2000)]) };
+        let rises = [healthy, rise(&[(100.0, 1990)])];
+        let answer = answer(&rises).expect("an answer");
+        assert!(answer.verdict.starts_with("One failed: "), "{}", answer.verdict);
+        assert_eq!(answer.figure, "400 MB/s of each member, 8,000 MB/s in all.");
+        let texts = sentences(&rises, None);
+        assert!(texts.len() == 2 && texts[1].starts_with("Healthy: "), "{texts:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::members::Plan;
 use super::readers::{Setup, State};
 use super::tables::{cost_cells, megabytes_of_mib};
 use super::{Options, Point, Study, published, tables};
-use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::Observer;
 
 /// The contenders of one size, in order.
@@ -34,7 +34,10 @@ pub(super) fn section(study: &Study<'_>, observer: &mut dyn Observer) -> io::Res
     }
     for (setup, what) in arrays {
         let points = study.measure(what, setups(&setup, &study.options.requests), observer)?;
-        section.paragraph(sentence(&setup, &points));
+        match &section.answer {
+            None => section.answer = Some(answer(&setup, &points)),
+            Some(_) => section.paragraph(sentence(&setup, &points)),
+        }
         section.tables.push(table(study, &setup, &points));
         section.plots.push(plot(&setup, &points));
     }
@@ -70,9 +73,9 @@ fn title(setup: &Setup) -> String {
     )
 }
 
-/// Describes at which sizes a degraded read costs most and least.
-fn sentence(setup: &Setup, points: &[Point]) -> String {
-    let name = setup.plan.describe();
+/// Returns the sizes with the smallest and the largest rate of degraded reads over healthy ones:
+/// KiB of a request, and that ratio. `None` if no size was measured for long enough.
+fn extremes(points: &[Point]) -> Option<[(u64, f64); 2]> {
     let ratio = |three: &[Point]| {
         let [healthy, degraded, _] = three else { return None };
         let long = !healthy.is_too_short() && !degraded.is_too_short();
@@ -81,14 +84,34 @@ fn sentence(setup: &Setup, points: &[Point]) -> String {
     };
     let ratios: Vec<(u64, f64)> = points.chunks(WAYS.len()).filter_map(ratio).collect();
     let by = |a: &&(u64, f64), b: &&(u64, f64)| a.1.total_cmp(&b.1);
-    match (ratios.iter().min_by(by), ratios.iter().max_by(by)) {
-        (Some(least), Some(most)) => format!(
+    Some([*ratios.iter().min_by(by)?, *ratios.iter().max_by(by)?])
+}
+
+/// Describes at which sizes a degraded read costs most and least.
+fn sentence(setup: &Setup, points: &[Point]) -> String {
+    let name = setup.plan.describe();
+    match extremes(points) {
+        Some([least, most]) => format!(
             "{name}: degraded reads have from {:.2} (requests of {} KiB) to {:.2} (of {} KiB) of the rate of healthy ones.",
             least.1, least.0, most.1, most.0
         ),
-        _ => {
+        None => {
             format!("{name}: no size was measured for long enough to compare healthy and degraded.")
         }
+    }
+}
+
+/// Returns the answer to which requests a missing member costs most.
+fn answer(setup: &Setup, points: &[Point]) -> Answer {
+    let published = published::CHANGE.map(|(_, rates)| rates[1] / rates[0]);
+    let [least, most] = [f64::min, f64::max].map(|of| published.into_iter().fold(f64::NAN, of));
+    Answer {
+        question: "Which size of requests does a missing member cost most?".into(),
+        verdict: sentence(setup, points),
+        figure: extremes(points).map_or(String::new(), |[least, most]| {
+            format!("{:.2} to {:.2} times.", least.1, most.1)
+        }),
+        published: format!("{least:.2} to {most:.2} times."),
     }
 }
 
@@ -162,6 +185,10 @@ mod tests {
         ));
         let text = sentence(&points[0].setup, &three(4096, [40, 900, 500]));
         assert!(text.ends_with("to compare healthy and degraded."), "{text}");
+        let none = answer(&points[0].setup, &three(4096, [40, 900, 500]));
+        let some = answer(&points[0].setup, &points);
+        assert_eq!([none.figure.as_str(), some.figure.as_str()], ["", "0.30 to 0.90 times."]);
+        assert_eq!(some.published, "0.41 to 1.00 times.");
         let lines = plot(&points[0].setup, &points).lines;
         assert_eq!(lines[1].points, [(4.0, 900.0), (1024.0, 300.0)]);
         assert_eq!(lines[5].points[0].0, 4.0, "published, in order of size");

@@ -3,12 +3,12 @@
 use std::io;
 
 use xfskit_md::array::IoStats;
-use xfskit_parity::{Operation, measure};
+use xfskit_parity::{Measured, Operation, measure};
 use xfskit_units::ByteLen;
 
 use super::members::Plan;
 use super::readers::{Outcome, REQUESTS_MIN, Setup, State};
-use super::{Point, Study, published};
+use super::{Point, Study, answers, published};
 use crate::measure::{Decision, Interval};
 use crate::report::{Answer, Axis, Cell, Line, Plot, Section, Source, Table};
 
@@ -132,13 +132,18 @@ fn published_caches() -> Line {
 /// had an equal part.
 pub(super) fn published_roof(read: &[(&str, Option<u64>, f64)]) -> Vec<Line> {
     let Some((_, _, healthy)) = read.first() else { return Vec::new() };
+    published_at(healthy / 24.0, read)
+}
+
+/// Returns the published rates at one place of an axis, a line for each.
+fn published_at(x: f64, read: &[(&str, Option<u64>, f64)]) -> Vec<Line> {
     let line = |(state, stripes, rate): &(&str, Option<u64>, f64)| Line {
         name: match stripes {
             None => "md, 24 SSDs, healthy".into(),
             Some(stripes) => format!("md, 24 SSDs, {state}, stripe_cache_size {stripes}"),
         },
         source: Source::Published,
-        points: vec![(healthy / 24.0, *rate)],
+        points: vec![(x, *rate)],
     };
     read.iter().map(line).collect()
 }
@@ -211,6 +216,11 @@ fn of_states(title: &str, storage: &str, points: &[Point], with_published: bool)
             (cells[1], cells[3]) = (Cell::Number(rate, 0), Cell::Number(rate / 8000.0, 3));
             table.published(format!("{state}{cache}"), published::ON, cells);
         }
+        for (state, kept) in published::EMULATED {
+            let mut cells = vec![Cell::None; columns.len()];
+            cells[3] = Cell::Number(kept, 3);
+            table.push(state, published::EMULATED_ON, Source::Emulated, cells);
+        }
         let (whole, computed) = published::TRAFFIC;
         table.note(format!(
             "Loaded and stored count the accesses of the array's own code per byte read. A read from a member adds a store, \
@@ -268,11 +278,36 @@ pub(super) fn comparison(study: &Study<'_>, arrays: &[&[Point]]) -> Table {
     table
 }
 
+/// Plots the array and others of the same members by state.
+pub(super) fn comparison_plot(study: &Study<'_>, arrays: &[&[Point]]) -> Plot {
+    let states: Vec<String> = arrays
+        .first()
+        .map_or(Vec::new(), |points| points.iter().map(|point| point.setup.state.name()).collect());
+    let at = |point: &Point| {
+        let name = point.setup.state.name();
+        states.iter().position(|state| *state == name).unwrap_or(states.len()) + 1
+    };
+    let line_of = |points: &&[Point]| {
+        let name = points.first().map_or(String::new(), |point| point.setup.plan.describe());
+        line(&name, points.iter(), |_, point| at(point))
+    };
+    Plot {
+        title: format!(
+            "The same {} members as RAID6 and as RAID50, {} readers: throughput by state",
+            study.options.plan.members, study.options.readers
+        ),
+        lines: arrays.iter().map(line_of).collect(),
+        x: Axis::named("state", states.clone()),
+        y: Axis::linear("throughput, MB/s"),
+    }
+}
+
 /// Formats the section on the stripe cache.
 pub(super) fn caches(study: &Study<'_>, points: &[Point]) -> Section {
     let mut section = Section::new("Degraded reads: stripe cache");
     let members = u64::from(study.options.plan.members);
     let stripes = |point: &Point| point.setup.stripe_cache / 4096 / members;
+    section.answer = answers::caches(points, stripes);
     let title = format!("By stripe cache, requests of {} KiB", study.options.request >> 10);
     let mut table =
         sweep(study, &title, "stripes of md", points, |point| stripes(point).to_string());
@@ -299,23 +334,35 @@ fn title_by(study: &Study<'_>, what: &str) -> String {
 /// Formats the section on chunks.
 pub(super) fn chunks(study: &Study<'_>, points: &[Point]) -> Section {
     let mut section = Section::new("Degraded reads: chunks");
+    section.answer = answers::chunks(points);
     let kib = |point: &Point| point.setup.plan.chunk >> 10;
     let title = "By chunk, requests of a full stripe";
     section.tables.push(sweep(study, title, "KiB", points, |point| kib(point).to_string()));
     let title = title_by(study, "chunk");
-    section.plots.push(sweep_plot(&title, "chunk, KiB", points, |_, point| size(kib(point))));
+    let mut plot = sweep_plot(&title, "chunk, KiB", points, |_, point| size(kib(point)));
+    plot.lines.extend(published_at(published::CHUNK_KIB, &published::READ));
+    section.plots.push(plot);
     section
 }
 
 /// Formats the section on the number of readers.
 pub(super) fn readers(study: &Study<'_>, points: &[Point]) -> Section {
     let mut section = Section::new("Degraded reads: readers");
+    section.answer = answers::readers(points);
     let named = |point: &Point| {
         let pinned = if point.setup.pinned { " pinned" } else { "" };
         format!("{}{pinned}", point.setup.readers)
     };
     let title = "By readers, requests of a full stripe";
-    section.tables.push(sweep(study, title, "readers", points, named));
+    let mut table = sweep(study, title, "readers", points, named);
+    for (state, stripes, rate) in published::READ {
+        let cache = stripes.map_or(String::new(), |n| format!(", stripe_cache_size {n}"));
+        let mut cells = vec![Cell::None; COST.len()];
+        cells[0] = Cell::Number(rate, 0);
+        let name = format!("{} readers, {state}{cache}", published::READERS);
+        table.published(name, published::ON, cells);
+    }
+    section.tables.push(table);
     let (pinned, free): (Vec<Point>, Vec<Point>) =
         points.iter().cloned().partition(|point| point.setup.pinned);
     let title = title_by(study, "readers");
@@ -324,6 +371,7 @@ pub(super) fn readers(study: &Study<'_>, points: &[Point]) -> Section {
         line.name.push_str(", pinned");
         plot.lines.push(line);
     }
+    plot.lines.extend(published_at(published::READERS, &published::READ));
     section.plots.push(plot);
     section
 }
@@ -413,7 +461,9 @@ pub(super) fn routines(plan: &Plan) -> Section {
         Operation::ALL.iter().map(|operation| (operation.name(), "MB/s")).collect();
     let title = format!("{data} members of data, blocks of {BLOCK} bytes, one processor");
     let mut table = Table::new(title, &columns);
-    for routine in measure(data, BLOCK) {
+    let measured = measure(data, BLOCK);
+    section.answer = parity_answer(&measured, data);
+    for routine in measured {
         let used = if routine.name == xfskit_parity::selected() { ", used" } else { "" };
         let cells = routine.rates.map(|rate| Cell::Number(rate / 1e6, 0)).to_vec();
         table.row(format!("{}{used}", routine.name), "processor's cache", cells);
@@ -427,6 +477,30 @@ pub(super) fn routines(plan: &Plan) -> Section {
     table.note("MB of the blocks read, per second.");
     section.tables.push(table);
     section
+}
+
+/// Returns the answer to how fast the routine in use computes parity.
+fn parity_answer(measured: &[Measured], data: usize) -> Option<Answer> {
+    let used = measured.iter().find(|routine| routine.name == xfskit_parity::selected())?;
+    let rate = |operation| {
+        let at = Operation::ALL.iter().position(|one| *one == operation)?;
+        Some(Cell::Number(used.rates[at] / 1e6, 0))
+    };
+    let published = published::ROUTINES.iter().filter_map(|row| row.2).fold(0.0, f64::max);
+    Some(Answer {
+        question: "How fast is parity computed?".into(),
+        verdict: format!(
+            "One processor computes P and Q of {data} blocks at {} MB/s by {}.",
+            rate(Operation::Pq)?,
+            used.name
+        ),
+        figure: format!(
+            "{} MB/s; two blocks at once {}.",
+            rate(Operation::Pq)?,
+            rate(Operation::DAndD)?
+        ),
+        published: format!("{} MB/s.", Cell::Number(published, 0)),
+    })
 }
 
 #[cfg(test)]

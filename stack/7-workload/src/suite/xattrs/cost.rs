@@ -477,7 +477,7 @@ fn ratios(costs: &[CostPoint]) -> Option<Table> {
 #[allow(clippy::cast_precision_loss)] // of a plot
 fn plot(costs: &[CostPoint], threads: usize) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
-    for cost in costs {
+    for cost in costs.iter().filter(|cost| cost.driver != Driver::name(&Null)) {
         let all = cost.count as f64 * threads as f64 / 1e6;
         for operation in Operation::ALL {
             let name = format!("{}, {}", cost.driver, operation.name());
@@ -502,8 +502,8 @@ fn plot(costs: &[CostPoint], threads: usize) -> Plot {
     }
     Plot {
         title: "Attributes of 40 bytes: processor time over their number".into(),
-        x: Axis::linear("attributes, millions"),
-        y: Axis::linear("processor time, s"),
+        x: Axis::logarithmic("attributes, millions"),
+        y: Axis::logarithmic("processor time, s"),
         lines,
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::case::name;
 use super::space::{FILE, value};
 use crate::Driver;
-use crate::report::{Cell, Section, Table};
+use crate::report::{Answer, Cell, Section, Table};
 use crate::suite::{Observer, Settings};
 use crate::testbed::{CheckResult, Implementation, Job};
 
@@ -86,6 +86,7 @@ pub(super) fn section(
             ("volume", ""),
         ],
     );
+    let mut answer = None;
     for &implementation in implementations {
         observer.progress(&format!("extent counter on {}", implementation.name()))?;
         let mut settings = settings.clone();
@@ -104,6 +105,9 @@ pub(super) fn section(
             "usable": usable,
             "clean": clean,
         }}))?;
+        if implementation == Implementation::Engine {
+            answer = Some(answer_of(extents, &error, usable, clean));
+        }
         let cells = vec![
             Cell::Count(attributes),
             Cell::Count(extents),
@@ -119,8 +123,25 @@ pub(super) fn section(
          of 3,900 bytes, so that each value is an extent. xfskit's message is: the attribute fork has as many extents as one can have.",
     );
     let mut section = Section::new("Space: the extent counter of an attribute fork");
+    section.answer = answer;
     section.tables.push(table);
     Ok(section)
+}
+
+/// Returns the answer to what a full counter does.
+fn answer_of(extents: u64, error: &str, usable: bool, clean: bool) -> Answer {
+    let after = if usable {
+        "the file can be changed after it"
+    } else {
+        "the file cannot be changed after it"
+    };
+    let volume = if clean { "clean" } else { "corrupt" };
+    Answer {
+        question: "What happens when the extents of attributes cannot be counted any more?".into(),
+        verdict: format!("The change fails ({error}), {after}, and the volume is {volume}."),
+        figure: format!("{} extents.", Cell::Count(extents)),
+        published: "the counter of 16 bits overflowed.".into(),
+    }
 }
 
 /// Returns the number of extents of the larger attribute fork.

@@ -203,6 +203,9 @@ mod tests {
         assert_eq!(of["extents"], 32_767, "{of}");
         assert_eq!((&of["usable"], &of["clean"]), (&true.into(), &true.into()), "{of}");
         assert_ne!(of["error"], "no error");
+        let answer = heard.1[0].answer.as_ref().expect("an answer");
+        assert_eq!(answer.figure, "32,767 extents.");
+        assert!(answer.verdict.ends_with("can be changed after it, and the volume is clean."));
         assert_eq!(heard.1[0].tables.len(), 1);
     }
 

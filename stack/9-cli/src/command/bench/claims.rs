@@ -4,21 +4,26 @@
 //! | --- | --- |
 //! | [`data`] | the file of claims |
 //! | [`figure`] | figures of a report |
+//! | [`idle`] | whether the machine is idle before a run that needs it |
 //! | [`page`] | the page of all claims |
 
 mod data;
 mod figure;
+mod idle;
 mod page;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use xfskit_workload::Report;
 
 use self::data::{Circumstances, Claim, ClaimsFile, Last, Needs, Run};
+use self::idle::Load;
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::claims::Claims as Args;
 use crate::out::Out;
@@ -48,8 +53,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let run = &file.claims.runs[*at];
         let (of, time) = (chosen.len(), page::needs(&run.needs));
         out.note(&format!("{} of {of}: {} ({time}): {}", n + 1, run.id, run.command));
-        let report = match measure(run, &args.dir) {
-            Ok(report) => report,
+        let ready = prepare(run, &args.dir).and_then(|()| settle(run, args.allow_busy, out, &stop));
+        let measured = ready.and_then(|load| Ok((measure(run, &args.dir)?, load)));
+        let (report, load) = match measured {
+            Ok(measured) => measured,
             Err(why) => {
                 stop.check()?;
                 problems.push(format!("{}: {why}", run.id));
@@ -64,7 +71,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         // All figures of a run have the same circumstances.
         if let Ok(figures) = figures.into_iter().collect::<Result<Vec<_>, _>>() {
-            file.renew(*at, Circumstances::of(&report.environment), &figures);
+            let circumstances = Circumstances::of(&report.environment).beside(load.as_ref());
+            file.renew(*at, circumstances, &figures);
             file.write(&page::page(&file.claims))?;
         }
     }
@@ -167,13 +175,47 @@ fn words(command: &str, dir: &Path) -> Vec<String> {
     command.split_whitespace().map(|word| word.replace("$DIR", &dir)).collect()
 }
 
-/// Runs the command of a run, and returns its report.
-fn measure(run: &Run, dir: &Path) -> Result<Report, String> {
+/// Makes what the command of a run needs.
+fn prepare(run: &Run, dir: &Path) -> Result<(), String> {
     fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     check_space(&run.needs, dir)?;
     for prepare in run.prepare.iter().filter(|prepare| !dir.join(&prepare.file).exists()) {
         call(&words(&prepare.command, dir))?;
     }
+    Ok(())
+}
+
+/// Waits until the machine is idle, if the run needs that. Returns the load, or fails with it.
+fn settle(run: &Run, allow_busy: bool, out: &Out, stop: &Stop) -> Result<Option<Load>, String> {
+    if !run.needs.idle {
+        return Ok(None);
+    }
+    let check_stop = || stop.check().map_err(|failure| failure.message);
+    let look = || idle::look().map_err(|error| format!("the load of the machine: {error}"));
+    let wait = |load: &Load, pause: Duration| {
+        let most = idle::wait_max().as_secs();
+        let id = &run.id;
+        out.note(&format!("{id}: waiting up to {most} s for an idle machine: {}", load.describe()));
+        let end = Instant::now() + pause;
+        while Instant::now() < end {
+            check_stop()?;
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    };
+    let load = if allow_busy { look()? } else { idle::wait_until_idle(look, wait)? };
+    check_stop()?;
+    if load.is_idle() || allow_busy {
+        return Ok(Some(load));
+    }
+    Err(format!(
+        "not measured, the machine is not idle: {}; --allow-busy measures nevertheless",
+        load.describe()
+    ))
+}
+
+/// Runs the command of a run, and returns its report.
+fn measure(run: &Run, dir: &Path) -> Result<Report, String> {
     let path = dir.join(format!("claims-{}.json", std::process::id()));
     let mut words = words(&run.command, dir);
     words.extend(["--report".to_owned(), path.to_string_lossy().into_owned()]);

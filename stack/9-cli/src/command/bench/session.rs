@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use xfskit_workload::report::{Section, csv, html, text};
 use xfskit_workload::suite::estimate::Estimate;
 use xfskit_workload::suite::{Observer, PartPlan, Wanted};
-use xfskit_workload::{Environment, Report};
+use xfskit_workload::{Environment, Report, full_dir};
 
 use super::destination::Destination;
 use crate::exit::{ExitStatus, Failure, Outcome};
@@ -91,8 +91,12 @@ impl<'o> Session<'o> {
     /// Prints the report, complete or not, and returns the status of the run.
     fn end(mut self, ended: io::Result<()>) -> Outcome {
         let failure = self.failed.take().or_else(|| {
-            let failure = ended.err().map(|err| Failure::cannot(format!("bench: {err}")))?;
-            Some(failure)
+            let err = ended.err()?;
+            // The device that had no space, and what is above it, may only say that they failed.
+            Some(Failure::cannot(match full_dir() {
+                Some(full) => format!("bench: {full} ({err})"),
+                None => format!("bench: {err}"),
+            }))
         });
         let failure = failure.or_else(|| {
             let nothing = || Failure::cannot("bench: --only leaves nothing to measure");

@@ -6,6 +6,7 @@
 //! | [`protocol`] | what other processes ask it |
 //! | [`control`] | the socket by which they do |
 //! | [`options`] | the options of a mount, in `-o` and beside it |
+//! | [`log`] | the log of that process |
 //! | [`protect`] | keeps that process from waiting for its own mount |
 //! | [`table`] | the table of mount(8), by which umount(8) waits |
 //! | [`mounts`] | the mounts of this machine that are ours |
@@ -22,6 +23,7 @@ mod control;
 mod daemon;
 mod extents;
 mod freeze;
+mod log;
 mod mounts;
 mod options;
 mod protect;
@@ -72,12 +74,19 @@ pub(crate) fn mount(args: &Mount, runner: Runner, out: &Out) -> Outcome {
         }
         return Ok(status);
     }
+    log::begin(args)?;
+    run(args, mount, &dir, runner, out).inspect_err(|failure| log::failed(args, failure))
+}
+
+/// Mounts a volume, and serves it until it is unmounted.
+fn run(args: &Mount, mount: &xfskit::Mount, dir: &Path, runner: Runner, out: &Out) -> Outcome {
     let stop = Stop::on_signals()?;
     protect::protect();
     let volume = volume(args, mount, out)?;
-    let mounted = mount.start(volume, &dir).map_err(|error| not_mounted(&dir, &error))?;
-    let control = control::Socket::open(&dir)?;
-    let entry = if args.no_mtab { None } else { table::Entry::add(&dir) };
+    let mounted = mount.start(volume, dir).map_err(|error| not_mounted(dir, &error))?;
+    let control = control::Socket::open(dir)?;
+    let entry = if args.no_mtab { None } else { table::Entry::add(dir) };
+    tracing::info!("mounted on {}", dir.display());
     if args.detach {
         daemon::detach()?;
     } else {
@@ -96,8 +105,10 @@ pub(crate) fn mount(args: &Mount, runner: Runner, out: &Out) -> Outcome {
     let closed = mounted.close().map_err(|error| open::failure(&error));
     waiting.end(closed.as_ref().err());
     for orphan in closed?.iter().flat_map(|closed| &closed.orphans_left) {
+        tracing::error!(%orphan, "the journal stays dirty");
         out.fault_at(&args.name, orphan, None);
     }
+    tracing::info!("the volume is closed");
     Ok(out.status())
 }
 
@@ -105,6 +116,7 @@ pub(crate) fn mount(args: &Mount, runner: Runner, out: &Out) -> Outcome {
 fn serve(mounted: &Mounted, control: &control::Socket, stop: &Stop) -> Result<(), Failure> {
     while !mounted.wait(LOOK) {
         if stop.check().is_err() {
+            tracing::info!("a signal asks for the end of the mount");
             mounted.unmount().map_err(|error| Failure::cannot(format!("unmount: {error}")))?;
         }
         // The kernel writes what it caches before the mount ends, which no command can thaw then.
@@ -112,6 +124,7 @@ fn serve(mounted: &Mounted, control: &control::Socket, stop: &Stop) -> Result<()
             mounted.thaw();
         }
     }
+    tracing::info!("the mount is gone");
     Ok(())
 }
 

@@ -59,17 +59,18 @@ mod tests {
     fn an_option_means_the_same_in_both_places() {
         let (words, mount) = resolved(
             "xfskit mount --overlay o.ovl --logdev log.img --subdir /srv --cache 64M --idmap u:0:7:1 \
-             --idmap g:0:7:1 --idle-timeout 60 a.img /mnt",
+             --idmap g:0:7:1 --idle-timeout 60 --log m.log a.img /mnt",
         )
         .unwrap();
         let (listed, same) = resolved(
             "xfskit mount a.img /mnt -o overlay=o.ovl,logdev=log.img,idmap=u:0:7:1 \
-             -o idmap=g:0:7:1,subdir=/srv,cache=64M,idle-timeout=60",
+             -o idmap=g:0:7:1,subdir=/srv,cache=64M,idle-timeout=60,log=m.log",
         )
         .unwrap();
         assert_eq!(words.name, listed.name);
         assert_eq!(words.name.beside("log.img"), listed.name.beside("log.img"));
         assert_eq!((&words.logdev, &words.subdir), (&listed.logdev, &listed.subdir));
+        assert_eq!((words.log.is_some(), &words.log), (true, &listed.log));
         assert_eq!(words.cache.bytes(), listed.cache.bytes());
         let (mount, same) = (mount.source("a.img"), same.source("a.img"));
         assert_eq!(format!("{mount:?}"), format!("{same:?}"));
@@ -84,6 +85,7 @@ mod tests {
             ("cache=lots", "cache"),
             ("logdev=", "logdev"),
             ("subdir", "subdir"),
+            ("log=", "log"),
             ("overlay=a:b", "overlay"),
             ("force", "force"),
             ("idmap=1:2", "TYPE:VOLUME:SHOWN:COUNT"),

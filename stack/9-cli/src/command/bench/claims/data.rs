@@ -11,6 +11,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Value, value};
 use xfskit_workload::Environment;
 
 use super::super::destination::Destination;
+use super::idle::Load;
 use crate::exit::Failure;
 
 /// The claims of a file.
@@ -240,5 +241,12 @@ impl Circumstances {
             xfsprogs: xfsprogs.clone(),
             load: Some(format!("average {load} before")),
         }
+    }
+
+    /// Adds the load of other programs right before the command, if it was looked at.
+    pub(super) fn beside(self, load: Option<&Load>) -> Self {
+        let Some((load, average)) = load.zip(self.load.as_ref()) else { return self };
+        let not = if load.is_idle() { "" } else { "not idle, " };
+        Self { load: Some(format!("{average}: {not}{}", load.figures())), ..self }
     }
 }

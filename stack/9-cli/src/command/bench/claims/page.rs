@@ -17,6 +17,8 @@ commands again, renews the figures here, and fails if one misses its aim. `docs/
 earlier versions; design pages have figures of other machines, profiles, and roads not taken. Those are records,
 not claims.
 
+The load average is that of the minute before the command: in a series it still counts the command before.
+
 Low and high are the range of the turns. For a ratio they are the ends of its interval; with fewer than six
 turns the interval has less than 95 percent. One turn has neither.
 ";

@@ -8,6 +8,7 @@ use xfskit_workload::measure::Samples;
 use xfskit_workload::report::{Cell, Report, Section, Table};
 
 use super::data::{Aim, Circumstances, Claim, ClaimsFile, Last};
+use super::idle::Load;
 use super::{figure, page, problem, words};
 use crate::grammar::Cli;
 
@@ -198,6 +199,21 @@ fn a_missed_aim_is_a_problem_and_names_the_claim() {
     assert_eq!(problem(rate, &Err("no".into())), Some("r.rate: no".into()));
     let aim = Aim { at_least: None, at_most: Some(1.15) };
     assert!(aim.is_reached(1.15) && !aim.is_reached(1.2) && !aim.is_reached(f64::NAN));
+}
+
+#[test]
+fn circumstances_say_whether_the_machine_was_idle() {
+    let load = |busy| Load { busy, ..Load::default() };
+    let of = |load: Option<&Load>| {
+        let environment =
+            xfskit_workload::Environment { load: "1.50".into(), ..report().environment };
+        Circumstances::of(&environment).beside(load).load.expect("known")
+    };
+    assert_eq!(of(None), "average 1.50 before");
+    let idle = "average 1.50 before: other programs take 1 % of the processors";
+    assert_eq!(of(Some(&load(1.2))), idle);
+    let busy = "average 1.50 before: not idle, other programs take 60 % of the processors";
+    assert_eq!(of(Some(&load(60.0))), busy);
 }
 
 #[test]
